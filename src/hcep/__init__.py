@@ -1,0 +1,3 @@
+"""Hierarchical Concept Embedding & Pursuit."""
+from hcep.dictionary import ConceptDictionary
+from hcep.hierarchy import Hierarchy

@@ -1,0 +1,8 @@
+"""Hierarchy + vectors -> atoms and the path basis."""
+
+from hcep.dictionary.concept_dictionary import ConceptDictionary
+from hcep.dictionary.path_basis import DependentAtomsWarning, PathBasis
+from hcep.dictionary.transform import EmbeddingTransform
+from hcep.errors import DictionaryError
+
+__all__ = ["ConceptDictionary", "DependentAtomsWarning", "DictionaryError", "EmbeddingTransform", "PathBasis"]

@@ -1,0 +1,53 @@
+"""What every array of embeddings must be, and the sentence that says what it is instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hcep.errors import DictionaryError, quoted
+
+Embeddings = NDArray[np.float32] | NDArray[np.float64]
+
+
+def as_embeddings(X: ArrayLike, n_dims: int | None = None, name: str = "X") -> NDArray[Any]:
+    """Return `X` as a two-dimensional float32 or float64 array without copying one that already is.
+
+    Half precision becomes float32, integers float64; one image of shape (n_dims,) becomes (1, n_dims).
+    Values are not looked at; see `refuse_non_finite`.
+    """
+    array = np.asarray(X)
+    if array.ndim == 1 and array.dtype != object and len(array) == (n_dims if n_dims is not None else -1):
+        array = array[None, :]
+    if array.ndim != 2:
+        raise DictionaryError(
+            f"{name} must have shape (n_images, n_dims); got an array of {array.ndim} dimensions, shape {array.shape}"
+        )
+    if n_dims is not None and array.shape[1] != n_dims:
+        raise DictionaryError(
+            f"{name} has {array.shape[1]:,} dimensions, the dictionary {n_dims:,}; "
+            "encode the images with the encoder the dictionary was made with"
+        )
+    if array.dtype in (np.float32, np.float64):
+        return array
+    if array.dtype == np.float16:
+        return array.astype(np.float32)
+    if array.dtype.kind in "iub":
+        return array.astype(np.float64)
+    raise DictionaryError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
+
+
+def refuse_non_finite(X: NDArray[Any], first_row: int = 0, name: str = "X") -> None:
+    """Raise when `X` has NaN or infinite values, with the number of rows and the first of them."""
+    # A sum of squares is finite only if every term is: one cheap pass decides; only trouble pays for the look.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.vdot(X, X)):
+            return
+    bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
+    if len(bad):
+        raise DictionaryError(
+            f"{name} has NaN or infinite values in {len(bad):,} of {len(X):,} rows, "
+            f"such as rows {quoted(first_row + bad, 5)}; drop these images or encode them again"
+        )

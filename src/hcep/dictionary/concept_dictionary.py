@@ -1,0 +1,323 @@
+"""The concept dictionary: one atom per edge, the difference of a child's and its parent's embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from hcep.dictionary.checks import Embeddings, as_embeddings, refuse_non_finite
+from hcep.dictionary.moments import ClassMoments
+from hcep.dictionary.path_basis import PathBasis, build_path_basis
+from hcep.dictionary.transform import EmbeddingTransform, fit_transform_parameters, unit_rows
+from hcep.errors import DictionaryError, near_matches, quoted
+from hcep.hierarchy import Hierarchy
+
+if TYPE_CHECKING:
+    from hcep.dictionary.geometry import Geometry
+
+Missing = Literal["raise", "drop"]
+Batch = tuple[ArrayLike, ArrayLike]
+
+
+class ConceptDictionary:
+    """Synset embeddings and their child-parent differences.
+
+    Build one with `from_images`, `from_leaf_embeddings` or `from_synset_embeddings`.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+    synset_embeddings : (n_synsets, n_dims) float64
+        In the hierarchy's index order, after the transform; row 0, the root's, is taken to be zero.
+    transform : EmbeddingTransform
+        What raw embeddings go through before they meet the atoms.
+
+    Attributes
+    ----------
+    atoms : (n_atoms, n_dims) float64
+        Atom k is ``a(child) - a(parent)`` of ``edges[k]``. Rows, where the paper writes columns.
+    """
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy,
+        synset_embeddings: NDArray[np.float64],
+        transform: EmbeddingTransform | None = None,
+    ) -> None:
+        self.hierarchy = hierarchy
+        self.transform = transform or EmbeddingTransform()
+        embeddings = np.array(synset_embeddings, dtype=np.float64, order="C")
+        embeddings[0] = 0.0
+        embeddings.setflags(write=False)
+        self.synset_embeddings = embeddings
+        self._bases: dict[float, PathBasis] = {}
+
+    # -- building -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_images(
+        cls,
+        hierarchy: Hierarchy,
+        X: ArrayLike | Iterable[Batch],
+        y: ArrayLike | None = None,
+        *,
+        unit_norm: bool = False,
+        center: bool = False,
+        shrinkage: float | None = None,
+        rescale: bool = False,
+        missing: Missing = "raise",
+    ) -> ConceptDictionary:
+        """Average image embeddings into a dictionary.
+
+        Parameters
+        ----------
+        hierarchy : Hierarchy
+        X : (n_images, n_dims) array, or an iterable of (X, y) batches
+            Batches are summed up one at a time and not kept.
+        y : (n_images,) array of str
+            The class of each row. A class that is an inner synset gets a leaf of its own below it.
+        unit_norm : bool
+            Scale each embedding to norm 1 first.
+        center : bool
+            Subtract the mean of all training images.
+        shrinkage : float in (0, 1], optional
+            Measure in the metric of the within-class covariance, shrunk this far towards a multiple of the identity.
+            None keeps the Euclidean metric, as published.
+        rescale : bool
+            Scale so that training images have a mean square norm of 1, which gives an anchor the same meaning for
+            every encoder.
+        missing : {"raise", "drop"}
+            What to do about leaves without an image.
+
+        Raises
+        ------
+        DictionaryError
+            NaN or infinite values, a wrong number of dimensions, labels outside the hierarchy, leaves without an
+            image; with counts and examples.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hcep import ConceptDictionary, Hierarchy
+        >>> h = Hierarchy.from_edges([("animal", "cat"), ("animal", "dog"), ("thing", "animal"), ("thing", "car")])
+        >>> X = np.array([[2.0, 1.0], [2.0, 3.0], [0.0, 4.0]])
+        >>> d = ConceptDictionary.from_images(h, X, ["cat", "dog", "car"])
+        >>> d.synset_embedding("animal")
+        array([2., 2.])
+        >>> dict(zip(d.edges, d.atoms.tolist()))[("animal", "cat")]
+        [0.0, -1.0]
+        """
+        moments = ClassMoments(second_moment=shrinkage is not None)
+        for rows, labels in _batches(X, y):
+            _add_batch(moments, hierarchy, rows, labels, unit_norm)
+        if moments.n_images == 0:
+            raise DictionaryError("X holds no image")
+        transform = fit_transform_parameters(
+            moments, unit_norm=unit_norm, center=center, shrinkage=shrinkage, rescale=rescale
+        )
+        means = transform.after_unit_norm(moments.class_means())
+        return cls._from_class_embeddings(hierarchy, dict(zip(moments.labels, means, strict=True)), transform, missing)
+
+    @classmethod
+    def from_leaf_embeddings(
+        cls, hierarchy: Hierarchy, embeddings: Mapping[str, ArrayLike], *, missing: Missing = "raise"
+    ) -> ConceptDictionary:
+        """Build a dictionary from one vector a leaf; inner synsets are the mean of their children.
+
+        Raises
+        ------
+        DictionaryError
+            As `from_images`.
+        """
+        labels = list(embeddings)
+        if not labels:
+            raise DictionaryError("embeddings is empty: give one vector for each leaf")
+        _refuse_unknown(labels, hierarchy)
+        vectors = _stack(embeddings)
+        return cls._from_class_embeddings(hierarchy, dict(zip(labels, vectors, strict=True)), None, missing)
+
+    @classmethod
+    def from_synset_embeddings(cls, hierarchy: Hierarchy, embeddings: Mapping[str, ArrayLike]) -> ConceptDictionary:
+        """Build a dictionary from a vector for every synset but the root, inner ones too (text embeddings, say).
+
+        Raises
+        ------
+        DictionaryError
+            As `from_images`; every synset needs a vector.
+        """
+        labels = [synset for synset in embeddings if synset != hierarchy.root]
+        _refuse_unknown(labels, hierarchy)
+        absent = [synset for synset in hierarchy.ids[1:] if synset not in embeddings]
+        if absent:
+            raise DictionaryError(
+                f"{len(absent):,} synsets have no embedding: {quoted(absent)}; "
+                "from_leaf_embeddings averages inner synsets from their children"
+            )
+        vectors = _stack({synset: embeddings[synset] for synset in hierarchy.ids[1:]})
+        return cls(hierarchy, np.vstack([np.zeros(vectors.shape[1]), vectors]))
+
+    @classmethod
+    def _from_class_embeddings(
+        cls,
+        hierarchy: Hierarchy,
+        embeddings: Mapping[str, NDArray[np.float64]],
+        transform: EmbeddingTransform | None,
+        missing: Missing,
+    ) -> ConceptDictionary:
+        if missing not in ("raise", "drop"):
+            raise DictionaryError(f"missing must be 'raise' or 'drop', got {missing!r}")
+        hierarchy = hierarchy.with_classes(embeddings)
+        by_leaf = {hierarchy.leaf_of(label): vector for label, vector in embeddings.items()}
+        absent = [leaf for leaf in hierarchy.leaves if leaf not in by_leaf]
+        if absent and missing == "raise":
+            raise DictionaryError(
+                f"{len(absent):,} of {len(hierarchy.leaves):,} leaves have no image: {quoted(absent)}; "
+                "pass missing='drop' to leave them out, or restrict the hierarchy to your classes"
+            )
+        if absent:
+            hierarchy = hierarchy.restrict(embeddings)
+        return cls(hierarchy, average_upwards(hierarchy, by_leaf), transform)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    @property
+    def edges(self) -> tuple[tuple[str, str], ...]:
+        """(parent, child) of each atom."""
+        return self.hierarchy.edges
+
+    @cached_property
+    def atoms(self) -> NDArray[np.float64]:
+        parents = np.repeat(np.arange(len(self.hierarchy)), np.diff(self.hierarchy.child_pointer))
+        atoms = self.synset_embeddings[self.hierarchy.child_index] - self.synset_embeddings[parents]
+        # A child equal to its parent up to rounding differs from it by noise, not by a direction.
+        noise = 1e-13 * np.linalg.norm(self.synset_embeddings, axis=1)[self.hierarchy.child_index]
+        atoms[np.linalg.norm(atoms, axis=1) <= noise] = 0.0
+        atoms.setflags(write=False)
+        return atoms
+
+    @property
+    def n_atoms(self) -> int:
+        return self.hierarchy.n_edges
+
+    @property
+    def n_dims(self) -> int:
+        return int(self.synset_embeddings.shape[1])
+
+    def synset_embedding(self, synset: str) -> NDArray[np.float64]:
+        """Embedding a(i) of a synset, after the transform; zero for the root."""
+        embedding: NDArray[np.float64] = self.synset_embeddings[self.hierarchy.index(synset)]
+        return embedding
+
+    @property
+    def leaf_embeddings(self) -> NDArray[np.float64]:
+        """Embeddings of the leaves, (n_leaves, n_dims), in the order of ``hierarchy.leaves``."""
+        embeddings: NDArray[np.float64] = self.synset_embeddings[self.hierarchy.leaf_index]
+        return embeddings
+
+    @property
+    def path_basis(self) -> PathBasis:
+        """The orthonormal directions of every rooted path (see `PathBasis`)."""
+        return self.anchored_path_basis(0.0)
+
+    def anchored_path_basis(self, anchor: float) -> PathBasis:
+        """The path basis of the atoms augmented by the anchor; built once for each anchor."""
+        if anchor not in self._bases:
+            self._bases[anchor] = build_path_basis(self.hierarchy, self.atoms, anchor)
+        return self._bases[anchor]
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """Diagnostics of the paper's geometric conditions."""
+        from hcep.dictionary.geometry import Geometry
+
+        return Geometry(self)
+
+    def embed(self, X: ArrayLike) -> Embeddings:
+        """Check raw embeddings and bring them into the dictionary's space."""
+        rows = as_embeddings(X, self.n_dims)
+        refuse_non_finite(rows)
+        return self.transform(rows)
+
+    def __repr__(self) -> str:
+        return f"ConceptDictionary({self.n_atoms:,} atoms, {self.n_dims:,} dimensions, {self.hierarchy!r})"
+
+
+def average_upwards(hierarchy: Hierarchy, by_leaf: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Embeddings of all synsets: the given ones at the leaves, each inner synset the mean of its *children*."""
+    n_children = np.diff(hierarchy.child_pointer)
+    weights = np.repeat(1.0 / np.maximum(n_children, 1), n_children)
+    mean_of_children = sparse.csr_array(
+        (weights, hierarchy.child_index, hierarchy.child_pointer), shape=(len(hierarchy), len(hierarchy))
+    )
+    embeddings = np.zeros((len(hierarchy), len(next(iter(by_leaf.values())))))
+    for leaf, vector in by_leaf.items():
+        embeddings[hierarchy.index(leaf)] = vector
+    for level in range(hierarchy.depth - 1, 0, -1):
+        inner = np.flatnonzero((hierarchy.levels == level) & (n_children > 0))
+        embeddings[inner] = mean_of_children[inner] @ embeddings
+    return embeddings
+
+
+def _batches(X: Any, y: ArrayLike | None) -> Iterable[Batch]:
+    if y is not None:
+        return [(X, y)]
+    if isinstance(X, np.ndarray):
+        raise DictionaryError("y is missing: from_images takes X and y, or one iterable of (X, y) batches")
+    return _pairs(X)
+
+
+def _pairs(batches: Iterable[Any]) -> Iterable[Batch]:
+    for i, batch in enumerate(batches):
+        if not isinstance(batch, tuple | list) or len(batch) != 2:
+            raise DictionaryError(f"batch {i} is not an (X, y) pair but {type(batch).__name__}")
+        yield batch[0], batch[1]
+
+
+def _add_batch(moments: ClassMoments, hierarchy: Hierarchy, X: ArrayLike, y: ArrayLike, unit_norm: bool) -> None:
+    rows = as_embeddings(X)
+    expected = moments.class_means().shape[1] if moments.n_images else rows.shape[1]
+    if rows.shape[1] != expected:
+        raise DictionaryError(
+            f"X has {rows.shape[1]:,} dimensions, the batches before it {expected:,}; do not mix encoders"
+        )
+    labels = np.asarray(y)
+    if labels.ndim != 1 or len(labels) != len(rows):
+        raise DictionaryError(f"y must hold one label a row: X has {len(rows):,} rows, y has shape {labels.shape}")
+    refuse_non_finite(rows, first_row=moments.n_images)
+    if labels.dtype == object and not all(isinstance(label, str) for label in labels):
+        odd = next(label for label in labels if not isinstance(label, str))
+        raise DictionaryError(f"labels must be synset ids (strings), got {odd!r} ({type(odd).__name__}); use str()")
+    if labels.dtype.kind not in "UO":
+        raise DictionaryError(f"labels must be synset ids (strings), got dtype {labels.dtype}; use str()")
+    classes, index, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    names = [str(c) for c in classes]
+    _refuse_unknown(names, hierarchy, counts)
+    moments.update(unit_rows(rows) if unit_norm else rows, names, index)
+
+
+def _refuse_unknown(labels: list[str], hierarchy: Hierarchy, counts: NDArray[np.intp] | None = None) -> None:
+    unknown = [i for i, label in enumerate(labels) if label not in hierarchy]
+    if unknown:
+        names = [labels[i] for i in unknown]
+        images = "" if counts is None else f" ({sum(int(counts[i]) for i in unknown):,} images)"
+        raise DictionaryError(
+            f"{len(unknown):,} labels{images} are not synsets of the hierarchy: {quoted(names)}."
+            + near_matches(names[0], hierarchy.ids)
+        )
+    if hierarchy.root in labels:
+        raise DictionaryError(f"{hierarchy.root!r} is the root: its embedding is zero and it cannot be a class")
+
+
+def _stack(embeddings: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
+    vectors = [np.asarray(vector, dtype=np.float64) for vector in embeddings.values()]
+    shapes = {vector.shape for vector in vectors}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+        raise DictionaryError(f"embeddings must be vectors of one length; got shapes {quoted(sorted(shapes))}")
+    stacked = np.stack(vectors)
+    refuse_non_finite(stacked, name="embeddings")
+    return stacked

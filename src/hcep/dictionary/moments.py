@@ -1,0 +1,96 @@
+"""Running sums over batches of labelled embeddings: all a dictionary needs to know of its images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hcep.dictionary.checks import Embeddings
+from hcep.errors import DictionaryError
+
+
+class ClassMoments:
+    """Counts, sums and, on request, the second moment of images, by class; memory does not grow with the images.
+
+    Sums are float64 and taken about the first image, so that subtracting means later does not cancel digits.
+    """
+
+    def __init__(self, second_moment: bool = False) -> None:
+        self.labels: dict[str, int] = {}
+        self.n_images = 0
+        self._with_second = second_moment
+        self._shift = np.zeros(0)
+        self._counts: list[int] = []
+        self._sums = np.zeros((0, 0))
+        self._square = np.zeros((0, 0))
+        self._sum_of_squares = 0.0
+
+    def update(self, X: Embeddings, labels: Sequence[str], index: NDArray[np.intp]) -> None:
+        """Add a batch: row i of `X` belongs to ``labels[index[i]]``."""
+        if not len(X):
+            return
+        if self.n_images == 0:
+            self._shift = X[0].astype(np.float64)
+            self._sums = np.zeros((0, X.shape[1]))
+            self._square = np.zeros((X.shape[1], X.shape[1]) if self._with_second else (0, 0))
+        rows = np.array([self._row(label) for label in labels], dtype=np.intp)[index]
+        centred = X - self._shift
+        one_hot = sparse.csr_array(
+            (np.ones(len(X)), (rows, np.arange(len(X)))), shape=(len(self._sums), len(X))
+        )
+        self._sums += one_hot @ centred
+        for row, n in zip(*np.unique(rows, return_counts=True), strict=True):
+            self._counts[row] += int(n)
+        self._sum_of_squares += float(np.vdot(centred, centred))
+        if self._with_second:
+            self._square += centred.T @ centred
+        self.n_images += len(X)
+
+    def _row(self, label: str) -> int:
+        row = self.labels.setdefault(label, len(self._counts))
+        if row == len(self._counts):
+            self._counts.append(0)
+            self._sums = np.vstack([self._sums, np.zeros(self._sums.shape[1])])
+        return row
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Images per class, in the order of `labels`."""
+        return np.array(self._counts, dtype=np.int64)
+
+    def class_means(self) -> NDArray[np.float64]:
+        """Mean embedding of each class, (n_classes, n_dims), in the order of `labels`."""
+        means: NDArray[np.float64] = self._shift + self._sums / self.counts[:, None]
+        return means
+
+    def total_mean(self) -> NDArray[np.float64]:
+        """Mean of all images."""
+        mean: NDArray[np.float64] = self._shift + self._sums.sum(axis=0) / self.n_images
+        return mean
+
+    def within_covariance(self) -> NDArray[np.float64]:
+        """Covariance of the images about their class means, pooled over classes."""
+        n_free = self.n_images - len(self._counts)
+        if n_free < 1:
+            raise DictionaryError(
+                "no class has two images, so there is no within-class covariance to whiten by; "
+                "give more images a class or use shrinkage=None"
+            )
+        between = self._sums.T @ (self._sums / self.counts[:, None])
+        covariance: NDArray[np.float64] = (self._square - between) / n_free
+        return covariance
+
+    def mean_square_norm(self, mean: NDArray[np.float64] | None, whitener: NDArray[np.float64] | None) -> float:
+        """Mean over images of ``||(x - mean) @ whitener||**2``."""
+        offset = self._shift - (0.0 if mean is None else mean)
+        first = self._sums.sum(axis=0) / self.n_images
+        if whitener is None:
+            square = self._sum_of_squares / self.n_images + 2 * first @ offset + offset @ offset
+        else:
+            moment = self._square / self.n_images + np.outer(first, offset)
+            moment += np.outer(offset, first + offset)
+            square = np.einsum("ij,ij->", moment @ whitener, whitener)
+        return float(square) if square > 0 else 1.0

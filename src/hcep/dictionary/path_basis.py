@@ -1,0 +1,196 @@
+"""The path basis: what turns the pursuit of a rooted path into one matrix product and a search."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.errors import quoted
+from hcep.hierarchy import Hierarchy, PathTree
+
+#: An atom whose part outside the span of its ancestors is below this share of its norm counts as dependent on them.
+DEPENDENT = 1e-10
+
+
+class DependentAtomsWarning(UserWarning):
+    """Some atoms are zero or lie in the span of their ancestors; their coefficient is 0."""
+
+
+@dataclass(frozen=True)
+class PathBasis:
+    """Orthonormal directions of every rooted path, prepared once for all images.
+
+    Attributes
+    ----------
+    tree : PathTree
+        Its node v stands for one rooted path, with atom d_v at the end.
+    anchor : float
+        Weight lambda of the prior on coefficients; 0 is least squares.
+    directions : (n_columns, n_dims) float64
+        The distinct q_v. Two siblings whose atoms are opposite or equal share one, so that they tie exactly.
+    offset : (n_columns,) float64
+        What the anchor adds to <x, q_v>; zero without one.
+    column : (n_nodes,) int32
+        Row of `directions` for a node; -1 for the root and for dependent atoms, whose q_v is zero.
+    sign : (n_nodes,) float64
+        1, -1, or 0 where there is no column.
+    share : (n_nodes,) float64
+        s_v, the part of the atom's norm outside the span of its ancestors' atoms.
+    triangle : (n_nodes, depth) float64
+        Row v is the last column of the R of the path's QR: ``<q_u, d_v>`` for u along the path.
+
+    Notes
+    -----
+    With P the projection onto the atoms of the parent's path::
+
+        q_v = (d_v - P d_v) / ||d_v - P d_v||        s_v = ||d_v - P d_v|| / ||d_v||
+
+    and ``p_v = <x, q_v>``, the residual after the path to v has squared norm ``||x||**2`` less the ``p_u**2`` along it,
+    and ``|p_v| * s_v`` is the cosine (times the residual's norm) by which the pursuit picks v. The anchored problem
+    is the same one on atoms ``[d_v; sqrt(lambda) e_level]`` and images ``[x; sqrt(lambda) 1]``.
+    """
+
+    tree: PathTree
+    anchor: float
+    directions: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    column: NDArray[np.int32]
+    sign: NDArray[np.float64]
+    share: NDArray[np.float64]
+    triangle: NDArray[np.float64]
+
+    @cached_property
+    def directions32(self) -> NDArray[np.float32]:
+        return self.directions.astype(np.float32)
+
+    @cached_property
+    def nodes_of_path(self) -> NDArray[np.int32]:
+        """Nodes along each path, (n_nodes, depth), -1 beyond its end."""
+        return self.tree.ancestors()
+
+    @property
+    def n_dependent(self) -> int:
+        return int(np.count_nonzero(self.column[1:] < 0))
+
+
+def build_path_basis(hierarchy: Hierarchy, atoms: NDArray[np.float64], anchor: float) -> PathBasis:
+    """Orthogonalise every atom against its ancestors, level by level.
+
+    Warns
+    -----
+    DependentAtomsWarning
+        Once, with the number of atoms that are zero or dependent on their ancestors.
+    """
+    tree = hierarchy.path_tree
+    nodes = tree.ancestors()
+    n_dims = atoms.shape[1]
+    q = np.zeros((tree.n_nodes, n_dims + (tree.depth if anchor else 0)))
+    triangle = np.zeros((tree.n_nodes, tree.depth))
+    share = np.zeros(tree.n_nodes)
+    for level in range(1, tree.depth + 1):
+        _orthogonalise_level(level, tree, nodes, atoms, np.sqrt(anchor), q, triangle, share)
+    found = share > 0
+    column, sign = _share_columns(tree, q, share, found)
+    if not found[1:].all():
+        _warn_dependent(hierarchy, tree, np.flatnonzero(~found[1:]) + 1)
+    rows = np.flatnonzero(column == np.arange(tree.n_nodes))
+    place = np.full(tree.n_nodes, -1, dtype=np.int32)
+    place[rows] = np.arange(len(rows), dtype=np.int32)
+    kept = q[rows]
+    return PathBasis(
+        tree=tree,
+        anchor=anchor,
+        directions=np.ascontiguousarray(kept[:, :n_dims]),
+        offset=np.sqrt(anchor) * kept[:, n_dims:].sum(axis=1),
+        column=np.where(column >= 0, place[column], -1).astype(np.int32),
+        sign=sign,
+        share=share,
+        triangle=triangle,
+    )
+
+
+def _orthogonalise_level(
+    level: int,
+    tree: PathTree,
+    nodes: NDArray[np.int32],
+    atoms: NDArray[np.float64],
+    root_anchor: float,
+    q: NDArray[np.float64],
+    triangle: NDArray[np.float64],
+    share: NDArray[np.float64],
+) -> None:
+    """Fill q, triangle and share for the nodes of one level, in chunks that keep the gathered ancestors small."""
+    n_dims = atoms.shape[1]
+    at_level = np.flatnonzero(tree.level == level)
+    step = max(1, 4_000_000 // (level * q.shape[1]))
+    for start in range(0, len(at_level), step):
+        chunk = at_level[start : start + step]
+        vectors = np.zeros((len(chunk), q.shape[1]))
+        vectors[:, :n_dims] = atoms[tree.edge[chunk]]
+        if root_anchor:
+            vectors[:, n_dims + level - 1] = root_anchor
+        norms = np.linalg.norm(vectors, axis=1)
+        above = q[nodes[chunk, : level - 1]]
+        for _ in range(2):  # once more: after cancellation one pass is not orthogonal to working precision
+            along = np.einsum("nld,nd->nl", above, vectors)
+            vectors -= np.einsum("nld,nl->nd", above, along)
+            triangle[chunk, : level - 1] += along
+        left = np.linalg.norm(vectors, axis=1)
+        independent = (left > DEPENDENT * norms) & (norms > 0)
+        safe = np.where(independent, left, 1.0)
+        q[chunk] = np.where(independent[:, None], vectors / safe[:, None], 0.0)
+        triangle[chunk, level - 1] = np.where(independent, left, 0.0)
+        share[chunk] = np.where(independent, left / np.where(norms > 0, norms, 1.0), 0.0)
+
+
+def _share_columns(
+    tree: PathTree, q: NDArray[np.float64], share: NDArray[np.float64], found: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Let siblings with equal or opposite directions use one of them, that of the lowest index.
+
+    In a two-way split the atoms are opposite; only rounding would tell ``|p|`` of one from that of the other, and the
+    pick would then depend on the machine. Sharing the product makes the tie exact.
+    """
+    column = np.where(found, np.arange(tree.n_nodes), -1).astype(np.int32)
+    sign = np.where(found, 1.0, 0.0)
+    probe = np.random.default_rng(0).standard_normal(q.shape[1])
+    key = q @ probe
+    order = np.lexsort((np.abs(key), tree.parent))
+    a, b = order[:-1], order[1:]
+    close = (tree.parent[a] == tree.parent[b]) & (np.abs(np.abs(key[a]) - np.abs(key[b])) < 1e-9) & found[a] & found[b]
+    for u, v in zip(a[close], b[close], strict=True):
+        cosine = float(q[u] @ q[v])
+        if abs(cosine) > 1 - 1e-12:
+            _join(int(u), int(v), np.sign(cosine), column, sign, share)
+    return column, sign
+
+
+def _join(
+    u: int, v: int, cosine: float, column: NDArray[np.int32], sign: NDArray[np.float64], share: NDArray[np.float64]
+) -> None:
+    a, b = int(column[u]), int(column[v])
+    if a == b:
+        return
+    low, high = min(a, b), max(a, b)
+    flip = cosine * sign[u] * sign[v]
+    members = column == high
+    column[members] = low
+    sign[members] *= flip
+    if abs(share[u] - share[v]) <= 1e-9 * share[u]:
+        share[v] = share[u]
+
+
+def _warn_dependent(hierarchy: Hierarchy, tree: PathTree, nodes: NDArray[np.intp]) -> None:
+    edges = np.unique(tree.edge[nodes])
+    examples = [" → ".join(hierarchy.edges[e]) for e in edges[:3]]
+    warnings.warn(
+        f"{len(edges):,} of {hierarchy.n_edges:,} atoms are zero or lie in the span of the atoms above them "
+        f"(such as {quoted(examples, 3)}); their coefficient is 0. Single-child chains do this: "
+        "hierarchy.collapse() merges them",
+        DependentAtomsWarning,
+        stacklevel=4,
+    )

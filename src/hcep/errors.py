@@ -1,0 +1,35 @@
+"""Errors of the package, and the near matches an unknown name is answered with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class HCEPError(ValueError):
+    """Base of every error that HCEP raises about its input."""
+
+
+class HierarchyError(HCEPError):
+    """A hierarchy is malformed, or does not contain what was asked of it."""
+
+
+class DictionaryError(HCEPError):
+    """Images, labels and hierarchy do not make a concept dictionary."""
+
+
+class MissingExtraError(ImportError):
+    """An optional dependency is needed; the message has the command that installs it."""
+
+
+def quoted(ids: Iterable[object], limit: int = 5) -> str:
+    """List `ids` for a message: the first `limit` quoted, the rest counted."""
+    shown = [repr(i) for i in ids]
+    more = len(shown) - limit
+    return ", ".join(shown[:limit]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def near_matches(unknown: object, known: Iterable[str]) -> str:
+    """Phrase the closest of `known` to `unknown` as the end of a sentence, or return ''."""
+    close = get_close_matches(str(unknown), list(known), n=3, cutoff=0.6)
+    return f" Near matches: {quoted(close)}." if close else ""

@@ -1,0 +1,153 @@
+"""Reading (parent, child) pairs into ids, names and parent lists, and refusing what is not a rooted DAG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from hcep.errors import HierarchyError, near_matches, quoted
+
+VIRTUAL_ROOT = "(root)"
+
+Edge = tuple[str, str] | tuple[str, str, str]
+
+
+class EdgeReader:
+    """Collect edges one by one: `ids` in order of first appearance, `parents` as positions in `ids`."""
+
+    def __init__(self) -> None:
+        self.position: dict[str, int] = {}
+        self.parents: list[list[int]] = []
+        self.names: dict[str, str] = {}
+
+    @property
+    def ids(self) -> list[str]:
+        return list(self.position)
+
+    def add(self, edge: Sequence[str]) -> None:
+        if isinstance(edge, str) or len(edge) not in (2, 3):
+            raise HierarchyError(
+                f"edges must be (parent, child) pairs, or (parent, child, name of the child); got {edge!r}"
+            )
+        parent, child = self._place(edge[0], edge), self._place(edge[1], edge)
+        if parent == child:
+            raise HierarchyError(
+                f"synset {edge[0]!r} is its own parent (a self-loop); remove the edge {tuple(edge)!r}"
+            )
+        if parent not in self.parents[child]:
+            self.parents[child].append(parent)
+        if len(edge) == 3:
+            self.name(edge[1], edge[2])
+
+    def name(self, synset: str, name: str) -> None:
+        if not isinstance(name, str):
+            raise HierarchyError(f"the name of synset {synset!r} must be a string, got {name!r}")
+        known = self.names.setdefault(synset, name)
+        if known != name:
+            raise HierarchyError(
+                f"synset {synset!r} is given two names, {known!r} and {name!r}; keep one of them, "
+                "or give the two meanings ids of their own"
+            )
+
+    def _place(self, synset: object, edge: object) -> int:
+        if not isinstance(synset, str):
+            raise HierarchyError(
+                f"synset ids must be strings, got {synset!r} ({type(synset).__name__}) in the edge {edge!r}; "
+                "convert ids with str()"
+            )
+        if not synset:
+            raise HierarchyError(f"a synset id is the empty string in the edge {edge!r}; give it a name")
+        place = self.position.setdefault(synset, len(self.parents))
+        if place == len(self.parents):
+            self.parents.append([])
+        return place
+
+
+def read_edges(
+    edges: Iterable[Sequence[str]],
+    names: Mapping[str, str] | Iterable[tuple[str, str]] | None,
+    root: str | None,
+) -> tuple[list[str], dict[str, str], list[list[int]]]:
+    """Return ids, names and parent lists of a DAG with exactly one root, or say what is wrong."""
+    reader = EdgeReader()
+    for edge in edges:
+        reader.add(edge)
+    if not reader.parents:
+        raise HierarchyError("the hierarchy is empty: edges must hold at least one (parent, child) pair")
+    for synset, name in _pairs(names):
+        reader.name(synset, name)
+    unconnected = [s for s in reader.names if s not in reader.position]
+    if unconnected:
+        raise HierarchyError(
+            f"names has synsets that no edge reaches: {quoted(unconnected)}; add an edge (parent, {unconnected[0]!r}) "
+            "or leave the synset out of names"
+        )
+    ids, parents = reader.ids, reader.parents
+    ids, parents = _with_one_root(ids, parents, root)
+    return ids, reader.names, parents
+
+
+def _pairs(names: Mapping[str, str] | Iterable[tuple[str, str]] | None) -> Iterable[tuple[str, str]]:
+    if names is None:
+        return ()
+    return names.items() if isinstance(names, Mapping) else names
+
+
+def _with_one_root(
+    ids: list[str], parents: list[list[int]], root: str | None
+) -> tuple[list[str], list[list[int]]]:
+    roots = [i for i, above in enumerate(parents) if not above]
+    if root is not None:
+        if root not in ids:
+            raise HierarchyError(f"root {root!r} is in no edge.{near_matches(root, ids)}")
+        strays = [ids[i] for i in roots if ids[i] != root]
+        if strays:
+            raise HierarchyError(
+                f"unreachable from root {root!r}: {quoted(strays)} and what is below; add an edge from the root, "
+                "or leave root out so that all of them get one virtual root"
+            )
+        return ids, parents
+    if len(roots) == 1 or not roots:  # no root at all is a cycle; the level pass names it
+        return ids, parents
+    virtual = VIRTUAL_ROOT
+    while virtual in ids:
+        virtual = f"({virtual})"
+    for i in roots:
+        parents[i].append(len(ids))
+    return [*ids, virtual], [*parents, []]
+
+
+def longest_levels(ids: Sequence[str], parents: Sequence[Sequence[int]]) -> list[int]:
+    """Length of the longest rooted path to each synset; a cycle is an error that spells it out."""
+    children: list[list[int]] = [[] for _ in ids]
+    for child, above in enumerate(parents):
+        for parent in above:
+            children[parent].append(child)
+    waiting = [len(above) for above in parents]
+    levels = [0] * len(ids)
+    ready = [i for i, n in enumerate(waiting) if n == 0]
+    n_done = 0
+    while ready:
+        synset = ready.pop()
+        n_done += 1
+        below = levels[synset] + 1
+        for child in children[synset]:
+            levels[child] = max(levels[child], below)
+            waiting[child] -= 1
+            if waiting[child] == 0:
+                ready.append(child)
+    if n_done < len(ids):
+        cycle = _find_cycle(parents, waiting)
+        loop = " → ".join(repr(ids[i]) for i in [*cycle, cycle[0]])
+        raise HierarchyError(f"the hierarchy has a cycle: {loop}; remove one of these edges")
+    return levels
+
+
+def _find_cycle(parents: Sequence[Sequence[int]], waiting: Sequence[int]) -> list[int]:
+    # A synset still waiting has a parent still waiting: walking up must come round.
+    trail: dict[int, int] = {}
+    synset = next(i for i, n in enumerate(waiting) if n)
+    while synset not in trail:
+        trail[synset] = len(trail)
+        synset = next(p for p in parents[synset] if waiting[p])
+    upwards = list(trail)[trail[synset] :]
+    return upwards[::-1]

@@ -1,0 +1,578 @@
+"""The hierarchy: an immutable rooted DAG of synsets on arrays."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TextIO, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.hierarchy import drawing, serial
+from hcep.hierarchy.edges import VIRTUAL_ROOT, longest_levels, read_edges
+from hcep.hierarchy.path_tree import PathTree, unfold
+
+__all__ = ["VIRTUAL_ROOT", "Hierarchy", "TreePolicy"]
+
+TreePolicy = Literal["first", "shortest", "longest"]
+Merged = tuple[tuple[str, str], ...]
+T = TypeVar("T", bound=np.generic)
+
+
+class Hierarchy:
+    """A rooted DAG of synsets, its leaves the classes. Build one with `from_edges` or `from_json`.
+
+    Synsets are addressed by string id. Inside they are numbered so that the root is 0 and every parent comes before
+    its children; `edges`, and with it the atoms of a dictionary, is ordered by parent, then by child. The object never
+    changes: `restrict`, `collapse` and `as_tree` return a new one.
+
+    Attributes
+    ----------
+    ids : tuple of str
+        Synset ids in index order.
+    levels : (n_synsets,) int32
+        Length of the longest rooted path to each synset.
+    child_pointer, child_index, parent_pointer, parent_index : int32
+        Children and parents as compressed rows: the children of synset i are
+        ``child_index[child_pointer[i] : child_pointer[i + 1]]``.
+
+    Examples
+    --------
+    >>> from hcep import Hierarchy
+    >>> h = Hierarchy.from_edges([("animal", "cat"), ("animal", "dog"), ("entity", "animal"), ("entity", "car")])
+    >>> h
+    Hierarchy(5 synsets, 3 leaves, 4 edges, depth 2, branching at most 2, root 'entity')
+    >>> h.paths("cat")
+    (('animal', 'cat'),)
+    >>> h.lca("cat", "car")
+    'entity'
+    """
+
+    __slots__ = (
+        "_index",
+        "_merged",
+        "_names",
+        "_own_leaf",
+        "_path_tree",
+        "child_index",
+        "child_pointer",
+        "ids",
+        "levels",
+        "parent_index",
+        "parent_pointer",
+    )
+
+    ids: tuple[str, ...]
+    levels: NDArray[np.int32]
+    child_pointer: NDArray[np.int32]
+    child_index: NDArray[np.int32]
+    parent_pointer: NDArray[np.int32]
+    parent_index: NDArray[np.int32]
+    _index: dict[str, int]
+    _names: dict[str, str]
+    _merged: dict[str, Merged]
+    _own_leaf: dict[str, str]
+    _path_tree: PathTree | None
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        parents: Sequence[Sequence[int]],
+        names: Mapping[str, str],
+        merged: Mapping[str, Merged] | None = None,
+        own_leaf: Mapping[str, str] | None = None,
+    ) -> None:
+        # Trusted arguments: `parents` are positions in `ids`, one root. Users come in through from_edges.
+        levels = longest_levels(ids, parents)
+        order = sorted(range(len(ids)), key=levels.__getitem__)  # stable: ties stay in order of appearance
+        rank = np.empty(len(ids), dtype=np.int32)
+        rank[order] = np.arange(len(ids), dtype=np.int32)
+        n_parents = np.array([len(parents[i]) for i in order], dtype=np.int32)
+        parent_index = rank[np.array([p for i in order for p in parents[i]], dtype=np.intp)]
+        child = np.repeat(np.arange(len(ids), dtype=np.int32), n_parents)
+        by_parent = np.lexsort((child, parent_index))
+        n_children = np.bincount(parent_index, minlength=len(ids))
+        self._set("ids", tuple(ids[i] for i in order))
+        self._set("levels", _frozen(np.array([levels[i] for i in order], dtype=np.int32)))
+        self._set("parent_pointer", _pointer(n_parents))
+        self._set("parent_index", _frozen(parent_index))
+        self._set("child_pointer", _pointer(n_children))
+        self._set("child_index", _frozen(child[by_parent]))
+        self._set("_index", {synset: i for i, synset in enumerate(self.ids)})
+        self._set("_names", {s: n for s, n in names.items() if s in self._index and n != s})
+        self._set("_merged", {s: m for s, m in (merged or {}).items() if s in self._index and m})
+        self._set("_own_leaf", {c: s for c, s in (own_leaf or {}).items() if s in self._index and c != s})
+        self._set("_path_tree", None)
+
+    @classmethod
+    def from_edges(
+        cls,
+        edges: Iterable[Sequence[str]],
+        names: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
+        *,
+        root: str | None = None,
+    ) -> Hierarchy:
+        """Build a hierarchy from (parent, child) pairs.
+
+        Parameters
+        ----------
+        edges : iterable of (parent, child) or (parent, child, name of the child)
+            String ids. An edge given twice counts once. A child's first parent is the one that comes first here.
+        names : mapping or pairs, optional
+            Display name of each id; the id itself where it is left out.
+        root : str, optional
+            The one root there must be. Without it, several roots are joined under the virtual root ``"(root)"``.
+
+        Raises
+        ------
+        HierarchyError
+            Empty input, an id that is not a string, a self-loop, a cycle, two names for one synset, a synset that
+            nothing reaches. The message names the synset and the way out.
+
+        Examples
+        --------
+        >>> from hcep import Hierarchy
+        >>> Hierarchy.from_edges([("pet", "n1"), ("pet", "n2")], names={"n1": "cat", "n2": "dog"}).print_tree()
+        pet
+        ├── cat
+        └── dog
+        """
+        ids, known, parents = read_edges(edges, names, root)
+        return cls(ids, parents, known)
+
+    # -- the graph ----------------------------------------------------------------------------------------------
+
+    @property
+    def root(self) -> str:
+        """Id of the root. Its embedding is zero and no path contains it."""
+        return self.ids[0]
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Ids of the synsets without children, in index order."""
+        return tuple(self.ids[i] for i in self.leaf_index)
+
+    @property
+    def leaf_index(self) -> NDArray[np.intp]:
+        return np.flatnonzero(np.diff(self.child_pointer) == 0)
+
+    @property
+    def edges(self) -> tuple[tuple[str, str], ...]:
+        """Every (parent, child), ordered by parent, then by child; atom k of a dictionary belongs to edge k."""
+        parents = np.repeat(np.arange(len(self)), np.diff(self.child_pointer))
+        return tuple((self.ids[p], self.ids[c]) for p, c in zip(parents, self.child_index, strict=True))
+
+    @property
+    def n_edges(self) -> int:
+        return len(self.child_index)
+
+    @property
+    def depth(self) -> int:
+        """Number of synsets on the longest rooted path, the root left out."""
+        return int(self.levels[-1])
+
+    @property
+    def max_branching(self) -> int:
+        """Most children of any synset."""
+        return int(np.diff(self.child_pointer).max())
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether every synset but the root has exactly one parent."""
+        return self.n_edges == len(self) - 1
+
+    @property
+    def path_tree(self) -> PathTree:
+        """The tree of rooted paths, unfolded on first use."""
+        if self._path_tree is None:
+            self._set("_path_tree", unfold(self))
+        assert self._path_tree is not None
+        return self._path_tree
+
+    def index(self, synset: str) -> int:
+        """Index of a synset id.
+
+        Raises
+        ------
+        HierarchyError
+            For an id that is not in the hierarchy; near matches are listed.
+        """
+        try:
+            return self._index[synset]
+        except (KeyError, TypeError):
+            raise HierarchyError(
+                f"{synset!r} is not a synset of this hierarchy.{near_matches(synset, self.ids)}"
+            ) from None
+
+    def children(self, synset: str) -> tuple[str, ...]:
+        """Ids of the children of a synset."""
+        return self._ids(self._children(self.index(synset)))
+
+    def parents(self, synset: str) -> tuple[str, ...]:
+        """Ids of the parents of a synset, the first parent first."""
+        return self._ids(self._parents(self.index(synset)))
+
+    def ancestors(self, synset: str) -> tuple[str, ...]:
+        """Ids of all synsets above this one, the root first."""
+        return self._ids(sorted(self._closure(self.index(synset), self._parents)))
+
+    def descendants(self, synset: str) -> tuple[str, ...]:
+        """Ids of all synsets below this one, in index order."""
+        return self._ids(sorted(self._closure(self.index(synset), self._children)))
+
+    def level(self, synset: str) -> int:
+        """Length of the longest rooted path to a synset; 0 at the root."""
+        return int(self.levels[self.index(synset)])
+
+    def is_leaf(self, synset: str) -> bool:
+        return len(self._children(self.index(synset))) == 0
+
+    def paths(self, synset: str) -> tuple[tuple[str, ...], ...]:
+        """Every rooted path to a synset, the root left out.
+
+        Examples
+        --------
+        >>> from hcep import Hierarchy
+        >>> h = Hierarchy.from_edges([("root", "pet"), ("root", "feline"), ("pet", "cat"), ("feline", "cat")])
+        >>> h.paths("cat")
+        (('pet', 'cat'), ('feline', 'cat'))
+        """
+        found: list[tuple[str, ...]] = []
+        waiting: list[tuple[int, tuple[str, ...]]] = [(self.index(synset), ())]
+        while waiting:
+            i, tail = waiting.pop()
+            if i == 0:
+                found.append(tail)
+            waiting += [(int(p), (self.ids[i], *tail)) for p in self._parents(i)[::-1]]
+        return tuple(found)
+
+    def lca(self, a: str, b: str) -> str:
+        """The lowest common ancestor: of the synsets above (or equal to) both, the one at the deepest level.
+
+        Several at one level: the lowest index.
+        """
+        above_a = self._closure(self.index(a), self._parents) | {self.index(a)}
+        above_b = self._closure(self.index(b), self._parents) | {self.index(b)}
+        return self.ids[max(above_a & above_b, key=lambda i: (self.levels[i], -i))]
+
+    # -- names ----------------------------------------------------------------------------------------------------
+
+    def name(self, synset: str) -> str:
+        """Display name of a synset; its id where none was given."""
+        return self._names.get(self.ids[self.index(synset)], synset)
+
+    def merged(self, synset: str) -> Merged:
+        """The (id, name) pairs that `collapse` merged into a synset, highest first."""
+        return self._merged.get(self.ids[self.index(synset)], ())
+
+    def leaf_of(self, label: str) -> str:
+        """The leaf that stands for a class: the class itself, or its own leaf where it is an inner synset.
+
+        Raises
+        ------
+        HierarchyError
+            When the label is unknown, or is an inner synset that has no leaf of its own.
+        """
+        if label in self._own_leaf:
+            return self._own_leaf[label]
+        if not self.is_leaf(label):
+            raise HierarchyError(
+                f"class {label!r} is an inner synset, above {quoted(self.children(label), 3)}; "
+                f"use hierarchy.with_classes([{label!r}]) to hang the class below it as a leaf of its own"
+            )
+        return label
+
+    def class_of(self, leaf: str) -> str:
+        """The class a leaf stands for, the inverse of `leaf_of`."""
+        self.index(leaf)
+        return next((c for c, own in self._own_leaf.items() if own == leaf), leaf)
+
+    # -- new hierarchies from this one -----------------------------------------------------------------------------
+
+    def with_classes(self, classes: Iterable[str]) -> Hierarchy:
+        """Make every class a leaf: one that is an inner synset gets a leaf of its own below it.
+
+        The inner synset keeps its id; the new leaf is called ``"cat (itself)"`` and `leaf_of` finds it by the class.
+
+        Examples
+        --------
+        >>> from hcep import Hierarchy
+        >>> h = Hierarchy.from_edges([("animal", "cat"), ("cat", "siamese")]).with_classes(["cat"])
+        >>> h.leaves, h.leaf_of("cat")
+        (('siamese', 'cat (itself)'), 'cat (itself)')
+        """
+        inner = [
+            c for c in dict.fromkeys(classes) if c not in self._own_leaf and not self.is_leaf(c)
+        ]
+        if not inner:
+            return self
+        ids, parents = list(self.ids), self._parent_lists()
+        names, own_leaf = dict(self._names), dict(self._own_leaf)
+        for c in inner:
+            leaf = f"{c} (itself)"
+            while leaf in self._index:
+                leaf += "'"
+            ids.append(leaf)
+            parents.append([self._index[c]])
+            names[leaf] = f"{self.name(c)} (itself)"
+            own_leaf[c] = leaf
+        return Hierarchy(ids, parents, names, self._merged, own_leaf)
+
+    def restrict(self, leaves: Iterable[str]) -> Hierarchy:
+        """Keep the given classes and everything above them.
+
+        A class that is also an ancestor of another given class is kept as an inner synset and hung below itself as a
+        leaf (see `with_classes`); an inner synset with no other given class below it becomes a leaf.
+
+        Raises
+        ------
+        HierarchyError
+            Unknown ids, or none at all.
+        """
+        wanted = list(dict.fromkeys(leaves))
+        unknown = [c for c in wanted if c not in self._index]
+        if unknown:
+            raise HierarchyError(
+                f"{len(unknown):,} of {len(wanted):,} leaves are not synsets of this hierarchy: {quoted(unknown)}."
+                + near_matches(unknown[0], self.ids)
+            )
+        if not wanted or wanted == [self.root]:
+            raise HierarchyError("restrict needs at least one synset below the root")
+        targets = [self._index[self._own_leaf.get(c, c)] for c in wanted]
+        above = self._closure_of(targets)
+        kept = self._keep(above | set(targets))
+        return kept.with_classes(c for c, t in zip(wanted, targets, strict=True) if t in above)
+
+    def collapse(self) -> Hierarchy:
+        """Merge single-child chains: an inner synset with one child is merged into that child.
+
+        The embedding of such a synset equals its child's, so the atom between them would be zero. The lowest synset
+        of a chain keeps its id and name; `merged` remembers the others. A root with one inner child gives way to it.
+
+        Examples
+        --------
+        >>> from hcep import Hierarchy
+        >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "feline"), ("feline", "cat"), ("animal", "dog")])
+        >>> h.collapse().print_tree()
+        animal (thing)
+        ├── dog
+        └── cat (feline)
+        """
+        parents = [list(above) for above in self._parent_lists()]
+        children = [list(map(int, self._children(i))) for i in range(len(self))]
+        merged = {self._index[s]: list(m) for s, m in self._merged.items()}
+        gone: set[int] = set()
+        for i in range(len(self) - 1, 0, -1):
+            if len(children[i]) == 1:
+                _contract(i, children[i][0], parents, children)
+                self._remember(i, children[i][0], merged)
+                gone.add(i)
+        root = 0
+        while len(children[root]) == 1 and children[children[root][0]]:
+            child = children[root][0]
+            parents[child] = []
+            self._remember(root, child, merged)
+            gone.add(root)
+            root = child
+        kept = [i for i in range(len(self)) if i not in gone]
+        place = {i: k for k, i in enumerate(kept)}
+        return Hierarchy(
+            self._ids(kept),
+            [[place[p] for p in parents[i]] for i in kept],
+            self._names,
+            {self.ids[i]: tuple(m) for i, m in merged.items()},
+            self._own_leaf,
+        )
+
+    def as_tree(self, policy: TreePolicy = "first") -> Hierarchy:
+        """Keep one parent a synset.
+
+        Parameters
+        ----------
+        policy : {"first", "shortest", "longest"}
+            The parent given first (WordNet's first hypernym), or the one on the shortest or longest rooted path; ties
+            go to the parent given first.
+
+        Notes
+        -----
+        An inner synset that loses all its children to other parents is dropped, so that the leaves stay the leaves.
+        """
+        if policy not in ("first", "shortest", "longest"):
+            raise HierarchyError(f"policy must be 'first', 'shortest' or 'longest', got {policy!r}")
+        length = [0] * len(self)
+        parents: list[list[int]] = [[]]
+        for i in range(1, len(self)):
+            above = [int(p) for p in self._parents(i)]
+            if policy == "first":
+                parent = above[0]
+            elif policy == "shortest":
+                parent = min(above, key=length.__getitem__)
+            else:
+                parent = max(above, key=length.__getitem__)
+            length[i] = length[parent] + 1
+            parents.append([parent])
+        tree = Hierarchy(self.ids, parents, self._names, self._merged, self._own_leaf)
+        return tree.restrict(self.class_of(leaf) for leaf in self.leaves)
+
+    # -- in and out ---------------------------------------------------------------------------------------------------
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Write the hierarchy as versioned JSON (schema in docs/hierarchy.md); return the text."""
+        text = serial.dumps(self.root, self._synset_records(), self._own_leaf)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> Hierarchy:
+        """Read what `to_json` wrote: a path, or the text itself (which starts with ``{``).
+
+        Raises
+        ------
+        HierarchyError
+            Text that is not of the schema, or a graph that is not a rooted DAG.
+        """
+        record = serial.loads(source)
+        ids, _, parents = read_edges(record.edges, None, record.root)
+        order = sorted(range(len(ids)), key=lambda i: record.order[ids[i]])
+        place = {i: k for k, i in enumerate(order)}
+        return cls(
+            [ids[i] for i in order],
+            [[place[p] for p in parents[i]] for i in order],
+            record.names,
+            record.merged,
+            record.classes,
+        )
+
+    def format_tree(self, max_depth: int | None = None, max_children: int | None = None) -> str:
+        """The hierarchy drawn with box characters, one synset a line; a synset met before points back to it."""
+        return drawing.tree(self, max_depth, max_children)
+
+    def print_tree(
+        self, max_depth: int | None = None, max_children: int | None = None, file: TextIO | None = None
+    ) -> None:
+        """Print `format_tree`."""
+        print(self.format_tree(max_depth, max_children), file=file or sys.stdout)
+
+    # -- the object -----------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, synset: object) -> bool:
+        return synset in self._index
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids)
+
+    def __repr__(self) -> str:
+        return (
+            f"Hierarchy({len(self):,} synsets, {len(self.leaf_index):,} leaves, {self.n_edges:,} edges, "
+            f"depth {self.depth}, branching at most {self.max_branching}, root {self.root!r})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Hierarchy):
+            return NotImplemented
+        return self._state() == other._state()
+
+    def __hash__(self) -> int:
+        return hash((self.ids, self.n_edges))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Hierarchy does not change; {name!r} cannot be set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a Hierarchy does not change; {name!r} cannot be deleted")
+
+    def __copy__(self) -> Hierarchy:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Hierarchy:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Hierarchy, self._state()
+
+    # -- private ----------------------------------------------------------------------------------------------------------
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _state(self) -> tuple[Any, ...]:
+        return self.ids, self._parent_lists(), self._names, self._merged, self._own_leaf
+
+    def _ids(self, indices: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self.ids[i] for i in indices)
+
+    def _children(self, i: int) -> NDArray[np.int32]:
+        return self.child_index[self.child_pointer[i] : self.child_pointer[i + 1]]
+
+    def _parents(self, i: int) -> NDArray[np.int32]:
+        return self.parent_index[self.parent_pointer[i] : self.parent_pointer[i + 1]]
+
+    def _parent_lists(self) -> list[list[int]]:
+        flat, pointer = self.parent_index.tolist(), self.parent_pointer.tolist()
+        return [flat[a:b] for a, b in zip(pointer, pointer[1:], strict=False)]
+
+    def _closure(self, start: int, step: Any) -> set[int]:
+        seen: set[int] = set()
+        waiting = [start]
+        while waiting:
+            found = [int(i) for i in step(waiting.pop()) if int(i) not in seen]
+            seen.update(found)
+            waiting += found
+        return seen
+
+    def _closure_of(self, targets: Iterable[int]) -> set[int]:
+        """Indices of all synsets above any of the targets."""
+        above: set[int] = set()
+        waiting = list(targets)
+        while waiting:
+            found = [int(p) for p in self._parents(waiting.pop()) if int(p) not in above]
+            above.update(found)
+            waiting += found
+        return above
+
+    def _keep(self, indices: Iterable[int]) -> Hierarchy:
+        """The hierarchy on a subset of synsets that is closed under parents."""
+        kept = sorted(indices)
+        place = {i: k for k, i in enumerate(kept)}
+        parents = [[place[int(p)] for p in self._parents(i)] for i in kept]
+        return Hierarchy(self._ids(kept), parents, self._names, self._merged, self._own_leaf)
+
+    def _remember(self, gone: int, child: int, merged: dict[int, list[tuple[str, str]]]) -> None:
+        synset = self.ids[gone]
+        before = [*merged.pop(gone, []), (synset, self.name(synset))]
+        merged[child] = before + [m for m in merged.get(child, []) if m not in before]
+
+    def _synset_records(self) -> Iterator[serial.SynsetRecord]:
+        for i, synset in enumerate(self.ids):
+            yield serial.SynsetRecord(
+                synset, self._names.get(synset), self._ids(self._parents(i)), self.merged(synset)
+            )
+
+
+def _contract(i: int, child: int, parents: list[list[int]], children: list[list[int]]) -> None:
+    """Take synset i out of the graph: its parents become parents of its only child, in its place."""
+    for grandparent in parents[i]:
+        below = children[grandparent]
+        if child in below:
+            below.remove(i)
+        else:
+            below[below.index(i)] = child
+    above = parents[child]
+    at = above.index(i)
+    parents[child] = list(dict.fromkeys([*above[:at], *parents[i], *above[at + 1 :]]))
+
+
+def _frozen(array: NDArray[T]) -> NDArray[T]:
+    array.setflags(write=False)
+    return array
+
+
+def _pointer(counts: NDArray[Any]) -> NDArray[np.int32]:
+    return _frozen(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))

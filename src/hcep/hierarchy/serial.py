@@ -1,0 +1,126 @@
+"""The JSON schema of a hierarchy, version 1: plain text, checked on the way in, never executed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hcep.errors import HierarchyError
+
+FORMAT = "hcep-hierarchy"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class SynsetRecord:
+    """One synset as it stands in the file."""
+
+    id: str
+    name: str | None
+    parents: tuple[str, ...]
+    merged: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class HierarchyRecord:
+    """A file's content, of the right types but not yet known to be a DAG."""
+
+    root: str
+    edges: list[tuple[str, str]]
+    names: dict[str, str]
+    merged: dict[str, tuple[tuple[str, str], ...]]
+    classes: dict[str, str]
+    order: dict[str, int]
+
+
+def dumps(root: str, synsets: Iterable[SynsetRecord], classes: Mapping[str, str]) -> str:
+    """The text of a hierarchy, one synset a line so that a diff shows what changed."""
+    lines = []
+    for synset in synsets:
+        record: dict[str, Any] = {"id": synset.id}
+        if synset.name is not None:
+            record["name"] = synset.name
+        if synset.parents:
+            record["parents"] = synset.parents
+        if synset.merged:
+            record["merged"] = synset.merged
+        lines.append("    " + json.dumps(record, ensure_ascii=False))
+    head = {"format": FORMAT, "version": VERSION, "root": root, "classes": dict(classes)}
+    opening = json.dumps(head, ensure_ascii=False, indent=2).removesuffix("\n}")
+    return opening + ',\n  "synsets": [\n' + ",\n".join(lines) + "\n  ]\n}\n"
+
+
+def loads(source: str | Path) -> HierarchyRecord:
+    """Read a file or its text and check every field's type."""
+    text = source if isinstance(source, str) and source.lstrip().startswith("{") else _read(Path(source))
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise HierarchyError(f"not a hierarchy file: invalid JSON ({error})") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise HierarchyError(f'not a hierarchy file: expected a JSON object with "format": "{FORMAT}"')
+    if data.get("version") != VERSION:
+        raise HierarchyError(
+            f"hierarchy file of version {data.get('version')!r}; this release reads version {VERSION}: upgrade hcep"
+        )
+    return _record(data)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise HierarchyError(f"no hierarchy file at {str(path)!r}") from None
+    except (UnicodeDecodeError, IsADirectoryError) as error:
+        raise HierarchyError(f"{str(path)!r} is not a hierarchy file: {error}") from None
+
+
+def _record(data: dict[str, Any]) -> HierarchyRecord:
+    root, synsets, classes = data.get("root"), data.get("synsets"), data.get("classes", {})
+    if not isinstance(root, str) or not isinstance(synsets, list) or not _is_text_map(classes):
+        raise HierarchyError('hierarchy file: "root" must be a string, "synsets" a list, "classes" an object of strings')
+    record = HierarchyRecord(root, [], {}, {}, dict(classes), {})
+    for synset in synsets:
+        _add(record, synset)
+    named = [*classes.values(), root, *(parent for parent, _ in record.edges)]
+    missing = [synset for synset in named if synset not in record.order]
+    if missing:
+        raise HierarchyError(
+            f'hierarchy file: {missing[0]!r} is named as root, parent or class but is not in "synsets"; add it there'
+        )
+    return record
+
+
+def _add(record: HierarchyRecord, synset: Any) -> None:
+    if not isinstance(synset, dict) or not isinstance(synset.get("id"), str):
+        raise HierarchyError(f'hierarchy file: every synset needs a string "id"; got {synset!r}')
+    key, name = synset["id"], synset.get("name")
+    parents, merged = synset.get("parents", []), synset.get("merged", [])
+    if key in record.order:
+        raise HierarchyError(f"hierarchy file: synset {key!r} stands there twice; keep one")
+    if name is not None and not isinstance(name, str):
+        raise HierarchyError(f"hierarchy file: the name of synset {key!r} must be a string, got {name!r}")
+    if not isinstance(parents, list) or not all(isinstance(p, str) for p in parents):
+        raise HierarchyError(f"hierarchy file: the parents of synset {key!r} must be a list of ids, got {parents!r}")
+    if not isinstance(merged, list) or not all(
+        isinstance(m, list) and len(m) == 2 and all(isinstance(part, str) for part in m) for m in merged
+    ):
+        raise HierarchyError(f"hierarchy file: merged of synset {key!r} must be [id, name] pairs, got {merged!r}")
+    if not parents and key != record.root:
+        raise HierarchyError(
+            f"hierarchy file: synset {key!r} has no parents and is not the root {record.root!r}, so nothing "
+            'reaches it; give it "parents" or remove it'
+        )
+    record.order[key] = len(record.order)
+    record.edges.extend((parent, key) for parent in parents)
+    if name is not None:
+        record.names[key] = name
+    if merged:
+        record.merged[key] = tuple((m[0], m[1]) for m in merged)
+
+
+def _is_text_map(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
