@@ -12,14 +12,15 @@ from hcep.errors import DictionaryError, quoted
 Embeddings = NDArray[np.float32] | NDArray[np.float64]
 
 
-def as_embeddings(X: ArrayLike, n_dims: int | None = None, name: str = "X") -> NDArray[Any]:
-    """Return `X` as a two-dimensional float32 or float64 array without copying one that already is.
+def check_shape(X: ArrayLike, n_dims: int | None = None, name: str = "X") -> NDArray[Any]:
+    """Return `X` as a two-dimensional array of real numbers, neither copied nor read where it already is one.
 
-    Half precision becomes float32, integers float64; one image of shape (n_dims,) becomes (1, n_dims).
-    Values are not looked at; see `refuse_non_finite`.
+    One image of shape (n_dims,) becomes (1, n_dims). Values are not looked at; see `refuse_non_finite`.
     """
     array = np.asarray(X)
-    if array.ndim == 1 and array.dtype != object and len(array) == (n_dims if n_dims is not None else -1):
+    if array.dtype.kind not in "fiub":
+        raise DictionaryError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
+    if array.ndim == 1 and len(array) == n_dims:
         array = array[None, :]
     if array.ndim != 2:
         raise DictionaryError(
@@ -30,13 +31,18 @@ def as_embeddings(X: ArrayLike, n_dims: int | None = None, name: str = "X") -> N
             f"{name} has {array.shape[1]:,} dimensions, the dictionary {n_dims:,}; "
             "encode the images with the encoder the dictionary was made with"
         )
-    if array.dtype in (np.float32, np.float64):
-        return array
-    if array.dtype == np.float16:
-        return array.astype(np.float32)
-    if array.dtype.kind in "iub":
-        return array.astype(np.float64)
-    raise DictionaryError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
+    return array
+
+
+def working_dtype(X: NDArray[Any]) -> type[np.float32] | type[np.float64]:
+    """float32 for single and half precision, float64 for everything else."""
+    return np.float32 if X.dtype in (np.float16, np.float32) else np.float64
+
+
+def as_embeddings(X: ArrayLike, n_dims: int | None = None, name: str = "X") -> NDArray[Any]:
+    """Return `X` as a two-dimensional float32 or float64 array, without a copy of one that already is."""
+    array = check_shape(X, n_dims, name)
+    return array.astype(working_dtype(array), copy=False)
 
 
 def refuse_non_finite(X: NDArray[Any], first_row: int = 0, name: str = "X") -> None:

@@ -1,0 +1,221 @@
+"""The paper's synthetic model: a hierarchy of concept embeddings built to satisfy its geometric conditions."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import helmert
+from sklearn.utils import Bunch  # type: ignore[import-untyped]
+
+from hcep.dictionary import ConceptDictionary
+from hcep.errors import HCEPError
+from hcep.hierarchy import Hierarchy
+
+Orientation = Literal["svd", "random"]
+
+ROOT = "root"
+TOP = "0"
+#: More atoms than this are a slip of the keyboard: branching and depth multiply.
+MAX_ATOMS = 1_000_000
+
+
+def make_hierarchical_concepts(
+    branching: int = 3,
+    depth: int = 7,
+    dim: int = 50,
+    half_angle: float = 85.0,
+    norm: float = 0.8,
+    reduction: float = 0.4,
+    noise: float = 1e-5,
+    samples_per_leaf: int = 5,
+    orientation: Orientation = "svd",
+    random_state: int | np.random.Generator | None = 0,
+) -> Bunch:
+    """Draw images from a hierarchy whose embeddings meet the paper's conditions exactly.
+
+    Parameters
+    ----------
+    branching : int
+        Children b of every inner synset, at least 2.
+    depth : int
+        Levels L below the top synset, at least 1.
+    dim : int
+        Dimension d of the embeddings, at least ``depth + branching - 1``.
+    half_angle : float
+        Angle theta_0 between the top synset and its children, in degrees, between 0 and 90.
+    norm : float
+        Norm of the top synset's embedding. Its direction is random.
+    reduction : float
+        Factor in (0, 1] by which the angle shrinks from one level to the next.
+    noise : float
+        *Variance* sigma^2 of the Gaussian noise in each coordinate of an image.
+    samples_per_leaf : int
+        Images of every leaf.
+    orientation : {"svd", "random"}
+        Which directions of the feasible subspace the children of a synset take: the first left singular vectors past
+        the span of its ancestors, as published, or a random rotation of them for every parent. Cousins' atoms are
+        nearly collinear in the first case and unrelated in the second; flat sparse coding fails only in the first.
+    random_state : int, numpy.random.Generator or None
+        Seed of the top direction, of the rotations and of the noise, drawn in this order: the same seed gives the same
+        hierarchy at every noise level.
+
+    Returns
+    -------
+    sklearn.utils.Bunch
+        ``hierarchy`` : Hierarchy, ids like ``"0.2.1"``, the top synset ``"0"`` hanging from the zero root ``"root"``.
+        ``dictionary`` : ConceptDictionary with the exact embeddings.
+        ``X`` : (n_leaves * samples_per_leaf, dim) float64, the images, leaf after leaf.
+        ``y`` : (n_leaves * samples_per_leaf,) str, their leaves.
+        ``half_angles`` : (depth,) float64, theta_l in degrees for the children of a synset l levels below the top.
+
+    Raises
+    ------
+    HCEPError
+        An argument out of its range, or a dimension below the bound.
+
+    Notes
+    -----
+    The b children of a synset p with ancestors A (p and all above it but the root) sit at the vertices v_j of a regular
+    simplex, in b - 1 orthonormal directions U that are orthogonal to A::
+
+        a(j) = a(p) + ||a(p)|| tan(theta_l) U v_j,      <v_j, v_j> = 1,   <v_j, v_k> = -1 / (b - 1)
+
+    The paper writes the vertices as ``e_j - 1/b``, which have squared norm ``1 - 1/b`` and b coordinates; they are
+    normalised here and mapped isometrically to b - 1 coordinates, so that the angle is theta_l exactly. The top
+    synset is itself an atom: at the defaults there are 3,280 atoms, and a true support has ``depth + 1`` of them.
+
+    Examples
+    --------
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> data = make_hierarchical_concepts(branching=2, depth=2, dim=3, noise=0.0, samples_per_leaf=1)
+    >>> data.hierarchy.print_tree()
+    root
+    └── 0
+        ├── 0.0
+        │   ├── 0.0.0
+        │   └── 0.0.1
+        └── 0.1
+            ├── 0.1.0
+            └── 0.1.1
+    >>> data.X.shape, data.y.tolist()
+    ((4, 3), ['0.0.0', '0.0.1', '0.1.0', '0.1.1'])
+    """
+    _check_shape(branching, depth, dim, samples_per_leaf)
+    _check_geometry(half_angle, norm, reduction, noise, orientation)
+    rng = np.random.default_rng(random_state)
+    angles = half_angle * reduction ** np.arange(depth)
+    hierarchy = _regular_tree(branching, depth)
+    embeddings = _embed_tree(branching, dim, norm, np.radians(angles), orientation, rng)
+    dictionary = ConceptDictionary.from_synset_embeddings(
+        hierarchy, dict(zip(hierarchy.ids[1:], embeddings, strict=True))
+    )
+    y = np.repeat(np.array(hierarchy.leaves), samples_per_leaf)
+    X = np.repeat(dictionary.leaf_embeddings, samples_per_leaf, axis=0)
+    X += np.sqrt(noise) * rng.standard_normal(X.shape)
+    return Bunch(hierarchy=hierarchy, dictionary=dictionary, X=X, y=y, half_angles=angles)
+
+
+def _regular_tree(branching: int, depth: int) -> Hierarchy:
+    """Every synset with `branching` children, `depth` levels below the top, in breadth-first order."""
+    edges = [(ROOT, TOP)]
+    level = [TOP]
+    for _ in range(depth):
+        edges += [(parent, f"{parent}.{j}") for parent in level for j in range(branching)]
+        level = [f"{parent}.{j}" for parent in level for j in range(branching)]
+    return Hierarchy.from_edges(edges, root=ROOT)
+
+
+def _embed_tree(
+    branching: int,
+    dim: int,
+    norm: float,
+    half_angles: NDArray[np.float64],
+    orientation: Orientation,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """Embeddings of all synsets but the root, breadth first."""
+    vertices = _simplex(branching)
+    direction = rng.standard_normal(dim)
+    top = norm * direction / np.linalg.norm(direction)
+    ancestors = top[None, None, :]  # (n_parents, ancestors of the parent and itself, dim)
+    levels = [top[None, :]]
+    for half_angle in half_angles:
+        parents = levels[-1]
+        frames = _frames(ancestors, branching - 1, orientation, rng)
+        scale = np.linalg.norm(parents, axis=1) * np.tan(half_angle)
+        atoms = scale[:, None, None] * np.einsum("pdk,jk->pjd", frames, vertices)
+        children = (parents[:, None, :] + atoms).reshape(-1, dim)
+        ancestors = np.concatenate([np.repeat(ancestors, branching, axis=0), children[:, None, :]], axis=1)
+        levels.append(children)
+    return np.concatenate(levels)
+
+
+def _simplex(branching: int) -> NDArray[np.float64]:
+    """Vertices of the regular simplex of unit radius centred at 0, (branching, branching - 1)."""
+    # The rows of Helmert's matrix are an orthonormal basis of the vectors that sum to zero, so its columns are the
+    # e_j - 1/b in that basis.
+    vertices: NDArray[np.float64] = helmert(branching).T / np.sqrt(1.0 - 1.0 / branching)
+    return vertices
+
+
+def _frames(
+    ancestors: NDArray[np.float64], n_directions: int, orientation: Orientation, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """For each parent, orthonormal directions orthogonal to its ancestors, (n_parents, dim, n_directions)."""
+    n_parents, n_above, dim = ancestors.shape
+    frames = np.empty((n_parents, dim, n_directions))
+    step = max(1, 4_000_000 // dim**2)  # the full U of a singular value decomposition is dim x dim a parent
+    for start in range(0, n_parents, step):
+        above = ancestors[start : start + step].transpose(0, 2, 1)
+        feasible = np.linalg.svd(above, full_matrices=True)[0][:, :, n_above:]
+        if orientation == "random":
+            feasible = feasible @ _random_frames(len(feasible), dim - n_above, n_directions, rng)
+        frames[start : start + step] = feasible[:, :, :n_directions]
+    return frames
+
+
+def _random_frames(n_frames: int, dim: int, n_directions: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Orthonormal columns, uniformly distributed, (n_frames, dim, n_directions)."""
+    q, r = np.linalg.qr(rng.standard_normal((n_frames, dim, n_directions)))
+    # LAPACK fixes the signs of R's diagonal in its own way; undone, the frames are uniform.
+    signs: NDArray[np.float64] = np.sign(np.diagonal(r, axis1=1, axis2=2))
+    frames: NDArray[np.float64] = q * signs[:, None, :]
+    return frames
+
+
+def _check_shape(branching: int, depth: int, dim: int, samples_per_leaf: int) -> None:
+    for name, value, least in (
+        ("branching", branching, 2),
+        ("depth", depth, 1),
+        ("dim", dim, 1),
+        ("samples_per_leaf", samples_per_leaf, 1),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise HCEPError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    required = depth + branching - 1
+    if dim < required:
+        raise HCEPError(
+            f"dim must be at least depth + branching - 1 = {depth} + {branching} - 1 = {required}, got {dim}: "
+            f"a synset {depth - 1} levels below the top leaves {max(dim - depth, 0)} dimensions orthogonal to itself "
+            f"and its ancestors, its {branching} children need {branching - 1}; raise dim or lower depth or branching"
+        )
+    n_atoms = sum(int(branching) ** level for level in range(int(depth) + 1))
+    if n_atoms > MAX_ATOMS:
+        raise HCEPError(
+            f"branching={branching} and depth={depth} make {n_atoms:,} atoms, more than {MAX_ATOMS:,}; lower either"
+        )
+
+
+def _check_geometry(half_angle: float, norm: float, reduction: float, noise: float, orientation: str) -> None:
+    if not 0.0 < half_angle < 90.0:
+        raise HCEPError(f"half_angle must lie between 0 and 90 degrees, got {half_angle!r}")
+    if not 0.0 < norm < np.inf:
+        raise HCEPError(f"norm must be positive and finite, got {norm!r}")
+    if not 0.0 < reduction <= 1.0:
+        raise HCEPError(f"reduction must lie in (0, 1], got {reduction!r}")
+    if not 0.0 <= noise < np.inf:
+        raise HCEPError(f"noise is a variance: it must be at least 0 and finite, got {noise!r}")
+    if orientation not in ("svd", "random"):
+        raise HCEPError(f"orientation must be 'svd' or 'random', got {orientation!r}")

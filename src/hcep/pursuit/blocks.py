@@ -1,0 +1,94 @@
+"""Images in blocks of a fixed size, on all cores: the same answer on any number of threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.errors import HCEPError
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
+
+#: Images a block. Fixed, because the shape of a matrix product decides its rounding.
+BLOCK = 256
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Threads to use: `n_jobs`, or the cores this process may use and OMP_NUM_THREADS allows; -1 is all cores."""
+    try:
+        n_cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every platform
+        n_cores = os.cpu_count() or 1
+    if n_jobs is None:
+        limit = os.environ.get("OMP_NUM_THREADS", "")
+        return min(n_cores, int(limit)) if limit.isdigit() and int(limit) > 0 else n_cores
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0:
+        raise HCEPError(f"n_jobs must be a positive number of threads, -1 for all cores, or None; got {n_jobs!r}")
+    return int(n_jobs) if n_jobs > 0 else max(1, n_cores + 1 + int(n_jobs))
+
+
+def for_blocks(
+    n_images: int,
+    work: Callable[[slice], None],
+    n_jobs: int | None,
+    progress: bool = False,
+    description: str = "",
+    block: int = BLOCK,
+) -> None:
+    """Call `work` on every block of images, in parallel; an exception in one ends the run."""
+    blocks = [slice(i, min(i + block, n_images)) for i in range(0, n_images, block)]
+    with single_threaded_blas(), _bar(progress, n_images, description) as advance:
+        threads = min(n_threads(n_jobs), len(blocks))
+        if threads <= 1:
+            for rows in blocks:
+                work(rows)
+                advance(rows.stop - rows.start)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            try:
+                for rows, _ in zip(blocks, pool.map(work, blocks), strict=True):
+                    advance(rows.stop - rows.start)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """One BLAS thread a product, so that the threads over blocks do not compete with threads inside them."""
+    with _blas().limit(limits=1):
+        yield
+
+
+@contextmanager
+def _bar(shown: bool, total: int, description: str) -> Iterator[Callable[[int], Any]]:
+    if not shown:
+        yield lambda n: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda n: bar.advance(task, n)
+
+
+def squared_norms(X: NDArray[Any]) -> NDArray[np.float64]:
+    """Squared norm of every row, summed in double precision."""
+    norms: NDArray[np.float64] = np.einsum("ij,ij->i", X, X, dtype=np.float64)
+    return norms

@@ -1,0 +1,181 @@
+"""What a pursuit returns: arrays for machines, ids and paths for people, made when asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hcep.dictionary import ConceptDictionary
+from hcep.errors import HCEPError
+
+Path = tuple[str, ...]
+
+
+class Hypothesis(NamedTuple):
+    """One rooted path of a beam, with the norm of what it leaves unexplained."""
+
+    path: Path
+    residual_norm: float
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The beam before every step and after the last one.
+
+    Attributes
+    ----------
+    nodes : (n_images, n_steps + 1, beam_width) int32
+        Path-tree nodes, best first; -1 where the beam is narrower or the search had ended.
+    residual_norms : as `nodes`, float64
+    """
+
+    dictionary: ConceptDictionary
+    nodes: NDArray[np.int32]
+    residual_norms: NDArray[np.float64]
+
+    def steps(self, image: int) -> list[list[Hypothesis]]:
+        """The beams of one image, step by step; step 0 holds the empty path."""
+        beams = zip(self.nodes[image], self.residual_norms[image], strict=True)
+        found = [_hypotheses(self.dictionary, nodes, norms) for nodes, norms in beams]
+        return [beam for beam in found if beam]
+
+
+@dataclass(frozen=True, eq=False)
+class PathResult:
+    """Rooted paths of a batch of images.
+
+    Attributes
+    ----------
+    dictionary : ConceptDictionary
+    codes : (n_images, n_atoms) CSR array
+        Coefficients of the atoms along each path.
+    residual_norms : (n_images,) float64
+        ``||x - D^T a||``.
+    nodes : (n_images,) int32
+        The path-tree node of each path.
+    n_best_nodes, n_best_residual_norms : (n_images, n_best) arrays
+        The best hypotheses of the final beam, the answer first; -1 and NaN where there are fewer.
+    trace : Trace or None
+    """
+
+    dictionary: ConceptDictionary
+    codes: sparse.csr_array
+    residual_norms: NDArray[np.float64]
+    nodes: NDArray[np.int32]
+    n_best_nodes: NDArray[np.int32]
+    n_best_residual_norms: NDArray[np.float64]
+    trace: Trace | None = None
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @cached_property
+    def leaves(self) -> NDArray[np.str_]:
+        """Id of the last synset of each path; the root's for an empty path."""
+        tree = self.dictionary.hierarchy.path_tree
+        return np.array(self.dictionary.hierarchy.ids)[tree.synset[self.nodes]]
+
+    @cached_property
+    def paths(self) -> list[Path]:
+        """The synset ids along each path, the root left out."""
+        distinct, index = np.unique(self.nodes, return_inverse=True)
+        known = [path_of(self.dictionary, node) for node in distinct]
+        return [known[i] for i in index]
+
+    def hypotheses(self, image: int) -> list[Hypothesis]:
+        """The best hypotheses of one image's final beam, the answer first; ask for several with ``n_best``."""
+        return _hypotheses(self.dictionary, self.n_best_nodes[image], self.n_best_residual_norms[image])
+
+    def coefficients(self, image: int) -> NDArray[np.floating]:
+        """Coefficients along the path of one image, in the order of ``paths[image]``."""
+        # Edges are numbered by parent and parents before children, so columns already run down the path.
+        row: NDArray[np.floating] = self.codes.data[self.codes.indptr[image] : self.codes.indptr[image + 1]]
+        return row
+
+    def __repr__(self) -> str:
+        return f"PathResult({len(self):,} images, {self.dictionary!r})"
+
+
+@dataclass(frozen=True, eq=False)
+class FlatResult:
+    """Supports of a batch of images that need not be paths.
+
+    Attributes
+    ----------
+    dictionary : ConceptDictionary
+    codes : (n_images, n_atoms) CSR array
+    residual_norms : (n_images,) float64
+    selected : (n_images, n_nonzero) int32
+        Atoms in the order of selection, -1 beyond the last.
+    """
+
+    dictionary: ConceptDictionary
+    codes: sparse.csr_array
+    residual_norms: NDArray[np.float64]
+    selected: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.selected)
+
+    @cached_property
+    def supports(self) -> list[Path]:
+        """For each image the synset at the lower end of every selected atom, in the order of selection."""
+        hierarchy = self.dictionary.hierarchy
+        children = [hierarchy.ids[c] for c in hierarchy.child_index]
+        return [tuple(children[atom] for atom in row if atom >= 0) for row in self.selected.tolist()]
+
+    def __repr__(self) -> str:
+        return f"FlatResult({len(self):,} images, {self.dictionary!r})"
+
+
+def path_of(dictionary: ConceptDictionary, node: int) -> Path:
+    """Synset ids along the path that a path-tree node stands for."""
+    tree, ids = dictionary.hierarchy.path_tree, dictionary.hierarchy.ids
+    path: list[str] = []
+    while node > 0:
+        path.append(ids[tree.synset[node]])
+        node = int(tree.parent[node])
+    return tuple(path[::-1])
+
+
+def path_codes(
+    dictionary: ConceptDictionary, nodes: NDArray[np.int32], coefficients: NDArray[np.floating]
+) -> sparse.csr_array:
+    """Sparse codes from the coefficients along each path, (n_images, depth)."""
+    tree = dictionary.hierarchy.path_tree
+    lengths = tree.level[nodes]
+    pointer = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    inside = np.arange(coefficients.shape[1]) < lengths[:, None]
+    atoms = tree.edge[dictionary.path_basis.nodes_of_path]
+    indices = np.concatenate([atoms[nodes[i : i + 65536]][inside[i : i + 65536]] for i in range(0, len(nodes), 65536)] or [np.zeros(0, np.int32)])
+    return sparse.csr_array((coefficients[inside], indices, pointer), shape=(len(nodes), dictionary.n_atoms))
+
+
+def _hypotheses(
+    dictionary: ConceptDictionary, nodes: NDArray[np.int32], norms: NDArray[np.float64]
+) -> list[Hypothesis]:
+    return [
+        Hypothesis(path_of(dictionary, int(node)), float(norm))
+        for node, norm in zip(nodes, norms, strict=True)
+        if node >= 0
+    ]
+
+
+def require_positive(name: str, value: object, none_means: str) -> None:
+    """Refuse a step or beam count that is not a positive integer (or None)."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise HCEPError(f"{name} must be a positive integer, or None for {none_means}; got {value!r}")
+
+
+def require_not_negative(name: str, value: object) -> float:
+    """Refuse a tolerance or weight that is not a finite number of at least 0."""
+    if isinstance(value, int | float | np.integer | np.floating) and 0 <= float(value) < float("inf"):
+        return float(value)
+    raise HCEPError(f"{name} must be a finite number of at least 0, got {value!r}")
