@@ -19,6 +19,8 @@ ROOT = "root"
 TOP = "0"
 #: More atoms than this are a slip of the keyboard: branching and depth multiply.
 MAX_ATOMS = 1_000_000
+#: Numbers held at once by the decompositions: the full U of one parent has dim x dim of them.
+CHUNK = 4_000_000
 
 
 def make_hierarchical_concepts(
@@ -85,6 +87,10 @@ def make_hierarchical_concepts(
     The paper writes the vertices as ``e_j - 1/b``, which have squared norm ``1 - 1/b`` and b coordinates; they are
     normalised here and mapped isometrically to b - 1 coordinates, so that the angle is theta_l exactly. The top
     synset is itself an atom: at the defaults there are 3,280 atoms, and a true support has ``depth + 1`` of them.
+
+    With ``orientation="svd"`` all atoms together span only ``depth + branching - 1`` dimensions, whatever `dim`, and a
+    path spans ``depth + 1`` of them: many paths come close to any image, so that little noise misleads even an exact
+    search. With ``"random"`` they span all of `dim`.
 
     Examples
     --------
@@ -166,7 +172,7 @@ def _frames(
     """For each parent, orthonormal directions orthogonal to its ancestors, (n_parents, dim, n_directions)."""
     n_parents, n_above, dim = ancestors.shape
     frames = np.empty((n_parents, dim, n_directions))
-    step = max(1, 4_000_000 // dim**2)  # the full U of a singular value decomposition is dim x dim a parent
+    step = max(1, CHUNK // dim**2)
     for start in range(0, n_parents, step):
         above = ancestors[start : start + step].transpose(0, 2, 1)
         feasible = np.linalg.svd(above, full_matrices=True)[0][:, :, n_above:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +10,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hcep.dictionary.checks import Embeddings
-from hcep.errors import DictionaryError
+
+logger = logging.getLogger(__name__)
+
+#: Images turned to double precision at a time.
+CHUNK = 8192
 
 
 class ClassMoments:
@@ -37,6 +42,11 @@ class ClassMoments:
             self._sums = np.zeros((0, X.shape[1]))
             self._square = np.zeros((X.shape[1], X.shape[1]) if self._with_second else (0, 0))
         rows = np.array([self._row(label) for label in labels], dtype=np.intp)[index]
+        for start in range(0, len(X), CHUNK):
+            self._add(X[start : start + CHUNK], rows[start : start + CHUNK])
+        self.n_images += len(X)
+
+    def _add(self, X: Embeddings, rows: NDArray[np.intp]) -> None:
         centred = X - self._shift
         one_hot = sparse.csr_array(
             (np.ones(len(X)), (rows, np.arange(len(X)))), shape=(len(self._sums), len(X))
@@ -47,7 +57,6 @@ class ClassMoments:
         self._sum_of_squares += float(np.vdot(centred, centred))
         if self._with_second:
             self._square += centred.T @ centred
-        self.n_images += len(X)
 
     def _row(self, label: str) -> int:
         row = self.labels.setdefault(label, len(self._counts))
@@ -72,25 +81,34 @@ class ClassMoments:
         return mean
 
     def within_covariance(self) -> NDArray[np.float64]:
-        """Covariance of the images about their class means, pooled over classes."""
+        """Covariance of the images about their class means, pooled over classes.
+
+        Where no class has two images there is none; the covariance about the total mean stands in for it.
+        """
         n_free = self.n_images - len(self._counts)
+        groups, counts = self._sums, self.counts[:, None]
         if n_free < 1:
-            raise DictionaryError(
-                "no class has two images, so there is no within-class covariance to whiten by; "
-                "give more images a class or use shrinkage=None"
-            )
-        between = self._sums.T @ (self._sums / self.counts[:, None])
-        covariance: NDArray[np.float64] = (self._square - between) / n_free
+            logger.info("no class has two images: whitening by the total covariance instead of the within-class one")
+            groups, counts, n_free = self._sums.sum(axis=0, keepdims=True), np.array([[self.n_images]]), self.n_images - 1
+        covariance: NDArray[np.float64] = (self._square - groups.T @ (groups / counts)) / max(n_free, 1)
         return covariance
+
+    def second_moment(self) -> NDArray[np.float64]:
+        """Mean of ``x x^T`` over all images."""
+        first = self._sums.sum(axis=0) / self.n_images
+        moment: NDArray[np.float64] = self._square / self.n_images + np.outer(first, self._shift)
+        moment += np.outer(self._shift, first + self._shift)
+        return moment
 
     def mean_square_norm(self, mean: NDArray[np.float64] | None, whitener: NDArray[np.float64] | None) -> float:
         """Mean over images of ``||(x - mean) @ whitener||**2``."""
-        offset = self._shift - (0.0 if mean is None else mean)
+        centre = np.zeros_like(self._shift) if mean is None else mean
+        offset = self._shift - centre
         first = self._sums.sum(axis=0) / self.n_images
         if whitener is None:
             square = self._sum_of_squares / self.n_images + 2 * first @ offset + offset @ offset
         else:
-            moment = self._square / self.n_images + np.outer(first, offset)
-            moment += np.outer(offset, first + offset)
+            total = first + self._shift
+            moment = self.second_moment() - np.outer(centre, total) - np.outer(total - centre, centre)
             square = np.einsum("ij,ij->", moment @ whitener, whitener)
         return float(square) if square > 0 else 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NoReturn, TextIO, TypeVar
 
 import numpy as np
@@ -284,6 +285,11 @@ class Hierarchy:
                 f"use hierarchy.with_classes([{label!r}]) to hang the class below it as a leaf of its own"
             )
         return label
+
+    @property
+    def own_leaves(self) -> Mapping[str, str]:
+        """The classes that are inner synsets, and the leaf that `with_classes` hung below each."""
+        return MappingProxyType(self._own_leaf)
 
     def class_of(self, leaf: str) -> str:
         """The class a leaf stands for, the inverse of `leaf_of`."""
