@@ -39,7 +39,7 @@ _HOME = {
     "tree_distances": "hcep.evaluate",
 }
 
-__all__ = [  # noqa: F822 - resolved by __getattr__
+__all__ = [
     "ConceptDictionary",
     "HCEPClassifier",
     "HCEPError",

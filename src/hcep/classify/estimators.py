@@ -48,7 +48,7 @@ class _PathEstimator(BaseEstimator):  # type: ignore[misc]
     leave_one_out_: list[LeaveOneOutScore]
     n_features_in_: int
 
-    def _fit_dictionary(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    def _fit_dictionary(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
         """Fix classes, hierarchy, metric, anchor and dictionary; return checked images and class indices."""
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=1)
         check_classification_targets(y)
@@ -224,8 +224,8 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    The defaults are those that did best on real data from 1 to 50 images a class; docs/defaults.md has the table and the
-    command that makes it. `HCEPClassifier.paper` is the published configuration.
+    The defaults are those that did best on real data from 1 to 50 images a class; docs/defaults.md has the table and
+    the command that makes it. `HCEPClassifier.paper` is the published configuration.
 
     Examples
     --------
@@ -319,7 +319,8 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
 
     def _class_index(self, X: ArrayLike, found: PathResult) -> NDArray[np.intp]:
         """Predicted class of each path: the head's, or the leaf's; a path that ends above the leaves takes the
-        class, of those below its end, whose embedding is nearest."""
+        class, of those below its end, whose embedding is nearest.
+        """
         if self.head_ is not None:
             return np.asarray(self.head_.predict(found.codes), dtype=np.intp)
         tree, class_of_leaf = self.hierarchy_.path_tree, {leaf: i for i, leaf in enumerate(self._leaves.tolist())}
@@ -342,9 +343,7 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
     def _class_objectives(self, X: ArrayLike, found: PathResult) -> NDArray[np.float64]:
         """Lowest objective among each class's complete paths, (n_images, n_classes)."""
         tree = self.hierarchy_.path_tree
-        objectives = path_objectives(
-            np.asarray(X), self.dictionary_, self.signed, self.anchor_, n_jobs=self.n_jobs
-        )
+        objectives = path_objectives(np.asarray(X), self.dictionary_, self.signed, self.anchor_, n_jobs=self.n_jobs)
         if self.beam_width is not None:
             kept = np.zeros((len(objectives), tree.n_nodes), dtype=bool)
             np.put_along_axis(kept, np.maximum(found.n_best_nodes, 0).astype(np.intp), True, axis=1)

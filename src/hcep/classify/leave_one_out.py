@@ -122,9 +122,7 @@ def _metric(variances: NDArray[np.float64], shrinkage: float | None) -> NDArray[
     return weights
 
 
-def _sample(
-    own: NDArray[np.intp], counts: NDArray[np.intp], min_images: int, random_state: int
-) -> NDArray[np.intp]:
+def _sample(own: NDArray[np.intp], counts: NDArray[np.intp], min_images: int, random_state: int) -> NDArray[np.intp]:
     """Up to `MAX_IMAGES` images of classes with enough of them, as evenly over classes as may be."""
     usable = np.flatnonzero(counts[own] >= max(min_images, 2))
     if len(usable) <= MAX_IMAGES:
@@ -167,7 +165,9 @@ def _rivals(x_means: NDArray[np.float64], squares: NDArray[np.float64], own: NDA
     n_rivals = min(N_RIVALS, x_means.shape[1] - 1)
     distance = squares - 2.0 * x_means
     distance[np.arange(len(own)), own] = np.inf
-    return np.argpartition(distance, n_rivals - 1, axis=1)[:, :n_rivals] if n_rivals else np.zeros((len(own), 0), np.intp)
+    return (
+        np.argpartition(distance, n_rivals - 1, axis=1)[:, :n_rivals] if n_rivals else np.zeros((len(own), 0), np.intp)
+    )
 
 
 def _score(shrinkage: float | None, anchor: float, objectives: NDArray[np.float64]) -> LeaveOneOutScore:

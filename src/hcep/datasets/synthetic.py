@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import helmert
-from sklearn.utils import Bunch  # type: ignore[import-untyped]
+from sklearn.utils import Bunch
 
 from hcep.dictionary import ConceptDictionary
 from hcep.errors import HCEPError
@@ -88,9 +88,8 @@ def make_hierarchical_concepts(
     normalised here and mapped isometrically to b - 1 coordinates, so that the angle is theta_l exactly. The top
     synset is itself an atom: at the defaults there are 3,280 atoms, and a true support has ``depth + 1`` of them.
 
-    With ``orientation="svd"`` all atoms together span only ``depth + branching - 1`` dimensions, whatever `dim`, and a
-    path spans ``depth + 1`` of them: many paths come close to any image, so that little noise misleads even an exact
-    search. With ``"random"`` they span all of `dim`.
+    With ``orientation="svd"`` all atoms together span only ``depth + branching`` dimensions, whatever `dim`, and a path
+    spans ``depth + 1`` of them. With ``"random"`` they span all of `dim`.
 
     Examples
     --------
@@ -178,6 +177,9 @@ def _frames(
         feasible = np.linalg.svd(above, full_matrices=True)[0][:, :, n_above:]
         if orientation == "random":
             feasible = feasible @ _random_frames(len(feasible), dim - n_above, n_directions, rng)
+        elif feasible.shape[2] > n_directions:
+            # The paper's e_j - 1/b take the first b columns, of which they span the hyperplane of sum 0.
+            feasible = feasible[:, :, : n_directions + 1] @ helmert(n_directions + 1).T
         frames[start : start + step] = feasible[:, :, :n_directions]
     return frames
 

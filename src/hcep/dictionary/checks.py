@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hcep.errors import DictionaryError, quoted
 
-Embeddings = NDArray[np.float32] | NDArray[np.float64]
+#: float32 or float64, (n_images, n_dims).
+Embeddings = NDArray[Any]
 
 
 def check_shape(X: ArrayLike, n_dims: int | None = None, name: str = "X") -> NDArray[Any]:
@@ -34,9 +35,9 @@ def check_shape(X: ArrayLike, n_dims: int | None = None, name: str = "X") -> NDA
     return array
 
 
-def working_dtype(X: NDArray[Any]) -> type[np.float32] | type[np.float64]:
+def working_dtype(X: NDArray[Any]) -> np.dtype[Any]:
     """float32 for single and half precision, float64 for everything else."""
-    return np.float32 if X.dtype in (np.float16, np.float32) else np.float64
+    return np.dtype(np.float32 if X.dtype in (np.float16, np.float32) else np.float64)
 
 
 def as_embeddings(X: ArrayLike, n_dims: int | None = None, name: str = "X") -> NDArray[Any]:

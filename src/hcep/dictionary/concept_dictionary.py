@@ -57,7 +57,7 @@ class ConceptDictionary:
         self.synset_embeddings = embeddings
         self._bases: dict[float, PathBasis] = {}
 
-    # -- building -------------------------------------------------------------------------------------------------
+    # -- building ----------------------------------------------------------------------------------
 
     @classmethod
     def from_images(
@@ -183,7 +183,7 @@ class ConceptDictionary:
             hierarchy = hierarchy.restrict(embeddings)
         return cls(hierarchy, average_upwards(hierarchy, by_leaf), transform)
 
-    # -- reading ---------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:

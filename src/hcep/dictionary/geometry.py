@@ -523,7 +523,7 @@ class Geometry:
     # -- recovery -----------------------------------------------------------------------------------------------------
 
     def recovery(self, leaves: Iterable[str] | None = None) -> Recovery:
-        """Exact recovery coefficients and the radius of greedy recovery, for every rooted path of every leaf.
+        r"""Exact recovery coefficients and the radius of greedy recovery, for every rooted path of every leaf.
 
         Parameters
         ----------
@@ -542,7 +542,7 @@ class Geometry:
         With normalised atoms, S the atoms of a rooted path and T_l those of S and of the edges below the path's synset
         at level l (T_0 is everything)::
 
-            ERC(S | T) = max over j in T \\ S of || pinv(D_S) d_j ||_1
+            ERC(S | T) = max over j in T \ S of || pinv(D_S) d_j ||_1
 
         Below 1, OMP confined to T recovers S from every ``x = D_S z`` without a zero in z. The maximum is over fewer
         atoms as l grows, so it never increases; at the leaf nothing competes and it is 0. Zero atoms cannot be picked
@@ -829,7 +829,7 @@ def _share(hits: NDArray[np.bool_], of: NDArray[np.bool_]) -> Floats:
 
 
 def _ratio(a: Floats, b: Floats) -> Floats:
-    """a / b, and 0 where b vanishes: two directions that agree tie everywhere."""
+    """A / b, and 0 where b vanishes: two directions that agree tie everywhere."""
     return np.divide(a, b, out=np.zeros_like(a), where=b > 1e-12)
 
 

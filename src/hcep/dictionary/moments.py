@@ -48,9 +48,7 @@ class ClassMoments:
 
     def _add(self, X: Embeddings, rows: NDArray[np.intp]) -> None:
         centred = X - self._shift
-        one_hot = sparse.csr_array(
-            (np.ones(len(X)), (rows, np.arange(len(X)))), shape=(len(self._sums), len(X))
-        )
+        one_hot = sparse.csr_array((np.ones(len(X)), (rows, np.arange(len(X)))), shape=(len(self._sums), len(X)))
         self._sums += one_hot @ centred
         for row, n in zip(*np.unique(rows, return_counts=True), strict=True):
             self._counts[row] += int(n)
@@ -89,7 +87,11 @@ class ClassMoments:
         groups, counts = self._sums, self.counts[:, None]
         if n_free < 1:
             logger.info("no class has two images: whitening by the total covariance instead of the within-class one")
-            groups, counts, n_free = self._sums.sum(axis=0, keepdims=True), np.array([[self.n_images]]), self.n_images - 1
+            groups, counts, n_free = (
+                self._sums.sum(axis=0, keepdims=True),
+                np.array([[self.n_images]]),
+                self.n_images - 1,
+            )
         covariance: NDArray[np.float64] = (self._square - groups.T @ (groups / counts)) / max(n_free, 1)
         return covariance
 

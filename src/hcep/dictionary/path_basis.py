@@ -189,8 +189,8 @@ def _warn_dependent(hierarchy: Hierarchy, tree: PathTree, nodes: NDArray[np.intp
     examples = [" → ".join(hierarchy.edges[e]) for e in edges[:3]]
     warnings.warn(
         f"{len(edges):,} of {hierarchy.n_edges:,} atoms are zero or lie in the span of the atoms above them "
-        f"(such as {quoted(examples, 3)}); their coefficient is 0. Single-child chains do this: "
-        "hierarchy.collapse() merges them",
+        f"(such as {quoted(examples, 3)}); their coefficient is 0. Single-child chains do this, "
+        "which hierarchy.collapse() merges, and so do synsets that hang from a parent and from its parent too",
         DependentAtomsWarning,
         stacklevel=4,
     )

@@ -45,14 +45,16 @@ class EmbeddingTransform:
         if self.mean is not None:
             X = X - self.mean.astype(X.dtype)
         if self.whitener is not None:
-            return X @ (self.scale * self.whitener).astype(X.dtype)
+            whitened: Embeddings = X @ (self.scale * self.whitener).astype(X.dtype)
+            return whitened
         return X if self.scale == 1.0 else X * X.dtype.type(self.scale)
 
 
 def unit_rows(X: Embeddings) -> Embeddings:
     """Scale rows to norm 1; a zero row stays zero."""
     norms = np.linalg.norm(X, axis=1, keepdims=True)
-    return X / np.where(norms > 0, norms, 1).astype(X.dtype)
+    unit: Embeddings = X / np.where(norms > 0, norms, 1).astype(X.dtype)
+    return unit
 
 
 def fit_transform_parameters(
@@ -75,7 +77,9 @@ def shrunk_inverse_root(
         raise DictionaryError(f"shrinkage must be above 0 and at most 1, or None for no whitening; got {shrinkage!r}")
     variances = np.maximum(variances, 0.0)
     if variances.mean() == 0.0:
-        raise DictionaryError("the images of every class are all equal: there is no within-class covariance to whiten by")
+        raise DictionaryError(
+            "the images of every class are all equal: there is no within-class covariance to whiten by"
+        )
     shrunk = (1.0 - shrinkage) * variances + shrinkage * variances.mean()
     root: NDArray[np.float64] = (axes / np.sqrt(shrunk)) @ axes.T
     return root

@@ -30,9 +30,7 @@ class EdgeReader:
             )
         parent, child = self._place(edge[0], edge), self._place(edge[1], edge)
         if parent == child:
-            raise HierarchyError(
-                f"synset {edge[0]!r} is its own parent (a self-loop); remove the edge {tuple(edge)!r}"
-            )
+            raise HierarchyError(f"synset {edge[0]!r} is its own parent (a self-loop); remove the edge {tuple(edge)!r}")
         if parent not in self.parents[child]:
             self.parents[child].append(parent)
         if len(edge) == 3:
@@ -92,9 +90,7 @@ def _pairs(names: Mapping[str, str] | Iterable[tuple[str, str]] | None) -> Itera
     return names.items() if isinstance(names, Mapping) else names
 
 
-def _with_one_root(
-    ids: list[str], parents: list[list[int]], root: str | None
-) -> tuple[list[str], list[list[int]]]:
+def _with_one_root(ids: list[str], parents: list[list[int]], root: str | None) -> tuple[list[str], list[list[int]]]:
     roots = [i for i, above in enumerate(parents) if not above]
     if root is not None:
         if root not in ids:

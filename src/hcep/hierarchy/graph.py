@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, TextIO, TypeVar
@@ -144,7 +145,7 @@ class Hierarchy:
         ids, known, parents = read_edges(edges, names, root)
         return cls(ids, parents, known)
 
-    # -- the graph ----------------------------------------------------------------------------------------------
+    # -- the graph ---------------------------------------------------------------------------------
 
     @property
     def root(self) -> str:
@@ -259,7 +260,7 @@ class Hierarchy:
         above_b = self._closure(self.index(b), self._parents) | {self.index(b)}
         return self.ids[max(above_a & above_b, key=lambda i: (self.levels[i], -i))]
 
-    # -- names ----------------------------------------------------------------------------------------------------
+    # -- names -------------------------------------------------------------------------------------
 
     def name(self, synset: str) -> str:
         """Display name of a synset; its id where none was given."""
@@ -296,7 +297,7 @@ class Hierarchy:
         self.index(leaf)
         return next((c for c, own in self._own_leaf.items() if own == leaf), leaf)
 
-    # -- new hierarchies from this one -----------------------------------------------------------------------------
+    # -- new hierarchies from this one -------------------------------------------------------------
 
     def with_classes(self, classes: Iterable[str]) -> Hierarchy:
         """Make every class a leaf: one that is an inner synset gets a leaf of its own below it.
@@ -310,9 +311,7 @@ class Hierarchy:
         >>> h.leaves, h.leaf_of("cat")
         (('siamese', 'cat (itself)'), 'cat (itself)')
         """
-        inner = [
-            c for c in dict.fromkeys(classes) if c not in self._own_leaf and not self.is_leaf(c)
-        ]
+        inner = [c for c in dict.fromkeys(classes) if c not in self._own_leaf and not self.is_leaf(c)]
         if not inner:
             return self
         ids, parents = list(self.ids), self._parent_lists()
@@ -423,7 +422,7 @@ class Hierarchy:
         tree = Hierarchy(self.ids, parents, self._names, self._merged, self._own_leaf)
         return tree.restrict(self.class_of(leaf) for leaf in self.leaves)
 
-    # -- in and out ---------------------------------------------------------------------------------------------------
+    # -- in and out --------------------------------------------------------------------------------
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Write the hierarchy as versioned JSON (schema in docs/hierarchy.md); return the text."""
@@ -463,7 +462,7 @@ class Hierarchy:
         """Print `format_tree`."""
         print(self.format_tree(max_depth, max_children), file=file or sys.stdout)
 
-    # -- the object -----------------------------------------------------------------------------------------------------
+    # -- the object --------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -503,7 +502,7 @@ class Hierarchy:
     def __reduce__(self) -> tuple[Any, ...]:
         return Hierarchy, self._state()
 
-    # -- private ----------------------------------------------------------------------------------------------------------
+    # -- private -----------------------------------------------------------------------------------
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -522,7 +521,7 @@ class Hierarchy:
 
     def _parent_lists(self) -> list[list[int]]:
         flat, pointer = self.parent_index.tolist(), self.parent_pointer.tolist()
-        return [flat[a:b] for a, b in zip(pointer, pointer[1:], strict=False)]
+        return [flat[a:b] for a, b in pairwise(pointer)]
 
     def _closure(self, start: int, step: Any) -> set[int]:
         seen: set[int] = set()
@@ -557,9 +556,7 @@ class Hierarchy:
 
     def _synset_records(self) -> Iterator[serial.SynsetRecord]:
         for i, synset in enumerate(self.ids):
-            yield serial.SynsetRecord(
-                synset, self._names.get(synset), self._ids(self._parents(i)), self.merged(synset)
-            )
+            yield serial.SynsetRecord(synset, self._names.get(synset), self._ids(self._parents(i)), self.merged(synset))
 
 
 def _contract(i: int, child: int, parents: list[list[int]], children: list[list[int]]) -> None:

@@ -81,7 +81,9 @@ def _read(path: Path) -> str:
 def _record(data: dict[str, Any]) -> HierarchyRecord:
     root, synsets, classes = data.get("root"), data.get("synsets"), data.get("classes", {})
     if not isinstance(root, str) or not isinstance(synsets, list) or not _is_text_map(classes):
-        raise HierarchyError('hierarchy file: "root" must be a string, "synsets" a list, "classes" an object of strings')
+        raise HierarchyError(
+            'hierarchy file: "root" must be a string, "synsets" a list, "classes" an object of strings'
+        )
     record = HierarchyRecord(root, [], {}, {}, dict(classes), {})
     for synset in synsets:
         _add(record, synset)

@@ -157,7 +157,7 @@ def projections_along(
     i: int, node: int, p: Array, column: Array, sign: Array, parent: Array, level: Array, out: Array, nodes: Array
 ) -> int:
     """Write p_u and u for the nodes u along a path; return the path's length."""
-    length = level[node]
+    length: int = level[node]
     for k in range(length - 1, -1, -1):
         nodes[k] = node
         out[k] = sign[node] * p[i, column[node]] if column[node] >= 0 else 0.0
@@ -360,9 +360,7 @@ def search_beam(
                         if signed and not value > 0.0:
                             continue
                         n_eligible += 1
-                        new_size = offer(
-                            new_scores, new_beam, new_size, width, scores[h] + value * value - anchor, v
-                        )
+                        new_size = offer(new_scores, new_beam, new_size, width, scores[h] + value * value - anchor, v)
                 else:
                     for v in range(first, first + k):
                         c = column[v]
@@ -374,9 +372,7 @@ def search_beam(
                         v = child_nodes[e]
                         c = column[v]
                         value = np.float64(p[i, c]) if c >= 0 else 0.0
-                        new_size = offer(
-                            new_scores, new_beam, new_size, width, scores[h] + value * value - anchor, v
-                        )
+                        new_size = offer(new_scores, new_beam, new_size, width, scores[h] + value * value - anchor, v)
                 if n_eligible == 0:
                     new_size = offer(new_scores, new_beam, new_size, width, scores[h], node)
                 else:
@@ -463,9 +459,9 @@ def search_flat(
         floor = tiny * np.sqrt(square_norms[i])
         while n < n_nonzero:
             estimate = square_norms[i] - energy
-            if tol > 0.0 and estimate <= max(4.0 * tol * tol, cancelled * square_norms[i]):
-                if flat_residual(x[i], n, selected[i], cholesky, along, atoms, solution, left) < tol * tol:
-                    break
+            near = tol > 0.0 and estimate <= max(4.0 * tol * tol, cancelled * square_norms[i])
+            if near and flat_residual(x[i], n, selected[i], cholesky, along, atoms, solution, left) < tol * tol:
+                break
             at = -1
             highest = floor
             for j in range(n_atoms):

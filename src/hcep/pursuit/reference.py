@@ -98,7 +98,7 @@ def reference_hb_omp(
                 gaps += [abs(float(extended[i].z[i])) * float(np.linalg.norm(D[i])) for i, _ in active]
                 active = [(i, child) for i, child in active if extended[i].z[i] > 0]
             cosines = {i: _selection_cosine(x, D, h, i, anchor) for i, _ in active}
-            gaps.append(_gap(list(-c for c in cosines.values()), B))
+            gaps.append(_gap([-c for c in cosines.values()], B))
             C = sorted(active, key=lambda atom: -cosines[atom[0]])[:B]
             H_new += [extended[i] for i, _ in C] if C else [h]
         gaps.append(_gap([h.objective for h in H_new], B) / (float(np.linalg.norm(x)) or 1.0))
@@ -109,9 +109,7 @@ def reference_hb_omp(
     return ReferenceCode(best.z, best.path, float(np.linalg.norm(best.r)), margin)
 
 
-def _extend(
-    x: Vector, D: NDArray[np.float64], h: _Hypothesis, i: int, child: str, anchor: float
-) -> _Hypothesis:
+def _extend(x: Vector, D: NDArray[np.float64], h: _Hypothesis, i: int, child: str, anchor: float) -> _Hypothesis:
     """Algorithm 3, one candidate: extend the support, update the code, update the residual."""
     atoms = (*h.atoms, i)
     x_aug, D_aug = _augmented(x, D, atoms, anchor)

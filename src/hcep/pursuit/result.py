@@ -152,7 +152,10 @@ def path_codes(
     pointer = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     inside = np.arange(coefficients.shape[1]) < lengths[:, None]
     atoms = tree.edge[dictionary.path_basis.nodes_of_path]
-    indices = np.concatenate([atoms[nodes[i : i + 65536]][inside[i : i + 65536]] for i in range(0, len(nodes), 65536)] or [np.zeros(0, np.int32)])
+    indices = np.concatenate(
+        [atoms[nodes[i : i + 65536]][inside[i : i + 65536]] for i in range(0, len(nodes), 65536)]
+        or [np.zeros(0, np.int32)]
+    )
     return sparse.csr_array((coefficients[inside], indices, pointer), shape=(len(nodes), dictionary.n_atoms))
 
 

@@ -1,0 +1,59 @@
+# Everything the project needs is installed here, into .venv, by these targets.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help demo test test-all lint bench defaults format clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/core ## install the package and run it on the bundled sample
+	$(BIN)/hcep demo
+
+test: $(VENV)/test ## run the tests that need no heavy extra (under 5 minutes)
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(VENV)/all ## run every test, with all extras installed
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/lint ## ruff and mypy, as CI runs them
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/bench ## measure the pursuit against the bare matrix product, scikit-learn and SPAMS
+	$(BIN)/python benchmarks/run.py
+
+defaults: $(VENV)/core ## remake the tables of docs/defaults.md (needs the data of HCEP_SHARED)
+	$(BIN)/python benchmarks/defaults.py
+
+format: $(VENV)/lint ## rewrite the code in the house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/core: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/test: $(VENV)/core
+	@$(PIP) -e ".[test]"
+	@touch $@
+
+$(VENV)/lint: $(VENV)/core
+	@$(PIP) -e ".[test,lint]"
+	@touch $@
+
+$(VENV)/bench: $(VENV)/core
+	@$(PIP) -e ".[bench]"
+	@touch $@
+
+$(VENV)/all: $(VENV)/core
+	@$(PIP) -e ".[test,lint,bench]"
+	@touch $@

@@ -1,0 +1,95 @@
+"""Small trees to check by eye, and the real data beside the project, where it is."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hcep import ConceptDictionary, Hierarchy
+
+SHARED = Path(os.environ.get("HCEP_SHARED", Path(__file__).parents[2] / "shared"))
+
+
+def shared_file(name: str) -> Path:
+    """A file of the shared data; the test that asks is skipped where it is absent."""
+    path = SHARED / name
+    if not path.exists():
+        pytest.skip(f"needs {name} in HCEP_SHARED (default ../shared)")
+    return path
+
+
+@pytest.fixture
+def pets() -> Hierarchy:
+    """thing -> animal -> (cat, dog, fox); thing -> vehicle -> (car, bus)."""
+    edges = [
+        ("thing", "animal"),
+        ("thing", "vehicle"),
+        ("animal", "cat"),
+        ("animal", "dog"),
+        ("animal", "fox"),
+        ("vehicle", "car"),
+        ("vehicle", "bus"),
+    ]
+    return Hierarchy.from_edges(edges)
+
+
+@pytest.fixture
+def diamond() -> Hierarchy:
+    """cat has two parents: root -> pet -> (cat, hamster); root -> feline -> (cat, lion)."""
+    edges = [
+        ("root", "pet"),
+        ("root", "feline"),
+        ("pet", "cat"),
+        ("pet", "hamster"),
+        ("feline", "cat"),
+        ("feline", "lion"),
+    ]
+    return Hierarchy.from_edges(edges)
+
+
+@pytest.fixture
+def pets_dictionary(pets: Hierarchy) -> ConceptDictionary:
+    """Five leaves in four dimensions."""
+    leaves = {
+        "cat": [3.0, 1.0, 0.0, 0.0],
+        "dog": [3.0, -1.0, 1.0, 0.0],
+        "fox": [3.0, 0.0, -1.0, 0.0],
+        "car": [0.0, 0.0, 1.0, 4.0],
+        "bus": [0.0, 0.0, -1.0, 2.0],
+    }
+    return ConceptDictionary.from_leaf_embeddings(pets, leaves)
+
+
+@pytest.fixture(scope="session")
+def wordnet_dag() -> Hierarchy:
+    """The WordNet DAG above ImageNet-1k's classes."""
+    nodes = json.loads(shared_file("data/imagenet1k_wordnet_dag.json").read_text(encoding="utf-8"))["nodes"]
+    edges = [(parent, child) for child, node in nodes.items() for parent in node["hypernyms"]]
+    return Hierarchy.from_edges(edges, {child: node["lemmas"][0].replace("_", " ") for child, node in nodes.items()})
+
+
+@pytest.fixture(scope="session")
+def tiny_imagenet(wordnet_dag: Hierarchy) -> dict[str, object]:
+    """Tiny-ImageNet-200 embeddings: X and y of train and validation, and the first-hypernym tree, chains collapsed."""
+    data = np.load(shared_file("data/tinyimagenet200_efficientnet_lite2.npz"), allow_pickle=False)
+    y = data["wnids"][data["labels"]]
+    X = data["embeddings"].astype(np.float32)
+    train = data["split"] == "train"
+    return {
+        "X": X[train],
+        "y": y[train],
+        "X_val": X[~train],
+        "y_val": y[~train],
+        "hierarchy": wordnet_dag.as_tree().restrict(data["wnids"]).collapse(),
+    }
+
+
+def k_shot(X: np.ndarray, y: np.ndarray, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """k images of each class, drawn reproducibly."""
+    rng = np.random.default_rng(seed)
+    rows = np.concatenate([rng.permutation(np.flatnonzero(y == c))[:k] for c in np.unique(y)])
+    return X[rows], y[rows]
