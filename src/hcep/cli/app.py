@@ -1,0 +1,46 @@
+"""The command's root: options that belong to no subcommand, and errors as one line."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from hcep import __version__
+from hcep.cli import demo
+from hcep.errors import HCEPError
+
+app = typer.Typer(
+    name="hcep",
+    help="Image classification explained by rooted paths of concepts (animal → mammal → cat).",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+app.command(name="demo")(demo.demo)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hcep {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Image classification explained by rooted paths of concepts (animal → mammal → cat)."""
+
+
+def main() -> None:
+    """Run the command; an error about the input is one line on standard error and exit code 2."""
+    try:
+        app()
+    except (HCEPError, OSError) as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False)
+        sys.exit(2)

@@ -1,0 +1,50 @@
+"""The sample that ships with the package: embeddings of a thousand ImageNette images and the WordNet DAG above them."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import numpy as np
+from sklearn.utils import Bunch
+
+from hcep.hierarchy import Hierarchy
+
+
+def load_sample() -> Bunch:
+    """Load the bundled ImageNette sample.
+
+    Returns
+    -------
+    sklearn.utils.Bunch
+        ``X_train, X_val`` : (500, 1280) float32, pooled features of EfficientNet-Lite2.
+        ``y_train, y_val`` : (500,) str, ImageNet's WordNet ids.
+        ``images_train, images_val`` : (500,) str, file names in ImageNette.
+        ``hierarchy`` : Hierarchy, the WordNet DAG above the ten classes, chains and all.
+
+    Notes
+    -----
+    The first 50 images of each class in ImageNette's train and val folders. The encoder was trained on ImageNet: the
+    sample shows how the method works, not how well an encoder generalises.
+
+    Examples
+    --------
+    >>> from hcep.datasets import load_sample
+    >>> sample = load_sample()
+    >>> sample.X_train.shape, len(sample.hierarchy.leaves)
+    ((500, 1280), 10)
+    """
+    folder = files("hcep.datasets") / "sample"
+    with (folder / "imagenette.npz").open("rb") as file:
+        data = dict(np.load(file, allow_pickle=False))
+    train = data["split"] == "train"
+    hierarchy = Hierarchy.from_json((folder / "hierarchy.json").read_text(encoding="utf-8"))
+    X = data["embeddings"].astype(np.float32)
+    return Bunch(
+        X_train=X[train],
+        y_train=data["labels"][train],
+        images_train=data["images"][train],
+        X_val=X[~train],
+        y_val=data["labels"][~train],
+        images_val=data["images"][~train],
+        hierarchy=hierarchy,
+    )

@@ -1,0 +1,1 @@
+"""Comparisons and the paper's experiments: config -> rows."""
