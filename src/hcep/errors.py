@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+import numpy as np
+
 
 class HCEPError(ValueError):
     """Base of every error that HCEP raises about its input."""
@@ -24,9 +26,11 @@ class MissingExtraError(ImportError):
 
 def quoted(ids: Iterable[object], limit: int = 5) -> str:
     """List `ids` for a message: the first `limit` quoted, the rest counted."""
-    shown = [repr(i) for i in ids]
-    more = len(shown) - limit
-    return ", ".join(shown[:limit]) + (f" and {more:,} more" if more > 0 else "")
+    everything = list(ids)
+    more = len(everything) - limit
+    # NumPy's scalars would show as np.str_('cat') and np.int64(3).
+    shown = [repr(i.item() if isinstance(i, np.generic) else i) for i in everything[:limit]]
+    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 
 def near_matches(unknown: object, known: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -17,10 +18,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hcep.classify import leave_one_out
 from hcep.classify.leave_one_out import LeaveOneOutScore, choose, leave_one_out_scores
 from hcep.dictionary import ConceptDictionary
+from hcep.dictionary.checks import CHUNK
 from hcep.dictionary.transform import unit_rows
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy
 from hcep.pursuit import PathResult, hb_omp, path_objectives
+from hcep.pursuit.blocks import squared_norms
+from hcep.pursuit.result import require_not_negative, require_positive
 
 Auto = Literal["auto"]
 
@@ -50,6 +54,7 @@ class _PathEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _fit_dictionary(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
         """Fix classes, hierarchy, metric, anchor and dictionary; return checked images and class indices."""
+        self._check_options()
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=1)
         check_classification_targets(y)
         classes, index = np.unique(y, return_inverse=True)
@@ -57,7 +62,7 @@ class _PathEstimator(BaseEstimator):  # type: ignore[misc]
         self.hierarchy_ = _class_hierarchy(self.hierarchy, classes, self.collapse)
         self._leaves = np.array([self.hierarchy_.leaf_of(label) for label in _labels(classes)])
         leaf_ids = self._leaves[index]
-        self._choose_metric(X, leaf_ids)
+        self._choose_metric(X, index)
         self.dictionary_ = ConceptDictionary.from_images(
             self.hierarchy_,
             X,
@@ -70,23 +75,34 @@ class _PathEstimator(BaseEstimator):  # type: ignore[misc]
         )
         return X, index
 
-    def _choose_metric(self, X: NDArray[Any], leaf_ids: NDArray[np.str_]) -> None:
+    def _check_options(self) -> None:
+        """Refuse here what the pursuit would refuse only at the first prediction."""
+        require_positive("beam_width", self.beam_width, "an exact search of all rooted paths")
+        require_positive("max_steps", self.max_steps, "the depth of the hierarchy")
+        require_not_negative("tol", self.tol)
+        if not _is_auto(self.anchor) and not _is_number(self.anchor, 0.0, sys.float_info.max):
+            raise HCEPError(f"anchor must be 'auto' or a finite number of at least 0, got {self.anchor!r}")
+        if self.shrinkage is not None and not _is_auto(self.shrinkage) and not _is_number(self.shrinkage, 1e-9, 1.0):
+            raise HCEPError(
+                "shrinkage must be 'auto', None for the Euclidean metric, or a number above 0 and at most 1; "
+                f"got {self.shrinkage!r}"
+            )
+
+    def _choose_metric(self, X: NDArray[Any], index: NDArray[np.intp]) -> None:
         """Set `shrinkage_` and `anchor_`: as given, or by leave-one-out where "auto"."""
-        shrinkage, anchor = _auto_or_number("shrinkage", self.shrinkage), _auto_or_number("anchor", self.anchor)
-        if anchor is None:
-            raise HCEPError("anchor must be 'auto' or a number of at least 0, got None; 0 is the published algorithm")
+        shrinkage, anchor = self.shrinkage, self.anchor
+        if shrinkage == "auto" and not _varies(unit_rows(X) if self.unit_norm else X, index):
+            shrinkage = None  # there is no covariance to whiten by
         self.leave_one_out_ = []
         if "auto" in (shrinkage, anchor):
             shrinkages = leave_one_out.SHRINKAGES if shrinkage == "auto" else (shrinkage,)
             anchors = leave_one_out.ANCHORS if anchor == "auto" else (anchor,)
-            self.leave_one_out_ = self._leave_one_out(X, leaf_ids, shrinkages, anchors)
+            self.leave_one_out_ = self._leave_one_out(X, self._leaves[index], shrinkages, anchors)
         if self.leave_one_out_:
             chosen = choose(self.leave_one_out_)
             self.shrinkage_, self.anchor_ = chosen.shrinkage, chosen.anchor
         else:
-            degenerate = len(X) < 3 or not np.ptp(X, axis=0).any()
-            fallback = None if degenerate else leave_one_out.FALLBACK_SHRINKAGE
-            self.shrinkage_ = fallback if shrinkage == "auto" else shrinkage
+            self.shrinkage_ = leave_one_out.FALLBACK_SHRINKAGE if shrinkage == "auto" else shrinkage
             self.anchor_ = leave_one_out.FALLBACK_ANCHOR if anchor == "auto" else anchor
 
     def _leave_one_out(
@@ -98,10 +114,18 @@ class _PathEstimator(BaseEstimator):  # type: ignore[misc]
 
     def pursue(self, X: ArrayLike, *, n_best: int = 1, trace: bool = False, progress: bool = False) -> PathResult:
         """Rooted paths, codes and residuals of new images (see `hcep.hb_omp` for the options)."""
+        return self._pursue(self._checked_images(X), n_best=n_best, trace=trace, progress=progress)
+
+    def _checked_images(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self, "dictionary_")
-        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        images: NDArray[Any] = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        return images
+
+    def _pursue(
+        self, images: NDArray[Any], *, n_best: int = 1, trace: bool = False, progress: bool = False
+    ) -> PathResult:
         return hb_omp(
-            X,
+            images,
             self.dictionary_,
             self.beam_width,
             self.max_steps,
@@ -290,13 +314,13 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
         self.head_ = None
         self.temperature_ = self._fit_temperature(images, index) if self.head == "path" else float("nan")
         if self.head == "logistic" and len(self.classes_) > 1:
-            self.head_ = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(self._codes(images), index)
+            self.head_ = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(self._pursue(images).codes, index)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each image."""
-        found = self.pursue(X)
-        return self.classes_[self._class_index(X, found)]
+        images = self._checked_images(X)
+        return self.classes_[self._class_index(images, self._pursue(images))]
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Probability of each class, (n_images, n_classes); the largest belongs to the predicted class.
@@ -304,20 +328,18 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
         With the path head ``softmax(-objective / temperature_)`` over the best complete path of every class; a finite
         beam leaves only the classes of its final hypotheses.
         """
-        found = self.pursue(X, n_best=self._n_hypotheses())
+        images = self._checked_images(X)
+        found = self._pursue(images, n_best=self._n_hypotheses())
         if self.head_ is not None:
             return np.asarray(self.head_.predict_proba(found.codes))
-        scores = -self._class_objectives(X, found) / self.temperature_
-        # The search itself has the last word: ties and paths that end early are settled as `predict` settles them.
-        best = scores.max(axis=1)
-        scores[np.arange(len(scores)), self._class_index(X, found)] = np.nextafter(best, np.inf)
+        scores = -self._class_objectives(images, found) / self.temperature_
         scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        # The search itself has the last word: ties and paths that end early are settled as `predict` settles them. One
+        # part in 10**12 more than the largest, so that the division cannot round it to a tie again.
+        scores[np.arange(len(scores)), self._class_index(images, found)] = 1.0 + 1e-12
         return np.asarray(scores / scores.sum(axis=1, keepdims=True))
 
-    def _codes(self, images: NDArray[Any]) -> sparse.csr_array:
-        return self.pursue(images).codes
-
-    def _class_index(self, X: ArrayLike, found: PathResult) -> NDArray[np.intp]:
+    def _class_index(self, images: NDArray[Any], found: PathResult) -> NDArray[np.intp]:
         """Predicted class of each path: the head's, or the leaf's; a path that ends above the leaves takes the
         class, of those below its end, whose embedding is nearest.
         """
@@ -327,7 +349,7 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
         index = np.array([class_of_leaf.get(leaf, -1) for leaf in found.leaves.tolist()], dtype=np.intp)
         early = np.flatnonzero(index < 0)
         if len(early):
-            x = self.dictionary_.embed(np.asarray(X)[early])
+            x = self.dictionary_.embed(images[early])
             means = np.stack([self.dictionary_.synset_embedding(leaf) for leaf in self._leaves])
             distances = np.einsum("ij,ij->i", means, means) - 2.0 * (x @ means.T)
             for synset in np.unique(tree.synset[found.nodes[early]]):
@@ -340,10 +362,10 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
     def _n_hypotheses(self) -> int:
         return 1 if self.beam_width is None else min(self.beam_width, len(self.hierarchy_.path_tree.leaf_nodes))
 
-    def _class_objectives(self, X: ArrayLike, found: PathResult) -> NDArray[np.float64]:
+    def _class_objectives(self, images: NDArray[Any], found: PathResult) -> NDArray[np.float64]:
         """Lowest objective among each class's complete paths, (n_images, n_classes)."""
         tree = self.hierarchy_.path_tree
-        objectives = path_objectives(np.asarray(X), self.dictionary_, self.signed, self.anchor_, n_jobs=self.n_jobs)
+        objectives = path_objectives(images, self.dictionary_, self.signed, self.anchor_, n_jobs=self.n_jobs)
         if self.beam_width is not None:
             kept = np.zeros((len(objectives), tree.n_nodes), dtype=bool)
             np.put_along_axis(kept, np.maximum(found.n_best_nodes, 0).astype(np.intp), True, axis=1)
@@ -362,13 +384,33 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
         if not scores:
             leaves = self._leaves[index]
             scores = self._leave_one_out(images, leaves, (self.shrinkage_,), (self.anchor_,), min_images=2)
-        return scores[0].temperature if scores else 0.03
+        temperature = scores[0].temperature if scores else 0.03
+        return temperature if self.anchor_ > 0 else temperature * self._mean_square_norm(images)
+
+    def _mean_square_norm(self, images: NDArray[Any]) -> float:
+        """What the left-out images were divided by, and a dictionary without an anchor is not."""
+        return float(squared_norms(self.dictionary_.embed(images)).mean()) or 1.0
 
 
-def _auto_or_number(name: str, value: object) -> Any:
-    if value is None or value == "auto" or (isinstance(value, int | float | np.number) and not isinstance(value, bool)):
-        return value
-    raise HCEPError(f"{name} must be a number, None or 'auto', got {value!r}")
+def _is_auto(value: object) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _is_number(value: Any, low: float, high: float) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(low <= value <= high)
+
+
+def _varies(X: NDArray[Any], index: NDArray[np.intp]) -> bool:
+    """Whether images of a class (of all, where each class has one) differ by more than rounding."""
+    if len(X) < 3:
+        return False
+    groups = index if len(X) > len(np.unique(index)) else np.zeros_like(index)
+    _, first = np.unique(groups, return_index=True)
+    rounding = 10 * np.finfo(X.dtype).eps * max(X.max(), -X.min())
+    return any(
+        bool(np.abs(X[i : i + CHUNK] - X[first[groups[i : i + CHUNK]]]).max() > rounding)
+        for i in range(0, len(X), CHUNK)
+    )
 
 
 def _labels(classes: NDArray[Any]) -> list[str]:

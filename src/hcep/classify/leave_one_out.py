@@ -74,7 +74,7 @@ def leave_one_out_scores(
         After unit norm and centring, where these are wanted.
     y : (n_images,) leaf ids
     shrinkages : None is the Euclidean metric
-    anchors : weights lambda > 0
+    anchors : weights lambda of the prior, at least 0
     random_state : picks the sample where there are more than `MAX_IMAGES`
     min_images : images of classes with fewer are not left out
 
@@ -194,7 +194,7 @@ def _paired_error(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> float:
 
 def _distance_to_prior(score: LeaveOneOutScore) -> tuple[float, float]:
     shrinkage = 1.0 if score.shrinkage is None else score.shrinkage
-    distance = abs(np.log10(score.anchor / PRIOR_ANCHOR)) + 2.0 * abs(shrinkage - PRIOR_SHRINKAGE)
+    distance = abs(np.log10(max(score.anchor, 1e-9) / PRIOR_ANCHOR)) + 2.0 * abs(shrinkage - PRIOR_SHRINKAGE)
     return float(distance), -score.accuracy
 
 

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+#: A pivot below this share of its diagonal is rounding.
+DEPENDENT = 1e-12
+
 
 @njit(cache=True, nogil=True)
 def ridge_objective(length: int, square: float, right: Array, gram: Array, anchor: float, factor: Array) -> float:
@@ -20,15 +23,16 @@ def ridge_objective(length: int, square: float, right: Array, gram: Array, ancho
             total = gram[i, j] + (anchor if i == j else 0.0)
             for k in range(j):
                 total -= factor[i, k] * factor[j, k]
-            if i == j:
-                factor[i, i] = np.sqrt(max(total, 1e-300))
+            if i != j:
+                factor[i, j] = total / factor[j, j] if factor[j, j] > 0.0 else 0.0
             else:
-                factor[i, j] = total / factor[j, j]
-        # The last column of the factor carries the forward substitution of `right`.
+                # An atom dependent on those above it leaves rounding here; it explains nothing more.
+                factor[i, i] = np.sqrt(total) if total > DEPENDENT * (gram[i, i] + anchor) else 0.0
+        # The last row of the factor carries the forward substitution of `right`.
         total = right[i]
         for k in range(i):
             total -= factor[i, k] * factor[length, k]
-        factor[length, i] = total / factor[i, i]
+        factor[length, i] = total / factor[i, i] if factor[i, i] > 0.0 else 0.0
         objective -= factor[length, i] * factor[length, i]
     return objective
 

@@ -67,7 +67,8 @@ def demo(
     console.print(_table(comparison.rows))
     console.print(
         f"[dim]Ours chose shrinkage {comparison.ours.shrinkage_} and anchor {comparison.ours.anchor_} by leaving out "
-        "training images, and searches all paths exactly. OMP and HB-OMP label images by logistic regression on their codes, as published; "
+        "training images, and searches all paths exactly. OMP and HB-OMP label images by logistic regression on their "
+        "codes, as published; "
         "precision and recall score the concepts found.[/]\n"
     )
     contrasted = next(only_ours_right(comparison, sample.y_val), None)

@@ -9,6 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hcep.errors import DictionaryError, quoted
 
+#: Images looked at, or turned to double precision, at a time.
+CHUNK = 8192
+
 #: float32 or float64, (n_images, n_dims).
 Embeddings = NDArray[Any]
 
@@ -18,7 +21,10 @@ def check_shape(X: ArrayLike, n_dims: int | None = None, name: str = "X") -> NDA
 
     One image of shape (n_dims,) becomes (1, n_dims). Values are not looked at; see `refuse_non_finite`.
     """
-    array = np.asarray(X)
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise DictionaryError(f"{name} must be an array of shape (n_images, n_dims): {error}") from None
     if array.dtype.kind not in "fiub":
         raise DictionaryError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
     if array.ndim == 1 and len(array) == n_dims:
@@ -48,13 +54,18 @@ def as_embeddings(X: ArrayLike, n_dims: int | None = None, name: str = "X") -> N
 
 def refuse_non_finite(X: NDArray[Any], first_row: int = 0, name: str = "X") -> None:
     """Raise when `X` has NaN or infinite values, with the number of rows and the first of them."""
-    # A sum of squares is finite only if every term is: one cheap pass decides; only trouble pays for the look.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.vdot(X, X)):
-            return
+    if all(_sum_is_finite(X[start : start + CHUNK]) for start in range(0, len(X), CHUNK)):
+        return
     bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
     if len(bad):
         raise DictionaryError(
             f"{name} has NaN or infinite values in {len(bad):,} of {len(X):,} rows, "
             f"such as rows {quoted(first_row + bad, 5)}; drop these images or encode them again"
         )
+
+
+def _sum_is_finite(X: NDArray[Any]) -> bool:
+    # A sum of squares is finite only if every term is: one cheap pass decides; only trouble pays for the look.
+    rows = X.astype(working_dtype(X), copy=False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(np.vdot(rows, rows)))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from hcep.dictionary.checks import Embeddings, as_embeddings, refuse_non_finite
+from hcep.dictionary.checks import CHUNK, Embeddings, as_embeddings, check_shape, refuse_non_finite
 from hcep.dictionary.moments import ClassMoments
 from hcep.dictionary.path_basis import PathBasis, build_path_basis
 from hcep.dictionary.transform import EmbeddingTransform, fit_transform_parameters, unit_rows
@@ -173,6 +173,11 @@ class ConceptDictionary:
             raise DictionaryError(f"missing must be 'raise' or 'drop', got {missing!r}")
         hierarchy = hierarchy.with_classes(embeddings)
         by_leaf = {hierarchy.leaf_of(label): vector for label, vector in embeddings.items()}
+        if len(by_leaf) < len(embeddings):
+            twice = [label for label in embeddings if hierarchy.class_of(hierarchy.leaf_of(label)) != label]
+            raise DictionaryError(
+                f"labels {quoted(twice)} are the leaves of classes that stand beside them; use the class for both"
+            )
         absent = [leaf for leaf in hierarchy.leaves if leaf not in by_leaf]
         if absent and missing == "raise":
             raise DictionaryError(
@@ -226,6 +231,8 @@ class ConceptDictionary:
 
     def anchored_path_basis(self, anchor: float) -> PathBasis:
         """The path basis of the atoms augmented by the anchor; built once for each anchor."""
+        if not 0.0 <= anchor < np.inf:
+            raise DictionaryError(f"anchor must be a finite number, 0 or above; got {anchor!r}")
         if anchor not in self._bases:
             self._bases[anchor] = build_path_basis(self.hierarchy, self.atoms, anchor)
         return self._bases[anchor]
@@ -279,8 +286,8 @@ def _pairs(batches: Iterable[Any]) -> Iterable[Batch]:
 
 
 def _add_batch(moments: ClassMoments, hierarchy: Hierarchy, X: ArrayLike, y: ArrayLike, unit_norm: bool) -> None:
-    rows = as_embeddings(X)
-    expected = moments.class_means().shape[1] if moments.n_images else rows.shape[1]
+    rows = check_shape(X)
+    expected = moments.n_dims if moments.n_images else rows.shape[1]
     if rows.shape[1] != expected:
         raise DictionaryError(
             f"X has {rows.shape[1]:,} dimensions, the batches before it {expected:,}; do not mix encoders"
@@ -288,20 +295,26 @@ def _add_batch(moments: ClassMoments, hierarchy: Hierarchy, X: ArrayLike, y: Arr
     labels = np.asarray(y)
     if labels.ndim != 1 or len(labels) != len(rows):
         raise DictionaryError(f"y must hold one label a row: X has {len(rows):,} rows, y has shape {labels.shape}")
+    if not len(rows):
+        return
     refuse_non_finite(rows, first_row=moments.n_images)
     if labels.dtype == object and not all(isinstance(label, str) for label in labels):
         odd = next(label for label in labels if not isinstance(label, str))
-        raise DictionaryError(f"labels must be synset ids (strings), got {odd!r} ({type(odd).__name__}); use str()")
-    if labels.dtype.kind not in "UO":
+        raise DictionaryError(
+            f"labels must be synset ids (strings), got {quoted([odd])} ({type(odd).__name__}); use str()"
+        )
+    if labels.dtype.kind not in "UOT":
         raise DictionaryError(f"labels must be synset ids (strings), got dtype {labels.dtype}; use str()")
     classes, index, counts = np.unique(labels, return_inverse=True, return_counts=True)
     names = [str(c) for c in classes]
     _refuse_unknown(names, hierarchy, counts)
-    moments.update(unit_rows(rows) if unit_norm else rows, names, index)
+    for start in range(0, len(rows), CHUNK):
+        chunk = as_embeddings(rows[start : start + CHUNK])
+        moments.update(unit_rows(chunk) if unit_norm else chunk, names, index[start : start + CHUNK])
 
 
 def _refuse_unknown(labels: list[str], hierarchy: Hierarchy, counts: NDArray[np.intp] | None = None) -> None:
-    unknown = [i for i, label in enumerate(labels) if label not in hierarchy]
+    unknown = [i for i, label in enumerate(labels) if label not in hierarchy and label not in hierarchy.own_leaves]
     if unknown:
         names = [labels[i] for i in unknown]
         images = "" if counts is None else f" ({sum(int(counts[i]) for i in unknown):,} images)"
@@ -309,7 +322,7 @@ def _refuse_unknown(labels: list[str], hierarchy: Hierarchy, counts: NDArray[np.
             f"{len(unknown):,} labels{images} are not synsets of the hierarchy: {quoted(names)}."
             + near_matches(names[0], hierarchy.ids)
         )
-    if hierarchy.root in labels:
+    if hierarchy.root in labels and hierarchy.root not in hierarchy.own_leaves:
         raise DictionaryError(f"{hierarchy.root!r} is the root: its embedding is zero and it cannot be a class")
 
 

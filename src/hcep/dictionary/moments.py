@@ -9,12 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hcep.dictionary.checks import Embeddings
+from hcep.dictionary.checks import CHUNK, Embeddings
 
 logger = logging.getLogger(__name__)
-
-#: Images turned to double precision at a time.
-CHUNK = 8192
 
 
 class ClassMoments:
@@ -28,7 +25,7 @@ class ClassMoments:
         self.n_images = 0
         self._with_second = second_moment
         self._shift = np.zeros(0)
-        self._counts: list[int] = []
+        self._counts = np.zeros(0, dtype=np.int64)
         self._sums = np.zeros((0, 0))
         self._square = np.zeros((0, 0))
         self._sum_of_squares = 0.0
@@ -41,32 +38,37 @@ class ClassMoments:
             self._shift = X[0].astype(np.float64)
             self._sums = np.zeros((0, X.shape[1]))
             self._square = np.zeros((X.shape[1], X.shape[1]) if self._with_second else (0, 0))
-        rows = np.array([self._row(label) for label in labels], dtype=np.intp)[index]
+        rows = self._rows(labels)[index]
         for start in range(0, len(X), CHUNK):
             self._add(X[start : start + CHUNK], rows[start : start + CHUNK])
         self.n_images += len(X)
 
     def _add(self, X: Embeddings, rows: NDArray[np.intp]) -> None:
         centred = X - self._shift
-        one_hot = sparse.csr_array((np.ones(len(X)), (rows, np.arange(len(X)))), shape=(len(self._sums), len(X)))
-        self._sums += one_hot @ centred
-        for row, n in zip(*np.unique(rows, return_counts=True), strict=True):
-            self._counts[row] += int(n)
+        present, place, n_images = np.unique(rows, return_inverse=True, return_counts=True)
+        one_hot = sparse.csr_array((np.ones(len(X)), (place, np.arange(len(X)))), shape=(len(present), len(X)))
+        self._sums[present] += one_hot @ centred
+        self._counts[present] += n_images
         self._sum_of_squares += float(np.vdot(centred, centred))
         if self._with_second:
             self._square += centred.T @ centred
 
-    def _row(self, label: str) -> int:
-        row = self.labels.setdefault(label, len(self._counts))
-        if row == len(self._counts):
-            self._counts.append(0)
-            self._sums = np.vstack([self._sums, np.zeros(self._sums.shape[1])])
-        return row
+    def _rows(self, labels: Sequence[str]) -> NDArray[np.intp]:
+        """Rows of the sums for some classes, zero rows added for new ones."""
+        rows = [self.labels.setdefault(label, len(self.labels)) for label in labels]
+        n_new = len(self.labels) - len(self._counts)
+        self._counts = np.concatenate([self._counts, np.zeros(n_new, dtype=np.int64)])
+        self._sums = np.concatenate([self._sums, np.zeros((n_new, self.n_dims))])
+        return np.array(rows, dtype=np.intp)
+
+    @property
+    def n_dims(self) -> int:
+        return len(self._shift)
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """Images per class, in the order of `labels`."""
-        return np.array(self._counts, dtype=np.int64)
+        return self._counts
 
     def class_means(self) -> NDArray[np.float64]:
         """Mean embedding of each class, (n_classes, n_dims), in the order of `labels`."""
@@ -110,7 +112,7 @@ class ClassMoments:
         if whitener is None:
             square = self._sum_of_squares / self.n_images + 2 * first @ offset + offset @ offset
         else:
-            total = first + self._shift
-            moment = self.second_moment() - np.outer(centre, total) - np.outer(total - centre, centre)
+            # About the centre, not the origin: a common offset far from zero would cancel digits.
+            moment = self._square / self.n_images + np.outer(first, offset) + np.outer(offset, first + offset)
             square = np.einsum("ij,ij->", moment @ whitener, whitener)
         return float(square) if square > 0 else 1.0

@@ -20,7 +20,7 @@ class DependentAtomsWarning(UserWarning):
     """Some atoms are zero or lie in the span of their ancestors; their coefficient is 0."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PathBasis:
     """Orthonormal directions of every rooted path, prepared once for all images.
 
@@ -165,21 +165,29 @@ def _share_columns(
     for u, v in zip(a[close], b[close], strict=True):
         cosine = float(q[u] @ q[v])
         if abs(cosine) > 1 - 1e-12:
-            _join(int(u), int(v), np.sign(cosine), column, sign, share)
+            first = tree.first_child[tree.parent[u]]
+            siblings = slice(first, first + tree.n_children[tree.parent[u]])
+            _join(int(u), int(v), np.sign(cosine), siblings, column, sign, share)
     return column, sign
 
 
 def _join(
-    u: int, v: int, cosine: float, column: NDArray[np.int32], sign: NDArray[np.float64], share: NDArray[np.float64]
+    u: int,
+    v: int,
+    cosine: float,
+    siblings: slice,
+    column: NDArray[np.int32],
+    sign: NDArray[np.float64],
+    share: NDArray[np.float64],
 ) -> None:
     a, b = int(column[u]), int(column[v])
     if a == b:
         return
     low, high = min(a, b), max(a, b)
     flip = cosine * sign[u] * sign[v]
-    members = column == high
-    column[members] = low
-    sign[members] *= flip
+    members = column[siblings] == high
+    column[siblings][members] = low
+    sign[siblings][members] *= flip
     if abs(share[u] - share[v]) <= 1e-9 * share[u]:
         share[v] = share[u]
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep.errors import HCEPError
+from hcep.evaluate.labels import as_labels
 from hcep.hierarchy import Hierarchy
 
 Support = Sequence[str]
@@ -67,7 +68,7 @@ def support_scores(paths_or_supports: Any, y: ArrayLike, hierarchy: Hierarchy) -
     SupportScores(precision=array([1. , 0.5, 0. ]), recall=array([1. , 0.5, 0. ]))
     """
     supports = _supports(paths_or_supports)
-    labels = [str(label) for label in np.asarray(y).tolist()]
+    labels = as_labels(y, "y")
     if len(supports) != len(labels):
         raise HCEPError(f"{len(supports):,} supports but {len(labels):,} labels; give one label a support")
 

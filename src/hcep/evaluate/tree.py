@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep.errors import HCEPError
+from hcep.evaluate.labels import as_labels
 from hcep.hierarchy import Hierarchy
 
 
@@ -64,10 +64,10 @@ def lca_heights(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> N
 
 
 def _pairs(y_true: ArrayLike, y_pred: ArrayLike) -> list[tuple[str, str]]:
-    truth, predicted = np.asarray(y_true).tolist(), np.asarray(y_pred).tolist()
+    truth, predicted = as_labels(y_true, "y_true"), as_labels(y_pred, "y_pred")
     if len(truth) != len(predicted):
         raise HCEPError(f"y_true has {len(truth):,} labels, y_pred {len(predicted):,}; give as many")
-    return list(zip(map(str, truth), map(str, predicted), strict=True))
+    return list(zip(truth, predicted, strict=True))
 
 
 def _synset(hierarchy: Hierarchy, label: str) -> str:
@@ -78,13 +78,11 @@ def _synset(hierarchy: Hierarchy, label: str) -> str:
 
 
 def _steps_up(hierarchy: Hierarchy, synset: str, ancestor: str) -> int:
-    waiting = deque([(synset, 0)])
-    while waiting:
-        at, n_steps = waiting.popleft()
-        if at == ancestor:
-            return n_steps
-        waiting.extend((parent, n_steps + 1) for parent in hierarchy.parents(at))
-    raise AssertionError(f"{ancestor!r} is not above {synset!r}")
+    at, n_steps = {synset}, 0
+    while ancestor not in at:
+        assert at, f"{ancestor!r} is not above {synset!r}"
+        at, n_steps = {parent for s in at for parent in hierarchy.parents(s)}, n_steps + 1
+    return n_steps
 
 
 def _heights(hierarchy: Hierarchy) -> NDArray[np.int64]:

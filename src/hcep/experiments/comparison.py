@@ -98,7 +98,7 @@ def only_ours_right(comparison: Comparison, y_val: NDArray[Any]) -> Iterator[int
     wrong = comparison.paper_result.leaves != y_val
     right = comparison.ours_result.leaves == y_val
     found = np.flatnonzero(wrong & right)
-    negative = [comparison.paper_result.coefficients(i).min() for i in found]
+    negative = [comparison.paper_result.coefficients(int(i)).min() for i in found]
     yield from (int(i) for i in found[np.argsort(negative, kind="stable")])
 
 

@@ -1,4 +1,4 @@
-"""A self-contained HTML report: a table of methods, explained images as ladders of coefficients, no script, no network."""
+"""A self-contained HTML report: a table of methods, images as ladders of coefficients; no script, no network."""
 
 from __future__ import annotations
 
@@ -108,9 +108,12 @@ def _card(card: Card) -> str:
 
 
 def _step(step: Step, depth: int) -> str:
-    merged = f' <span class=soft title="{escape(", ".join(step.merged))}">+{len(step.merged)}</span>' if step.merged else ""
+    merged = (
+        f' <span class=soft title="{escape(", ".join(step.merged))}">+{len(step.merged)}</span>' if step.merged else ""
+    )
     return (
-        f'<li><span style="padding-left:{0.8 * depth:.1f}rem">{escape(step.name)}{merged}</span>{_bar(step.coefficient)}'
+        f'<li><span style="padding-left:{0.8 * depth:.1f}rem">{escape(step.name)}{merged}</span>'
+        f"{_bar(step.coefficient)}"
         f"<span class=value>{step.coefficient:.2f}</span><span class=sum>{step.explained:.0%}</span></li>"
     )
 

@@ -28,9 +28,9 @@ def tree(hierarchy: Hierarchy, max_depth: int | None, max_children: int | None) 
         children = hierarchy.children(synset)
         again = " ↑" if children and synset in seen else ""
         hidden = f" … {_below(hierarchy, synset)}" if children and depth == max_depth else ""
-        seen.add(synset)
         lines.append(before + label(hierarchy, synset) + (again or hidden))
         if not (again or hidden):
+            seen.add(synset)
             waiting += _branches(children, indent, depth + 1, max_children)[::-1]
     return "\n".join(lines)
 

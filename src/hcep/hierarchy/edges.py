@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any
 
 from hcep.errors import HierarchyError, near_matches, quoted
 
@@ -24,37 +25,39 @@ class EdgeReader:
         return list(self.position)
 
     def add(self, edge: Sequence[str]) -> None:
-        if isinstance(edge, str) or len(edge) not in (2, 3):
+        parts = _parts(edge)
+        if len(parts) not in (2, 3):
             raise HierarchyError(
                 f"edges must be (parent, child) pairs, or (parent, child, name of the child); got {edge!r}"
             )
-        parent, child = self._place(edge[0], edge), self._place(edge[1], edge)
+        parent, child = self._place(parts[0], parts), self._place(parts[1], parts)
         if parent == child:
-            raise HierarchyError(f"synset {edge[0]!r} is its own parent (a self-loop); remove the edge {tuple(edge)!r}")
+            raise HierarchyError(f"synset {quoted(parts[:1])} is its own parent (a self-loop); remove this edge")
         if parent not in self.parents[child]:
             self.parents[child].append(parent)
-        if len(edge) == 3:
-            self.name(edge[1], edge[2])
+        if len(parts) == 3:
+            self.name(parts[1], parts[2])
 
     def name(self, synset: str, name: str) -> None:
         if not isinstance(name, str):
             raise HierarchyError(f"the name of synset {synset!r} must be a string, got {name!r}")
-        known = self.names.setdefault(synset, name)
+        known = self.names.setdefault(synset, str.__str__(name))
         if known != name:
             raise HierarchyError(
                 f"synset {synset!r} is given two names, {known!r} and {name!r}; keep one of them, "
                 "or give the two meanings ids of their own"
             )
 
-    def _place(self, synset: object, edge: object) -> int:
+    def _place(self, synset: object, edge: tuple[object, ...]) -> int:
         if not isinstance(synset, str):
             raise HierarchyError(
-                f"synset ids must be strings, got {synset!r} ({type(synset).__name__}) in the edge {edge!r}; "
-                "convert ids with str()"
+                f"synset ids must be strings, got {quoted([synset])} ({type(synset).__name__}) in the edge "
+                f"({quoted(edge)}); convert ids with str()"
             )
         if not synset:
-            raise HierarchyError(f"a synset id is the empty string in the edge {edge!r}; give it a name")
-        place = self.position.setdefault(synset, len(self.parents))
+            raise HierarchyError(f"a synset id is the empty string in the edge ({quoted(edge)}); give it a name")
+        # np.str_ is a string too; ids are plain ones, so that they print and pickle as such.
+        place = self.position.setdefault(str.__str__(synset), len(self.parents))
         if place == len(self.parents):
             self.parents.append([])
         return place
@@ -84,10 +87,20 @@ def read_edges(
     return ids, reader.names, parents
 
 
-def _pairs(names: Mapping[str, str] | Iterable[tuple[str, str]] | None) -> Iterable[tuple[str, str]]:
+def _parts(given: Any) -> tuple[Any, ...]:
+    """The parts of a pair in their order; nothing where there is none: of a string, a set, a number."""
+    ordered = isinstance(given, Iterable) and not isinstance(given, str | Mapping | Set)
+    return tuple(given) if ordered else ()
+
+
+def _pairs(names: Any) -> Iterator[tuple[str, str]]:
     if names is None:
-        return ()
-    return names.items() if isinstance(names, Mapping) else names
+        return
+    for pair in names.items() if hasattr(names, "items") else names:
+        parts = _parts(pair)
+        if len(parts) != 2:
+            raise HierarchyError(f"names must map synset ids to names, or hold (id, name) pairs; got {pair!r}")
+        yield parts[0], parts[1]
 
 
 def _with_one_root(ids: list[str], parents: list[list[int]], root: str | None) -> tuple[list[str], list[list[int]]]:

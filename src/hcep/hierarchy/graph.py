@@ -54,6 +54,7 @@ class Hierarchy:
     """
 
     __slots__ = (
+        "_class_of_leaf",
         "_index",
         "_merged",
         "_names",
@@ -77,6 +78,7 @@ class Hierarchy:
     _names: dict[str, str]
     _merged: dict[str, Merged]
     _own_leaf: dict[str, str]
+    _class_of_leaf: dict[str, str]
     _path_tree: PathTree | None
 
     def __init__(
@@ -107,6 +109,7 @@ class Hierarchy:
         self._set("_names", {s: n for s, n in names.items() if s in self._index and n != s})
         self._set("_merged", {s: m for s, m in (merged or {}).items() if s in self._index and m})
         self._set("_own_leaf", {c: s for c, s in (own_leaf or {}).items() if s in self._index and c != s})
+        self._set("_class_of_leaf", {s: c for c, s in self._own_leaf.items()})
         self._set("_path_tree", None)
 
     @classmethod
@@ -206,7 +209,7 @@ class Hierarchy:
             return self._index[synset]
         except (KeyError, TypeError):
             raise HierarchyError(
-                f"{synset!r} is not a synset of this hierarchy.{near_matches(synset, self.ids)}"
+                f"{quoted([synset])} is not a synset of this hierarchy.{near_matches(synset, self.ids)}"
             ) from None
 
     def children(self, synset: str) -> tuple[str, ...]:
@@ -243,12 +246,15 @@ class Hierarchy:
         (('pet', 'cat'), ('feline', 'cat'))
         """
         found: list[tuple[str, ...]] = []
-        waiting: list[tuple[int, tuple[str, ...]]] = [(self.index(synset), ())]
+        path: list[int] = []  # from the synset upwards
+        waiting = [(self.index(synset), 0)]  # with the length of the path below
         while waiting:
-            i, tail = waiting.pop()
+            i, n_below = waiting.pop()
             if i == 0:
-                found.append(tail)
-            waiting += [(int(p), (self.ids[i], *tail)) for p in self._parents(i)[::-1]]
+                found.append(self._ids(path[n_below - 1 :: -1] if n_below else ()))
+                continue
+            path[n_below:] = [i]
+            waiting += [(p, n_below + 1) for p in self._parents(i)[::-1].tolist()]
         return tuple(found)
 
     def lca(self, a: str, b: str) -> str:
@@ -264,7 +270,8 @@ class Hierarchy:
 
     def name(self, synset: str) -> str:
         """Display name of a synset; its id where none was given."""
-        return self._names.get(self.ids[self.index(synset)], synset)
+        known = self.ids[self.index(synset)]
+        return self._names.get(known, known)
 
     def merged(self, synset: str) -> Merged:
         """The (id, name) pairs that `collapse` merged into a synset, highest first."""
@@ -282,10 +289,10 @@ class Hierarchy:
             return self._own_leaf[label]
         if not self.is_leaf(label):
             raise HierarchyError(
-                f"class {label!r} is an inner synset, above {quoted(self.children(label), 3)}; "
-                f"use hierarchy.with_classes([{label!r}]) to hang the class below it as a leaf of its own"
+                f"class {quoted([label])} is an inner synset, above {quoted(self.children(label), 3)}; "
+                f"use hierarchy.with_classes([{quoted([label])}]) to hang the class below it as a leaf of its own"
             )
-        return label
+        return self.ids[self._index[label]]
 
     @property
     def own_leaves(self) -> Mapping[str, str]:
@@ -294,8 +301,8 @@ class Hierarchy:
 
     def class_of(self, leaf: str) -> str:
         """The class a leaf stands for, the inverse of `leaf_of`."""
-        self.index(leaf)
-        return next((c for c, own in self._own_leaf.items() if own == leaf), leaf)
+        known = self.ids[self.index(leaf)]
+        return self._class_of_leaf.get(known, known)
 
     # -- new hierarchies from this one -------------------------------------------------------------
 
@@ -338,15 +345,15 @@ class Hierarchy:
             Unknown ids, or none at all.
         """
         wanted = list(dict.fromkeys(leaves))
-        unknown = [c for c in wanted if c not in self._index]
+        unknown = [c for c in wanted if c not in self._index and c not in self._own_leaf]
         if unknown:
             raise HierarchyError(
                 f"{len(unknown):,} of {len(wanted):,} leaves are not synsets of this hierarchy: {quoted(unknown)}."
                 + near_matches(unknown[0], self.ids)
             )
-        if not wanted or wanted == [self.root]:
-            raise HierarchyError("restrict needs at least one synset below the root")
         targets = [self._index[self._own_leaf.get(c, c)] for c in wanted]
+        if not any(targets):
+            raise HierarchyError("restrict needs at least one synset below the root")
         above = self._closure_of(targets)
         kept = self._keep(above | set(targets))
         return kept.with_classes(c for c, t in zip(wanted, targets, strict=True) if t in above)
@@ -366,29 +373,27 @@ class Hierarchy:
         ├── dog
         └── cat (feline)
         """
-        parents = [list(above) for above in self._parent_lists()]
-        children = [list(map(int, self._children(i))) for i in range(len(self))]
-        merged = {self._index[s]: list(m) for s, m in self._merged.items()}
-        gone: set[int] = set()
+        parents = self._parent_lists()
+        children = [set(self._children(i).tolist()) for i in range(len(self))]
+        absorbed: dict[int, list[int]] = {}  # the synsets merged into one that stays, lowest first
         for i in range(len(self) - 1, 0, -1):
             if len(children[i]) == 1:
-                _contract(i, children[i][0], parents, children)
-                self._remember(i, children[i][0], merged)
-                gone.add(i)
-        root = 0
-        while len(children[root]) == 1 and children[children[root][0]]:
-            child = children[root][0]
-            parents[child] = []
-            self._remember(root, child, merged)
-            gone.add(root)
-            root = child
+                (child,) = children[i]
+                _contract(i, child, parents, children)
+                absorbed.setdefault(child, []).append(i)
+        top, *others = children[0]
+        if not others and children[top]:  # one is enough: by now every inner synset below the root branches
+            parents[top] = []
+            absorbed.setdefault(top, []).append(0)
+        gone = {i for synsets in absorbed.values() for i in synsets}
         kept = [i for i in range(len(self)) if i not in gone]
         place = {i: k for k, i in enumerate(kept)}
+        merged = {self.ids[i]: self._merged_chain([*synsets[::-1], i]) for i, synsets in absorbed.items()}
         return Hierarchy(
             self._ids(kept),
             [[place[p] for p in parents[i]] for i in kept],
             self._names,
-            {self.ids[i]: tuple(m) for i, m in merged.items()},
+            {**self._merged, **merged},
             self._own_leaf,
         )
 
@@ -549,24 +554,22 @@ class Hierarchy:
         parents = [[place[int(p)] for p in self._parents(i)] for i in kept]
         return Hierarchy(self._ids(kept), parents, self._names, self._merged, self._own_leaf)
 
-    def _remember(self, gone: int, child: int, merged: dict[int, list[tuple[str, str]]]) -> None:
-        synset = self.ids[gone]
-        before = [*merged.pop(gone, []), (synset, self.name(synset))]
-        merged[child] = before + [m for m in merged.get(child, []) if m not in before]
+    def _merged_chain(self, chain: Iterable[int]) -> Merged:
+        """All that is merged into the last of a chain, highest first: what each had merged, and each but the last."""
+        pairs = [pair for s in self._ids(chain) for pair in (*self.merged(s), (s, self.name(s)))]
+        return tuple(pairs[:-1])
 
     def _synset_records(self) -> Iterator[serial.SynsetRecord]:
         for i, synset in enumerate(self.ids):
             yield serial.SynsetRecord(synset, self._names.get(synset), self._ids(self._parents(i)), self.merged(synset))
 
 
-def _contract(i: int, child: int, parents: list[list[int]], children: list[list[int]]) -> None:
+def _contract(i: int, child: int, parents: list[list[int]], children: list[set[int]]) -> None:
     """Take synset i out of the graph: its parents become parents of its only child, in its place."""
     for grandparent in parents[i]:
         below = children[grandparent]
-        if child in below:
-            below.remove(i)
-        else:
-            below[below.index(i)] = child
+        below.remove(i)
+        below.add(child)
     above = parents[child]
     at = above.index(i)
     parents[child] = list(dict.fromkeys([*above[:at], *parents[i], *above[at + 1 :]]))

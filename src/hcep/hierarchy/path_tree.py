@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MAX_NODES = 5_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PathTree:
     """Every rooted path of a hierarchy as one node, in breadth-first order.
 

@@ -58,7 +58,7 @@ def loads(source: str | Path) -> HierarchyRecord:
     text = source if isinstance(source, str) and source.lstrip().startswith("{") else _read(Path(source))
     try:
         data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise HierarchyError(f"not a hierarchy file: invalid JSON ({error})") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise HierarchyError(f'not a hierarchy file: expected a JSON object with "format": "{FORMAT}"')
@@ -74,8 +74,8 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise HierarchyError(f"no hierarchy file at {str(path)!r}") from None
-    except (UnicodeDecodeError, IsADirectoryError) as error:
-        raise HierarchyError(f"{str(path)!r} is not a hierarchy file: {error}") from None
+    except (OSError, ValueError) as error:  # a directory, another encoding, text that is neither JSON nor a path
+        raise HierarchyError(f"{str(path)[:80]!r} is not a hierarchy file: {error}") from None
 
 
 def _record(data: dict[str, Any]) -> HierarchyRecord:
@@ -92,6 +92,13 @@ def _record(data: dict[str, Any]) -> HierarchyRecord:
     if missing:
         raise HierarchyError(
             f'hierarchy file: {missing[0]!r} is named as root, parent or class but is not in "synsets"; add it there'
+        )
+    inner = {parent for parent, _ in record.edges}
+    not_leaves = [c for c, synset in classes.items() if synset in inner]
+    if not_leaves:
+        raise HierarchyError(
+            f"hierarchy file: class {not_leaves[0]!r} stands for {classes[not_leaves[0]]!r}, which has synsets below "
+            "it; a class is a leaf"
         )
     return record
 

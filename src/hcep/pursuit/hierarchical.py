@@ -176,7 +176,7 @@ def _checked(
 ) -> _Search:
     require_positive("beam_width", beam_width, "an exact search of all rooted paths")
     require_positive("max_steps", max_steps, "the depth of the hierarchy")
-    require_positive("n_best", n_best, "")
+    require_positive("n_best", n_best)
     basis = dictionary.anchored_path_basis(require_not_negative("anchor", anchor))
     n_paths = len(basis.tree.leaf_nodes)
     width = min(beam_width or n_paths, n_paths)
@@ -208,7 +208,8 @@ def _project(search: _Search, rows: NDArray[Any], block: slice) -> tuple[NDArray
     directions = basis.directions32 if x.dtype == np.float32 else basis.directions
     p = x @ directions.T
     if search.anchor:
-        p += basis.offset.astype(p.dtype)
+        # In double precision: p**2 - anchor is a small difference of large numbers when the anchor is large.
+        p = p + basis.offset
     return x, p, squared_norms(x)
 
 
@@ -238,7 +239,7 @@ def _search_block(
         x, p, squares, basis.column, basis.sign, basis.share, tree.parent, tree.level, tree.first_child,
         tree.n_children, tree.edge, basis.triangle, search.dictionary.atoms,
         search.beam_width or len(tree.leaf_nodes), search.max_steps, search.tol, search.signed, search.anchor,
-        _cancelled(p), final_nodes, steps,
+        _cancelled(x), final_nodes, steps,
     )  # fmt: skip
 
 
@@ -255,17 +256,17 @@ def _finish(
 
     basis, tree = search.basis, search.basis.tree
     if coefficients is None:
-        coefficients = np.empty((len(nodes), tree.depth), dtype=p.dtype)
+        coefficients = np.empty((len(nodes), tree.depth), dtype=x.dtype)
     kernels.finish_paths(
         x, p, nodes, squares, basis.column, basis.sign, tree.parent, tree.level, tree.edge, basis.triangle,
-        search.dictionary.atoms, search.anchor, _cancelled(p), coefficients, norms,
+        search.dictionary.atoms, search.anchor, _cancelled(x), coefficients, norms,
     )  # fmt: skip
 
 
-def _cancelled(p: NDArray[Any]) -> float:
+def _cancelled(x: NDArray[Any]) -> float:
     from hcep.pursuit import kernels
 
-    return kernels.CANCELLED_32 if p.dtype == np.float32 else kernels.CANCELLED_64
+    return kernels.CANCELLED_32 if x.dtype == np.float32 else kernels.CANCELLED_64
 
 
 def _columns(nodes: NDArray[Any], norms: NDArray[Any]) -> Any:

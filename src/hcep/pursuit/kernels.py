@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-#: Below this share of ||x||**2 the residual is a difference of nearly equal numbers, and is measured instead.
+#: Below this share of ||x||**2 (plus the anchor's part) the residual is a difference of nearly equal numbers, and is
+#: measured instead.
 CANCELLED_64 = 1e-6
 CANCELLED_32 = 1e-2
 
@@ -63,12 +64,61 @@ def offer(scores: Array, nodes: Array, size: int, limit: int, score: float, node
 
 
 @njit(cache=True, nogil=True)
+def keep_best(scores: Array, nodes: Array, size: int, limit: int) -> int:
+    """Move the `limit` best of `size` hypotheses to the front, in no order; return how many there are."""
+    if size <= limit:
+        return size
+    low, high = 0, size - 1
+    while low < high:
+        # Hoare's selection about the median of three. The order is total, so the kept set is unique.
+        middle = (low + high) // 2
+        if better(scores[middle], nodes[middle], scores[low], nodes[low]):
+            swap(scores, nodes, middle, low)
+        if better(scores[high], nodes[high], scores[low], nodes[low]):
+            swap(scores, nodes, high, low)
+        if better(scores[high], nodes[high], scores[middle], nodes[middle]):
+            swap(scores, nodes, high, middle)
+        pivot_score, pivot_node = scores[middle], nodes[middle]
+        i, j = low, high
+        while i <= j:
+            while better(scores[i], nodes[i], pivot_score, pivot_node):
+                i += 1
+            while better(pivot_score, pivot_node, scores[j], nodes[j]):
+                j -= 1
+            if i <= j:
+                swap(scores, nodes, i, j)
+                i += 1
+                j -= 1
+        if limit - 1 <= j:
+            high = j
+        elif limit - 1 >= i:
+            low = i
+        else:
+            break
+    return limit
+
+
+@njit(cache=True, nogil=True)
+def swap(scores: Array, nodes: Array, i: int, j: int) -> None:
+    scores[i], scores[j] = scores[j], scores[i]
+    nodes[i], nodes[j] = nodes[j], nodes[i]
+
+
+@njit(cache=True, nogil=True)
 def unheap(scores: Array, nodes: Array, size: int) -> None:
     """Sort a heap in place, best first."""
     for last in range(size - 1, 0, -1):
         scores[0], scores[last] = scores[last], scores[0]
         nodes[0], nodes[last] = nodes[last], nodes[0]
         sink(scores, nodes, 0, last)
+
+
+@njit(cache=True, nogil=True)
+def sort_best_first(scores: Array, nodes: Array, size: int) -> None:
+    """Order an unordered beam, best first: a heap is built, then taken apart."""
+    for k in range(size // 2 - 1, -1, -1):
+        sink(scores, nodes, k, size)
+    unheap(scores, nodes, size)
 
 
 @njit(cache=True, nogil=True)
@@ -87,8 +137,9 @@ def search_all(
     ``p`` is (n, n_columns); ``final_nodes`` (n, k) receives the k best nodes, best first. A path is complete at a leaf
     or at level `max_steps`.
     """
-    n_nodes = len(column)
+    n_nodes = np.searchsorted(level, max_steps + 1)
     limit = final_nodes.shape[1]
+    complete = (n_children[:n_nodes] == 0) | (level[:n_nodes] == max_steps)
     score = np.zeros(n_nodes)
     heap_scores = np.zeros(limit)
     heap_nodes = np.zeros(limit, np.int64)
@@ -96,15 +147,13 @@ def search_all(
         size = 0
         worst = -np.inf
         for v in range(1, n_nodes):
-            if level[v] > max_steps:
-                break
             c = column[v]
             value = score[parent[v]] - anchor
             if c >= 0:
                 value += np.float64(p[i, c]) * np.float64(p[i, c])
             score[v] = value
             # In index order an equal score never displaces: the tie goes to the lowest node.
-            if value > worst and (n_children[v] == 0 or level[v] == max_steps):
+            if value > worst and complete[v]:
                 size = offer(heap_scores, heap_nodes, size, limit, value, v)
                 if size == limit:
                     worst = heap_scores[0]
@@ -194,13 +243,14 @@ def squared_residual(
     left: Array,
 ) -> float:
     """``||x - D^T a||**2`` of one path: from the projections, or measured where these cancel."""
-    objective = square_norm + anchor * length
+    augmented = square_norm + anchor * length
+    objective = augmented
     penalty = 0.0
     for k in range(length):
         objective -= along[k] * along[k]
         penalty += anchor * (coefficients[k] - 1.0) * (coefficients[k] - 1.0)
     estimate = objective - penalty
-    if estimate > cancelled * square_norm:
+    if estimate > cancelled * augmented:
         return estimate
     for j in range(len(x)):
         left[j] = x[j]
@@ -320,12 +370,15 @@ def search_beam(
     ``trace_nodes`` (n, t, b) the beam before every step and after the last, where t is not 0.
     """
     width = beam_width
-    beam = np.zeros(width, np.int64)
-    scores = np.zeros(width)
-    new_beam = np.zeros(width, np.int64)
-    new_scores = np.zeros(width)
-    child_keys = np.zeros(width)
-    child_nodes = np.zeros(width, np.int64)
+    widest = max(np.max(n_children), 1)
+    n_tried = width * min(widest, width)
+    beam = np.zeros(n_tried, np.int64)
+    scores = np.zeros(n_tried)
+    new_beam = np.zeros(n_tried, np.int64)
+    new_scores = np.zeros(n_tried)
+    child_keys = np.zeros(widest)
+    child_nodes = np.zeros(widest, np.int64)
+    traced = trace_nodes.shape[1] > 0
     depth = triangle.shape[1]
     along = np.zeros(depth)
     path = np.zeros(depth, np.int64)
@@ -335,10 +388,11 @@ def search_beam(
         beam[0] = 0
         scores[0] = 0.0
         size = 1
-        n_steps = 0
         for step in range(max_steps + 1):
-            for h in range(min(size, trace_nodes.shape[2]) if step < trace_nodes.shape[1] else 0):
-                trace_nodes[i, step, h] = beam[h]
+            if traced:
+                sort_best_first(scores, beam, size)
+                for h in range(size):
+                    trace_nodes[i, step, h] = beam[h]
             if step == max_steps:
                 break
             if tol > 0.0 and some_residual_below(
@@ -349,46 +403,49 @@ def search_beam(
             new_size = 0
             extended = False
             for h in range(size):
-                node = beam[h]
-                k = n_children[node]
-                first = first_child[node]
+                first = first_child[beam[h]]
                 n_eligible = 0
-                if k <= width:
-                    for v in range(first, first + k):
-                        c = column[v]
-                        value = np.float64(p[i, c]) * sign[v] if c >= 0 else 0.0
-                        if signed and not value > 0.0:
-                            continue
-                        n_eligible += 1
-                        new_size = offer(new_scores, new_beam, new_size, width, scores[h] + value * value - anchor, v)
-                else:
-                    for v in range(first, first + k):
-                        c = column[v]
-                        value = np.float64(p[i, c]) * sign[v] if c >= 0 else 0.0
-                        if signed and not value > 0.0:
-                            continue
-                        n_eligible = offer(child_keys, child_nodes, n_eligible, width, abs(value) * share[v], v)
-                    for e in range(n_eligible):
-                        v = child_nodes[e]
-                        c = column[v]
-                        value = np.float64(p[i, c]) if c >= 0 else 0.0
-                        new_size = offer(new_scores, new_beam, new_size, width, scores[h] + value * value - anchor, v)
+                for v in range(first, first + n_children[beam[h]]):
+                    c = column[v]
+                    value = np.float64(p[i, c]) * sign[v] if c >= 0 else 0.0
+                    if signed and not value > 0.0:
+                        continue
+                    child_keys[n_eligible] = abs(value) * share[v]
+                    child_nodes[n_eligible] = v
+                    n_eligible += 1
                 if n_eligible == 0:
-                    new_size = offer(new_scores, new_beam, new_size, width, scores[h], node)
-                else:
-                    extended = True
+                    new_scores[new_size] = scores[h]
+                    new_beam[new_size] = beam[h]
+                    new_size += 1
+                    continue
+                extended = True
+                for e in range(keep_best(child_keys, child_nodes, n_eligible, width)):
+                    c = column[child_nodes[e]]
+                    value = np.float64(p[i, c]) if c >= 0 else 0.0
+                    new_scores[new_size] = scores[h] + value * value - anchor
+                    new_beam[new_size] = child_nodes[e]
+                    new_size += 1
             beam, new_beam = new_beam, beam
             scores, new_scores = new_scores, scores
-            size = new_size
-            n_steps += 1
-            if trace_nodes.shape[1] > 0:
-                unheap(scores, beam, size)
+            size = keep_best(scores, beam, new_size, width)
             if not extended:
                 break
-        if trace_nodes.shape[1] == 0:
-            unheap(scores, beam, size)
-        for h in range(min(size, final_nodes.shape[1])):
-            final_nodes[i, h] = beam[h]
+        if final_nodes.shape[1] == 1:
+            final_nodes[i, 0] = best_of(scores, beam, size)
+        else:
+            sort_best_first(scores, beam, size)
+            for h in range(min(size, final_nodes.shape[1])):
+                final_nodes[i, h] = beam[h]
+
+
+@njit(cache=True, nogil=True)
+def best_of(scores: Array, nodes: Array, size: int) -> int:
+    """The node of the best hypothesis."""
+    at = 0
+    for h in range(1, size):
+        if better(scores[h], nodes[h], scores[at], nodes[at]):
+            at = h
+    return int(nodes[at])
 
 
 @njit(cache=True, nogil=True)

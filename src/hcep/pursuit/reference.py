@@ -94,12 +94,12 @@ def reference_hb_omp(
             last = h.path[-1] if h.path else hierarchy.root
             active = [(atom_of[last, child], child) for child in hierarchy.children(last)]
             extended = {i: _extend(x, D, h, i, child, anchor) for i, child in active}
-            if signed:
-                gaps += [abs(float(extended[i].z[i])) * float(np.linalg.norm(D[i])) for i, _ in active]
-                active = [(i, child) for i, child in active if extended[i].z[i] > 0]
             cosines = {i: _selection_cosine(x, D, h, i, anchor) for i, _ in active}
-            gaps.append(_gap([-c for c in cosines.values()], B))
-            C = sorted(active, key=lambda atom: -cosines[atom[0]])[:B]
+            if signed:  # the new coefficient has the sign of the cosine; of an atom dependent on the path both are 0
+                gaps += [abs(cosines[i]) for i, _ in active]
+                active = [(i, child) for i, child in active if cosines[i] > 0]
+            gaps.append(_gap([-abs(cosines[i]) for i, _ in active], B))
+            C = sorted(active, key=lambda atom: -abs(cosines[atom[0]]))[:B]
             H_new += [extended[i] for i, _ in C] if C else [h]
         gaps.append(_gap([h.objective for h in H_new], B) / (float(np.linalg.norm(x)) or 1.0))
         H = sorted(H_new, key=lambda h: h.objective)[:B]
@@ -121,12 +121,12 @@ def _extend(x: Vector, D: NDArray[np.float64], h: _Hypothesis, i: int, child: st
 
 
 def _selection_cosine(x: Vector, D: NDArray[np.float64], h: _Hypothesis, i: int, anchor: float) -> float:
-    """|cos| of candidate i with the residual of h, both augmented by the levels of the extended path."""
+    """Cosine of candidate i with the residual of h, both augmented by the levels of the extended path."""
     atoms = (*h.atoms, i)
     x_aug, D_aug = _augmented(x, D, atoms, anchor)
     r_aug = x_aug - D_aug[:-1].T @ h.z[list(h.atoms)]
     # The residual's norm is the same for every candidate of h, so it cannot change their order.
-    return abs(float(r_aug @ D_aug[-1])) / (float(np.linalg.norm(D_aug[-1])) or 1.0)
+    return float(r_aug @ D_aug[-1]) / (float(np.linalg.norm(D_aug[-1])) or 1.0)
 
 
 def _augmented(

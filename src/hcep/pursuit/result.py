@@ -12,6 +12,7 @@ from scipy import sparse
 
 from hcep.dictionary import ConceptDictionary
 from hcep.errors import HCEPError
+from hcep.hierarchy import PathTree
 
 Path = tuple[str, ...]
 
@@ -151,12 +152,24 @@ def path_codes(
     lengths = tree.level[nodes]
     pointer = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     inside = np.arange(coefficients.shape[1]) < lengths[:, None]
-    atoms = tree.edge[dictionary.path_basis.nodes_of_path]
+    distinct, index = np.unique(nodes, return_inverse=True)
+    atoms = _atoms_along(tree, distinct)
     indices = np.concatenate(
-        [atoms[nodes[i : i + 65536]][inside[i : i + 65536]] for i in range(0, len(nodes), 65536)]
+        [atoms[index[i : i + 65536]][inside[i : i + 65536]] for i in range(0, len(nodes), 65536)]
         or [np.zeros(0, np.int32)]
     )
     return sparse.csr_array((coefficients[inside], indices, pointer), shape=(len(nodes), dictionary.n_atoms))
+
+
+def _atoms_along(tree: PathTree, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Atoms along the path to each node, (n_nodes, depth), -1 beyond its end."""
+    atoms = np.full((len(nodes), tree.depth), -1, dtype=np.int32)
+    rows, at = np.flatnonzero(nodes > 0), nodes[nodes > 0]
+    while len(at):
+        atoms[rows, tree.level[at] - 1] = tree.edge[at]
+        at = tree.parent[at]
+        rows, at = rows[at > 0], at[at > 0]
+    return atoms
 
 
 def _hypotheses(
@@ -169,16 +182,18 @@ def _hypotheses(
     ]
 
 
-def require_positive(name: str, value: object, none_means: str) -> None:
-    """Refuse a step or beam count that is not a positive integer (or None)."""
-    if value is None:
+def require_positive(name: str, value: object, none_means: str | None = None) -> None:
+    """Refuse a step or beam count that is not a positive integer, or None where that means something."""
+    if value is None and none_means:
         return
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise HCEPError(f"{name} must be a positive integer, or None for {none_means}; got {value!r}")
+        alternative = f", or None for {none_means}" if none_means else ""
+        raise HCEPError(f"{name} must be a positive integer{alternative}; got {value!r}")
 
 
 def require_not_negative(name: str, value: object) -> float:
     """Refuse a tolerance or weight that is not a finite number of at least 0."""
-    if isinstance(value, int | float | np.integer | np.floating) and 0 <= float(value) < float("inf"):
-        return float(value)
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if number and 0 <= float(value) < float("inf"):  # type: ignore[arg-type]
+        return float(value)  # type: ignore[arg-type]
     raise HCEPError(f"{name} must be a finite number of at least 0, got {value!r}")

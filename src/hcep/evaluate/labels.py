@@ -1,0 +1,22 @@
+"""Labels as every metric takes them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hcep.errors import HCEPError
+
+
+def as_labels(y: ArrayLike, name: str) -> list[str]:
+    """Return one string an image.
+
+    Raises
+    ------
+    HCEPError
+        For anything that is not a one-dimensional sequence.
+    """
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise HCEPError(f"{name} must hold one label an image; got {type(y).__name__} of shape {labels.shape}")
+    return [str(label) for label in labels.tolist()]
