@@ -75,7 +75,8 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         raise HierarchyError(f"no hierarchy file at {str(path)!r}") from None
     except (OSError, ValueError) as error:  # a directory, another encoding, text that is neither JSON nor a path
-        raise HierarchyError(f"{str(path)[:80]!r} is not a hierarchy file: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise HierarchyError(f"{str(path)[:80]!r} is not a hierarchy file: {reason}") from None
 
 
 def _record(data: dict[str, Any]) -> HierarchyRecord:

@@ -1,0 +1,97 @@
+"""`hcep demo`, as a person runs it."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from hcep import __version__
+from hcep.cli.app import app, main
+from hcep.errors import HCEPError
+
+
+def run(*words, cwd=None, env=None):
+    return subprocess.run(
+        [sys.executable, "-c", "from hcep.cli import main; main()", *words],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=120,
+        env=env,
+    )
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo")
+    # Once before the clock starts: kernels are compiled on the very first run of an installation.
+    run("demo", "--json", cwd=folder)
+    start = time.perf_counter()
+    done = run("demo", cwd=folder)
+    return done, time.perf_counter() - start, folder
+
+
+def test_demo_shows_table_trees_and_the_contrast(shown):
+    done, seconds, _ = shown
+    assert done.returncode == 0, done.stderr
+    assert seconds < 15
+    for method in ("OMP", "HNN", "NN", "HB-OMP (paper)", "HCEP (ours)"):
+        assert re.search(rf"^{re.escape(method)}\s+0\.\d{{3}}", done.stdout, re.M)
+    assert "└── " in done.stdout
+    assert "Where the paper's rule goes wrong and ours does not" in done.stdout
+    assert "exactly opposite" in done.stdout
+    assert "\x1b[" not in done.stdout  # a pipe gets no colour codes
+
+
+def test_demo_writes_the_report_and_says_where(shown):
+    done, _, folder = shown
+    report = folder / "hcep-demo" / "report.html"
+    assert "hcep-demo/report.html" in done.stdout.replace("\n", "")
+    text = report.read_text(encoding="utf-8")
+    assert "HCEP (ours)" in text
+    assert len(text) < 100_000
+
+
+def test_json_is_nothing_but_json(tmp_path):
+    done = run("demo", "--json", cwd=tmp_path)
+    rows = json.loads(done.stdout)
+    assert [row["method"] for row in rows][-1] == "HCEP (ours)"
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_has_examples():
+    result = CliRunner().invoke(app, ["demo", "--help"])
+    assert result.exit_code == 0
+    assert "hcep demo --images 10" in result.stdout
+
+
+def test_version():
+    result = CliRunner().invoke(app, ["--version"])
+    assert result.stdout.strip() == f"hcep {__version__}"
+
+
+def test_bad_option_exits_with_2():
+    assert CliRunner().invoke(app, ["demo", "--images", "-1"]).exit_code == 2
+
+
+def test_report_folder_that_is_a_file_is_one_line(tmp_path):
+    (tmp_path / "taken").write_text("")
+    done = run("demo", "--output", "taken", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error:")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_input_error_is_one_line(monkeypatch, capsys):
+    def fail():
+        raise HCEPError("no such synset")
+
+    monkeypatch.setattr("hcep.cli.app.app", fail)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == "error: no such synset\n"

@@ -1,0 +1,126 @@
+import logging
+
+import numpy as np
+import pytest
+
+from hcep.dictionary import moments as module
+from hcep.dictionary.moments import ClassMoments
+
+
+def moments_of(X, y, second_moment=True, n_batches=1):
+    """Sums over X and y, in so many batches."""
+    moments = ClassMoments(second_moment)
+    for rows, labels in zip(np.array_split(X, n_batches), np.array_split(y, n_batches), strict=True):
+        classes, index = np.unique(labels, return_inverse=True)
+        moments.update(rows, classes.tolist(), index)
+    return moments
+
+
+def within(X, y):
+    """Pooled covariance about the class means, as the textbook has it."""
+    centred = np.concatenate([X[y == c] - X[y == c].mean(axis=0) for c in np.unique(y)])
+    return centred.T @ centred / (len(X) - len(np.unique(y)))
+
+
+@pytest.fixture
+def images():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((60, 4)) + 3.0, rng.choice(["a", "b", "c"], 60)
+
+
+def test_four_images_by_hand():
+    moments = moments_of(np.array([[0.0], [2.0], [5.0], [7.0]]), np.array(["a", "a", "b", "b"]))
+    assert dict(zip(moments.labels, moments.class_means()[:, 0], strict=True)) == {"a": 1.0, "b": 6.0}
+    assert moments.counts.tolist() == [2, 2]
+    assert moments.n_dims == 1
+    assert moments.total_mean().tolist() == [3.5]
+    assert moments.within_covariance().tolist() == [[2.0]]  # (1 + 1 + 1 + 1) / (4 - 2)
+    assert moments.second_moment().tolist() == [[19.5]]  # (0 + 4 + 25 + 49) / 4
+    assert moments.mean_square_norm(None, None) == 19.5
+    assert moments.mean_square_norm(np.array([3.5]), None) == 7.25
+    assert moments.mean_square_norm(np.array([3.5]), np.array([[2.0]])) == 29.0
+
+
+@pytest.mark.parametrize("n_batches", [2, 7, 60])
+def test_batches_are_the_whole(images, n_batches):
+    X, y = images
+    whole, parts = moments_of(X, y), moments_of(X, y, n_batches=n_batches)
+    order = [parts.labels[c] for c in whole.labels]
+    np.testing.assert_allclose(parts.class_means()[order], whole.class_means(), rtol=1e-13)
+    np.testing.assert_array_equal(parts.counts[order], whole.counts)
+    np.testing.assert_allclose(parts.within_covariance(), whole.within_covariance(), rtol=1e-12)
+    np.testing.assert_allclose(parts.total_mean(), X.mean(axis=0), rtol=1e-13)
+
+
+def test_chunks_are_the_whole(images, monkeypatch):
+    X, y = images
+    whole = moments_of(X, y)
+    monkeypatch.setattr(module, "CHUNK", 7)
+    np.testing.assert_allclose(moments_of(X, y).within_covariance(), whole.within_covariance(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_any_precision_is_summed_in_double(images, dtype, order):
+    X, y = images
+    X = np.asarray(X, dtype=dtype, order=order)
+    exact = X.astype(np.float64)
+    moments = moments_of(X, y, n_batches=3)
+    means = dict(zip(moments.labels, moments.class_means(), strict=True))
+    np.testing.assert_allclose(means["b"], exact[y == "b"].mean(axis=0), rtol=1e-13)
+    np.testing.assert_allclose(moments.within_covariance(), within(exact, y), rtol=1e-12)
+
+
+def test_a_large_common_offset_costs_no_digits(images):
+    X, y = images
+    far = X + 2.0**20  # a power of two, so that adding it loses little of X itself
+    near = far - 2.0**20
+    moments = moments_of(far, y, n_batches=4)
+    np.testing.assert_allclose(moments.within_covariance(), within(near, y), rtol=1e-9)
+    mean, whitener = moments.total_mean(), np.diag([1.0, 2.0, 3.0, 4.0])
+    expected = (((near - near.mean(axis=0)) @ whitener) ** 2).sum(axis=1).mean()
+    np.testing.assert_allclose(moments.mean_square_norm(mean, whitener), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("whitened", [False, True])
+def test_mean_square_norm(images, centred, whitened):
+    X, y = images
+    moments = moments_of(X, y)
+    mean = [None, moments.total_mean()][centred]
+    whitener = [None, np.diag([1.0, 2.0, 3.0, 4.0])][whitened]
+    mapped = (X - [0.0, X.mean(axis=0)][centred]) @ [np.eye(4), np.diag([1.0, 2.0, 3.0, 4.0])][whitened]
+    np.testing.assert_allclose(moments.mean_square_norm(mean, whitener), (mapped**2).sum(axis=1).mean(), rtol=1e-12)
+
+
+def test_second_moment(images):
+    X, y = images
+    np.testing.assert_allclose(moments_of(X, y).second_moment(), X.T @ X / len(X), rtol=1e-12)
+
+
+def test_images_that_are_all_zero_have_a_scale_to_divide_by():
+    moments = moments_of(np.zeros((2, 3)), np.array(["a", "b"]))
+    assert moments.mean_square_norm(None, None) == 1.0
+
+
+def test_one_image_a_class_falls_back_on_the_total_covariance(caplog):
+    X = np.array([[0.0, 0.0], [2.0, 0.0], [1.0, 3.0]])
+    with caplog.at_level(logging.INFO, logger="hcep"):
+        covariance = moments_of(X, np.array(["a", "b", "c"])).within_covariance()
+    np.testing.assert_allclose(covariance, np.cov(X.T))
+    assert "no class has two images" in caplog.text
+
+
+def test_empty_batches_count_for_nothing(images):
+    X, y = images
+    moments = moments_of(X, y)
+    before = moments.class_means()
+    moments.update(X[:0], [], np.zeros(0, dtype=np.intp))
+    np.testing.assert_array_equal(moments.class_means(), before)
+
+
+def test_many_new_classes_cost_no_copy_each():
+    rows = np.arange(3000)
+    moments = ClassMoments()
+    moments.update(np.ones((3000, 2)), [str(i) for i in rows], rows)
+    assert moments.counts.tolist() == [1] * 3000

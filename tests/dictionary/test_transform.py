@@ -1,0 +1,154 @@
+import numpy as np
+import pytest
+
+from hcep import ConceptDictionary, Hierarchy
+from hcep.dictionary import DictionaryError, EmbeddingTransform
+from hcep.dictionary.transform import shrunk_inverse_root, unit_rows
+
+
+@pytest.fixture
+def images():
+    """Three classes, twenty images each, correlated dimensions, far from the origin."""
+    rng = np.random.default_rng(1)
+    y = np.repeat(["a", "b", "c"], 20)
+    mixing = rng.standard_normal((5, 5))
+    return rng.standard_normal((60, 5)) @ mixing + rng.standard_normal((3, 5))[np.repeat([0, 1, 2], 20)] + 4.0, y
+
+
+@pytest.fixture
+def flat():
+    return Hierarchy.from_edges([("r", "a"), ("r", "b"), ("r", "c")])
+
+
+def pooled(X, y):
+    centred = np.concatenate([X[y == c] - X[y == c].mean(axis=0) for c in np.unique(y)])
+    return centred.T @ centred / (len(X) - 3)
+
+
+@pytest.mark.parametrize("shrinkage", [1e-6, 0.3, 1.0])
+def test_whitening_is_the_formula(flat, images, shrinkage):
+    X, y = images
+    d = ConceptDictionary.from_images(flat, X, y, shrinkage=shrinkage)
+    covariance = pooled(X, y)
+    shrunk = (1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / 5 * np.eye(5)
+    whitener = d.transform.whitener
+    np.testing.assert_allclose(whitener, whitener.T, atol=1e-12)
+    np.testing.assert_allclose(whitener @ shrunk @ whitener, np.eye(5), atol=1e-9)
+    np.testing.assert_allclose(pooled(d.embed(X), y), whitener @ covariance @ whitener, atol=1e-9)
+
+
+def test_hardly_shrunk_the_within_class_covariance_becomes_the_identity(flat, images):
+    X, y = images
+    d = ConceptDictionary.from_images(flat, X, y, shrinkage=1e-9)
+    np.testing.assert_allclose(pooled(d.embed(X), y), np.eye(5), atol=1e-6)
+
+
+def test_fully_shrunk_it_is_one_scale(flat, images):
+    X, y = images
+    d = ConceptDictionary.from_images(flat, X, y, shrinkage=1.0)
+    np.testing.assert_allclose(d.transform.whitener, np.eye(5) / np.sqrt(np.trace(pooled(X, y)) / 5), atol=1e-12)
+
+
+def test_distances_are_mahalanobis_distances(flat, images):
+    X, y = images
+    d = ConceptDictionary.from_images(flat, X, y, center=True, shrinkage=1e-9)
+    apart = X[0] - X[1]
+    here = d.embed(X[0]) - d.embed(X[1])
+    np.testing.assert_allclose(np.sum(here**2), apart @ np.linalg.solve(pooled(X, y), apart), rtol=1e-6)
+
+
+def test_unit_norm(flat, images):
+    X, y = images
+    d = ConceptDictionary.from_images(flat, X, y, unit_norm=True)
+    np.testing.assert_allclose(np.linalg.norm(d.embed(X), axis=1), 1.0)
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    np.testing.assert_allclose(d.synset_embedding("b"), unit[y == "b"].mean(axis=0))
+
+
+def test_a_zero_row_stays_zero_and_nothing_warns():
+    np.testing.assert_array_equal(unit_rows(np.array([[0.0, 0.0], [3.0, 4.0]])), [[0.0, 0.0], [0.6, 0.8]])
+
+
+def test_centring(flat, images):
+    X, y = images
+    d = ConceptDictionary.from_images(flat, X, y, center=True)
+    np.testing.assert_allclose(d.embed(X).mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(d.transform.mean, X.mean(axis=0))
+
+
+options = pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"unit_norm": True},
+        {"center": True},
+        {"shrinkage": 0.3},
+        {"rescale": True},
+        {"unit_norm": True, "center": True, "rescale": True},
+        {"center": True, "shrinkage": 0.3, "rescale": True},
+        {"unit_norm": True, "center": True, "shrinkage": 0.3, "rescale": True},
+    ],
+    ids=lambda given: "+".join(given) or "none",
+)
+
+
+@options
+def test_rescaled_images_have_a_mean_square_norm_of_one(flat, images, options):
+    X, y = images
+    d = ConceptDictionary.from_images(flat, X, y, **{**options, "rescale": True})
+    np.testing.assert_allclose((d.embed(X) ** 2).sum(axis=1).mean(), 1.0, rtol=1e-10)
+
+
+@options
+def test_synset_embeddings_are_means_of_transformed_images(flat, images, options):
+    X, y = images
+    d = ConceptDictionary.from_images(flat, X, y, **options)
+    for c in "abc":
+        np.testing.assert_allclose(d.synset_embedding(c), d.embed(X)[y == c].mean(axis=0), atol=1e-10)
+
+
+@options
+def test_new_images_go_through_the_same_transform(flat, images, options):
+    X, y = images
+    d = ConceptDictionary.from_images(flat, X, y, **options)
+    np.testing.assert_allclose(d.embed(X[7]), d.embed(X)[7:8], atol=1e-12)
+    np.testing.assert_allclose(d.embed(X.astype(np.float32)), d.embed(X), rtol=1e-3, atol=1e-4)
+
+
+@options
+@pytest.mark.parametrize(("given", "returned"), [(np.float16, np.float32), (np.float32, np.float32), (int, np.float64)])
+def test_the_precision_stays(flat, images, options, given, returned):
+    X, y = images
+    assert ConceptDictionary.from_images(flat, X, y, **options).embed(X.astype(given)).dtype == returned
+
+
+def test_a_large_common_offset_does_not_spoil_the_scale(flat, images):
+    X, y = images
+    far = X + 2.0**20
+    d = ConceptDictionary.from_images(flat, far, y, center=True, shrinkage=0.2, rescale=True)
+    np.testing.assert_allclose((d.embed(far) ** 2).sum(axis=1).mean(), 1.0, rtol=1e-9)
+
+
+def test_the_identity_hands_back_what_it_gets():
+    X = np.ones((2, 3))
+    assert EmbeddingTransform()(X) is X
+    assert EmbeddingTransform().is_identity
+    assert not EmbeddingTransform(scale=2.0).is_identity
+    np.testing.assert_array_equal(EmbeddingTransform(scale=2.0)(X), 2 * X)
+
+
+def test_a_direction_without_variance_is_not_blown_up():
+    root = shrunk_inverse_root(np.array([-1e-18, 2.0]), np.eye(2), 0.5)
+    np.testing.assert_allclose(root, np.diag([1 / np.sqrt(0.5), 1 / np.sqrt(1.5)]))
+
+
+@pytest.mark.parametrize("shrinkage", [0.0, -0.1, 1.1, np.nan])
+def test_shrinkage_out_of_range(flat, images, shrinkage):
+    with pytest.raises(DictionaryError, match="shrinkage must be above 0 and at most 1, or None .*; got"):
+        ConceptDictionary.from_images(flat, *images, shrinkage=shrinkage)
+
+
+def test_no_covariance_to_whiten_by(flat):
+    X, y = np.repeat(np.eye(3), 2, axis=0), np.repeat(["a", "b", "c"], 2)
+    with pytest.raises(DictionaryError, match="images of every class are all equal"):
+        ConceptDictionary.from_images(flat, X, y, shrinkage=0.5)

@@ -1,0 +1,85 @@
+import io
+
+import pytest
+
+from hcep import Hierarchy
+
+
+@pytest.fixture
+def shared_branch():
+    """Cat, with two children of its own, hangs from feline and from pet."""
+    edges = [("r", "pet"), ("r", "feline"), ("pet", "cat"), ("feline", "cat"), ("cat", "siamese"), ("cat", "tabby")]
+    return Hierarchy.from_edges([*edges, ("pet", "hamster")])
+
+
+def test_a_tree(pets):
+    assert pets.format_tree() == (
+        "thing\n"
+        "├── animal\n"
+        "│   ├── cat\n"
+        "│   ├── dog\n"
+        "│   └── fox\n"
+        "└── vehicle\n"
+        "    ├── car\n"
+        "    └── bus"
+    )
+
+
+def test_a_branch_met_again_points_back(shared_branch):
+    assert shared_branch.format_tree() == (
+        "r\n"
+        "├── pet\n"
+        "│   ├── cat\n"
+        "│   │   ├── siamese\n"
+        "│   │   └── tabby\n"
+        "│   └── hamster\n"
+        "└── feline\n"
+        "    └── cat ↑"
+    )
+
+
+def test_a_leaf_met_again_is_just_a_leaf(diamond):
+    assert diamond.format_tree().count("── cat\n") == 2
+
+
+def test_max_depth_counts_what_it_hides(pets):
+    assert pets.format_tree(max_depth=1) == "thing\n├── animal … 3 synsets below\n└── vehicle … 2 synsets below"
+    assert pets.format_tree(max_depth=0) == "thing … 7 synsets below"
+    assert pets.restrict(["cat"]).format_tree(max_depth=1) == "thing\n└── animal … 1 synset below"
+
+
+def test_a_branch_hidden_by_the_depth_does_not_count_as_drawn():
+    edges = [("r", "a"), ("r", "x"), ("a", "b"), ("b", "x"), ("x", "y"), ("x", "z")]
+    assert Hierarchy.from_edges(edges).format_tree(max_depth=3) == (
+        "r\n├── a\n│   └── b\n│       └── x … 2 synsets below\n└── x\n    ├── y\n    └── z"
+    )
+
+
+def test_max_children_counts_what_it_leaves_out(pets):
+    assert pets.format_tree(max_children=1) == (
+        "thing\n├── animal\n│   ├── cat\n│   └── … 2 more\n└── … 1 more"
+    )
+    assert pets.format_tree(max_children=0) == "thing\n└── … 2 more"
+
+
+def test_names_and_merged_names():
+    h = Hierarchy.from_edges([("r", "n1"), ("n1", "n2"), ("n2", "n3"), ("r", "n4")], {"n1": "animal", "n3": "cat"})
+    assert h.collapse().format_tree() == "r\n├── n4\n└── cat (animal, n2)"
+
+
+def test_print_tree_to_the_terminal_or_a_file(pets, capsys):
+    file = io.StringIO()
+    pets.print_tree(file=file)
+    pets.print_tree()
+    assert capsys.readouterr().out == file.getvalue() == pets.format_tree() + "\n"
+
+
+def test_two_thousand_levels_are_drawn_without_recursion():
+    drawn = Hierarchy.from_edges((f"s{i}", f"s{i + 1}") for i in range(2_000)).format_tree().splitlines()
+    assert len(drawn) == 2_001
+    assert drawn[-1] == 4 * 1_999 * " " + "└── s2000"
+
+
+def test_ten_thousand_levels_under_a_limit():
+    h = Hierarchy.from_edges((f"s{i}", f"s{i + 1}") for i in range(10_000))
+    assert h.format_tree(max_depth=1) == "s0\n└── s1 … 9,999 synsets below"

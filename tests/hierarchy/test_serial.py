@@ -1,0 +1,181 @@
+import json
+
+import pytest
+
+from hcep import Hierarchy, HierarchyError
+
+
+@pytest.fixture
+def everything():
+    """Names, two parents, merged names, a class that is an inner synset."""
+    edges = [("r", "a"), ("r", "b"), ("a", "x"), ("b", "x"), ("b", "m"), ("m", "y"), ("y", "z"), ("a", "w")]
+    h = Hierarchy.from_edges(edges, {"a": "animal", "y": "chien 🐕"})
+    return h.restrict(["x", "y", "z", "w"]).collapse()
+
+
+def document(**changes):
+    """The smallest file, with some of its parts replaced."""
+    synsets = [{"id": "r"}, {"id": "a", "parents": ["r"]}]
+    return json.dumps({"format": "hcep-hierarchy", "version": 1, "root": "r", "synsets": synsets, **changes})
+
+
+def with_synset(**synset):
+    """The smallest file and one more synset."""
+    return document(synsets=[{"id": "r"}, {"id": "a", "parents": ["r"]}, synset])
+
+
+def test_the_text(diamond):
+    text = diamond.restrict(["cat"]).to_json()
+    assert text == (
+        "{\n"
+        '  "format": "hcep-hierarchy",\n'
+        '  "version": 1,\n'
+        '  "root": "root",\n'
+        '  "classes": {},\n'
+        '  "synsets": [\n'
+        '    {"id": "root"},\n'
+        '    {"id": "pet", "parents": ["root"]},\n'
+        '    {"id": "feline", "parents": ["root"]},\n'
+        '    {"id": "cat", "parents": ["pet", "feline"]}\n'
+        "  ]\n"
+        "}\n"
+    )
+
+
+def test_everything_comes_back(everything):
+    assert everything.merged("y") == (("m", "m"),)
+    assert everything.leaf_of("y") == "y (itself)"
+    assert Hierarchy.from_json(everything.to_json()) == everything
+
+
+def test_through_a_file(everything, tmp_path):
+    path = tmp_path / "h.json"
+    text = everything.to_json(path)
+    assert path.read_text(encoding="utf-8") == text
+    assert Hierarchy.from_json(path) == Hierarchy.from_json(str(path)) == everything
+
+
+def test_the_smallest_file():
+    assert Hierarchy.from_json(document()).edges == (("r", "a"),)
+
+
+def test_the_order_of_the_file_is_the_order_of_the_ids():
+    synsets = [{"id": "b", "parents": ["r"]}, {"id": "r"}, {"id": "a", "parents": ["r"]}]
+    assert Hierarchy.from_json(document(synsets=synsets)).ids == ("r", "b", "a")
+
+
+def test_the_dag_above_imagenet_comes_back(wordnet_dag):
+    assert Hierarchy.from_json(wordnet_dag.to_json()) == wordnet_dag
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "{}x", '{"a": ' + "[" * 100_000, '{"a": ' + "1" * 5_000 + "}"],
+    ids=["open", "more after it", "too deep", "a number too long"],
+)
+def test_invalid_json(text):
+    with pytest.raises(HierarchyError, match="not a hierarchy file: invalid JSON"):
+        Hierarchy.from_json(text)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"format": "other"}'])
+def test_another_format(text):
+    with pytest.raises(HierarchyError, match='expected a JSON object with "format": "hcep-hierarchy"'):
+        Hierarchy.from_json(text)
+
+
+def test_a_file_that_holds_a_list(tmp_path):
+    (tmp_path / "list.json").write_text("[]")
+    with pytest.raises(HierarchyError, match="expected a JSON object"):
+        Hierarchy.from_json(tmp_path / "list.json")
+
+
+def test_a_later_version():
+    with pytest.raises(HierarchyError, match="version 2; this release reads version 1: upgrade hcep"):
+        Hierarchy.from_json(document(version=2))
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(HierarchyError, match=r"no hierarchy file at '.*absent.json'"):
+        Hierarchy.from_json(tmp_path / "absent.json")
+
+
+def test_a_directory(tmp_path):
+    with pytest.raises(HierarchyError, match="is not a hierarchy file: Is a directory"):
+        Hierarchy.from_json(tmp_path)
+
+
+def test_a_file_in_another_encoding(tmp_path):
+    (tmp_path / "latin.json").write_bytes(b'{"format": "\xe9"}')
+    with pytest.raises(HierarchyError, match="is not a hierarchy file: 'utf-8' codec"):
+        Hierarchy.from_json(tmp_path / "latin.json")
+
+
+@pytest.mark.parametrize("text", ["x" * 5_000, "a\0b"], ids=["long", "zero byte"])
+def test_text_that_is_neither_json_nor_a_path(text):
+    with pytest.raises(HierarchyError, match="is not a hierarchy file: (File name too long|embedded null byte)"):
+        Hierarchy.from_json(text)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"root": 3}, {"synsets": {}}, {"synsets": None}, {"classes": ["a"]}, {"classes": {"a": 1}}]
+)
+def test_fields_of_the_wrong_type(changes):
+    with pytest.raises(HierarchyError, match='"root" must be a string, "synsets" a list, "classes" an object'):
+        Hierarchy.from_json(document(**changes))
+
+
+@pytest.mark.parametrize("synset", ["b", {}, {"id": 3}, None])
+def test_a_synset_without_an_id(synset):
+    with pytest.raises(HierarchyError, match='every synset needs a string "id"; got'):
+        Hierarchy.from_json(document(synsets=[{"id": "r"}, synset]))
+
+
+def test_a_synset_that_stands_there_twice():
+    with pytest.raises(HierarchyError, match="synset 'a' stands there twice"):
+        Hierarchy.from_json(with_synset(id="a", parents=["r"]))
+
+
+def test_a_name_that_is_no_string():
+    with pytest.raises(HierarchyError, match="the name of synset 'b' must be a string, got 3"):
+        Hierarchy.from_json(with_synset(id="b", parents=["r"], name=3))
+
+
+@pytest.mark.parametrize("parents", ["r", [3], {"r": 1}])
+def test_parents_that_are_no_list_of_ids(parents):
+    with pytest.raises(HierarchyError, match="the parents of synset 'b' must be a list of ids"):
+        Hierarchy.from_json(with_synset(id="b", parents=parents))
+
+
+@pytest.mark.parametrize("merged", ["x", [["x"]], [["x", 3]], ["xy"]])
+def test_merged_that_are_no_pairs(merged):
+    with pytest.raises(HierarchyError, match=r"merged of synset 'b' must be \[id, name\] pairs"):
+        Hierarchy.from_json(with_synset(id="b", parents=["r"], merged=merged))
+
+
+def test_a_synset_that_nothing_reaches():
+    with pytest.raises(HierarchyError, match="synset 'b' has no parents and is not the root 'r'"):
+        Hierarchy.from_json(with_synset(id="b"))
+
+
+@pytest.mark.parametrize(
+    "text", [document(root="q", synsets=[]), document(classes={"cat": "q"}), with_synset(id="b", parents=["q"])]
+)
+def test_a_synset_that_is_named_but_not_there(text):
+    with pytest.raises(HierarchyError, match="'q' is named as root, parent or class but is not in"):
+        Hierarchy.from_json(text)
+
+
+def test_a_class_that_stands_for_an_inner_synset():
+    with pytest.raises(HierarchyError, match="class 'cat' stands for 'r', which has synsets below it"):
+        Hierarchy.from_json(document(classes={"cat": "r"}))
+
+
+def test_a_cycle_in_a_file():
+    with pytest.raises(HierarchyError, match="cycle"):
+        Hierarchy.from_json(document(synsets=[{"id": "r", "parents": ["a"]}, {"id": "a", "parents": ["r"]}]))
+
+
+def test_a_file_with_a_root_alone():
+    with pytest.raises(HierarchyError, match="the hierarchy is empty"):
+        Hierarchy.from_json(document(synsets=[{"id": "r"}]))

@@ -1,0 +1,164 @@
+"""What holds for every hierarchy, dictionary and image."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import ortho_group
+
+from hcep import ConceptDictionary, hb_omp, nn
+from hcep.pursuit import path_objectives
+from tests.reference.oracle import Oracle
+from tests.reference.random_problems import BEAMS, Problem, random_dictionary, random_hierarchy, random_problem
+
+pytestmark = pytest.mark.filterwarnings("ignore::hcep.dictionary.DependentAtomsWarning")
+
+problems = st.integers(0, 2**32 - 1).map(random_problem)
+quick = settings(deadline=None, max_examples=60)
+
+
+def clear_images(problem: Problem, beam_width: int | None) -> np.ndarray:
+    """The images that no near tie decides, for a search without limits."""
+    oracle = Oracle(problem.dictionary, problem.options["signed"], problem.options["anchor"])
+    answers = [oracle.hb_omp(x, beam_width or 10**6) for x in problem.X]
+    return np.array([answer.margin > 1e-8 for answer in answers])
+
+
+@given(problems)
+@quick
+def test_the_support_is_one_rooted_path(problem: Problem) -> None:
+    found = hb_omp(problem.X, problem.dictionary, **problem.options)
+    hierarchy = problem.dictionary.hierarchy
+    edges = np.array(problem.dictionary.edges)
+    for i, path in enumerate(found.paths):
+        nodes = (hierarchy.root, *path)
+        on_path = list(zip(nodes[:-1], nodes[1:], strict=True))
+        support = found.codes.indices[found.codes.indptr[i] : found.codes.indptr[i + 1]]
+        assert [tuple(edge) for edge in edges[support]] == on_path
+        assert found.leaves[i] == nodes[-1]
+
+
+@given(problems, st.sampled_from(BEAMS))
+@quick
+def test_without_tolerance_and_sign_a_path_ends_in_a_leaf(problem: Problem, beam_width: int | None) -> None:
+    found = hb_omp(problem.X, problem.dictionary, beam_width, anchor=problem.options["anchor"])
+    assert set(found.leaves) <= set(problem.dictionary.hierarchy.leaves)
+
+
+@given(problems, st.sampled_from(BEAMS), st.booleans())
+@quick
+def test_the_residual_is_orthogonal_to_the_chosen_atoms(
+    problem: Problem, beam_width: int | None, signed: bool
+) -> None:
+    found = hb_omp(problem.X, problem.dictionary, beam_width, signed=signed)
+    residuals = problem.X - found.codes @ problem.dictionary.atoms
+    for i, residual in enumerate(residuals):
+        chosen = problem.dictionary.atoms[found.codes.indices[found.codes.indptr[i] : found.codes.indptr[i + 1]]]
+        assert chosen @ residual == pytest.approx(np.zeros(len(chosen)), abs=1e-7)
+    assert found.residual_norms == pytest.approx(np.linalg.norm(residuals, axis=1), abs=1e-7)
+
+
+@given(problems)
+@quick
+def test_residual_norms_are_those_of_the_codes(problem: Problem) -> None:
+    found = hb_omp(problem.X, problem.dictionary, **problem.options)
+    residuals = problem.X - found.codes @ problem.dictionary.atoms
+    assert found.residual_norms == pytest.approx(np.linalg.norm(residuals, axis=1), abs=1e-7)
+
+
+@given(problems, st.sampled_from([1, None]), st.booleans())
+@quick
+def test_the_residual_never_grows_with_max_steps(problem: Problem, beam_width: int | None, signed: bool) -> None:
+    # A beam between one and all may drop the ancestor of a later winner; greedy and exact search cannot.
+    steps = range(1, problem.dictionary.hierarchy.depth + 1)
+    norms = [hb_omp(problem.X, problem.dictionary, beam_width, n, signed=signed).residual_norms for n in steps]
+    assert (np.diff(norms, axis=0) <= 1e-9).all()
+
+
+@given(problems, st.sampled_from(BEAMS), st.floats(1e-3, 1e3), st.integers(0, 2**32 - 1))
+@quick
+def test_rotating_and_scaling_the_space_keeps_the_support(
+    problem: Problem, beam_width: int | None, scale: float, seed: int
+) -> None:
+    dictionary, options = problem.dictionary, {"signed": problem.options["signed"]}
+    rotation = scale * ortho_group(dictionary.n_dims, seed=seed).rvs()
+    turned = ConceptDictionary(dictionary.hierarchy, dictionary.synset_embeddings @ rotation)
+    before = hb_omp(problem.X, dictionary, beam_width, **options, anchor=problem.options["anchor"])
+    anchor = problem.options["anchor"] * scale**2
+    after = hb_omp(problem.X @ rotation, turned, beam_width, **options, anchor=anchor)
+    clear = clear_images(problem, beam_width)
+    assert before.nodes[clear].tolist() == after.nodes[clear].tolist()
+    assert after.residual_norms[clear] / scale == pytest.approx(before.residual_norms[clear], abs=1e-7)
+
+
+@given(problems)
+@quick
+def test_an_unbounded_beam_equals_listing_every_path(problem: Problem) -> None:
+    oracle = Oracle(problem.dictionary, problem.options["signed"], problem.options["anchor"])
+    options = {name: problem.options[name] for name in ("signed", "anchor", "tol", "max_steps")}
+    exact = hb_omp(problem.X, problem.dictionary, None, **options)
+    wide = hb_omp(problem.X, problem.dictionary, 10**6, **options)
+    answers = [oracle.exact(x, options["max_steps"], options["tol"]) for x in problem.X]
+    expected = [(i, answer.best.synsets) for i, answer in enumerate(answers) if answer.margin > 1e-9]
+    assert [(i, exact.paths[i]) for i, _ in expected] == expected
+    assert [(i, wide.paths[i]) for i, _ in expected] == expected
+
+
+@given(problems)
+@quick
+def test_a_huge_anchor_is_the_nearest_class_mean(problem: Problem) -> None:
+    found = hb_omp(problem.X, problem.dictionary, None, anchor=1e12)
+    nearest = nn(problem.X, problem.dictionary)
+    assert found.residual_norms == pytest.approx(nearest.residual_norms, abs=1e-6)
+    assert found.codes.data == pytest.approx(np.ones(found.codes.nnz), abs=1e-6)
+    assert found.leaves.tolist() == nearest.leaves.tolist()
+
+
+@given(problems, st.sampled_from([1e3, 1e6, 1e9]))
+@quick
+def test_a_large_anchor_is_as_good_in_single_precision(problem: Problem, anchor: float) -> None:
+    double = hb_omp(problem.X, problem.dictionary, None, anchor=anchor)
+    single = hb_omp(problem.X.astype(np.float32), problem.dictionary, None, anchor=anchor)
+    assert single.residual_norms == pytest.approx(double.residual_norms, abs=1e-3)
+
+
+@given(problems, st.integers(1, 6))
+@quick
+def test_n_best_is_sorted_and_begins_with_the_answer(problem: Problem, n_best: int) -> None:
+    options = {**problem.options, "anchor": 0.0}
+    found = hb_omp(problem.X, problem.dictionary, n_best=n_best, **options)
+    alone = hb_omp(problem.X, problem.dictionary, **options)
+    assert found.nodes.tolist() == found.n_best_nodes[:, 0].tolist() == alone.nodes.tolist()
+    assert found.residual_norms.tolist() == found.n_best_residual_norms[:, 0].tolist()
+    for i in range(len(found)):
+        norms = [h.residual_norm for h in found.hypotheses(i)]
+        assert norms == pytest.approx(sorted(norms), abs=1e-7)
+        paths = [h.path for h in found.hypotheses(i)]
+        assert len(set(paths)) == len(paths)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 0.03, 1.0]))
+@quick
+def test_a_noiseless_image_has_a_code_of_ones(seed: int, anchor: float) -> None:
+    # Not with the signed rule: it may bar the true path where a coefficient is negative before the deeper atoms come.
+    rng = np.random.default_rng(seed)
+    hierarchy = random_hierarchy(rng, several_parents=False).collapse()
+    dictionary = random_dictionary(rng, hierarchy, leaf_means=True)
+    found = hb_omp(dictionary.leaf_embeddings, dictionary, None, anchor=anchor)
+    # The objective of the true path is 0, so no other path can beat it by more than rounding.
+    assert found.residual_norms == pytest.approx(np.zeros(len(found)), abs=1e-6)
+    assert found.leaves.tolist() == list(hierarchy.leaves)
+    assert found.codes.data == pytest.approx(np.ones(found.codes.nnz), abs=1e-6)
+
+
+@given(problems)
+@quick
+def test_the_lowest_path_objective_is_the_exact_answer(problem: Problem) -> None:
+    anchor = problem.options["anchor"]
+    objectives = path_objectives(problem.X, problem.dictionary, anchor=anchor)
+    found = hb_omp(problem.X, problem.dictionary, None, anchor=anchor)
+    leaf_nodes = problem.dictionary.hierarchy.path_tree.leaf_nodes
+    column = np.searchsorted(leaf_nodes, found.nodes)
+    assert objectives[np.arange(len(found)), column] == pytest.approx(objectives.min(axis=1), abs=1e-9)

@@ -1,0 +1,63 @@
+"""Random hierarchies with random embeddings, small enough for the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hcep import ConceptDictionary, Hierarchy
+
+BEAMS = (1, 2, 3, 8, None)
+STEPS = (None, None, 1, 2, 3)
+TOLERANCES = (0.0, 0.0, 0.5, 1.0, 2.0)
+ANCHORS = (0.0, 0.0, 0.03, 1.0, 50.0)
+
+
+@dataclass(frozen=True)
+class Problem:
+    dictionary: ConceptDictionary
+    X: np.ndarray
+    options: dict[str, Any]
+
+
+def random_hierarchy(rng: np.random.Generator, several_parents: bool) -> Hierarchy:
+    """Up to 24 synsets, each below an earlier one; in a DAG some below two."""
+    synsets = ["root", *(f"n{i}" for i in range(int(rng.integers(4, 25))))]
+    edges = [(synsets[int(rng.integers(i))], synsets[i]) for i in range(1, len(synsets))]
+    second = [i for i in range(3, len(synsets)) if several_parents and rng.random() < 0.3]
+    return Hierarchy.from_edges(edges + [(synsets[int(rng.integers(i))], synsets[i]) for i in second])
+
+
+def hierarchy_of(parents: Sequence[int], second_parents: Sequence[tuple[int, int]] = ()) -> Hierarchy:
+    """Synset i + 1 hangs from ``parents[i] % (i + 1)``; a second parent likewise."""
+    edges = [(p % (i + 1), i + 1) for i, p in enumerate(parents)]
+    edges += [(p % (c % len(parents) + 1), c % len(parents) + 1) for p, c in second_parents]
+    return Hierarchy.from_edges((str(p), str(c)) for p, c in edges)
+
+
+def random_dictionary(rng: np.random.Generator, hierarchy: Hierarchy, leaf_means: bool) -> ConceptDictionary:
+    """Inner synsets the mean of their children, or every embedding free."""
+    n_dims = int(rng.integers(2, 12))
+    if leaf_means:
+        leaves = {leaf: rng.standard_normal(n_dims) for leaf in hierarchy.leaves}
+        return ConceptDictionary.from_leaf_embeddings(hierarchy, leaves)
+    synsets = {synset: rng.standard_normal(n_dims) for synset in hierarchy.ids[1:]}
+    return ConceptDictionary.from_synset_embeddings(hierarchy, synsets)
+
+
+def random_problem(seed: int, n_images: int = 3) -> Problem:
+    """A dictionary, images, and options of `hb_omp`."""
+    rng = np.random.default_rng(seed)
+    hierarchy = random_hierarchy(rng, several_parents=bool(rng.integers(2)))
+    dictionary = random_dictionary(rng, hierarchy, leaf_means=bool(rng.integers(2)))
+    options = {
+        "beam_width": BEAMS[int(rng.integers(5))],
+        "max_steps": STEPS[int(rng.integers(5))],
+        "tol": TOLERANCES[int(rng.integers(5))],
+        "signed": bool(rng.integers(2)),
+        "anchor": ANCHORS[int(rng.integers(5))],
+    }
+    return Problem(dictionary, rng.standard_normal((n_images, dictionary.n_dims)), options)
