@@ -1,0 +1,5 @@
+"""Images -> vectors: the encoder protocol and one small adapter per library; the embedding store."""
+
+from hcep.embeddings.protocol import Encoder
+
+__all__ = ["Encoder"]
