@@ -34,7 +34,7 @@ def test_precision_follows_the_input(given, works_in):
     assert as_embeddings(X).dtype == works_in
 
 
-@pytest.mark.parametrize("X", [[["a"]], np.ones((2, 2), dtype=complex), np.array([[None]]), [np.datetime64("2020")], {}])
+@pytest.mark.parametrize("X", [[["a"]], np.ones((2, 2), complex), np.array([[None]]), [np.datetime64("2020")], {}])
 def test_what_is_no_number(X):
     with pytest.raises(DictionaryError, match="X must be an array of real numbers, got dtype"):
         check_shape(X)
@@ -52,7 +52,7 @@ def test_a_wrong_number_of_axes(X):
 
 
 def test_another_number_of_dimensions():
-    with pytest.raises(DictionaryError, match="rows has 3 dimensions, the dictionary 1,280; encode the images with the"):
+    with pytest.raises(DictionaryError, match="rows has 3 dimensions, the dictionary 1,280; encode the images"):
         check_shape(np.ones((2, 3)), 1280, name="rows")
 
 
@@ -67,7 +67,7 @@ def test_values_whose_squares_overflow_are_finite_all_the_same(X):
 def test_rows_that_are_not_finite_are_counted_and_shown(dtype, order, bad):
     X = np.ones((9, 2), dtype=dtype, order=order)
     X[1:8, 1] = bad
-    message = "emb has NaN or infinite values in 7 of 9 rows, such as rows 101, 102, 103, 104, 105 and 2 more; drop these"
+    message = "emb has NaN or infinite values in 7 of 9 rows, such as rows 101, 102, 103, 104, 105 and 2 more;"
     with pytest.raises(DictionaryError, match=message):
         refuse_non_finite(X, first_row=100, name="emb")
 

@@ -144,7 +144,7 @@ def test_a_direction_without_variance_is_not_blown_up():
 
 @pytest.mark.parametrize("shrinkage", [0.0, -0.1, 1.1, np.nan])
 def test_shrinkage_out_of_range(flat, images, shrinkage):
-    with pytest.raises(DictionaryError, match="shrinkage must be above 0 and at most 1, or None .*; got"):
+    with pytest.raises(DictionaryError, match=r"shrinkage must be above 0 and at most 1, or None .*; got"):
         ConceptDictionary.from_images(flat, *images, shrinkage=shrinkage)
 
 

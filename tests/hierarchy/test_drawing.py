@@ -14,27 +14,13 @@ def shared_branch():
 
 def test_a_tree(pets):
     assert pets.format_tree() == (
-        "thing\n"
-        "├── animal\n"
-        "│   ├── cat\n"
-        "│   ├── dog\n"
-        "│   └── fox\n"
-        "└── vehicle\n"
-        "    ├── car\n"
-        "    └── bus"
+        "thing\n├── animal\n│   ├── cat\n│   ├── dog\n│   └── fox\n└── vehicle\n    ├── car\n    └── bus"
     )
 
 
 def test_a_branch_met_again_points_back(shared_branch):
     assert shared_branch.format_tree() == (
-        "r\n"
-        "├── pet\n"
-        "│   ├── cat\n"
-        "│   │   ├── siamese\n"
-        "│   │   └── tabby\n"
-        "│   └── hamster\n"
-        "└── feline\n"
-        "    └── cat ↑"
+        "r\n├── pet\n│   ├── cat\n│   │   ├── siamese\n│   │   └── tabby\n│   └── hamster\n└── feline\n    └── cat ↑"
     )
 
 
@@ -56,9 +42,7 @@ def test_a_branch_hidden_by_the_depth_does_not_count_as_drawn():
 
 
 def test_max_children_counts_what_it_leaves_out(pets):
-    assert pets.format_tree(max_children=1) == (
-        "thing\n├── animal\n│   ├── cat\n│   └── … 2 more\n└── … 1 more"
-    )
+    assert pets.format_tree(max_children=1) == ("thing\n├── animal\n│   ├── cat\n│   └── … 2 more\n└── … 1 more")
     assert pets.format_tree(max_children=0) == "thing\n└── … 2 more"
 
 

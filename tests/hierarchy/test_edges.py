@@ -87,7 +87,9 @@ def test_the_root_that_was_asked_for():
     assert Hierarchy.from_edges([("r", "a")], root="r").root == "r"
 
 
-@pytest.mark.parametrize("edge", ["ab", 5, None, ("a",), ("a", "b", "c", "d"), (), {"a", "b"}, {"parent": "a", "c": "b"}])
+@pytest.mark.parametrize(
+    "edge", ["ab", 5, None, ("a",), ("a", "b", "c", "d"), (), {"a", "b"}, {"parent": "a", "c": "b"}]
+)
 def test_what_is_not_an_edge(edge):
     with pytest.raises(HierarchyError, match=r"edges must be \(parent, child\) pairs.*got "):
         Hierarchy.from_edges([("r", "a"), edge])
@@ -104,9 +106,13 @@ def test_self_loop():
         Hierarchy.from_edges(np.array([["r", "cat"], ["cat", "cat"]]))
 
 
-@pytest.mark.parametrize(("synset", "kind"), [(7, "int"), (None, "NoneType"), (b"cat", "bytes"), (np.int64(7), "int64")])
+@pytest.mark.parametrize(
+    ("synset", "kind"), [(7, "int"), (None, "NoneType"), (b"cat", "bytes"), (np.int64(7), "int64")]
+)
 def test_an_id_that_is_no_string(synset, kind):
-    with pytest.raises(HierarchyError, match=rf"ids must be strings, got (7|None|b'cat') \({kind}\) .*; convert ids with str"):
+    with pytest.raises(
+        HierarchyError, match=rf"ids must be strings, got (7|None|b'cat') \({kind}\) .*; convert ids with str"
+    ):
         Hierarchy.from_edges([("r", synset)])
 
 
@@ -140,7 +146,7 @@ def test_a_name_for_a_synset_that_no_edge_reaches():
 
 
 def test_a_root_that_is_in_no_edge():
-    with pytest.raises(HierarchyError, match="root 'entty' is in no edge. Near matches: 'entity'"):
+    with pytest.raises(HierarchyError, match=r"root 'entty' is in no edge. Near matches: 'entity'"):
         Hierarchy.from_edges([("entity", "a")], root="entty")
 
 
@@ -170,7 +176,7 @@ def test_a_cycle_below_the_root_that_was_asked_for():
 def test_a_hundred_thousand_synsets_build_in_two_seconds():
     tree = [(f"n{(i - 1) // 5}", f"n{i}") for i in range(1, 100_000)]
     second_parents = [(f"n{i % 1000}", f"n{i}") for i in range(20_000, 100_000)]
-    start = time.perf_counter()
+    start = time.process_time()
     h = Hierarchy.from_edges(tree + second_parents)
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
     assert (len(h), h.depth) == (100_000, 8)

@@ -8,9 +8,10 @@ import pytest
 
 from hcep import Hierarchy, HierarchyError
 
-IMAGENETTE = (
-    "n01440764 n02102040 n02979186 n03000684 n03028079 n03394916 n03417042 n03425413 n03445777 n03888257".split()
-)
+IMAGENETTE = [
+    *("n01440764", "n02102040", "n02979186", "n03000684", "n03028079"),
+    *("n03394916", "n03417042", "n03425413", "n03445777", "n03888257"),
+]
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_of_two_lowest_common_ancestors_the_lowest_index():
 
 @pytest.mark.parametrize("call", ["index", "children", "parents", "ancestors", "descendants", "level", "paths", "name"])
 def test_an_unknown_synset_is_answered_with_near_matches(pets, call):
-    with pytest.raises(HierarchyError, match="'cats' is not a synset of this hierarchy. Near matches: 'cat'"):
+    with pytest.raises(HierarchyError, match=r"'cats' is not a synset of this hierarchy. Near matches: 'cat'"):
         getattr(pets, call)("cats")
 
 
@@ -202,7 +203,7 @@ def test_restrict_forgets_the_own_leaf_of_a_class_that_goes(cats):
 
 
 def test_restrict_to_unknown_classes(pets):
-    with pytest.raises(HierarchyError, match="2 of 3 leaves are not synsets.*: 'cot', 'zebra'. Near matches: 'cat'"):
+    with pytest.raises(HierarchyError, match=r"2 of 3 leaves are not synsets.*: 'cot', 'zebra'. Near matches: 'cat'"):
         pets.restrict(np.array(["cot", "cat", "zebra"]))
 
 
@@ -348,8 +349,9 @@ def test_equality_looks_at_edges_names_and_classes(pets, cats):
     assert plain != "r"
 
 
-def test_the_path_tree_is_unfolded_once(pets):
+def test_the_path_tree_and_the_edges_are_made_once(pets):
     assert pets.path_tree is pets.path_tree
+    assert pets.edges is pets.edges
 
 
 # -- size --------------------------------------------------------------------------------------------------------------
@@ -367,9 +369,9 @@ def test_ten_thousand_levels(chain):
 
 
 def test_ten_thousand_levels_collapse_at_once(chain):
-    start = time.perf_counter()
+    start = time.process_time()
     h = chain.collapse()
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     assert h.edges == (("s0", "s10000"),)
     assert len(h.merged("s10000")) == 9_999
 
@@ -377,18 +379,18 @@ def test_ten_thousand_levels_collapse_at_once(chain):
 def test_many_short_chains_collapse_at_once():
     stems = [("r", f"a{i}") for i in range(30_000)]
     h = Hierarchy.from_edges(stems + [(f"a{i}", f"b{i}") for i in range(30_000)])
-    start = time.perf_counter()
+    start = time.process_time()
     assert h.collapse().depth == 1
-    assert time.perf_counter() - start < 3.0
+    assert time.process_time() - start < 3.0
 
 
 def test_class_of_many_own_leaves_at_once():
     n = 5_000
     inner = [f"c{i}" for i in range(n)]
     h = Hierarchy.from_edges([*(("r", c) for c in inner), *((c, f"{c}x") for c in inner)]).with_classes(inner)
-    start = time.perf_counter()
+    start = time.process_time()
     assert [h.class_of(h.leaf_of(c)) for c in inner] == inner
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 # -- the published counts ----------------------------------------------------------------------------------------------
@@ -425,9 +427,9 @@ def test_imagenette_as_a_dag(wordnet_dag):
 
 
 def test_a_thousand_leaves_restrict_at_once(wordnet_dag):
-    start = time.perf_counter()
+    start = time.process_time()
     h = wordnet_dag.restrict(wordnet_dag.leaves)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
     assert h == wordnet_dag
 
 

@@ -113,7 +113,7 @@ def test_a_file_in_another_encoding(tmp_path):
 
 @pytest.mark.parametrize("text", ["x" * 5_000, "a\0b"], ids=["long", "zero byte"])
 def test_text_that_is_neither_json_nor_a_path(text):
-    with pytest.raises(HierarchyError, match="is not a hierarchy file: (File name too long|embedded null byte)"):
+    with pytest.raises(HierarchyError, match=r"is not a hierarchy file: (File name too long|embedded null byte)"):
         Hierarchy.from_json(text)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hcep import Hierarchy
 
-laws = settings(max_examples=60, deadline=None)
+laws = settings(max_examples=50, deadline=None)
 
 
 @st.composite

@@ -29,7 +29,7 @@ from hcep.pursuit.result import require_not_negative, require_positive
 Auto = Literal["auto"]
 
 
-class _PathEstimator(BaseEstimator):  # type: ignore[misc]
+class _PathEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """What both estimators share: hierarchy and images -> dictionary, new images -> rooted paths."""
 
     hierarchy: Hierarchy | None
@@ -153,7 +153,7 @@ class _PathEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-class HCEPTransformer(TransformerMixin, _PathEstimator):  # type: ignore[misc]
+class HCEPTransformer(_PathEstimator):
     """Images to sparse codes over the concept dictionary, for pipelines.
 
     Parameters and fitted attributes are those of `HCEPClassifier`, without the head.

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from hcep import __version__
-from hcep.cli import demo
+from hcep.cli import demo, hierarchy
 from hcep.errors import HCEPError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(name="demo")(demo.demo)
+app.add_typer(hierarchy.app, name="hierarchy")
 
 
 def _show_version(wanted: bool) -> None:

@@ -180,10 +180,7 @@ def _join(
     sign: NDArray[np.float64],
     share: NDArray[np.float64],
 ) -> None:
-    a, b = int(column[u]), int(column[v])
-    if a == b:
-        return
-    low, high = min(a, b), max(a, b)
+    low, high = sorted((int(column[u]), int(column[v])))
     flip = cosine * sign[u] * sign[v]
     members = column[siblings] == high
     column[siblings][members] = low

@@ -17,8 +17,8 @@ class Encoder(Protocol):
     Attributes
     ----------
     name : str
-        Source and model, such as ``"open_clip:ViT-L-14/openai"`` or ``"onnx:models/encoder.onnx"``; `load_encoder` takes
-        it back.
+        Source and model, such as ``"open_clip:ViT-L-14/openai"`` or ``"onnx:models/encoder.onnx"``; `load_encoder`
+        takes it back.
     n_dims : int
         Length of a vector.
     fingerprint : str

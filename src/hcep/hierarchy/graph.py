@@ -55,6 +55,7 @@ class Hierarchy:
 
     __slots__ = (
         "_class_of_leaf",
+        "_edges",
         "_index",
         "_merged",
         "_names",
@@ -79,6 +80,7 @@ class Hierarchy:
     _merged: dict[str, Merged]
     _own_leaf: dict[str, str]
     _class_of_leaf: dict[str, str]
+    _edges: tuple[tuple[str, str], ...] | None
     _path_tree: PathTree | None
 
     def __init__(
@@ -110,6 +112,7 @@ class Hierarchy:
         self._set("_merged", {s: m for s, m in (merged or {}).items() if s in self._index and m})
         self._set("_own_leaf", {c: s for c, s in (own_leaf or {}).items() if s in self._index and c != s})
         self._set("_class_of_leaf", {s: c for c, s in self._own_leaf.items()})
+        self._set("_edges", None)
         self._set("_path_tree", None)
 
     @classmethod
@@ -167,8 +170,11 @@ class Hierarchy:
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:
         """Every (parent, child), ordered by parent, then by child; atom k of a dictionary belongs to edge k."""
-        parents = np.repeat(np.arange(len(self)), np.diff(self.child_pointer))
-        return tuple((self.ids[p], self.ids[c]) for p, c in zip(parents, self.child_index, strict=True))
+        if self._edges is None:  # kept, because edges[k] is looked up in loops over atoms
+            parents = np.repeat(np.arange(len(self)), np.diff(self.child_pointer))
+            self._set("_edges", tuple(zip(self._ids(parents), self._ids(self.child_index), strict=True)))
+        assert self._edges is not None
+        return self._edges
 
     @property
     def n_edges(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,8 @@ def omp(
     Notes
     -----
     Algorithm 1 of the paper: select the atom of highest ``|cos(r, d)|``, project, repeat. The Gram matrix of the
-    normalised atoms is computed once; selecting stops early when no atom correlates with the residual any more.
+    normalised atoms is computed once; selecting stops early when no atom correlates with the residual any more. Ties go
+    to the lowest atom; equal and opposite ones (the children of a two-way split) always tie.
 
     Examples
     --------
@@ -61,7 +63,8 @@ def omp(
     n_steps = min(n_nonzero or dictionary.hierarchy.depth, dictionary.n_atoms, dictionary.n_dims)
     dtype = working_dtype(rows)
     norms = np.linalg.norm(dictionary.atoms, axis=1)
-    unit = (dictionary.atoms / np.where(norms > 0, norms, 1.0)[:, None]).astype(dtype)
+    distinct = _distinct_directions(dictionary.atoms, norms)
+    unit = (dictionary.atoms[distinct] / norms[distinct, None]).astype(dtype)
     gram = unit @ unit.T
     selected = np.full((len(rows), n_steps), -1, dtype=np.int32)
     coefficients = np.zeros((len(rows), n_steps), dtype=dtype)
@@ -80,7 +83,28 @@ def omp(
         )  # fmt: skip
 
     for_blocks(len(rows), work, n_jobs, progress, "OMP")
+    selected = np.where(selected >= 0, distinct[selected], -1) if len(distinct) else selected
     return FlatResult(dictionary, _codes(selected, coefficients, norms, dictionary.n_atoms), residuals, selected)
+
+
+def _distinct_directions(atoms: NDArray[np.float64], norms: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Atoms that are not zero, and neither equal nor opposite to one before them up to a factor.
+
+    Only rounding would tell such atoms apart, and the pick would depend on the machine; after the first of them the
+    others explain nothing more.
+    """
+    candidates = np.flatnonzero(norms > 0)
+    unit = atoms[candidates] / norms[candidates, None]
+    key = np.abs(unit @ np.random.default_rng(0).standard_normal(atoms.shape[1]))
+    order = np.argsort(key, kind="stable")
+    first = np.arange(len(candidates))
+    for u, v in pairwise(order):
+        if key[v] - key[u] < 1e-9 and abs(float(unit[u] @ unit[v])) > 1 - 1e-12:
+            first[v] = first[u]
+    lowest = np.full(len(candidates), len(candidates))
+    np.minimum.at(lowest, first, np.arange(len(candidates)))
+    kept: NDArray[np.int32] = candidates[np.unique(lowest[first])].astype(np.int32)
+    return kept
 
 
 def _codes(

@@ -371,7 +371,8 @@ def search_beam(
     """
     width = beam_width
     widest = max(np.max(n_children), 1)
-    n_tried = width * min(widest, width)
+    # Hypotheses of one step are disjoint subtrees, so that there are never more of them than leaves.
+    n_tried = min(width * min(widest, width), np.sum(n_children == 0))
     beam = np.zeros(n_tried, np.int64)
     scores = np.zeros(n_tried)
     new_beam = np.zeros(n_tried, np.int64)

@@ -1,0 +1,100 @@
+"""Options from a TOML file: flags beat it, unknown keys are errors, what was resolved is saved beside the output."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hcep.errors import HCEPError, near_matches
+
+#: What a run resolved to, beside its output.
+RESOLVED = "hcep-config.toml"
+
+
+def _read_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Make the file's values the defaults of this command; called before the other options are read."""
+    if path is None or context.resilient_parsing:
+        return path
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise HCEPError(f"--config: cannot read {str(path)!r}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise HCEPError(f"--config: {str(path)!r} is not TOML: {error}") from None
+    context.default_map = {**(context.default_map or {}), **_values(context, table, path)}
+    return path
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        callback=_read_config,
+        is_eager=True,
+        help="TOML file with options; flags beat it. Keys are the long options, at the top or under [COMMAND].",
+    ),
+]
+
+
+def _values(context: typer.Context, table: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The keys that concern this command: those at the top and those under its own name."""
+    assert context.command.name is not None
+    commands = set(getattr(_parent(context), "commands", ()))
+    own = table.get(context.command.name, {})
+    shared = {key: value for key, value in table.items() if not (isinstance(value, dict) and key in commands)}
+    known = _option_names(context.command)
+    values: dict[str, Any] = {}
+    for key, value in [*shared.items(), *own.items()]:
+        if key.replace("-", "_") not in known:
+            raise HCEPError(
+                f"--config: unknown key {key!r} in {path.name}."
+                + near_matches(key, [name.replace("_", "-") for name in known])
+            )
+        values[known[key.replace("-", "_")]] = value
+    return values
+
+
+def _parent(context: typer.Context) -> Any:
+    return context.parent.command if context.parent else None
+
+
+def _option_names(command: Any) -> dict[str, str]:
+    """Long option or argument, with underscores, to the parameter it sets."""
+    names: dict[str, str] = {}
+    for parameter in command.params:
+        if parameter.name is None or parameter.name in ("config", "help"):
+            continue
+        names[parameter.name] = parameter.name
+        for option in parameter.opts:
+            if option.startswith("--"):
+                names[option[2:].replace("-", "_")] = parameter.name
+    return names
+
+
+def save_resolved(context: typer.Context, folder: Path) -> Path:
+    """Write every option of the command, as it was resolved, so that ``--config`` runs it again."""
+    assert context.command.name is not None
+    lines = [f"[{context.command.name}]"]
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if parameter.name in ("config", "help", "as_json", None) or value is None or value == ():
+            continue
+        long = next((o[2:] for o in parameter.opts if o.startswith("--")), parameter.name)
+        lines.append(f"{long} = {_toml(value)}")
+    path = folder / RESOLVED
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return json.dumps(str(getattr(value, "value", value)), ensure_ascii=False)  # JSON strings are TOML strings

@@ -1,0 +1,414 @@
+"""The scikit-learn estimators."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from hcep import HCEPClassifier, HCEPError, HCEPTransformer, Hierarchy, HierarchyError, hb_omp, nn
+from hcep.classify.leave_one_out import ANCHORS, FALLBACK_ANCHOR, FALLBACK_SHRINKAGE, SHRINKAGES
+from hcep.dictionary import DictionaryError
+
+
+@parametrize_with_checks(
+    [
+        HCEPClassifier(),
+        HCEPClassifier(head="logistic"),
+        HCEPClassifier(beam_width=2, signed=True, anchor=0.1, shrinkage=None),
+        HCEPTransformer(),
+    ]
+)
+def test_the_contract_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.fixture
+def animals() -> Hierarchy:
+    """Two-way and three-way splits: root -> (pet -> (cat, dog), wild -> (fox, wolf, bear))."""
+    edges = [("root", "pet"), ("root", "wild"), ("pet", "cat"), ("pet", "dog")]
+    return Hierarchy.from_edges([*edges, ("wild", "fox"), ("wild", "wolf"), ("wild", "bear")])
+
+
+@pytest.fixture
+def X_y(animals: Hierarchy) -> tuple[np.ndarray, np.ndarray]:
+    """Eight images of each of five classes, in six dimensions, overlapping a little."""
+    return draw(animals.leaves, 8)
+
+
+def draw(classes: Any, n: int, spread: float = 0.6, n_dims: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    means = 2.0 * rng.standard_normal((len(classes), n_dims))
+    y = np.repeat(np.array(classes), n)
+    return np.repeat(means, n, axis=0) + spread * rng.standard_normal((len(y), n_dims)), y
+
+
+CONFIGURATIONS = [
+    {},
+    {"beam_width": 2},
+    {"signed": True},
+    {"signed": True, "anchor": 0.0, "shrinkage": None, "beam_width": 2},
+    {"anchor": 0.0, "shrinkage": None},
+    {"anchor": 0.0},
+    {"shrinkage": None},
+    {"max_steps": 1},
+    {"max_steps": 1, "beam_width": 1, "anchor": 0.0, "shrinkage": None},
+    {"tol": 1.0},
+    {"unit_norm": True},
+    {"center": True},
+    {"collapse": False},
+    {"head": "logistic"},
+    {"head": "logistic", "beam_width": 2, "anchor": 0.0},
+]
+
+
+# -- predictions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", CONFIGURATIONS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_probabilities_sum_to_1_and_the_largest_is_the_prediction(
+    animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray], options: dict[str, Any], dtype: type
+) -> None:
+    X, y = X_y[0].astype(dtype), X_y[1]
+    model = HCEPClassifier(animals, **options).fit(X, y)
+    new = np.vstack([X, np.random.default_rng(1).standard_normal((100, 6)), np.zeros((1, 6))]).astype(dtype)
+    probabilities = model.predict_proba(new)
+    assert probabilities.shape == (141, 5)
+    assert (probabilities >= 0).all()
+    assert probabilities.sum(axis=1) == pytest.approx(np.ones(141))
+    assert model.classes_[probabilities.argmax(axis=1)].tolist() == model.predict(new).tolist()
+
+
+def test_a_tie_goes_where_the_search_puts_it() -> None:
+    # Opposite atoms below both synsets: without a sign every image ties between two classes, and an image that a
+    # path explains exactly has an objective of 0, where the next number up makes no difference to a softmax.
+    edges = [("root", "b"), ("root", "a"), ("b", "b2"), ("b", "b1"), ("a", "a2"), ("a", "a1")]
+    hierarchy = Hierarchy.from_edges(edges)
+    X, y = draw(hierarchy.leaves, 5, spread=0.1, n_dims=5)
+    model = HCEPClassifier(hierarchy, anchor=0.0, shrinkage=None).fit(X, y)
+    new = np.vstack([X, model.dictionary_.leaf_embeddings])
+    predicted = model.predict(new)
+    assert model.classes_[model.predict_proba(new).argmax(axis=1)].tolist() == predicted.tolist()
+    assert set(predicted) == {"b2", "a2"}
+
+
+@pytest.mark.parametrize("options", [{}, {"anchor": 0.0}, {"anchor": 0.0, "shrinkage": None, "signed": True}])
+def test_probabilities_do_not_depend_on_the_unit_of_the_embeddings(
+    animals: Hierarchy, options: dict[str, Any]
+) -> None:
+    X, y = draw(animals.leaves, 8, spread=1.5)
+    small, large = (HCEPClassifier(animals, **options).fit(s * X, y).predict_proba(s * X) for s in (0.01, 100.0))
+    assert small == pytest.approx(large, abs=1e-6)
+    assert 0.3 < small.max(axis=1).mean() < 0.999
+
+
+def test_the_temperature_survives_paths_longer_than_the_dimension(animals: Hierarchy) -> None:
+    X, y = draw(animals.leaves, 8, n_dims=1)
+    with pytest.warns(UserWarning, match="lie in the span"):
+        model = HCEPClassifier(animals, anchor=0.0, shrinkage=None).fit(X, y)
+        model.predict(X)
+    assert 0.0 < model.temperature_ < 100.0
+
+
+def test_the_default_separates_what_is_separable(animals: Hierarchy) -> None:
+    X, y = draw(animals.leaves, 8, spread=0.2)
+    model = HCEPClassifier(animals).fit(X, y)
+    assert model.score(X, y) == 1.0
+    assert model.pursue(X).leaves.tolist() == y.tolist()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_steps": 1},
+        {"max_steps": 1, "beam_width": 2},
+        {"max_steps": 1, "signed": True},
+        {"tol": 100.0},
+        {"signed": True, "anchor": 0.0, "shrinkage": None},
+    ],
+)
+def test_a_path_that_ends_early_predicts_the_nearest_class_below_its_end(
+    animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray], options: dict[str, Any]
+) -> None:
+    X, y = X_y
+    model = HCEPClassifier(animals, **options).fit(X, y)
+    found, predicted = model.pursue(X), model.predict(X)
+    early = [i for i, leaf in enumerate(found.leaves) if leaf not in animals.leaves]
+    below = [[*animals.descendants(found.leaves[i])] for i in early]
+    embedded, synset = model.dictionary_.embed(X), model.dictionary_.synset_embedding
+    distances = [
+        {leaf: float(np.linalg.norm(embedded[i] - synset(leaf))) for leaf in set(model.classes_) & set(candidates)}
+        for i, candidates in zip(early, below, strict=True)
+    ]
+    assert [predicted[i] for i in early] == [min(d, key=d.__getitem__) for d in distances]
+
+
+def test_an_empty_path_predicts_the_nearest_class(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
+    model = HCEPClassifier(animals, tol=1e6, anchor=1.0, shrinkage=0.5).fit(*X_y)
+    assert model.pursue(X_y[0]).paths == [()] * 40
+    assert model.predict(X_y[0]).tolist() == nn(X_y[0], model.dictionary_).leaves.tolist()
+
+
+def test_transform_gives_the_codes(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = X_y
+    classifier, transformer = HCEPClassifier(animals).fit(X, y), HCEPTransformer(animals).fit(X, y)
+    assert (classifier.transform(X) != transformer.transform(X)).nnz == 0
+    assert transformer.transform(X).shape == (40, 7)
+    assert (transformer.transform(X) != transformer.pursue(X).codes).nnz == 0
+    names = transformer.get_feature_names_out()
+    assert names.tolist() == [f"{p}→{c}" for p, c in transformer.dictionary_.edges]
+
+
+def test_pursue_is_hb_omp_with_the_fitted_dictionary(
+    animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureFixture[str]
+) -> None:
+    X, y = X_y
+    model = HCEPClassifier(animals, beam_width=3, signed=True).fit(X, y)
+    found = model.pursue(X, n_best=2, trace=True, progress=True)
+    assert "40/40" in capsys.readouterr().out
+    expected = hb_omp(X, model.dictionary_, 3, signed=True, anchor=model.anchor_, n_best=2)
+    assert found.n_best_nodes.tolist() == expected.n_best_nodes.tolist()
+    assert found.trace is not None
+
+
+# -- classes and hierarchies -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [[3, 7, 11], [0.5, 1.5, 2.0], ["x", "y", "z"], [True, False]])
+def test_without_a_hierarchy_labels_may_be_anything(classes: list[Any]) -> None:
+    X, y = draw(classes, 6, spread=0.1)
+    model = HCEPClassifier().fit(X, y)
+    assert model.hierarchy_.depth == 1
+    assert model.predict(X).dtype == y.dtype
+    assert model.predict(X).tolist() == y.tolist()
+
+
+def test_a_class_may_be_called_like_the_virtual_root() -> None:
+    X, y = draw(["(root)", "((root))", "c"], 5, spread=0.1)
+    assert HCEPClassifier().fit(X, y).predict(X).tolist() == y.tolist()
+
+
+def test_a_class_that_is_an_ancestor_of_another(animals: Hierarchy) -> None:
+    X, y = draw(["pet", "cat", "dog", "fox"], 6, spread=0.1)
+    model = HCEPClassifier(animals).fit(X, y)
+    assert model.predict(X).tolist() == y.tolist()
+    assert model.pursue(X[:1]).paths == [("pet", "pet (itself)")]
+    assert model.hierarchy_.leaf_of("pet") == "pet (itself)"
+    probabilities = model.predict_proba(X)
+    assert model.classes_[probabilities.argmax(axis=1)].tolist() == y.tolist()
+
+
+def test_a_class_with_two_paths(diamond: Hierarchy) -> None:
+    X, y = draw(["cat", "hamster", "lion"], 6, spread=0.1)
+    model = HCEPClassifier(diamond).fit(X, y)
+    assert model.predict(X).tolist() == y.tolist()
+    assert model.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(18))
+
+
+def test_the_hierarchy_is_restricted_and_collapsed(animals: Hierarchy) -> None:
+    X, y = draw(["cat", "fox", "bear"], 5, spread=0.1)
+    collapsed = HCEPClassifier(animals).fit(X, y).hierarchy_
+    assert set(collapsed.ids) == {"root", "cat", "wild", "fox", "bear"}
+    assert "pet" in HCEPClassifier(animals, collapse=False, anchor=0.1).fit(X, y).hierarchy_
+    assert len(animals) == 8
+
+
+@pytest.mark.parametrize("head", ["path", "logistic"])
+def test_one_class_is_always_predicted(animals: Hierarchy, head: str) -> None:
+    X, y = draw(["cat"], 5)
+    model = HCEPClassifier(animals, head=head).fit(X, y)
+    assert model.predict(X).tolist() == y.tolist()
+    assert model.predict_proba(X).tolist() == [[1.0]] * 5
+
+
+# -- metric and anchor -----------------------------------------------------------------------------
+
+
+def test_auto_tries_every_pair(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
+    model = HCEPClassifier(animals).fit(*X_y)
+    tried = {(s.shrinkage, s.anchor) for s in model.leave_one_out_}
+    assert tried == {(s, a) for s in SHRINKAGES for a in ANCHORS}
+    assert (model.shrinkage_, model.anchor_) in tried
+    given = HCEPClassifier(animals, shrinkage=None).fit(*X_y)
+    assert {s.shrinkage for s in given.leave_one_out_} == {None}
+    assert given.shrinkage_ is None
+    assert HCEPClassifier(animals, shrinkage=0.3, anchor=0.2).fit(*X_y).leave_one_out_ == []
+
+
+def test_anchor_0_with_a_chosen_metric(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
+    model = HCEPClassifier(animals, anchor=0.0).fit(*X_y)
+    assert model.anchor_ == 0.0
+    assert model.shrinkage_ in SHRINKAGES
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_classes_of_one_or_two_images_take_the_fallback(animals: Hierarchy, n: int) -> None:
+    X, y = draw(animals.leaves, n, spread=0.1)
+    model = HCEPClassifier(animals).fit(X, y)
+    assert (model.shrinkage_, model.anchor_) == (FALLBACK_SHRINKAGE, FALLBACK_ANCHOR)
+    assert model.leave_one_out_ == []
+    assert model.predict(X).tolist() == y.tolist()
+    assert model.temperature_ > 0
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("unit_norm", [True, False])
+def test_images_that_are_all_equal_leave_the_metric_euclidean(n: int, unit_norm: bool) -> None:
+    X, y = np.repeat(4.0 * np.eye(3), n, axis=0), np.repeat(list("abc"), n)
+    model = HCEPClassifier(unit_norm=unit_norm).fit(X, y)
+    assert model.predict(X).tolist() == y.tolist()
+    same = HCEPClassifier(unit_norm=unit_norm).fit(np.ones((4, 3)), list("aabb"))
+    assert same.shrinkage_ is None
+
+
+def test_scaled_copies_are_equal_after_unit_norm() -> None:
+    X = np.repeat(np.eye(3), 4, axis=0) * np.tile([1.0, 2.0, 3.0, 4.0], 3)[:, None]
+    model = HCEPClassifier(unit_norm=True).fit(X, np.repeat(list("abc"), 4))
+    assert model.shrinkage_ is None
+    assert model.predict(5.0 * np.eye(3)).tolist() == ["a", "b", "c"]
+
+
+def test_a_given_shrinkage_without_any_spread_is_refused() -> None:
+    with pytest.raises(DictionaryError, match="no within-class covariance to whiten by"):
+        HCEPClassifier(shrinkage=0.5, anchor=0.1).fit(np.repeat(np.eye(3), 3, axis=0), np.repeat(list("abc"), 3))
+
+
+def test_paper_is_the_published_configuration(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = X_y
+    model = HCEPClassifier.paper(animals, C=2.0, n_jobs=1).fit(X, y)
+    expected = {"beam_width": 8, "shrinkage": None, "anchor": 0.0, "signed": False, "head": "logistic", "C": 2.0}
+    assert {name: model.get_params()[name] for name in expected} == expected
+    codes = hb_omp(X, model.dictionary_, 8).codes
+    assert (model.transform(X) != codes).nnz == 0
+    head = LogisticRegression(C=2.0, max_iter=1000).fit(codes, y)
+    assert model.predict(X).tolist() == head.predict(codes).tolist()
+    assert model.predict_proba(X) == pytest.approx(head.predict_proba(codes))
+    assert HCEPClassifier.paper(animals, beam_width=32, head="path").get_params()["head"] == "path"
+
+
+# -- scikit-learn's tools --------------------------------------------------------------------------
+
+
+def test_clone_and_parameters(animals: Hierarchy) -> None:
+    model = HCEPClassifier(animals, anchor=0.5, head="logistic")
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    assert copy.hierarchy is animals
+    assert copy.set_params(anchor=0.1, beam_width=4).get_params()["anchor"] == 0.1
+    assert model.anchor == 0.5
+    with pytest.raises(ValueError, match="Invalid parameter 'lambda'"):
+        copy.set_params(**{"lambda": 1.0})
+
+
+def test_a_fitted_model_survives_pickling(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
+    model = HCEPClassifier(animals).fit(*X_y)
+    again = pickle.loads(pickle.dumps(model))
+    assert again.predict_proba(X_y[0]).tolist() == model.predict_proba(X_y[0]).tolist()
+
+
+def test_in_pipelines(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = X_y
+    whole = make_pipeline(StandardScaler(), HCEPClassifier(animals, n_jobs=1)).fit(X, y)
+    assert whole.score(X, y) > 0.9
+    codes = make_pipeline(HCEPTransformer(animals), LogisticRegression()).fit(X, y)
+    assert codes.score(X, y) > 0.9
+    assert cross_val_score(HCEPClassifier(animals), X, y, cv=3).mean() > 0.7
+
+
+def test_grid_search_over_anchor_and_head(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
+    grid = {"anchor": [0.0, 0.03, "auto"], "head": ["path", "logistic"]}
+    search = GridSearchCV(HCEPClassifier(animals, shrinkage=0.5), grid, cv=2).fit(*X_y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert search.best_estimator_.hierarchy_.root == "root"
+
+
+@pytest.mark.parametrize("options", [{}, {"head": "logistic"}, {"max_steps": 1}])
+def test_tables_keep_their_column_names(
+    animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray], options: dict[str, Any]
+) -> None:
+    table = pa.table({f"f{i}": column for i, column in enumerate(X_y[0].T)})
+    check_table(table, HCEPClassifier(animals, **options), *X_y)
+
+
+@pytest.mark.parametrize("options", [{}, {"head": "logistic"}, {"max_steps": 1}])
+def test_data_frames(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray], options: dict[str, Any]) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X_y[0], columns=[f"f{i}" for i in range(6)])
+    check_table(frame, HCEPClassifier(animals, **options), X_y[0], pandas.Series(X_y[1]))
+
+
+def check_table(table: Any, model: HCEPClassifier, X: np.ndarray, y: Any) -> None:
+    """A model fitted on a table predicts as one fitted on its array, without a word about feature names."""
+    fitted = model.fit(table, y)
+    assert fitted.feature_names_in_.tolist() == [f"f{i}" for i in range(6)]
+    probabilities = fitted.predict_proba(table)
+    assert fitted.predict(table).tolist() == clone(model).fit(X, y).predict(X).tolist()
+    assert probabilities == pytest.approx(clone(model).fit(X, y).predict_proba(X))
+
+
+def test_objects_that_are_numbers(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = X_y
+    model = HCEPClassifier(animals, max_steps=1).fit(X.astype(object), y.astype(object))
+    assert model.predict_proba(X.astype(object)).tolist() == model.predict_proba(X).tolist()
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", [HCEPClassifier(), HCEPTransformer()])
+def test_not_fitted(estimator: Any) -> None:
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        estimator.transform(np.ones((1, 3)))
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        estimator.get_feature_names_out()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"anchor": None}, r"anchor must be 'auto' or a finite number of at least 0, got None"),
+        ({"anchor": -1.0}, r"anchor must be 'auto' or a finite number of at least 0, got -1\.0"),
+        ({"anchor": np.nan}, r"anchor must be 'auto' or a finite number of at least 0, got nan"),
+        ({"anchor": "Auto"}, r"anchor must be 'auto' or a finite number of at least 0, got 'Auto'"),
+        ({"shrinkage": 0.0}, r"shrinkage must be 'auto', None .* or a number above 0 and at most 1; got 0\.0"),
+        ({"shrinkage": 1.5}, r"shrinkage must be 'auto', None .* or a number above 0 and at most 1; got 1\.5"),
+        ({"shrinkage": True}, r"shrinkage must be 'auto', None .* or a number above 0 and at most 1; got True"),
+        ({"beam_width": 0}, r"beam_width must be a positive integer, or None .*; got 0"),
+        ({"max_steps": 0}, r"max_steps must be a positive integer, or None .*; got 0"),
+        ({"tol": -1}, r"tol must be a finite number of at least 0, got -1"),
+        ({"head": "linear"}, r"head must be 'path' or 'logistic', got 'linear'"),
+        ({"hierarchy": {"cat": "pet"}}, r"hierarchy must be a hcep\.Hierarchy or None, got dict"),
+    ],
+)
+def test_bad_options_are_refused_when_fitting(
+    X_y: tuple[np.ndarray, np.ndarray], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(HCEPError, match=message):
+        HCEPClassifier(**options).fit(*X_y)
+
+
+def test_a_class_outside_the_hierarchy_is_named(animals: Hierarchy) -> None:
+    X, y = draw(["cat", "dgo", "fox"], 4)
+    with pytest.raises(HierarchyError, match=r"1 of 3 classes in y are not synsets .* 'dgo'\. Near matches: 'dog'"):
+        HCEPClassifier(animals).fit(X, y)
+
+
+def test_bad_arrays_are_refused(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
+    model = HCEPClassifier(animals).fit(*X_y)
+    with pytest.raises(ValueError, match="X has 5 features, but HCEPClassifier is expecting 6"):
+        model.predict(np.ones((1, 5)))
+    with pytest.raises(ValueError, match="contains NaN"):
+        model.predict(np.full((1, 6), np.nan))
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        HCEPClassifier(animals).fit(X_y[0], None)

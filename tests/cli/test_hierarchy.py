@@ -1,0 +1,68 @@
+"""`hcep hierarchy show | lint | convert`."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from hcep import HierarchyError
+from hcep.cli.app import app
+from hcep.hierarchy import read_hierarchy
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["hierarchy", *map(str, words)])
+
+
+@pytest.fixture
+def file(tmp_path, pets):
+    pets.to_json(tmp_path / "pets.json")
+    return tmp_path / "pets.json"
+
+
+def test_show_draws_the_tree(file):
+    result = run("show", file)
+    assert result.exit_code == 0
+    assert "├── animal" in result.stdout
+    assert "8 synsets" in result.stdout
+
+
+def test_show_a_part(file):
+    result = run("show", file, "--synset", "animal", "--depth", "1")
+    assert "vehicle" not in result.stdout
+    assert "cat" in result.stdout
+    assert "thing" in run("show", file, "--synset", "thing", "--depth", "0").stdout
+    assert "cat" in run("show", file, "--synset", "cat").stdout
+
+
+def test_show_json(file):
+    summary = json.loads(run("show", file, "--json").stdout)
+    assert summary["depth"] == 2
+    assert ["animal", "cat"] in summary["edges"]
+
+
+def test_lint_exit_code_tells_an_error(file, tmp_path):
+    labels = tmp_path / "labels.txt"
+    labels.write_text("cat\nunicorn\n")
+    assert run("lint", file).exit_code == 0
+    result = run("lint", file, "--classes", labels)
+    assert result.exit_code == 1
+    assert "unicorn" in result.stdout
+    findings = json.loads(run("lint", file, "--classes", labels, "--json").stdout)
+    assert findings[0]["code"] == "missing-class"
+
+
+def test_convert_and_refuse_to_overwrite(file, tmp_path, pets):
+    target = tmp_path / "pets.tsv"
+    assert run("convert", file, target).exit_code == 0
+    assert read_hierarchy(target) == pets
+    again = run("convert", file, target)
+    assert again.exit_code == 2
+    assert "--force" in again.output
+    assert run("convert", file, target, "--force", "--collapse", "--tree", "first").exit_code == 0
+
+
+def test_unknown_policy_is_an_input_error(file, tmp_path):
+    result = run("convert", file, tmp_path / "x.json", "--tree", "second")
+    assert isinstance(result.exception, HierarchyError)
+    assert not (tmp_path / "x.json").exists()

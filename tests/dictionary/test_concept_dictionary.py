@@ -1,0 +1,353 @@
+import pickle
+
+import numpy as np
+import pytest
+
+from hcep import ConceptDictionary, Hierarchy, HierarchyError
+from hcep.dictionary import DictionaryError, EmbeddingTransform
+
+
+@pytest.fixture
+def two():
+    return Hierarchy.from_edges([("r", "a"), ("r", "b")])
+
+
+@pytest.fixture
+def labelled(pets):
+    """Four images of each of the five leaves."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(pets.leaves, 4)
+    return rng.standard_normal((20, 3)), y
+
+
+def equal(a, b):
+    np.testing.assert_allclose(a.synset_embeddings, b.synset_embeddings, rtol=1e-12, atol=1e-14)
+    assert a.hierarchy == b.hierarchy
+
+
+# -- the definition ----------------------------------------------------------------------------------------------------
+
+
+def test_a_leaf_is_the_mean_of_its_images_and_an_inner_synset_of_its_children(pets):
+    X = np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 3.0], [4.0, 0.0], [8.0, 8.0], [0.0, 0.0]])
+    d = ConceptDictionary.from_images(pets, X, ["cat", "cat", "dog", "fox", "car", "bus"])
+    assert d.synset_embedding("cat").tolist() == [2.0, 0.0]
+    assert d.synset_embedding("animal").tolist() == [2.0, 1.0]  # of cat, dog, fox; not of the four images
+    assert d.synset_embedding("vehicle").tolist() == [4.0, 4.0]
+    assert d.synset_embedding("thing").tolist() == [0.0, 0.0]
+
+
+def test_one_atom_an_edge(pets_dictionary):
+    d = pets_dictionary
+    assert d.edges == d.hierarchy.edges
+    assert d.atoms.shape == (d.n_atoms, d.n_dims) == (7, 4)
+    for atom, (parent, child) in zip(d.atoms, d.edges, strict=True):
+        np.testing.assert_array_equal(atom, d.synset_embedding(child) - d.synset_embedding(parent))
+
+
+def test_atoms_along_a_path_sum_to_the_class(pets_dictionary):
+    d = pets_dictionary
+    on_path = [d.edges.index(edge) for edge in [("thing", "animal"), ("animal", "fox")]]
+    np.testing.assert_allclose(d.atoms[on_path].sum(axis=0), d.synset_embedding("fox"))
+
+
+def test_a_synset_with_two_parents_has_two_atoms(diamond):
+    d = ConceptDictionary.from_leaf_embeddings(diamond, {"cat": [2.0, 2.0], "hamster": [4.0, 0.0], "lion": [0.0, 4.0]})
+    atoms = dict(zip(d.edges, d.atoms.tolist(), strict=True))
+    assert atoms["pet", "cat"] == [-1.0, 1.0]
+    assert atoms["feline", "cat"] == [1.0, -1.0]
+
+
+def test_leaf_embeddings_are_in_the_order_of_the_leaves(pets_dictionary):
+    expected = [pets_dictionary.synset_embedding(leaf) for leaf in pets_dictionary.hierarchy.leaves]
+    np.testing.assert_array_equal(pets_dictionary.leaf_embeddings, expected)
+
+
+def test_a_child_equal_to_its_parent_up_to_rounding_has_a_zero_atom():
+    h = Hierarchy.from_edges([("r", "a"), ("a", "x"), ("a", "y"), ("a", "z"), ("r", "b")])
+    v = np.array([0.1, 0.2, 0.7])  # (v + v + v) / 3 is not v in floating point
+    d = ConceptDictionary.from_leaf_embeddings(h, {"x": v, "y": v, "z": v, "b": -v})
+    np.testing.assert_array_equal(d.atoms[2:], 0.0)
+
+
+def test_from_synset_embeddings(pets):
+    vectors = {synset: [float(i), 1.0] for i, synset in enumerate(pets.ids)}
+    d = ConceptDictionary.from_synset_embeddings(pets, vectors)
+    assert d.synset_embedding("animal").tolist() == [1.0, 1.0]
+    assert d.synset_embedding("thing").tolist() == [0.0, 0.0]
+
+
+def test_arrays_are_read_only(pets_dictionary):
+    with pytest.raises(ValueError, match="read-only"):
+        pets_dictionary.atoms[0] = 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        pets_dictionary.synset_embedding("cat")[0] = 1.0
+
+
+def test_repr(pets_dictionary):
+    assert repr(pets_dictionary).startswith("ConceptDictionary(7 atoms, 4 dimensions, Hierarchy(8 synsets")
+
+
+def test_pickle(labelled, pets):
+    d = ConceptDictionary.from_images(pets, *labelled, center=True, shrinkage=0.5)
+    back = pickle.loads(pickle.dumps(d))
+    equal(back, d)
+    np.testing.assert_array_equal(back.embed(labelled[0]), d.embed(labelled[0]))
+
+
+# -- what X may be -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("options", [{}, {"unit_norm": True}, {"center": True, "shrinkage": 0.3, "rescale": True}])
+def test_batches_are_the_whole(pets, labelled, dtype, order, options):
+    X, y = labelled
+    X = np.asarray(X, dtype=dtype, order=order)
+    whole = ConceptDictionary.from_images(pets, X, y, **options)
+    shuffled = np.random.default_rng(1).permutation(20)
+    batches = ((X[rows], y[rows]) for rows in np.array_split(shuffled, 6))
+    parts = ConceptDictionary.from_images(pets, batches, **options)
+    np.testing.assert_allclose(parts.synset_embeddings, whole.synset_embeddings, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(parts.embed(X), whole.embed(X), rtol=1e-4, atol=1e-5)
+
+
+def test_batches_may_be_lists_and_empty(two):
+    batches = [[[[1.0, 2.0]], ["a"]], (np.empty((0, 2)), []), ([[3.0, 4.0]], np.array(["b"], dtype=object))]
+    d = ConceptDictionary.from_images(two, batches)
+    assert d.leaf_embeddings.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64])
+def test_numbers_of_any_kind(two, dtype):
+    d = ConceptDictionary.from_images(two, np.eye(2, dtype=dtype), ["a", "b"])
+    assert d.leaf_embeddings.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_a_memory_map(pets, labelled, tmp_path):
+    X, y = labelled
+    np.save(tmp_path / "x.npy", X.astype(np.float16))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    equal(ConceptDictionary.from_images(pets, mapped, y), ConceptDictionary.from_images(pets, X.astype(np.float16), y))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["a", "b"],
+        ("a", "b"),
+        np.array(["a", "b"]),
+        np.array(["a", "b"], dtype=object),
+        [np.str_("a"), np.str_("b")],
+    ],
+)
+def test_labels_of_any_container(two, labels):
+    assert ConceptDictionary.from_images(two, np.eye(2), labels).leaf_embeddings.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+@pytest.mark.parametrize("dtype", ["object", "string", "category"])
+def test_labels_from_pandas(two, dtype):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    labels = pandas.Series(["a", "b"], dtype=dtype, index=[7, 9])
+    frame = pandas.DataFrame(np.eye(2), index=[7, 9])
+    assert ConceptDictionary.from_images(two, frame, labels).leaf_embeddings.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+@pytest.mark.parametrize("X", [np.empty((0, 3)), np.empty((0, 3), dtype=np.float32)])
+def test_no_image(two, X):
+    with pytest.raises(DictionaryError, match="X holds no image"):
+        ConceptDictionary.from_images(two, X, [])
+    with pytest.raises(DictionaryError, match="X holds no image"):
+        ConceptDictionary.from_images(two, iter([]))
+
+
+def test_labels_are_missing(two):
+    with pytest.raises(DictionaryError, match=r"y is missing: from_images takes X and y, or one iterable of \(X, y\)"):
+        ConceptDictionary.from_images(two, np.eye(2))
+
+
+@pytest.mark.parametrize("batch", [np.eye(2), (np.eye(2),), "ab", 3])
+def test_a_batch_that_is_no_pair(two, batch):
+    with pytest.raises(DictionaryError, match=r"batch 1 is not an \(X, y\) pair but (ndarray|tuple|str|int)"):
+        ConceptDictionary.from_images(two, [(np.eye(2), ["a", "b"]), batch])
+
+
+def test_batches_of_two_encoders(two):
+    with pytest.raises(DictionaryError, match="X has 3 dimensions, the batches before it 2; do not mix encoders"):
+        ConceptDictionary.from_images(two, [(np.eye(2), ["a", "b"]), (np.eye(3), ["a", "b", "b"])])
+
+
+@pytest.mark.parametrize("y", [["a"], [["a"], ["b"]], "ab", iter(["a", "b"])])
+def test_one_label_a_row(two, y):
+    with pytest.raises(DictionaryError, match=r"y must hold one label a row: X has 2 rows, y has shape \("):
+        ConceptDictionary.from_images(two, np.eye(2), y)
+
+
+@pytest.mark.parametrize(
+    ("odd", "shown"), [(None, "None"), (np.nan, "nan"), (3, "3"), (np.int64(3), "3"), (b"a", "b'a'")]
+)
+def test_a_label_that_is_no_string(two, odd, shown):
+    with pytest.raises(DictionaryError, match=rf"labels must be synset ids \(strings\), got {shown} \(.*; use str\(\)"):
+        ConceptDictionary.from_images(two, np.eye(2), np.array(["a", odd], dtype=object))
+
+
+@pytest.mark.parametrize("y", [[0, 1], [0.5, 1.5], [True, False], [b"a", b"b"]])
+def test_labels_that_are_no_strings(two, y):
+    with pytest.raises(DictionaryError, match=r"labels must be synset ids \(strings\), got dtype"):
+        ConceptDictionary.from_images(two, np.eye(2), y)
+
+
+def test_labels_outside_the_hierarchy(pets):
+    y = ["cat", "dgo", "dgo", "zebra"]
+    with pytest.raises(DictionaryError, match=r"2 labels \(3 images\) are not synsets.*: 'dgo', 'zebra'."):
+        ConceptDictionary.from_images(pets, np.eye(4), y)
+
+
+def test_not_a_number(two):
+    X = np.ones((3, 2))
+    X[1, 1] = np.nan
+    with pytest.raises(DictionaryError, match="NaN or infinite values in 1 of 3 rows, such as rows 1;"):
+        ConceptDictionary.from_images(two, X, ["a", "b", "a"])
+
+
+def test_rows_of_later_batches_are_numbered_on(two):
+    batches = [(np.ones((10, 2)), ["a"] * 10), (np.full((2, 2), np.inf), ["b"] * 2)]
+    with pytest.raises(DictionaryError, match="in 2 of 2 rows, such as rows 10, 11;"):
+        ConceptDictionary.from_images(two, batches)
+
+
+# -- classes and leaves ------------------------------------------------------------------------------------------------
+
+
+def test_leaves_without_an_image(pets):
+    with pytest.raises(DictionaryError, match="3 of 5 leaves have no image: 'fox', 'car', 'bus'; pass missing='drop'"):
+        ConceptDictionary.from_images(pets, np.eye(2), ["cat", "dog"])
+
+
+def test_leaves_without_an_image_can_be_dropped(pets):
+    d = ConceptDictionary.from_images(pets, np.eye(3), ["cat", "dog", "car"], missing="drop")
+    assert d.hierarchy == pets.restrict(["cat", "dog", "car"])
+    assert d.synset_embedding("animal").tolist() == [0.5, 0.5, 0.0]
+
+
+def test_an_unknown_way_with_missing_leaves(two):
+    with pytest.raises(DictionaryError, match="missing must be 'raise' or 'drop', got 'ignore'"):
+        ConceptDictionary.from_images(two, np.eye(2), ["a", "b"], missing="ignore")
+
+
+def test_a_class_that_is_an_inner_synset_hangs_below_itself():
+    h = Hierarchy.from_edges([("animal", "cat"), ("cat", "siamese"), ("animal", "dog")])
+    d = ConceptDictionary.from_images(h, np.eye(3), ["cat", "siamese", "dog"])
+    assert d.hierarchy.leaves == ("dog", "siamese", "cat (itself)")
+    assert d.synset_embedding("cat (itself)").tolist() == [1.0, 0.0, 0.0]
+    assert d.synset_embedding("cat").tolist() == [0.5, 0.5, 0.0]
+
+
+def test_a_class_at_the_root_of_a_collapsed_hierarchy():
+    h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("animal", "dog")])
+    h = h.restrict(["animal", "cat", "dog"]).collapse()
+    assert h.root == "animal"
+    d = ConceptDictionary.from_images(h, np.eye(3), ["animal", "cat", "dog"])
+    assert d.synset_embedding("animal (itself)").tolist() == [1.0, 0.0, 0.0]
+    assert d.synset_embedding("animal").tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_class_merged_into_its_own_leaf():
+    h = Hierarchy.from_edges([("animal", "cat"), ("cat", "siamese"), ("animal", "dog")]).with_classes(["cat"])
+    h = h.restrict(["cat", "dog"]).collapse()
+    assert "cat" not in h
+    d = ConceptDictionary.from_images(h, np.eye(2), ["cat", "dog"])
+    assert d.synset_embedding(h.leaf_of("cat")).tolist() == [1.0, 0.0]
+    equal(d, ConceptDictionary.from_images(h, np.eye(2), ["cat (itself)", "dog"]))
+
+
+def test_a_class_and_its_own_leaf_as_two_labels():
+    h = Hierarchy.from_edges([("animal", "cat"), ("cat", "siamese")]).with_classes(["cat"])
+    with pytest.raises(DictionaryError, match=r"labels 'cat \(itself\)' are the leaves of classes that stand beside"):
+        ConceptDictionary.from_images(h, np.eye(3), ["cat", "siamese", "cat (itself)"])
+
+
+def test_the_root_is_no_class(two):
+    with pytest.raises(DictionaryError, match="'r' is the root: its embedding is zero and it cannot be a class"):
+        ConceptDictionary.from_images(two, np.eye(2), ["a", "r"])
+
+
+# -- vectors given directly --------------------------------------------------------------------------------------------
+
+
+def test_no_vector(two):
+    with pytest.raises(DictionaryError, match="embeddings is empty"):
+        ConceptDictionary.from_leaf_embeddings(two, {})
+
+
+@pytest.mark.parametrize("vectors", [{"a": [1.0], "b": [1.0, 2.0]}, {"a": 1.0, "b": 2.0}, {"a": [[1.0]], "b": [[1.0]]}])
+def test_vectors_of_one_length(two, vectors):
+    with pytest.raises(DictionaryError, match="embeddings must be vectors of one length; got shapes"):
+        ConceptDictionary.from_leaf_embeddings(two, vectors)
+
+
+def test_vectors_for_unknown_leaves(two):
+    with pytest.raises(DictionaryError, match="1 labels are not synsets of the hierarchy: 'c'"):
+        ConceptDictionary.from_leaf_embeddings(two, {"a": [1.0], "c": [1.0]})
+    with pytest.raises(DictionaryError, match="1 labels are not synsets of the hierarchy: 'c'"):
+        ConceptDictionary.from_synset_embeddings(two, {"a": [1.0], "b": [1.0], "c": [1.0]})
+
+
+def test_vectors_that_are_not_finite(two):
+    with pytest.raises(DictionaryError, match="embeddings has NaN or infinite values in 1 of 2 rows"):
+        ConceptDictionary.from_leaf_embeddings(two, {"a": [1.0], "b": [np.nan]})
+
+
+def test_every_synset_needs_a_vector(pets):
+    with pytest.raises(DictionaryError, match="5 synsets have no embedding: 'vehicle', 'dog'"):
+        ConceptDictionary.from_synset_embeddings(pets, {"animal": [1.0], "cat": [1.0]})
+
+
+def test_a_leaf_without_a_vector(two):
+    with pytest.raises(DictionaryError, match="1 of 2 leaves have no image: 'b'"):
+        ConceptDictionary.from_leaf_embeddings(two, {"a": [1.0]})
+
+
+# -- using it ----------------------------------------------------------------------------------------------------------
+
+
+def test_embed_checks_what_it_gets(pets_dictionary):
+    with pytest.raises(DictionaryError, match="X has 3 dimensions, the dictionary 4"):
+        pets_dictionary.embed(np.ones((2, 3)))
+    with pytest.raises(DictionaryError, match="NaN or infinite values in 1 of 1 rows"):
+        pets_dictionary.embed([np.nan, 0.0, 0.0, 0.0])
+
+
+def test_embed_one_image_or_none(pets_dictionary):
+    assert pets_dictionary.embed([1.0, 2.0, 3.0, 4.0]).tolist() == [[1.0, 2.0, 3.0, 4.0]]
+    assert pets_dictionary.embed(np.empty((0, 4))).shape == (0, 4)
+
+
+def test_the_embedding_of_an_unknown_synset(pets_dictionary):
+    with pytest.raises(HierarchyError, match="'cats' is not a synset"):
+        pets_dictionary.synset_embedding("cats")
+
+
+@pytest.mark.parametrize("anchor", [-0.1, np.nan, np.inf])
+def test_an_anchor_out_of_range(pets_dictionary, anchor):
+    with pytest.raises(DictionaryError, match="anchor must be a finite number, 0 or above; got"):
+        pets_dictionary.anchored_path_basis(anchor)
+
+
+def test_path_bases_are_built_once(pets_dictionary):
+    assert pets_dictionary.path_basis is pets_dictionary.anchored_path_basis(0.0)
+    assert pets_dictionary.anchored_path_basis(0.5) is pets_dictionary.anchored_path_basis(0.5)
+
+
+def test_the_transform_is_carried_along(pets):
+    d = ConceptDictionary(pets, np.ones((8, 2)), EmbeddingTransform(scale=3.0))
+    assert d.embed([1.0, 2.0]).tolist() == [[3.0, 6.0]]
+    assert d.synset_embedding("thing").tolist() == [0.0, 0.0]
+
+
+def test_real_embeddings_in_batches(tiny_imagenet):
+    X, y = tiny_imagenet["X"], tiny_imagenet["y"]
+    whole = ConceptDictionary.from_images(tiny_imagenet["hierarchy"], X, y)
+    batches = ((X[i : i + 3000], y[i : i + 3000]) for i in range(0, len(X), 3000))
+    equal(ConceptDictionary.from_images(tiny_imagenet["hierarchy"], batches), whole)
+    np.testing.assert_allclose(whole.synset_embedding(y[0]), X[y == y[0]].mean(axis=0, dtype=np.float64), rtol=1e-12)

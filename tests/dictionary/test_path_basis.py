@@ -1,0 +1,263 @@
+"""The identities of the path basis, each against a plain least-squares solution."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hcep import ConceptDictionary, Hierarchy
+from hcep.dictionary import DependentAtomsWarning
+
+laws = settings(max_examples=40, deadline=None)
+
+
+@st.composite
+def dictionaries(draw):
+    """A random DAG with random embeddings of all synsets, in enough dimensions for independent atoms."""
+    n = draw(st.integers(2, 10))
+    parents = [draw(st.sets(st.integers(0, i - 1), min_size=1, max_size=2)) for i in range(1, n)]
+    edges = [(f"s{p}", f"s{i}") for i, above in enumerate(parents, start=1) for p in sorted(above)]
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    h = Hierarchy.from_edges(edges)
+    return ConceptDictionary.from_synset_embeddings(h, {s: rng.standard_normal(12) for s in h.ids[1:]})
+
+
+def path_directions(basis, node):
+    """q_v of the nodes on a path, (length, n_dims)."""
+    nodes = basis.nodes_of_path[node]
+    nodes = nodes[nodes >= 0]
+    return basis.sign[nodes, None] * basis.directions[basis.column[nodes]]
+
+
+def path_atoms(dictionary, node):
+    nodes = dictionary.path_basis.nodes_of_path[node]
+    return dictionary.atoms[dictionary.path_basis.tree.edge[nodes[nodes >= 0]]]
+
+
+def triangle_of(basis, node):
+    """R of the path's QR, upper triangular."""
+    nodes = basis.nodes_of_path[node]
+    nodes = nodes[nodes >= 0]
+    return basis.triangle[nodes, : len(nodes)].T
+
+
+def least_squares(atoms, x):
+    """Coefficients, and the squared norm of what is left."""
+    coefficients = np.linalg.lstsq(atoms.T, x, rcond=None)[0]
+    return coefficients, np.sum((x - coefficients @ atoms) ** 2)
+
+
+def all_nodes(dictionary):
+    return range(1, dictionary.path_basis.tree.n_nodes)
+
+
+@laws
+@given(dictionaries())
+def test_directions_are_orthonormal_along_each_path_and_r_gives_back_the_atoms(d):
+    for node in all_nodes(d):
+        q, r = path_directions(d.path_basis, node), triangle_of(d.path_basis, node)
+        np.testing.assert_allclose(q @ q.T, np.eye(len(q)), atol=1e-12)
+        np.testing.assert_allclose(r.T @ q, path_atoms(d, node), atol=1e-10)
+        np.testing.assert_array_equal(r, np.triu(r))
+
+
+@laws
+@given(dictionaries(), st.integers(0, 2**32 - 1))
+def test_residuals_and_coefficients_are_those_of_least_squares(d, seed):
+    x = np.random.default_rng(seed).standard_normal(12)
+    for node in all_nodes(d):
+        p = path_directions(d.path_basis, node) @ x
+        coefficients, left = least_squares(path_atoms(d, node), x)
+        np.testing.assert_allclose(x @ x - p @ p, left, atol=1e-10)
+        np.testing.assert_allclose(np.linalg.solve(triangle_of(d.path_basis, node), p), coefficients, atol=1e-7)
+
+
+@laws
+@given(dictionaries(), st.integers(0, 2**32 - 1))
+def test_the_share_turns_a_projection_into_the_cosine_with_the_residual(d, seed):
+    x = np.random.default_rng(seed).standard_normal(12)
+    for node in all_nodes(d):
+        atoms = path_atoms(d, node)
+        above, own = atoms[:-1], atoms[-1]
+        residual = x - least_squares(above, x)[0] @ above
+        expected = abs(residual @ own) / np.linalg.norm(own)
+        p = path_directions(d.path_basis, node)[-1] @ x
+        np.testing.assert_allclose(abs(p) * d.path_basis.share[node], expected, atol=1e-10)
+
+
+@laws
+@given(dictionaries(), st.integers(0, 2**32 - 1), st.floats(1e-3, 10.0))
+def test_the_anchored_problem_is_least_squares_on_augmented_vectors(d, seed, anchor):
+    x = np.random.default_rng(seed).standard_normal(12)
+    basis = d.anchored_path_basis(anchor)
+    for node in all_nodes(d):
+        nodes = basis.nodes_of_path[node][basis.nodes_of_path[node] >= 0]
+        atoms = path_atoms(d, node)
+        k = len(atoms)
+        coefficients = np.linalg.solve(atoms @ atoms.T + anchor * np.eye(k), atoms @ x + anchor)
+        objective = np.sum((x - coefficients @ atoms) ** 2) + anchor * np.sum((coefficients - 1) ** 2)
+        p = basis.sign[nodes] * (basis.directions[basis.column[nodes]] @ x + basis.offset[basis.column[nodes]])
+        # The augmented image has sqrt(anchor) at each of `depth` levels; those below the path are credited back.
+        np.testing.assert_allclose(x @ x + anchor * k - p @ p, objective, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(np.linalg.solve(triangle_of(basis, node), p), coefficients, rtol=1e-6, atol=1e-7)
+
+
+@pytest.fixture
+def stem():
+    """r -> a -> (x, y), r -> b."""
+    return Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "x"), ("a", "y")])
+
+
+# -- by hand -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_path_of_two_atoms_by_hand():
+    h = Hierarchy.from_edges([("r", "a"), ("a", "x"), ("a", "y"), ("r", "b")])
+    d = ConceptDictionary.from_synset_embeddings(h, {"a": [2, 0, 0], "x": [5, 4, 0], "y": [2, 0, 1], "b": [0, 0, 3]})
+    basis = d.path_basis
+    assert [h.ids[s] for s in basis.tree.synset] == ["r", "a", "b", "x", "y"]
+    np.testing.assert_allclose(path_directions(basis, 3), [[1, 0, 0], [0, 1, 0]], atol=1e-15)
+    np.testing.assert_allclose(triangle_of(basis, 3), [[2, 3], [0, 4]])
+    np.testing.assert_allclose(basis.share, [0, 1, 1, 0.8, 1])
+    np.testing.assert_array_equal(basis.column, [-1, 0, 1, 2, 3])
+    np.testing.assert_array_equal(basis.sign, [0, 1, 1, 1, 1])
+    assert basis.n_dependent == 0
+    assert basis.directions32.dtype == np.float32
+
+
+def test_the_siblings_of_a_two_way_split_share_one_direction():
+    rng = np.random.default_rng(3)
+    h = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("r", "c"), ("a", "x"), ("a", "y"), ("b", "u"), ("b", "v")])
+    d = ConceptDictionary.from_leaf_embeddings(h, {leaf: rng.standard_normal(6) for leaf in h.leaves})
+    basis = d.path_basis
+    a, b = basis.tree.first_child[1], basis.tree.first_child[2]
+    for first in (a, b):
+        assert basis.column[first] == basis.column[first + 1]
+        assert (basis.sign[first], basis.sign[first + 1]) == (1.0, -1.0)
+        assert basis.share[first] == basis.share[first + 1]
+    assert len(basis.directions) == basis.tree.n_nodes - 1 - 2
+
+
+def test_three_siblings_on_one_line_share_it_with_their_signs():
+    h = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("r", "c"), ("r", "d")])
+    vectors = {"a": [3.0, 4.0], "b": [-6.0, -8.0], "c": [1.0, 0.0], "d": [0.3, 0.4]}
+    basis = ConceptDictionary.from_leaf_embeddings(h, vectors).path_basis
+    assert basis.column.tolist() == [-1, 0, 0, 1, 0]
+    assert basis.sign.tolist() == [0.0, 1.0, -1.0, 1.0, 1.0]
+    assert basis.share.tolist() == [0.0, 1.0, 1.0, 1.0, 1.0]
+
+
+def test_siblings_that_differ_along_their_parent_share_a_direction_but_not_the_cosine(stem):
+    d = ConceptDictionary.from_synset_embeddings(stem, {"a": [1, 0], "b": [0, 1], "x": [1, 2], "y": [4, 4]})
+    assert d.path_basis.column.tolist() == [-1, 0, 1, 2, 2]
+    np.testing.assert_allclose(d.path_basis.share, [0, 1, 1, 1, 0.8])
+
+
+def test_cousins_do_not_share():
+    h = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "x"), ("a", "y"), ("b", "u"), ("b", "v")])
+    vectors = {"x": [4, 0, 1], "y": [4, 0, -1], "u": [0, 4, 1], "v": [0, 4, -1]}
+    basis = ConceptDictionary.from_leaf_embeddings(h, vectors).path_basis
+    assert basis.column.tolist() == [-1, 0, 1, 2, 2, 3, 3]
+
+
+def test_opposite_siblings_part_under_an_anchor():
+    h = Hierarchy.from_edges([("r", "a"), ("a", "x"), ("a", "y"), ("r", "b")])
+    d = ConceptDictionary.from_leaf_embeddings(h, {"x": [4, 1], "y": [4, -1], "b": [0, 3]})
+    basis = d.anchored_path_basis(0.5)
+    assert len(set(basis.column[1:].tolist())) == 4
+
+
+def test_many_two_way_splits_share_at_once():
+    n = 2**13
+    h = Hierarchy.from_edges((f"{i // 2}", f"{i}") for i in range(2, n))
+    rng = np.random.default_rng(0)
+    basis = ConceptDictionary.from_leaf_embeddings(h, {leaf: rng.standard_normal(16) for leaf in h.leaves}).path_basis
+    inner = basis.tree.n_children[1:] > 0
+    first = basis.tree.first_child[1:][inner]
+    np.testing.assert_array_equal(basis.column[first], basis.column[first + 1])
+    np.testing.assert_array_equal(basis.sign[first], -basis.sign[first + 1])
+
+
+# -- atoms that depend on those above ----------------------------------------------------------------------------------
+
+
+def dependent(h, vectors, count):
+    """The path basis, and that one warning came with this count."""
+    d = ConceptDictionary.from_synset_embeddings(h, vectors)
+    with pytest.warns(DependentAtomsWarning, match=rf"{count} atoms are zero or lie in the span") as caught:
+        basis = d.path_basis
+    assert len(caught) == 1
+    return basis
+
+
+@pytest.mark.parametrize("x", [[1.0, 0.0], [3.0, 0.0], [-2.0, 0.0]], ids=["zero", "along", "against"])
+def test_a_zero_or_parallel_atom_has_no_direction(stem, x):
+    basis = dependent(stem, {"a": [1.0, 0.0], "b": [0.0, 1.0], "x": x, "y": [1.0, 2.0]}, "1 of 4")
+    assert basis.column.tolist() == [-1, 0, 1, -1, 2]
+    assert basis.sign.tolist() == [0.0, 1.0, 1.0, 0.0, 1.0]
+    assert basis.share[3] == 0.0
+    assert basis.triangle[3, 1] == 0.0
+    assert basis.n_dependent == 1
+
+
+def test_an_atom_that_depends_up_to_rounding(stem):
+    v = np.array([0.1, 0.2, 0.7])
+    basis = dependent(stem, {"a": v, "b": [0, 1, 0], "x": v * (1 + 1 / 3), "y": [1, 0, 0]}, "1 of 4")
+    assert basis.column[3] == -1
+
+
+def test_more_levels_than_dimensions():
+    h = Hierarchy.from_edges([("r", "a"), ("a", "b"), ("b", "c")])
+    basis = dependent(h, {"a": [1.0, 0.0], "b": [1.0, 1.0], "c": [5.0, 7.0]}, "1 of 3")
+    assert basis.column.tolist() == [-1, 0, 1, -1]
+
+
+def test_below_a_dependent_atom_the_path_goes_on():
+    h = Hierarchy.from_edges([("r", "a"), ("a", "b"), ("b", "c")])
+    basis = dependent(h, {"a": [1.0, 0.0], "b": [1.0, 0.0], "c": [1.0, 3.0]}, "1 of 3")
+    np.testing.assert_allclose(basis.directions, [[1, 0], [0, 1]])
+    np.testing.assert_allclose(basis.triangle[3], [0, 0, 3])
+
+
+def test_a_shortcut_past_an_ancestor_counts_its_atoms_not_its_paths():
+    h = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "x"), ("b", "x"), ("x", "y"), ("x", "z")])
+    vectors = {"a": [1, 0, 0], "b": [0, 1, 0], "x": [1, 1, 0], "y": [1, 1, 0], "z": [1, 1, 1]}
+    basis = dependent(h, vectors, "1 of 6")
+    assert basis.n_dependent == 2  # the atom x -> y, at the end of two paths
+
+
+def test_the_warning_names_edges_and_the_way_out(stem):
+    d = ConceptDictionary.from_synset_embeddings(stem, {"a": [1, 0], "b": [0, 1], "x": [1, 0], "y": [1, 0]})
+    with pytest.warns(DependentAtomsWarning, match=r"2 of 4 atoms .*'a → x', 'a → y'.*hierarchy.collapse\(\)"):
+        _ = d.path_basis
+
+
+def test_an_anchor_makes_zero_atoms_independent(stem):
+    d = ConceptDictionary.from_synset_embeddings(stem, {"a": [1, 0], "b": [0, 1], "x": [1, 0], "y": [1, 2]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert d.anchored_path_basis(0.1).n_dependent == 0
+
+
+def test_duplicate_classes_share_a_direction(stem):
+    d = ConceptDictionary.from_synset_embeddings(stem, {"a": [1, 0], "b": [0, 1], "x": [1, 2], "y": [1, 2]})
+    assert d.path_basis.column.tolist() == [-1, 0, 1, 2, 2]
+    assert d.path_basis.sign.tolist() == [0.0, 1.0, 1.0, 1.0, 1.0]
+
+
+def test_bases_can_be_compared_and_hashed(pets_dictionary):
+    assert pets_dictionary.path_basis != pets_dictionary.anchored_path_basis(1.0)
+    assert len({pets_dictionary.path_basis, pets_dictionary.anchored_path_basis(1.0)}) == 2
+
+
+def test_nearly_dependent_atoms_stay_orthogonal_to_working_precision():
+    rng = np.random.default_rng(0)
+    base, small = rng.standard_normal(8), 1e-7 * rng.standard_normal((3, 8))
+    h = Hierarchy.from_edges([("r", "a"), ("a", "b"), ("b", "c")])
+    d = ConceptDictionary.from_synset_embeddings(
+        h, {"a": base, "b": 2 * base + small[0], "c": 4 * base + small[0] + small[1]}
+    )
+    q = path_directions(d.path_basis, 3)
+    np.testing.assert_allclose(q @ q.T, np.eye(3), atol=1e-13)
