@@ -41,7 +41,7 @@ def animals() -> Hierarchy:
 
 
 @pytest.fixture
-def X_y(animals: Hierarchy) -> tuple[np.ndarray, np.ndarray]:
+def training(animals: Hierarchy) -> tuple[np.ndarray, np.ndarray]:
     """Eight images of each of five classes, in six dimensions, overlapping a little."""
     return draw(animals.leaves, 8)
 
@@ -78,9 +78,9 @@ CONFIGURATIONS = [
 @pytest.mark.parametrize("options", CONFIGURATIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_probabilities_sum_to_1_and_the_largest_is_the_prediction(
-    animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray], options: dict[str, Any], dtype: type
+    animals: Hierarchy, training: tuple[np.ndarray, np.ndarray], options: dict[str, Any], dtype: type
 ) -> None:
-    X, y = X_y[0].astype(dtype), X_y[1]
+    X, y = training[0].astype(dtype), training[1]
     model = HCEPClassifier(animals, **options).fit(X, y)
     new = np.vstack([X, np.random.default_rng(1).standard_normal((100, 6)), np.zeros((1, 6))]).astype(dtype)
     probabilities = model.predict_proba(new)
@@ -103,10 +103,10 @@ def test_a_tie_goes_where_the_search_puts_it() -> None:
     assert set(predicted) == {"b2", "a2"}
 
 
-@pytest.mark.parametrize("options", [{}, {"anchor": 0.0}, {"anchor": 0.0, "shrinkage": None, "signed": True}])
-def test_probabilities_do_not_depend_on_the_unit_of_the_embeddings(
-    animals: Hierarchy, options: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize(
+    "options", [{}, {"anchor": 0.0, "shrinkage": 0.5}, {"anchor": 0.0, "shrinkage": None, "signed": True}]
+)
+def test_probabilities_do_not_depend_on_the_unit_of_the_embeddings(animals: Hierarchy, options: dict[str, Any]) -> None:
     X, y = draw(animals.leaves, 8, spread=1.5)
     small, large = (HCEPClassifier(animals, **options).fit(s * X, y).predict_proba(s * X) for s in (0.01, 100.0))
     assert small == pytest.approx(large, abs=1e-6)
@@ -115,9 +115,9 @@ def test_probabilities_do_not_depend_on_the_unit_of_the_embeddings(
 
 def test_the_temperature_survives_paths_longer_than_the_dimension(animals: Hierarchy) -> None:
     X, y = draw(animals.leaves, 8, n_dims=1)
+    model = HCEPClassifier(animals, anchor=0.0, shrinkage=None).fit(X, y)
     with pytest.warns(UserWarning, match="lie in the span"):
-        model = HCEPClassifier(animals, anchor=0.0, shrinkage=None).fit(X, y)
-        model.predict(X)
+        assert len(model.predict(X)) == 40
     assert 0.0 < model.temperature_ < 100.0
 
 
@@ -139,9 +139,9 @@ def test_the_default_separates_what_is_separable(animals: Hierarchy) -> None:
     ],
 )
 def test_a_path_that_ends_early_predicts_the_nearest_class_below_its_end(
-    animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray], options: dict[str, Any]
+    animals: Hierarchy, training: tuple[np.ndarray, np.ndarray], options: dict[str, Any]
 ) -> None:
-    X, y = X_y
+    X, y = training
     model = HCEPClassifier(animals, **options).fit(X, y)
     found, predicted = model.pursue(X), model.predict(X)
     early = [i for i, leaf in enumerate(found.leaves) if leaf not in animals.leaves]
@@ -154,14 +154,14 @@ def test_a_path_that_ends_early_predicts_the_nearest_class_below_its_end(
     assert [predicted[i] for i in early] == [min(d, key=d.__getitem__) for d in distances]
 
 
-def test_an_empty_path_predicts_the_nearest_class(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
-    model = HCEPClassifier(animals, tol=1e6, anchor=1.0, shrinkage=0.5).fit(*X_y)
-    assert model.pursue(X_y[0]).paths == [()] * 40
-    assert model.predict(X_y[0]).tolist() == nn(X_y[0], model.dictionary_).leaves.tolist()
+def test_an_empty_path_predicts_the_nearest_class(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
+    model = HCEPClassifier(animals, tol=1e6, anchor=1.0, shrinkage=0.5).fit(*training)
+    assert model.pursue(training[0]).paths == [()] * 40
+    assert model.predict(training[0]).tolist() == nn(training[0], model.dictionary_).leaves.tolist()
 
 
-def test_transform_gives_the_codes(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = X_y
+def test_transform_gives_the_codes(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = training
     classifier, transformer = HCEPClassifier(animals).fit(X, y), HCEPTransformer(animals).fit(X, y)
     assert (classifier.transform(X) != transformer.transform(X)).nnz == 0
     assert transformer.transform(X).shape == (40, 7)
@@ -171,9 +171,9 @@ def test_transform_gives_the_codes(animals: Hierarchy, X_y: tuple[np.ndarray, np
 
 
 def test_pursue_is_hb_omp_with_the_fitted_dictionary(
-    animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureFixture[str]
+    animals: Hierarchy, training: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    X, y = X_y
+    X, y = training
     model = HCEPClassifier(animals, beam_width=3, signed=True).fit(X, y)
     found = model.pursue(X, n_best=2, trace=True, progress=True)
     assert "40/40" in capsys.readouterr().out
@@ -185,7 +185,7 @@ def test_pursue_is_hb_omp_with_the_fitted_dictionary(
 # -- classes and hierarchies -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("classes", [[3, 7, 11], [0.5, 1.5, 2.0], ["x", "y", "z"], [True, False]])
+@pytest.mark.parametrize("classes", [[3, 7, 11], [1.0, 2.0, 5.0], ["x", "y", "z"], [True, False]])
 def test_without_a_hierarchy_labels_may_be_anything(classes: list[Any]) -> None:
     X, y = draw(classes, 6, spread=0.1)
     model = HCEPClassifier().fit(X, y)
@@ -235,21 +235,28 @@ def test_one_class_is_always_predicted(animals: Hierarchy, head: str) -> None:
 # -- metric and anchor -----------------------------------------------------------------------------
 
 
-def test_auto_tries_every_pair(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
-    model = HCEPClassifier(animals).fit(*X_y)
+def test_auto_tries_every_pair(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
+    model = HCEPClassifier(animals).fit(*training)
     tried = {(s.shrinkage, s.anchor) for s in model.leave_one_out_}
     assert tried == {(s, a) for s in SHRINKAGES for a in ANCHORS}
     assert (model.shrinkage_, model.anchor_) in tried
-    given = HCEPClassifier(animals, shrinkage=None).fit(*X_y)
+    given = HCEPClassifier(animals, shrinkage=None).fit(*training)
     assert {s.shrinkage for s in given.leave_one_out_} == {None}
     assert given.shrinkage_ is None
-    assert HCEPClassifier(animals, shrinkage=0.3, anchor=0.2).fit(*X_y).leave_one_out_ == []
+    assert HCEPClassifier(animals, shrinkage=0.3, anchor=0.2).fit(*training).leave_one_out_ == []
 
 
-def test_anchor_0_with_a_chosen_metric(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
-    model = HCEPClassifier(animals, anchor=0.0).fit(*X_y)
+def test_anchor_0_with_a_chosen_metric(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
+    model = HCEPClassifier(animals, anchor=0.0).fit(*training)
     assert model.anchor_ == 0.0
     assert model.shrinkage_ in SHRINKAGES
+
+
+def test_one_image_of_many_classes_is_no_regression() -> None:
+    X, y = draw([f"class{i}" for i in range(30)], 1)
+    assert HCEPClassifier().fit(X, y).predict(X).tolist() == y.tolist()
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        HCEPClassifier().fit(X, X[:, 0])
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -284,8 +291,8 @@ def test_a_given_shrinkage_without_any_spread_is_refused() -> None:
         HCEPClassifier(shrinkage=0.5, anchor=0.1).fit(np.repeat(np.eye(3), 3, axis=0), np.repeat(list("abc"), 3))
 
 
-def test_paper_is_the_published_configuration(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = X_y
+def test_paper_is_the_published_configuration(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = training
     model = HCEPClassifier.paper(animals, C=2.0, n_jobs=1).fit(X, y)
     expected = {"beam_width": 8, "shrinkage": None, "anchor": 0.0, "signed": False, "head": "logistic", "C": 2.0}
     assert {name: model.get_params()[name] for name in expected} == expected
@@ -311,14 +318,14 @@ def test_clone_and_parameters(animals: Hierarchy) -> None:
         copy.set_params(**{"lambda": 1.0})
 
 
-def test_a_fitted_model_survives_pickling(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
-    model = HCEPClassifier(animals).fit(*X_y)
+def test_a_fitted_model_survives_pickling(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
+    model = HCEPClassifier(animals).fit(*training)
     again = pickle.loads(pickle.dumps(model))
-    assert again.predict_proba(X_y[0]).tolist() == model.predict_proba(X_y[0]).tolist()
+    assert again.predict_proba(training[0]).tolist() == model.predict_proba(training[0]).tolist()
 
 
-def test_in_pipelines(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = X_y
+def test_in_pipelines(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = training
     whole = make_pipeline(StandardScaler(), HCEPClassifier(animals, n_jobs=1)).fit(X, y)
     assert whole.score(X, y) > 0.9
     codes = make_pipeline(HCEPTransformer(animals), LogisticRegression()).fit(X, y)
@@ -326,26 +333,26 @@ def test_in_pipelines(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) ->
     assert cross_val_score(HCEPClassifier(animals), X, y, cv=3).mean() > 0.7
 
 
-def test_grid_search_over_anchor_and_head(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
+def test_grid_search_over_anchor_and_head(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
     grid = {"anchor": [0.0, 0.03, "auto"], "head": ["path", "logistic"]}
-    search = GridSearchCV(HCEPClassifier(animals, shrinkage=0.5), grid, cv=2).fit(*X_y)
+    search = GridSearchCV(HCEPClassifier(animals, shrinkage=0.5), grid, cv=2).fit(*training)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert search.best_estimator_.hierarchy_.root == "root"
 
 
 @pytest.mark.parametrize("options", [{}, {"head": "logistic"}, {"max_steps": 1}])
 def test_tables_keep_their_column_names(
-    animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray], options: dict[str, Any]
+    animals: Hierarchy, training: tuple[np.ndarray, np.ndarray], options: dict[str, Any]
 ) -> None:
-    table = pa.table({f"f{i}": column for i, column in enumerate(X_y[0].T)})
-    check_table(table, HCEPClassifier(animals, **options), *X_y)
+    table = pa.table({f"f{i}": column for i, column in enumerate(training[0].T)})
+    check_table(table, HCEPClassifier(animals, **options), *training)
 
 
 @pytest.mark.parametrize("options", [{}, {"head": "logistic"}, {"max_steps": 1}])
-def test_data_frames(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray], options: dict[str, Any]) -> None:
+def test_data_frames(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray], options: dict[str, Any]) -> None:
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(X_y[0], columns=[f"f{i}" for i in range(6)])
-    check_table(frame, HCEPClassifier(animals, **options), X_y[0], pandas.Series(X_y[1]))
+    frame = pandas.DataFrame(training[0], columns=[f"f{i}" for i in range(6)])
+    check_table(frame, HCEPClassifier(animals, **options), training[0], pandas.Series(training[1]))
 
 
 def check_table(table: Any, model: HCEPClassifier, X: np.ndarray, y: Any) -> None:
@@ -357,8 +364,8 @@ def check_table(table: Any, model: HCEPClassifier, X: np.ndarray, y: Any) -> Non
     assert probabilities == pytest.approx(clone(model).fit(X, y).predict_proba(X))
 
 
-def test_objects_that_are_numbers(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = X_y
+def test_objects_that_are_numbers(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = training
     model = HCEPClassifier(animals, max_steps=1).fit(X.astype(object), y.astype(object))
     assert model.predict_proba(X.astype(object)).tolist() == model.predict_proba(X).tolist()
 
@@ -392,10 +399,10 @@ def test_not_fitted(estimator: Any) -> None:
     ],
 )
 def test_bad_options_are_refused_when_fitting(
-    X_y: tuple[np.ndarray, np.ndarray], options: dict[str, Any], message: str
+    training: tuple[np.ndarray, np.ndarray], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(HCEPError, match=message):
-        HCEPClassifier(**options).fit(*X_y)
+        HCEPClassifier(**options).fit(*training)
 
 
 def test_a_class_outside_the_hierarchy_is_named(animals: Hierarchy) -> None:
@@ -404,11 +411,11 @@ def test_a_class_outside_the_hierarchy_is_named(animals: Hierarchy) -> None:
         HCEPClassifier(animals).fit(X, y)
 
 
-def test_bad_arrays_are_refused(animals: Hierarchy, X_y: tuple[np.ndarray, np.ndarray]) -> None:
-    model = HCEPClassifier(animals).fit(*X_y)
+def test_bad_arrays_are_refused(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
+    model = HCEPClassifier(animals).fit(*training)
     with pytest.raises(ValueError, match="X has 5 features, but HCEPClassifier is expecting 6"):
         model.predict(np.ones((1, 5)))
     with pytest.raises(ValueError, match="contains NaN"):
         model.predict(np.full((1, 6), np.nan))
     with pytest.raises(ValueError, match="requires y to be passed"):
-        HCEPClassifier(animals).fit(X_y[0], None)
+        HCEPClassifier(animals).fit(training[0], None)

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from hcep import HCEPError
 from hcep.pursuit.blocks import BLOCK, for_blocks, n_threads, single_threaded_blas, squared_norms
@@ -68,9 +68,22 @@ def test_a_bad_n_jobs_is_refused(bad: object) -> None:
 def test_blas_is_single_threaded_inside() -> None:
     np.ones((2, 2)) @ np.ones((2, 2))
     with single_threaded_blas():
-        assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {1}
+        assert set(blas_threads()) == {1}
 
 
 def test_squared_norms_are_summed_in_double_precision() -> None:
     row = np.full((1, 100_000), 0.1, dtype=np.float32)
     assert squared_norms(row)[0] == pytest.approx(100_000 * float(np.float32(0.1)) ** 2, rel=1e-12)
+
+
+def test_work_runs_with_single_threaded_blas() -> None:
+    threads: list[int] = []
+    with threadpool_limits(2, user_api="blas"):
+        for_blocks(2, lambda rows: threads.extend(blas_threads()), 1, block=1)
+        outside = blas_threads()
+    assert set(threads) == {1}
+    assert set(outside) == {2}
+
+
+def blas_threads() -> list[int]:
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]

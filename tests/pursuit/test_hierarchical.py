@@ -360,9 +360,7 @@ def test_no_trace_unless_asked_for(pets_dictionary: ConceptDictionary) -> None:
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_non_finite_values_are_refused_with_their_rows(
-    dictionary: ConceptDictionary, bad: float, n_jobs: int
-) -> None:
+def test_non_finite_values_are_refused_with_their_rows(dictionary: ConceptDictionary, bad: float, n_jobs: int) -> None:
     X = np.ones((600, 8))
     X[[5, 77], 3] = bad
     with pytest.raises(DictionaryError, match=r"NaN or infinite values in 2 of 600 rows, such as rows 5, 77"):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.reference.oracle import Oracle
 
 from hcep import ConceptDictionary, HCEPError, Hierarchy, hb_omp
 from hcep.dictionary import DictionaryError
 from hcep.pursuit import path_objectives
 from hcep.pursuit.blocks import BLOCK
-from tests.reference.oracle import Oracle
 
 
 @pytest.fixture
 def images() -> np.ndarray:
-    return np.random.default_rng(0).standard_normal((6, 4)) + [2.0, 0.0, 0.0, 1.0]
+    return np.random.default_rng(0).normal([2.0, 0.0, 0.0, 1.0], size=(6, 4))
 
 
 @pytest.mark.parametrize("anchor", [0.0, 0.03, 10.0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -69,5 +71,5 @@ def test_columns_run_down_the_path_in_a_dag() -> None:
     for node in tree.leaf_nodes:
         codes = path_codes(dictionary, np.array([node], np.int32), np.arange(1.0, tree.depth + 1)[None])
         path = (hierarchy.root, *path_of(dictionary, int(node)))
-        assert [dictionary.edges[k] for k in codes.indices] == list(zip(path[:-1], path[1:], strict=True))
+        assert [dictionary.edges[k] for k in codes.indices] == list(pairwise(path))
         assert codes.data.tolist() == list(range(1, len(path)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -223,6 +224,6 @@ class Oracle:
 
     def _answer(self, beam: list[Hypothesis], steps: list[tuple[Hypothesis, ...]], scale: Scale) -> Answer:
         ranked = sorted(beam, key=lambda h: h.objective)
-        gaps = [(b.objective - a.objective) / scale.squared_norm for a, b in zip(ranked, ranked[1:], strict=False)]
+        gaps = [(b.objective - a.objective) / scale.squared_norm for a, b in pairwise(ranked)]
         margin = min(scale.margin, gaps[0] if gaps else math.inf)
         return Answer(tuple(ranked), tuple(steps), margin, min(gaps, default=math.inf))

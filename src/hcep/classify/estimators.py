@@ -56,7 +56,8 @@ class _PathEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Fix classes, hierarchy, metric, anchor and dictionary; return checked images and class indices."""
         self._check_options()
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=1)
-        check_classification_targets(y)
+        if np.asarray(y).dtype.kind == "f":  # synset ids are no regression target, even at one image a class
+            check_classification_targets(y)
         classes, index = np.unique(y, return_inverse=True)
         self.classes_ = classes
         self.hierarchy_ = _class_hierarchy(self.hierarchy, classes, self.collapse)
@@ -245,6 +246,8 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
     temperature_ : float
         Scale of objectives in `predict_proba`, fitted on left-out training images (path head).
     head_ : LogisticRegression or None
+    n_iter_ : int
+        Iterations of the logistic head; the path head needs one pass.
 
     Notes
     -----
@@ -263,6 +266,7 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
 
     temperature_: float
     head_: LogisticRegression | None
+    n_iter_: int
 
     def __init__(
         self,
@@ -311,10 +315,11 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
         if self.head not in ("path", "logistic"):
             raise HCEPError(f"head must be 'path' or 'logistic', got {self.head!r}")
         images, index = self._fit_dictionary(X, y)
-        self.head_ = None
+        self.head_, self.n_iter_ = None, 1
         self.temperature_ = self._fit_temperature(images, index) if self.head == "path" else float("nan")
         if self.head == "logistic" and len(self.classes_) > 1:
             self.head_ = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(self._pursue(images).codes, index)
+            self.n_iter_ = int(self.head_.n_iter_.max())
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:

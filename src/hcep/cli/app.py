@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from hcep import __version__
-from hcep.cli import demo, hierarchy
-from hcep.errors import HCEPError
+from hcep.cli import demo, encode, explain, fit, hierarchy, info, predict
+from hcep.errors import HCEPError, MissingExtraError
 
 app = typer.Typer(
     name="hcep",
@@ -20,6 +21,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(name="demo")(demo.demo)
+app.command(name="encode")(encode.encode)
+app.command(name="fit")(fit.fit)
+app.command(name="explain")(explain.explain)
+app.command(name="predict")(predict.predict)
+app.command(name="evaluate")(predict.evaluate)
+app.command(name="info")(info.info)
+app.command(name="encoders")(info.encoders)
 app.add_typer(hierarchy.app, name="hierarchy")
 
 
@@ -42,6 +50,6 @@ def main() -> None:
     """Run the command; an error about the input is one line on standard error and exit code 2."""
     try:
         app()
-    except (HCEPError, OSError) as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False)
+    except (HCEPError, MissingExtraError, OSError) as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)

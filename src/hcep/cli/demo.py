@@ -12,11 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
-from rich.tree import Tree
 
 if TYPE_CHECKING:
     from hcep.experiments.comparison import Comparison, Row
-    from hcep.explain import Explanation
 
 PAPER, OURS = "the paper's rule", "ours"
 
@@ -113,25 +111,12 @@ def _spread(comparison: Comparison, y: Any, n: int) -> list[int]:
 
 
 def _print_images(console: Console, comparison: Comparison, sample: Any, chosen: list[int]) -> None:
+    from hcep.cli.render import path_tree
     from hcep.explain import explain
 
     for i, explanation in zip(chosen, explain(sample.X_val, comparison.ours_result, chosen), strict=True):
         console.print(f"[dim]{escape(str(sample.images_val[i]))}[/]")
-        console.print(Padding(_tree(explanation), (0, 0, 1, 2)))
-
-
-def _tree(explanation: Explanation) -> Tree:
-    """The path as a rich tree, each concept with its coefficient and the share explained so far."""
-    tree = Tree(f"[dim]{escape(explanation.root)}[/]", guide_style="dim")
-    branch = tree
-    for step in explanation.steps:
-        merged = f" [dim]({escape(', '.join(step.merged))})[/]" if step.merged else ""
-        colour = "red" if step.coefficient < 0 else "green"
-        branch = branch.add(
-            f"[bold]{escape(step.name)}[/]  [{colour}]{step.coefficient:+.2f}[/]  "
-            f"[cyan]{step.explained:.0%} explained[/]{merged}"
-        )
-    return tree
+        console.print(Padding(path_tree(explanation), (0, 0, 1, 2)))
 
 
 def _print_contrast(console: Console, comparison: Comparison, sample: Any, i: int) -> None:

@@ -25,7 +25,8 @@ th:first-child,td:first-child{text-align:left}tr.ours td{font-weight:600}
 .images{display:grid;grid-template-columns:repeat(auto-fill,minmax(26rem,1fr));gap:1rem}
 .image{border:1px solid var(--line);border-radius:.5rem;padding:.8rem 1rem;min-width:0}
 .image h3{font-size:1rem;margin:0}.image .file{font-size:.8rem;overflow-wrap:anywhere}
-.good{color:var(--good)}.bad{color:var(--bad)}
+.image img{float:right;max-width:7rem;max-height:7rem;border-radius:.3rem;margin:0 0 .4rem .6rem}
+.image ol{clear:both}.good{color:var(--good)}.bad{color:var(--bad)}
 ol{list-style:none;margin:.5rem 0 0;padding:0}
 li{display:grid;grid-template-columns:minmax(0,1fr) 7.5rem 3.2rem 3rem;gap:.5rem;align-items:center;padding:.1rem 0}
 li .value,li .sum{text-align:right;font-variant-numeric:tabular-nums}
@@ -46,6 +47,7 @@ class Card:
     correct: bool
     explanation: Explanation
     note: str = ""
+    thumbnail: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,13 @@ def report(
     Parameters
     ----------
     title, text : str
-    table : one mapping of column to cell a row, all with the same columns
+    table : one mapping of column to cell a row, all with the same columns; may be empty
     highlight : the first cell of the row to set in bold
     sections : explained images
     """
-    body = [f"<h1>{escape(title)}</h1><p class=soft>{escape(text)}</p>", _table(table, highlight)]
+    body = [f"<h1>{escape(title)}</h1><p class=soft>{escape(text)}</p>"]
+    if table:
+        body.append(_table(table, highlight))
     body.append(
         "<p class=soft>In the ladders below a bar is a concept's coefficient (the tick marks 1, where an image "
         "of exactly that concept stands; a red bar points away from the concept), the last column the share of the "
@@ -101,8 +105,9 @@ def _card(card: Card) -> str:
     verdict = f'<span class="{"good" if card.correct else "bad"}">{escape(card.verdict)}</span>'
     steps = "".join(_step(step, depth) for depth, step in enumerate(card.explanation.steps))
     note = f"<p>{escape(card.note)}</p>" if card.note else ""
+    picture = f'<img alt="" src="{escape(card.thumbnail)}">' if card.thumbnail else ""
     return (
-        f"<div class=image><h3>{escape(card.title)} {verdict}</h3>"
+        f"<div class=image>{picture}<h3>{escape(card.title)} {verdict}</h3>"
         f'<p class="soft file">{escape(card.file)}</p><ol>{steps}</ol>{note}</div>'
     )
 

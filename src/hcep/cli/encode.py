@@ -1,0 +1,108 @@
+"""`hcep encode`: images into an embedding store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from hcep.cli.config import Config, save_resolved
+
+if TYPE_CHECKING:
+    from hcep.embeddings.pipeline import EncodeReport
+
+EncoderName = Annotated[
+    str, typer.Option("--encoder", "-e", help="Encoder, such as onnx:model.onnx; `hcep encoders` lists them.")
+]
+Preprocessing = Annotated[
+    str | None,
+    typer.Option(
+        help="For models that do not say it themselves: clip, siglip, imagenet, efficientnet-lite2 or a JSON file."
+    ),
+]
+
+
+def encode(
+    context: typer.Context,
+    images: Annotated[Path, typer.Argument(help="Folder of images (class/xxx.jpg), or a table with paths and labels.")],
+    encoder: EncoderName,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the store.")],
+    preprocessing: Preprocessing = None,
+    layout: Annotated[str | None, typer.Option(help="How the images are laid out; found out by default.")] = None,
+    split: Annotated[str | None, typer.Option(help="Encode only this split.")] = None,
+    path_column: Annotated[str, typer.Option(help="Column of a table.")] = "path",
+    label_column: Annotated[str, typer.Option(help="Column of a table.")] = "label",
+    batch_size: Annotated[int, typer.Option(min=1, help="Images the encoder takes at a time.")] = 64,
+    shard_size: Annotated[int, typer.Option(min=1, help="Images a file of the store.")] = 4096,
+    dtype: Annotated[Literal["float16", "float32"], typer.Option(help="Precision on disk.")] = "float16",
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode images.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; a GPU where there is one by default.")] = None,
+    strict: Annotated[bool, typer.Option(help="Make an image that cannot be used an error.")] = False,
+    fresh: Annotated[bool, typer.Option(help="Encode everything anew instead of resuming.")] = False,
+    remove_vanished: Annotated[bool, typer.Option(help="Remove images that are no longer there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else.")] = False,
+    config: Config = None,
+) -> None:
+    """Encode a folder of images into a store; run it again to resume, or to add what is new.
+
+    Images that cannot be read are skipped and listed with the reason. A killed run loses at most the shard under way.
+
+    [bold]Examples[/]
+
+      hcep encode photos/ --encoder onnx:encoder.onnx --preprocessing clip -o store/
+
+      hcep encode imagenet/ --encoder open_clip:ViT-L-14/openai -o store/ --batch-size 256
+
+      hcep encode images.csv --label-column species --encoder efficientnet-lite2 -o store/
+    """
+    from hcep.cli.inputs import image_items, load_named_encoder
+    from hcep.datasets import read_images
+    from hcep.embeddings import encode_to_store
+
+    columns = {"path_column": path_column} | ({"label_column": label_column} if label_column != "label" else {})
+    dataset = read_images(images, layout=layout, split=split, **columns)
+    model = load_named_encoder(encoder, preprocessing, device)
+    output.mkdir(parents=True, exist_ok=True)
+    report = encode_to_store(
+        image_items(dataset, output / "images"),
+        model,
+        output,
+        batch_size=batch_size,
+        shard_size=shard_size,
+        dtype=dtype,
+        n_workers=workers,
+        strict=strict,
+        progress=not as_json,
+        resume=not fresh,
+        remove_vanished=remove_vanished,
+    )
+    save_resolved(context, output)
+    _show(report, dataset.layout, output, as_json)
+
+
+def _show(report: EncodeReport, layout: str, output: Path, as_json: bool) -> None:
+    skipped = [{"id": image.id, "reason": image.reason} for image in report.skipped]
+    if as_json:
+        numbers = {
+            "n_encoded": report.n_encoded,
+            "n_reused": report.n_reused,
+            "n_skipped": report.n_skipped,
+            "n_removed": report.n_removed,
+            "seconds": report.seconds,
+            "skipped": skipped,
+        }
+        typer.echo(json.dumps({"store": str(output), "layout": layout, **numbers}, indent=2, ensure_ascii=False))
+        return
+    console = Console()
+    console.print(
+        f"[bold]{escape(str(output))}[/]: {report.n_encoded:,} encoded ({report.images_per_second:,.0f} images/s), "
+        f"{report.n_reused:,} reused, {report.n_skipped:,} skipped; layout {layout}"
+    )
+    for image in skipped[:10]:
+        console.print(f"  [yellow]skipped[/] {escape(image['id'])}: {escape(image['reason'])}")
+    if len(skipped) > 10:
+        console.print(f"  … and {len(skipped) - 10:,} more, all listed in the store's manifest")

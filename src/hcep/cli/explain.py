@@ -1,0 +1,218 @@
+"""`hcep explain`: photos into rooted paths of concepts."""
+
+from __future__ import annotations
+
+import base64
+import glob
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+
+from hcep.cli.config import Config
+from hcep.errors import HCEPError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from hcep.classify import HCEPClassifier
+    from hcep.embeddings import Encoder
+    from hcep.explain import Explanation
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One image with its class and path."""
+
+    file: Path
+    label: str
+    name: str
+    probability: float
+    explanation: Explanation
+
+
+def explain(
+    model: Annotated[Path, typer.Argument(help="Model folder made by `hcep fit`.")],
+    images: Annotated[list[str], typer.Argument(help="Images, folders of images, or globs.")],
+    encoder: Annotated[str | None, typer.Option("--encoder", "-e", help="The model's own by default.")] = None,
+    tree: Annotated[bool, typer.Option("--tree", help="Draw each path as a tree.")] = False,
+    n_best: Annotated[int, typer.Option("--n-best", "-n", min=1, help="Paths to show for each image.")] = 1,
+    html: Annotated[Path | None, typer.Option(help="Write an HTML report with thumbnails.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    strict: Annotated[bool, typer.Option(help="Make an image that cannot be used an error.")] = False,
+    config: Config = None,
+) -> None:
+    """Explain images: one line each, as a tree, as JSON or as an HTML report.
+
+    [bold]Examples[/]
+
+      hcep explain model/ photo.jpg
+
+      hcep explain model/ photos/ --html report.html
+
+      hcep explain model/ 'photos/*.jpg' --tree --n-best 3
+    """
+    from hcep.cli.predict import load
+
+    files = find_images(images)
+    classifier = load(model)
+    encoder_name, fingerprint = _encoder_of(model, encoder)
+    from hcep.cli.inputs import load_named_encoder
+
+    adapter = load_named_encoder(encoder_name)
+    if fingerprint is not None and adapter.fingerprint != fingerprint:
+        raise HCEPError(f"encoder {encoder_name!r} is not the one the model was fitted with: its fingerprint differs")
+    explained, problems = _explain_files(files, classifier, adapter, n_best, strict)
+    for file, reason in problems:
+        Console(stderr=True).print(f"[yellow]skipped[/] {escape(str(file))}: {escape(reason)}", highlight=False)
+    if html is not None:
+        _write_html(html, explained)
+    if as_json:
+        typer.echo(json.dumps([_record(one) for one in explained], indent=2, ensure_ascii=False))
+    else:
+        _print(explained, classifier, tree, html)
+    if not explained:
+        raise typer.Exit(1)
+
+
+def find_images(patterns: list[str]) -> list[Path]:
+    """The files that the arguments mean: files as they are, images below folders, matches of globs.
+
+    Raises
+    ------
+    HCEPError
+        When an argument means no file.
+    """
+    from hcep.datasets.layouts.listing import IMAGE_SUFFIXES
+
+    files: list[Path] = []
+    for pattern in patterns:
+        place = Path(pattern)
+        if place.is_dir():
+            found = sorted(f for f in place.rglob("*") if f.suffix.lower() in IMAGE_SUFFIXES)
+        elif glob.has_magic(pattern) and not place.exists():
+            found = sorted(Path(f) for f in glob.glob(pattern, recursive=True))
+        else:
+            found = [place] if place.exists() else []
+        if not found:
+            raise HCEPError(f"no image at {pattern!r}")
+        files += found
+    return files
+
+
+def _encoder_of(model: Path, wanted: str | None) -> tuple[str, str | None]:
+    from hcep.models import load_summary
+
+    record = load_summary(model).encoder
+    if wanted is None and record is None:
+        raise HCEPError(f"{str(model)!r} does not say which encoder its embeddings are of; pass --encoder")
+    fingerprint = record.fingerprint if record is not None else None
+    return wanted or str(record and record.name), fingerprint
+
+
+def _explain_files(
+    files: list[Path], classifier: HCEPClassifier, encoder: Encoder, n_best: int, strict: bool
+) -> tuple[list[Explained], list[tuple[Path, str]]]:
+    from hcep.embeddings.images import ImageProblem, open_image
+    from hcep.explain import explain as explain_paths
+
+    arrays, kept, problems = [], [], []
+    for file in files:
+        try:
+            arrays.append(encoder.preprocess(open_image(file)))
+            kept.append(file)
+        except ImageProblem as problem:
+            if strict:
+                raise HCEPError(f"{file}: {problem.reason}") from None
+            problems.append((file, problem.reason))
+    if not kept:
+        return [], problems
+    X = np.concatenate([encoder.encode_images(np.stack(arrays[i : i + 32])) for i in range(0, len(arrays), 32)])
+    found = classifier.pursue(X, n_best=n_best)
+    probabilities = classifier.predict_proba(X)
+    best = np.argmax(probabilities, axis=1)
+    explained = [
+        Explained(
+            file=file,
+            label=str(classifier.classes_[c]),
+            name=classifier.hierarchy_.name(classifier.hierarchy_.leaf_of(str(classifier.classes_[c]))),
+            probability=float(probabilities[i, c]),
+            explanation=explanation,
+        )
+        for i, (file, c, explanation) in enumerate(zip(kept, best, explain_paths(X, found), strict=True))
+    ]
+    return explained, problems
+
+
+def _record(one: Explained) -> dict[str, Any]:
+    return {
+        "image": str(one.file),
+        "class": one.label,
+        "name": one.name,
+        "probability": one.probability,
+        "path": [
+            {
+                "synset": step.synset,
+                "name": step.name,
+                "merged": step.merged,
+                "coefficient": step.coefficient,
+                "explained": step.explained,
+            }
+            for step in one.explanation.steps
+        ],
+        "residual_norm": one.explanation.residual_norm,
+        "runners_up": [{"path": h.path, "residual_norm": h.residual_norm} for h in one.explanation.runners_up],
+    }
+
+
+def _print(explained: list[Explained], classifier: HCEPClassifier, tree: bool, html: Path | None) -> None:
+    from hcep.cli.render import path_tree
+
+    console = Console()
+    for one in explained:
+        line = f"{escape(one.file.name)}: " if len(explained) > 1 or tree else ""
+        if tree:
+            console.print(f"{line}[bold]{escape(one.name)}[/] [dim]{one.probability:.2f}[/]")
+            console.print(Padding(path_tree(one.explanation), (0, 0, 1, 2)))
+        else:
+            console.print(f"{line}{escape(one.explanation.trail())}", soft_wrap=True, highlight=False)
+        for rival in one.explanation.runners_up:
+            names = " → ".join(classifier.hierarchy_.name(synset) for synset in rival.path)
+            console.print(f"  [dim]or {escape(names)} (residual {rival.residual_norm:.3f})[/]", soft_wrap=True)
+    if html is not None:
+        console.print(f"report: [bold]{escape(str(html))}[/]")
+
+
+def _write_html(target: Path, explained: list[Explained]) -> None:
+    from hcep.embeddings.images import open_image
+    from hcep.explain.html import Card, Section, report
+
+    cards = [
+        Card(
+            one.name,
+            str(one.file),
+            f"{one.probability:.0%}",
+            True,
+            one.explanation,
+            thumbnail=_thumbnail(open_image(one.file)),
+        )
+        for one in explained
+    ]
+    section = Section("Explained images", "Each image's embedding as a rooted path of concepts.", cards)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(report("HCEP explanations", f"{len(cards):,} images", [], "", [section]), encoding="utf-8")
+
+
+def _thumbnail(image: Image, size: int = 160) -> str:
+    """A small JPEG as a data URI, so that the report stays one file."""
+    image.thumbnail((size, size))
+    data = io.BytesIO()
+    image.save(data, "JPEG", quality=80)
+    return "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode()

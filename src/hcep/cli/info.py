@@ -1,0 +1,146 @@
+"""`hcep info` and `hcep encoders`: what is here, and what a file or folder is."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from hcep.errors import HCEPError
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "pyarrow", "safetensors", "torch", "onnxruntime")
+
+
+def info(
+    path: Annotated[Path | None, typer.Argument(help="Model, store, hierarchy or image folder to describe.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Describe this installation, or a model, store, hierarchy or folder of images.
+
+    [bold]Examples[/]
+
+      hcep info
+
+      hcep info model/ --json
+    """
+    facts = _installation() if path is None else _describe(path)
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
+        return
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for key, value in facts.items():
+        table.add_row(key.replace("_", " "), str(value))
+    Console().print(table)
+
+
+def encoders(as_json: Json = False) -> None:
+    """List encoders: what is installed, what is missing and the command that installs it.
+
+    [bold]Examples[/]
+
+      hcep encoders
+
+      hcep encoders --json
+    """
+    from hcep.embeddings.encoders import available_encoders
+
+    found = available_encoders()
+    if as_json:
+        records = [
+            {"source": e.source, "installed": e.installed, "install": e.install, "example": e.example} for e in found
+        ]
+        typer.echo(json.dumps(records, indent=2))
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("source", "what", "example", "installed"):
+        table.add_column(column, overflow="fold")
+    for e in found:
+        table.add_row(
+            e.source, e.description, e.example, "[green]yes[/]" if e.installed else f"[yellow]{_plain(e.install)}[/]"
+        )
+    Console().print(table)
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+def _installation() -> dict[str, Any]:
+    from hcep import __version__
+    from hcep.embeddings.encoders import available_encoders
+    from hcep.pursuit.blocks import n_threads
+
+    facts: dict[str, Any] = {"hcep": __version__, "python": platform.python_version(), "threads": n_threads(None)}
+    facts |= {package: _version(package) for package in PACKAGES}
+    return facts | {"encoders": ", ".join(e.source for e in available_encoders() if e.installed)}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    from hcep.cli.inputs import is_store
+
+    if not path.exists():
+        raise HCEPError(f"nothing at {str(path)!r}")
+    if (path / "model.json").is_file():
+        return _model(path)
+    if is_store(path):
+        return _store(path)
+    if path.suffix in (".json", ".csv", ".tsv"):
+        return _hierarchy_or_table(path)
+    from hcep.datasets import read_images
+
+    return {"kind": "images", "images": repr(read_images(path))}
+
+
+def _model(path: Path) -> dict[str, Any]:
+    from hcep.models import load_summary
+
+    summary = load_summary(path)
+    return {
+        "kind": "model",
+        "saved_by": f"hcep {summary.hcep_version}",
+        "classes": len(summary.classes),
+        "dimensions": summary.n_dims,
+        "encoder": summary.encoder.name if summary.encoder else "not said",
+        "anchor": summary.anchor,
+        "shrinkage": summary.shrinkage,
+        "head": summary.parameters["head"],
+        "trained_on": summary.training.data or "not said",
+        "images": summary.training.n_images,
+        **summary.training.metrics,
+    }
+
+
+def _store(path: Path) -> dict[str, Any]:
+    from hcep.embeddings import EmbeddingStore
+
+    store = EmbeddingStore(path)
+    return {
+        "kind": "store",
+        "images": len(store),
+        "dimensions": store.n_dims,
+        "precision": store.dtype.name,
+        "encoder": store.encoder.name,
+        "shards": len(store.shards),
+        "skipped": len(store.skipped),
+        "classes": len({label for label in store.labels.tolist() if label is not None}),
+    }
+
+
+def _hierarchy_or_table(path: Path) -> dict[str, Any]:
+    from hcep.hierarchy import read_hierarchy
+
+    return {"kind": "hierarchy", "hierarchy": repr(read_hierarchy(path))}

@@ -1,0 +1,183 @@
+"""CIFAR-10 and CIFAR-100 in their published python and binary forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.datasets.layouts.cifar_pickle import load_pickle
+from hcep.datasets.layouts.listing import (
+    OWN_LABEL,
+    DatasetError,
+    Listing,
+    Request,
+    choose_splits,
+    column_error,
+    read_lines,
+)
+from hcep.errors import quoted
+
+SIDE, CHANNELS = 32, 3
+N_BYTES = CHANNELS * SIDE * SIDE
+
+
+@dataclass(frozen=True)
+class _Form:
+    """One of the four published forms.
+
+    `names` are the files with the names of the classes: of the python form the file and its key, of the binary form
+    the text file. `labels` are the labels of an image, in the order of a binary record's first bytes; the last is
+    the one that is read when none is named.
+    """
+
+    title: str
+    is_binary: bool
+    files: Mapping[str, Sequence[str]]
+    names: Mapping[str, tuple[str, str]]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(self.names)
+
+
+_BATCHES = [f"data_batch_{i}" for i in range(1, 6)]
+FORMS = (
+    _Form(
+        "CIFAR-10, python",
+        False,
+        {"train": _BATCHES, "test": ["test_batch"]},
+        {"labels": ("batches.meta", "label_names")},
+    ),
+    _Form(
+        "CIFAR-10, binary",
+        True,
+        {"train": [f"{name}.bin" for name in _BATCHES], "test": ["test_batch.bin"]},
+        {"labels": ("batches.meta.txt", "")},
+    ),
+    _Form(
+        "CIFAR-100, python",
+        False,
+        {"train": ["train"], "test": ["test"]},
+        {"coarse_labels": ("meta", "coarse_label_names"), "fine_labels": ("meta", "fine_label_names")},
+    ),
+    _Form(
+        "CIFAR-100, binary",
+        True,
+        {"train": ["train.bin"], "test": ["test.bin"]},
+        {"coarse_labels": ("coarse_label_names.txt", ""), "fine_labels": ("fine_label_names.txt", "")},
+    ),
+)
+LOOKS_FOR = (
+    "data_batch_1 to 5 and test_batch with batches.meta, or train and test with meta (python, or .bin with .txt)"
+)
+
+
+def detect(source: Path) -> bool:
+    """Whether a form's names and any of its files are there."""
+    return _form(source) is not None
+
+
+def read(source: Path, request: Request) -> Listing:
+    """Read the images into memory; ids are the files that they are exported to, the same for both forms."""
+    form = _form(source)
+    if form is None:
+        raise DatasetError(f"{str(source)!r} is not CIFAR: looked for {LOOKS_FOR}")
+    kind = _label_kind(form, request.label_column, source)
+    names = _class_names(form, kind, source)
+    files: list[str] = []
+    labels: list[str] = []
+    splits: list[str] = []
+    pixels: list[NDArray[np.uint8]] = []
+    for split in choose_splits(form.files, request.split, source):
+        for images, numbers in _batches(form, split, kind, source):
+            start = splits.count(split)
+            batch = _named(numbers, names, source)
+            files += [f"{split}/{label}/{start + i:05d}.png" for i, label in enumerate(batch)]
+            labels += batch
+            splits += [split] * len(batch)
+            pixels.append(images)
+    return Listing(source, files, labels, splits, pixels=np.concatenate(pixels))
+
+
+def _form(source: Path) -> _Form | None:
+    for form in FORMS:
+        names = {file for file, _ in form.names.values()}
+        data = [file for files in form.files.values() for file in files]
+        if all((source / f).is_file() for f in names) and any((source / f).is_file() for f in data):
+            return form
+    return None
+
+
+def _label_kind(form: _Form, column: str | None, source: Path) -> str:
+    if column in (OWN_LABEL, None):
+        return form.labels[-1]
+    if column not in form.labels:
+        raise column_error("label_column", str(column), form.labels, source)
+    return str(column)
+
+
+def _class_names(form: _Form, kind: str, source: Path) -> list[str]:
+    file, key = form.names[kind]
+    if form.is_binary:
+        names = read_lines(source / file)
+    else:
+        entry = _get(load_pickle(source / file), key, source / file)
+        names = [n.decode("utf-8", "replace") if isinstance(n, bytes) else str(n) for n in list(entry)]
+    # The names become folders on export: none may lead out of it.
+    strange = [name for name in names if not name or name.startswith(".") or "/" in name or "\\" in name]
+    if strange:
+        raise DatasetError(f"{str(source / file)!r} has class names that cannot be folder names: {quoted(strange)}")
+    return names
+
+
+def _batches(form: _Form, split: str, kind: str, source: Path) -> list[tuple[NDArray[np.uint8], list[int]]]:
+    files = form.files[split]
+    missing = [file for file in files if not (source / file).is_file()]
+    if missing:
+        raise DatasetError(f"{form.title}: {quoted(missing)} of split {split!r} not in {str(source)!r}")
+    if form.is_binary:
+        return [_read_binary(source / file, form.labels.index(kind), len(form.labels)) for file in files]
+    return [_read_python(source / file, kind) for file in files]
+
+
+def _read_binary(file: Path, label_at: int, n_labels: int) -> tuple[NDArray[np.uint8], list[int]]:
+    """Records of a byte for each label and 3,072 for the image: red, then green, then blue, row by row."""
+    content = np.fromfile(file, dtype=np.uint8)
+    size = n_labels + N_BYTES
+    if len(content) == 0 or len(content) % size:
+        raise DatasetError(f"{str(file)!r} has {len(content):,} bytes, not a multiple of the {size:,} of a record")
+    records = content.reshape(-1, size)
+    return _images(records[:, n_labels:]), records[:, label_at].tolist()
+
+
+def _read_python(file: Path, kind: str) -> tuple[NDArray[np.uint8], list[int]]:
+    content = load_pickle(file)
+    data, numbers = (_get(content, key, file) for key in ("data", kind))
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != N_BYTES:
+        raise DatasetError(f"{str(file)!r}: 'data' must be bytes of shape (n, {N_BYTES})")
+    if not isinstance(numbers, list) or len(numbers) != len(data) or not all(isinstance(n, int) for n in numbers):
+        raise DatasetError(f"{str(file)!r}: {kind!r} must be {len(data):,} whole numbers, one for each image")
+    return _images(data), numbers
+
+
+def _get(content: Mapping[str, Any], key: str, file: Path) -> Any:
+    if key not in content:
+        raise DatasetError(f"{str(file)!r} has no entry {key!r}, only {quoted(content)}")
+    return content[key]
+
+
+def _images(flat: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    planes = flat.reshape(-1, CHANNELS, SIDE, SIDE)
+    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
+
+
+def _named(numbers: Sequence[int], names: Sequence[str], source: Path) -> list[str]:
+    wrong = [n for n in numbers if not 0 <= n < len(names)]
+    if wrong:
+        raise DatasetError(f"{str(source)!r} has the class number {wrong[0]}, but only {len(names)} class names")
+    return [names[n] for n in numbers]

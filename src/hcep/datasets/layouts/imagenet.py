@@ -1,0 +1,228 @@
+"""ImageNet (ILSVRC) as published: train/<wnid>/, a flat val/ whose labels are in an annotation file, a flat test/."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from hcep.datasets.layouts.folder import class_of
+from hcep.datasets.layouts.listing import (
+    DatasetError,
+    Listing,
+    Request,
+    check_own_label,
+    choose_splits,
+    has_flat_images,
+    image_files,
+    match_annotations,
+    read_lines,
+    subfolders,
+)
+from hcep.datasets.layouts.table import read_columns
+from hcep.errors import quoted
+
+LOOKS_FOR = (
+    "train/<wnid>/ and a flat val/ with LOC_val_solution.csv, val.txt or the devkit's *validation_ground_truth.txt"
+)
+#: Where the images are, from the folder that was given: there, or as Kaggle's archive and the later devkits have it.
+IMAGE_ROOTS = ("", "ILSVRC/Data/CLS-LOC", "Data/CLS-LOC")
+#: Where annotation files are looked for, from the folder that was given.
+ANNOTATION_ROOTS = ("", "val", "devkit/data", "ILSVRC2012_devkit_t12/data", "ILSVRC/devkit/data")
+SPLIT_FOLDERS = {
+    "train": ("train", "ILSVRC2012_img_train"),
+    "val": ("val", "ILSVRC2012_img_val"),
+    "test": ("test", "ILSVRC2012_img_test"),
+}
+#: One class a line, in the order that a 0-based label counts.
+SYNSET_FILES = ("LOC_synset_mapping.txt", "synset_words.txt", "synsets.txt")
+#: The devkit's own numbers, which are in no alphabetical order.
+DEVKIT_TEXT, DEVKIT_MATLAB = "map_clsloc.txt", ("meta.mat", "meta_clsloc.mat")
+WNID = re.compile(r"n\d{8}")
+
+
+class _Annotations(NamedTuple):
+    pattern: str
+    read: Callable[[Path, Path], dict[str, str]]  # (source, file) -> label by file name
+
+
+def detect(source: Path) -> bool:
+    """Whether val/ is flat, beside a train/ of WordNet ids or with an annotation file."""
+    val = _split_folder(source, "val")
+    if val is None or not has_flat_images(source / val):
+        return False
+    train = _split_folder(source, "train")
+    classes = subfolders(source / train) if train else []
+    if classes:
+        return all(WNID.fullmatch(name) for name in classes)
+    return _find_annotations(source) is not None
+
+
+def read(source: Path, request: Request) -> Listing:
+    """List the images; labels are WordNet ids, a flat test split has none."""
+    check_own_label(request, "imagenet")
+    folders = {split: folder for split in SPLIT_FOLDERS if (folder := _split_folder(source, split))}
+    if not folders:
+        raise DatasetError(f"{str(source)!r} is not ImageNet: looked for {LOOKS_FOR}")
+    files: list[str] = []
+    labels: list[str | None] = []
+    splits: list[str | None] = []
+    for split in choose_splits(folders, request.split, source):
+        found = image_files(source / folders[split])
+        files += [f"{folders[split]}/{f}" for f in found]
+        labels += _val_labels(source, folders[split], found) if split == "val" else [class_of(f) for f in found]
+        splits += [split] * len(found)
+    return Listing(source, files, labels, splits, class_names=_class_names(source))
+
+
+def _split_folder(source: Path, split: str) -> str | None:
+    """A split's folder, relative to the source."""
+    places = [f"{root}/{name}".lstrip("/") for root in IMAGE_ROOTS for name in SPLIT_FOLDERS[split]]
+    return next((place for place in places if (source / place).is_dir()), None)
+
+
+def _val_labels(source: Path, folder: str, files: Sequence[str]) -> Sequence[str | None]:
+    classes = [class_of(f) for f in files]
+    if all(classes):  # sorted into folders, as many do with a script
+        return classes
+    found = _find_annotations(source)
+    if found is None:
+        raise DatasetError(
+            f"the images in {str(source / folder)!r} are not in folders by class and their labels were not found: "
+            f"looked for {', '.join(form.pattern for form in ANNOTATIONS)} in {str(source)!r} and, below it, "
+            + quoted(ANNOTATION_ROOTS[1:])
+        )
+    form, file = found
+    return match_annotations(files, form.read(source, file), file, source / folder)
+
+
+def _find_annotations(source: Path) -> tuple[_Annotations, Path] | None:
+    places = ((form, source / root) for form in ANNOTATIONS for root in ANNOTATION_ROOTS)
+    return next(((form, file) for form, place in places for file in sorted(place.glob(form.pattern))), None)
+
+
+def _find(source: Path, name: str) -> Path | None:
+    return next((file for root in ANNOTATION_ROOTS if (file := source / root / name).is_file()), None)
+
+
+# -- annotation files --------------------------------------------------------------------------------
+
+
+def _read_solution(source: Path, file: Path) -> dict[str, str]:
+    """Kaggle's LOC_val_solution.csv: the class is the first word of the boxes."""
+    columns = read_columns(file)
+    for column in ("ImageId", "PredictionString"):
+        if column not in columns:
+            raise DatasetError(f"{str(file)!r} must have a column {column!r}, it has {quoted(columns)}")
+    boxes = zip(columns["ImageId"], columns["PredictionString"], strict=True)
+    return {f"{image}.JPEG": _known_wnid(box.split(" ")[0], file) for image, box in boxes}
+
+
+def _read_list(source: Path, file: Path) -> dict[str, str]:
+    """val.txt: a file name and a class, which is a WordNet id or counts from 0 in ImageNet's order."""
+    labels = {}
+    by_number: Mapping[int, str] | None = None
+    for line in read_lines(file):
+        name, _, label = line.rpartition(" ")
+        if not name:
+            raise DatasetError(f"{str(file)!r} must have lines of file name and class, got {line!r}")
+        if label.isdecimal():
+            by_number = by_number or dict(enumerate(_ordered_classes(source)))
+            label = _numbered(label, by_number, file)
+        labels[name.strip().removeprefix("val/")] = _known_wnid(label, file)
+    return labels
+
+
+def _read_ground_truth(source: Path, file: Path) -> dict[str, str]:
+    """One class a line for ILSVRC2012_val_00000001.JPEG and so on: a WordNet id or the devkit's number, from 1."""
+    lines = read_lines(file)
+    if lines and lines[0].isdecimal():
+        by_number = _devkit_classes(source, file)
+        lines = [_numbered(line, by_number, file) for line in lines]
+    return {f"ILSVRC2012_val_{i:08d}.JPEG": _known_wnid(label, file) for i, label in enumerate(lines, start=1)}
+
+
+ANNOTATIONS = (
+    _Annotations("LOC_val_solution.csv", _read_solution),
+    _Annotations("val.txt", _read_list),
+    _Annotations("*validation_ground_truth.txt", _read_ground_truth),
+    _Annotations("*validation_synset_labels.txt", _read_ground_truth),
+)
+
+
+def _known_wnid(label: str, file: Path) -> str:
+    if not WNID.fullmatch(label):
+        raise DatasetError(f"{str(file)!r} names the class {label!r}; expected a WordNet id such as 'n01440764'")
+    return label
+
+
+def _numbered(number: str, by_number: Mapping[int, str], file: Path) -> str:
+    if not number.isdecimal() or int(number) not in by_number:
+        raise DatasetError(
+            f"{str(file)!r} has the class number {number!r}; expected {min(by_number)} to {max(by_number)}"
+        )
+    return by_number[int(number)]
+
+
+# -- classes -----------------------------------------------------------------------------------------
+
+
+def _ordered_classes(source: Path) -> Sequence[str]:
+    """Classes in the order of the synset file, or ImageNet's own, which is alphabetical by WordNet id."""
+    # Here, because the module of the bundled hierarchy imports from this package.
+    from hcep.datasets.wordnet import imagenet_classes
+
+    found = _synset_lines(source)
+    return [line.split(" ")[0] for line in found] if found else imagenet_classes()
+
+
+def _devkit_classes(source: Path, truth: Path) -> dict[int, str]:
+    """Classes by the devkit's number.
+
+    Raises
+    ------
+    DatasetError
+        No file says which class has which number.
+    """
+    text = _find(source, DEVKIT_TEXT)
+    if text is not None:
+        fields = [line.split() for line in read_lines(text)]  # n02119789 1 kit_fox
+        if not all(len(f) > 1 and f[1].isdecimal() for f in fields):
+            raise DatasetError(f"{str(text)!r} must have lines of WordNet id, number and name")
+        return {int(f[1]): f[0] for f in fields}
+    for name in DEVKIT_MATLAB:
+        file = _find(source, name)
+        if file is not None:
+            return _read_matlab(file)
+    lines = [line.split(" ")[0] for line in _synset_lines(source)]
+    # The devkit counts from kit fox, n02119789; a sorted list is the order of val.txt and would mislabel every image.
+    if not lines or lines == sorted(lines):
+        raise DatasetError(
+            f"{str(truth)!r} holds the devkit's class numbers, which follow no alphabetical order; put the devkit's "
+            f"{' or '.join((DEVKIT_TEXT, *DEVKIT_MATLAB))} beside it"
+            + (" (the synset list found is sorted)" * bool(lines))
+        )
+    return dict(enumerate(lines, start=1))
+
+
+def _read_matlab(file: Path) -> dict[int, str]:
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    try:
+        synsets = loadmat(file, squeeze_me=True, variable_names=["synsets"])["synsets"]
+        return {int(synset[0]): str(synset[1]) for synset in synsets}
+    except (MatReadError, KeyError, IndexError, TypeError, ValueError, NotImplementedError) as error:
+        raise DatasetError(f"{str(file)!r} is not the devkit's table of synsets: {error}") from None
+
+
+def _synset_lines(source: Path) -> list[str]:
+    file = next((found for name in SYNSET_FILES if (found := _find(source, name))), None)
+    return [] if file is None else read_lines(file)
+
+
+def _class_names(source: Path) -> dict[str, str]:
+    """Display names from a synset file: "n01440764 tench, Tinca tinca"."""
+    pairs = (line.partition(" ") for line in _synset_lines(source))
+    return {wnid: words.split(",")[0].strip() for wnid, _, words in pairs if words}

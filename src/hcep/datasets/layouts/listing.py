@@ -1,0 +1,213 @@
+"""What a layout gives back, what it is asked for, and how folders of images are listed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.errors import HCEPError, near_matches, quoted
+
+#: The label a layout gives by itself, and the column of a table that is read when no other is named.
+OWN_LABEL = "label"
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+SPLIT_NAMES = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+    "testing": "test",
+}
+
+
+class DatasetError(HCEPError):
+    """Images, labels or splits are not where they were looked for, or contradict each other."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked of `read_images`."""
+
+    split: str | None = None
+    path_column: str = "path"
+    label_column: str | None = OWN_LABEL
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The images of a dataset, entry by entry.
+
+    Attributes
+    ----------
+    root : Path
+        Folder that `files` are relative to.
+    files : sequence of str
+        Files, with forward slashes; of images in memory, the files they are exported to.
+    labels, splits : sequence of str or None
+    ids : sequence of str, optional
+        What tells the images apart; the files themselves when left out.
+    class_names : mapping
+        Display names of the labels, where the dataset has them.
+    pixels : (n, height, width, 3) uint8, optional
+        The images, where they are not in files.
+    """
+
+    root: Path
+    files: Sequence[str]
+    labels: Sequence[str | None]
+    splits: Sequence[str | None]
+    ids: Sequence[str] | None = None
+    class_names: Mapping[str, str] = field(default_factory=dict)
+    pixels: NDArray[np.uint8] | None = None
+
+
+# -- files -------------------------------------------------------------------------------------------
+
+
+def is_image(name: str) -> bool:
+    """Whether a file name looks like an image's; hidden files (and the twins macOS leaves behind) do not."""
+    return not name.startswith(".") and name.lower().endswith(IMAGE_SUFFIXES)
+
+
+def image_files(folder: Path) -> list[str]:
+    """Images below a folder, relative to it, sorted; links to folders are followed, but not in circles."""
+    return sorted(_walk(folder, "", ()))
+
+
+def holds_images(folder: Path) -> bool:
+    """Whether there is an image anywhere below a folder."""
+    return any(True for _ in _walk(folder, "", ()))
+
+
+def has_flat_images(folder: Path) -> bool:
+    """Whether there is an image directly in a folder."""
+    return folder.is_dir() and any(is_image(entry.name) for entry in _entries(folder))
+
+
+def subfolders(folder: Path) -> list[str]:
+    """Names of the folders in a folder, sorted, hidden ones left out."""
+    return [entry.name for entry in _entries(folder) if entry.is_dir() and not entry.name.startswith(".")]
+
+
+def _walk(folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterator[str]:
+    stat = folder.stat()
+    here = (stat.st_dev, stat.st_ino)
+    if here in above:
+        return
+    for entry in _entries(folder):
+        if entry.is_dir():
+            if not entry.name.startswith("."):
+                yield from _walk(folder / entry.name, f"{prefix}{entry.name}/", (*above, here))
+        elif is_image(entry.name):  # a broken link too: whoever opens it reports it
+            yield prefix + entry.name
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
+
+
+def printable(text: str) -> str:
+    """A file name as text that can be stored: bytes that are not UTF-8 are written as escapes."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return os.fsencode(text).decode("utf-8", "backslashreplace")
+    return text
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text file that are not blank.
+
+    Raises
+    ------
+    DatasetError
+        The file is not text.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{str(path)!r} is not UTF-8 text: {error}") from None
+    return [line for line in map(str.strip, text.splitlines()) if line]
+
+
+# -- splits and labels -------------------------------------------------------------------------------
+
+
+def canonical_split(name: str) -> str:
+    """A split's name as it is kept: ``"validation"`` and ``"valid"`` are ``"val"``, names of your own stay."""
+    return SPLIT_NAMES.get(name.strip().lower(), name.strip())
+
+
+def choose_splits(available: Iterable[str | None], wanted: str | None, source: Path) -> list[str]:
+    """The splits to read: all that there are, or the one that is wanted.
+
+    Raises
+    ------
+    DatasetError
+        The wanted split is not there.
+    """
+    known = list(dict.fromkeys(split for split in available if split is not None))
+    if wanted is None:
+        return known
+    if not known:
+        raise DatasetError(
+            f"{str(source)!r} has no splits, so there is no split {wanted!r}; read it without split= and divide it "
+            "with train_val()"
+        )
+    if canonical_split(wanted) not in known:
+        raise DatasetError(f"split {wanted!r} is not in {str(source)!r}, which has {quoted(known)}")
+    return [canonical_split(wanted)]
+
+
+def check_own_label(request: Request, layout: str) -> None:
+    """Refuse the name of a label column where a layout has no columns."""
+    if request.label_column not in (OWN_LABEL, None):
+        raise DatasetError(
+            f"label_column={request.label_column!r}: the {layout} layout has one label an image and no columns; leave "
+            "label_column out"
+        )
+
+
+def column_error(kind: str, column: str, columns: Iterable[str], source: Path) -> DatasetError:
+    """Say which columns there are instead of the one that was looked for."""
+    known = list(columns)
+    return DatasetError(
+        f"{kind}={column!r} is not a column of {str(source)!r}, which has {quoted(known, 10)}."
+        f"{near_matches(column, known)} Name the column with {kind}=."
+    )
+
+
+def match_annotations(images: Sequence[str], annotated: Mapping[str, str], source: Path, folder: Path) -> list[str]:
+    """The label of each image file of a folder, from an annotation file that must list exactly these.
+
+    Raises
+    ------
+    DatasetError
+        Files that are listed but absent, or images that are not listed.
+    """
+    present = set(images)
+    absent = [name for name in annotated if name not in present]
+    if absent:
+        raise absent_error(absent, len(annotated), source, folder)
+    unlisted = [name for name in images if name not in annotated]
+    if unlisted:
+        raise DatasetError(
+            f"{len(unlisted):,} of {len(images):,} images in {str(folder)!r} have no label in {str(source)!r}: "
+            + quoted(unlisted)
+        )
+    return [annotated[name] for name in images]
+
+
+def absent_error(absent: Sequence[str], n_listed: int, source: Path, folder: Path) -> DatasetError:
+    """Count the files that are listed but not there."""
+    return DatasetError(
+        f"{len(absent):,} of {n_listed:,} files listed in {str(source)!r} are not in {str(folder)!r}: {quoted(absent)}"
+    )

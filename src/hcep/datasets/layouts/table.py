@@ -1,0 +1,135 @@
+"""Tables with a path and a label column: CSV, TSV and Parquet."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hcep.datasets.layouts.listing import (
+    DatasetError,
+    Listing,
+    Request,
+    absent_error,
+    canonical_split,
+    choose_splits,
+    column_error,
+)
+from hcep.errors import quoted
+
+LOOKS_FOR = "a .csv, .tsv or .parquet file with a path and a label column"
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+SUFFIXES = (*DELIMITERS, ".parquet")
+#: Read when they are there, no matter which columns hold path and label.
+SPLIT_COLUMN, ID_COLUMN = "split", "id"
+
+Columns = Mapping[str, Sequence[Any]]
+
+
+def detect(source: Path) -> bool:
+    """Whether the file's name ends like a table's."""
+    return source.is_file() and source.suffix.lower() in SUFFIXES
+
+
+def read(source: Path, request: Request) -> Listing:
+    """List the rows in their order; relative paths are resolved against the table's folder."""
+    if not detect(source):
+        raise DatasetError(f"layout 'table' needs {LOOKS_FOR}, got {str(source)!r}")
+    columns = read_columns(source)
+    files = _paths(columns, request.path_column, source)
+    labels = _labels(columns, request.label_column, len(files), source)
+    splits = [_split(value) for value in columns.get(SPLIT_COLUMN, [None] * len(files))]
+    ids = [str(value) for value in columns.get(ID_COLUMN, files)]
+    rows = list(range(len(files)))
+    if request.split is not None:
+        (wanted,) = choose_splits(splits, request.split, source)
+        rows = [row for row in rows if splits[row] == wanted]
+    absent = [files[row] for row in rows if not (source.parent / files[row]).is_file()]
+    if absent:
+        raise absent_error(absent, len(rows), source, source.parent)
+    return Listing(
+        source.parent,
+        [files[row] for row in rows],
+        [labels[row] for row in rows],
+        [splits[row] for row in rows],
+        ids=[ids[row] for row in rows],
+    )
+
+
+def read_columns(source: Path) -> Columns:
+    """The columns of a table by name; those of a text file hold text, so that "007" stays "007".
+
+    Raises
+    ------
+    DatasetError
+        The file is not the table its name says, or is empty.
+    """
+    suffix = source.suffix.lower()
+    columns = _read_text(source, DELIMITERS[suffix]) if suffix in DELIMITERS else _read_parquet(source)
+    if not any(len(values) for values in columns.values()):
+        raise DatasetError(f"{str(source)!r} has no rows")
+    return columns
+
+
+def _read_text(source: Path, delimiter: str) -> Columns:
+    try:
+        with source.open(encoding="utf-8-sig", newline="") as file:
+            header, *rows = [row for row in csv.reader(file, delimiter=delimiter, strict=True) if row] or [[]]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DatasetError(f"{str(source)!r} cannot be read as a table: {error}") from None
+    ragged = [i for i, row in enumerate(rows, start=1) if len(row) != len(header)]
+    if ragged:
+        raise DatasetError(
+            f"{len(ragged):,} of {len(rows):,} rows of {str(source)!r} do not have the header's {len(header)} fields: "
+            f"row {ragged[0]} is {rows[ragged[0] - 1]!r}"
+        )
+    return {name: [row[i] for row in rows] for i, name in enumerate(header)}
+
+
+def _read_parquet(source: Path) -> Columns:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(source) as file:
+            table = file.read(columns=[f.name for f in file.schema_arrow if not pa.types.is_nested(f.type)])
+    except (pa.ArrowException, OSError) as error:
+        raise DatasetError(f"{str(source)!r} cannot be read as a table: {error}") from None
+    return {name: table.column(name).to_pylist() for name in table.column_names}
+
+
+def _paths(columns: Columns, column: str, source: Path) -> list[str]:
+    if column not in columns:
+        raise column_error("path_column", column, columns, source)
+    values = columns[column]
+    wrong = [(row, value) for row, value in enumerate(values, start=1) if not isinstance(value, str) or not value]
+    if wrong:
+        raise DatasetError(
+            f"path_column={column!r} of {str(source)!r} must hold file paths; {len(wrong):,} of {len(values):,} rows "
+            f"do not: row {wrong[0][0]} has {quoted([wrong[0][1]])}"
+        )
+    return list(values)
+
+
+def _labels(columns: Columns, column: str | None, n_rows: int, source: Path) -> list[str | None]:
+    if column is None:
+        return [None] * n_rows
+    if column not in columns:
+        raise column_error("label_column", column, columns, source)
+    return [label_text(value) for value in columns[column]]
+
+
+def label_text(value: Any) -> str | None:
+    """A cell as a label: None for an empty one, "3" for 3 and for the 3.0 that a column with gaps makes of it."""
+    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _split(value: Any) -> str | None:
+    text = label_text(value)
+    return None if text is None else canonical_split(text)

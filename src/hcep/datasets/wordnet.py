@@ -1,0 +1,184 @@
+"""The WordNet DAG above ImageNet-1k's classes, which ships with the package (wordnet/, with WordNet's licence)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from hcep.datasets.layouts.listing import DatasetError
+from hcep.errors import near_matches
+from hcep.hierarchy import Hierarchy
+
+
+def imagenet_classes() -> tuple[str, ...]:
+    """WordNet ids of ImageNet-1k's classes, in ImageNet's order: class k of a classifier's output is entry k.
+
+    Examples
+    --------
+    >>> from hcep.datasets.wordnet import imagenet_classes
+    >>> len(imagenet_classes()), imagenet_classes()[0]
+    (1000, 'n01440764')
+    """
+    return _wordnet().classes
+
+
+def imagenet_hierarchy(classes: Iterable[str] | None = None) -> Hierarchy:
+    """The WordNet DAG above ImageNet's classes, or above some of them.
+
+    Parameters
+    ----------
+    classes : iterable of str, optional
+        WordNet ids, or names as `imagenet_wnid` takes them. An inner synset (``"dog"``) may be a class too. All of
+        ImageNet-1k when left out.
+
+    Returns
+    -------
+    Hierarchy
+        Ids are WordNet ids, names the first lemmas. Single-child chains are kept: see `Hierarchy.collapse`.
+
+    Raises
+    ------
+    DatasetError
+        No class at all; a class that is unknown or ambiguous.
+
+    Examples
+    --------
+    >>> from hcep.datasets.wordnet import imagenet_hierarchy
+    >>> imagenet_hierarchy()
+    Hierarchy(1,860 synsets, 1,000 leaves, 1,937 edges, depth 18, branching at most 29, root 'n00001740')
+    >>> imagenet_hierarchy(["English setter", "church", "n02123045"]).as_tree().collapse().print_tree()
+    whole (entity, physical entity, object)
+    ├── church (artifact, structure, building, place of worship)
+    └── carnivore (living thing, organism, animal, chordate, vertebrate, mammal, placental)
+        ├── tabby (feline, cat, domestic cat)
+        └── English setter (canine, dog, hunting dog, sporting dog, setter)
+    """
+    if classes is None:
+        return _whole_hierarchy()
+    wnids = [imagenet_wnid(c) for c in classes]
+    if not wnids:
+        raise DatasetError("classes is empty; give WordNet ids or names, or leave it out for all of ImageNet-1k")
+    return _whole_hierarchy().restrict(wnids)
+
+
+def imagenet_wnid(name: str) -> str:
+    """The WordNet id of a class or synset given by id or name.
+
+    Case does not matter, nor whether words are joined by spaces, underscores or hyphens. The synsets of which the name
+    is the first lemma come first, then those of which it is any lemma; among them, ImageNet's classes come before
+    the synsets above.
+
+    Raises
+    ------
+    DatasetError
+        An unknown name (near matches are listed), or one that several classes share (they are listed).
+
+    Examples
+    --------
+    >>> from hcep.datasets.wordnet import imagenet_wnid
+    >>> imagenet_wnid("tench"), imagenet_wnid("golf_ball"), imagenet_wnid("dog"), imagenet_wnid("n01440764")
+    ('n01440764', 'n03445777', 'n02084071', 'n01440764')
+    """
+    if name in _wordnet().synsets:
+        return name
+    by_first, by_any = _names()
+    key = _plain(name)
+    found = by_first.get(key) or by_any.get(key)
+    if found is None:
+        raise DatasetError(
+            f"{name!r} is neither a WordNet id nor a name in the hierarchy of ImageNet-1k."
+            + near_matches(key, by_any)
+            + " Give a WordNet id, such as 'n01440764', or a hierarchy of your own."
+        )
+    classes = [wnid for wnid in found if wnid in _class_set()]
+    candidates = classes or list(found)
+    if len(candidates) > 1:
+        meanings = "; ".join(f"{wnid}: {_wordnet().synsets[wnid].gloss}" for wnid in candidates)
+        raise DatasetError(f"{name!r} is the name of {len(candidates)} synsets; give the id of one ({meanings})")
+    return candidates[0]
+
+
+def synset_gloss(wnid: str) -> str:
+    """WordNet's definition of a synset, given by id or unambiguous name.
+
+    Examples
+    --------
+    >>> from hcep.datasets.wordnet import synset_gloss
+    >>> synset_gloss("n03445777")
+    'a small hard ball used in playing golf; dimpled to reduce wind resistance'
+    """
+    return _wordnet().synsets[imagenet_wnid(wnid)].gloss
+
+
+def ambiguous_classes() -> dict[str, tuple[str, ...]]:
+    """The names that several of ImageNet's classes share, with their ids; `imagenet_wnid` refuses them.
+
+    Examples
+    --------
+    >>> from hcep.datasets.wordnet import ambiguous_classes
+    >>> ambiguous_classes()["crane"]
+    ('n02012849', 'n03126707')
+    """
+    shared = {
+        name: tuple(wnid for wnid in wnids if wnid in _class_set())
+        for names in reversed(_names())  # the first lemmas last: they decide
+        for name, wnids in names.items()
+    }
+    return {name: wnids for name, wnids in sorted(shared.items()) if len(wnids) > 1}
+
+
+@dataclass(frozen=True)
+class _Synset:
+    lemmas: tuple[str, ...]
+    gloss: str
+    hypernyms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _WordNet:
+    classes: tuple[str, ...]
+    synsets: dict[str, _Synset]
+
+
+@cache
+def _wordnet() -> _WordNet:
+    packed = (files("hcep.datasets") / "wordnet" / "imagenet1k.json.gz").read_bytes()
+    content = json.loads(gzip.decompress(packed))
+    synsets = {
+        wnid: _Synset(tuple(lemmas), gloss, tuple(hypernyms))
+        for wnid, (lemmas, gloss, hypernyms) in content["synsets"].items()
+    }
+    return _WordNet(tuple(content["classes"]), synsets)
+
+
+@cache
+def _class_set() -> frozenset[str]:
+    return frozenset(_wordnet().classes)
+
+
+@cache
+def _whole_hierarchy() -> Hierarchy:
+    synsets = _wordnet().synsets
+    edges = [(parent, child) for child, synset in synsets.items() for parent in synset.hypernyms]
+    return Hierarchy.from_edges(edges, {wnid: s.lemmas[0].replace("_", " ") for wnid, s in synsets.items()})
+
+
+@cache
+def _names() -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+    """Synsets by first lemma, and by any lemma."""
+    by_first: dict[str, list[str]] = {}
+    by_any: dict[str, list[str]] = {}
+    for wnid, synset in _wordnet().synsets.items():
+        by_first.setdefault(_plain(synset.lemmas[0]), []).append(wnid)
+        for name in dict.fromkeys(map(_plain, synset.lemmas)):
+            by_any.setdefault(name, []).append(wnid)
+    return {n: tuple(w) for n, w in by_first.items()}, {n: tuple(w) for n, w in by_any.items()}
+
+
+def _plain(name: str) -> str:
+    """A name as it is compared: lower case, words apart by spaces."""
+    return " ".join(name.casefold().replace("_", " ").replace("-", " ").split())

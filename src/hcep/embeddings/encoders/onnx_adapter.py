@@ -1,0 +1,177 @@
+"""ONNX files, run by onnxruntime: ``onnx:models/encoder.onnx``."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.embeddings.encoders.extras import require
+from hcep.embeddings.encoders.function import FunctionEncoder
+from hcep.embeddings.encoders.hub import loading
+from hcep.embeddings.images import content_hash
+from hcep.embeddings.preprocessing import (
+    PRESETS,
+    Preprocessing,
+    PreprocessingLike,
+    as_preprocessing,
+    read_json_object,
+)
+from hcep.errors import HCEPError, near_matches, quoted
+
+_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+_DEVICES = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+_KEYS = ("preprocessing", "output")
+
+
+def load(
+    model: str,
+    *,
+    device: str | None = None,
+    precision: str | None = None,
+    preprocessing: PreprocessingLike | None = None,
+    output: str | None = None,
+    threads: int | None = None,
+) -> FunctionEncoder:
+    """Load an ONNX file that takes images (n, 3, height, width) and returns vectors (n, n_dims).
+
+    Parameters
+    ----------
+    model : str
+        Path of the file. A JSON file of the same name beside it may hold ``{"preprocessing": {...}, "output": "..."}``.
+    device : {'cpu', 'cuda'}, optional
+        'cuda' where the installed onnxruntime has it.
+    precision : optional
+        Must be left out: the file decides.
+    preprocessing : Preprocessing, mapping, str or path-like, optional
+        See `as_preprocessing`; it comes before the JSON file, whose fields it may override one by one.
+    output : str, optional
+        Which output is the vector; the first one of two axes by default.
+    threads : int, optional
+        Threads for one batch; onnxruntime's choice by default.
+
+    Raises
+    ------
+    HCEPError
+        When the file is missing or damaged, its input is no batch of images, or the preprocessing is not known.
+    MissingExtraError
+        When onnxruntime is not installed.
+    """
+    ort = require("onnxruntime", "onnx")
+    name = f"onnx:{model}"
+    path = Path(model)
+    if not path.is_file():
+        raise HCEPError(f"{name}: no such file")
+    if precision is not None:
+        raise HCEPError(f"{name}: the file decides the precision; leave precision={precision!r} out")
+    beside = _read_beside(path)
+    steps = _preprocessing(name, path, preprocessing, beside)
+    with loading(name, local=True):
+        session = ort.InferenceSession(str(path), _options(ort, threads), providers=[_provider(ort, device)])
+    source = _image_input(name, session, steps)
+    target = _vector_output(name, session, output or beside.get("output"))
+
+    def images(batch: NDArray[np.float32]) -> NDArray[np.float32]:
+        return _run(session, source, target, batch)
+
+    return FunctionEncoder(
+        images,
+        name=name,
+        preprocessing=steps,
+        fingerprint=f"{_files_hash(path)} {target}",
+        no_texts_because="no text tower",
+    )
+
+
+def _read_beside(path: Path) -> dict[str, Any]:
+    beside = path.with_suffix(".json")
+    if not beside.is_file():
+        return {}
+    found = read_json_object(beside)
+    for key in found:
+        if key not in _KEYS:
+            raise HCEPError(f"{beside}: unknown key {key!r}, expected {quoted(_KEYS)}.{near_matches(key, _KEYS)}")
+    return found
+
+
+def _preprocessing(name: str, path: Path, given: PreprocessingLike | None, beside: dict[str, Any]) -> Preprocessing:
+    if given is None and "preprocessing" not in beside:
+        raise HCEPError(
+            f"{name}: how are images prepared for it? Give preprocessing= (a preset: {quoted(PRESETS)}, a JSON file "
+            f'or a mapping), or write {path.stem}.json beside it: {{"preprocessing": {{"preset": "clip"}}}}'
+        )
+    base = as_preprocessing(beside["preprocessing"]) if "preprocessing" in beside else None
+    return as_preprocessing(given, base)
+
+
+def _options(ort: Any, threads: int | None) -> Any:
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    return options
+
+
+def _provider(ort: Any, device: str | None) -> str:
+    there = ort.get_available_providers()
+    chosen = device or ("cuda" if _DEVICES["cuda"] in there else "cpu")
+    if chosen not in _DEVICES:
+        raise HCEPError(f"device must be 'cpu' or 'cuda' for ONNX files, got {chosen!r}")
+    if _DEVICES[chosen] not in there:
+        raise HCEPError(f"device {chosen!r}: this onnxruntime has {quoted(there)}; pip install onnxruntime-gpu")
+    return _DEVICES[chosen]
+
+
+def _image_input(name: str, session: Any, steps: Preprocessing) -> Any:
+    """The model's only input, checked against the preprocessing."""
+    inputs = session.get_inputs()
+    if len(inputs) != 1 or len(inputs[0].shape) != 4:
+        listed = quoted(f"{i.name} {i.shape}" for i in inputs)
+        raise HCEPError(
+            f"{name}: expected one input, images (n, 3, height, width), got {listed}; export the image tower alone"
+        )
+    expected = (3, *steps.size)
+    fits = [not isinstance(n, int) or n == m for n, m in zip(inputs[0].shape[1:], expected, strict=True)]
+    if not all(fits):
+        raise HCEPError(
+            f"{name}: its input is {inputs[0].shape}, the preprocessing makes (n, {', '.join(map(str, expected))})"
+        )
+    if inputs[0].type not in _TYPES:
+        raise HCEPError(f"{name}: its input is a {inputs[0].type}, expected floating-point images")
+    return inputs[0]
+
+
+def _vector_output(name: str, session: Any, wanted: str | None) -> str:
+    shapes: dict[str, Any] = {output.name: output.shape for output in session.get_outputs()}
+    if wanted is not None and wanted not in shapes:
+        raise HCEPError(f"{name}: no output {wanted!r}, there are {quoted(shapes)}.{near_matches(wanted, shapes)}")
+    if wanted is not None:
+        return wanted
+    two_axes = [output for output, shape in shapes.items() if len(shape) == 2]
+    if not two_axes:
+        raise HCEPError(
+            f"{name}: no output of two axes (n, n_dims) among {quoted(f'{k} {v}' for k, v in shapes.items())}"
+        )
+    return two_axes[0]
+
+
+def _run(session: Any, source: Any, target: str, batch: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Run a batch; in pieces where the file fixes the number of images."""
+    data = batch.astype(_TYPES[source.type], copy=False)
+    n_fixed = source.shape[0]
+    if not isinstance(n_fixed, int):
+        vectors: NDArray[np.float32] = session.run([target], {source.name: data})[0]
+        return vectors
+    padded = np.concatenate([data, np.zeros((-len(data) % n_fixed, *data.shape[1:]), dtype=data.dtype)])
+    pieces = [padded[start : start + n_fixed] for start in range(0, len(padded), n_fixed)]
+    return np.concatenate([session.run([target], {source.name: piece})[0] for piece in pieces])[: len(data)]
+
+
+def _files_hash(path: Path) -> str:
+    """Hash of the file, and of the weights that exporters write beside it when it would exceed 2 GB."""
+    beside = (path.with_name(path.name + end) for end in (".data", "_data"))
+    hashes = [content_hash(part) for part in (path, *beside) if part.is_file()]
+    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()

@@ -1,0 +1,101 @@
+"""Image models by timm: ``timm:vit_base_patch14_dinov2.lvd142m``, a checkpoint, a folder, a hub repository."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.embeddings.encoders.extras import require
+from hcep.embeddings.encoders.function import FunctionEncoder
+from hcep.embeddings.encoders.hub import loading
+from hcep.embeddings.encoders.torch_runner import TorchRunner, weights_hash
+from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
+from hcep.errors import HCEPError, near_matches
+
+_EXTRA = "timm"
+_FOLDER, _HUB = "local-dir:", "hf-hub:"
+_RESIZES = {"center": "shortest", "squash": "squash", "border": "longest"}
+
+
+def load(
+    model: str,
+    *,
+    device: str | None = None,
+    precision: str | None = None,
+    preprocessing: PreprocessingLike | None = None,
+) -> FunctionEncoder:
+    """Load a timm model without its classifier; a vector is what the classifier would have been given.
+
+    Parameters
+    ----------
+    model : str
+        ``architecture.tag``, ``architecture/path-of-checkpoint``, ``local-dir:folder`` or ``hf-hub:owner/model``.
+    device, precision : str, optional
+        See `TorchRunner.choose`.
+    preprocessing : Preprocessing, mapping, str or path-like, optional
+        What differs from the model's own.
+
+    Raises
+    ------
+    HCEPError
+        When there is no such model, or it cannot be loaded.
+    HubUnreachableError
+        When it would have to be fetched and cannot be.
+    MissingExtraError
+        When timm is not installed.
+    """
+    timm = require("timm", _EXTRA)
+    runner = TorchRunner.choose(device, precision, _EXTRA)
+    name = f"timm:{model}"
+    architecture, checkpoint = _parts(timm, model)
+    overlay = {"file": checkpoint} if checkpoint else None
+    with loading(name, local=checkpoint is not None or model.startswith(_FOLDER)):
+        network = timm.create_model(architecture, pretrained=True, num_classes=0, pretrained_cfg_overlay=overlay)
+        own = _own_preprocessing(require("timm.data", _EXTRA).resolve_model_data_config(network))
+    network = runner.settle(network)
+
+    def images(batch: NDArray[np.float32]) -> NDArray[np.float32]:
+        return runner.run(network, batch)
+
+    return FunctionEncoder(
+        images,
+        name=name,
+        preprocessing=as_preprocessing(preprocessing, own),
+        fingerprint=weights_hash(network, network.pretrained_cfg["architecture"]),
+    )
+
+
+def _parts(timm: Any, model: str) -> tuple[str, str | None]:
+    """The name that timm takes, and a checkpoint's path."""
+    if model.startswith(_FOLDER) and not Path(model.removeprefix(_FOLDER)).is_dir():
+        raise HCEPError(f"timm:{model}: no such folder")
+    if model.startswith((_FOLDER, _HUB)):
+        return model, None
+    architecture, slash, checkpoint = model.partition("/")
+    if architecture.partition(".")[0] not in (known := timm.list_models()):
+        raise HCEPError(f"timm has no architecture {architecture!r}.{near_matches(architecture, known)}")
+    if slash and not Path(checkpoint).is_file():
+        raise HCEPError(f"timm:{model}: no checkpoint {checkpoint!r}")
+    if not slash and not timm.is_model_pretrained(architecture):
+        tags = timm.list_pretrained(f"{architecture.partition('.')[0]}.*")
+        raise HCEPError(f"timm has no weights {architecture!r}.{near_matches(architecture, tags)}")
+    return architecture, checkpoint or None
+
+
+def _own_preprocessing(config: Mapping[str, Any]) -> Preprocessing:
+    """Read what timm would build its evaluation transform from."""
+    _, height, width = config["input_size"]
+    square = height == width
+    return Preprocessing(
+        size=(height, width),
+        resize=_RESIZES[config["crop_mode"]] if square else "squash",
+        edge=math.floor(height / config["crop_pct"]) if square else None,
+        interpolation=config["interpolation"],
+        mean=config["mean"],
+        std=config["std"],
+    )

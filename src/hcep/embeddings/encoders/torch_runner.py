@@ -1,0 +1,114 @@
+"""What the adapters of torch models share: device, mixed precision, one forward pass, a hash of the weights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.embeddings.encoders.extras import require
+from hcep.errors import HCEPError, near_matches
+
+PRECISIONS = {"fp32": None, "fp16": "float16", "bf16": "bfloat16"}
+
+
+@dataclass(frozen=True)
+class TorchRunner:
+    """Runs a module on one device.
+
+    Attributes
+    ----------
+    torch : module
+    device : torch.device
+    precision : {'fp32', 'fp16', 'bf16'}
+        Below 'fp32' the forward pass is autocast, which is for CUDA devices alone.
+    """
+
+    torch: Any
+    device: Any
+    precision: str
+
+    @classmethod
+    def choose(cls, device: str | None, precision: str | None, extra: str) -> TorchRunner:
+        """Settle on a device and a precision.
+
+        Parameters
+        ----------
+        device : str, optional
+            As torch names it; the first CUDA device where there is one, else the processor.
+        precision : {'fp32', 'fp16', 'bf16'}, optional
+            'fp16' on CUDA, 'fp32' elsewhere.
+        extra : str
+            The extra that torch comes with.
+
+        Raises
+        ------
+        HCEPError
+            When the device is unknown or absent, or the precision does not go with it.
+        """
+        torch = require("torch", extra)
+        chosen = _device(torch, device)
+        on_cuda = chosen.type == "cuda"
+        wanted = precision or ("fp16" if on_cuda else "fp32")
+        if wanted not in PRECISIONS:
+            raise HCEPError(
+                f"precision must be 'fp32', 'fp16' or 'bf16', got {wanted!r}.{near_matches(wanted, PRECISIONS)}"
+            )
+        if wanted != "fp32" and not on_cuda:
+            raise HCEPError(f"precision {wanted!r} needs a CUDA device, this is {str(chosen)!r}; leave it out here")
+        return cls(torch, chosen, wanted)
+
+    def settle(self, model: Any) -> Any:
+        """Put a module on the device, for inference; its weights stay float32."""
+        return model.float().to(self.device).eval()
+
+    def run(self, forward: Callable[..., Any], *arrays: Any) -> NDArray[np.float32]:
+        """`forward` of arrays or tensors, as a float32 array."""
+        inputs = [self.torch.as_tensor(array).to(self.device) for array in arrays]
+        with self.torch.inference_mode(), self._autocast():
+            found = forward(*inputs)
+        vectors: NDArray[np.float32] = found.float().cpu().numpy()
+        return vectors
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        name = PRECISIONS[self.precision]
+        if name is None:
+            return nullcontext()
+        context: AbstractContextManager[Any] = self.torch.autocast(self.device.type, dtype=getattr(self.torch, name))
+        return context
+
+
+def weights_hash(model: Any, architecture: object) -> str:
+    """Hash of a module's floating-point tensors and of what else its vectors depend on.
+
+    The tensors are taken by content and not by name, and integer buffers are left out, so that a library that renames a
+    parameter or drops a buffer of positions does not make its users' stores obsolete.
+    """
+    tensors = [t.detach().cpu().contiguous() for t in model.state_dict().values() if t.is_floating_point()]
+    hashes = sorted(_tensor_hash(tensor) for tensor in tensors)
+    text = json.dumps([architecture, hashes], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _tensor_hash(tensor: Any) -> str:
+    # Hashed as float32, so that a checkpoint in half precision and its copy in full are the same weights.
+    values = np.ascontiguousarray(tensor.float().numpy())
+    return hashlib.sha256(json.dumps(values.shape).encode() + values.tobytes()).hexdigest()
+
+
+def _device(torch: Any, name: str | None) -> Any:
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise HCEPError(f"device must be 'cpu', 'cuda' or such as torch knows, got {name!r}") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise HCEPError(f"device {name!r}: torch sees no CUDA device here; leave device out, or give 'cpu'")
+    return device

@@ -1,0 +1,197 @@
+"""Image files, whatever state they are in: an RGB picture, or one short reason why not."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from hcep.errors import HCEPError
+
+MAX_PIXELS = 89_478_485
+"""Pillow's own threshold for a suspected decompression bomb: a quarter of a GiB of RGB."""
+
+# Raster formats only: among Pillow's others, EPS starts Ghostscript and some read further files.
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "TIFF", "WEBP", "PPM", "JPEG2000", "MPO", "ICO", "TGA", "AVIF")
+_SIXTEEN_BIT = ("I", "I;16", "I;16B", "I;16L", "I;16N")
+_ORIENTATION = 0x0112
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class ImageProblem(HCEPError):  # noqa: N818 - a finding about a file, to be listed; not a fault of the program
+    """An image file that cannot be used.
+
+    Attributes
+    ----------
+    reason : str
+        What is wrong with it, in a few words and without the path.
+    path : str
+        '' where it is not known.
+    """
+
+    def __init__(self, reason: str, path: str | os.PathLike[str] = "") -> None:
+        self.reason = reason
+        self.path = os.fspath(path)
+        super().__init__(f"{self.path}: {reason}" if self.path else reason)
+
+
+def open_image(
+    path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS, shorter_side: int | None = None
+) -> Image.Image:
+    """Open an image file as upright 8-bit RGB.
+
+    Parameters
+    ----------
+    path : path-like
+    max_pixels : int
+        Larger images are refused from their header, before anything is decoded. Pillow refuses more than twice its
+        ``Image.MAX_IMAGE_PIXELS`` whatever is given here.
+    shorter_side : int, optional
+        How many pixels of the shorter side will be used. A JPEG at least four times as large is then decoded at a half,
+        quarter or eighth of its size, never below twice `shorter_side`: several times faster, nearly the same picture.
+
+    Returns
+    -------
+    PIL.Image.Image
+        Mode RGB, fully decoded, the file closed. EXIF orientation is applied; of an animation it is the first frame;
+        transparent pixels are laid over white; 16-bit grey is scaled to 8 bits; CMYK is converted without colour
+        management.
+
+    Raises
+    ------
+    ImageProblem
+        When there is no readable picture of an acceptable size; nothing else is raised for a bad file.
+
+    Examples
+    --------
+    >>> from PIL import Image
+    >>> from hcep.embeddings.images import ImageProblem, open_image
+    >>> Image.new("L", (4, 3), 128).save("grey.png")
+    >>> open_image("grey.png").getpixel((0, 0))
+    (128, 128, 128)
+    >>> try:
+    ...     open_image("missing.png")
+    ... except ImageProblem as problem:
+    ...     print(problem.reason)
+    no such file
+    """
+    _check_file(path)
+    try:
+        with Image.open(path, formats=_formats()) as image:
+            _check_size(image, max_pixels, path)
+            if shorter_side is not None:
+                _shrink_while_decoding(image, 2 * shorter_side)
+            image.load()
+            return _upright(_as_rgb(image), _orientation(image))
+    except ImageProblem:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise ImageProblem(f"too large: {error}", path) from error
+    except UnidentifiedImageError as error:
+        raise ImageProblem("not an image, or not in a format that can be read", path) from error
+    except Exception as error:
+        # Pillow's decoders answer a damaged file with anything from OSError to struct.error and MemoryError.
+        raise ImageProblem(_in_one_line(error), path) from error
+
+
+def content_hash(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of the file's bytes, in hexadecimal.
+
+    Raises
+    ------
+    ImageProblem
+        When the file is missing, empty, no regular file or cannot be read.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from hcep.embeddings.images import content_hash
+    >>> _ = Path("word.txt").write_text("cat")
+    >>> content_hash("word.txt")[:12]
+    '77af778b51ab'
+    """
+    _check_file(path)
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ImageProblem(_in_one_line(error), path) from error
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """Those of the formats that this Pillow knows; naming another one makes it fail."""
+    Image.init()
+    return tuple(name for name in _FORMATS if name in Image.OPEN)
+
+
+def _check_file(path: str | os.PathLike[str]) -> None:
+    """Refuse what is no regular file with something in it; opening a pipe, say, would wait forever."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError as error:
+        raise ImageProblem("broken symlink" if Path(path).is_symlink() else "no such file", path) from error
+    except (OSError, ValueError) as error:
+        raise ImageProblem(_in_one_line(error), path) from error
+    if stat.S_ISDIR(status.st_mode):
+        raise ImageProblem("is a directory", path)
+    if not stat.S_ISREG(status.st_mode):
+        raise ImageProblem("not a regular file", path)
+    if status.st_size == 0:
+        raise ImageProblem("empty file", path)
+
+
+def _check_size(image: Image.Image, max_pixels: int, path: str | os.PathLike[str]) -> None:
+    width, height = image.size
+    if width * height > max_pixels:
+        raise ImageProblem(f"too large: {width:,} x {height:,} pixels, at most {max_pixels:,} in all", path)
+
+
+def _shrink_while_decoding(image: Image.Image, shorter_side: int) -> None:
+    scale = shorter_side / min(image.size)
+    if image.format in ("JPEG", "MPO") and scale < 1:
+        # No mode, so that CMYK and grey stay what they are until they are converted.
+        image.draft(None, (round(image.width * scale), round(image.height * scale)))
+
+
+def _as_rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "F":
+        raise ValueError("floating-point pixels, whose range is not known")
+    if image.mode in _SIXTEEN_BIT:
+        # convert() would clip at 255 instead of scaling.
+        high_byte = np.clip(np.asarray(image).astype(np.int64) // 256, 0, 255)
+        return Image.fromarray(high_byte.astype(np.uint8)).convert("RGB")
+    if image.has_transparency_data:
+        picture = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
+    return image.convert("RGB")
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(_ORIENTATION, 1))
+    except Exception:
+        # Damaged metadata is no reason to refuse a good picture.
+        return 1
+
+
+def _upright(image: Image.Image, orientation: int) -> Image.Image:
+    return image.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else image
+
+
+def _in_one_line(error: Exception) -> str:
+    message = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return message.splitlines()[0][:200].rstrip(".")

@@ -1,0 +1,255 @@
+"""How an image becomes a model's input, as data: resize, crop and scale with Pillow and numpy alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from hcep.errors import HCEPError, near_matches, quoted
+
+RESIZES = ("shortest", "longest", "squash")
+INTERPOLATIONS = {
+    "nearest": Image.Resampling.NEAREST,
+    "box": Image.Resampling.BOX,
+    "bilinear": Image.Resampling.BILINEAR,
+    "hamming": Image.Resampling.HAMMING,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+
+
+class PreprocessingError(HCEPError):
+    """A description of a preprocessing is malformed."""
+
+
+def _numbers(field: str, value: Any, n: int, kind: type) -> tuple[Any, ...]:
+    listed = [value] * n if isinstance(value, (int, float)) else list(value) if _is_sequence(value) else []
+    if len(listed) != n or not all(isinstance(v, (int, float)) and v == kind(v) for v in listed):
+        raise PreprocessingError(f"{field} must be one {kind.__name__} or {n} of them, got {value!r}")
+    return tuple(kind(v) for v in listed)
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, (list, tuple, np.ndarray))
+
+
+def _check_choice(field: str, value: object, choices: Any) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise PreprocessingError(f"{field} must be one of {quoted(choices, limit=10)}, got {value!r}")
+
+
+def _check_numbers(steps: Preprocessing) -> None:
+    for field, value in (("edge", steps.edge or 1), ("fill", steps.fill)):
+        if not isinstance(value, int):
+            raise PreprocessingError(f"{field} must be an integer, got {value!r}")
+    if not isinstance(steps.rescale, (int, float)):
+        raise PreprocessingError(f"rescale must be a number, got {steps.rescale!r}")
+    if min(steps.size) < 1 or (steps.edge is not None and steps.edge < 1):
+        raise PreprocessingError(f"size and edge must be positive, got size {steps.size} and edge {steps.edge}")
+    if min(steps.std) <= 0 or steps.rescale <= 0:
+        raise PreprocessingError(f"std and rescale must be positive, got std {steps.std} and rescale {steps.rescale}")
+    if steps.size[0] != steps.size[1] and steps.resize != "squash":
+        raise PreprocessingError(f"size {steps.size} is not square: only resize='squash' goes with it")
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Resize, crop to `size`, then ``(value * rescale - mean) / std`` for each channel.
+
+    Attributes
+    ----------
+    size : (int, int)
+        Height and width of the model's input; one integer for a square.
+    resize : {'shortest', 'longest', 'squash'}
+        Scale the shorter side to `edge`, keeping proportions; or the longer side; or both, to a square. What is then
+        larger than `size` is cropped around the centre, what is smaller is padded with `fill`.
+    edge : int, optional
+        Side to scale to, in pixels; `size` itself by default.
+    crop_square : bool
+        Whether a square image is treated like the others. False scales it straight to `size`, without a crop.
+    interpolation : {'nearest', 'box', 'bilinear', 'hamming', 'bicubic', 'lanczos'}
+    rescale : float
+        Factor on the values 0 to 255.
+    mean, std : (float, float, float)
+        In units of rescaled values; one number for all channels.
+    fill : int
+        Grey value of the padding.
+
+    Examples
+    --------
+    >>> from PIL import Image
+    >>> from hcep.embeddings.preprocessing import PRESETS, Preprocessing
+    >>> steps = Preprocessing(size=8, mean=0.5, std=0.5)
+    >>> x = steps(Image.new("RGB", (20, 10), "white"))
+    >>> x.shape, float(x.max())
+    ((3, 8, 8), 1.0)
+    >>> Preprocessing.from_dict(steps.to_dict()) == steps
+    True
+    >>> sorted(PRESETS)
+    ['clip', 'efficientnet-lite2', 'imagenet', 'siglip']
+    """
+
+    size: tuple[int, int] = (224, 224)
+    resize: str = "shortest"
+    edge: int | None = None
+    crop_square: bool = True
+    interpolation: str = "bicubic"
+    rescale: float = 1 / 255
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    fill: int = 0
+
+    def __post_init__(self) -> None:
+        # What JSON and callers write (one number, lists) becomes tuples, so that equal descriptions are equal.
+        object.__setattr__(self, "size", _numbers("size", self.size, 2, int))
+        object.__setattr__(self, "mean", _numbers("mean", self.mean, 3, float))
+        object.__setattr__(self, "std", _numbers("std", self.std, 3, float))
+        _check_choice("resize", self.resize, RESIZES)
+        _check_choice("interpolation", self.interpolation, INTERPOLATIONS)
+        _check_numbers(self)
+
+    @classmethod
+    def from_dict(cls, description: Mapping[str, Any], base: Preprocessing | None = None) -> Preprocessing:
+        """Read a description; what it does not say is taken from its ``preset``, else from `base`, else the defaults.
+
+        Raises
+        ------
+        PreprocessingError
+            When a key or a preset is unknown or a value is impossible.
+        """
+        given = dict(description)
+        start = _preset(given.pop("preset")) if "preset" in given else base or cls()
+        known = [field.name for field in fields(cls)]
+        for key in given:
+            if key not in known:
+                raise PreprocessingError(f"unknown key {key!r} in a preprocessing.{near_matches(key, known)}")
+        return replace(start, **given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The description, ready for JSON."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+    def __call__(self, image: Image.Image) -> NDArray[np.float32]:
+        """An RGB image as a (3, height, width) array."""
+        if self.resize == "shortest":
+            image = _without_far_ends(image)
+        resized = image.resize(self._resized(*image.size), INTERPOLATIONS[self.interpolation])
+        pixels = np.asarray(_centre(resized, self.size, self.fill), dtype=np.float32)
+        mean, std = np.asarray(self.mean, dtype=np.float32), np.asarray(self.std, dtype=np.float32)
+        scaled = (pixels * np.float32(self.rescale) - mean) / std
+        return np.ascontiguousarray(scaled.transpose(2, 0, 1), dtype=np.float32)
+
+    def _resized(self, width: int, height: int) -> tuple[int, int]:
+        """Width and height to scale to."""
+        if not self.crop_square and width == height:
+            return self.size[1], self.size[0]
+        if self.resize == "squash":
+            return (self.size[1], self.size[0]) if self.edge is None else (self.edge, self.edge)
+        edge = self.size[0] if self.edge is None else self.edge
+        if self.resize == "longest":
+            longer = max(width, height)
+            return max(1, round(edge * width / longer)), max(1, round(edge * height / longer))
+        # The longer side is truncated, not rounded, as torchvision and transformers do.
+        shorter = min(width, height)
+        return int(edge * width / shorter), int(edge * height / shorter)
+
+
+PreprocessingLike: TypeAlias = "Preprocessing | Mapping[str, Any] | str | os.PathLike[str]"
+
+PRESETS = {
+    "clip": Preprocessing(
+        mean=(0.48145466, 0.4578275, 0.40821073),
+        std=(0.26862954, 0.26130258, 0.27577711),
+    ),
+    "siglip": Preprocessing(resize="squash", mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)),
+    "imagenet": Preprocessing(
+        edge=256, interpolation="bilinear", mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)
+    ),
+    "efficientnet-lite2": Preprocessing(
+        size=(260, 260),
+        edge=296,
+        crop_square=False,
+        rescale=1.0,
+        mean=(127.0, 127.0, 127.0),
+        std=(128.0, 128.0, 128.0),
+    ),
+}
+
+
+def as_preprocessing(given: PreprocessingLike | None, base: Preprocessing | None = None) -> Preprocessing:
+    """Read what an encoder is given as its preprocessing.
+
+    Parameters
+    ----------
+    given : Preprocessing, mapping, str or path-like, optional
+        The name of one of `PRESETS`, a JSON file, a mapping of the fields that differ from `base` (or from its own
+        ``"preset"``), or a whole `Preprocessing`.
+    base : Preprocessing, optional
+        What applies where `given` says nothing.
+
+    Raises
+    ------
+    PreprocessingError
+        When it cannot be read.
+    """
+    if isinstance(given, Preprocessing):
+        return given
+    if given is None:
+        return base or Preprocessing()
+    if isinstance(given, Mapping):
+        return Preprocessing.from_dict(given, base)
+    if Path(given).suffix == ".json":
+        return Preprocessing.from_dict(read_json_object(given), base)
+    return _preset(os.fspath(given))
+
+
+def read_json_object(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The JSON object in a file.
+
+    Raises
+    ------
+    PreprocessingError
+        When the file cannot be read, or holds something else.
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise PreprocessingError(f"{os.fspath(path)}: cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise PreprocessingError(f"{os.fspath(path)}: expected a JSON object, got {type(content).__name__}")
+    return content
+
+
+def _preset(name: object) -> Preprocessing:
+    if not isinstance(name, str) or name not in PRESETS:
+        raise PreprocessingError(
+            f"no preset {name!r}; there are {quoted(PRESETS)}, or give a .json file.{near_matches(name, PRESETS)}"
+        )
+    return PRESETS[name]
+
+
+def _without_far_ends(image: Image.Image) -> Image.Image:
+    """Cut a strip to its middle, where the crop is: scaled whole, 1 x 80,000,000 pixels would fill memory."""
+    reach = 4 * min(image.size)
+    return _centre(image, (min(image.height, reach), min(image.width, reach)), fill=0)
+
+
+def _centre(image: Image.Image, size: tuple[int, int], fill: int) -> Image.Image:
+    """Crop or pad around the centre."""
+    height, width = size
+    if image.size == (width, height):
+        return image
+    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
+    if left >= 0 and top >= 0:
+        return image.crop((left, top, left + width, top + height))
+    canvas = Image.new("RGB", (width, height), (fill, fill, fill))
+    canvas.paste(image, (-left, -top))
+    return canvas

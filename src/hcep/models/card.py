@@ -1,0 +1,257 @@
+"""The model card: what a person needs to know before using a model, as Markdown with the hub's front matter."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from sklearn.utils.validation import check_is_fitted
+
+import hcep
+from hcep.classify import HCEPClassifier
+from hcep.hierarchy import Hierarchy
+from hcep.models.schema import EncoderRecord
+
+#: Levels and children of the tree excerpt, and rows of the table of classes.
+MAX_DEPTH, MAX_CHILDREN, MAX_CLASSES = 3, 6, 50
+
+_TAGS = ("hcep", "image-classification", "interpretability", "sparse-coding", "hierarchy", "concepts")
+
+_CITATION = """\
+@inproceedings{nguyen2026hcep,
+  title     = {Hierarchical Concept Embedding \\& Pursuit for Interpretable Image Classification},
+  author    = {Nguyen, Nghia and Ding, Tianjiao and Vidal, Ren{\\'e}},
+  booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition (CVPR)},
+  year      = {2026}
+}"""
+
+
+class NamedEncoder(Protocol):
+    """The part of an encoder that a saved model remembers."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fingerprint(self) -> str | None: ...
+
+
+EncoderLike = NamedEncoder | str | None
+
+
+def encoder_record(encoder: EncoderLike) -> EncoderRecord | None:
+    """Name and fingerprint of an encoder; of a bare name there is no fingerprint."""
+    if encoder is None:
+        return None
+    return EncoderRecord(encoder) if isinstance(encoder, str) else EncoderRecord(encoder.name, encoder.fingerprint)
+
+
+def model_card(
+    model: HCEPClassifier,
+    *,
+    name: str | None = None,
+    data: str | None = None,
+    images_per_class: Mapping[Any, int] | None = None,
+    metrics: Mapping[str, float] | None = None,
+    encoder: EncoderLike = None,
+    license: str = "unknown",
+    language: str | None = None,
+    tags: Sequence[str] = (),
+    repo_id: str | None = None,
+) -> str:
+    """Describe a fitted classifier in Markdown, front matter included.
+
+    Parameters
+    ----------
+    model : HCEPClassifier
+        Fitted.
+    name : str, optional
+        Title of the card.
+    data : str, optional
+        Name of the training data.
+    images_per_class : mapping of label to int, optional
+    metrics : mapping of str to float, optional
+    encoder : Encoder, EncoderRecord, str or None
+        What makes the embeddings.
+    license : str
+        Identifier in the hub's list, such as "apache-2.0". The model's, which its data and encoder may bind.
+    language : str, optional
+        Of the class names, such as "en".
+    tags : sequence of str
+        Besides the card's own.
+    repo_id : str, optional
+        Where on the hub the model is.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from hcep import HCEPClassifier
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> from hcep.models import model_card
+    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-3)
+    >>> model = HCEPClassifier(data.hierarchy).fit(data.X, data.y)
+    >>> card = model_card(model, name="simplices", metrics={"accuracy": 0.875})
+    >>> card.splitlines()[1:3]
+    ['license: "unknown"', 'library_name: hcep']
+    >>> "| accuracy | 0.875 |" in card
+    True
+    """
+    check_is_fitted(model, "dictionary_")
+    record = encoder_record(encoder)
+    sections = [
+        f"# {_line(name or repo_id or 'HCEP classifier')}\n\n{_introduction(model, record)}",
+        f"## Hierarchy\n\n{_hierarchy(model.hierarchy_)}",
+        f"## Training data\n\n{_training(model, data, images_per_class)}",
+        f"## Metrics\n\n{_metrics(metrics)}",
+        f"## Use\n\n{_use(record, repo_id)}",
+        f"## Intended use\n\n{_INTENDED}",
+        f"## Limits\n\n{_limits(record)}",
+        f"## Configuration\n\n{_configuration(model, record)}",
+        f"## Citation\n\n{_fenced(_CITATION, 'bibtex')}",
+    ]
+    return _front_matter(license, language, tags) + "\n\n".join(sections) + "\n"
+
+
+def _front_matter(license: str, language: str | None, tags: Sequence[str]) -> str:
+    lines = [f"license: {_quoted(license)}", "library_name: hcep", "pipeline_tag: image-classification"]
+    if language is not None:
+        lines.append(f"language: {_quoted(language)}")
+    lines += ["tags:", *(f"- {_quoted(tag)}" for tag in dict.fromkeys([*_TAGS, *tags]))]
+    return "---\n" + "\n".join(lines) + "\n---\n\n"
+
+
+def _introduction(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:
+    vectors = f"{model.n_features_in_:,}-dimensional embeddings"
+    source = f"{vectors} of `{_line(encoder.name)}`" if encoder else f"{vectors} (the encoder was not recorded)"
+    head = (
+        "The class is the leaf at the end of the path."
+        if model.head_ is None
+        else "The class is predicted by logistic regression on the path's coefficients."
+    )
+    return (
+        "An image classifier that explains itself, made with HCEP (Hierarchical Concept Embedding & Pursuit). It takes "
+        f"{source} and finds, for each image, the rooted path of concepts in a hierarchy whose embeddings best add up "
+        f"to the image's, {_trail_example(model.hierarchy_)}. {head}"
+    )
+
+
+def _trail_example(hierarchy: Hierarchy) -> str:
+    deepest = hierarchy.paths(hierarchy.ids[-1])[0]
+    return "such as *" + " → ".join(_escaped(hierarchy.name(synset)) for synset in deepest) + "*"
+
+
+def _hierarchy(hierarchy: Hierarchy) -> str:
+    shape = "a tree" if hierarchy.is_tree else "a DAG: some synsets have several parents"
+    return (
+        f"{len(hierarchy.leaves):,} classes, {len(hierarchy):,} synsets, {hierarchy.n_edges:,} edges (one atom each), "
+        f"depth {hierarchy.depth}, at most {hierarchy.max_branching:,} children; {shape}. Merged single-child "
+        f"chains stand in brackets. The whole of it is in `hierarchy.json`.\n\n"
+        + _fenced(hierarchy.format_tree(MAX_DEPTH, MAX_CHILDREN), "text")
+    )
+
+
+def _training(model: HCEPClassifier, data: str | None, counts: Mapping[Any, int] | None) -> str:
+    title = f"Trained on {_escaped(data)}." if data else "The training data was not recorded."
+    if not counts:
+        return f"{title} Images per class were not recorded; there are {len(model.classes_):,} classes."
+    hierarchy = model.hierarchy_
+    by_label = {str(label): n for label, n in counts.items()}
+    known = [(str(label), hierarchy.leaf_of(str(label))) for label in model.classes_.tolist()]
+    rows = [(label, hierarchy.name(leaf), f"{by_label.get(label, 0):,}") for label, leaf in known]
+    more = f"\n\n… and {len(rows) - MAX_CLASSES:,} more classes." if len(rows) > MAX_CLASSES else ""
+    total = f"{title} {sum(by_label.values()):,} images of {len(rows):,} classes.\n\n"
+    return total + _table(("class", "name", "images"), rows[:MAX_CLASSES]) + more
+
+
+def _metrics(metrics: Mapping[str, float] | None) -> str:
+    if not metrics:
+        return "None were recorded. Measure on images of your own before relying on the model."
+    return _table(("metric", "value"), [(name, f"{value:.4g}") for name, value in metrics.items()])
+
+
+def _use(encoder: EncoderRecord | None, repo_id: str | None) -> str:
+    verb, place = ("pull_model", repo_id) if repo_id else ("load_model", "path/to/this/folder")
+    code = f"""\
+from hcep.explain import explain
+from hcep.models import {verb}
+
+model = {verb}({json.dumps(place)})
+labels = model.predict(X)                     # X: (n_images, n_dims) embeddings
+found = model.pursue(X)                       # paths, codes and residuals
+print(explain(X, found, [0])[0].trail())      # the path of the first image, in one line"""
+    note = f"X must come from the encoder `{_line(encoder.name)}`" if encoder else "X must come from the same encoder"
+    return f"`pip install hcep`, then\n\n{_fenced(code, 'python')}\n\n{note}, with its own preprocessing."
+
+
+_INTENDED = (
+    "Classifying images of the classes above where the reason matters as much as the answer: looking at how an "
+    "embedding organises concepts, finding where in the hierarchy a prediction goes wrong, teaching and research. It "
+    "is not meant for decisions about people, nor for any decision in which a person does not look at the answer."
+)
+
+
+def _limits(encoder: EncoderRecord | None) -> str:
+    seen = f"`{_line(encoder.name)}`" if encoder else "the encoder"
+    points = [
+        "A path explains the embedding, not the pixels: it says which concepts' embeddings add up to the image's, not "
+        "where in the image they are seen, nor that the encoder saw them at all.",
+        "Every image is taken to belong to one of the classes. One that does not gets a path all the same; a large "
+        "residual is a hint, not a test.",
+        "A path is as good as the hierarchy: a synset that groups classes which look nothing alike has an embedding "
+        "that means little.",
+        f"Whatever {seen} learnt from its own training data, its gaps and its biases, is in the embeddings. If that "
+        "data had these classes or these images in it, the figures above are too good.",
+        "Probabilities are calibrated on left-out training images (path head) and hold for images like those.",
+    ]
+    return "\n".join(f"- {point}" for point in points)
+
+
+def _configuration(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:
+    rows: list[tuple[str, str]] = []
+    for key, value in model.get_params(deep=False).items():
+        shown = value if key != "hierarchy" else ("flat" if value is None else "in `hierarchy.json`")
+        rows.append((key, f"{shown}"))
+    rows.append(("anchor used", f"{model.anchor_:.4g}"))
+    rows.append(("shrinkage used", "none" if model.shrinkage_ is None else f"{model.shrinkage_:.4g}"))
+    if encoder is not None:
+        rows += [("encoder", encoder.name), ("encoder fingerprint", encoder.fingerprint or "not recorded")]
+    rows.append(("hcep", hcep.__version__))
+    return _table(("parameter", "value"), rows)
+
+
+# -- Markdown and YAML ---------------------------------------------------------------------------------
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return _line(text).replace("|", "\\|")
+
+
+def _line(text: str) -> str:
+    """Text on one line: a name with a line break in it must not end a heading or a row."""
+    return " ".join(text.split())
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>])", r"\\\1", _line(text))
+
+
+def _fenced(text: str, language: str) -> str:
+    """A code block whose fence is longer than any run of backticks in it."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _quoted(text: str) -> str:
+    # YAML reads JSON's double-quoted strings.
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,247 @@
+"""Models on the Hugging Face hub: one commit up, four files down, through `huggingface_hub` where it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+import hcep
+from hcep.classify import HCEPClassifier
+from hcep.errors import MissingExtraError, quoted
+from hcep.models.card import EncoderLike, model_card
+from hcep.models.fields import ModelError
+from hcep.models.folder import NAMES, read_file
+from hcep.models.loading import load_model
+from hcep.models.saving import encoded, pack
+from hcep.models.schema import CARD
+
+#: Names of exceptions by which the clients of several major versions say that nobody answered.
+_UNREACHABLE = {
+    "ConnectError", "ConnectTimeout", "ConnectionError", "LocalEntryNotFoundError", "OfflineModeIsEnabled",
+    "ProxyError", "ReadTimeout", "Timeout", "TimeoutException",
+}  # fmt: skip
+
+
+class Details(TypedDict, total=False):
+    """What `save_model` and `model_card` are told about a model besides itself."""
+
+    encoder: EncoderLike
+    data: str | None
+    images_per_class: Mapping[Any, int] | None
+    metrics: Mapping[str, float] | None
+    name: str | None
+    license: str
+    language: str | None
+
+
+def push_model(
+    model: HCEPClassifier | str | PathLike[str],
+    repo_id: str,
+    *,
+    branch: str | None = None,
+    private: bool | None = None,
+    token: str | bool | None = None,
+    commit_message: str = "Push an HCEP model",
+    create_pr: bool = False,
+    endpoint: str | None = None,
+    **details: Unpack[Details],
+) -> str:
+    """Upload a model to the hub in one commit; the repository is made where it does not exist.
+
+    Parameters
+    ----------
+    model : HCEPClassifier or path
+        A fitted classifier, or the folder of a saved one, which is checked first.
+    repo_id : str
+        Such as "someone/pets".
+    branch : str, optional
+        "main" by default; made where it does not exist.
+    private, token, commit_message, create_pr, endpoint
+        As in `huggingface_hub`.
+    **details
+        Of a fitted classifier, those of `save_model`: encoder, data, images_per_class, metrics, name, license,
+        language. A folder has them in it.
+
+    Returns
+    -------
+    str
+        Address of the commit.
+
+    Raises
+    ------
+    ModelError
+        When the model cannot be saved, or the hub cannot be reached or refuses.
+    MissingExtraError
+        Without `huggingface_hub`.
+    """
+    hub = _huggingface_hub()
+    files = _files(model, repo_id, details)
+    operations = [hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=files[name]) for name in NAMES]
+    with _explained(f"cannot push to {repo_id!r}"):
+        api = hub.HfApi(endpoint=endpoint, token=token, library_name="hcep", library_version=hcep.__version__)
+        repo = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        if branch is not None:
+            api.create_branch(repo, branch=branch, exist_ok=True)
+        commit = api.create_commit(
+            repo, operations=operations, commit_message=commit_message, revision=branch, create_pr=create_pr
+        )
+        return str(commit.commit_url)
+
+
+def download_model(
+    repo_id: str,
+    *,
+    revision: str | None = None,
+    token: str | bool | None = None,
+    cache_dir: str | PathLike[str] | None = None,
+    local_dir: str | PathLike[str] | None = None,
+    force_download: bool = False,
+    local_files_only: bool = False,
+    endpoint: str | None = None,
+) -> Path:
+    """Download the files of a model, and no others, and return their folder.
+
+    Parameters
+    ----------
+    repo_id : str
+    revision : str, optional
+        Branch, tag or commit; the newest of "main" by default.
+    token, cache_dir, local_dir, force_download, local_files_only, endpoint
+        As in `huggingface_hub`.
+
+    Raises
+    ------
+    ModelError
+        When the hub cannot be reached, or has no such repository or revision.
+    MissingExtraError
+        Without `huggingface_hub`.
+    """
+    hub = _huggingface_hub()
+    with _explained(f"cannot download {repo_id!r}"):
+        folder = hub.snapshot_download(
+            repo_id,
+            revision=revision,
+            token=token,
+            cache_dir=cache_dir,
+            local_dir=local_dir,
+            force_download=force_download,
+            local_files_only=local_files_only,
+            endpoint=endpoint,
+            allow_patterns=list(NAMES),
+            library_name="hcep",
+            library_version=hcep.__version__,
+        )
+    return Path(folder)
+
+
+def pull_model(
+    repo_id: str,
+    *,
+    revision: str | None = None,
+    token: str | bool | None = None,
+    cache_dir: str | PathLike[str] | None = None,
+    force_download: bool = False,
+    local_files_only: bool = False,
+    endpoint: str | None = None,
+) -> HCEPClassifier:
+    """Download a model from the hub and load it; see `download_model` for the options and `load_model` for the checks.
+
+    Raises
+    ------
+    ModelError, MissingExtraError
+    """
+    folder = download_model(
+        repo_id,
+        revision=revision,
+        token=token,
+        cache_dir=cache_dir,
+        force_download=force_download,
+        local_files_only=local_files_only,
+        endpoint=endpoint,
+    )
+    return load_model(folder)
+
+
+def from_pretrained(
+    pretrained_model_name_or_path: str | PathLike[str],
+    *,
+    force_download: bool = False,
+    token: str | bool | None = None,
+    cache_dir: str | PathLike[str] | None = None,
+    local_files_only: bool = False,
+    revision: str | None = None,
+) -> HCEPClassifier:
+    """Load a folder where there is one of this name, else a model of the hub; arguments as in ``ModelHubMixin``."""
+    if Path(pretrained_model_name_or_path).is_dir():
+        return load_model(pretrained_model_name_or_path)
+    return pull_model(
+        str(pretrained_model_name_or_path),
+        revision=revision,
+        token=token,
+        cache_dir=cache_dir,
+        force_download=force_download,
+        local_files_only=local_files_only,
+    )
+
+
+def _files(model: HCEPClassifier | str | PathLike[str], repo_id: str, details: Details) -> dict[str, bytes]:
+    if isinstance(model, str | PathLike):
+        if details:
+            raise ModelError(f"{quoted(details)}: a folder has its details in it; give them when you save the model")
+        load_model(model)
+        return {name: read_file(Path(model), name) for name in NAMES}
+    told: Any = details
+    facts = {key: told[key] for key in ("encoder", "data", "images_per_class", "metrics") if key in told}
+    files = pack(model, **facts)
+    return {**files, CARD: encoded(CARD, model_card(model, repo_id=repo_id, **told))}
+
+
+def _huggingface_hub() -> Any:
+    try:
+        return import_module("huggingface_hub")
+    except ImportError:
+        raise MissingExtraError(
+            'the Hugging Face hub needs the package huggingface_hub: pip install "hcep[hub]". '
+            "save_model and load_model work on folders without it"
+        ) from None
+
+
+@contextmanager
+def _explained(failure: str) -> Iterator[None]:
+    """Turn whatever the client raises, which differs between its versions, into one line with its cause behind it."""
+    try:
+        yield
+    except Exception as error:
+        raise ModelError(f"{failure}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    chain = _chain(error)
+    status = next((found for found in map(_status, chain) if found is not None), None)
+    if status in (401, 403):
+        return "the hub refuses; run `hf auth login` or pass token=, and see that the token may write there"
+    if status == 404:
+        return "no such repository or revision on the hub; a private one also needs a token (`hf auth login`)"
+    # An answer of the server, if only an error, is not silence; the client may wrap it as if it were.
+    if status is None and any(base.__name__ in _UNREACHABLE for link in chain for base in type(link).__mro__):
+        return (
+            "the hub cannot be reached, and there is no earlier download; check the network and HF_ENDPOINT, or copy "
+            "the model's folder here and use hcep.models.load_model"
+        )
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _status(error: BaseException) -> int | None:
+    """Status code of the server's answer that an error is about."""
+    status: int | None = getattr(getattr(error, "response", None), "status_code", None)
+    return status
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An error and the errors behind it."""
+    return [error] if error.__cause__ is None else [error, *_chain(error.__cause__)]

@@ -1,0 +1,192 @@
+"""A fitted classifier -> a folder of safetensors, JSON and Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+import hcep
+from hcep.classify import HCEPClassifier
+from hcep.dictionary import EmbeddingTransform
+from hcep.errors import HCEPError
+from hcep.models.card import EncoderLike, encoder_record, model_card
+from hcep.models.fields import ModelError
+from hcep.models.folder import write_folder
+from hcep.models.loading import unpack
+from hcep.models.schema import CARD, DOCUMENT, FORMAT, HIERARCHY, TENSORS, VERSION, class_record, file_record, seal
+from hcep.models.tensors import dump_tensors
+
+
+def save_model(
+    model: HCEPClassifier,
+    folder: str | PathLike[str],
+    *,
+    encoder: EncoderLike = None,
+    data: str | None = None,
+    images_per_class: Mapping[Any, int] | None = None,
+    metrics: Mapping[str, float] | None = None,
+    name: str | None = None,
+    license: str = "unknown",
+    language: str | None = None,
+) -> Path:
+    """Write a fitted classifier to a folder, which `load_model` reads.
+
+    Parameters
+    ----------
+    model : HCEPClassifier
+        Fitted.
+    folder : path
+        Made where it does not exist. A model that is there already is replaced in one step: a process that dies
+        leaves the old one or the new one. Other files in the folder stay.
+    encoder : Encoder, EncoderRecord, str or None
+        What makes the embeddings; its name and fingerprint are kept.
+    data : str, optional
+        Name of the training data.
+    images_per_class : mapping of label to int, optional
+        Such as ``collections.Counter(y)``.
+    metrics : mapping of str to float, optional
+    name, license, language
+        For the model card; see `model_card`.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    ModelError
+        When the model could not be loaded again (NaN in it, labels of another type than text or numbers), or `folder`
+        holds other files of these names.
+    sklearn.exceptions.NotFittedError
+    """
+    details: dict[str, Any] = {
+        "encoder": encoder_record(encoder),
+        "data": data,
+        "images_per_class": images_per_class,
+        "metrics": metrics,
+    }
+    files = pack(model, **details)
+    card = model_card(model, name=name or Path(folder).resolve().name, license=license, language=language, **details)
+    write_folder(Path(folder), {**files, CARD: encoded(CARD, card)})
+    return Path(folder)
+
+
+def pack(
+    model: HCEPClassifier,
+    *,
+    encoder: EncoderLike = None,
+    data: str | None = None,
+    images_per_class: Mapping[Any, int] | None = None,
+    metrics: Mapping[str, float] | None = None,
+) -> dict[str, bytes]:
+    """The content of a model's files by name, the card left out; checked by reading it again."""
+    if not isinstance(model, HCEPClassifier):
+        raise ModelError(f"model must be a fitted HCEPClassifier, got {type(model).__name__}")
+    check_is_fitted(model, "dictionary_")
+    record = encoder_record(encoder)
+    try:
+        hierarchy = encoded(HIERARCHY, model.hierarchy_.to_json())
+        tensors = dump_tensors(_tensors(model))
+        document = {
+            **_document(model),
+            "encoder": None if record is None else asdict(record),
+            "training": {
+                "data": data,
+                "images_per_class": {str(_plain(k)): _plain(n) for k, n in (images_per_class or {}).items()},
+                "metrics": {name: _plain(value) for name, value in (metrics or {}).items()},
+            },
+            "files": {HIERARCHY: asdict(file_record(hierarchy)), TENSORS: asdict(file_record(tensors))},
+        }
+        files = {HIERARCHY: hierarchy, TENSORS: tensors, DOCUMENT: seal(document)}
+        unpack(files)
+    except HCEPError as error:
+        raise ModelError(f"this model cannot be saved: {error}") from None
+    return files
+
+
+def _document(model: HCEPClassifier) -> dict[str, Any]:
+    parameters = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
+    names = getattr(model, "feature_names_in_", None)
+    head = model.head_
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "hcep_version": hcep.__version__,
+        "parameters": {
+            **parameters,
+            "hierarchy": None if model.hierarchy is None else "fitted",
+            "C": _penalty(parameters["C"]),
+        },
+        "classes": class_record(model.classes_),
+        "n_dims": model.n_features_in_,
+        "feature_names": None if names is None else names.tolist(),
+        "fitted": {
+            "anchor": _plain(model.anchor_),
+            "shrinkage": _plain(model.shrinkage_),
+            "temperature": None if math.isnan(model.temperature_) else _plain(model.temperature_),
+        },
+        "transform": _transform_record(model.dictionary_.transform),
+        "head": None if head is None else {"C": _penalty(_plain(head.C)), "max_iter": _plain(head.max_iter)},
+        "leave_one_out": [
+            {
+                "shrinkage": _plain(score.shrinkage),
+                "anchor": _plain(score.anchor),
+                "accuracy": _plain(score.accuracy),
+                "log_loss": _plain(score.log_loss),
+                "temperature": _plain(score.temperature),
+            }
+            for score in model.leave_one_out_
+        ],
+    }
+
+
+def _transform_record(transform: EmbeddingTransform) -> dict[str, Any]:
+    return {
+        "unit_norm": _plain(transform.unit_norm),
+        "mean": transform.mean is not None,
+        "whitener": transform.whitener is not None,
+        "scale": _plain(transform.scale),
+        "shrinkage": _plain(transform.shrinkage),
+    }
+
+
+def _tensors(model: HCEPClassifier) -> dict[str, NDArray[Any]]:
+    transform, head = model.dictionary_.transform, model.head_
+    arrays: dict[str, NDArray[Any] | None] = {
+        "synset_embeddings": model.dictionary_.synset_embeddings,
+        "transform.mean": transform.mean,
+        "transform.whitener": transform.whitener,
+    }
+    if head is not None:
+        arrays["head.coef"], arrays["head.intercept"] = head.coef_, head.intercept_
+        arrays["head.classes"] = head.classes_.astype(np.int64)
+        arrays["head.n_iter"] = head.n_iter_.astype(np.int32)
+    if model.leave_one_out_:
+        arrays["leave_one_out.correct"] = np.stack([score.correct for score in model.leave_one_out_])
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+def encoded(file: str, text: str) -> bytes:
+    """Text as the bytes of a file."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ModelError(f"{file}: a name or id in it is not valid Unicode ({error})") from None
+
+
+def _plain(value: Any) -> Any:
+    """A numpy scalar as Python's own; everything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _penalty(C: Any) -> Any:
+    return "inf" if math.inf == C else C

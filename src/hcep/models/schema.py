@@ -1,0 +1,406 @@
+"""``model.json``, version 1: what it holds, and the checks on its way in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.errors import near_matches
+from hcep.models.fields import Fields, ModelError
+
+FORMAT = "hcep-model"
+VERSION = 1
+
+DOCUMENT = "model.json"
+TENSORS = "model.safetensors"
+HIERARCHY = "hierarchy.json"
+CARD = "README.md"
+#: The files whose size and hash the document keeps. The card is for people, who may edit it.
+SEALED = (HIERARCHY, TENSORS)
+
+#: Widest string type that is kept as it came where the labels themselves are shorter.
+MAX_WIDTH = 1024
+_DTYPE = re.compile(r"U[1-9]\d{0,8}|object|u?int(8|16|32|64)|float(32|64)|bool")
+_KEYS = (
+    "format", "version", "hcep_version", "parameters", "classes", "n_dims", "feature_names", "fitted", "transform",
+    "head", "leave_one_out", "encoder", "training", "files", "checksum",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EncoderRecord:
+    """The encoder whose embeddings the model takes: its name and a hash of what decides its vectors."""
+
+    name: str
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """What the model was trained on, as far as it was said when it was saved.
+
+    Attributes
+    ----------
+    data : str or None
+        Name of the data.
+    images_per_class : mapping of str to int
+        By the class as text; empty where it was not said.
+    metrics : mapping of str to float
+    """
+
+    data: str | None
+    images_per_class: Mapping[str, int]
+    metrics: Mapping[str, float]
+
+    @property
+    def n_images(self) -> int:
+        return sum(self.images_per_class.values())
+
+
+@dataclass(frozen=True)
+class TransformRecord:
+    """The scalars of an `EmbeddingTransform`, and which of its arrays there are."""
+
+    unit_norm: bool
+    mean: bool
+    whitener: bool
+    scale: float
+    shrinkage: float | None
+
+
+@dataclass(frozen=True)
+class HeadRecord:
+    """Parameters of the logistic head."""
+
+    C: float
+    max_iter: int
+
+
+@dataclass(frozen=True)
+class LeaveOneOutRecord:
+    """One row of the leave-one-out table."""
+
+    shrinkage: float | None
+    anchor: float
+    accuracy: float
+    log_loss: float
+    temperature: float
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """Size and hash of another file of the folder."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSummary:
+    """What ``model.json`` says of a model, without its arrays.
+
+    Attributes
+    ----------
+    hcep_version : str
+        The release that saved it.
+    parameters : dict
+        Of the estimator. ``hierarchy`` is "fitted" (the one in the folder), or None for a flat one.
+    classes : (n_classes,) array
+        Labels, of the type they had in y.
+    n_dims : int
+    feature_names : list of str or None
+    anchor, shrinkage, temperature : what was fitted
+    transform, head, leave_one_out, encoder, training, files : records
+    """
+
+    hcep_version: str
+    parameters: dict[str, Any]
+    classes: NDArray[Any]
+    n_dims: int
+    feature_names: list[str] | None
+    anchor: float
+    shrinkage: float | None
+    temperature: float
+    transform: TransformRecord
+    head: HeadRecord | None
+    leave_one_out: tuple[LeaveOneOutRecord, ...]
+    encoder: EncoderRecord | None
+    training: TrainingRecord
+    files: dict[str, FileRecord]
+
+
+# -- out -----------------------------------------------------------------------------------------------
+
+
+def seal(document: Mapping[str, Any]) -> bytes:
+    """The text of a document with its own checksum in it.
+
+    Raises
+    ------
+    ModelError
+        When a value is not of JSON's types, or a text is not valid Unicode.
+    """
+    try:
+        sealed = {**document, "checksum": checksum(document)}
+        return (json.dumps(sealed, ensure_ascii=False, indent=2) + "\n").encode("utf-8")
+    except (TypeError, UnicodeEncodeError) as error:
+        raise ModelError(f"{DOCUMENT}: not a text that JSON can hold ({error})") from None
+
+
+def checksum(document: Mapping[str, Any]) -> str:
+    """Hash of everything in the document but the checksum itself, whatever its spacing and order."""
+    rest = {key: value for key, value in document.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
+
+
+def file_record(data: bytes) -> FileRecord:
+    return FileRecord(len(data), hashlib.sha256(data).hexdigest())
+
+
+# -- in ------------------------------------------------------------------------------------------------
+
+
+def parse_document(data: bytes) -> ModelSummary:
+    """Read ``model.json`` and check every field.
+
+    Raises
+    ------
+    ModelError
+        Text that is not JSON, another format or version, a field that is unknown, missing or of a wrong type or range,
+        a text that changed since it was saved.
+    """
+    document = _json_object(data)
+    _check_version(document)
+    fields = Fields(DOCUMENT, "", document, _KEYS)
+    summary = _summary(fields)
+    if fields.text("checksum") != checksum(document):
+        raise ModelError(
+            f"{DOCUMENT}: the content does not match its field 'checksum', so it changed after it was saved; "
+            "copy or download it again"
+        )
+    return summary
+
+
+def _json_object(data: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{DOCUMENT}: not valid JSON ({error}); copy or download it again") from None
+    if not isinstance(document, dict):
+        raise ModelError(f"{DOCUMENT}: the file must be a JSON object, got a {type(document).__name__}")
+    return document
+
+
+def _check_version(document: Mapping[str, Any]) -> None:
+    if "format" not in document:
+        raise ModelError(f"{DOCUMENT}: field 'format' is missing.{near_matches('format', document)}")
+    if document["format"] != FORMAT:
+        raise ModelError(f'{DOCUMENT}: not a saved model: format must be "{FORMAT}", got {document["format"]!r:.60}')
+    version = document.get("version")
+    if version != VERSION or isinstance(version, bool):
+        raise ModelError(
+            f"{DOCUMENT}: version is {version!r:.60}; this release of hcep reads version {VERSION}: "
+            "upgrade hcep, or save the model again"
+        )
+
+
+def _summary(fields: Fields) -> ModelSummary:
+    fitted = fields.inner("fitted", ("anchor", "shrinkage", "temperature"))
+    classes = _classes(fields)
+    summary = ModelSummary(
+        hcep_version=fields.text("hcep_version"),
+        parameters=_parameters(fields),
+        classes=classes,
+        n_dims=fields.integer("n_dims", 1),
+        feature_names=None if fields.is_null("feature_names") else fields.texts("feature_names"),
+        anchor=fitted.number("anchor"),
+        shrinkage=_shrinkage(fitted),
+        temperature=float("nan") if fitted.is_null("temperature") else fitted.number("temperature", above=True),
+        transform=_transform(fields),
+        head=_head(fields),
+        leave_one_out=_leave_one_out(fields),
+        encoder=_encoder(fields),
+        training=_training(fields, classes),
+        files=_files(fields),
+    )
+    if summary.feature_names is not None and len(summary.feature_names) != summary.n_dims:
+        fields.fail("feature_names", f"a list of {summary.n_dims:,} names, one for each of n_dims")
+    if fitted.is_null("temperature") and summary.head is None and len(classes) > 1:
+        fitted.fail("temperature", "a number above 0, since there is no head")
+    if (summary.head is not None) and len(classes) == 1:
+        fields.fail("head", "null for a single class")
+    return summary
+
+
+def _shrinkage(fields: Fields) -> float | None:
+    return None if fields.is_null("shrinkage") else fields.number("shrinkage", 0.0, 1.0, above=True)
+
+
+def _positive_or_null(fields: Fields, key: str) -> int | None:
+    return None if fields.is_null(key) else fields.integer(key, 1)
+
+
+def _n_jobs(fields: Fields, key: str) -> int | None:
+    value = fields.values[key]
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    return fields.fail(key, "an integer or null")
+
+
+def _auto_or(fields: Fields, key: str, otherwise: Callable[[Fields, str], Any]) -> Any:
+    return "auto" if fields.values[key] == "auto" else otherwise(fields, key)
+
+
+def _inverse_penalty(fields: Fields, key: str) -> float:
+    # scikit-learn takes C = inf for no penalty, which JSON has no number for.
+    return float("inf") if fields.values[key] == "inf" else fields.number(key, above=True)
+
+
+_PARAMETERS: dict[str, Callable[[Fields, str], Any]] = {
+    "hierarchy": lambda fields, key: fields.choice(key, (None, "fitted")),
+    "collapse": Fields.boolean,
+    "unit_norm": Fields.boolean,
+    "center": Fields.boolean,
+    "shrinkage": lambda fields, key: _auto_or(fields, key, lambda f, _: _shrinkage(f)),
+    "beam_width": _positive_or_null,
+    "max_steps": _positive_or_null,
+    "tol": Fields.number,
+    "signed": Fields.boolean,
+    "anchor": lambda fields, key: _auto_or(fields, key, Fields.number),
+    "head": lambda fields, key: fields.choice(key, ("path", "logistic")),
+    "C": _inverse_penalty,
+    "max_iter": lambda fields, key: fields.integer(key, 1),
+    "n_jobs": _n_jobs,
+}
+
+
+def _parameters(fields: Fields) -> dict[str, Any]:
+    inner = fields.inner("parameters", _PARAMETERS)
+    return {key: read(inner, key) for key, read in _PARAMETERS.items()}
+
+
+def _transform(fields: Fields) -> TransformRecord:
+    inner = fields.inner("transform", ("unit_norm", "mean", "whitener", "scale", "shrinkage"))
+    record = TransformRecord(
+        unit_norm=inner.boolean("unit_norm"),
+        mean=inner.boolean("mean"),
+        whitener=inner.boolean("whitener"),
+        scale=inner.number("scale", above=True),
+        shrinkage=_shrinkage(inner),
+    )
+    if record.whitener != (record.shrinkage is not None):
+        inner.fail("shrinkage", "a number where whitener is true, null where it is false")
+    return record
+
+
+def _head(fields: Fields) -> HeadRecord | None:
+    if fields.is_null("head"):
+        return None
+    inner = fields.inner("head", ("C", "max_iter"))
+    return HeadRecord(_inverse_penalty(inner, "C"), inner.integer("max_iter", 1))
+
+
+def _leave_one_out(fields: Fields) -> tuple[LeaveOneOutRecord, ...]:
+    rows = fields.values["leave_one_out"]
+    if not isinstance(rows, list):
+        fields.fail("leave_one_out", "a list")
+    return tuple(_leave_one_out_row(fields.file, f"leave_one_out[{i}]", row) for i, row in enumerate(rows))
+
+
+def _leave_one_out_row(file: str, path: str, row: object) -> LeaveOneOutRecord:
+    inner = Fields(file, path, row, ("shrinkage", "anchor", "accuracy", "log_loss", "temperature"))
+    return LeaveOneOutRecord(
+        shrinkage=_shrinkage(inner),
+        anchor=inner.number("anchor"),
+        accuracy=inner.number("accuracy", 0.0, 1.0),
+        log_loss=inner.number("log_loss", -np.inf),
+        temperature=inner.number("temperature", above=True),
+    )
+
+
+def _encoder(fields: Fields) -> EncoderRecord | None:
+    if fields.is_null("encoder"):
+        return None
+    inner = fields.inner("encoder", ("name", "fingerprint"))
+    return EncoderRecord(inner.text("name"), None if inner.is_null("fingerprint") else inner.text("fingerprint"))
+
+
+def _training(fields: Fields, classes: NDArray[Any]) -> TrainingRecord:
+    inner = fields.inner("training", ("data", "images_per_class", "metrics"))
+    counts, metrics = inner.mapping("images_per_class"), inner.mapping("metrics")
+    labels = {str(label) for label in classes.tolist()}
+    unknown = [label for label in counts.values if label not in labels]
+    if unknown:
+        raise ModelError(
+            f"{fields.file}: training.images_per_class has {unknown[0]!r}, which is not a class of the model."
+            + near_matches(unknown[0], labels)
+        )
+    return TrainingRecord(
+        data=None if inner.is_null("data") else inner.text("data"),
+        images_per_class={label: counts.integer(label) for label in counts.values},
+        metrics={name: metrics.number(name, -np.inf) for name in metrics.values},
+    )
+
+
+def _files(fields: Fields) -> dict[str, FileRecord]:
+    inner = fields.inner("files", SEALED)
+    records = {name: inner.inner(name, ("bytes", "sha256")) for name in SEALED}
+    return {name: FileRecord(r.integer("bytes"), r.text("sha256")) for name, r in records.items()}
+
+
+# -- class labels --------------------------------------------------------------------------------------
+
+
+def class_record(classes: NDArray[Any]) -> dict[str, Any]:
+    """Labels as JSON, with the type that makes them the same array again."""
+    labels = classes.tolist()
+    name = classes.dtype.name
+    if classes.dtype.kind == "U":
+        longest = max(map(len, labels))
+        name = f"U{max(longest, min(classes.dtype.itemsize // 4, MAX_WIDTH), 1)}"
+    return {"dtype": name, "labels": labels}
+
+
+def _classes(fields: Fields) -> NDArray[Any]:
+    inner = fields.inner("classes", ("dtype", "labels"))
+    name, labels = inner.text("dtype"), inner.values["labels"]
+    if not _DTYPE.fullmatch(name):
+        inner.fail("dtype", "'object' or 'U' and a width for strings, or an integer, float or boolean type of numpy")
+    if not isinstance(labels, list) or not labels:
+        inner.fail("labels", "a list of at least one label")
+    kind = _label_type(name, labels)
+    if not all(type(label) is kind for label in labels):
+        inner.fail("labels", f"a list of values of type {kind.__name__}")
+    if name.startswith("U") and int(name[1:]) > max(MAX_WIDTH, *map(len, labels)):
+        inner.fail("dtype", f"a string type of at most {MAX_WIDTH} characters, or the length of the longest label")
+    return _label_array(inner, name, labels)
+
+
+def _label_type(name: str, labels: list[Any]) -> type:
+    if name == "object":
+        return int if type(labels[0]) is int else str
+    if name.startswith("float"):
+        return float
+    if name == "bool":
+        return bool
+    return str if name.startswith("U") else int
+
+
+def _label_array(fields: Fields, name: str, labels: list[Any]) -> NDArray[Any]:
+    try:
+        array = np.array(labels, dtype=name)
+    except OverflowError:
+        fields.fail("labels", f"values that fit {name}")
+    # Text too long for its type is cut off, a float may be rounded or NaN: then these are not the labels.
+    if array.tolist() != labels:
+        fields.fail("labels", f"values that fit {name}")
+    if not np.array_equal(np.unique(array), array):
+        fields.fail("labels", "sorted, each label once")
+    return array

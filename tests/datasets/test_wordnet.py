@@ -1,0 +1,104 @@
+"""The bundled WordNet DAG is the shared one, and names find their synsets."""
+
+import json
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from tests.conftest import shared_file
+
+from hcep.datasets.layouts.listing import DatasetError
+from hcep.datasets.wordnet import (
+    ambiguous_classes,
+    imagenet_classes,
+    imagenet_hierarchy,
+    imagenet_wnid,
+    synset_gloss,
+)
+
+
+def test_hierarchy_is_the_shared_one(wordnet_dag):
+    assert imagenet_hierarchy() == wordnet_dag
+
+
+def test_classes_and_glosses_are_the_shared_ones():
+    shared = json.loads(shared_file("data/imagenet1k_wordnet_dag.json").read_text(encoding="utf-8"))
+    assert list(imagenet_classes()) == shared["leaf_wnids"]
+    assert {wnid: synset_gloss(wnid) for wnid in shared["nodes"]} == {w: n["gloss"] for w, n in shared["nodes"].items()}
+
+
+def test_classes_are_the_leaves_in_order():
+    assert sorted(imagenet_hierarchy().leaves) == list(imagenet_classes())
+
+
+def test_restricted_to_imagenette(wordnet_dag):
+    names = (
+        "tench, English springer, cassette player, chain saw, church, French horn, garbage truck, gas pump, golf ball"
+    )
+    h = imagenet_hierarchy([*names.split(", "), "n03888257"])
+    assert len(h.leaves) == 10
+    assert h.collapse().depth == 4
+    assert h == wordnet_dag.restrict(h.leaves)
+
+
+def test_tiny_imagenet_needs_no_further_file():
+    wnids = np.load(shared_file("data/tinyimagenet200_efficientnet_lite2.npz"), allow_pickle=False)["wnids"].tolist()
+    assert set(imagenet_hierarchy(wnids).leaves) == set(wnids)
+
+
+def test_names_are_first_lemmas():
+    assert imagenet_hierarchy().name("n03000684") == "chain saw"
+
+
+def test_inner_synsets_may_be_classes():
+    assert imagenet_hierarchy(["dog", "tench"]).leaves == ("n02084071", "n01440764")
+    assert imagenet_hierarchy(["dog", "beagle"]).leaf_of("n02084071") == "n02084071 (itself)"
+
+
+@pytest.mark.parametrize(
+    ("name", "wnid"),
+    [
+        ("tench", "n01440764"),
+        ("Tinca tinca", "n01440764"),
+        ("golf_ball", "n03445777"),
+        ("GOLF-BALL", "n03445777"),
+        ("dog", "n02084071"),
+        ("monitor", "n03782006"),  # the class, not the lizards above one
+        ("missile", "n03773504"),  # first lemma of one, second of another
+        ("n00001740", "n00001740"),
+    ],
+)
+def test_names_find_their_synset(name, wnid):
+    assert imagenet_wnid(name) == wnid
+
+
+@pytest.mark.parametrize("name", ["crane", "maillot", "Cardigan"])
+def test_ambiguous_names_are_listed(name):
+    ids = ambiguous_classes()[name.casefold()]
+    with pytest.raises(DatasetError, match=rf"'{name}' is the name of 2 synsets; .*\({ids[0]}: .*; {ids[1]}: "):
+        imagenet_wnid(name)
+
+
+def test_every_class_has_a_name_or_is_listed():
+    h, listed = imagenet_hierarchy(), ambiguous_classes()
+    by_name = {c: h.name(c) for c in imagenet_classes() if h.name(c).casefold().replace("-", " ") not in listed}
+    assert len(by_name) == 1000 - 6
+    assert all(imagenet_wnid(name) == c for c, name in by_name.items())
+
+
+def test_unknown_name():
+    with pytest.raises(DatasetError, match=r"'tenchh' is neither a WordNet id nor a name .* Near matches: 'tench'"):
+        imagenet_wnid("tenchh")
+    with pytest.raises(DatasetError, match=r"'n99999999' is neither"):
+        imagenet_hierarchy(["n99999999"])
+
+
+def test_no_classes():
+    with pytest.raises(DatasetError, match=r"classes is empty; give WordNet ids or names, or leave it out"):
+        imagenet_hierarchy([])
+
+
+def test_it_is_small_and_has_its_licence():
+    folder = files("hcep.datasets") / "wordnet"
+    assert len((folder / "imagenet1k.json.gz").read_bytes()) < 200_000
+    assert "Princeton University" in (folder / "WORDNET_LICENSE").read_text(encoding="utf-8")

@@ -1,0 +1,104 @@
+"""Hundreds of random damages: each is refused by the loader's own error, or changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.models.damage import flipped, is_refused, read_files, repacked_or_none, resealed, spliced, truncated
+
+from hcep import HCEPClassifier
+from hcep.models import load_model, save_model
+from hcep.models.saving import pack
+from hcep.models.schema import checksum
+
+Damage = Callable[[bytes, np.random.Generator], bytes]
+FILES = ["model.json", "hierarchy.json", "model.safetensors", "README.md"]
+
+
+@pytest.mark.parametrize("damage", [flipped, truncated, spliced])
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("fixture", ["auto_model", "logistic_model"])
+def test_damaged_bytes_are_refused_or_change_nothing(
+    name: str, damage: Damage, fixture: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    model: HCEPClassifier = request.getfixturevalue(fixture)
+    folder = save_model(model, tmp_path / "model")
+    original, data = pack(model), (folder / name).read_bytes()
+    rng = np.random.default_rng([FILES.index(name), len(data)])
+    for _ in range(50):
+        (folder / name).write_bytes(damage(data, rng))
+        assert repacked_or_none(folder) in (None, original)
+    (folder / name).write_bytes(data)
+    assert pack(load_model(folder)) == original
+
+
+@pytest.mark.parametrize("damage", [flipped, truncated, spliced])
+@pytest.mark.parametrize("name", ["hierarchy.json", "model.safetensors"])
+def test_damage_under_a_matching_checksum_raises_no_other_error(
+    name: str, damage: Damage, saved_logistic: Path
+) -> None:
+    files = read_files(saved_logistic)
+    rng = np.random.default_rng(7)
+    refused = [is_refused(resealed({**files, name: damage(files[name], rng)})) for _ in range(100)]
+    assert sum(refused) > 0
+
+
+JUNK = [
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2.5,
+    1e308,
+    10**400,
+    float("nan"),
+    "",
+    "auto",
+    "inf",
+    "../x",
+    "\ud800",
+    [],
+    [[]],
+    {},
+    {"a": 1},
+]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Paths of all values in a JSON document."""
+    below = (
+        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    )
+    return [path, *(place for key, inner in below for place in places(inner, (*path, key)))]
+
+
+def replaced(document: Any, path: tuple[Any, ...], value: Any) -> None:
+    *above, last = path
+    for key in above:
+        document = document[key]
+    document[last] = value
+
+
+def test_junk_in_any_field_under_a_matching_checksum_raises_no_other_error(saved: Path) -> None:
+    files = read_files(saved)
+    all_places = places(json.loads(files["model.json"]))[1:]
+    rng = np.random.default_rng(3)
+    outcomes = []
+    for _ in range(400):
+        path = all_places[int(rng.integers(len(all_places)))]
+        value = JUNK[int(rng.integers(len(JUNK)))]
+        document = json.loads(files["model.json"])
+        replaced(document, path, value)
+        outcomes.append(is_refused(with_document(files, document)))
+    assert 300 < sum(outcomes) <= 400
+
+
+def with_document(files: dict[str, bytes], document: dict[str, Any]) -> dict[str, bytes]:
+    document["checksum"] = checksum(document)
+    return {**files, "model.json": json.dumps(document).encode("utf-8")}

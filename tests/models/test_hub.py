@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.models.hub_server import Hub, running_hub
+
+from hcep import HCEPClassifier
+from hcep.errors import MissingExtraError
+from hcep.models import ModelError, download_model, from_pretrained, load_model, pull_model, push_model
+from hcep.models.hub import _reason
+from hcep.models.saving import pack
+
+#: The client's own upload of large files passes the bytes to its HTTP library in a way that this deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+
+NAMES = {"model.json", "model.safetensors", "hierarchy.json", "README.md"}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    """A loopback hub, the client's Xet storage switched off and its cache in a folder of the test."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with running_hub() as hub:
+        # What HF_ENDPOINT sets when it is there at import.
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        template = constants.HUGGINGFACE_CO_URL_TEMPLATE
+        path = template[template.index("/{repo_id}") :]
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + path)
+        yield hub
+
+
+def pull(hub: Hub, tmp_path: Path, **options: object) -> HCEPClassifier:
+    return pull_model("me/pets", endpoint=hub.url, cache_dir=tmp_path / "cache", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fixture", ["auto_model", "logistic_model"])
+def test_a_model_goes_up_and_comes_down_the_same(
+    hub: Hub, fixture: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    model: HCEPClassifier = request.getfixturevalue(fixture)
+    url = push_model(model, "me/pets", endpoint=hub.url, token="secret")
+    assert url.startswith(f"{hub.url}/me/pets/commit/")
+    loaded = pull(hub, tmp_path)
+    X = np.random.default_rng(0).normal(size=(20, 12))
+    assert pack(loaded) == pack(model)
+    assert loaded.predict_proba(X).tolist() == model.predict_proba(X).tolist()
+
+
+def test_a_push_is_one_commit_of_four_files_the_arrays_as_a_large_one(hub: Hub, auto_model: HCEPClassifier) -> None:
+    push_model(auto_model, "me/pets", endpoint=hub.url, token="secret")
+    assert set(hub.files("me/pets") or ()) == {*NAMES, ".gitattributes"}
+    assert hub.large_names == {"model.safetensors"}
+    assert [path for _, path in hub.requests if "/commit/" in path] == ["api/models/me/pets/commit/main"]
+    assert any("hcep/" in agent for agent in hub.agents)
+
+
+def test_the_card_says_how_to_pull(hub: Hub, auto_model: HCEPClassifier) -> None:
+    push_model(auto_model, "me/pets", endpoint=hub.url, token="t", license="mit", metrics={"accuracy": 0.5})
+    card = (hub.files("me/pets") or {})["README.md"].decode("utf-8")
+    assert 'license: "mit"' in card
+    assert 'model = pull_model("me/pets")' in card
+    assert "# me/pets" in card
+    assert "| accuracy | 0.5 |" in card
+
+
+def test_a_saved_folder_goes_up_as_it_is(hub: Hub, saved: Path, tmp_path: Path) -> None:
+    (saved / "notes.txt").write_text("private", encoding="utf-8")
+    push_model(saved, "me/pets", endpoint=hub.url, token="secret", private=True)
+    folder = download_model("me/pets", endpoint=hub.url, cache_dir=tmp_path / "cache")
+    assert {path.name for path in folder.iterdir()} == NAMES
+    assert [(folder / name).read_bytes() == (saved / name).read_bytes() for name in NAMES] == [True] * 4
+
+
+def test_a_second_push_replaces_the_first_and_the_first_has_its_revision(
+    hub: Hub, auto_model: HCEPClassifier, logistic_model: HCEPClassifier, tmp_path: Path
+) -> None:
+    first = push_model(auto_model, "me/pets", endpoint=hub.url, token="secret").rpartition("/")[2]
+    push_model(logistic_model, "me/pets", endpoint=hub.url, token="secret")
+    assert pack(pull(hub, tmp_path)) == pack(logistic_model)
+    assert pack(pull(hub, tmp_path, revision=first)) == pack(auto_model)
+
+
+def test_a_branch_of_its_own(
+    hub: Hub, auto_model: HCEPClassifier, logistic_model: HCEPClassifier, tmp_path: Path
+) -> None:
+    push_model(auto_model, "me/pets", endpoint=hub.url, token="secret")
+    push_model(logistic_model, "me/pets", endpoint=hub.url, token="secret", branch="paper")
+    assert pack(pull(hub, tmp_path)) == pack(auto_model)
+    assert pack(pull(hub, tmp_path, revision="paper")) == pack(logistic_model)
+
+
+def test_only_the_models_files_are_downloaded(hub: Hub, auto_model: HCEPClassifier, tmp_path: Path) -> None:
+    push_model(auto_model, "me/pets", endpoint=hub.url, token="secret")
+    hub.put("me/pets", {"evil.py": b"raise SystemExit", "pytorch_model.bin": b"pickle"})
+    folder = download_model("me/pets", endpoint=hub.url, local_dir=tmp_path / "here")
+    assert {path.name for path in folder.iterdir() if path.is_file()} == NAMES
+    load_model(folder)
+
+
+def test_what_was_downloaded_before_needs_no_hub(hub: Hub, auto_model: HCEPClassifier, tmp_path: Path) -> None:
+    push_model(auto_model, "me/pets", endpoint=hub.url, token="secret")
+    pull(hub, tmp_path)
+    n_requests = len(hub.requests)
+    assert pack(pull(hub, tmp_path, local_files_only=True)) == pack(auto_model)
+    assert len(hub.requests) == n_requests
+
+
+def test_a_damaged_file_on_the_hub_is_named(hub: Hub, auto_model: HCEPClassifier, tmp_path: Path) -> None:
+    push_model(auto_model, "me/pets", endpoint=hub.url, token="secret")
+    hub.put("me/pets", {"hierarchy.json": b"{}"})
+    with pytest.raises(ModelError, match=r"hierarchy.json: 2 bytes where [\d,]+ were saved"):
+        pull(hub, tmp_path)
+
+
+def test_a_repository_without_a_model_says_so(hub: Hub, tmp_path: Path) -> None:
+    hub.put("me/pets", {"README.md": b"nothing yet"})
+    with pytest.raises(ModelError, match=r"the file model.json is missing"):
+        pull(hub, tmp_path)
+
+
+def test_from_pretrained_takes_a_folder_or_a_repository(
+    hub: Hub, auto_model: HCEPClassifier, saved: Path, tmp_path: Path
+) -> None:
+    push_model(auto_model, "me/pets", endpoint=hub.url, token="secret")
+    assert pack(from_pretrained(saved)) == pack(auto_model)
+    assert hub.requests[-1][0] == "POST"
+    assert pack(from_pretrained("me/pets", cache_dir=tmp_path / "cache")) == pack(auto_model)
+
+
+# -- refusals ------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_folder_is_not_pushed(hub: Hub, saved: Path) -> None:
+    (saved / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match=r"model.safetensors: 0 bytes where"):
+        push_model(saved, "me/pets", endpoint=hub.url)
+    assert hub.requests == []
+
+
+def test_a_folder_has_its_details_in_it(hub: Hub, saved: Path) -> None:
+    with pytest.raises(ModelError, match=r"'data', 'license': a folder has its details in it; give them when you save"):
+        push_model(saved, "me/pets", endpoint=hub.url, data="pets", license="mit")
+
+
+def test_an_unknown_repository_is_explained(hub: Hub, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"cannot download 'me/pets': no such repository or revision on the hub"):
+        pull(hub, tmp_path)
+
+
+def test_an_unknown_revision_is_explained(hub: Hub, auto_model: HCEPClassifier, tmp_path: Path) -> None:
+    push_model(auto_model, "me/pets", endpoint=hub.url, token="secret")
+    with pytest.raises(ModelError, match=r"cannot download 'me/pets': no such repository or revision"):
+        pull(hub, tmp_path, revision="v9")
+
+
+def test_a_refusal_is_explained(hub: Hub, auto_model: HCEPClassifier, tmp_path: Path) -> None:
+    hub.token = "right"
+    with pytest.raises(ModelError, match=r"cannot push to 'me/pets': the hub refuses; run `hf auth login` or pass"):
+        push_model(auto_model, "me/pets", endpoint=hub.url, token="wrong")
+    with pytest.raises(ModelError, match=r"cannot download 'me/pets': the hub refuses"):
+        pull(hub, tmp_path, token="wrong")
+    push_model(auto_model, "me/pets", endpoint=hub.url, token="right")
+
+
+def test_a_bad_name_is_explained_in_one_line(hub: Hub, auto_model: HCEPClassifier) -> None:
+    with pytest.raises(ModelError, match=r"cannot push to 'a/b/c': .*a/b/c") as caught:
+        push_model(auto_model, "a/b/c", endpoint=hub.url, token="secret")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_hub_that_cannot_be_reached_is_explained_in_one_line(
+    hub: Hub, auto_model: HCEPClassifier, tmp_path: Path
+) -> None:
+    with socket.socket() as unused:  # bound, not listening: connections are refused
+        unused.bind(("127.0.0.1", 0))
+        hub.url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(ModelError, match=r"cannot download 'me/pets': the hub cannot be reached") as caught:
+            pull(hub, tmp_path)
+        assert "\n" not in str(caught.value)
+        with pytest.raises(ModelError, match=r"cannot push to 'me/pets': the hub cannot be reached"):
+            push_model(auto_model, "me/pets", endpoint=hub.url, token="secret")
+
+
+def test_an_error_without_words_is_named() -> None:
+    assert _reason(RuntimeError()) == "RuntimeError"
+
+
+@pytest.mark.parametrize("call", [lambda m: push_model(m, "me/pets"), lambda m: pull_model("me/pets")])
+def test_a_missing_package_gives_the_command(
+    call: object, auto_model: HCEPClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "hcep\[hub\]"'):
+        call(auto_model)  # type: ignore[operator]
