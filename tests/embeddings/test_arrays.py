@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.conftest import shared_file
 
 from hcep.embeddings import arrays as arrays_module
 from hcep.embeddings.arrays import EmbeddingArrays, read_arrays, write_arrays
 from hcep.embeddings.manifest import StoreError
-from tests.conftest import shared_file
 
 X = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
 LABELS = np.array(["cat", "dog", "cat", None, "fox", "cat"], dtype=object)
@@ -65,7 +65,7 @@ def test_integer_labels_and_their_names(tmp_path):
     assert read_arrays(path).labels.tolist() == ["0", "1", "0", "1", "2", "2"]
     assert read_arrays(path, label_names="wnids").labels.tolist() == ["cat", "dog", "cat", "dog", "fox", "fox"]
     assert read_arrays(path, label_names=["a", "b", "c"]).labels[4] == "c"
-    with pytest.raises(StoreError, match="x.npz': labels go from 0 to 2, but there are 2 names"):
+    with pytest.raises(StoreError, match=r"x.npz': labels go from 0 to 2, but there are 2 names"):
         read_arrays(path, label_names=["a", "b"])
     with pytest.raises(StoreError, match=r"x.npz' has no 'wnid', only .*\. Near matches: 'wnids'"):
         read_arrays(path, label_names="wnid")
@@ -150,7 +150,7 @@ def test_vectors_that_are_none(tmp_path, column, message):
 @pytest.mark.parametrize("labels", [pa.array([0.5] * 6), pa.array([1, None] * 3), pa.array([["a"]] * 6)])
 def test_labels_that_are_none(tmp_path, labels):
     path = write_table(tmp_path / "x.parquet", embedding=pa.array(X.tolist()), label=labels)
-    with pytest.raises(StoreError, match="x.parquet': expected a column of text or whole numbers without gaps, not "):
+    with pytest.raises(StoreError, match=r"x.parquet': expected a column of text or whole numbers without gaps, not "):
         read_arrays(path)
 
 
@@ -172,7 +172,7 @@ def test_pickles_are_not_opened(tmp_path):
         read_arrays(tmp_path / "x.npy")
     with pytest.raises(StoreError, match=r"cannot read 'labels' in .*x.npz': .*allow_pickle=False"):
         read_arrays(tmp_path / "x.npz")
-    with pytest.raises(StoreError, match="y.npy': "):
+    with pytest.raises(StoreError, match=r"y.npy': "):
         read_arrays(tmp_path / "y.npy")
     assert not made.exists()
 
@@ -206,7 +206,7 @@ def claim(shape):
 
 def test_a_claim_of_an_absurd_shape(tmp_path):
     (tmp_path / "x.npy").write_bytes(claim((10**9, 10**6)) + bytes(100))
-    with pytest.raises(StoreError, match="cannot read '.*x.npy'"):
+    with pytest.raises(StoreError, match=r"cannot read '.*x.npy'"):
         read_arrays(tmp_path / "x.npy")
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("embeddings.npy", claim((10**9, 10**6)) + bytes(100))
@@ -238,9 +238,9 @@ def test_rows_that_do_not_match(tmp_path):
 
 
 def test_unknown_suffixes(tmp_path):
-    with pytest.raises(StoreError, match="x.pkl': expected a .npy, .npz or .parquet file"):
+    with pytest.raises(StoreError, match=r"x.pkl': expected a .npy, .npz or .parquet file"):
         read_arrays(tmp_path / "x.pkl")
-    with pytest.raises(StoreError, match="x.csv': expected a .npy, .npz or .parquet file"):
+    with pytest.raises(StoreError, match=r"x.csv': expected a .npy, .npz or .parquet file"):
         write_arrays(tmp_path / "x.csv", EVERYTHING)
 
 

@@ -176,5 +176,5 @@ def test_a_second_run_has_nothing_to_do(hostile, tmp_path):
 
 def test_strict_names_the_first(hostile, tmp_path):
     items = [ImageItem(path) for path in hostile if path.name not in good_files()]
-    with pytest.raises(StoreError, match="20000x20000.png' cannot be encoded: too large"):
+    with pytest.raises(StoreError, match=r"20000x20000.png' cannot be encoded: too large"):
         encode(items, tmp_path / "store", strict=True)

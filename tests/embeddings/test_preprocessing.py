@@ -93,7 +93,7 @@ BAD = [
     ({"size": 0}, "size and edge must be positive, got size"),
     ({"edge": -1}, "size and edge must be positive, got size .* and edge -1"),
     ({"edge": "256"}, "edge must be an integer, got '256'"),
-    ({"fill": None}, "fill must be an integer, got None"),
+    ({"fill": None}, "fill must be one int or 3 of them, got None"),
     ({"rescale": "1"}, "rescale must be a number, got '1'"),
     ({"std": 0}, "std and rescale must be positive"),
     ({"rescale": 0}, "std and rescale must be positive"),

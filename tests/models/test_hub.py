@@ -25,7 +25,7 @@ NAMES = {"model.json", "model.safetensors", "hierarchy.json", "README.md"}
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
     """A loopback hub, the client's Xet storage switched off and its cache in a folder of the test."""
     constants = pytest.importorskip("huggingface_hub.constants")
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True, raising=False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with running_hub() as hub:
@@ -33,7 +33,9 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
         monkeypatch.setattr(constants, "ENDPOINT", hub.url)
         template = constants.HUGGINGFACE_CO_URL_TEMPLATE
         path = template[template.index("/{repo_id}") :]
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + path)
+        for module in ("constants", "file_download"):  # older clients have a copy in the second
+            name = f"huggingface_hub.{module}.HUGGINGFACE_CO_URL_TEMPLATE"
+            monkeypatch.setattr(name, hub.url + path, raising=False)
         yield hub
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from types import NoneType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -47,9 +48,8 @@ def _check_choice(field: str, value: object, choices: Any) -> None:
 
 
 def _check_numbers(steps: Preprocessing) -> None:
-    for field, value in (("edge", steps.edge or 1), ("fill", steps.fill)):
-        if not isinstance(value, int):
-            raise PreprocessingError(f"{field} must be an integer, got {value!r}")
+    if not isinstance(steps.edge, (int, NoneType)):
+        raise PreprocessingError(f"edge must be an integer, got {steps.edge!r}")
     if not isinstance(steps.rescale, (int, float)):
         raise PreprocessingError(f"rescale must be a number, got {steps.rescale!r}")
     if min(steps.size) < 1 or (steps.edge is not None and steps.edge < 1):
@@ -80,8 +80,8 @@ class Preprocessing:
         Factor on the values 0 to 255.
     mean, std : (float, float, float)
         In units of rescaled values; one number for all channels.
-    fill : int
-        Grey value of the padding.
+    fill : (int, int, int)
+        Colour of the padding; one number for a grey.
 
     Examples
     --------
@@ -105,13 +105,14 @@ class Preprocessing:
     rescale: float = 1 / 255
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    fill: int = 0
+    fill: tuple[int, int, int] = (0, 0, 0)
 
     def __post_init__(self) -> None:
         # What JSON and callers write (one number, lists) becomes tuples, so that equal descriptions are equal.
         object.__setattr__(self, "size", _numbers("size", self.size, 2, int))
         object.__setattr__(self, "mean", _numbers("mean", self.mean, 3, float))
         object.__setattr__(self, "std", _numbers("std", self.std, 3, float))
+        object.__setattr__(self, "fill", _numbers("fill", self.fill, 3, int))
         _check_choice("resize", self.resize, RESIZES)
         _check_choice("interpolation", self.interpolation, INTERPOLATIONS)
         _check_numbers(self)
@@ -239,17 +240,22 @@ def _preset(name: object) -> Preprocessing:
 def _without_far_ends(image: Image.Image) -> Image.Image:
     """Cut a strip to its middle, where the crop is: scaled whole, 1 x 80,000,000 pixels would fill memory."""
     reach = 4 * min(image.size)
-    return _centre(image, (min(image.height, reach), min(image.width, reach)), fill=0)
+    return _centre(image, (min(image.height, reach), min(image.width, reach)))
 
 
-def _centre(image: Image.Image, size: tuple[int, int], fill: int) -> Image.Image:
+def _offset(have: int, want: int) -> int:
+    """Where the centre part of `want` pixels starts; an odd pixel goes where torchvision and open_clip have it."""
+    return round((have - want) / 2) if have >= want else -((want - have) // 2)
+
+
+def _centre(image: Image.Image, size: tuple[int, int], fill: tuple[int, int, int] = (0, 0, 0)) -> Image.Image:
     """Crop or pad around the centre."""
     height, width = size
     if image.size == (width, height):
         return image
-    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
+    left, top = _offset(image.width, width), _offset(image.height, height)
     if left >= 0 and top >= 0:
         return image.crop((left, top, left + width, top + height))
-    canvas = Image.new("RGB", (width, height), (fill, fill, fill))
+    canvas = Image.new("RGB", (width, height), fill)
     canvas.paste(image, (-left, -top))
     return canvas

@@ -231,7 +231,7 @@ class EmbeddingStore:
     def _of_shard(self, shard: ShardRecord, rows: NDArray[np.intp] | None) -> Iterator[NDArray[Any]]:
         start = 0
         with open_shard(self.folder, shard, self._manifest) as file:
-            for vectors in read_vectors(self.folder / shard.file, file, self._manifest):
+            for vectors in read_vectors(file, self._manifest):
                 stop = start + len(vectors)
                 yield vectors if rows is None else vectors[_between(rows, start, stop)]
                 start = stop

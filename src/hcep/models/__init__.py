@@ -4,8 +4,8 @@ from hcep.models.card import model_card
 from hcep.models.fields import ModelError
 from hcep.models.hub import download_model, from_pretrained, pull_model, push_model
 from hcep.models.loading import load_model, load_summary
+from hcep.models.records import EncoderRecord, ModelSummary, TrainingRecord
 from hcep.models.saving import save_model
-from hcep.models.schema import EncoderRecord, ModelSummary, TrainingRecord
 
 __all__ = [
     "EncoderRecord",

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 import hcep
 from hcep.classify import HCEPClassifier
 from hcep.hierarchy import Hierarchy
-from hcep.models.schema import EncoderRecord
+from hcep.models.records import EncoderRecord
 
 #: Levels and children of the tree excerpt, and rows of the table of classes.
 MAX_DEPTH, MAX_CHILDREN, MAX_CLASSES = 3, 6, 50

@@ -17,13 +17,12 @@ from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.models.fields import ModelError
 from hcep.models.folder import read_file
+from hcep.models.records import FileRecord, ModelSummary
 from hcep.models.schema import (
     DOCUMENT,
     HIERARCHY,
     SEALED,
     TENSORS,
-    FileRecord,
-    ModelSummary,
     file_record,
     parse_document,
 )

@@ -20,8 +20,9 @@ from hcep.errors import HCEPError
 from hcep.models.card import EncoderLike, encoder_record, model_card
 from hcep.models.fields import ModelError
 from hcep.models.folder import write_folder
+from hcep.models.labels import class_record
 from hcep.models.loading import unpack
-from hcep.models.schema import CARD, DOCUMENT, FORMAT, HIERARCHY, TENSORS, VERSION, class_record, file_record, seal
+from hcep.models.schema import CARD, DOCUMENT, FORMAT, HIERARCHY, TENSORS, VERSION, file_record, seal
 from hcep.models.tensors import dump_tensors
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,16 @@ from numpy.typing import NDArray
 
 from hcep.errors import near_matches
 from hcep.models.fields import Fields, ModelError
+from hcep.models.labels import read_classes
+from hcep.models.records import (
+    EncoderRecord,
+    FileRecord,
+    HeadRecord,
+    LeaveOneOutRecord,
+    ModelSummary,
+    TrainingRecord,
+    TransformRecord,
+)
 
 FORMAT = "hcep-model"
 VERSION = 1
@@ -25,115 +33,10 @@ CARD = "README.md"
 #: The files whose size and hash the document keeps. The card is for people, who may edit it.
 SEALED = (HIERARCHY, TENSORS)
 
-#: Widest string type that is kept as it came where the labels themselves are shorter.
-MAX_WIDTH = 1024
-_DTYPE = re.compile(r"U[1-9]\d{0,8}|object|u?int(8|16|32|64)|float(32|64)|bool")
 _KEYS = (
     "format", "version", "hcep_version", "parameters", "classes", "n_dims", "feature_names", "fitted", "transform",
     "head", "leave_one_out", "encoder", "training", "files", "checksum",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class EncoderRecord:
-    """The encoder whose embeddings the model takes: its name and a hash of what decides its vectors."""
-
-    name: str
-    fingerprint: str | None = None
-
-
-@dataclass(frozen=True)
-class TrainingRecord:
-    """What the model was trained on, as far as it was said when it was saved.
-
-    Attributes
-    ----------
-    data : str or None
-        Name of the data.
-    images_per_class : mapping of str to int
-        By the class as text; empty where it was not said.
-    metrics : mapping of str to float
-    """
-
-    data: str | None
-    images_per_class: Mapping[str, int]
-    metrics: Mapping[str, float]
-
-    @property
-    def n_images(self) -> int:
-        return sum(self.images_per_class.values())
-
-
-@dataclass(frozen=True)
-class TransformRecord:
-    """The scalars of an `EmbeddingTransform`, and which of its arrays there are."""
-
-    unit_norm: bool
-    mean: bool
-    whitener: bool
-    scale: float
-    shrinkage: float | None
-
-
-@dataclass(frozen=True)
-class HeadRecord:
-    """Parameters of the logistic head."""
-
-    C: float
-    max_iter: int
-
-
-@dataclass(frozen=True)
-class LeaveOneOutRecord:
-    """One row of the leave-one-out table."""
-
-    shrinkage: float | None
-    anchor: float
-    accuracy: float
-    log_loss: float
-    temperature: float
-
-
-@dataclass(frozen=True)
-class FileRecord:
-    """Size and hash of another file of the folder."""
-
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True, eq=False)
-class ModelSummary:
-    """What ``model.json`` says of a model, without its arrays.
-
-    Attributes
-    ----------
-    hcep_version : str
-        The release that saved it.
-    parameters : dict
-        Of the estimator. ``hierarchy`` is "fitted" (the one in the folder), or None for a flat one.
-    classes : (n_classes,) array
-        Labels, of the type they had in y.
-    n_dims : int
-    feature_names : list of str or None
-    anchor, shrinkage, temperature : what was fitted
-    transform, head, leave_one_out, encoder, training, files : records
-    """
-
-    hcep_version: str
-    parameters: dict[str, Any]
-    classes: NDArray[Any]
-    n_dims: int
-    feature_names: list[str] | None
-    anchor: float
-    shrinkage: float | None
-    temperature: float
-    transform: TransformRecord
-    head: HeadRecord | None
-    leave_one_out: tuple[LeaveOneOutRecord, ...]
-    encoder: EncoderRecord | None
-    training: TrainingRecord
-    files: dict[str, FileRecord]
 
 
 # -- out -----------------------------------------------------------------------------------------------
@@ -213,7 +116,7 @@ def _check_version(document: Mapping[str, Any]) -> None:
 
 def _summary(fields: Fields) -> ModelSummary:
     fitted = fields.inner("fitted", ("anchor", "shrinkage", "temperature"))
-    classes = _classes(fields)
+    classes = read_classes(fields)
     summary = ModelSummary(
         hcep_version=fields.text("hcep_version"),
         parameters=_parameters(fields),
@@ -353,54 +256,3 @@ def _files(fields: Fields) -> dict[str, FileRecord]:
     inner = fields.inner("files", SEALED)
     records = {name: inner.inner(name, ("bytes", "sha256")) for name in SEALED}
     return {name: FileRecord(r.integer("bytes"), r.text("sha256")) for name, r in records.items()}
-
-
-# -- class labels --------------------------------------------------------------------------------------
-
-
-def class_record(classes: NDArray[Any]) -> dict[str, Any]:
-    """Labels as JSON, with the type that makes them the same array again."""
-    labels = classes.tolist()
-    name = classes.dtype.name
-    if classes.dtype.kind == "U":
-        longest = max(map(len, labels))
-        name = f"U{max(longest, min(classes.dtype.itemsize // 4, MAX_WIDTH), 1)}"
-    return {"dtype": name, "labels": labels}
-
-
-def _classes(fields: Fields) -> NDArray[Any]:
-    inner = fields.inner("classes", ("dtype", "labels"))
-    name, labels = inner.text("dtype"), inner.values["labels"]
-    if not _DTYPE.fullmatch(name):
-        inner.fail("dtype", "'object' or 'U' and a width for strings, or an integer, float or boolean type of numpy")
-    if not isinstance(labels, list) or not labels:
-        inner.fail("labels", "a list of at least one label")
-    kind = _label_type(name, labels)
-    if not all(type(label) is kind for label in labels):
-        inner.fail("labels", f"a list of values of type {kind.__name__}")
-    if name.startswith("U") and int(name[1:]) > max(MAX_WIDTH, *map(len, labels)):
-        inner.fail("dtype", f"a string type of at most {MAX_WIDTH} characters, or the length of the longest label")
-    return _label_array(inner, name, labels)
-
-
-def _label_type(name: str, labels: list[Any]) -> type:
-    if name == "object":
-        return int if type(labels[0]) is int else str
-    if name.startswith("float"):
-        return float
-    if name == "bool":
-        return bool
-    return str if name.startswith("U") else int
-
-
-def _label_array(fields: Fields, name: str, labels: list[Any]) -> NDArray[Any]:
-    try:
-        array = np.array(labels, dtype=name)
-    except OverflowError:
-        fields.fail("labels", f"values that fit {name}")
-    # Text too long for its type is cut off, a float may be rounded or NaN: then these are not the labels.
-    if array.tolist() != labels:
-        fields.fail("labels", f"values that fit {name}")
-    if not np.array_equal(np.unique(array), array):
-        fields.fail("labels", "sorted, each label once")
-    return array

@@ -89,9 +89,9 @@ NETWORK = [
 
 @pytest.mark.parametrize("error", NETWORK, ids=lambda e: type(e).__name__)
 def test_network_errors_name_the_offline_choices(answering, error):
-    with pytest.raises(HubUnreachableError, match="^timm:x is not on this machine and its hub cannot be reached") as found:
-        with loading("timm:x", local=False):
-            raise caused(by=error)
+    message = "^timm:x is not on this machine and its hub cannot be reached"
+    with pytest.raises(HubUnreachableError, match=message) as found, loading("timm:x", local=False):
+        raise caused(by=error)
     assert "'efficientnet-lite2'" in str(found.value)
     assert "\n" not in str(found.value)
 
@@ -101,26 +101,30 @@ ABSENT = [named("RepositoryNotFoundError")("404"), named("HFValidationError")("b
 
 @pytest.mark.parametrize("error", ABSENT, ids=lambda e: type(e).__name__)
 def test_a_model_that_the_hub_has_not(answering, error):
-    with pytest.raises(HCEPError, match="^timm:x: the hub has no such model, or not for you"):
-        with loading("timm:x", local=False):
-            raise caused(by=error)
+    with (
+        pytest.raises(HCEPError, match=r"^timm:x: the hub has no such model, or not for you"),
+        loading("timm:x", local=False),
+    ):
+        raise caused(by=error)
 
 
 @pytest.mark.parametrize("local", [True, False])
 def test_other_errors_in_one_line(answering, local):
-    with pytest.raises(HCEPError, match="^timm:x could not be loaded: Failed to download weights$"):
-        with loading("timm:x", local=local):
-            raise caused(by=urllib.error.HTTPError("address", 500, "oops", {}, None))
+    with (
+        pytest.raises(HCEPError, match=r"^timm:x could not be loaded: Failed to download weights$"),
+        loading("timm:x", local=local),
+    ):
+        raise caused(by=urllib.error.HTTPError("address", 500, "oops", {}, None))
 
 
 def test_an_error_without_words(answering):
-    with pytest.raises(HCEPError, match="^timm:x could not be loaded: KeyError$"), loading("timm:x", local=True):
+    with pytest.raises(HCEPError, match=r"^timm:x could not be loaded: KeyError$"), loading("timm:x", local=True):
         raise KeyError
 
 
 @pytest.mark.parametrize("error", [HCEPError("mine"), MissingExtraError("mine")])
 def test_errors_of_our_own_pass(error):
-    with pytest.raises(type(error), match="^mine$"), loading("timm:x", local=True):
+    with pytest.raises(type(error), match=r"^mine$"), loading("timm:x", local=True):
         raise error
 
 

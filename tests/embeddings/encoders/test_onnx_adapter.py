@@ -106,7 +106,10 @@ def test_half_precision_files(tmp_path):
 
 
 WRONG = [
-    ({"preprocessing": None}, r"how are images prepared for it\? Give preprocessing= \(a preset: 'clip'.*write tiny.json"),
+    (
+        {"preprocessing": None},
+        r"how are images prepared for it\? Give preprocessing= \(a preset: 'clip'.*write tiny.json",
+    ),
     ({"preprocessing": {"size": 9}}, r"its input is \['n', 3, 8, 8\], the preprocessing makes \(n, 3, 9, 9\)"),
     ({"precision": "fp16"}, "the file decides the precision; leave precision='fp16' out"),
     ({"device": "tpu"}, "device must be 'cpu' or 'cuda' for ONNX files, got 'tpu'"),
@@ -163,7 +166,7 @@ def mean_colour_of_bytes():
 
 
 def test_a_missing_file():
-    with pytest.raises(HCEPError, match="^onnx:none.onnx: no such file$"):
+    with pytest.raises(HCEPError, match=r"^onnx:none.onnx: no such file$"):
         load_encoder("onnx:none.onnx")
 
 

@@ -19,14 +19,14 @@ CLIP = {
     "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
 }
 SIGLIP = {
-    "embed_dim": 64,
+    "embed_dim": 96,
     "init_logit_bias": -10,
     "custom_text": True,
     "vision_cfg": {
         "image_size": 160,
-        "timm_model_name": "test_vit",
+        "timm_model_name": "test_vit3",
         "timm_model_pretrained": False,
-        "timm_pool": "",
+        "timm_pool": "map",
         "timm_proj": "none",
     },
     "text_cfg": {
@@ -34,7 +34,7 @@ SIGLIP = {
         "vocab_size": 32,
         "hf_tokenizer_name": "in the folder",
         "tokenizer_kwargs": {"clean": "canonicalize"},
-        "width": 64,
+        "width": 96,
         "heads": 2,
         "layers": 2,
         "no_causal_mask": True,
@@ -81,7 +81,9 @@ def siglip(open_clip, tmp_path):
     """The folder of a SigLIP with a tokenizer of its own, and the model in it."""
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-    words = tokenizers.models.WordLevel({"<pad>": 0, "<unk>": 1, "a": 2, "cat": 3, "dog": 4, "photo": 5, "of": 6}, "<unk>")
+    words = tokenizers.models.WordLevel(
+        {"<pad>": 0, "<unk>": 1, "a": 2, "cat": 3, "dog": 4, "photo": 5, "of": 6}, "<unk>"
+    )
     tokenizer = tokenizers.Tokenizer(words)
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     folder = tmp_path / "siglip"
@@ -108,7 +110,7 @@ def test_clip_from_a_folder(open_clip, tmp_path, picture):
 def test_siglip_from_a_folder(siglip, picture):
     folder, model = siglip
     encoder = load_encoder(f"open_clip:local-dir:{folder}")
-    assert (encoder.n_dims, encoder.preprocessing["resize"]) == (64, "squash")
+    assert (encoder.n_dims, encoder.preprocessing["resize"]) == (96, "squash")
     batch = encoder.preprocess(picture)[None]
     with torch.inference_mode():
         images = model.encode_image(torch.from_numpy(batch)).numpy()
@@ -125,7 +127,7 @@ def test_images_without_texts_where_the_tokenizer_is_missing(siglip, caplog):
     encoder = load_encoder(f"open_clip:local-dir:{folder}")
     assert not encoder.has_text
     assert "texts cannot be encoded: the tokenizer of local-dir" in caplog.text
-    with pytest.raises(HCEPError, match="cannot encode texts: the tokenizer of local-dir:.* could not be loaded"):
+    with pytest.raises(HCEPError, match=r"cannot encode texts: the tokenizer of local-dir:.* could not be loaded"):
         encoder.encode_texts(TEXTS)
 
 
@@ -140,7 +142,9 @@ def test_a_checkpoint(architecture, checkpoint):
 def test_a_tag_brings_its_activation(open_clip, architecture, checkpoint, monkeypatch, picture):
     # As with ViT-L-14/openai: the weights were trained with another activation than the architecture's.
     tag = {"file": str(checkpoint), "quick_gelu": True}
-    monkeypatch.setitem(open_clip.pretrained._PRETRAINED, architecture, {"quick": tag, "plain": {**tag, "quick_gelu": False}})
+    monkeypatch.setitem(
+        open_clip.pretrained._PRETRAINED, architecture, {"quick": tag, "plain": {**tag, "quick_gelu": False}}
+    )
     quick, plain = (load_encoder(f"open_clip:{architecture}/{name}") for name in ("quick", "plain"))
     batch = quick.preprocess(picture)[None]
     assert np.abs(quick.encode_images(batch) - plain.encode_images(batch)).max() > 1e-4
@@ -164,7 +168,7 @@ def test_images_are_prepared_as_open_clip_does(open_clip, picture, resize, inter
     from hcep.embeddings.encoders.open_clip_adapter import _own_preprocessing
 
     config = open_clip.transform.PreprocessCfg(size=32, resize_mode=resize, interpolation=interpolation, fill_color=9)
-    theirs = open_clip.image_transform_v2(config, is_train=False)(picture).numpy()
+    theirs = open_clip.transform.image_transform_v2(config, is_train=False)(picture).numpy()
     np.testing.assert_allclose(_own_preprocessing(asdict(config))(picture), theirs, atol=1e-5)
 
 
@@ -184,7 +188,7 @@ def test_unknown_names(architecture, name, message):
 
 
 def test_a_folder_without_a_model(tmp_path):
-    with pytest.raises(HCEPError, match="could not be loaded: .*config file missing"):
+    with pytest.raises(HCEPError, match=r"could not be loaded: .*config file missing"):
         load_encoder(f"open_clip:local-dir:{tmp_path}")
 
 

@@ -53,9 +53,13 @@ def test_a_missing_extra_comes_with_its_command(monkeypatch, source):
 
 
 def test_a_package_that_does_not_import(tmp_path, monkeypatch):
-    (tmp_path / "broken_package.py").write_text("raise RuntimeError('operator torchvision::nms does not exist\\nand more')")
+    (tmp_path / "broken_package.py").write_text(
+        "raise RuntimeError('operator torchvision::nms does not exist\\nand more')"
+    )
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(HCEPError, match=r"broken_package is installed but does not import \(operator .* exist\)") as found:
+    with pytest.raises(
+        HCEPError, match=r"broken_package is installed but does not import \(operator .* exist\)"
+    ) as found:
         require("broken_package", "timm")
     assert str(found.value).endswith('install them anew: pip install "hcep[timm]"')
 

@@ -81,11 +81,6 @@ def test_its_preprocessing_may_be_overridden(timm, tmp_path):
     assert encoder.encode_images(np.zeros((2, 3, 64, 64), dtype=np.float32)).shape == (2, encoder.n_dims)
 
 
-def test_a_size_that_the_model_refuses(checkpoint):
-    with pytest.raises(HCEPError, match=r"fails on a blank \(1, 3, 64, 64\) batch"):
-        load_encoder(f"timm:{ARCHITECTURE}/{checkpoint}", preprocessing={"size": 64, "edge": None})
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -102,7 +97,7 @@ def test_unknown_names(name, message):
 
 def test_weights_of_another_model(timm, tmp_path):
     torch.save(timm.create_model("test_resnet").state_dict(), tmp_path / "other.pth")
-    with pytest.raises(HCEPError, match=r"other\.pth could not be loaded") as found:
+    with pytest.raises(HCEPError, match=r"other\.pth: the file lacks \d+ of the model's weights, such as '") as found:
         load_encoder(f"timm:{ARCHITECTURE}/{tmp_path / 'other.pth'}")
     assert "\n" not in str(found.value)
 

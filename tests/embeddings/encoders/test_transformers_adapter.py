@@ -19,7 +19,14 @@ pytestmark = [pytest.mark.usefixtures("mended"), pytest.mark.filterwarnings("ign
 
 TEXTS = ["a photo of a cat", "a dog", "cat " * 40]
 TOWER = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-TEXT = {**TOWER, "vocab_size": 16, "max_position_embeddings": 12, "bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
+TEXT = {
+    **TOWER,
+    "vocab_size": 16,
+    "max_position_embeddings": 12,
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+    "pad_token_id": 0,
+}
 VISION = {**TOWER, "image_size": 32, "patch_size": 8}
 WORDS = ["<pad>", "<unk>", "<s>", "</s>", "a", "photo", "of", "cat", "dog"]
 
@@ -76,8 +83,9 @@ def siglip(transformers, tmp_path):
     return saved(transformers, model, tmp_path / "siglip", SIGLIP_IMAGES)
 
 
-CLIP_IMAGES = """{"image_processor_type": "CLIPImageProcessor", "do_center_crop": true, "crop_size": {"height": 32, "width": 32},
-"size": {"shortest_edge": 32}, "resample": 3, "image_mean": [0.48145466, 0.4578275, 0.40821073],
+CLIP_IMAGES = """{"image_processor_type": "CLIPImageProcessor", "do_center_crop": true,
+"crop_size": {"height": 32, "width": 32}, "size": {"shortest_edge": 32},
+"resample": 3, "image_mean": [0.48145466, 0.4578275, 0.40821073],
 "image_std": [0.26862954, 0.26130258, 0.27577711]}"""
 SIGLIP_IMAGES = """{"image_processor_type": "SiglipImageProcessor", "size": {"height": 32, "width": 32}, "resample": 2,
 "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}"""
@@ -132,7 +140,9 @@ def test_without_torchvision(clip, picture, tmp_path):
     batch = encoder.preprocess(picture)[None]
     np.save(tmp_path / "batch.npy", batch)
     files = [str(folder), str(tmp_path / "batch.npy"), str(tmp_path / "vectors.npy")]
-    subprocess.run([sys.executable, "-c", WITHOUT_TORCHVISION, *files], check=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCHVISION, *files], check=True, env={**os.environ, "HF_HUB_OFFLINE": "1"}
+    )
     expected = np.concatenate([encoder.encode_images(batch), encoder.encode_texts(["a cat", "a dog"])])
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, rtol=1e-4, atol=1e-6)
 
@@ -155,7 +165,7 @@ def test_images_without_texts_where_the_tokenizer_is_missing(siglip, caplog):
     encoder = load_encoder(f"transformers:{folder}")
     assert not encoder.has_text
     assert "texts cannot be encoded: the tokenizer of" in caplog.text
-    with pytest.raises(HCEPError, match="cannot encode texts: the tokenizer of .* could not be loaded"):
+    with pytest.raises(HCEPError, match=r"cannot encode texts: the tokenizer of .* could not be loaded"):
         encoder.encode_texts(TEXTS)
 
 
@@ -181,7 +191,10 @@ def test_without_a_hub(no_hub, name):
 
 CONFIGS = [
     ({"size": 224, "crop_size": 224, "do_center_crop": True}, Preprocessing()),
-    ({"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}, "do_center_crop": True}, Preprocessing(edge=256)),
+    (
+        {"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}, "do_center_crop": True},
+        Preprocessing(edge=256),
+    ),
     ({"size": {"height": 384, "width": 384}}, Preprocessing(size=384, resize="squash")),
     ({"size": 224, "resample": 2}, Preprocessing(interpolation="bilinear")),
     ({"size": 224, "do_rescale": False}, Preprocessing(rescale=1.0)),

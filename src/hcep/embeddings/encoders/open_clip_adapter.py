@@ -101,7 +101,7 @@ def _is_local(model: str, weights: str | None) -> bool:
 def _trained_with_quick_gelu(open_clip: Any, architecture: str, weights: str | None) -> bool:
     """Whether the tag's weights need the activation of OpenAI's models.
 
-    open_clip's own ``ViT-L-14`` is built without it, and with the tag ``openai`` it only warns that vectors will be off.
+    open_clip builds its ``ViT-L-14`` without it; for the tag ``openai`` it only warns that the two do not match.
     """
     return weights is not None and bool(open_clip.get_pretrained_cfg(architecture, weights).get("quick_gelu", False))
 

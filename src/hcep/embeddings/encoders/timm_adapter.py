@@ -15,7 +15,7 @@ from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
 from hcep.embeddings.encoders.torch_runner import TorchRunner, weights_hash
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
-from hcep.errors import HCEPError, near_matches
+from hcep.errors import HCEPError, near_matches, quoted
 
 _EXTRA = "timm"
 _FOLDER, _HUB = "local-dir:", "hf-hub:"
@@ -53,9 +53,10 @@ def load(
     runner = TorchRunner.choose(device, precision, _EXTRA)
     name = f"timm:{model}"
     architecture, checkpoint = _parts(timm, model)
-    overlay = {"file": checkpoint} if checkpoint else None
     with loading(name, local=checkpoint is not None or model.startswith(_FOLDER)):
-        network = timm.create_model(architecture, pretrained=True, num_classes=0, pretrained_cfg_overlay=overlay)
+        network = timm.create_model(architecture, pretrained=checkpoint is None, num_classes=0)
+        if checkpoint is not None:
+            _load_checkpoint(timm, name, network, checkpoint)
         own = _own_preprocessing(require("timm.data", _EXTRA).resolve_model_data_config(network))
     network = runner.settle(network)
 
@@ -87,6 +88,16 @@ def _parts(timm: Any, model: str) -> tuple[str, str | None]:
     return architecture, checkpoint or None
 
 
+def _load_checkpoint(timm: Any, name: str, network: Any, path: str) -> None:
+    """Load a file that may hold more than the network, such as a classifier, but not less: timm would only log that."""
+    loaded = timm.models.load_checkpoint(network, path, strict=False)
+    missing = getattr(loaded, "missing_keys", ())
+    if missing:
+        raise HCEPError(
+            f"{name}: the file lacks {len(missing)} of the model's weights, such as {quoted(missing, limit=2)}"
+        )
+
+
 def _own_preprocessing(config: Mapping[str, Any]) -> Preprocessing:
     """Read what timm would build its evaluation transform from."""
     _, height, width = config["input_size"]
@@ -98,4 +109,5 @@ def _own_preprocessing(config: Mapping[str, Any]) -> Preprocessing:
         interpolation=config["interpolation"],
         mean=config["mean"],
         std=config["std"],
+        fill=tuple(round(255 * value) for value in config["mean"]),
     )

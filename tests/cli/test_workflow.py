@@ -1,0 +1,260 @@
+"""encode, fit, evaluate, predict, explain from the shell: on the bundled sample, and on real photos with a real encoder."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from hcep.cli.app import app
+from hcep.cli.explain import find_images
+from hcep.cli.inputs import find_hierarchy
+from hcep.datasets import load_sample
+from hcep.errors import HCEPError
+from tests.conftest import shared_file
+
+
+def run(*words):
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def fails(match, *words):
+    with pytest.raises(HCEPError, match=match):
+        CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def sample_file(tmp_path_factory):
+    sample = load_sample()
+    path = tmp_path_factory.mktemp("arrays") / "sample.npz"
+    np.savez(
+        path,
+        embeddings=np.concatenate([sample.X_train, sample.X_val]).astype(np.float16),
+        labels=np.concatenate([sample.y_train, sample.y_val]),
+        split=np.repeat(["train", "val"], 500),
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(sample_file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "model"
+    run("fit", sample_file, "-o", folder, "--name", "sample")
+    return folder
+
+
+def test_fit_trains_on_the_train_split_and_finds_wordnet_by_itself(sample_file, tmp_path):
+    summary = json.loads(run("fit", sample_file, "-o", tmp_path / "m", "--json"))
+    assert summary["n_images"] == 500
+    assert summary["n_classes"] == 10
+    assert summary["metrics"]["leave-one-out accuracy"] > 0.95
+
+
+def test_evaluate_scores_the_val_split(model, sample_file):
+    scores = json.loads(run("evaluate", model, sample_file, "--json", "--by-class"))
+    assert scores["n_images"] == 500
+    assert scores["accuracy"] > 0.97
+    assert scores["support_precision"] > 0.97
+    assert len(scores["classes"]) == 10
+    text = run("evaluate", model, sample_file, "--by-class")
+    assert re.search(r"accuracy\s+0\.9", text)
+    assert "tench" in text
+
+
+def test_predict_writes_a_row_an_image(model, sample_file, tmp_path):
+    run("predict", model, sample_file, "--split", "val", "-o", tmp_path / "p.parquet")
+    table = pq.read_table(tmp_path / "p.parquet").to_pylist()
+    assert len(table) == 500
+    assert np.mean([row["label"] == row["predicted"] for row in table]) > 0.97
+    assert all(len(row["path"]) == len(row["coefficients"]) == len(row["names"]) for row in table)
+    assert json.loads(run("predict", model, sample_file, "-o", tmp_path / "q.parquet", "--json"))["n_images"] == 1000
+
+
+def test_resolved_configuration_repeats_the_run(model, sample_file, tmp_path):
+    saved = (model / "hcep-config.toml").read_text(encoding="utf-8")
+    assert saved.startswith("[fit]\n")
+    again = json.loads(run("fit", "--config", model / "hcep-config.toml", "-o", tmp_path / "again", "--json"))
+    assert again["anchor"] == json.loads((model / "model.json").read_text())["anchor"]
+
+
+def test_the_papers_configuration(sample_file, tmp_path):
+    run("fit", sample_file, "-o", tmp_path / "m", "--paper", "--beam-width", "4", "--tree", "first")
+    facts = json.loads(run("info", tmp_path / "m", "--json"))
+    assert (facts["head"], facts["anchor"], facts["shrinkage"]) == ("logistic", 0.0, None)
+
+
+def test_fit_options_reach_the_estimator(sample_file, tmp_path):
+    options = ["--anchor", "0.2", "--shrinkage", "none", "--signed", "--unit-norm", "--center", "--hierarchy", "flat"]
+    run("fit", sample_file, "-o", tmp_path / "m", *options)
+    parameters = json.loads((tmp_path / "m" / "model.json").read_text())["parameters"]
+    assert (parameters["anchor"], parameters["shrinkage"], parameters["hierarchy"]) == (0.2, None, None)
+    assert parameters["signed"]
+    assert parameters["unit_norm"]
+    assert parameters["center"]
+
+
+def test_fit_errors_say_what_to_do(sample_file, tmp_path, pets):
+    pets.to_json(tmp_path / "pets.json")
+    fails("--anchor: expected auto or a number, got 'strong'", "fit", sample_file, "-o", tmp_path, "--anchor", "strong")
+    fails("classes in y are not synsets", "fit", sample_file, "-o", tmp_path, "--hierarchy", tmp_path / "pets.json")
+    fails("no embeddings at", "fit", tmp_path / "nothing.npz", "-o", tmp_path / "m")
+    fails("no image of .* is in split 'test'", "fit", sample_file, "-o", tmp_path, "--split", "test")
+    (tmp_path / "photos").mkdir()
+    fails("is no store; to fit straight from images pass --encoder", "fit", tmp_path / "photos", "-o", tmp_path / "m")
+
+
+def test_arrays_without_labels_or_splits_are_refused_where_needed(model, tmp_path):
+    np.save(tmp_path / "x.npy", load_sample().X_val[:5])
+    fails("images have no labels", "evaluate", model, tmp_path / "x.npy")
+    fails("has no splits; leave --split out", "evaluate", model, tmp_path / "x.npy", "--split", "val")
+    run("predict", model, tmp_path / "x.npy", "-o", tmp_path / "p.parquet")
+    assert "label" not in pq.read_table(tmp_path / "p.parquet").column_names
+
+
+def test_labels_unknown_to_the_model_are_refused(model, tmp_path):
+    np.savez(tmp_path / "x.npz", embeddings=load_sample().X_val[:1], labels=np.array(["unicorn"]))
+    fails("labels the model does not know: unicorn", "evaluate", model, tmp_path / "x.npz")
+
+
+def test_hierarchy_is_found_or_asked_for():
+    assert "n00001740" in find_hierarchy(None, ["n01440764"])
+    assert find_hierarchy("flat", ["cat"]) is None
+    with pytest.raises(HCEPError, match=r"1 of 1 classes are not in WordNet's above ImageNet: 'unicorn'; give a file"):
+        find_hierarchy(None, ["unicorn"])
+
+
+def test_info_describes_whatever_it_is_given(model, tmp_path, pets):
+    pets.to_json(tmp_path / "pets.json")
+    Image.new("RGB", (8, 8)).save(_made(tmp_path / "photos" / "cat" / "tom.png"))
+    assert json.loads(run("info", "--json"))["numpy"] == np.__version__
+    assert json.loads(run("info", model, "--json"))["kind"] == "model"
+    assert json.loads(run("info", tmp_path / "pets.json", "--json"))["kind"] == "hierarchy"
+    assert json.loads(run("info", tmp_path / "photos", "--json"))["kind"] == "images"
+    assert "hcep" in run("info")
+    fails("nothing at", "info", tmp_path / "absent")
+
+
+def test_encoders_are_listed_with_the_command_that_installs_them():
+    listed = {one["source"]: one for one in json.loads(run("encoders", "--json"))}
+    assert {"open_clip", "transformers", "onnx", "timm"} <= set(listed)
+    assert all(one["installed"] or "pip install" in one["install"] for one in listed.values())
+    assert "onnx:" in run("encoders")
+
+
+def test_images_are_found_in_folders_globs_and_by_name(tmp_path):
+    for name in ("b/two.JPG", "a/one.png", "a/notes.txt"):
+        _made(tmp_path / name).write_bytes(b"")
+    one, two = tmp_path / "a" / "one.png", tmp_path / "b" / "two.JPG"
+    assert find_images([str(tmp_path)]) == [one, two]
+    assert find_images([str(tmp_path / "*" / "*.JPG"), str(one)]) == [two, one]
+    with pytest.raises(HCEPError, match="no image at"):
+        find_images([str(tmp_path / "*.gif")])
+
+
+def _made(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+# -- real photos, a real encoder -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Four training and two validation photos of each class, linked."""
+    source = shared_file("data/imagenette_images")
+    folder = tmp_path_factory.mktemp("photos")
+    for split, n in (("train", 4), ("val", 2)):
+        for classed in sorted((source / split).iterdir()):
+            for image in sorted(classed.iterdir())[:n]:
+                _made(folder / split / classed.name / image.name).symlink_to(image)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    pytest.importorskip("onnxruntime", reason='needs the onnx extra: pip install "hcep[onnx]"')
+    return f"onnx:{shared_file('encoders/efficientnet_lite2.onnx')}"
+
+
+@pytest.fixture(scope="module")
+def photo_model(photos, encoder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photo-model")
+    options = ["--encoder", encoder, "--preprocessing", "efficientnet-lite2"]
+    run("encode", photos, *options, "-o", folder / "store")
+    run("fit", folder / "store", "-o", folder / "model")
+    return folder / "model"
+
+
+def test_four_commands_from_photos_to_scores(photo_model):
+    scores = json.loads(run("evaluate", photo_model, photo_model.parent / "store", "--json"))
+    assert scores["n_images"] == 20
+    assert scores["accuracy"] >= 0.9
+
+
+def test_encoding_again_reuses_everything(photo_model, photos, encoder):
+    options = ["--encoder", encoder, "--preprocessing", "efficientnet-lite2"]
+    report = json.loads(run("encode", photos, *options, "-o", photo_model.parent / "store", "--json"))
+    assert (report["n_encoded"], report["n_reused"]) == (0, 60)
+    assert json.loads(run("info", photo_model.parent / "store", "--json"))["images"] == 60
+
+
+def test_explain_a_photo_in_every_form(photo_model, photos, tmp_path):
+    photo = sorted((photos / "val" / "n01440764").iterdir())[0]
+    assert re.fullmatch(r"(\S.* -?\d\.\d\d → )+tench \d\.\d\d\n", run("explain", photo_model, photo))
+    assert "└── " in run("explain", photo_model, photo, "--tree", "--n-best", "2")
+    record = json.loads(run("explain", photo_model, photo, "--json"))[0]
+    assert record["class"] == "n01440764"
+    assert record["path"][-1]["name"] == "tench"
+    run("explain", photo_model, photos / "val", "--html", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count("data:image/jpeg;base64,") == 20
+    assert "http" not in page
+
+
+def test_a_broken_photo_is_skipped_or_refused(photo_model, photos, tmp_path):
+    (tmp_path / "broken.jpg").write_text("not an image")
+    good = sorted((photos / "val" / "n01440764").iterdir())[0]
+    both = [photo_model, tmp_path / "broken.jpg", good]
+    assert len(json.loads(run("explain", *both, "--json"))) == 1
+    fails("broken.jpg", "explain", *both, "--strict")
+    assert CliRunner().invoke(app, ["explain", str(photo_model), str(tmp_path / "broken.jpg")]).exit_code == 1
+
+
+def test_fit_straight_from_photos(photos, encoder, tmp_path):
+    options = ["--encoder", encoder, "--preprocessing", "efficientnet-lite2"]
+    summary = json.loads(run("fit", photos, *options, "-o", tmp_path / "m", "--json"))
+    assert summary["n_images"] == 40
+    assert (tmp_path / "m" / "store").is_dir()
+
+
+def test_embeddings_of_another_encoder_are_refused(photo_model, photos, encoder, tmp_path):
+    other = ["--encoder", encoder, "--preprocessing", "imagenet"]
+    run("encode", photos, *other, "-o", tmp_path / "store", "--split", "val")
+    fails("encode the images with the model's encoder", "evaluate", photo_model, tmp_path / "store")
+
+
+def test_explain_needs_the_models_encoder(model, photos):
+    photo = sorted((photos / "val" / "n01440764").iterdir())[0]
+    fails("does not say which encoder its embeddings are of; pass --encoder", "explain", model, photo)
+
+
+@pytest.mark.slow
+def test_explain_one_photo_takes_less_than_two_seconds(photo_model, photos):
+    photo = sorted((photos / "val" / "n01440764").iterdir())[0]
+    words = [sys.executable, "-c", "from hcep.cli import main; main()", "explain", str(photo_model), str(photo)]
+    seconds = []
+    for _ in range(4):  # the first run fills the caches of kernels and files
+        start = time.perf_counter()
+        subprocess.run(words, check=True, capture_output=True)
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds[1:]) < 2
