@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -22,6 +24,7 @@ from hcep.dictionary.checks import CHUNK
 from hcep.dictionary.transform import unit_rows
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy
+from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import PathResult, hb_omp, path_objectives
 from hcep.pursuit.blocks import squared_norms
 from hcep.pursuit.result import require_not_negative, require_positive
@@ -33,6 +36,7 @@ class _PathEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """What both estimators share: hierarchy and images -> dictionary, new images -> rooted paths."""
 
     hierarchy: Hierarchy | None
+    tree: TreePolicy | None
     collapse: bool
     unit_norm: bool
     center: bool
@@ -60,7 +64,7 @@ class _PathEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             check_classification_targets(y)
         classes, index = np.unique(y, return_inverse=True)
         self.classes_ = classes
-        self.hierarchy_ = _class_hierarchy(self.hierarchy, classes, self.collapse)
+        self.hierarchy_ = _class_hierarchy(self.hierarchy, classes, self.tree, self.collapse)
         self._leaves = np.array([self.hierarchy_.leaf_of(label) for label in _labels(classes)])
         leaf_ids = self._leaves[index]
         self._choose_metric(X, index)
@@ -175,6 +179,7 @@ class HCEPTransformer(_PathEstimator):
         self,
         hierarchy: Hierarchy | None = None,
         *,
+        tree: TreePolicy | None = None,
         collapse: bool = True,
         unit_norm: bool = False,
         center: bool = False,
@@ -187,6 +192,7 @@ class HCEPTransformer(_PathEstimator):
         n_jobs: int | None = None,
     ) -> None:
         self.hierarchy = hierarchy
+        self.tree = tree
         self.collapse = collapse
         self.unit_norm = unit_norm
         self.center = center
@@ -211,6 +217,8 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
     ----------
     hierarchy : Hierarchy, optional
         A rooted DAG that contains every class in y; it is restricted to them. None is a flat one.
+    tree : {"first", "shortest", "longest"} or None
+        Keep one parent a synset (see `Hierarchy.as_tree`); None keeps the DAG, where a class may have several paths.
     collapse : bool
         Merge single-child chains, whose atoms are zero.
     unit_norm, center : bool
@@ -272,6 +280,7 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
         self,
         hierarchy: Hierarchy | None = None,
         *,
+        tree: TreePolicy | None = None,
         collapse: bool = True,
         unit_norm: bool = False,
         center: bool = False,
@@ -287,6 +296,7 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
         n_jobs: int | None = None,
     ) -> None:
         self.hierarchy = hierarchy
+        self.tree = tree
         self.collapse = collapse
         self.unit_norm = unit_norm
         self.center = center
@@ -309,6 +319,19 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
         """
         published: dict[str, Any] = {"shrinkage": None, "anchor": 0.0, "signed": False, "head": "logistic"}
         return cls(hierarchy, beam_width=beam_width, **(published | options))
+
+    def save(self, folder: str | PathLike[str], **details: Any) -> Path:
+        """Write the fitted model to a folder: safetensors, JSON and a model card (see `hcep.models.save_model`)."""
+        from hcep.models import save_model
+
+        return save_model(self, folder, **details)
+
+    @staticmethod
+    def load(folder: str | PathLike[str]) -> HCEPClassifier:
+        """Read a model that `save` wrote; nothing in it is executed (see `hcep.models.load_model`)."""
+        from hcep.models import load_model
+
+        return load_model(folder)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Build the dictionary, choose metric and anchor where "auto", fit the head."""
@@ -422,7 +445,9 @@ def _labels(classes: NDArray[Any]) -> list[str]:
     return [str(c) for c in classes.tolist()]
 
 
-def _class_hierarchy(hierarchy: Hierarchy | None, classes: NDArray[Any], collapse: bool) -> Hierarchy:
+def _class_hierarchy(
+    hierarchy: Hierarchy | None, classes: NDArray[Any], tree: TreePolicy | None, collapse: bool
+) -> Hierarchy:
     """The given hierarchy on the classes alone, or a flat one."""
     labels = _labels(classes)
     if hierarchy is None:
@@ -432,11 +457,11 @@ def _class_hierarchy(hierarchy: Hierarchy | None, classes: NDArray[Any], collaps
         return Hierarchy.from_edges([(root, label) for label in labels])
     if isinstance(hierarchy, Mapping) or not isinstance(hierarchy, Hierarchy):
         raise HCEPError(f"hierarchy must be a hcep.Hierarchy or None, got {type(hierarchy).__name__}")
-    unknown = [label for label in labels if label not in hierarchy]
+    unknown = [label for label in labels if label not in hierarchy and label not in hierarchy.own_leaves]
     if unknown:
         raise HierarchyError(
             f"{len(unknown):,} of {len(labels):,} classes in y are not synsets of the hierarchy: {quoted(unknown)}."
             + near_matches(unknown[0], hierarchy.ids)
         )
-    restricted = hierarchy.restrict(labels)
+    restricted = hierarchy.restrict(labels) if tree is None else hierarchy.as_tree(tree).restrict(labels)
     return restricted.collapse() if collapse else restricted

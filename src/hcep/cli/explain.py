@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from hcep.cli.config import Config
+from hcep.cli.encode import Preprocessing
 from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def explain(
     model: Annotated[Path, typer.Argument(help="Model folder made by `hcep fit`.")],
     images: Annotated[list[str], typer.Argument(help="Images, folders of images, or globs.")],
     encoder: Annotated[str | None, typer.Option("--encoder", "-e", help="The model's own by default.")] = None,
+    preprocessing: Preprocessing = None,
     tree: Annotated[bool, typer.Option("--tree", help="Draw each path as a tree.")] = False,
     n_best: Annotated[int, typer.Option("--n-best", "-n", min=1, help="Paths to show for each image.")] = 1,
     html: Annotated[Path | None, typer.Option(help="Write an HTML report with thumbnails.")] = None,
@@ -63,12 +65,7 @@ def explain(
 
     files = find_images(images)
     classifier = load(model)
-    encoder_name, fingerprint = _encoder_of(model, encoder)
-    from hcep.cli.inputs import load_named_encoder
-
-    adapter = load_named_encoder(encoder_name)
-    if fingerprint is not None and adapter.fingerprint != fingerprint:
-        raise HCEPError(f"encoder {encoder_name!r} is not the one the model was fitted with: its fingerprint differs")
+    adapter = _encoder_of(model, encoder, preprocessing)
     explained, problems = _explain_files(files, classifier, adapter, n_best, strict)
     for file, reason in problems:
         Console(stderr=True).print(f"[yellow]skipped[/] {escape(str(file))}: {escape(reason)}", highlight=False)
@@ -107,14 +104,19 @@ def find_images(patterns: list[str]) -> list[Path]:
     return files
 
 
-def _encoder_of(model: Path, wanted: str | None) -> tuple[str, str | None]:
-    from hcep.models import load_summary
+def _encoder_of(model: Path, wanted: str | None, preprocessing: str | None) -> Encoder:
+    """The model's encoder, made as it was for training; a name given instead must lead to the same one."""
+    from hcep.cli.inputs import load_named_encoder
+    from hcep.models import EncoderRecord, load_summary
 
-    record = load_summary(model).encoder
-    if wanted is None and record is None:
+    record = load_summary(model).encoder or EncoderRecord(wanted or "")
+    name = wanted or record.name
+    if not name:
         raise HCEPError(f"{str(model)!r} does not say which encoder its embeddings are of; pass --encoder")
-    fingerprint = record.fingerprint if record is not None else None
-    return wanted or str(record and record.name), fingerprint
+    encoder = load_named_encoder(name, preprocessing or record.preprocessing)
+    if record.fingerprint not in (None, encoder.fingerprint):
+        raise HCEPError(f"encoder {name!r} is not the one the model was fitted with: its fingerprint differs")
+    return encoder
 
 
 def _explain_files(

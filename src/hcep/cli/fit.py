@@ -138,18 +138,17 @@ def _number(option: str, text: str | None, words: tuple[str, ...]) -> float | st
 
 
 def _save(model: HCEPClassifier, embeddings: Embeddings, output: Path, name: str | None) -> dict[str, Any]:
-    from hcep.models import EncoderRecord, save_model
+    from hcep.models import save_model
 
     y = embeddings.y
     metrics = {"training accuracy": float(model.score(embeddings.X, y))}
     if model.leave_one_out_:
         chosen = [s for s in model.leave_one_out_ if (s.shrinkage, s.anchor) == (model.shrinkage_, model.anchor_)]
         metrics["leave-one-out accuracy"] = chosen[0].accuracy
-    record = None if embeddings.encoder is None else EncoderRecord(embeddings.encoder, embeddings.fingerprint)
     save_model(
         model,
         output,
-        encoder=record,
+        encoder=embeddings.encoder,
         data=embeddings.source,
         images_per_class=Counter(y.tolist()),
         metrics=metrics,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hcep.datasets.images import ImageDataset
     from hcep.embeddings import Encoder
     from hcep.embeddings.writer import ImageItem
+    from hcep.models import EncoderRecord
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".parquet")
 
@@ -28,8 +29,7 @@ class Embeddings:
     X: NDArray[Any]
     labels: NDArray[Any] | None
     ids: NDArray[Any]
-    encoder: str | None
-    fingerprint: str | None
+    encoder: EncoderRecord | None
     source: str
 
     @property
@@ -55,14 +55,14 @@ def read_embeddings(path: Path, split: str | None, default_split: str | None = N
         When there is nothing to read at the path, or no image in the split.
     """
     from hcep.embeddings import EmbeddingStore, read_arrays
+    from hcep.models.card import encoder_record
 
     if is_store(path):
         store = EmbeddingStore(path)
         wanted = split or (default_split if default_split in store.splits.tolist() else None)
         chosen = store.select(splits=wanted) if wanted else store
-        record = store.encoder
         return Embeddings(
-            chosen.to_numpy(np.float32), chosen.labels, chosen.ids, record.name, record.fingerprint, str(path)
+            chosen.to_numpy(np.float32), chosen.labels, chosen.ids, encoder_record(store.encoder), str(path)
         )
     if path.suffix in ARRAY_SUFFIXES and path.is_file():
         arrays = read_arrays(path, label_names=_label_names(path))
@@ -70,7 +70,7 @@ def read_embeddings(path: Path, split: str | None, default_split: str | None = N
         ids = arrays.ids if arrays.ids is not None else arrays.paths
         ids = np.arange(len(arrays)).astype(str) if ids is None else ids
         labels = None if arrays.labels is None else arrays.labels[rows]
-        return Embeddings(arrays.vectors[rows], labels, ids[rows], None, None, str(path))
+        return Embeddings(arrays.vectors[rows], labels, ids[rows], None, str(path))
     raise HCEPError(
         f"no embeddings at {str(path)!r}: expected a store made by `hcep encode`, or a .npy, .npz or .parquet file"
     )

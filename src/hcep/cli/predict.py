@@ -98,12 +98,12 @@ def check_encoder(model: Path, embeddings: Embeddings) -> None:
     """Refuse embeddings of another encoder than the model's, where both are known."""
     from hcep.models import load_summary
 
-    expected = load_summary(model).encoder
-    if expected is None or embeddings.fingerprint is None or expected.fingerprint is None:
+    expected, given = load_summary(model).encoder, embeddings.encoder
+    if expected is None or given is None or None in (expected.fingerprint, given.fingerprint):
         return
-    if expected.fingerprint != embeddings.fingerprint:
+    if expected.fingerprint != given.fingerprint:
         raise HCEPError(
-            f"{embeddings.source} was encoded by {embeddings.encoder!r}, the model is of {expected.name!r}; "
+            f"{embeddings.source} was encoded by {given.name!r}, the model is of {expected.name!r}; "
             "encode the images with the model's encoder"
         )
 

@@ -42,10 +42,12 @@ EncoderLike = NamedEncoder | str | None
 
 
 def encoder_record(encoder: EncoderLike) -> EncoderRecord | None:
-    """Name and fingerprint of an encoder; of a bare name there is no fingerprint."""
-    if encoder is None:
-        return None
-    return EncoderRecord(encoder) if isinstance(encoder, str) else EncoderRecord(encoder.name, encoder.fingerprint)
+    """What a model keeps of an encoder; of a bare name there is no more."""
+    if encoder is None or isinstance(encoder, EncoderRecord):
+        return encoder
+    if isinstance(encoder, str):
+        return EncoderRecord(encoder)
+    return EncoderRecord(encoder.name, encoder.fingerprint, getattr(encoder, "preprocessing", None))
 
 
 def model_card(

@@ -11,10 +11,20 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class EncoderRecord:
-    """The encoder whose embeddings the model takes: its name and a hash of what decides its vectors."""
+    """The encoder whose embeddings the model takes.
+
+    Attributes
+    ----------
+    name : str
+    fingerprint : str or None
+        Hash of what decides its vectors.
+    preprocessing : mapping or None
+        How it prepares images, for `load_encoder` to make the same encoder again.
+    """
 
     name: str
     fingerprint: str | None = None
+    preprocessing: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

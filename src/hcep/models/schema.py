@@ -168,6 +168,7 @@ def _inverse_penalty(fields: Fields, key: str) -> float:
 
 _PARAMETERS: dict[str, Callable[[Fields, str], Any]] = {
     "hierarchy": lambda fields, key: fields.choice(key, (None, "fitted")),
+    "tree": lambda fields, key: fields.choice(key, (None, "first", "shortest", "longest")),
     "collapse": Fields.boolean,
     "unit_norm": Fields.boolean,
     "center": Fields.boolean,
@@ -231,8 +232,12 @@ def _leave_one_out_row(file: str, path: str, row: object) -> LeaveOneOutRecord:
 def _encoder(fields: Fields) -> EncoderRecord | None:
     if fields.is_null("encoder"):
         return None
-    inner = fields.inner("encoder", ("name", "fingerprint"))
-    return EncoderRecord(inner.text("name"), None if inner.is_null("fingerprint") else inner.text("fingerprint"))
+    inner = fields.inner("encoder", ("name", "fingerprint", "preprocessing"))
+    return EncoderRecord(
+        name=inner.text("name"),
+        fingerprint=None if inner.is_null("fingerprint") else inner.text("fingerprint"),
+        preprocessing=None if inner.is_null("preprocessing") else dict(inner.mapping("preprocessing").values),
+    )
 
 
 def _training(fields: Fields, classes: NDArray[Any]) -> TrainingRecord:
