@@ -3,8 +3,9 @@
 Names are loaded on first use, so that importing the package stays cheap.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hcep.lazy import lazy_names
 
 if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier as HCEPClassifier
@@ -23,22 +24,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "ConceptDictionary": "hcep.dictionary",
-    "HCEPClassifier": "hcep.classify",
-    "HCEPError": "hcep.errors",
-    "HCEPTransformer": "hcep.classify",
-    "Hierarchy": "hcep.hierarchy",
-    "HierarchyError": "hcep.hierarchy",
-    "accuracy": "hcep.evaluate",
-    "hb_omp": "hcep.pursuit",
-    "hnn": "hcep.classify",
-    "nn": "hcep.classify",
-    "omp": "hcep.pursuit",
-    "support_scores": "hcep.evaluate",
-    "tree_distances": "hcep.evaluate",
-}
-
 __all__ = [
     "ConceptDictionary",
     "HCEPClassifier",
@@ -55,14 +40,25 @@ __all__ = [
     "tree_distances",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    if name in ("datasets", "evaluate"):
-        return import_module(f"hcep.{name}")
-    raise AttributeError(f"module 'hcep' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "ConceptDictionary": "hcep.dictionary",
+        "HCEPClassifier": "hcep.classify",
+        "HCEPError": "hcep.errors",
+        "HCEPTransformer": "hcep.classify",
+        "Hierarchy": "hcep.hierarchy",
+        "HierarchyError": "hcep.hierarchy",
+        "accuracy": "hcep.evaluate",
+        "hb_omp": "hcep.pursuit",
+        "hnn": "hcep.classify",
+        "nn": "hcep.classify",
+        "omp": "hcep.pursuit",
+        "support_scores": "hcep.evaluate",
+        "tree_distances": "hcep.evaluate",
+        "datasets": "hcep.datasets",
+        "embeddings": "hcep.embeddings",
+        "evaluate": "hcep.evaluate",
+        "models": "hcep.models",
+    },
+)

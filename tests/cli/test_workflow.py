@@ -18,6 +18,7 @@ from hcep.cli.explain import find_images
 from hcep.cli.inputs import find_hierarchy
 from hcep.datasets import load_sample
 from hcep.errors import HCEPError
+from hcep.models import load_summary
 from tests.conftest import shared_file
 
 
@@ -83,7 +84,7 @@ def test_resolved_configuration_repeats_the_run(model, sample_file, tmp_path):
     saved = (model / "hcep-config.toml").read_text(encoding="utf-8")
     assert saved.startswith("[fit]\n")
     again = json.loads(run("fit", "--config", model / "hcep-config.toml", "-o", tmp_path / "again", "--json"))
-    assert again["anchor"] == json.loads((model / "model.json").read_text())["anchor"]
+    assert again["anchor"] == load_summary(model).anchor
 
 
 def test_the_papers_configuration(sample_file, tmp_path):
@@ -95,7 +96,7 @@ def test_the_papers_configuration(sample_file, tmp_path):
 def test_fit_options_reach_the_estimator(sample_file, tmp_path):
     options = ["--anchor", "0.2", "--shrinkage", "none", "--signed", "--unit-norm", "--center", "--hierarchy", "flat"]
     run("fit", sample_file, "-o", tmp_path / "m", *options)
-    parameters = json.loads((tmp_path / "m" / "model.json").read_text())["parameters"]
+    parameters = load_summary(tmp_path / "m").parameters
     assert (parameters["anchor"], parameters["shrinkage"], parameters["hierarchy"]) == (0.2, None, None)
     assert parameters["signed"]
     assert parameters["unit_norm"]

@@ -19,13 +19,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hcep.classify import leave_one_out
 from hcep.classify.leave_one_out import LeaveOneOutScore, choose, leave_one_out_scores
+from hcep.classify.path_model import PathModel
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import CHUNK
 from hcep.dictionary.transform import unit_rows
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy
 from hcep.hierarchy.graph import TreePolicy
-from hcep.pursuit import PathResult, hb_omp, path_objectives
+from hcep.pursuit import PathResult, hb_omp
 from hcep.pursuit.blocks import squared_norms
 from hcep.pursuit.result import require_not_negative, require_positive
 
@@ -347,8 +348,8 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each image."""
-        images = self._checked_images(X)
-        return self.classes_[self._class_index(images, self._pursue(images))]
+        images, model = self._checked_images(X), self.path_model()
+        return self.classes_[model.class_index(images, model.pursue(images))]
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Probability of each class, (n_images, n_classes); the largest belongs to the predicted class.
@@ -356,55 +357,24 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
         With the path head ``softmax(-objective / temperature_)`` over the best complete path of every class; a finite
         beam leaves only the classes of its final hypotheses.
         """
-        images = self._checked_images(X)
-        found = self._pursue(images, n_best=self._n_hypotheses())
-        if self.head_ is not None:
-            return np.asarray(self.head_.predict_proba(found.codes))
-        scores = -self._class_objectives(images, found) / self.temperature_
-        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-        # The search itself has the last word: ties and paths that end early are settled as `predict` settles them. One
-        # part in 10**12 more than the largest, so that the division cannot round it to a tie again.
-        scores[np.arange(len(scores)), self._class_index(images, found)] = 1.0 + 1e-12
-        return np.asarray(scores / scores.sum(axis=1, keepdims=True))
+        return self.path_model().probabilities(self._checked_images(X))
 
-    def _class_index(self, images: NDArray[Any], found: PathResult) -> NDArray[np.intp]:
-        """Predicted class of each path: the head's, or the leaf's; a path that ends above the leaves takes the
-        class, of those below its end, whose embedding is nearest.
-        """
-        if self.head_ is not None:
-            return np.asarray(self.head_.predict(found.codes), dtype=np.intp)
-        tree, class_of_leaf = self.hierarchy_.path_tree, {leaf: i for i, leaf in enumerate(self._leaves.tolist())}
-        index = np.array([class_of_leaf.get(leaf, -1) for leaf in found.leaves.tolist()], dtype=np.intp)
-        early = np.flatnonzero(index < 0)
-        if len(early):
-            x = self.dictionary_.embed(images[early])
-            means = np.stack([self.dictionary_.synset_embedding(leaf) for leaf in self._leaves])
-            distances = np.einsum("ij,ij->i", means, means) - 2.0 * (x @ means.T)
-            for synset in np.unique(tree.synset[found.nodes[early]]):
-                below = set(self.hierarchy_.descendants(self.hierarchy_.ids[synset]))
-                outside = np.array([leaf not in below for leaf in self._leaves.tolist()])
-                distances[np.ix_(tree.synset[found.nodes[early]] == synset, outside)] = np.inf
-            index[early] = np.argmin(distances, axis=1)
-        return index
-
-    def _n_hypotheses(self) -> int:
-        return 1 if self.beam_width is None else min(self.beam_width, len(self.hierarchy_.path_tree.leaf_nodes))
-
-    def _class_objectives(self, images: NDArray[Any], found: PathResult) -> NDArray[np.float64]:
-        """Lowest objective among each class's complete paths, (n_images, n_classes)."""
-        tree = self.hierarchy_.path_tree
-        objectives = path_objectives(images, self.dictionary_, self.signed, self.anchor_, n_jobs=self.n_jobs)
-        if self.beam_width is not None:
-            kept = np.zeros((len(objectives), tree.n_nodes), dtype=bool)
-            np.put_along_axis(kept, np.maximum(found.n_best_nodes, 0).astype(np.intp), True, axis=1)
-            objectives[~kept[:, tree.leaf_nodes]] = np.inf
-        out = np.full((len(objectives), len(self.classes_)), np.inf)
-        synsets = tree.synset[tree.leaf_nodes]
-        for i, leaf in enumerate(self._leaves.tolist()):
-            out[:, i] = objectives[:, synsets == self.hierarchy_.index(leaf)].min(axis=1)
-        # Finite, so that a class the signed rule bars everywhere still has a (vanishing) probability.
-        ceiling = np.where(np.isfinite(out), out, -np.inf).max(axis=1, initial=0.0, keepdims=True)
-        return np.where(np.isfinite(out), out, ceiling + 100.0 * self.temperature_)
+    def path_model(self) -> PathModel:
+        """The fitted model as plain arrays and options, free of scikit-learn but for a logistic head."""
+        check_is_fitted(self, "dictionary_")
+        return PathModel(
+            classes=self.classes_,
+            leaves=self._leaves,
+            dictionary=self.dictionary_,
+            beam_width=self.beam_width,
+            max_steps=self.max_steps,
+            tol=self.tol,
+            signed=self.signed,
+            anchor=self.anchor_,
+            temperature=self.temperature_,
+            head=self.head_,
+            n_jobs=self.n_jobs,
+        )
 
     def _fit_temperature(self, images: NDArray[Any], index: NDArray[np.intp]) -> float:
         """Scale that makes left-out training images most likely; a typical one where none can be left out."""

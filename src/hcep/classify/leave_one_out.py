@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.concept_dictionary import average_upwards
@@ -209,6 +208,8 @@ def fit_temperature(objectives: NDArray[np.float64]) -> tuple[float, float]:
         exponent = -gaps / np.exp(log_t)
         top = exponent.max(axis=1, keepdims=True)
         return float(np.mean(np.log(np.exp(exponent - top).sum(axis=1)) + top[:, 0]))
+
+    from scipy.optimize import minimize_scalar
 
     found = minimize_scalar(loss, bounds=(np.log(typical) - 8, np.log(typical) + 3), method="bounded")
     return float(np.exp(found.x)), float(found.fun)

@@ -23,7 +23,7 @@ from hcep.errors import HCEPError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from hcep.classify import HCEPClassifier
+    from hcep.classify import PathModel
     from hcep.embeddings import Encoder
     from hcep.explain import Explanation
 
@@ -61,10 +61,10 @@ def explain(
 
       hcep explain model/ 'photos/*.jpg' --tree --n-best 3
     """
-    from hcep.cli.predict import load
+    from hcep.models import load_path_model
 
     files = find_images(images)
-    classifier = load(model)
+    classifier = load_path_model(model)
     adapter = _encoder_of(model, encoder, preprocessing)
     explained, problems = _explain_files(files, classifier, adapter, n_best, strict)
     for file, reason in problems:
@@ -120,7 +120,7 @@ def _encoder_of(model: Path, wanted: str | None, preprocessing: str | None) -> E
 
 
 def _explain_files(
-    files: list[Path], classifier: HCEPClassifier, encoder: Encoder, n_best: int, strict: bool
+    files: list[Path], classifier: PathModel, encoder: Encoder, n_best: int, strict: bool
 ) -> tuple[list[Explained], list[tuple[Path, str]]]:
     from hcep.embeddings.images import ImageProblem, open_image
     from hcep.explain import explain as explain_paths
@@ -138,13 +138,13 @@ def _explain_files(
         return [], problems
     X = np.concatenate([encoder.encode_images(np.stack(arrays[i : i + 32])) for i in range(0, len(arrays), 32)])
     found = classifier.pursue(X, n_best=n_best)
-    probabilities = classifier.predict_proba(X)
+    probabilities = classifier.probabilities(X)
     best = np.argmax(probabilities, axis=1)
     explained = [
         Explained(
             file=file,
-            label=str(classifier.classes_[c]),
-            name=classifier.hierarchy_.name(classifier.hierarchy_.leaf_of(str(classifier.classes_[c]))),
+            label=str(classifier.classes[c]),
+            name=classifier.hierarchy.name(classifier.hierarchy.leaf_of(str(classifier.classes[c]))),
             probability=float(probabilities[i, c]),
             explanation=explanation,
         )
@@ -174,7 +174,7 @@ def _record(one: Explained) -> dict[str, Any]:
     }
 
 
-def _print(explained: list[Explained], classifier: HCEPClassifier, tree: bool, html: Path | None) -> None:
+def _print(explained: list[Explained], classifier: PathModel, tree: bool, html: Path | None) -> None:
     from hcep.cli.render import path_tree
 
     console = Console()
@@ -186,7 +186,7 @@ def _print(explained: list[Explained], classifier: HCEPClassifier, tree: bool, h
         else:
             console.print(f"{line}{escape(one.explanation.trail())}", soft_wrap=True, highlight=False)
         for rival in one.explanation.runners_up:
-            names = " → ".join(classifier.hierarchy_.name(synset) for synset in rival.path)
+            names = " → ".join(classifier.hierarchy.name(synset) for synset in rival.path)
             console.print(f"  [dim]or {escape(names)} (residual {rival.residual_norm:.3f})[/]", soft_wrap=True)
     if html is not None:
         console.print(f"report: [bold]{escape(str(html))}[/]")

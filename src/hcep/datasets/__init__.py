@@ -1,10 +1,22 @@
-"""Data: readers of image datasets, the WordNet DAG above ImageNet, the bundled sample, the paper's synthetic model."""
+"""Data: readers of image datasets, the WordNet DAG above ImageNet, the bundled sample, the synthetic model."""
 
-from hcep.datasets.images import DatasetError, ImageDataset, ImageItem, read_images
-from hcep.datasets.layouts.cifar_classes import cifar100_hierarchy
-from hcep.datasets.sample_data import load_sample
-from hcep.datasets.synthetic import make_hierarchical_concepts
-from hcep.datasets.wordnet import ambiguous_classes, imagenet_classes, imagenet_hierarchy, imagenet_wnid, synset_gloss
+from typing import TYPE_CHECKING
+
+from hcep.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from hcep.datasets.images import DatasetError as DatasetError
+    from hcep.datasets.images import ImageDataset as ImageDataset
+    from hcep.datasets.images import ImageItem as ImageItem
+    from hcep.datasets.images import read_images as read_images
+    from hcep.datasets.layouts.cifar_classes import cifar100_hierarchy as cifar100_hierarchy
+    from hcep.datasets.sample_data import load_sample as load_sample
+    from hcep.datasets.synthetic import make_hierarchical_concepts as make_hierarchical_concepts
+    from hcep.datasets.wordnet import ambiguous_classes as ambiguous_classes
+    from hcep.datasets.wordnet import imagenet_classes as imagenet_classes
+    from hcep.datasets.wordnet import imagenet_hierarchy as imagenet_hierarchy
+    from hcep.datasets.wordnet import imagenet_wnid as imagenet_wnid
+    from hcep.datasets.wordnet import synset_gloss as synset_gloss
 
 __all__ = [
     "DatasetError",
@@ -20,3 +32,21 @@ __all__ = [
     "read_images",
     "synset_gloss",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "DatasetError": "hcep.datasets.images",
+        "ImageDataset": "hcep.datasets.images",
+        "ImageItem": "hcep.datasets.images",
+        "ambiguous_classes": "hcep.datasets.wordnet",
+        "cifar100_hierarchy": "hcep.datasets.layouts.cifar_classes",
+        "imagenet_classes": "hcep.datasets.wordnet",
+        "imagenet_hierarchy": "hcep.datasets.wordnet",
+        "imagenet_wnid": "hcep.datasets.wordnet",
+        "load_sample": "hcep.datasets.sample_data",
+        "make_hierarchical_concepts": "hcep.datasets.synthetic",
+        "read_images": "hcep.datasets.images",
+        "synset_gloss": "hcep.datasets.wordnet",
+    },
+)

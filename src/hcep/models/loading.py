@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
 
-from hcep.classify import HCEPClassifier, LeaveOneOutScore
+from hcep.classify.path_model import PathModel
 from hcep.dictionary import ConceptDictionary, EmbeddingTransform
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy import Hierarchy
@@ -27,6 +26,11 @@ from hcep.models.schema import (
     parse_document,
 )
 from hcep.models.tensors import TensorSpec, parse_tensors
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
+
+    from hcep.classify import HCEPClassifier, LeaveOneOutScore
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -63,8 +67,34 @@ def load_model(folder: str | PathLike[str]) -> HCEPClassifier:
     >>> bool((loaded.predict(data.X) == model.predict(data.X)).all())
     True
     """
-    files = {name: read_file(Path(folder), name) for name in (DOCUMENT, *SEALED)}
-    return unpack(files)
+    return unpack(_read(folder))
+
+
+def load_path_model(folder: str | PathLike[str]) -> PathModel:
+    """Load what prediction needs of a saved model; without a logistic head, scikit-learn is not even imported.
+
+    Raises
+    ------
+    ModelError
+        As `load_model`.
+    """
+    summary, hierarchy, leaves, arrays = _parts(_read(folder))
+    if summary.head is not None:
+        return _classifier(summary, hierarchy, leaves, arrays).path_model()
+    options = {name: summary.parameters[name] for name in ("beam_width", "max_steps", "tol", "signed", "n_jobs")}
+    return PathModel(
+        classes=summary.classes,
+        leaves=leaves,
+        dictionary=_dictionary(summary, hierarchy, arrays),
+        anchor=summary.anchor,
+        temperature=summary.temperature,
+        head=None,
+        **options,
+    )
+
+
+def _read(folder: str | PathLike[str]) -> dict[str, bytes]:
+    return {name: read_file(Path(folder), name) for name in (DOCUMENT, *SEALED)}
 
 
 def load_summary(folder: str | PathLike[str]) -> ModelSummary:
@@ -80,13 +110,17 @@ def load_summary(folder: str | PathLike[str]) -> ModelSummary:
 
 def unpack(files: Mapping[str, bytes]) -> HCEPClassifier:
     """The classifier in the files' bytes, given by name."""
+    return _classifier(*_parts(files))
+
+
+def _parts(files: Mapping[str, bytes]) -> tuple[ModelSummary, Hierarchy, NDArray[np.str_], Arrays]:
+    """What the files say, every part checked."""
     summary = parse_document(files[DOCUMENT])
     for name in SEALED:
         _check_content(name, file_record(files[name]), summary.files[name])
     hierarchy = _hierarchy(files[HIERARCHY])
     leaves = _leaves(hierarchy, summary)
-    arrays = parse_tensors(files[TENSORS], tensor_specs(summary, hierarchy))
-    return _classifier(summary, hierarchy, leaves, arrays)
+    return summary, hierarchy, leaves, parse_tensors(files[TENSORS], tensor_specs(summary, hierarchy))
 
 
 def _check_content(name: str, found: FileRecord, saved: FileRecord) -> None:
@@ -153,6 +187,8 @@ def tensor_specs(summary: ModelSummary, hierarchy: Hierarchy) -> dict[str, Tenso
 def _classifier(
     summary: ModelSummary, hierarchy: Hierarchy, leaves: NDArray[np.str_], arrays: Arrays
 ) -> HCEPClassifier:
+    from hcep.classify import HCEPClassifier
+
     given = None if summary.parameters["hierarchy"] is None else hierarchy
     model = HCEPClassifier(**{**summary.parameters, "hierarchy": given})
     model.classes_ = summary.classes
@@ -188,6 +224,8 @@ def _head(summary: ModelSummary, arrays: Arrays) -> LogisticRegression | None:
         return None
     if not np.array_equal(arrays["head.classes"], np.arange(len(summary.classes))):
         raise ModelError(f"{TENSORS}: array 'head.classes' must count the classes from 0")
+    from sklearn.linear_model import LogisticRegression
+
     head = LogisticRegression(C=summary.head.C, max_iter=summary.head.max_iter)
     head.classes_ = arrays["head.classes"]
     head.coef_ = arrays["head.coef"]
@@ -198,6 +236,8 @@ def _head(summary: ModelSummary, arrays: Arrays) -> LogisticRegression | None:
 
 
 def _scores(summary: ModelSummary, arrays: Arrays) -> list[LeaveOneOutScore]:
+    from hcep.classify import LeaveOneOutScore
+
     return [
         LeaveOneOutScore(
             row.shrinkage, row.anchor, row.accuracy, row.log_loss, row.temperature, arrays["leave_one_out.correct"][i]

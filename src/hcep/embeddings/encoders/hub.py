@@ -77,7 +77,8 @@ def hub_answers(seconds: float = SECONDS_TO_ANSWER) -> bool:
     try:
         with urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=seconds):
             return True
-    except urllib.error.HTTPError:
+    except urllib.error.HTTPError as answer:
+        answer.close()
         return True
     except (OSError, ValueError):
         return False
