@@ -54,6 +54,8 @@ $(VENV)/bench: $(VENV)/core
 	@$(PIP) -e ".[bench]"
 	@touch $@
 
-$(VENV)/all: $(VENV)/core
-	@$(PIP) -e ".[test,lint,bench]"
+# torch first and pinned: a package that asks for it unpinned would bring gigabytes of CUDA.
+$(VENV)/all: $(VENV)/core constraints.txt
+	@$(PIP) -c constraints.txt torch
+	@$(PIP) -c constraints.txt -e ".[test,lint,bench,open-clip,transformers,timm,onnx,offline,hub]"
 	@touch $@

@@ -239,7 +239,9 @@ def test_fit_straight_from_photos(photos, encoder, tmp_path):
 
 
 def test_embeddings_of_another_encoder_are_refused(photo_model, photos, encoder, tmp_path):
-    other = ["--encoder", encoder, "--preprocessing", "imagenet"]
+    steps = tmp_path / "steps.json"
+    steps.write_text('{"preset": "efficientnet-lite2", "interpolation": "bilinear"}')
+    other = ["--encoder", encoder, "--preprocessing", steps]
     run("encode", photos, *other, "-o", tmp_path / "store", "--split", "val")
     fails("encode the images with the model's encoder", "evaluate", photo_model, tmp_path / "store")
 
