@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.reference.random_problems import random_dictionary, random_hierarchy
 
 from hcep import ConceptDictionary, HCEPError, Hierarchy, hnn, nn
 from hcep.dictionary import DictionaryError
 from hcep.pursuit.blocks import BLOCK
+from tests.reference.random_problems import random_dictionary, random_hierarchy
 
 
 @pytest.fixture(params=range(30))

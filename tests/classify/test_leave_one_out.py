@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.reference.oracle import Oracle
-from tests.reference.random_problems import random_hierarchy
 
 from hcep import ConceptDictionary, Hierarchy
 from hcep.classify import LeaveOneOutScore, leave_one_out, leave_one_out_scores
 from hcep.classify.leave_one_out import ANCHORS, SHRINKAGES, choose, fit_temperature
+from tests.reference.oracle import Oracle
+from tests.reference.random_problems import random_hierarchy
 
 pytestmark = pytest.mark.filterwarnings("ignore::hcep.dictionary.DependentAtomsWarning")
 

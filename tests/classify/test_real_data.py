@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from tests.conftest import k_shot
 
 from hcep import ConceptDictionary, HCEPClassifier, hb_omp, hnn, nn, omp, support_scores
+from tests.conftest import k_shot
 
 Data = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""encode, fit, evaluate, predict, explain from the shell: on the bundled sample, and on real photos with a real encoder."""
+"""encode, fit, evaluate, predict, explain from the shell, on the bundled sample and on real photos."""
 
 import json
 import re

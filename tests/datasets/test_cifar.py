@@ -5,10 +5,10 @@ import pickle
 
 import numpy as np
 import pytest
-from tests.datasets.tiny_files import CIFAR10, cifar10, cifar100, cifar_pixels, python2_pickle
 
 from hcep.datasets.images import DatasetError, read_images
 from hcep.datasets.layouts.cifar_classes import SUPERCLASSES, cifar100_hierarchy
+from tests.datasets.tiny_files import CIFAR10, cifar10, cifar100, cifar_pixels, python2_pickle
 
 forms = pytest.mark.parametrize("binary", [False, True], ids=["python", "binary"])
 

@@ -4,9 +4,9 @@ import os
 import sys
 
 import pytest
-from tests.datasets.tiny_files import touch, write
 
 from hcep.datasets.images import DatasetError, read_images
+from tests.datasets.tiny_files import touch, write
 
 
 def test_only_images_count(tmp_path):

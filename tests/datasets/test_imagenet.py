@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from scipy.io import savemat
-from tests.datasets.tiny_files import VAL, VAL_LABELS, imagenet, touch, write
 
 from hcep.datasets.images import DatasetError, read_images
 from hcep.datasets.wordnet import imagenet_classes
+from tests.datasets.tiny_files import VAL, VAL_LABELS, imagenet, touch, write
 
 DEVKIT = "ILSVRC2012_devkit_t12/data"
 TRUTH = f"{DEVKIT}/ILSVRC2012_validation_ground_truth.txt"

@@ -1,10 +1,10 @@
 """ImageNette as published, with its table of noisy labels."""
 
 import pytest
-from tests.conftest import shared_file
-from tests.datasets.tiny_files import touch, write
 
 from hcep.datasets.images import DatasetError, read_images
+from tests.conftest import shared_file
+from tests.datasets.tiny_files import touch, write
 
 HEADER = "path,noisy_labels_0,noisy_labels_1,noisy_labels_5,noisy_labels_25,noisy_labels_50,is_valid\n"
 FILES = ["train/n01440764/a.JPEG", "train/n02102040/b.JPEG", "val/n02102040/c.JPEG"]

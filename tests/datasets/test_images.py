@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.conftest import shared_file
-from tests.datasets.tiny_files import VAL, cifar10, cifar100, imagenet, tiny_imagenet, touch, write
 
 from hcep.datasets.images import DatasetError, ImageDataset, ImageItem, read_images
 from hcep.datasets.wordnet import imagenet_wnid
 from hcep.errors import HCEPError
+from tests.conftest import shared_file
+from tests.datasets.tiny_files import VAL, cifar10, cifar100, imagenet, tiny_imagenet, touch, write
 
 VAL_TXT = "".join(f"{name} n01440764\n" for name in VAL)
 

@@ -1,10 +1,10 @@
 """Tiny-ImageNet as published."""
 
 import pytest
-from tests.datasets.tiny_files import tiny_imagenet, touch, write
 
 from hcep.datasets.images import DatasetError, read_images
 from hcep.datasets.wordnet import imagenet_hierarchy
+from tests.datasets.tiny_files import tiny_imagenet, touch, write
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from tests.conftest import shared_file
 
 from hcep.datasets.layouts.listing import DatasetError
 from hcep.datasets.wordnet import (
@@ -15,6 +14,7 @@ from hcep.datasets.wordnet import (
     imagenet_wnid,
     synset_gloss,
 )
+from tests.conftest import shared_file
 
 
 def test_hierarchy_is_the_shared_one(wordnet_dag):

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.conftest import shared_file
 
 from hcep.embeddings import arrays as arrays_module
 from hcep.embeddings.arrays import EmbeddingArrays, read_arrays, write_arrays
 from hcep.embeddings.manifest import StoreError
+from tests.conftest import shared_file
 
 X = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
 LABELS = np.array(["cat", "dog", "cat", None, "fox", "cat"], dtype=object)

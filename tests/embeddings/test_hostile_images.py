@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.embeddings.tiny import TinyEncoder, encode
 
 from hcep.embeddings.manifest import StoreError
 from hcep.embeddings.pipeline import ImageItem
 from hcep.embeddings.store import EmbeddingStore
+from tests.embeddings.tiny import TinyEncoder, encode
 
 # Left half red, right half blue, so that a rotation shows.
 PICTURE = Image.new("RGB", (40, 30), "blue")

@@ -13,8 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.conftest import shared_file
-from tests.embeddings.tiny import TinyEncoder, encode, folder_items, make_images
 
 from hcep import ConceptDictionary, Hierarchy
 from hcep.embeddings import manifest, writer
@@ -23,6 +21,8 @@ from hcep.embeddings.manifest import EncoderRecord, StoreError
 from hcep.embeddings.pipeline import ImageItem, encode_to_store
 from hcep.embeddings.store import EmbeddingStore
 from hcep.embeddings.writer import StoreWriter
+from tests.conftest import shared_file
+from tests.embeddings.tiny import TinyEncoder, encode, folder_items, make_images
 
 TINY = Path(__file__).with_name("tiny.py")
 

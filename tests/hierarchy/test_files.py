@@ -32,7 +32,7 @@ def test_unknown_extension(tmp_path, pets):
 
 
 def test_absent_file(tmp_path):
-    with pytest.raises(HierarchyError, match="cannot read .*No such file"):
+    with pytest.raises(HierarchyError, match=r"cannot read .*No such file"):
         read_hierarchy(tmp_path / "h.csv")
 
 

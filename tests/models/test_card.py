@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from sklearn.exceptions import NotFittedError
-from tests.models.conftest import PETS, TANGLED, TANGLED_LABELS, fitted
 
 from hcep import HCEPClassifier, Hierarchy
 from hcep.models import EncoderRecord, model_card, save_model
+from tests.models.conftest import PETS, TANGLED, TANGLED_LABELS, fitted
 
 ENCODER = EncoderRecord("open_clip:ViT-L-14/openai", "abc123")
 

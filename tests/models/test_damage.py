@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.models.damage import drop, edit_arrays, edit_document, edit_hierarchy, put
 
 from hcep.models import ModelError, load_model, load_summary
+from tests.models.damage import drop, edit_arrays, edit_document, edit_hierarchy, put
 
 
 def test_there_is_no_such_folder(tmp_path: Path) -> None:

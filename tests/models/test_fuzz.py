@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.models.damage import flipped, is_refused, read_files, repacked_or_none, resealed, spliced, truncated
 
 from hcep import HCEPClassifier
 from hcep.models import load_model, save_model
 from hcep.models.saving import pack
 from hcep.models.schema import checksum
+from tests.models.damage import flipped, is_refused, read_files, repacked_or_none, resealed, spliced, truncated
 
 Damage = Callable[[bytes, np.random.Generator], bytes]
 FILES = ["model.json", "hierarchy.json", "model.safetensors", "README.md"]

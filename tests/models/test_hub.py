@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.models.hub_server import Hub, running_hub
 
 from hcep import HCEPClassifier
 from hcep.errors import MissingExtraError
 from hcep.models import ModelError, download_model, from_pretrained, load_model, pull_model, push_model
 from hcep.models.hub import _reason
 from hcep.models.saving import pack
+from tests.models.hub_server import Hub, running_hub
 
 #: The client's own upload of large files passes the bytes to its HTTP library in a way that this deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")

@@ -8,12 +8,12 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from tests.models.conftest import PET_LABELS, PETS, fitted, images
-from tests.models.damage import read_files
 
 from hcep import HCEPClassifier, HCEPTransformer
 from hcep.classify.leave_one_out import choose
 from hcep.models import EncoderRecord, ModelError, load_model, load_summary, save_model
+from tests.models.conftest import PET_LABELS, PETS, fitted, images
+from tests.models.damage import read_files
 
 
 def assert_same_bits(a: np.ndarray, b: np.ndarray) -> None:

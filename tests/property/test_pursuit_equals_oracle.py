@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from hcep import ConceptDictionary, hb_omp, omp
+from hcep.pursuit import PathResult
+from hcep.pursuit.reference import reference_hb_omp, reference_omp
 from tests.reference.oracle import Answer, Oracle
 from tests.reference.random_problems import (
     ANCHORS,
@@ -20,10 +24,6 @@ from tests.reference.random_problems import (
     random_dictionary,
     random_problem,
 )
-
-from hcep import ConceptDictionary, hb_omp, omp
-from hcep.pursuit import PathResult
-from hcep.pursuit.reference import reference_hb_omp, reference_omp
 
 pytestmark = pytest.mark.filterwarnings("ignore::hcep.dictionary.DependentAtomsWarning")
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ortho_group
-from tests.reference.oracle import Oracle
-from tests.reference.random_problems import BEAMS, Problem, random_dictionary, random_hierarchy, random_problem
 
 from hcep import ConceptDictionary, hb_omp, nn
 from hcep.pursuit import path_objectives
+from tests.reference.oracle import Oracle
+from tests.reference.random_problems import BEAMS, Problem, random_dictionary, random_hierarchy, random_problem
 
 pytestmark = pytest.mark.filterwarnings("ignore::hcep.dictionary.DependentAtomsWarning")
 

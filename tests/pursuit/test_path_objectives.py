@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.reference.oracle import Oracle
 
 from hcep import ConceptDictionary, HCEPError, Hierarchy, hb_omp
 from hcep.dictionary import DictionaryError
 from hcep.pursuit import path_objectives
 from hcep.pursuit.blocks import BLOCK
+from tests.reference.oracle import Oracle
 
 
 @pytest.fixture

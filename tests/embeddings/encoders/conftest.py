@@ -7,6 +7,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 from PIL import Image
+
 from tests.conftest import shared_file
 
 NMS = "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"

@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from tests.conftest import shared_file
-from tests.embeddings.encoders.tiny_onnx import FLOAT16, UINT8, mean_colour
 
 from hcep.embeddings import Encoder
 from hcep.embeddings.encoders import load_encoder
 from hcep.embeddings.images import open_image
 from hcep.errors import HCEPError
+from tests.conftest import shared_file
+from tests.embeddings.encoders.tiny_onnx import FLOAT16, UINT8, mean_colour
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
