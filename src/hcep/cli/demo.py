@@ -38,6 +38,9 @@ def demo(
 
       hcep demo --json | jq '.[] | {method, precision}'
     """
+    from hcep.cli.warmup import compile_ahead
+
+    ahead = compile_ahead()
     from hcep.datasets import load_sample
     from hcep.experiments.comparison import compare_methods, only_ours_right
 
@@ -54,6 +57,8 @@ def demo(
             beam_width,
             on_step=lambda name: status.update(f"{name} … (the first run compiles the kernels)"),
         )
+    if ahead is not None:
+        ahead.wait()
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in comparison.rows], indent=2))
         return

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from hcep.dictionary import ConceptDictionary, PathBasis
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
 from hcep.errors import HCEPError
+from hcep.hierarchy import PathTree
 from hcep.pursuit.blocks import for_blocks, squared_norms
 from hcep.pursuit.result import PathResult, Trace, path_codes, require_not_negative, require_positive
 
@@ -28,6 +29,7 @@ class _Search:
     anchor: float
     n_best: int
     trace_width: int
+    complete: NDArray[np.bool_]
 
 
 def hb_omp(
@@ -156,7 +158,9 @@ def path_objectives(
     def work(block: slice) -> None:
         _, p, squares = _project(search, rows, block)
         scores = out[block]
-        kernels.leaf_scores(p, basis.column, basis.sign, tree.parent, search.anchor, signed, leaves, scores)
+        kernels.leaf_scores(
+            p, basis.offset, basis.column, basis.sign, tree.parent, search.anchor, signed, leaves, scores
+        )
         np.subtract(squares[:, None], scores, out=scores)
 
     for_blocks(len(rows), work, n_jobs)
@@ -196,7 +200,15 @@ def _checked(
         anchor=float(anchor),
         n_best=n_best,
         trace_width=width if trace else 0,
+        complete=_complete(basis.tree, steps),
     )
+
+
+def _complete(tree: PathTree, max_steps: int) -> NDArray[np.bool_]:
+    """Whether a path may end at a node, for the nodes within the step limit: at a leaf, or at the limit."""
+    within = int(np.searchsorted(tree.level, max_steps + 1))
+    ends: NDArray[np.bool_] = (tree.n_children[:within] == 0) | (tree.level[:within] == max_steps)
+    return ends
 
 
 def _project(search: _Search, rows: NDArray[Any], block: slice) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -206,11 +218,7 @@ def _project(search: _Search, rows: NDArray[Any], block: slice) -> tuple[NDArray
     x = np.ascontiguousarray(search.dictionary.transform(raw))
     basis = search.basis
     directions = basis.directions32 if x.dtype == np.float32 else basis.directions
-    p = x @ directions.T
-    if search.anchor:
-        # In double precision: p**2 - anchor is a small difference of large numbers when the anchor is large.
-        p = p + basis.offset
-    return x, p, squared_norms(x)
+    return x, x @ directions.T, squared_norms(x)
 
 
 def _search_block(
@@ -227,19 +235,19 @@ def _search_block(
     if search.beam_width is None and search.tol == 0.0 and not steps.size:
         if search.signed:
             kernels.search_all_signed(
-                p, basis.column, basis.sign, tree.parent, tree.level, tree.n_children,
-                search.max_steps, search.anchor, final_nodes,
+                p, basis.offset, basis.column, basis.sign, tree.parent, tree.level, search.max_steps, search.anchor,
+                final_nodes,
             )  # fmt: skip
         else:
-            kernels.search_all(
-                p, basis.column, tree.parent, tree.level, tree.n_children, search.max_steps, search.anchor, final_nodes
-            )
+            kernels.search_all(p, basis.offset, basis.column, tree.parent, search.complete, search.anchor, final_nodes)
         return
+    width, widest, n_paths = search.beam_width or len(tree.leaf_nodes), tree.n_children.max(), len(tree.leaf_nodes)
+    # Hypotheses of one step are disjoint subtrees, so that there are never more of them than leaves.
+    n_tried = min(width * min(widest, width), n_paths)
     kernels.search_beam(
-        x, p, squares, basis.column, basis.sign, basis.share, tree.parent, tree.level, tree.first_child,
-        tree.n_children, tree.edge, basis.triangle, search.dictionary.atoms,
-        search.beam_width or len(tree.leaf_nodes), search.max_steps, search.tol, search.signed, search.anchor,
-        _cancelled(x), final_nodes, steps,
+        x, p, basis.offset, squares, basis.column, basis.sign, basis.share, tree.parent, tree.level, tree.first_child,
+        tree.n_children, tree.edge, basis.triangle, search.dictionary.atoms, width, int(widest), int(n_tried),
+        search.max_steps, search.tol, search.signed, search.anchor, _cancelled(x), final_nodes, steps,
     )  # fmt: skip
 
 
@@ -258,8 +266,8 @@ def _finish(
     if coefficients is None:
         coefficients = np.empty((len(nodes), tree.depth), dtype=x.dtype)
     kernels.finish_paths(
-        x, p, nodes, squares, basis.column, basis.sign, tree.parent, tree.level, tree.edge, basis.triangle,
-        search.dictionary.atoms, search.anchor, _cancelled(x), coefficients, norms,
+        x, p, basis.offset, nodes, squares, basis.column, basis.sign, tree.parent, tree.level, tree.edge,
+        basis.triangle, search.dictionary.atoms, search.anchor, _cancelled(x), coefficients, norms,
     )  # fmt: skip
 
 

@@ -1,7 +1,9 @@
 """The searches, compiled: one block of images at a time, no state between images.
 
 Every function here works on trusted arrays. Scores are energies to be maximised: the sum of ``p_u**2 - anchor`` along
-a path, so that ``||x||**2 - score`` is the objective. Ties go to the lowest node. No fastmath: a comparison picks.
+a path, so that ``||x||**2 - score`` is the objective. ``p_v`` is ``p[i, c] + offset[c]`` for the column c of v, times
+its sign; the offset is the anchor's and in double precision, because ``p**2 - anchor`` cancels for a large one. Ties go
+to the lowest node. No fastmath: a comparison picks.
 """
 
 from __future__ import annotations
@@ -124,22 +126,20 @@ def sort_best_first(scores: Array, nodes: Array, size: int) -> None:
 @njit(cache=True, nogil=True)
 def search_all(
     p: Array,
+    offset: Array,
     column: Array,
     parent: Array,
-    level: Array,
-    n_children: Array,
-    max_steps: int,
+    complete: Array,
     anchor: float,
     final_nodes: Array,
 ) -> None:
     """Best complete paths of each image: a running sum down the tree and an argmax.
 
-    ``p`` is (n, n_columns); ``final_nodes`` (n, k) receives the k best nodes, best first. A path is complete at a leaf
-    or at level `max_steps`.
+    ``p`` is (n, n_columns); ``complete`` says of the first nodes, those within the step limit, whether a path may end
+    there; ``final_nodes`` (n, k) receives the k best nodes, best first.
     """
-    n_nodes = np.searchsorted(level, max_steps + 1)
+    n_nodes = len(complete)
     limit = final_nodes.shape[1]
-    complete = (n_children[:n_nodes] == 0) | (level[:n_nodes] == max_steps)
     score = np.zeros(n_nodes)
     heap_scores = np.zeros(limit)
     heap_nodes = np.zeros(limit, np.int64)
@@ -150,7 +150,8 @@ def search_all(
             c = column[v]
             value = score[parent[v]] - anchor
             if c >= 0:
-                value += np.float64(p[i, c]) * np.float64(p[i, c])
+                along = p[i, c] + offset[c]
+                value += along * along
             score[v] = value
             # In index order an equal score never displaces: the tie goes to the lowest node.
             if value > worst and complete[v]:
@@ -165,11 +166,11 @@ def search_all(
 @njit(cache=True, nogil=True)
 def search_all_signed(
     p: Array,
+    offset: Array,
     column: Array,
     sign: Array,
     parent: Array,
     level: Array,
-    n_children: Array,
     max_steps: int,
     anchor: float,
     final_nodes: Array,
@@ -182,11 +183,12 @@ def search_all_signed(
     heap_scores = np.zeros(limit)
     heap_nodes = np.zeros(limit, np.int64)
     for i in range(len(p)):
-        goes_on[:] = False
+        goes_on[0] = False
         for v in range(1, n_nodes):
+            goes_on[v] = False
             c = column[v]
             u = parent[v]
-            value = np.float64(p[i, c]) * sign[v] if c >= 0 else 0.0
+            value = (p[i, c] + offset[c]) * sign[v] if c >= 0 else 0.0
             if value > 0.0 and level[v] <= max_steps:
                 score[v] = score[u] + value * value - anchor
                 goes_on[u] = goes_on[u] or score[v] > -np.inf
@@ -203,13 +205,23 @@ def search_all_signed(
 
 @njit(cache=True, nogil=True)
 def projections_along(
-    i: int, node: int, p: Array, column: Array, sign: Array, parent: Array, level: Array, out: Array, nodes: Array
+    i: int,
+    node: int,
+    p: Array,
+    offset: Array,
+    column: Array,
+    sign: Array,
+    parent: Array,
+    level: Array,
+    out: Array,
+    nodes: Array,
 ) -> int:
     """Write p_u and u for the nodes u along a path; return the path's length."""
     length: int = level[node]
     for k in range(length - 1, -1, -1):
         nodes[k] = node
-        out[k] = sign[node] * p[i, column[node]] if column[node] >= 0 else 0.0
+        c = column[node]
+        out[k] = sign[node] * (p[i, c] + offset[c]) if c >= 0 else 0.0
         node = parent[node]
     return length
 
@@ -269,6 +281,7 @@ def squared_residual(
 def finish_paths(
     x: Array,
     p: Array,
+    offset: Array,
     nodes: Array,
     square_norms: Array,
     column: Array,
@@ -293,7 +306,7 @@ def finish_paths(
         if nodes[i] < 0:
             residuals[i] = np.nan
             continue
-        length = projections_along(i, nodes[i], p, column, sign, parent, level, along, path)
+        length = projections_along(i, nodes[i], p, offset, column, sign, parent, level, along, path)
         solve_path(length, along, path, triangle, solution)
         square = squared_residual(
             x[i], square_norms[i], length, along, path, solution, edge, atoms, anchor, cancelled, left
@@ -312,6 +325,7 @@ def some_residual_below(
     scores: Array,
     x: Array,
     p: Array,
+    offset: Array,
     square_norm: float,
     column: Array,
     sign: Array,
@@ -332,7 +346,7 @@ def some_residual_below(
         node = beam[h]
         if anchor == 0.0 and square_norm - scores[h] > max(4.0 * tol * tol, cancelled * square_norm):
             continue  # far from the tolerance, beyond what rounding could hide
-        length = projections_along(i, node, p, column, sign, parent, level, along, path)
+        length = projections_along(i, node, p, offset, column, sign, parent, level, along, path)
         solve_path(length, along, path, triangle, solution)
         square = squared_residual(x, square_norm, length, along, path, solution, edge, atoms, anchor, cancelled, left)
         if square < tol * tol:
@@ -344,6 +358,7 @@ def some_residual_below(
 def search_beam(
     x: Array,
     p: Array,
+    offset: Array,
     square_norms: Array,
     column: Array,
     sign: Array,
@@ -356,6 +371,8 @@ def search_beam(
     triangle: Array,
     atoms: Array,
     beam_width: int,
+    widest: int,
+    n_tried: int,
     max_steps: int,
     tol: float,
     signed: bool,
@@ -366,13 +383,11 @@ def search_beam(
 ) -> None:
     """Algorithm 2: extend every hypothesis by its best children, keep the best hypotheses, repeat.
 
+    A synset has at most `widest` children, a step at most `n_tried` hypotheses before it keeps the best.
     ``final_nodes`` (n, k) receives the k best hypotheses of the last beam, best first, -1 where there are fewer;
     ``trace_nodes`` (n, t, b) the beam before every step and after the last, where t is not 0.
     """
     width = beam_width
-    widest = max(np.max(n_children), 1)
-    # Hypotheses of one step are disjoint subtrees, so that there are never more of them than leaves.
-    n_tried = min(width * min(widest, width), np.sum(n_children == 0))
     beam = np.zeros(n_tried, np.int64)
     scores = np.zeros(n_tried)
     new_beam = np.zeros(n_tried, np.int64)
@@ -397,8 +412,8 @@ def search_beam(
             if step == max_steps:
                 break
             if tol > 0.0 and some_residual_below(
-                i, tol, size, beam, scores, x[i], p, square_norms[i], column, sign, parent, level, edge, triangle,
-                atoms, anchor, cancelled, along, path, solution, left,
+                i, tol, size, beam, scores, x[i], p, offset, square_norms[i], column, sign, parent, level, edge,
+                triangle, atoms, anchor, cancelled, along, path, solution, left,
             ):  # fmt: skip
                 break
             new_size = 0
@@ -408,7 +423,7 @@ def search_beam(
                 n_eligible = 0
                 for v in range(first, first + n_children[beam[h]]):
                     c = column[v]
-                    value = np.float64(p[i, c]) * sign[v] if c >= 0 else 0.0
+                    value = (p[i, c] + offset[c]) * sign[v] if c >= 0 else 0.0
                     if signed and not value > 0.0:
                         continue
                     child_keys[n_eligible] = abs(value) * share[v]
@@ -422,7 +437,7 @@ def search_beam(
                 extended = True
                 for e in range(keep_best(child_keys, child_nodes, n_eligible, width)):
                     c = column[child_nodes[e]]
-                    value = np.float64(p[i, c]) if c >= 0 else 0.0
+                    value = p[i, c] + offset[c] if c >= 0 else 0.0
                     new_scores[new_size] = scores[h] + value * value - anchor
                     new_beam[new_size] = child_nodes[e]
                     new_size += 1
@@ -451,7 +466,15 @@ def best_of(scores: Array, nodes: Array, size: int) -> int:
 
 @njit(cache=True, nogil=True)
 def leaf_scores(
-    p: Array, column: Array, sign: Array, parent: Array, anchor: float, signed: bool, leaves: Array, out: Array
+    p: Array,
+    offset: Array,
+    column: Array,
+    sign: Array,
+    parent: Array,
+    anchor: float,
+    signed: bool,
+    leaves: Array,
+    out: Array,
 ) -> None:
     """Score of every complete path, (n, n_leaf_nodes); -inf where the signed rule bars the way."""
     n_nodes = len(column)
@@ -459,7 +482,7 @@ def leaf_scores(
     for i in range(len(p)):
         for v in range(1, n_nodes):
             c = column[v]
-            value = np.float64(p[i, c]) * sign[v] if c >= 0 else 0.0
+            value = (p[i, c] + offset[c]) * sign[v] if c >= 0 else 0.0
             barred = signed and not value > 0.0
             score[v] = -np.inf if barred else score[parent[v]] + value * value - anchor
         for k in range(len(leaves)):
