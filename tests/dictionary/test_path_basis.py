@@ -261,3 +261,11 @@ def test_nearly_dependent_atoms_stay_orthogonal_to_working_precision():
     )
     q = path_directions(d.path_basis, 3)
     np.testing.assert_allclose(q @ q.T, np.eye(3), atol=1e-13)
+
+
+def test_only_the_latest_bases_are_kept(pets_dictionary):
+    first = pets_dictionary.anchored_path_basis(0.5)
+    assert pets_dictionary.anchored_path_basis(0.5) is first
+    for anchor in (1.0, 2.0, 3.0, 4.0):
+        pets_dictionary.anchored_path_basis(anchor)
+    assert pets_dictionary.anchored_path_basis(0.5) is not first

@@ -9,7 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from hcep import HCEPError
-from hcep.pursuit.blocks import BLOCK, for_blocks, n_threads, single_threaded_blas, squared_norms
+from hcep.pursuit.blocks import BLOCK, block_size, for_blocks, n_threads, single_threaded_blas, squared_norms
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
@@ -87,3 +87,9 @@ def test_work_runs_with_single_threaded_blas() -> None:
 
 def blas_threads() -> list[int]:
     return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_blocks_shrink_for_very_large_trees():
+    assert block_size(10) == BLOCK
+    assert block_size(82_115) == 204
+    assert block_size(10**9) == 64

@@ -220,3 +220,9 @@ def test_a_dictionary_of_zeros_selects_nothing() -> None:
     found = omp([[1.0, 2.0]], flat_dictionary(np.zeros((3, 2))), 2)
     assert found.supports == [()]
     assert found.residual_norms == pytest.approx([np.sqrt(5.0)])
+
+
+def test_too_many_atoms_for_a_gram_matrix_are_refused(pets_dictionary, monkeypatch):
+    monkeypatch.setattr("hcep.pursuit.flat.MAX_ATOMS", 5)
+    with pytest.raises(HCEPError, match=r"7 atoms are more than 5\. Restrict the hierarchy, or use hb_omp"):
+        omp(np.zeros((1, 4)), pets_dictionary)

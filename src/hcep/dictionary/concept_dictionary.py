@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Missing = Literal["raise", "drop"]
 Batch = tuple[ArrayLike, ArrayLike]
+#: Path bases kept, one an anchor: each is as large as the dictionary.
+KEPT_BASES = 4
 
 
 class ConceptDictionary:
@@ -234,6 +236,8 @@ class ConceptDictionary:
         if not 0.0 <= anchor < np.inf:
             raise DictionaryError(f"anchor must be a finite number, 0 or above; got {anchor!r}")
         if anchor not in self._bases:
+            while len(self._bases) >= KEPT_BASES:
+                self._bases.pop(next(iter(self._bases)))
             self._bases[anchor] = build_path_basis(self.hierarchy, self.atoms, anchor)
         return self._bases[anchor]
 

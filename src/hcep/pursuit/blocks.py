@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 BLOCK = 1024
 
 
+def block_size(n_columns: int) -> int:
+    """Images a block whose products with `n_columns` directions stay small; it depends on the dictionary alone."""
+    return max(64, min(BLOCK, 2**24 // max(n_columns, 1)))
+
+
 def n_threads(n_jobs: int | None) -> int:
     """Threads to use: `n_jobs`, or the cores this process may use and OMP_NUM_THREADS allows; -1 is all cores."""
     try:

@@ -11,8 +11,12 @@ from scipy import sparse
 
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
+from hcep.errors import HCEPError
 from hcep.pursuit.blocks import for_blocks, squared_norms
 from hcep.pursuit.result import FlatResult, require_not_negative, require_positive
+
+#: A Gram matrix of this many atoms takes 3.6 GB in single precision.
+MAX_ATOMS = 30_000
 
 
 def omp(
@@ -60,6 +64,11 @@ def omp(
     rows = check_shape(X, dictionary.n_dims)
     require_positive("n_nonzero", n_nonzero, "the depth of the hierarchy")
     tolerance = require_not_negative("tol", tol)
+    if dictionary.n_atoms > MAX_ATOMS:
+        raise HCEPError(
+            f"flat OMP keeps the products of all pairs of atoms; {dictionary.n_atoms:,} atoms are more than "
+            f"{MAX_ATOMS:,}. Restrict the hierarchy, or use hb_omp, which does not"
+        )
     n_steps = min(n_nonzero or dictionary.hierarchy.depth, dictionary.n_atoms, dictionary.n_dims)
     dtype = working_dtype(rows)
     norms = np.linalg.norm(dictionary.atoms, axis=1)

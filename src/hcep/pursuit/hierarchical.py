@@ -12,7 +12,7 @@ from hcep.dictionary import ConceptDictionary, PathBasis
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
 from hcep.errors import HCEPError
 from hcep.hierarchy import PathTree
-from hcep.pursuit.blocks import for_blocks, squared_norms
+from hcep.pursuit.blocks import block_size, for_blocks, squared_norms
 from hcep.pursuit.result import PathResult, Trace, path_codes, require_not_negative, require_positive
 
 
@@ -59,7 +59,7 @@ def hb_omp(
     max_steps : int, optional
         Length of the longest path to return; the depth of the hierarchy by default.
     tol : float
-        Stop as soon as a hypothesis leaves a residual of smaller norm.
+        Stop as soon as a hypothesis leaves a residual of smaller norm, measured in the dictionary's space.
     signed : bool
         A child is eligible only if its new coefficient is positive; a hypothesis without such a child ends there.
     anchor : float
@@ -121,7 +121,7 @@ def hb_omp(
         for found, left in _columns(_flat(steps[block]), _flat(step_norms[block])):
             _finish(search, x, p, squares, found, None, left)
 
-    for_blocks(n, work, n_jobs, progress, "pursuit")
+    for_blocks(n, work, n_jobs, progress, "pursuit", block_size(len(basis.directions)))
     answer = np.ascontiguousarray(nodes[:, 0])
     return PathResult(
         dictionary=dictionary,
@@ -163,7 +163,7 @@ def path_objectives(
         )
         np.subtract(squares[:, None], scores, out=scores)
 
-    for_blocks(len(rows), work, n_jobs)
+    for_blocks(len(rows), work, n_jobs, block=block_size(len(basis.directions)))
     return out
 
 

@@ -89,7 +89,10 @@ class PathResult:
         return [known[i] for i in index]
 
     def hypotheses(self, image: int) -> list[Hypothesis]:
-        """The best hypotheses of one image's final beam, the answer first; ask for several with ``n_best``."""
+        """The best hypotheses of one image's final beam, the answer first; ask for several with ``n_best``.
+
+        They are ranked by the objective. With an anchor that is not the residual alone, so residuals need not ascend.
+        """
         return _hypotheses(self.dictionary, self.n_best_nodes[image], self.n_best_residual_norms[image])
 
     def coefficients(self, image: int) -> NDArray[np.floating]:
