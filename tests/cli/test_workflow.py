@@ -78,6 +78,7 @@ def test_predict_writes_a_row_an_image(model, sample_file, tmp_path):
     assert np.mean([row["label"] == row["predicted"] for row in table]) > 0.97
     assert all(len(row["path"]) == len(row["coefficients"]) == len(row["names"]) for row in table)
     assert json.loads(run("predict", model, sample_file, "-o", tmp_path / "q.parquet", "--json"))["n_images"] == 1000
+    assert 'split = "val"' in (tmp_path / "p.parquet.toml").read_text(encoding="utf-8")
 
 
 def test_resolved_configuration_repeats_the_run(model, sample_file, tmp_path):

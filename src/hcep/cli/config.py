@@ -75,8 +75,11 @@ def _option_names(command: Any) -> dict[str, str]:
     return names
 
 
-def save_resolved(context: typer.Context, folder: Path) -> Path:
-    """Write every option of the command, as it was resolved, so that ``--config`` runs it again."""
+def save_resolved(context: typer.Context, place: Path) -> Path:
+    """Write every option of the command, as it was resolved, so that ``--config`` runs it again.
+
+    `place` is the output's folder, or the file to write.
+    """
     assert context.command.name is not None
     lines = [f"[{context.command.name}]"]
     for parameter in context.command.params:
@@ -85,7 +88,7 @@ def save_resolved(context: typer.Context, folder: Path) -> Path:
             continue
         long = next((o[2:] for o in parameter.opts if o.startswith("--")), parameter.name)
         lines.append(f"{long} = {_toml(value)}")
-    path = folder / RESOLVED
+    path = place / RESOLVED if place.is_dir() else place
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hcep.cli.config import Config
+from hcep.cli.config import Config, save_resolved
 from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.
 
 
 def predict(
+    context: typer.Context,
     model: Model,
     data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write.")],
@@ -47,6 +48,7 @@ def predict(
     embeddings = read_embeddings(data, split)
     check_encoder(model, embeddings)
     n = _write(classifier, embeddings, output)
+    save_resolved(context, output.with_name(output.name + ".toml"))
     if as_json:
         typer.echo(json.dumps({"predictions": str(output), "n_images": n}))
     else:
