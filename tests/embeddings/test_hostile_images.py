@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from hcep.embeddings import ImageItem
 from hcep.embeddings.manifest import StoreError
-from hcep.embeddings.pipeline import ImageItem
 from hcep.embeddings.store import EmbeddingStore
 from tests.embeddings.tiny import TinyEncoder, encode
 

@@ -15,10 +15,10 @@ import pytest
 from PIL import Image
 
 from hcep import ConceptDictionary, Hierarchy
-from hcep.embeddings import manifest, writer
+from hcep.embeddings import ImageItem, manifest, writer
 from hcep.embeddings.images import content_hash
 from hcep.embeddings.manifest import EncoderRecord, StoreError
-from hcep.embeddings.pipeline import ImageItem, encode_to_store
+from hcep.embeddings.pipeline import encode_to_store
 from hcep.embeddings.store import EmbeddingStore
 from hcep.embeddings.writer import StoreWriter
 from tests.conftest import shared_file

@@ -11,10 +11,11 @@ import pytest
 
 from hcep.embeddings import manifest as manifest_module
 from hcep.embeddings.arrays import EmbeddingArrays
+from hcep.embeddings.items import ImageItem
 from hcep.embeddings.manifest import EncoderRecord, StoreError
 from hcep.embeddings.shards import ROW_GROUP
 from hcep.embeddings.store import EmbeddingStore
-from hcep.embeddings.writer import ImageItem, StoreWriter, import_arrays
+from hcep.embeddings.writer import StoreWriter, import_arrays
 
 N, DIMS = 50, 6
 X = np.random.default_rng(0).normal(size=(N, DIMS)).astype(np.float32)

@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from PIL import Image
 
-from hcep.embeddings.pipeline import EncodeReport, ImageItem, encode_to_store
+from hcep.embeddings import ImageItem
+from hcep.embeddings.pipeline import EncodeReport, encode_to_store
 
 
 class TinyEncoder:

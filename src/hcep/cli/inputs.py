@@ -16,7 +16,7 @@ from hcep.hierarchy import Hierarchy, read_hierarchy
 if TYPE_CHECKING:
     from hcep.datasets.images import ImageDataset
     from hcep.embeddings import Encoder
-    from hcep.embeddings.writer import ImageItem
+    from hcep.embeddings.items import ImageItem
     from hcep.models import EncoderRecord
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".parquet")
@@ -103,10 +103,7 @@ def _rows(
 
 def image_items(dataset: ImageDataset, export_to: Path) -> list[ImageItem]:
     """What the encoding pipeline takes; images that are not files (CIFAR's) are written to a folder first."""
-    from hcep.embeddings.writer import ImageItem
-
-    files = dataset.export(export_to) if dataset.pixels is not None else dataset
-    return [ImageItem(item.path, item.label, item.id, split) for item, split in zip(files, files.splits, strict=True)]
+    return list(dataset.export(export_to) if dataset.pixels is not None else dataset)
 
 
 def find_hierarchy(wanted: str | None, classes: Sequence[str]) -> Hierarchy | None:

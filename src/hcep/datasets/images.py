@@ -24,18 +24,10 @@ from hcep.datasets.layouts.listing import (
     printable,
 )
 from hcep.datasets.splits import k_shot_rows, train_val_rows
+from hcep.embeddings.items import ImageItem
 from hcep.errors import near_matches, quoted
 
 __all__ = ["DatasetError", "ImageDataset", "ImageItem", "read_images"]
-
-
-@dataclass(frozen=True, slots=True)
-class ImageItem:
-    """One image: its file, its class and the id that tells it apart in its dataset."""
-
-    path: Path
-    label: str | None
-    id: str
 
 
 def read_images(
@@ -200,12 +192,12 @@ class ImageDataset:
 
     def __iter__(self) -> Iterator[ImageItem]:
         self._check_on_disk()
-        for file, label, image in zip(self.files, self.labels, self.ids, strict=True):
-            yield ImageItem(self.root / file, label, image)
+        for file, label, image, split in zip(self.files, self.labels, self.ids, self.splits, strict=True):
+            yield ImageItem(self.root / file, label, image, split)
 
     def __getitem__(self, row: int) -> ImageItem:
         self._check_on_disk()
-        return ImageItem(self.root / self.files[row], self.labels[row], self.ids[row])
+        return ImageItem(self.root / self.files[row], self.labels[row], self.ids[row], self.splits[row])
 
     def image(self, row: int) -> Image.Image:
         """One image, read or taken from memory."""

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from hcep.embeddings.arrays import write_arrays as write_arrays
     from hcep.embeddings.encoders import available_encoders as available_encoders
     from hcep.embeddings.encoders import load_encoder as load_encoder
+    from hcep.embeddings.items import ImageItem as ImageItem
     from hcep.embeddings.manifest import SkippedImage as SkippedImage
     from hcep.embeddings.manifest import StoreError as StoreError
     from hcep.embeddings.pipeline import EncodeReport as EncodeReport
     from hcep.embeddings.pipeline import encode_to_store as encode_to_store
     from hcep.embeddings.protocol import Encoder as Encoder
     from hcep.embeddings.store import EmbeddingStore as EmbeddingStore
-    from hcep.embeddings.writer import ImageItem as ImageItem
     from hcep.embeddings.writer import import_arrays as import_arrays
 
 __all__ = [
@@ -42,7 +42,7 @@ __getattr__, __dir__ = lazy_names(
         "EmbeddingStore": "hcep.embeddings.store",
         "EncodeReport": "hcep.embeddings.pipeline",
         "Encoder": "hcep.embeddings.protocol",
-        "ImageItem": "hcep.embeddings.writer",
+        "ImageItem": "hcep.embeddings.items",
         "SkippedImage": "hcep.embeddings.manifest",
         "StoreError": "hcep.embeddings.manifest",
         "import_arrays": "hcep.embeddings.writer",

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.embeddings.images import ImageProblem, content_hash, open_image
+from hcep.embeddings.items import ImageItem, storable
 from hcep.embeddings.manifest import EncoderRecord, SkippedImage, StoredDtype, StoreError
 from hcep.embeddings.protocol import Encoder
-from hcep.embeddings.writer import ImageItem as ImageItem
-from hcep.embeddings.writer import StoreWriter, storable
+from hcep.embeddings.writer import StoreWriter
 from hcep.errors import quoted
 
 #: Batches decoded ahead of the encoder: what memory holds beside the shard under way.

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hcep.embeddings.arrays import EmbeddingArrays
+from hcep.embeddings.items import ImageItem, storable
 from hcep.embeddings.manifest import (
     MANIFEST,
     EncoderRecord,
@@ -31,38 +32,6 @@ from hcep.embeddings.manifest import (
 from hcep.embeddings.shards import IMAGE_COLUMNS, ROW_GROUP, open_shard, read_columns, shard_table, write_shard
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ImageItem:
-    """An image to encode.
-
-    Parameters
-    ----------
-    path : path
-        Where the file is.
-    label : str, optional
-        Its class, a synset of the hierarchy.
-    id : str, optional
-        What the image is known by from run to run, unique in a store; the path where none is given. A path relative to
-        the images' folder keeps its meaning when the folder moves.
-    split : str, optional
-        Such as "train" or "val"; `EmbeddingStore.select` knows it.
-    """
-
-    path: Path
-    label: str | None = None
-    id: str = ""
-    split: str | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "path", Path(self.path))
-        object.__setattr__(self, "id", storable(self.id or str(self.path)))
-
-
-def storable(text: str) -> str:
-    """Text as Parquet can hold it: bytes of a file name that are no UTF-8 become visible escapes."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class StoredImage(NamedTuple):
