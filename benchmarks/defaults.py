@@ -2,8 +2,8 @@
 
     make defaults        or        python benchmarks/defaults.py [--seeds 3]
 
-Reads the embeddings in HCEP_SHARED (default: ../shared beside the project) and writes docs/defaults.md. Test images are
-never used to choose anything within a row; they did choose between rows, which is what the table shows.
+Reads the embeddings in HCEP_SHARED (default: ../shared beside the project) and puts its tables into docs/defaults.md.
+Test images are never used to choose anything within a row; they did choose between rows, which is what the table shows.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Data:
     y_val: Any
 
 
+BEGIN, END = "<!-- tables -->", "<!-- end of tables -->"
 Scores = tuple[float, float, float]
 Method = Callable[[Data, Any, Any], Scores]
 
@@ -146,10 +147,16 @@ def rows(data: Data, ks: list[int | None], n_seeds: int, tick: Callable[[], None
         yield f"| {name} | " + " | ".join(cells) + " |"
 
 
+def put_tables(page: Path, tables: str) -> None:
+    """Replace what stands between the page's marks."""
+    before, rest = page.read_text(encoding="utf-8").split(BEGIN, 1)
+    page.write_text(before + BEGIN + "\n" + tables + END + rest.split(END, 1)[1], encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "defaults_tables.md")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "defaults.md", help="where the tables go")
     options = parser.parse_args()
     warnings.simplefilter("ignore", DependentAtomsWarning)
     plan: list[tuple[Data, list[int | None]]] = [
@@ -162,8 +169,8 @@ def main() -> None:
         task = progress.add_task("measuring", total=len(METHODS) * sum(len(ks) for _, ks in plan))
         for data, ks in plan:
             lines += [*rows(data, ks, options.seeds, lambda: progress.advance(task)), ""]
-    options.output.write_text("\n".join(lines), encoding="utf-8")
     print("\n".join(lines))
+    put_tables(options.page, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """`hcep demo`, as a person runs it."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -76,6 +77,12 @@ def test_version():
 
 def test_bad_option_exits_with_2():
     assert CliRunner().invoke(app, ["demo", "--images", "-1"]).exit_code == 2
+
+
+def test_a_terminal_without_arrows_gets_no_traceback(tmp_path):
+    done = run("hierarchy", "show", "imagenet", "--depth", "1", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0, done.stderr
+    assert "physical entity" in done.stdout
 
 
 def test_report_folder_that_is_a_file_is_one_line(tmp_path):

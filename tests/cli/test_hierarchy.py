@@ -35,6 +35,12 @@ def test_show_a_part(file):
     assert "cat" in run("show", file, "--synset", "cat").stdout
 
 
+def test_show_imagenet_and_a_model_folder(file, tmp_path):
+    assert "entity" in run("show", "imagenet", "--depth", "1").stdout
+    file.rename(tmp_path / "hierarchy.json")
+    assert "├── animal" in run("show", tmp_path).stdout
+
+
 def test_show_json(file):
     summary = json.loads(run("show", file, "--json").stdout)
     assert summary["depth"] == 2

@@ -124,7 +124,7 @@ def test_arrays_without_labels_or_splits_are_refused_where_needed(model, tmp_pat
 
 def test_labels_unknown_to_the_model_are_refused(model, tmp_path):
     np.savez(tmp_path / "x.npz", embeddings=load_sample().X_val[:1], labels=np.array(["unicorn"]))
-    fails("labels the model does not know: unicorn", "evaluate", model, tmp_path / "x.npz")
+    fails("1 labels are not classes of the model: 'unicorn'", "evaluate", model, tmp_path / "x.npz")
 
 
 def test_hierarchy_is_found_or_asked_for():
@@ -132,6 +132,20 @@ def test_hierarchy_is_found_or_asked_for():
     assert find_hierarchy("flat", ["cat"]) is None
     with pytest.raises(HCEPError, match=r"1 of 1 classes are not in WordNet's above ImageNet: 'unicorn'; give a file"):
         find_hierarchy(None, ["unicorn"])
+
+
+def test_predictions_are_parquet(model, sample_file, tmp_path):
+    fails(r"expected a name ending in \.parquet", "predict", model, sample_file, "-o", tmp_path / "p.csv")
+
+
+def test_columns_the_wrong_way_round_are_noticed(sample_file, tmp_path):
+    sample = load_sample()
+    rows = [f"{child},{parent}" for parent, child in sample.hierarchy.edges]
+    (tmp_path / "swapped.csv").write_text("\n".join(rows))
+    result = CliRunner().invoke(
+        app, ["fit", str(sample_file), "-o", str(tmp_path / "m"), "--hierarchy", str(tmp_path / "swapped.csv")]
+    )
+    assert "are the columns of the hierarchy parent, child?" in result.stderr.replace("\n", " ")
 
 
 def test_info_describes_whatever_it_is_given(model, tmp_path, pets):
@@ -214,6 +228,7 @@ def test_explain_a_photo_in_every_form(photo_model, photos, tmp_path):
     photo = sorted((photos / "val" / "n01440764").iterdir())[0]
     assert re.fullmatch(r"(\S.* -?\d\.\d\d → )+tench \d\.\d\d\n", run("explain", photo_model, photo))
     assert "└── " in run("explain", photo_model, photo, "--tree", "--n-best", "2")
+    assert run("explain", photo_model, photo, "--n-best", "3").count("  or ") == 2
     record = json.loads(run("explain", photo_model, photo, "--json"))[0]
     assert record["class"] == "n01440764"
     assert record["path"][-1]["name"] == "tench"
@@ -245,6 +260,18 @@ def test_embeddings_of_another_encoder_are_refused(photo_model, photos, encoder,
     other = ["--encoder", encoder, "--preprocessing", steps]
     run("encode", photos, *other, "-o", tmp_path / "store", "--split", "val")
     fails("encode the images with the model's encoder", "evaluate", photo_model, tmp_path / "store")
+
+
+def test_a_model_finds_its_encoder_from_another_folder(photos, encoder, tmp_path, monkeypatch):
+    (tmp_path / "encoder.onnx").symlink_to(encoder.removeprefix("onnx:"))
+    monkeypatch.chdir(tmp_path)
+    relative = ["--encoder", "onnx:encoder.onnx", "--preprocessing", "efficientnet-lite2"]
+    run("encode", photos, *relative, "-o", "store")
+    run("fit", "store", "-o", "model")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    photo = sorted((photos / "val" / "n01440764").iterdir())[0]
+    assert "tench" in run("explain", tmp_path / "model", photo)
 
 
 def test_explain_needs_the_models_encoder(model, photos):

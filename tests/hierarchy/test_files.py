@@ -24,6 +24,11 @@ def test_header_comments_and_blank_lines_are_passed_over(tmp_path):
     assert read_hierarchy(file) == Hierarchy.from_edges([("r", "a"), ("r", "b")], names={"b": "Bee"})
 
 
+def test_header_may_swap_the_columns(tmp_path):
+    (tmp_path / "h.csv").write_text("child,parent,name\na,r\nb,r,Bee\n")
+    assert read_hierarchy(tmp_path / "h.csv") == Hierarchy.from_edges([("r", "a"), ("r", "b")], names={"b": "Bee"})
+
+
 def test_unknown_extension(tmp_path, pets):
     with pytest.raises(HierarchyError, match=r"expected a file ending in \.json, \.csv or \.tsv"):
         read_hierarchy(tmp_path / "h.txt")

@@ -432,6 +432,7 @@ def _class_hierarchy(
         raise HierarchyError(
             f"{len(unknown):,} of {len(labels):,} classes in y are not synsets of the hierarchy: {quoted(unknown)}."
             + near_matches(unknown[0], hierarchy.ids)
+            + " Add an edge (parent, class) for each, or correct the labels."
         )
     restricted = hierarchy.restrict(labels) if tree is None else hierarchy.as_tree(tree).restrict(labels)
     return restricted.collapse() if collapse else restricted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -48,6 +49,9 @@ def root(
 
 def main() -> None:
     """Run the command; an error about the input is one line on standard error and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without arrows gets question marks, not a traceback
     try:
         app()
     except (HCEPError, MissingExtraError, OSError) as error:

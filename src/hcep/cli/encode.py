@@ -37,7 +37,9 @@ def encode(
     path_column: Annotated[str, typer.Option(help="Column of a table.")] = "path",
     label_column: Annotated[str, typer.Option(help="Column of a table.")] = "label",
     batch_size: Annotated[int, typer.Option(min=1, help="Images the encoder takes at a time.")] = 64,
-    shard_size: Annotated[int, typer.Option(min=1, help="Images a file of the store.")] = 4096,
+    shard_size: Annotated[
+        int, typer.Option(min=1, help="Images a file of the store; a kill loses at most one file.")
+    ] = 1024,
     dtype: Annotated[Literal["float16", "float32"], typer.Option(help="Precision on disk.")] = "float16",
     workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode images.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; a GPU where there is one by default.")] = None,
@@ -67,19 +69,23 @@ def encode(
     dataset = read_images(images, layout=layout, split=split, **columns)
     model = load_named_encoder(encoder, preprocessing, device)
     output.mkdir(parents=True, exist_ok=True)
-    report = encode_to_store(
-        image_items(dataset, output / "images"),
-        model,
-        output,
-        batch_size=batch_size,
-        shard_size=shard_size,
-        dtype=dtype,
-        n_workers=workers,
-        strict=strict,
-        progress=not as_json,
-        resume=not fresh,
-        remove_vanished=remove_vanished,
-    )
+    try:
+        report = encode_to_store(
+            image_items(dataset, output / "images"),
+            model,
+            output,
+            batch_size=batch_size,
+            shard_size=shard_size,
+            dtype=dtype,
+            n_workers=workers,
+            strict=strict,
+            progress=not as_json,
+            resume=not fresh,
+            remove_vanished=remove_vanished,
+        )
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; what was encoded is in {output}, run the same command again to resume", err=True)
+        raise typer.Exit(130) from None
     save_resolved(context, output)
     _show(report, dataset.layout, output, as_json)
 

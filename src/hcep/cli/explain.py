@@ -70,7 +70,7 @@ def explain(
     for file, reason in problems:
         Console(stderr=True).print(f"[yellow]skipped[/] {escape(str(file))}: {escape(reason)}", highlight=False)
     if html is not None:
-        _write_html(html, explained)
+        _write_html(html, explained, classifier)
     if as_json:
         typer.echo(json.dumps([_record(one) for one in explained], indent=2, ensure_ascii=False))
     else:
@@ -113,7 +113,11 @@ def _encoder_of(model: Path, wanted: str | None, preprocessing: str | None) -> E
     name = wanted or record.name
     if not name:
         raise HCEPError(f"{str(model)!r} does not say which encoder its embeddings are of; pass --encoder")
-    encoder = load_named_encoder(name, preprocessing or record.preprocessing)
+    try:
+        encoder = load_named_encoder(name, preprocessing or record.preprocessing)
+    except HCEPError as error:
+        hint = "" if wanted else "; the model names this encoder, say with --encoder where it is now"
+        raise HCEPError(f"{error}{hint}") from None
     if record.fingerprint not in (None, encoder.fingerprint):
         raise HCEPError(f"encoder {name!r} is not the one the model was fitted with: its fingerprint differs")
     return encoder
@@ -185,24 +189,29 @@ def _print(explained: list[Explained], classifier: PathModel, tree: bool, html: 
             console.print(Padding(path_tree(one.explanation), (0, 0, 1, 2)))
         else:
             console.print(f"{line}{escape(one.explanation.trail())}", soft_wrap=True, highlight=False)
-        for rival in one.explanation.runners_up:
-            names = " → ".join(classifier.hierarchy.name(synset) for synset in rival.path)
-            console.print(f"  [dim]or {escape(names)} (residual {rival.residual_norm:.3f})[/]", soft_wrap=True)
+        for rival in _rivals(one, classifier):
+            console.print(f"  [dim]or {escape(rival)}[/]", soft_wrap=True, highlight=False)
     if html is not None:
         console.print(f"report: [bold]{escape(str(html))}[/]")
 
 
-def _write_html(target: Path, explained: list[Explained]) -> None:
+def _rivals(one: Explained, classifier: PathModel) -> list[str]:
+    """The runners-up by name, the nearest first."""
+    return [" → ".join(map(classifier.hierarchy.name, rival.path)) for rival in one.explanation.runners_up]
+
+
+def _write_html(target: Path, explained: list[Explained], classifier: PathModel) -> None:
     from hcep.embeddings.images import open_image
     from hcep.explain.html import Card, Section, report
 
     cards = [
         Card(
-            one.name,
-            str(one.file),
-            f"{one.probability:.0%}",
-            True,
-            one.explanation,
+            title=one.name,
+            file=str(one.file),
+            verdict=f"{one.probability:.0%}",
+            correct=one.probability >= 0.5,
+            explanation=one.explanation,
+            note="; ".join(f"or {rival}" for rival in _rivals(one, classifier)),
             thumbnail=_thumbnail(open_image(one.file)),
         )
         for one in explained

@@ -68,12 +68,17 @@ def fit(
         model.fit(embeddings.X, y)
         summary = _save(model, embeddings, output, name)
     save_resolved(context, output)
+    if graph is not None and model.hierarchy_.depth == 1:
+        Console(stderr=True, soft_wrap=True).print(
+            "[yellow]warning:[/] every class hangs from the root, so paths have one step; "
+            "are the columns of the hierarchy parent, child?"
+        )
     if as_json:
         typer.echo(json.dumps(summary, indent=2, ensure_ascii=False))
         return
-    Console().print(
+    Console(soft_wrap=True).print(
         f"[bold]{escape(str(output))}[/]: {summary['n_images']:,} images of {summary['n_classes']:,} classes, "
-        f"{model.hierarchy_.depth} levels, anchor {model.anchor_:g}, shrinkage {model.shrinkage_}; "
+        f"depth {model.hierarchy_.depth}, anchor {model.anchor_:g}, shrinkage {model.shrinkage_}; "
         f"training accuracy {summary['metrics']['training accuracy']:.3f}\n"
         f"Try: hcep explain {escape(str(output))} IMAGE"
     )

@@ -16,7 +16,12 @@ from hcep.hierarchy import Hierarchy, lint, read_hierarchy, write_hierarchy
 
 app = typer.Typer(no_args_is_help=True, help="Look at a hierarchy, check it, convert it.", rich_markup_mode="rich")
 
-File = Annotated[Path, typer.Argument(help="Hierarchy: .json (ours), or .csv / .tsv of parent, child[, name].")]
+File = Annotated[
+    Path,
+    typer.Argument(
+        help="Hierarchy: .json (ours), .csv / .tsv of parent, child[, name], a model folder, or `imagenet`."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
@@ -38,7 +43,7 @@ def show(
 
       hcep hierarchy show wordnet.json --depth 3 --collapse
     """
-    hierarchy = read_hierarchy(file)
+    hierarchy = _read(file)
     hierarchy = hierarchy.collapse() if collapse else hierarchy
     if synset is not None:
         hierarchy = _below(hierarchy, synset)
@@ -65,7 +70,7 @@ def lint_file(
 
       hcep hierarchy lint wordnet.json --classes labels.txt --json
     """
-    hierarchy = read_hierarchy(file)
+    hierarchy = _read(file)
     labels = None if classes is None else [line for line in classes.read_text("utf-8").splitlines() if line.strip()]
     findings = lint(hierarchy, labels)
     if as_json:
@@ -97,13 +102,22 @@ def convert(
 
       hcep hierarchy convert wordnet.json tree.tsv --tree first --collapse
     """
-    hierarchy = read_hierarchy(source)
+    hierarchy = _read(source)
     hierarchy = hierarchy.as_tree(tree) if tree else hierarchy  # type: ignore[arg-type] # checked by as_tree
     hierarchy = hierarchy.collapse() if collapse else hierarchy
     if target.exists() and not force:
         raise typer.BadParameter(f"{target} exists; pass --force to overwrite it", param_hint="TARGET")
     write_hierarchy(hierarchy, target)
     typer.echo(f"{target}: {hierarchy!r}")
+
+
+def _read(place: Path) -> Hierarchy:
+    """A hierarchy file, the hierarchy of a model folder, or WordNet's above ImageNet by its name."""
+    if str(place) == "imagenet" and not place.exists():
+        from hcep.datasets import imagenet_hierarchy
+
+        return imagenet_hierarchy()
+    return read_hierarchy(place / "hierarchy.json" if place.is_dir() else place)
 
 
 def _below(hierarchy: Hierarchy, synset: str) -> Hierarchy:

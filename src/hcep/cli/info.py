@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from hcep.errors import HCEPError
@@ -58,18 +59,11 @@ def encoders(as_json: Json = False) -> None:
         ]
         typer.echo(json.dumps(records, indent=2))
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for column in ("source", "what", "example", "installed"):
-        table.add_column(column, overflow="fold")
+    console = Console(soft_wrap=True, highlight=False)
     for e in found:
-        table.add_row(
-            e.source, e.description, e.example, "[green]yes[/]" if e.installed else f"[yellow]{_plain(e.install)}[/]"
-        )
-    Console().print(table)
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")
+        mark = "[green]installed[/]" if e.installed else "[yellow]missing[/]"
+        console.print(f"[bold]{e.source}[/]  {mark}  {escape(e.description)}")
+        console.print(f"    {escape(e.example)}" if e.installed else f"    {escape(e.install)}")
 
 
 def _installation() -> dict[str, Any]:

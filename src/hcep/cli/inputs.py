@@ -61,9 +61,8 @@ def read_embeddings(path: Path, split: str | None, default_split: str | None = N
         store = EmbeddingStore(path)
         wanted = split or (default_split if default_split in store.splits.tolist() else None)
         chosen = store.select(splits=wanted) if wanted else store
-        return Embeddings(
-            chosen.to_numpy(np.float32), chosen.labels, chosen.ids, encoder_record(store.encoder), str(path)
-        )
+        source = f"{path}, split {wanted}" if wanted else str(path)
+        return Embeddings(chosen.to_numpy(np.float32), chosen.labels, chosen.ids, encoder_record(store.encoder), source)
     if path.suffix in ARRAY_SUFFIXES and path.is_file():
         arrays = read_arrays(path, label_names=_label_names(path))
         rows = _rows(arrays.splits, split, default_split, path)
@@ -135,4 +134,10 @@ def load_named_encoder(name: str, preprocessing: Any = None, device: str | None 
     """The encoder of a name; `preprocessing` is what the model itself does not say (see `load_encoder`)."""
     from hcep.embeddings.encoders import load_encoder
 
-    return load_encoder(name, device=device, preprocessing=preprocessing)
+    return load_encoder(with_absolute_path(name), device=device, preprocessing=preprocessing)
+
+
+def with_absolute_path(name: str) -> str:
+    """A name that leads to a file from every folder: what a store and a model remember."""
+    source, _, place = name.partition(":")
+    return f"{source}:{Path(place).resolve()}" if place and Path(place).exists() else name

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hcep.cli.config import Config, save_resolved
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quoted
 
 if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
@@ -44,6 +44,8 @@ def predict(
     """
     from hcep.cli.inputs import read_embeddings
 
+    if output.suffix != ".parquet":
+        raise HCEPError(f"--output: predictions are Parquet; expected a name ending in .parquet, got {str(output)!r}")
     classifier = load(model)
     embeddings = read_embeddings(data, split)
     check_encoder(model, embeddings)
@@ -84,10 +86,16 @@ def evaluate(
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for key, value in scores.items():
         if key != "classes":
-            table.add_row(key.replace("_", " "), f"{value:,}" if isinstance(value, int) else f"{value:.4f}")
+            table.add_row(key.replace("_", " "), _shown(value))
     console.print(table)
     if by_class:
         console.print(_class_table(scores["classes"]))
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def load(folder: Path) -> HCEPClassifier:
@@ -143,7 +151,10 @@ def _scores(classifier: HCEPClassifier, embeddings: Embeddings) -> dict[str, Any
     y, hierarchy = embeddings.y, classifier.hierarchy_
     unknown = sorted(set(y.tolist()) - {str(c) for c in classifier.classes_.tolist()})
     if unknown:
-        raise HCEPError(f"labels the model does not know: {', '.join(unknown[:5])}; it knows its training classes")
+        raise HCEPError(
+            f"{len(unknown):,} labels are not classes of the model: {quoted(unknown)}; "
+            "evaluate on data with the classes it was fitted on"
+        )
     with Console(stderr=True).status("evaluating …"):
         predicted = classifier.predict(embeddings.X).astype(str)
         support = support_scores(classifier.pursue(embeddings.X), y, hierarchy)
@@ -162,13 +173,14 @@ def _scores(classifier: HCEPClassifier, embeddings: Embeddings) -> dict[str, Any
         for label in sorted(set(y.tolist()))
     ]
     return {
+        "data": embeddings.source,
         "n_images": len(y),
         "accuracy": float(np.mean(~wrong)),
         "support_precision": support.mean[0],
         "support_recall": support.mean[1],
         "support_f1": float(support.f1.mean()),
-        "mistake_tree_distance": float(distances.mean()) if len(distances) else 0.0,
-        "mistake_lca_height": float(heights.mean()) if len(heights) else 0.0,
+        "mistake_tree_distance": float(distances.mean()) if len(distances) else None,
+        "mistake_lca_height": float(heights.mean()) if len(heights) else None,
         "classes": classes,
     }
 

@@ -72,7 +72,7 @@ def encode_to_store(
     folder: str | os.PathLike[str],
     *,
     batch_size: int = 64,
-    shard_size: int = 4096,
+    shard_size: int = 1024,
     dtype: StoredDtype = "float16",
     n_workers: int | None = None,
     strict: bool = False,

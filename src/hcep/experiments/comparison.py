@@ -83,7 +83,7 @@ def compare_methods(
                 accuracy=accuracy(y_val, predicted),
                 precision=scores.mean[0],
                 recall=scores.mean[1],
-                tree_distance=float(np.mean(tree_distances(y_val, predicted, tree))),
+                tree_distance=_mistake_distance(y_val, predicted, tree),
                 images_per_second=_speed(pursuit, X_val),
             )
         )
@@ -109,6 +109,12 @@ def _head_labels(train: PathResult | FlatResult, y: NDArray[Any], result: PathRe
 def _leaf_labels(result: PathResult | FlatResult) -> NDArray[Any]:
     assert isinstance(result, PathResult)
     return result.leaves
+
+
+def _mistake_distance(y_val: NDArray[Any], predicted: NDArray[Any], tree: Hierarchy) -> float:
+    """Mean tree distance of the mistakes; 0 where there are none."""
+    wrong = predicted != y_val
+    return float(np.mean(tree_distances(y_val[wrong], predicted[wrong], tree))) if wrong.any() else 0.0
 
 
 def _speed(pursuit: Pursuit, X: NDArray[Any]) -> float:

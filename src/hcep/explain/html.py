@@ -76,8 +76,8 @@ def report(
         body.append(_table(table, highlight))
     body.append(
         "<p class=soft>In the ladders below a bar is a concept's coefficient (the tick marks 1, where an image "
-        "of exactly that concept stands; a red bar points away from the concept), the last column the share of the "
-        "embedding explained so far.</p>"
+        "of exactly that concept stands; a red bar points away from the concept), the last column how much of the "
+        "embedding the path accounts for so far (it may dip where a later concept makes up for it).</p>"
     )
     body += [_section(section) for section in sections]
     return (

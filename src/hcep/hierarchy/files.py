@@ -16,7 +16,8 @@ HEADER = ("parent", "child", "name")
 def read_hierarchy(path: str | Path) -> Hierarchy:
     """Read a hierarchy by its extension: ``.json`` (ours), or ``.csv`` / ``.tsv`` with parent, child[, child's name].
 
-    A first row that says ``parent, child`` is a header. Lines starting with ``#`` are comments.
+    A first row that says ``parent, child`` is a header; one that says ``child, parent`` swaps the columns. Lines that
+    start with ``#`` are comments.
 
     Raises
     ------
@@ -57,17 +58,20 @@ def _require_known(file: Path) -> None:
 
 
 def _edges(file: Path) -> Iterator[tuple[str, ...]]:
+    swapped = False
     try:
         with file.open(encoding="utf-8-sig", newline="") as lines:
             for i, row in enumerate(csv.reader(lines, delimiter=DELIMITERS[file.suffix.lower()])):
                 cells = [cell.strip() for cell in row]
                 if not any(cells) or cells[0].startswith("#"):
                     continue
-                if i == 0 and tuple(cell.lower() for cell in cells[:2]) == HEADER[:2]:
+                if i == 0 and {cell.lower() for cell in cells[:2]} == set(HEADER[:2]):
+                    swapped = cells[0].lower() == "child"
                     continue
                 if len(cells) not in (2, 3):
                     raise HierarchyError(f"{file.name}, line {i + 1}: expected parent, child[, name]; got {row!r}")
-                yield tuple(cells[:2]) if len(cells) == 2 or not cells[2] else tuple(cells)
+                parent, child = cells[1::-1] if swapped else cells[:2]
+                yield (parent, child, cells[2]) if len(cells) == 3 and cells[2] else (parent, child)
     except OSError as error:
         raise HierarchyError(f"cannot read {str(file)!r}: {error.strerror}") from None
     except UnicodeDecodeError as error:
