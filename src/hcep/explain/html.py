@@ -19,7 +19,7 @@ STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:60rem;margin:2rem auto;
 padding:0 1rem}
 h1{font-size:1.6rem;margin:0 0 .25rem}h2{font-size:1.15rem;margin:2.2rem 0 .5rem}p{margin:.4rem 0}
-.soft{color:var(--soft)}table{border-collapse:collapse;width:100%;margin:.5rem 0}
+.soft{color:var(--soft)}.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;margin:.5rem 0}
 th,td{text-align:right;padding:.35rem .6rem;border-bottom:1px solid var(--line);font-variant-numeric:tabular-nums}
 th:first-child,td:first-child{text-align:left}tr.ours td{font-weight:600}
 .images{display:grid;grid-template-columns:repeat(auto-fill,minmax(26rem,1fr));gap:1rem}
@@ -93,7 +93,7 @@ def _table(rows: Sequence[Mapping[str, str]], highlight: str) -> str:
         cells = list(row.values())
         mark = " class=ours" if cells[0] == highlight else ""
         lines.append(f"<tr{mark}>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
-    return f"<table><tr>{head}</tr>{''.join(lines)}</table>"
+    return f"<div class=scroll><table><tr>{head}</tr>{''.join(lines)}</table></div>"
 
 
 def _section(section: Section) -> str:
