@@ -1,6 +1,6 @@
 """The measurements behind the estimator's defaults: every configuration and baseline at every shot, on real embeddings.
 
-    make defaults        or        python benchmarks/defaults.py [--seeds 3]
+    make defaults        or        python benchmarks/defaults.py [--seeds 2]
 
 Reads the embeddings in HCEP_SHARED (default: ../shared beside the project) and puts its tables into docs/defaults.md.
 Test images are never used to choose anything within a row; they did choose between rows, which is what the table shows.
@@ -155,7 +155,7 @@ def put_tables(page: Path, tables: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "defaults.md", help="where the tables go")
     options = parser.parse_args()
     warnings.simplefilter("ignore", DependentAtomsWarning)
