@@ -63,7 +63,9 @@ def encoders(as_json: Json = False) -> None:
     for e in found:
         mark = "[green]installed[/]" if e.installed else "[yellow]missing[/]"
         console.print(f"[bold]{e.source}[/]  {mark}  {escape(e.description)}")
-        console.print(f"    {escape(e.example)}" if e.installed else f"    {escape(e.install)}")
+        console.print(f"    {escape(e.example)}")
+        if not e.installed:
+            console.print(f"    [dim]{escape(e.install)}[/]")
 
 
 def _installation() -> dict[str, Any]:
