@@ -319,7 +319,8 @@ def killed_after(command, seconds):
 def test_kill_9_again_and_again(tmp_path, store, n_kills):
     items = make_images(tmp_path / "images", 400)
     items[37].path.write_bytes(b"no image")
-    command = [sys.executable, TINY, tmp_path / "images", store, "0.04"]
+    # So slow that it cannot be done within all the moments together, on any machine.
+    command = [sys.executable, TINY, tmp_path / "images", store, "0.06"]
     moments = random.Random(0)
     assert [killed_after(command, moments.uniform(0.0, 0.4)) for _ in range(n_kills)] == [-9] * n_kills
     assert 0 < len(EmbeddingStore(store)) < 399
@@ -331,14 +332,26 @@ def test_kill_9_again_and_again(tmp_path, store, n_kills):
 
 ENCODE_JPEGS = """
 import sys
+import time
 from pathlib import Path
 from hcep.embeddings.encoders import load_encoder
 from hcep.embeddings.pipeline import encode_to_store
 from tests.embeddings.tiny import folder_items
 
 encoder = load_encoder(f"onnx:{sys.argv[1]}", preprocessing="efficientnet-lite2")
+
+
+class Slowly:
+    def __getattr__(self, name):
+        return getattr(encoder, name)
+
+    def encode_images(self, batch):
+        time.sleep(float(sys.argv[4]))
+        return encoder.encode_images(batch)
+
+
 print("encoding", flush=True)
-encode_to_store(folder_items(Path(sys.argv[2])), encoder, sys.argv[3], batch_size=8, shard_size=8)
+encode_to_store(folder_items(Path(sys.argv[2])), Slowly(), sys.argv[3], batch_size=8, shard_size=8)
 """
 
 
@@ -349,11 +362,12 @@ def test_ten_times_kill_9_with_a_real_encoder(store, monkeypatch):
     command = [sys.executable, "-c", ENCODE_JPEGS, model, images]
     monkeypatch.chdir(Path(__file__).parents[2])  # where the program finds `tests`
     moments = random.Random(0)
-    codes = [killed_after([*command, store], moments.uniform(0.2, 1.2)) for _ in range(10)]
+    # 25 batches at half a second each are more than all the moments together, on any machine.
+    codes = [killed_after([*command, store, "0.5"], moments.uniform(0.2, 1.2)) for _ in range(10)]
     assert codes == [-9] * 10
     assert 0 < len(EmbeddingStore(store)) < 200
-    subprocess.run([*command, store], check=True, capture_output=True)
-    subprocess.run([*command, store.with_name("whole")], check=True, capture_output=True)
+    subprocess.run([*command, store, "0"], check=True, capture_output=True)
+    subprocess.run([*command, store.with_name("whole"), "0"], check=True, capture_output=True)
     assert len(EmbeddingStore(store)) == 200
     assert contents(store) == contents(store.with_name("whole"))
 
