@@ -26,7 +26,7 @@ from hcep.dictionary.transform import unit_rows
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy
 from hcep.hierarchy.graph import TreePolicy
-from hcep.pursuit import PathResult, hb_omp
+from hcep.pursuit import PathResult
 from hcep.pursuit.blocks import squared_norms
 from hcep.pursuit.result import require_not_negative, require_positive
 
@@ -120,27 +120,27 @@ class _PathEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def pursue(self, X: ArrayLike, *, n_best: int = 1, trace: bool = False, progress: bool = False) -> PathResult:
         """Rooted paths, codes and residuals of new images (see `hcep.hb_omp` for the options)."""
-        return self._pursue(self._checked_images(X), n_best=n_best, trace=trace, progress=progress)
+        return self.path_model().pursue(self._checked_images(X), n_best=n_best, trace=trace, progress=progress)
 
     def _checked_images(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self, "dictionary_")
         images: NDArray[Any] = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
         return images
 
-    def _pursue(
-        self, images: NDArray[Any], *, n_best: int = 1, trace: bool = False, progress: bool = False
-    ) -> PathResult:
-        return hb_omp(
-            images,
-            self.dictionary_,
-            self.beam_width,
-            self.max_steps,
-            self.tol,
-            self.signed,
-            self.anchor_,
-            n_best=n_best,
-            trace=trace,
-            progress=progress,
+    def path_model(self) -> PathModel:
+        """The fitted model as plain arrays and options, free of scikit-learn but for a logistic head."""
+        check_is_fitted(self, "dictionary_")
+        return PathModel(
+            classes=self.classes_,
+            leaves=self._leaves,
+            dictionary=self.dictionary_,
+            beam_width=self.beam_width,
+            max_steps=self.max_steps,
+            tol=self.tol,
+            signed=self.signed,
+            anchor=self.anchor_,
+            temperature=getattr(self, "temperature_", float("nan")),  # a transformer has neither of these two
+            head=getattr(self, "head_", None),
             n_jobs=self.n_jobs,
         )
 
@@ -342,7 +342,9 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
         self.head_, self.n_iter_ = None, 1
         self.temperature_ = self._fit_temperature(images, index) if self.head == "path" else float("nan")
         if self.head == "logistic" and len(self.classes_) > 1:
-            self.head_ = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(self._pursue(images).codes, index)
+            self.head_ = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(
+                self.path_model().pursue(images).codes, index
+            )
             self.n_iter_ = int(self.head_.n_iter_.max())
         return self
 
@@ -358,23 +360,6 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
         beam leaves only the classes of its final hypotheses.
         """
         return self.path_model().probabilities(self._checked_images(X))
-
-    def path_model(self) -> PathModel:
-        """The fitted model as plain arrays and options, free of scikit-learn but for a logistic head."""
-        check_is_fitted(self, "dictionary_")
-        return PathModel(
-            classes=self.classes_,
-            leaves=self._leaves,
-            dictionary=self.dictionary_,
-            beam_width=self.beam_width,
-            max_steps=self.max_steps,
-            tol=self.tol,
-            signed=self.signed,
-            anchor=self.anchor_,
-            temperature=self.temperature_,
-            head=self.head_,
-            n_jobs=self.n_jobs,
-        )
 
     def _fit_temperature(self, images: NDArray[Any], index: NDArray[np.intp]) -> float:
         """Scale that makes left-out training images most likely; a typical one where none can be left out."""
