@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier, Hierarchy
-from hcep.models import save_model
+from hcep.explain.naming import AtomName, AtomNames, Exemplar, Phrase
+from hcep.models import save_atom_names, save_model
 
 PETS = Hierarchy.from_edges(
     [
@@ -120,3 +121,23 @@ def saved(auto_model: HCEPClassifier, tmp_path: Path) -> Path:
 @pytest.fixture
 def saved_logistic(logistic_model: HCEPClassifier, tmp_path: Path) -> Path:
     return save_model(logistic_model, tmp_path / "logistic")
+
+
+PET_NAMES = AtomNames(
+    (
+        AtomName("thing", "animal", (Phrase("soft fur", 0.25), Phrase("four legs", 0.125))),
+        AtomName("animal", "cat", (Phrase("long whiskers", 0.5),), summary="whiskers and slit eyes", gloss="a feline"),
+        AtomName("animal", "fox", exemplars=(Exemplar("a/1.jpg", 1.5),), contrast=(Exemplar("b\n2.jpg", -0.5),)),
+        AtomName("vehicle", "bus", (Phrase("<b>long</b> [red]side[/]", -0.5),), gloss="<script>alert(1)</script>"),
+    ),
+    encoder="open_clip:tiny",
+    template="a photo of {}",
+    centered=True,
+    llm="loopback",
+)
+
+
+@pytest.fixture
+def saved_named(saved: Path) -> Path:
+    """The saved model with names for some of its atoms, hostile ones among them."""
+    return save_atom_names(PET_NAMES, saved)

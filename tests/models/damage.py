@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from hcep.models import ModelError, load_model
-from hcep.models.loading import unpack
+from hcep.models import ModelError, load_atom_names, load_model
+from hcep.models.atom_names import parse_names
+from hcep.models.loading import parse_hierarchy, unpack
 from hcep.models.saving import pack
-from hcep.models.schema import SEALED, file_record, seal
+from hcep.models.schema import HIERARCHY, OPTIONAL, SEALED, file_record, seal
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in ("model.json", "hierarchy.json", "model.safetensors")}
+    names = ("model.json", "hierarchy.json", "model.safetensors", "atoms.json")
+    return {name: (folder / name).read_bytes() for name in names if (folder / name).exists()}
 
 
 def resealed(
@@ -26,7 +28,7 @@ def resealed(
 ) -> dict[str, bytes]:
     """The files with their records and checksum made to fit, after an edit of the document."""
     document = json.loads(files["model.json"])
-    document["files"] = {name: asdict(file_record(files[name])) for name in SEALED}
+    document["files"] = {name: asdict(file_record(files[name])) for name in (*SEALED, *OPTIONAL) if name in files}
     edit(document)
     return {**files, "model.json": seal(document)}
 
@@ -85,6 +87,23 @@ def is_refused(files: dict[str, bytes]) -> bool:
     """Whether the loader refuses the files; any exception but its own comes through."""
     try:
         unpack(files)
+    except ModelError:
+        return True
+    return False
+
+
+def names_or_none(folder: Path) -> object:
+    """The names of atoms that a folder holds; False where the loader refuses them."""
+    try:
+        return load_atom_names(folder)
+    except ModelError:
+        return False
+
+
+def names_are_refused(files: dict[str, bytes], data: bytes) -> bool:
+    """Whether names in these bytes are refused; any exception but the loader's own comes through."""
+    try:
+        parse_names(data, parse_hierarchy(files[HIERARCHY]))
     except ModelError:
         return True
     return False

@@ -11,10 +11,20 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier
-from hcep.models import load_model, save_model
+from hcep.models import load_atom_names, load_model, save_model
 from hcep.models.saving import pack
 from hcep.models.schema import checksum
-from tests.models.damage import flipped, is_refused, read_files, repacked_or_none, resealed, spliced, truncated
+from tests.models.damage import (
+    flipped,
+    is_refused,
+    names_are_refused,
+    names_or_none,
+    read_files,
+    repacked_or_none,
+    resealed,
+    spliced,
+    truncated,
+)
 
 Damage = Callable[[bytes, np.random.Generator], bytes]
 FILES = ["model.json", "hierarchy.json", "model.safetensors", "README.md"]
@@ -46,6 +56,42 @@ def test_damage_under_a_matching_checksum_raises_no_other_error(
     rng = np.random.default_rng(7)
     refused = [is_refused(resealed({**files, name: damage(files[name], rng)})) for _ in range(100)]
     assert sum(refused) > 0
+
+
+@pytest.mark.parametrize("damage", [flipped, truncated, spliced])
+@pytest.mark.parametrize("name", ["model.json", "hierarchy.json", "atoms.json"])
+def test_damaged_names_are_refused_or_the_same_and_the_model_still_loads(
+    name: str, damage: Damage, saved_named: Path
+) -> None:
+    data, original = (saved_named / name).read_bytes(), load_atom_names(saved_named)
+    model = pack(load_model(saved_named))
+    rng = np.random.default_rng([FILES.index("model.json"), len(data)])
+    for _ in range(30):
+        (saved_named / name).write_bytes(damage(data, rng))
+        assert names_or_none(saved_named) in (False, original)
+        assert repacked_or_none(saved_named) in (None, model)
+    (saved_named / name).write_bytes(data)
+    assert load_atom_names(saved_named) == original
+
+
+def test_damage_of_names_under_a_matching_checksum_raises_no_other_error(saved_named: Path) -> None:
+    files = read_files(saved_named)
+    rng = np.random.default_rng(11)
+    damages = [damage for damage in (flipped, truncated, spliced) for _ in range(100)]
+    refused = [names_are_refused(files, damage(files["atoms.json"], rng)) for damage in damages]
+    assert 100 < sum(refused) <= 300
+
+
+def test_junk_in_any_field_of_the_names_raises_no_other_error(saved_named: Path) -> None:
+    files = read_files(saved_named)
+    all_places = places(json.loads(files["atoms.json"]))[1:]
+    rng = np.random.default_rng(5)
+    outcomes = []
+    for _ in range(400):
+        document = json.loads(files["atoms.json"])
+        replaced(document, all_places[int(rng.integers(len(all_places)))], JUNK[int(rng.integers(len(JUNK)))])
+        outcomes.append(names_are_refused(files, json.dumps(document).encode("utf-8")))
+    assert 250 < sum(outcomes) < 400
 
 
 JUNK = [

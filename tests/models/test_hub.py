@@ -10,7 +10,15 @@ import pytest
 
 from hcep import HCEPClassifier
 from hcep.errors import MissingExtraError
-from hcep.models import ModelError, download_model, from_pretrained, load_model, pull_model, push_model
+from hcep.models import (
+    ModelError,
+    download_model,
+    from_pretrained,
+    load_atom_names,
+    load_model,
+    pull_model,
+    push_model,
+)
 from hcep.models.hub import _reason
 from hcep.models.saving import pack
 from tests.models.hub_server import Hub, running_hub
@@ -71,6 +79,20 @@ def test_the_card_says_how_to_pull(hub: Hub, auto_model: HCEPClassifier) -> None
     assert 'model = pull_model("me/pets")' in card
     assert "# me/pets" in card
     assert "| accuracy | 0.5 |" in card
+
+
+def test_names_of_atoms_go_up_and_come_down_with_their_model(hub: Hub, saved_named: Path, tmp_path: Path) -> None:
+    push_model(saved_named, "me/pets", endpoint=hub.url, token="secret")
+    folder = download_model("me/pets", endpoint=hub.url, cache_dir=tmp_path / "cache")
+    assert {path.name for path in folder.iterdir()} == NAMES | {"atoms.json"}
+    assert load_atom_names(folder) == load_atom_names(saved_named)
+
+
+def test_a_folder_with_damaged_names_does_not_go_up(hub: Hub, saved_named: Path) -> None:
+    (saved_named / "atoms.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ModelError, match=r"atoms.json: 2 bytes where"):
+        push_model(saved_named, "me/pets", endpoint=hub.url, token="secret")
+    assert hub.files("me/pets") is None
 
 
 def test_a_saved_folder_goes_up_as_it_is(hub: Hub, saved: Path, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hcep.classify import PathModel
     from hcep.embeddings import Encoder
     from hcep.explain import Explanation
+    from hcep.explain.naming import AtomNames
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,13 @@ def explain(
 
       hcep explain model/ 'photos/*.jpg' --tree --n-best 3
     """
-    from hcep.models import load_path_model
+    from hcep.models import load_atom_names, load_path_model
 
     files = find_images(images)
     classifier = load_path_model(model)
-    adapter = _encoder_of(model, encoder, preprocessing)
-    explained, problems = _explain_files(files, classifier, adapter, n_best, strict)
+    names = load_atom_names(model)
+    adapter = encoder_of(model, encoder, preprocessing)
+    explained, problems = _explain_files(files, classifier, adapter, names, n_best, strict)
     for file, reason in problems:
         Console(stderr=True).print(f"[yellow]skipped[/] {escape(str(file))}: {escape(reason)}", highlight=False)
     if html is not None:
@@ -104,7 +106,7 @@ def find_images(patterns: list[str]) -> list[Path]:
     return files
 
 
-def _encoder_of(model: Path, wanted: str | None, preprocessing: str | None) -> Encoder:
+def encoder_of(model: Path, wanted: str | None, preprocessing: str | None) -> Encoder:
     """The model's encoder, made as it was for training; a name given instead must lead to the same one."""
     from hcep.cli.inputs import load_named_encoder
     from hcep.models import EncoderRecord, load_summary
@@ -124,7 +126,7 @@ def _encoder_of(model: Path, wanted: str | None, preprocessing: str | None) -> E
 
 
 def _explain_files(
-    files: list[Path], classifier: PathModel, encoder: Encoder, n_best: int, strict: bool
+    files: list[Path], classifier: PathModel, encoder: Encoder, names: AtomNames | None, n_best: int, strict: bool
 ) -> tuple[list[Explained], list[tuple[Path, str]]]:
     from hcep.embeddings.images import ImageProblem, open_image
     from hcep.explain import explain as explain_paths
@@ -152,7 +154,7 @@ def _explain_files(
             probability=float(probabilities[i, c]),
             explanation=explanation,
         )
-        for i, (file, c, explanation) in enumerate(zip(kept, best, explain_paths(X, found), strict=True))
+        for i, (file, c, explanation) in enumerate(zip(kept, best, explain_paths(X, found, names=names), strict=True))
     ]
     return explained, problems
 
@@ -170,6 +172,7 @@ def _record(one: Explained) -> dict[str, Any]:
                 "merged": step.merged,
                 "coefficient": step.coefficient,
                 "explained": step.explained,
+                "meaning": step.meaning,
             }
             for step in one.explanation.steps
         ],
@@ -189,6 +192,10 @@ def _print(explained: list[Explained], classifier: PathModel, tree: bool, html: 
             console.print(Padding(path_tree(one.explanation), (0, 0, 1, 2)))
         else:
             console.print(f"{line}{escape(one.explanation.trail())}", soft_wrap=True, highlight=False)
+            for step in one.explanation.steps:
+                if step.meaning:
+                    words = f"  {escape(step.name)}: [italic]{escape(step.meaning)}[/]"
+                    console.print(words, soft_wrap=True, highlight=False)
         for rival in _rivals(one, classifier):
             console.print(f"  [dim]or {escape(rival)}[/]", soft_wrap=True, highlight=False)
     if html is not None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hcep.errors import HCEPError
 from hcep.pursuit import Hypothesis, PathResult
+
+if TYPE_CHECKING:
+    from hcep.explain.naming import AtomNames
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class Step:
         1 for an image that is exactly the synset's embedding; negative where the image points away from it.
     explained : float
         Share of the image's squared norm that the path explains up to here.
+    meaning : str or None
+        What the step's atom adds to the synset above it, in words, where the atoms have names.
     """
 
     synset: str
@@ -32,6 +38,7 @@ class Step:
     merged: tuple[str, ...]
     coefficient: float
     explained: float
+    meaning: str | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,9 @@ class Explanation:
         return " → ".join(f"{step.name} {step.coefficient:.2f}" for step in self.steps) or "(no concept)"
 
 
-def explain(X: ArrayLike, result: PathResult, images: Iterable[int] | None = None) -> list[Explanation]:
+def explain(
+    X: ArrayLike, result: PathResult, images: Iterable[int] | None = None, *, names: AtomNames | None = None
+) -> list[Explanation]:
     """Explain what a pursuit found.
 
     Parameters
@@ -73,6 +82,8 @@ def explain(X: ArrayLike, result: PathResult, images: Iterable[int] | None = Non
     result : PathResult
     images : iterable of int, optional
         Rows to explain; all by default.
+    names : AtomNames, optional
+        Words for the atoms, such as `hcep.models.load_atom_names` gives; steps then have a ``meaning``.
 
     Raises
     ------
@@ -95,10 +106,10 @@ def explain(X: ArrayLike, result: PathResult, images: Iterable[int] | None = Non
     if len(rows) != len(result):
         raise HCEPError(f"X has {len(rows):,} images, the result {len(result):,}; give the images of that pursuit")
     chosen = list(range(len(rows))) if images is None else [int(i) for i in images]
-    return [_explain_one(rows[i], result, i) for i in chosen]
+    return [_explain_one(rows[i], result, i, names) for i in chosen]
 
 
-def _explain_one(row: ArrayLike, result: PathResult, i: int) -> Explanation:
+def _explain_one(row: ArrayLike, result: PathResult, i: int, names: AtomNames | None) -> Explanation:
     dictionary, hierarchy = result.dictionary, result.dictionary.hierarchy
     x = dictionary.embed(row)[0].astype(np.float64)
     left, steps = x.copy(), []
@@ -108,7 +119,8 @@ def _explain_one(row: ArrayLike, result: PathResult, i: int) -> Explanation:
         left -= float(coefficient) * dictionary.atoms[atom]
         merged = tuple(name for _, name in hierarchy.merged(synset))
         explained = 1.0 - float(left @ left) / square
-        steps.append(Step(synset, hierarchy.name(synset), merged, float(coefficient), explained))
+        meaning = None if names is None else names.meaning(*dictionary.edges[atom])
+        steps.append(Step(synset, hierarchy.name(synset), merged, float(coefficient), explained, meaning))
     return Explanation(
         root=hierarchy.name(hierarchy.root),
         steps=tuple(steps),

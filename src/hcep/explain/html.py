@@ -29,6 +29,7 @@ th:first-child,td:first-child{text-align:left}tr.ours td{font-weight:600}
 .image ol{clear:both}.good{color:var(--good)}.bad{color:var(--bad)}
 ol{list-style:none;margin:.5rem 0 0;padding:0}
 li{display:grid;grid-template-columns:minmax(0,1fr) 7.5rem 3.2rem 3rem;gap:.5rem;align-items:center;padding:.1rem 0}
+li .meaning{grid-column:1/-1;font-size:.85rem;overflow-wrap:anywhere}
 li .value,li .sum{text-align:right;font-variant-numeric:tabular-nums}
 .track{position:relative;height:.7rem;background:linear-gradient(var(--line),var(--line)) 50% 50%/100% 1px no-repeat}
 .track i{position:absolute;top:0;bottom:0;background:var(--bar);border-radius:2px}.track i.minus{background:var(--bad)}
@@ -116,10 +117,12 @@ def _step(step: Step, depth: int) -> str:
     merged = (
         f' <span class=soft title="{escape(", ".join(step.merged))}">+{len(step.merged)}</span>' if step.merged else ""
     )
+    indent = f'style="padding-left:{0.8 * depth:.1f}rem"'
+    meaning = f'<span class="meaning soft" {indent}>{escape(step.meaning)}</span>' if step.meaning else ""
     return (
-        f'<li><span style="padding-left:{0.8 * depth:.1f}rem">{escape(step.name)}{merged}</span>'
+        f"<li><span {indent}>{escape(step.name)}{merged}</span>"
         f"{_bar(step.coefficient)}"
-        f"<span class=value>{step.coefficient:.2f}</span><span class=sum>{step.explained:.0%}</span></li>"
+        f"<span class=value>{step.coefficient:.2f}</span><span class=sum>{step.explained:.0%}</span>{meaning}</li>"
     )
 
 

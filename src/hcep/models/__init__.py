@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from hcep.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from hcep.models.atom_names import load_atom_names as load_atom_names
+    from hcep.models.atom_names import save_atom_names as save_atom_names
     from hcep.models.card import model_card as model_card
     from hcep.models.fields import ModelError as ModelError
     from hcep.models.hub import download_model as download_model
@@ -26,12 +28,14 @@ __all__ = [
     "TrainingRecord",
     "download_model",
     "from_pretrained",
+    "load_atom_names",
     "load_model",
     "load_path_model",
     "load_summary",
     "model_card",
     "pull_model",
     "push_model",
+    "save_atom_names",
     "save_model",
 ]
 
@@ -44,12 +48,14 @@ __getattr__, __dir__ = lazy_names(
         "TrainingRecord": "hcep.models.records",
         "download_model": "hcep.models.hub",
         "from_pretrained": "hcep.models.hub",
+        "load_atom_names": "hcep.models.atom_names",
         "load_model": "hcep.models.loading",
         "load_path_model": "hcep.models.loading",
         "load_summary": "hcep.models.loading",
         "model_card": "hcep.models.card",
         "pull_model": "hcep.models.hub",
         "push_model": "hcep.models.hub",
+        "save_atom_names": "hcep.models.atom_names",
         "save_model": "hcep.models.saving",
     },
 )

@@ -1,7 +1,8 @@
 """A model's folder: its files replaced all or none, whenever the process dies.
 
 New files are written beside the old ones, as ``<name>.new``. The moment ``model.json.new`` is there the new model
-counts: what follows are renames that any reader looks through and the next save completes.
+counts: what follows are renames that any reader looks through and the next save completes. A file that the document
+does not speak of is no part of the model, whatever its name.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from pathlib import Path
 
 from hcep.errors import quoted
 from hcep.models.fields import ModelError
-from hcep.models.schema import CARD, DOCUMENT, FORMAT, HIERARCHY, TENSORS
+from hcep.models.schema import ATOMS, ATOMS_FORMAT, CARD, DOCUMENT, FORMAT, HIERARCHY, TENSORS
 
 #: In the order of the renames; the document's comes last.
-NAMES = (TENSORS, HIERARCHY, CARD, DOCUMENT)
+NAMES = (TENSORS, HIERARCHY, ATOMS, CARD, DOCUMENT)
 _NEW = ".new"
 _UNFINISHED = ".part"
 
@@ -30,11 +31,30 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """
     _refuse_strangers(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    update_folder(folder, files)
+    # The old model's, which the new document does not speak of.
+    if ATOMS not in files and _has_names(folder):
+        (folder / ATOMS).unlink()
+
+
+def update_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Replace some files of a model, its document among them, in one step; the others stay.
+
+    Raises
+    ------
+    ModelError
+        When names of atoms would overwrite a file of another kind.
+    """
+    assert DOCUMENT in files
+    if ATOMS in files and _locate(folder, ATOMS).exists() and not _has_names(folder):
+        raise ModelError(f"cannot save to {str(folder)!r}: its {ATOMS} is of another kind; move it away")
+    written = [name for name in NAMES if name in files]
     _complete(folder)
+    _discard(folder)
     try:
-        for name in NAMES:
+        for name in written:
             _write(folder / (name + _UNFINISHED), files[name])
-        for name in NAMES:
+        for name in written:
             os.replace(folder / (name + _UNFINISHED), folder / (name + _NEW))
     except BaseException:
         _discard(folder)
@@ -61,6 +81,12 @@ def read_file(folder: Path, name: str) -> bytes:
         raise ModelError(f"{name}: cannot be read in {str(folder)!r} ({error.strerror})") from None
 
 
+def _has_names(folder: Path) -> bool:
+    """Whether there is a file of atom names, and it is one of ours, if only an old or damaged one."""
+    path = _locate(folder, ATOMS)
+    return path.is_file() and f'"{ATOMS_FORMAT}"'.encode() in path.read_bytes()
+
+
 def _is_pending(folder: Path) -> bool:
     return (folder / (DOCUMENT + _NEW)).exists()
 
@@ -82,10 +108,12 @@ def _complete(folder: Path) -> None:
 
 
 def _discard(folder: Path) -> None:
-    if not _is_pending(folder):
-        for name in NAMES:
-            (folder / (name + _UNFINISHED)).unlink(missing_ok=True)
-            (folder / (name + _NEW)).unlink(missing_ok=True)
+    """Remove what a save that has no document left: it would else count with the next one's."""
+    if _is_pending(folder):
+        return
+    for path in (folder / (name + ending) for name in NAMES for ending in (_UNFINISHED, _NEW)):
+        if path.exists():
+            path.unlink()
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -12,12 +12,13 @@ from typing import Any, TypedDict, Unpack
 import hcep
 from hcep.classify import HCEPClassifier
 from hcep.errors import MissingExtraError, quoted
+from hcep.models.atom_names import load_atom_names
 from hcep.models.card import EncoderLike, model_card
 from hcep.models.fields import ModelError
 from hcep.models.folder import NAMES, read_file
-from hcep.models.loading import load_model
+from hcep.models.loading import load_model, load_summary
 from hcep.models.saving import encoded, pack
-from hcep.models.schema import CARD
+from hcep.models.schema import CARD, OPTIONAL
 
 #: Names of exceptions by which the clients of several major versions say that nobody answered.
 _UNREACHABLE = {
@@ -80,7 +81,9 @@ def push_model(
     """
     hub = _huggingface_hub()
     files = _files(model, repo_id, details)
-    operations = [hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=files[name]) for name in NAMES]
+    operations = [
+        hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=files[name]) for name in NAMES if name in files
+    ]
     with _explained(f"cannot push to {repo_id!r}"):
         api = hub.HfApi(endpoint=endpoint, token=token, library_name="hcep", library_version=hcep.__version__)
         repo = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
@@ -193,7 +196,9 @@ def _files(model: HCEPClassifier | str | PathLike[str], repo_id: str, details: D
         if details:
             raise ModelError(f"{quoted(details)}: a folder has its details in it; give them when you save the model")
         load_model(model)
-        return {name: read_file(Path(model), name) for name in NAMES}
+        load_atom_names(model)
+        left_out = [name for name in OPTIONAL if name not in load_summary(model).files]
+        return {name: read_file(Path(model), name) for name in NAMES if name not in left_out}
     told: Any = details
     facts = {key: told[key] for key in ("encoder", "data", "images_per_class", "metrics") if key in told}
     files = pack(model, **facts)

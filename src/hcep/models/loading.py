@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
 
     from hcep.classify import HCEPClassifier, LeaveOneOutScore
+    from hcep.classify.heads import AdamWHead
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -117,13 +118,14 @@ def _parts(files: Mapping[str, bytes]) -> tuple[ModelSummary, Hierarchy, NDArray
     """What the files say, every part checked."""
     summary = parse_document(files[DOCUMENT])
     for name in SEALED:
-        _check_content(name, file_record(files[name]), summary.files[name])
-    hierarchy = _hierarchy(files[HIERARCHY])
+        check_content(name, file_record(files[name]), summary.files[name])
+    hierarchy = parse_hierarchy(files[HIERARCHY])
     leaves = _leaves(hierarchy, summary)
     return summary, hierarchy, leaves, parse_tensors(files[TENSORS], tensor_specs(summary, hierarchy))
 
 
-def _check_content(name: str, found: FileRecord, saved: FileRecord) -> None:
+def check_content(name: str, found: FileRecord, saved: FileRecord) -> None:
+    """Raise when a file is not the one whose size and hash the document keeps."""
     if found.bytes != saved.bytes:
         raise ModelError(
             f"{name}: {found.bytes:,} bytes where {saved.bytes:,} were saved (files.{name}.bytes in {DOCUMENT}); "
@@ -136,7 +138,8 @@ def _check_content(name: str, found: FileRecord, saved: FileRecord) -> None:
         )
 
 
-def _hierarchy(data: bytes) -> Hierarchy:
+def parse_hierarchy(data: bytes) -> Hierarchy:
+    """Read ``hierarchy.json``."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -174,7 +177,8 @@ def tensor_specs(summary: ModelSummary, hierarchy: Hierarchy) -> dict[str, Tenso
     if summary.transform.whitener:
         specs["transform.whitener"] = TensorSpec(("F64",), (n_dims, n_dims))
     if summary.head is not None:
-        n_rows = 1 if n_classes == 2 else n_classes
+        # scikit-learn keeps one row for two classes, the logit of the second.
+        n_rows = 1 if n_classes == 2 and summary.head.kind == "logistic" else n_classes
         specs["head.coef"] = TensorSpec(("F64", "F32"), (n_rows, hierarchy.n_edges))
         specs["head.intercept"] = TensorSpec(("F64", "F32"), (n_rows,))
         specs["head.classes"] = TensorSpec(("I64",), (n_classes,))
@@ -219,14 +223,25 @@ def _dictionary(summary: ModelSummary, hierarchy: Hierarchy, arrays: Arrays) -> 
     return ConceptDictionary(hierarchy, embeddings, transform)
 
 
-def _head(summary: ModelSummary, arrays: Arrays) -> LogisticRegression | None:
+def _head(summary: ModelSummary, arrays: Arrays) -> LogisticRegression | AdamWHead | None:
     if summary.head is None:
         return None
     if not np.array_equal(arrays["head.classes"], np.arange(len(summary.classes))):
         raise ModelError(f"{TENSORS}: array 'head.classes' must count the classes from 0")
+    fit = _adamw_head if summary.head.kind == "adamw" else _logistic_head
+    return fit(summary.head.settings, arrays)
+
+
+def _adamw_head(settings: dict[str, Any], arrays: Arrays) -> AdamWHead:
+    from hcep.classify.heads import AdamWHead
+
+    return AdamWHead(arrays["head.coef"], arrays["head.intercept"], arrays["head.classes"], **settings)
+
+
+def _logistic_head(settings: dict[str, Any], arrays: Arrays) -> LogisticRegression:
     from sklearn.linear_model import LogisticRegression
 
-    head = LogisticRegression(C=summary.head.C, max_iter=summary.head.max_iter)
+    head = LogisticRegression(**settings)
     head.classes_ = arrays["head.classes"]
     head.coef_ = arrays["head.coef"]
     head.intercept_ = arrays["head.intercept"]

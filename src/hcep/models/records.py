@@ -62,10 +62,17 @@ class TransformRecord:
 
 @dataclass(frozen=True)
 class HeadRecord:
-    """Parameters of the logistic head."""
+    """How the linear head was fitted.
 
-    C: float
-    max_iter: int
+    Attributes
+    ----------
+    kind : {"logistic", "adamw"}
+    settings : dict
+        ``C`` and ``max_iter`` of a logistic head; ``epochs``, ``batch_size``, ``lr`` and ``weight_decay`` of AdamW's.
+    """
+
+    kind: str
+    settings: dict[str, Any]
 
 
 @dataclass(frozen=True)

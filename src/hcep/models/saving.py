@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import hcep
 from hcep.classify import HCEPClassifier
+from hcep.classify.heads import AdamWHead
 from hcep.dictionary import EmbeddingTransform
 from hcep.errors import HCEPError
 from hcep.models.card import EncoderLike, encoder_record, model_card
@@ -136,7 +137,7 @@ def _document(model: HCEPClassifier) -> dict[str, Any]:
             "temperature": None if math.isnan(model.temperature_) else _plain(model.temperature_),
         },
         "transform": _transform_record(model.dictionary_.transform),
-        "head": None if head is None else {"C": _penalty(_plain(head.C)), "max_iter": _plain(head.max_iter)},
+        "head": None if head is None else _head_record(head),
         "leave_one_out": [
             {
                 "shrinkage": _plain(score.shrinkage),
@@ -148,6 +149,13 @@ def _document(model: HCEPClassifier) -> dict[str, Any]:
             for score in model.leave_one_out_
         ],
     }
+
+
+def _head_record(head: Any) -> dict[str, Any]:
+    if isinstance(head, AdamWHead):
+        settings = ("epochs", "batch_size", "lr", "weight_decay")
+        return {"kind": "adamw", **{name: _plain(getattr(head, name)) for name in settings}}
+    return {"kind": "logistic", "C": _penalty(_plain(head.C)), "max_iter": _plain(head.max_iter)}
 
 
 def _transform_record(transform: EmbeddingTransform) -> dict[str, Any]:

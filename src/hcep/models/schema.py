@@ -1,4 +1,4 @@
-"""``model.json``, version 1: what it holds, and the checks on its way in."""
+"""``model.json``, version 2: what it holds, and the checks on its way in. Version 1 is still read."""
 
 from __future__ import annotations
 
@@ -24,14 +24,21 @@ from hcep.models.records import (
 )
 
 FORMAT = "hcep-model"
-VERSION = 1
+VERSION = 2
+#: Version 1 knew one kind of linear head.
+READABLE = (1, VERSION)
+#: What the names of atoms call themselves.
+ATOMS_FORMAT = "hcep-atom-names"
 
 DOCUMENT = "model.json"
 TENSORS = "model.safetensors"
 HIERARCHY = "hierarchy.json"
 CARD = "README.md"
+ATOMS = "atoms.json"
 #: The files whose size and hash the document keeps. The card is for people, who may edit it.
 SEALED = (HIERARCHY, TENSORS)
+#: Sealed as well, where they are there.
+OPTIONAL = (ATOMS,)
 
 _KEYS = (
     "format", "version", "hcep_version", "parameters", "classes", "n_dims", "feature_names", "fitted", "transform",
@@ -79,9 +86,9 @@ def parse_document(data: bytes) -> ModelSummary:
         Text that is not JSON, another format or version, a field that is unknown, missing or of a wrong type or range,
         a text that changed since it was saved.
     """
-    document = _json_object(data)
+    document = json_object(DOCUMENT, data)
     _check_version(document)
-    fields = Fields(DOCUMENT, "", document, _KEYS)
+    fields = Fields(DOCUMENT, "", _upgraded(document), _KEYS)
     summary = _summary(fields)
     if fields.text("checksum") != checksum(document):
         raise ModelError(
@@ -91,13 +98,14 @@ def parse_document(data: bytes) -> ModelSummary:
     return summary
 
 
-def _json_object(data: bytes) -> dict[str, Any]:
+def json_object(file: str, data: bytes) -> dict[str, Any]:
+    """The JSON object that a file holds."""
     try:
         document = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"{DOCUMENT}: not valid JSON ({error}); copy or download it again") from None
+        raise ModelError(f"{file}: not valid JSON ({error}); copy or download it again") from None
     if not isinstance(document, dict):
-        raise ModelError(f"{DOCUMENT}: the file must be a JSON object, got a {type(document).__name__}")
+        raise ModelError(f"{file}: the file must be a JSON object, got a {type(document).__name__}")
     return document
 
 
@@ -107,11 +115,20 @@ def _check_version(document: Mapping[str, Any]) -> None:
     if document["format"] != FORMAT:
         raise ModelError(f'{DOCUMENT}: not a saved model: format must be "{FORMAT}", got {document["format"]!r:.60}')
     version = document.get("version")
-    if version != VERSION or isinstance(version, bool):
+    if version not in READABLE or isinstance(version, bool):
         raise ModelError(
-            f"{DOCUMENT}: version is {version!r:.60}; this release of hcep reads version {VERSION}: "
+            f"{DOCUMENT}: version is {version!r:.60}; this release of hcep reads versions 1 to {VERSION}: "
             "upgrade hcep, or save the model again"
         )
+
+
+def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
+    """A document of version 1 as one of version 2: what it could not say yet, said by the defaults."""
+    parameters, head = document.get("parameters"), document.get("head")
+    if document["version"] != 1 or not isinstance(parameters, dict):
+        return document
+    upgraded = {**document, "parameters": {"epochs": 500, "batch_size": 4096, "random_state": 0, **parameters}}
+    return {**upgraded, "head": {"kind": "logistic", **head}} if isinstance(head, dict) else upgraded
 
 
 def _summary(fields: Fields) -> ModelSummary:
@@ -178,10 +195,23 @@ _PARAMETERS: dict[str, Callable[[Fields, str], Any]] = {
     "tol": Fields.number,
     "signed": Fields.boolean,
     "anchor": lambda fields, key: _auto_or(fields, key, Fields.number),
-    "head": lambda fields, key: fields.choice(key, ("path", "logistic")),
+    "head": lambda fields, key: fields.choice(key, ("path", "logistic", "adamw")),
     "C": _inverse_penalty,
     "max_iter": lambda fields, key: fields.integer(key, 1),
+    "epochs": lambda fields, key: fields.integer(key, 1),
+    "batch_size": lambda fields, key: fields.integer(key, 1),
+    "random_state": lambda fields, key: None if fields.is_null(key) else fields.integer(key),
     "n_jobs": _n_jobs,
+}
+
+
+_HEADS: dict[str, dict[str, Callable[[Fields, str], Any]]] = {
+    "logistic": {key: _PARAMETERS[key] for key in ("C", "max_iter")},
+    "adamw": {
+        **{key: _PARAMETERS[key] for key in ("epochs", "batch_size")},
+        "lr": Fields.number,
+        "weight_decay": Fields.number,
+    },
 }
 
 
@@ -207,8 +237,10 @@ def _transform(fields: Fields) -> TransformRecord:
 def _head(fields: Fields) -> HeadRecord | None:
     if fields.is_null("head"):
         return None
-    inner = fields.inner("head", ("C", "max_iter"))
-    return HeadRecord(_inverse_penalty(inner, "C"), inner.integer("max_iter", 1))
+    outer = fields.mapping("head")
+    kind = outer.choice("kind", tuple(_HEADS)) if "kind" in outer.values else "logistic"
+    inner = fields.inner("head", ("kind", *_HEADS[kind]))
+    return HeadRecord(kind, {key: read(inner, key) for key, read in _HEADS[kind].items()})
 
 
 def _leave_one_out(fields: Fields) -> tuple[LeaveOneOutRecord, ...]:
@@ -258,6 +290,7 @@ def _training(fields: Fields, classes: NDArray[Any]) -> TrainingRecord:
 
 
 def _files(fields: Fields) -> dict[str, FileRecord]:
-    inner = fields.inner("files", SEALED)
-    records = {name: inner.inner(name, ("bytes", "sha256")) for name in SEALED}
+    names = (*SEALED, *(name for name in OPTIONAL if name in fields.mapping("files").values))
+    inner = fields.inner("files", names)
+    records = {name: inner.inner(name, ("bytes", "sha256")) for name in names}
     return {name: FileRecord(r.integer("bytes"), r.text("sha256")) for name, r in records.items()}

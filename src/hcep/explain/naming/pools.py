@@ -1,0 +1,131 @@
+"""Candidate phrases: a file, a vocabulary, definitions; bounded, each once, and their embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.errors import HCEPError
+from hcep.explain.naming.atom_names import odd_character
+from hcep.explain.naming.bars import bar
+
+if TYPE_CHECKING:
+    from hcep.embeddings import Encoder
+
+#: A pool has at most so many phrases, a phrase so many characters.
+MAX_PHRASES = 200_000
+MAX_CHARACTERS = 300
+#: Texts given to the encoder at a time, which is also how often a progress bar moves.
+BATCH = 256
+
+
+def read_phrases(path: str | PathLike[str], *, max_phrases: int = MAX_PHRASES) -> tuple[str, ...]:
+    """Read candidate phrases, one a line.
+
+    Blank lines and lines that start with ``#`` are left out, spaces at the ends and runs of them inside are not kept,
+    a phrase that came before (whatever its case) is not taken again. A vocabulary is such a file too.
+
+    Raises
+    ------
+    HCEPError
+        The file is not there, not UTF-8, has no phrase or too many; a line is too long or has control characters. The
+        message names the line.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from hcep.explain.naming import read_phrases
+    >>> lines = ["# colours", "white fur", "", "White  fur", "long neck"]
+    >>> _ = Path("phrases.txt").write_text(chr(10).join(lines))
+    >>> read_phrases("phrases.txt")
+    ('white fur', 'long neck')
+    """
+    lines = _text(Path(path)).splitlines()
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        phrase = " ".join(line.split())
+        if not phrase or phrase.startswith("#"):
+            continue
+        _refuse_line(phrase, f"{path}, line {number:,}")
+        found.setdefault(phrase.casefold(), phrase)
+        if len(found) > max_phrases:
+            raise HCEPError(f"{path}: more than {max_phrases:,} phrases; give fewer, or raise max_phrases")
+    if not found:
+        raise HCEPError(f"{path}: no phrase in it; expected one a line")
+    return tuple(found.values())
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise HCEPError(f"cannot read phrases from {str(path)!r}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise HCEPError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start:,})") from None
+
+
+def _refuse_line(phrase: str, where: str) -> None:
+    if len(phrase) > MAX_CHARACTERS:
+        raise HCEPError(f"{where}: {len(phrase):,} characters; a phrase has at most {MAX_CHARACTERS}")
+    odd = odd_character(phrase)
+    if odd is not None:
+        raise HCEPError(f"{where}: a control character, {odd!r}; remove it")
+
+
+def gloss_phrases(glosses: Mapping[str, str] | Iterable[str]) -> tuple[str, ...]:
+    """Definitions as candidates: the part before the first semicolon, which the rest only adds to."""
+    texts = glosses.values() if isinstance(glosses, Mapping) else glosses
+    heads = (" ".join(text.split(";")[0].split())[:MAX_CHARACTERS] for text in texts)
+    return merge_pools(head for head in heads if head)
+
+
+def merge_pools(*pools: Iterable[str]) -> tuple[str, ...]:
+    """Phrases of several pools, each once whatever its case; the first that has it decides how it is written."""
+    found: dict[str, str] = {}
+    for phrase in (phrase for pool in pools for phrase in pool):
+        found.setdefault(" ".join(phrase.casefold().split()), phrase)
+    return tuple(found.values())
+
+
+def embed_phrases(
+    encoder: Encoder, phrases: Sequence[str], *, template: str = "{}", progress: bool = False
+) -> NDArray[np.float32]:
+    """Embed phrases by an encoder's text tower, (n_phrases, n_dims).
+
+    Parameters
+    ----------
+    encoder : Encoder
+        One that has texts.
+    phrases : sequence of str
+    template : str
+        What a phrase is put into first, at its ``{}``, such as ``"a photo of {}"``.
+    progress : bool
+        Show a progress bar.
+
+    Raises
+    ------
+    HCEPError
+        The encoder has no text tower, or the template no ``{}``.
+    """
+    if template.count("{}") != 1:
+        raise HCEPError(
+            f"template must hold {{}} once, where the phrase goes, such as 'a photo of {{}}'; got {template!r}"
+        )
+    if not encoder.has_text:
+        raise HCEPError(
+            f"encoder {encoder.name!r} has no text tower, so phrases cannot be compared with its embeddings; "
+            "show atoms by images instead (exemplars(), `hcep interpret --images`)"
+        )
+    before, after = template.split("{}")
+    parts = [np.empty((0, encoder.n_dims), dtype=np.float32)]
+    with bar(progress, len(phrases), "embedding phrases") as advance:
+        for start in range(0, len(phrases), BATCH):
+            few = phrases[start : start + BATCH]
+            parts.append(encoder.encode_texts([f"{before}{phrase}{after}" for phrase in few]))
+            advance(len(few))
+    return np.concatenate(parts)

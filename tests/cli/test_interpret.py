@@ -1,0 +1,285 @@
+"""`hcep interpret` from the shell, and what `hcep explain` then shows."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from hcep import HCEPClassifier
+from hcep.cli.app import app
+from hcep.datasets import load_sample
+from hcep.embeddings import EmbeddingArrays, import_arrays, load_encoder
+from hcep.errors import HCEPError
+from hcep.explain.naming import AtomName, AtomNames, Phrase
+from hcep.models import load_atom_names, load_model, save_atom_names, save_model
+from tests.explain.bear_space import BEARS, PHRASES, RIGHT, bear_images, counted_words
+from tests.llm.chat_server import Answering, running_chat, status
+
+ENCODER = "function:tests.explain.bear_space:colour_vectors"
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def run(*words):
+    result = invoke(*words)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def fails(match, *words):
+    with pytest.raises(HCEPError, match=match):
+        invoke(*words)
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Bears and vehicles, whitened, with an encoder that has no texts."""
+    X, y = bear_images()
+    fitted = HCEPClassifier(BEARS, shrinkage=0.9, anchor=0.1).fit(X, y)
+    return save_model(fitted, tmp_path / "bears", encoder=load_encoder(ENCODER))
+
+
+@pytest.fixture
+def embedded(tmp_path):
+    """Phrases with their embeddings, as a text tower elsewhere made them."""
+    np.savez(tmp_path / "phrases.npz", phrases=np.array(PHRASES), embeddings=counted_words(PHRASES))
+    return tmp_path / "phrases.npz"
+
+
+@pytest.fixture
+def images(tmp_path):
+    X, y = bear_images()
+    np.savez(tmp_path / "images.npz", embeddings=X, labels=y, ids=[f"{label}-{i}.jpg" for i, label in enumerate(y)])
+    return tmp_path / "images.npz"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_the_machine(monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_phrases_with_embeddings_name_every_atom_and_stay_with_the_model(model, embedded):
+    found = json.loads(run("interpret", model, "--phrases", embedded, "-k", "2", "--json"))
+    assert {(atom["parent"], atom["child"]): atom["meaning"] for atom in found["atoms"]} == RIGHT
+    assert {len(atom["phrases"]) for atom in found["atoms"]} == {2}
+    assert load_atom_names(model)["bear", "polar_bear"].meaning == "all white"
+    assert "bear → polar bear  all white" in run("interpret", model)
+    assert "6 of 6 atoms: 6 by phrase" in run("interpret", model)
+
+
+def test_the_table_in_three_formats(model, embedded):
+    run("interpret", model, "--phrases", embedded)
+    assert "bear → polar bear\n    all white\n    all white 0." in run("interpret", model, "--table")
+    markdown = run("interpret", model, "--table", "--format", "markdown", "-k", "1").splitlines()
+    assert "| bear → polar bear | all white | all white |" in markdown
+    latex = run("interpret", model, "--table", "--format", "latex", "--synset", "polar bear", "-k", "3")
+    assert latex.count("\\texttt") == 2
+    assert latex.count("\\item") == 3
+
+
+def test_images_show_atoms_without_a_text_tower(model, images):
+    text = run("interpret", model, "--images", images, "-k", "2", "--table")
+    assert "bear → grizzly\n    (no words for it)\n    grizzly-" in text
+    assert "    unlike polar_bear-" in text
+    atom = load_atom_names(model)["bear", "grizzly"]
+    assert (len(atom.exemplars), len(atom.contrast), atom.source) == (2, 3, "exemplars")
+    assert "bear → grizzly  grizzly-" in run("interpret", model)
+
+
+def test_a_store_shows_the_same_as_its_arrays(model, images, tmp_path):
+    run("interpret", model, "--images", images)
+    first = load_atom_names(model)
+    X, y = bear_images()
+    ids = np.array([f"{label}-{i}.jpg" for i, label in enumerate(y)])
+    arrays = EmbeddingArrays(X.astype(np.float32), y, ids, splits=np.repeat(["train", "val"], 16))
+    encoder = load_encoder(ENCODER)
+    import_arrays(arrays, tmp_path / "store", encoder=encoder.name, fingerprint=encoder.fingerprint)
+    run("interpret", model, "--images", tmp_path / "store")
+    assert [image.id for image in load_atom_names(model)["bear", "grizzly"].exemplars] == [
+        image.id for image in first["bear", "grizzly"].exemplars
+    ]
+    run("interpret", model, "--images", tmp_path / "store", "--split", "val", "-k", "1")
+    assert int(load_atom_names(model)["thing", "bear"].exemplars[0].id.split("-")[1][:-4]) >= 16
+
+
+def test_images_of_another_encoder_or_without_labels_are_refused(model, tmp_path):
+    X, y = bear_images()
+    import_arrays(EmbeddingArrays(X.astype(np.float32), y), tmp_path / "other", encoder="onnx:other.onnx")
+    fails("was encoded by 'onnx:other.onnx'", "interpret", model, "--images", tmp_path / "other")
+    encoder = load_encoder(ENCODER)
+    import_arrays(
+        EmbeddingArrays(X.astype(np.float32)), tmp_path / "bare", encoder=ENCODER, fingerprint=encoder.fingerprint
+    )
+    fails("images have no labels", "interpret", model, "--images", tmp_path / "bare")
+    assert load_atom_names(model) is None
+
+
+def test_runs_add_up_and_a_synset_alone_leaves_the_others(model, embedded, images):
+    run("interpret", model, "--phrases", embedded)
+    run("interpret", model, "--images", images, "--synset", "grizzly")
+    names = load_atom_names(model)
+    assert names["bear", "grizzly"].phrases
+    assert names["bear", "grizzly"].exemplars
+    assert not names["bear", "polar_bear"].exemplars
+    assert names["bear", "polar_bear"].phrases
+
+
+def test_a_language_model_sums_up_what_is_there(model, embedded, tmp_path):
+    run("interpret", model, "--phrases", embedded)
+
+    def answer(request):
+        sent = json.loads(request["messages"][1]["content"])
+        return "a bear" if sent["narrower group"] == "grizzly" else f"{sent['phrases'][0]} all over"
+
+    with running_chat(Answering(answer)) as chat:
+        words = ("interpret", model, "--llm-model", "tiny", "--base-url", chat.url, "--cache", tmp_path / "cache")
+        result = invoke(*words)
+        n_asked = len(chat.requests)
+        again = json.loads(run(*words, "--json"))
+    assert result.exit_code == 0
+    assert "bear → polar bear  all white all over" in result.stdout
+    assert "bear → grizzly: the answer has 2 words where 3 to 10 are asked for" in result.stderr
+    assert n_asked == len(chat.requests) == 8  # three rounds for one atom, one for five; the second run asks nothing
+    assert (again["usage"]["cached_calls"], again["usage"]["calls"], again["llm"]) == (8, 8, "tiny")
+    assert [failure["child"] for failure in again["failures"]] == ["grizzly"]
+    offline = ("interpret", model, "--llm-model", "tiny", "--cache", tmp_path / "cache", "--offline", "--table")
+    assert "all white all over" in run(*offline)
+    assert load_atom_names(model)["bear", "grizzly"].source == "phrase"
+
+
+def test_a_server_that_fails_loses_nothing(model, embedded):
+    with running_chat(status(401)) as chat:
+        result = invoke(
+            "interpret", model, "--phrases", embedded, "--llm-model", "tiny", "--base-url", chat.url, "--top-k", "2"
+        )
+    assert result.exit_code == 0
+    assert "warning: thing → bear" in result.stderr.replace("\n", " ")
+    assert load_atom_names(model).meaning("bear", "polar_bear") == "all white"
+
+
+def test_an_encoder_without_a_text_tower_points_to_images_before_anything_is_asked(model, tmp_path):
+    (tmp_path / "phrases.txt").write_text("\n".join(PHRASES), encoding="utf-8")
+    match = r"colour_vectors' has no text tower.*`hcep interpret --images`"
+    fails(match, "interpret", model, "--phrases", tmp_path / "phrases.txt")
+    fails(match, "interpret", model, "--vocabulary", tmp_path / "phrases.txt")
+    with running_chat("never asked") as chat:
+        fails(match, "interpret", model, "--llm-model", "tiny", "--base-url", chat.url)
+    assert chat.requests == []
+    assert load_atom_names(model) is None
+
+
+def test_wordnets_definitions_are_found_by_themselves(tmp_path):
+    sample = load_sample()
+    fitted = HCEPClassifier(sample.hierarchy, shrinkage=None, anchor=0.1).fit(sample.X_train[:, :32], sample.y_train)
+    save_model(fitted, tmp_path / "m")
+    text = run("interpret", tmp_path / "m", "--table", "--synset", "golf ball")
+    assert "equipment → golf ball\n    a small hard ball used in playing golf; dimpled to reduce wind" in text
+    assert all('"' not in atom.gloss for atom in load_atom_names(tmp_path / "m"))
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        ([], "there is nothing to name the atoms by: give --phrases or --vocabulary"),
+        (["--synset", "grizly"], "no synset 'grizly' in the hierarchy. Near matches: 'grizzly'"),
+        (["--offline"], "--base-url, --cache and --offline are about a language model; say which with --llm-model"),
+        (["--describe", "3"], "--describe: a language model writes these candidates; say which with --llm-model"),
+        (["--images", "nowhere.npz"], "no embeddings at 'nowhere.npz'"),
+        (["--phrases", "nowhere.npz"], "cannot read phrases from 'nowhere.npz': .*No such file"),
+        (["--llm-model", "tiny", "--offline"], "offline answers come from cache"),
+    ],
+)
+def test_what_cannot_be_done_is_said(model, words, match):
+    fails(match, "interpret", model, *words)
+
+
+def test_summaries_need_phrases(model, images):
+    run("interpret", model, "--images", images)
+    words = ("--llm-model", "tiny", "--base-url", "http://127.0.0.1:9/v1", "--describe", "0")
+    fails("the atoms have no phrases to sum up: give candidates", "interpret", model, *words)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "match"),
+    [
+        ({"phrases": np.array(["a"])}, "no array 'embeddings' in it; there are 'phrases'"),
+        ({"phrases": np.array([1]), "embeddings": np.ones((1, 6))}, "phrases must be a list of texts, got int64"),
+        ({"phrases": np.array(["a"]), "embeddings": np.ones((1, 5))}, "phrase_embeddings has 5 dimensions"),
+    ],
+)
+def test_a_bad_file_of_embedded_phrases_is_named(model, tmp_path, arrays, match):
+    np.savez(tmp_path / "bad.npz", **arrays)
+    fails(match, "interpret", model, "--phrases", tmp_path / "bad.npz")
+    assert load_atom_names(model) is None
+
+
+def test_embedded_phrases_are_not_mixed(model, embedded):
+    fails(
+        "has its embeddings in it and is not compared together", "interpret", model, "--phrases", embedded, "--glosses"
+    )
+
+
+def test_damaged_names_are_made_anew(model, embedded):
+    run("interpret", model, "--phrases", embedded)
+    (model / "atoms.json").write_text('{"hcep-atom-names"', encoding="utf-8")
+    with pytest.raises(HCEPError, match=r"atoms.json: 18 bytes where"):
+        load_atom_names(model)
+    result = invoke("interpret", model, "--phrases", embedded)
+    assert "the names that were there cannot be read and are made anew (atoms.json: 18 bytes" in " ".join(
+        result.stderr.split()
+    )
+    assert load_atom_names(model).meaning("bear", "polar_bear") == "all white"
+
+
+def test_names_of_images_that_a_terminal_would_obey_are_not_printed_as_they_are(model, tmp_path):
+    X, y = bear_images()
+    np.savez(tmp_path / "evil.npz", embeddings=X, labels=y, ids=[f"\x1b[31mred{i}" for i in range(len(y))])
+    for words in ([], ["--table"]):
+        text = run("interpret", model, "--images", tmp_path / "evil.npz", *words)
+        assert "\x1b" not in text
+        assert "\ufffd[31mred" in text
+
+
+HOSTILE = "<script>alert(1)</script> [bold red]x[/] [link=http://evil]y[/link]"
+
+
+@pytest.fixture
+def photo(model, tmp_path):
+    """A red photo, that is a polar bear; the model has a hostile name for its atom."""
+    Image.new("RGB", (32, 32), "red").save(tmp_path / "red.png")
+    names = AtomNames(
+        (AtomName("bear", "polar_bear", (Phrase(HOSTILE, 0.5),)), AtomName("thing", "bear", gloss="furry"))
+    )
+    save_atom_names(names, model)
+    return tmp_path / "red.png"
+
+
+def test_explain_shows_the_meaning_of_every_step(model, photo):
+    text = run("explain", model, photo)
+    assert text.splitlines()[0].startswith("bear 1.")
+    assert "  bear: furry" in text
+    assert f"  polar bear: {HOSTILE}" in text
+    assert "furry" in run("explain", model, photo, "--tree")
+    record = json.loads(run("explain", model, photo, "--json"))[0]
+    assert [step["meaning"] for step in record["path"]] == ["furry", HOSTILE]
+
+
+def test_the_report_escapes_names(model, photo, tmp_path):
+    run("explain", model, photo, "--html", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; [bold red]x[/]" in page
+    assert "<script" not in page
+    assert '<span class="meaning soft"' in page
+
+
+def test_without_names_explanations_are_as_before(model, tmp_path):
+    Image.new("RGB", (32, 32), "blue").save(tmp_path / "blue.png")
+    assert len(run("explain", model, tmp_path / "blue.png").splitlines()) == 1
+    record = json.loads(run("explain", model, tmp_path / "blue.png", "--json"))[0]
+    assert [step["meaning"] for step in record["path"]] == [None, None]
+    load_model(model)
