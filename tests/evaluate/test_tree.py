@@ -2,10 +2,13 @@ import time
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hcep import Hierarchy, HierarchyError, accuracy, tree_distances
 from hcep.errors import HCEPError
 from hcep.evaluate import lca_heights
+from tests.reference.random_problems import random_hierarchy
 
 
 def test_accuracy():
@@ -80,3 +83,26 @@ def test_what_every_measure_refuses(pets, measure):
 def test_an_unknown_label(pets, measure):
     with pytest.raises(HierarchyError, match=r"'dgo' is not a synset of this hierarchy. Near matches: 'dog'"):
         measure(["cat"], ["dgo"], pets)
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+@settings(deadline=None, max_examples=50)
+def test_mistakes_are_measured_from_the_lowest_common_ancestor(seed, several_parents):
+    h = random_hierarchy(np.random.default_rng(seed), several_parents)
+    a, b = np.repeat(h.ids, len(h)), np.tile(h.ids, len(h))
+    common = [h.lca(x, y) for x, y in zip(a, b, strict=True)]
+    expected = [steps_down(h, c, x) + steps_down(h, c, y) for x, y, c in zip(a, b, common, strict=True)]
+    assert tree_distances(a, b, h).tolist() == expected
+    assert lca_heights(a, b, h).tolist() == [longest_down(h, c) for c in common]
+
+
+def steps_down(h, above, below):
+    """Fewest edges from one synset down to another."""
+    level, n_steps = {above}, 0
+    while below not in level:
+        level, n_steps = {child for synset in level for child in h.children(synset)}, n_steps + 1
+    return n_steps
+
+
+def longest_down(h, synset):
+    return max((1 + longest_down(h, child) for child in h.children(synset)), default=0)

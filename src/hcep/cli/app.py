@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from hcep import __version__
-from hcep.cli import demo, encode, explain, fit, hierarchy, info, predict
+from hcep.cli import demo, encode, evaluate, explain, fit, hierarchy, induce, info, interpret, predict, reproduce
 from hcep.errors import HCEPError, MissingExtraError
 
 app = typer.Typer(
@@ -25,11 +25,14 @@ app.command(name="demo")(demo.demo)
 app.command(name="encode")(encode.encode)
 app.command(name="fit")(fit.fit)
 app.command(name="explain")(explain.explain)
+app.command(name="interpret")(interpret.interpret)
 app.command(name="predict")(predict.predict)
-app.command(name="evaluate")(predict.evaluate)
+app.command(name="evaluate")(evaluate.evaluate)
+app.command(name="reproduce")(reproduce.reproduce)
 app.command(name="info")(info.info)
 app.command(name="encoders")(info.encoders)
 app.add_typer(hierarchy.app, name="hierarchy")
+app.add_typer(induce.app, name="induce")
 
 
 def _show_version(wanted: bool) -> None:

@@ -67,27 +67,53 @@ def support_scores(paths_or_supports: Any, y: ArrayLike, hierarchy: Hierarchy) -
     >>> support_scores([("animal", "cat"), ("animal", "dog"), ("car",)], ["cat", "cat", "dog"], h)
     SupportScores(precision=array([1. , 0.5, 0. ]), recall=array([1. , 0.5, 0. ]))
     """
-    supports = _supports(paths_or_supports)
+    supports = as_supports(paths_or_supports)
     labels = as_labels(y, "y")
     if len(supports) != len(labels):
         raise HCEPError(f"{len(supports):,} supports but {len(labels):,} labels; give one label a support")
 
-    @cache
-    def valid_paths(label: str) -> list[frozenset[str]]:
-        return [frozenset(path) for path in hierarchy.paths(hierarchy.leaf_of(label))]
+    valid_paths = cache(lambda label: hierarchy.paths(hierarchy.leaf_of(label)))
 
     @cache
     def score(support: frozenset[str], label: str) -> tuple[float, float]:
-        for synset in support:
-            hierarchy.index(synset)
-        return _closest(support - {hierarchy.root}, valid_paths(label))
+        found = known_synsets(support, hierarchy)
+        path = closest_path(found, valid_paths(label))
+        n_right = len(found.intersection(path))
+        return n_right / max(len(found), 1), n_right / len(path)
 
     pairs = [score(frozenset(support), label) for support, label in zip(supports, labels, strict=True)]
     table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
     return SupportScores(table[:, 0].copy(), table[:, 1].copy())
 
 
-def _supports(given: Any) -> list[Support]:
+def known_synsets(support: frozenset[str], hierarchy: Hierarchy) -> frozenset[str]:
+    """The support without the root; an id that is not in the hierarchy is an error."""
+    for synset in support:
+        hierarchy.index(synset)
+    return support - {hierarchy.root}
+
+
+def closest_path(support: frozenset[str], paths: Sequence[Support]) -> Support:
+    """Of a class's valid rooted paths, the one of the best F1 with a support.
+
+    Ties go to the better recall, then to the path that is followed further from the root, then to the first.
+    """
+
+    def closeness(path: Support) -> tuple[float, float, int]:
+        n_right = len(support.intersection(path))
+        # In this form equal F1 are equal floats, so that ties are ties.
+        return 2 * n_right / (len(support) + len(path)), n_right / len(path), prefix_length(support, path)
+
+    return max(paths, key=closeness)
+
+
+def prefix_length(support: frozenset[str], path: Support) -> int:
+    """How many of a path's first synsets are all in the support."""
+    return next((i for i, synset in enumerate(path) if synset not in support), len(path))
+
+
+def as_supports(given: Any) -> list[Support]:
+    """One tuple of synset ids an image, from a pursuit result or any iterable of them."""
     for name in ("paths", "supports"):
         if hasattr(given, name):
             return list(getattr(given, name))
@@ -96,14 +122,3 @@ def _supports(given: Any) -> list[Support]:
         if not any(isinstance(support, str) for support in supports):
             return supports
     raise HCEPError("paths_or_supports must be a sequence of tuples of synset ids, or what hb_omp or omp returned")
-
-
-def _closest(support: frozenset[str], paths: Iterable[frozenset[str]]) -> tuple[float, float]:
-    best = (0.0, 0.0, 0.0)
-    for path in paths:
-        n_right = len(support & path)
-        precision = n_right / len(support) if support else 0.0
-        recall = n_right / len(path)
-        f1 = 2 * precision * recall / (precision + recall) if n_right else 0.0
-        best = max(best, (f1, recall, precision))
-    return best[2], best[1]

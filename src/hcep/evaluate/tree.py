@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import cache
 
 import numpy as np
@@ -38,12 +39,13 @@ def tree_distances(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -
     >>> tree_distances(["cat", "cat", "cat"], ["cat", "dog", "car"], h)
     array([0., 2., 3.])
     """
+    above = cache(lambda synset: _steps_up(hierarchy, synset))
 
     @cache
     def distance(a: str, b: str) -> float:
-        a, b = _synset(hierarchy, a), _synset(hierarchy, b)
-        common = hierarchy.lca(a, b)
-        return float(_steps_up(hierarchy, a, common) + _steps_up(hierarchy, b, common))
+        up_a, up_b = above(_synset(hierarchy, a)), above(_synset(hierarchy, b))
+        common = _lowest_common(hierarchy, up_a, up_b)
+        return float(up_a[common] + up_b[common])
 
     return np.array([distance(a, b) for a, b in _pairs(y_true, y_pred)], dtype=np.float64)
 
@@ -55,10 +57,12 @@ def lca_heights(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> N
     and one between branches of the root costs the depth of the hierarchy.
     """
     height = _heights(hierarchy)
+    above = cache(lambda synset: _steps_up(hierarchy, synset))
 
     @cache
     def at(a: str, b: str) -> float:
-        return float(height[hierarchy.index(hierarchy.lca(_synset(hierarchy, a), _synset(hierarchy, b)))])
+        up_a, up_b = above(_synset(hierarchy, a)), above(_synset(hierarchy, b))
+        return float(height[_lowest_common(hierarchy, up_a, up_b)])
 
     return np.array([at(a, b) for a, b in _pairs(y_true, y_pred)], dtype=np.float64)
 
@@ -70,19 +74,27 @@ def _pairs(y_true: ArrayLike, y_pred: ArrayLike) -> list[tuple[str, str]]:
     return list(zip(truth, predicted, strict=True))
 
 
-def _synset(hierarchy: Hierarchy, label: str) -> str:
-    """A class's leaf; a predicted inner synset stands for itself."""
-    if label in hierarchy.own_leaves:
-        return hierarchy.own_leaves[label]
-    return hierarchy.ids[hierarchy.index(label)]
+def _synset(hierarchy: Hierarchy, label: str) -> int:
+    """Index of a class's leaf; a predicted inner synset stands for itself."""
+    return hierarchy.index(hierarchy.own_leaves.get(label, label))
 
 
-def _steps_up(hierarchy: Hierarchy, synset: str, ancestor: str) -> int:
-    at, n_steps = {synset}, 0
-    while ancestor not in at:
-        assert at, f"{ancestor!r} is not above {synset!r}"
-        at, n_steps = {parent for s in at for parent in hierarchy.parents(s)}, n_steps + 1
-    return n_steps
+def _steps_up(hierarchy: Hierarchy, synset: int) -> dict[int, int]:
+    """Every synset above one (and itself) with the fewest edges to it."""
+    steps = {synset: 0}
+    waiting = deque([synset])
+    while waiting:
+        i = waiting.popleft()
+        above = hierarchy.parent_index[hierarchy.parent_pointer[i] : hierarchy.parent_pointer[i + 1]].tolist()
+        new = [parent for parent in above if parent not in steps]
+        steps |= dict.fromkeys(new, steps[i] + 1)
+        waiting.extend(new)
+    return steps
+
+
+def _lowest_common(hierarchy: Hierarchy, up_a: dict[int, int], up_b: dict[int, int]) -> int:
+    """Index of what `Hierarchy.lca` finds, from ancestors that are kept between pairs."""
+    return max(up_a.keys() & up_b.keys(), key=lambda i: (hierarchy.levels[i], -i))
 
 
 def _heights(hierarchy: Hierarchy) -> NDArray[np.int64]:

@@ -1,0 +1,223 @@
+"""`hcep evaluate`: a model on labelled embeddings, alone or beside baselines."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from hcep.cli.config import Config
+from hcep.cli.outputs import refuse_existing, replacing, write_text
+from hcep.cli.predict import Data, Json, Model, check_encoder, load
+from hcep.cli.score_render import show_scores
+from hcep.errors import HCEPError
+
+if TYPE_CHECKING:
+    from hcep.cli.compare import Rivals
+    from hcep.cli.inputs import Embeddings
+    from hcep.evaluate import ImageScores, ScoreTable
+    from hcep.hierarchy import Hierarchy
+
+Format = Literal["table", "markdown", "latex", "csv"]
+FORMATS = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
+#: What columns of `ImageScores` are called in the JSON of one model; those left out keep their name.
+KEYS = {"correct": "accuracy", "tree_distance": "mistake_tree_distance", "lca_height": "mistake_lca_height"}
+#: Columns with one value a level, and what the list of them is called.
+BY_LEVEL = {"prefix": "prefix_accuracy", "explained": "explained_energy"}
+
+
+def evaluate(
+    model: Model,
+    data: Data,
+    split: Annotated[str | None, typer.Option(help="Split to evaluate on; val where there is one.")] = None,
+    by_class: Annotated[bool, typer.Option(help="A line a class, too.")] = False,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Method to fit and compare with, folder of another model, or `all` methods; may be repeated."
+        ),
+    ] = None,
+    train_split: Annotated[str, typer.Option(help="Split that compared methods are fitted on.")] = "train",
+    top_k: Annotated[list[int] | None, typer.Option(min=1, help="Top-k accuracies; may be repeated. 1 and 5.")] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="Form of the table; by default a terminal's, or by --output's name."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File for the table: .md, .tex, .csv or .json.")
+    ] = None,
+    per_image: Annotated[
+        Path | None, typer.Option(help="File for every metric of every image: .parquet or .csv.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Score a model on labelled embeddings, alone or beside other methods on the same images.
+
+    Accuracy, top-k, support precision and recall, prefix accuracy by level, how far mistakes are, reconstruction
+    error, calibration; each with a 95% bootstrap interval. With --compare one table with paired tests against the
+    model: † differs significantly, bold is the best and what is not significantly worse. docs/metrics.md defines all.
+
+    [bold]Examples[/]
+
+      hcep evaluate model/ store/
+
+      hcep evaluate model/ store/ --split test --by-class --json
+
+      hcep evaluate model/ store/ --compare omp --compare hb-omp --compare nn
+
+      hcep evaluate model/ store/ --compare all -o table.tex
+
+      hcep evaluate model/ store/ --compare other-model/ --per-image scores.parquet
+    """
+    from hcep.cli.compare import check_classes, check_names, fit_and_score, needs_training, read_training
+    from hcep.cli.inputs import read_embeddings
+    from hcep.evaluate import DEFAULT_COLUMNS, compare_scores, evaluate_method
+
+    wanted = _form(form, output, as_json)
+    _check_per_image(per_image)
+    refuse_existing("--output", output, force)
+    refuse_existing("--per-image", per_image, force)
+    names, ks = compare or [], tuple(top_k or (1, 5))
+    check_names(names)
+    classifier = load(model)
+    test = read_embeddings(data, split, default_split="val")
+    check_encoder(model, test)
+    check_classes(classifier, test)
+    train = read_training(data, train_split, classifier.classes_.tolist()) if needs_training(names) else None
+    with Console(stderr=True).status("evaluating …"):
+        scores = evaluate_method(classifier, test.X, test.y, top_k=ks)
+    rivals = fit_and_score(names, classifier, train, test, ks)
+    methods = {_own_label(model, rivals.scores): scores, **rivals.scores}
+    if per_image is not None:
+        _write_images(per_image, methods, test)
+    facts = _facts(scores, test, classifier.hierarchy_, by_class)
+    columns = (*DEFAULT_COLUMNS, *(f"top_{k}" for k in top_k or ()))
+    table = compare_scores(methods, columns=columns) if names or wanted not in ("table", "json") else None
+    _report_trouble(rivals)
+    if output is not None:
+        write_text(output, _text(wanted, table, facts, rivals))
+        typer.echo(json.dumps({"table": str(output), "n_images": len(scores)}) if as_json else str(output))
+    elif wanted == "table":
+        show_scores(facts, table)
+    else:
+        typer.echo(_text(wanted, table, facts, rivals).rstrip("\n"))
+
+
+def _form(form: str | None, output: Path | None, as_json: bool) -> str:
+    """The form of what is printed or written.
+
+    Raises
+    ------
+    HCEPError
+        Two forms at once, or a file whose name does not say its form.
+    """
+    if as_json and form is not None:
+        raise HCEPError(f"--json and --format {form} exclude each other; leave one out")
+    if output is None:
+        return "json" if as_json else form or "table"
+    if form == "table":
+        raise HCEPError("--format table is for terminals; write markdown, latex or csv to a file")
+    if form is None and not as_json and output.suffix not in FORMATS:
+        raise HCEPError(f"--output: expected a name ending in {', '.join(FORMATS)}, or --format; got {str(output)!r}")
+    return "json" if as_json else form or FORMATS[output.suffix]
+
+
+def _check_per_image(path: Path | None) -> None:
+    if path is not None and path.suffix not in (".parquet", ".csv"):
+        raise HCEPError(f"--per-image: expected a name ending in .parquet or .csv, got {str(path)!r}")
+
+
+def _own_label(model: Path, taken: Collection[str]) -> str:
+    """What the model's row is called: its folder, as long as it needs to be to differ from the others."""
+    short = model.resolve().name
+    return short if short not in taken else str(model.resolve())
+
+
+def _write_images(path: Path, methods: Mapping[str, ImageScores], test: Embeddings) -> None:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    ids = test.ids.astype(str).tolist()
+    tables = [
+        scores.to_table(ids).add_column(0, "method", pa.array([label] * len(scores), pa.string()))
+        for label, scores in methods.items()
+    ]
+    # Hierarchies of other models may be deeper; levels that one lacks are null.
+    whole = pa.concat_tables(tables, promote_options="default")
+    write = pyarrow.parquet.write_table if path.suffix == ".parquet" else pyarrow.csv.write_csv
+    with replacing(path) as partial:
+        write(whole, partial)
+
+
+def _facts(scores: ImageScores, test: Embeddings, hierarchy: Hierarchy, by_class: bool) -> dict[str, Any]:
+    """Everything about one model, for JSON and for people."""
+    from hcep.evaluate import compare_scores
+
+    columns = [column for column in scores.columns if column != "confidence"]
+    table = compare_scores({"model": scores}, columns=[*columns, "ece"])
+    means: dict[str, Any] = {}
+    intervals: dict[str, list[float]] = {}
+    for score in table.scores:
+        family = score.metric.rpartition("_")[0]
+        if family in BY_LEVEL:
+            means.setdefault(BY_LEVEL[family], []).append(_defined(score.mean))
+            continue
+        key = KEYS.get(score.metric, score.metric)
+        means[key] = _defined(score.mean)
+        if score.n_images:
+            intervals[key] = [score.low, score.high]
+    classes = _class_rows(scores, hierarchy) if by_class else None
+    return {"data": test.source, "n_images": len(scores), **means, "intervals": intervals, "classes": classes}
+
+
+def _class_rows(scores: ImageScores, hierarchy: Hierarchy) -> list[dict[str, Any]]:
+    labels = np.array(scores.labels)
+    rows = []
+    for label in sorted(set(scores.labels)):
+        own = scores.take(labels == label).summary()
+        rows.append(
+            {
+                "class": label,
+                "name": hierarchy.name(hierarchy.leaf_of(label)),
+                "n_images": int(np.sum(labels == label)),
+                "accuracy": own["correct"],
+                "support_precision": own["support_precision"],
+                "support_recall": own["support_recall"],
+            }
+        )
+    return rows
+
+
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _text(wanted: str, table: ScoreTable | None, facts: dict[str, Any], rivals: Rivals) -> str:
+    if table is None:
+        return json.dumps(facts, indent=2, ensure_ascii=False)
+    if wanted == "json":
+        skipped = [asdict(one) for one in rivals.skipped]
+        whole = {"data": facts["data"], **json.loads(table.to_json()), "skipped": skipped}
+        if facts["classes"] is not None:
+            whole["classes"] = facts["classes"]
+        return json.dumps(whole, indent=2, ensure_ascii=False)
+    return {"markdown": table.to_markdown, "latex": table.to_latex, "csv": table.to_csv}[wanted]()
+
+
+def _report_trouble(rivals: Rivals) -> None:
+    console = Console(stderr=True, soft_wrap=True)
+    for one in rivals.skipped:
+        console.print(f"[yellow]skipped:[/] {escape(one.method)}: {escape(one.reason)}", highlight=False)
+    for text, labels in rivals.warnings.items():
+        console.print(f"[yellow]warning:[/] {escape(', '.join(labels))}: {escape(text)}", highlight=False)

@@ -1,0 +1,75 @@
+"""How scores look in a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from hcep.evaluate import Score, ScoreTable
+
+#: A terminal narrower than this gets means without intervals.
+WIDE = 120
+
+
+def show_scores(facts: dict[str, Any], table: ScoreTable | None) -> None:
+    """Print one model's metrics, or the table of several methods; classes below, where they were asked for."""
+    console = Console()
+    if table is None:
+        console.print(_fact_table(facts))
+    else:
+        console.print(_method_table(table, console.width))
+        console.print(f"\n[dim]{escape(facts['data'])}: {escape(table.note)}[/]", highlight=False)
+    if facts["classes"] is not None:
+        console.print(_class_table(facts["classes"]))
+
+
+def _fact_table(facts: dict[str, Any]) -> Table:
+    shown = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for key, value in facts.items():
+        if key in ("intervals", "classes"):
+            continue
+        low, high = facts["intervals"].get(key, (None, None))
+        between = "" if low is None else f"[dim]{_shown(low)} to {_shown(high)}[/]"
+        shown.add_row(key.replace("_", " "), escape(_shown(value)), between)
+    return shown
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, list):
+        return " ".join("–" if one is None else f"{one:.3f}" for one in value)
+    return f"{value:.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _class_table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("class", "name", "images", "accuracy", "precision", "recall"):
+        table.add_column(column, justify="left" if column in ("class", "name") else "right")
+    for row in rows:
+        numbers = (row["accuracy"], row["support_precision"], row["support_recall"])
+        table.add_row(row["class"], row["name"], f"{row['n_images']:,}", *(f"{number:.3f}" for number in numbers))
+    return table
+
+
+def _method_table(table: ScoreTable, width: int) -> Table:
+    """Methods as rows, with intervals where the terminal is wide enough."""
+    from hcep.evaluate.formats import ARROWS, between, number
+    from hcep.evaluate.metrics import metric_of
+
+    def cell(score: Score) -> str:
+        text = f"[bold green]{number(score.mean)}[/]" if score.best else number(score.mean)
+        text += "†" if table.is_significant(score) else ""
+        return f"{text}\n[dim]{escape(between(score))}[/]" if width >= WIDE and score.n_images else text
+
+    shown = Table(box=None, padding=(0, 2 if width >= WIDE else 1, 0, 0), header_style="bold")
+    shown.add_column("method")
+    for metric in map(metric_of, table.metrics):
+        shown.add_column(metric.title + ARROWS[metric.better], justify="right")
+    for method in table.methods:
+        shown.add_row(escape(method), *(cell(table.score(method, metric)) for metric in table.metrics))
+    return shown

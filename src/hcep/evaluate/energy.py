@@ -1,0 +1,108 @@
+"""How much of an image its support explains: relative reconstruction error, and energy by the number of atoms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hcep.errors import HCEPError
+
+if TYPE_CHECKING:
+    from hcep.dictionary import ConceptDictionary
+
+#: Images worked on at once: their products with all atoms are held in memory.
+BLOCK = 4096
+#: An atom with less than this share of its energy outside the span of those before it adds nothing.
+DEPENDENT = 1e-11
+
+
+def energy_columns(result: Any, X: ArrayLike | None, n_images: int, depth: int) -> dict[str, NDArray[np.float64]]:
+    """Reconstruction error, and energy explained by the first 1 … `depth` atoms, one value an image.
+
+    NaN where X is not given, where the result has no residual (a method that reconstructs nothing), and for a zero
+    image.
+    """
+    names = ["reconstruction_error", *(f"explained_{level}" for level in range(1, depth + 1))]
+    if X is None:
+        return {name: np.full(n_images, np.nan) for name in names}
+    if not hasattr(result, "dictionary"):
+        raise HCEPError("X needs the dictionary of a pursuit result; leave X out where supports are given alone")
+    dictionary = result.dictionary
+    order = atom_order(result, depth)
+    rows = np.asarray(X)
+    if rows.ndim != 2 or len(rows) != len(order):
+        raise HCEPError(
+            f"X has shape {rows.shape}, the result {len(order):,} images; "
+            "give the images of that pursuit, (n_images, n_dims)"
+        )
+    table = np.empty((len(order), 1 + depth))
+    for start in range(0, len(order), BLOCK):
+        block = slice(start, start + BLOCK)
+        x = dictionary.embed(rows[block]).astype(np.float64)
+        squares = np.einsum("ij,ij->i", x, x)
+        squares[squares == 0.0] = np.nan
+        table[block, 0] = np.asarray(result.residual_norms[block], dtype=np.float64) / np.sqrt(squares)
+        table[block, 1:] = explained_energy(x, dictionary, order[block]) / squares[:, None]
+    table[np.isnan(table[:, 0])] = np.nan
+    return {name: column.copy() for name, column in zip(names, table.T, strict=True)}
+
+
+def atom_order(result: Any, depth: int) -> NDArray[np.int32]:
+    """The first atoms of each support, (n_images, depth), -1 beyond the last: down the path, or as selected."""
+    hierarchy = result.dictionary.hierarchy
+    if hasattr(result, "nodes"):
+        tree = hierarchy.path_tree
+        distinct, index = np.unique(result.nodes, return_inverse=True)
+        nodes = tree.ancestors()[distinct]
+        found = np.where(nodes >= 0, tree.edge[nodes], -1)[index]
+    else:
+        found = np.asarray(result.selected)[:, :depth]
+    order = np.full((len(found), depth), -1, dtype=np.int32)
+    order[:, : found.shape[1]] = found
+    return order
+
+
+def explained_energy(
+    x: NDArray[np.float64], dictionary: ConceptDictionary, order: NDArray[np.int32]
+) -> NDArray[np.float64]:
+    """Squared norm of the projection of each image onto its first l atoms, for l = 1 … n_steps.
+
+    Parameters
+    ----------
+    x : (n_images, n_dims) float64
+        In the dictionary's space.
+    dictionary : ConceptDictionary
+    order : (n_images, n_steps) int32
+        Atoms, -1 beyond the last: a support that has ended explains what it did at its end.
+
+    Returns
+    -------
+    (n_images, n_steps) float64
+
+    Notes
+    -----
+    With the atoms' Gram matrix ``G = L L^T`` (Cholesky) and ``b = D x``, the projections onto the orthogonalised atoms
+    are ``p = L^-1 b``; one column of L a step, for all images at once. Along a rooted path these are the p_u of
+    docs/pursuit.md.
+    """
+    n_images, n_steps = order.shape
+    inside = order >= 0
+    used, place = np.unique(np.where(inside, order, 0), return_inverse=True)
+    place = place.reshape(order.shape)
+    gram = dictionary.atoms[used] @ dictionary.atoms[used].T
+    products = np.take_along_axis(x @ dictionary.atoms[used].T, place, axis=1)
+    lower = np.zeros((n_images, n_steps, n_steps))
+    p = np.zeros((n_images, n_steps))
+    for k in range(n_steps):
+        new = gram[place[:, k], place[:, k]]
+        for j in range(k):
+            along = gram[place[:, k], place[:, j]] - np.einsum("ni,ni->n", lower[:, k, :j], lower[:, j, :j])
+            lower[:, k, j] = np.divide(along, lower[:, j, j], out=np.zeros(n_images), where=lower[:, j, j] > 0)
+        left = new - np.einsum("ni,ni->n", lower[:, k, :k], lower[:, k, :k])
+        independent = inside[:, k] & (left > DEPENDENT * new)
+        lower[:, k, k] = np.sqrt(np.where(independent, left, 0.0))
+        unexplained = products[:, k] - np.einsum("ni,ni->n", lower[:, k, :k], p[:, :k])
+        np.divide(unexplained, lower[:, k, k], out=p[:, k], where=independent)
+    return np.cumsum(p**2, axis=1)

@@ -1,0 +1,293 @@
+"""`hcep evaluate`, alone and with --compare, on the bundled sample."""
+
+import csv
+import json
+import sys
+from io import StringIO
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from hcep.classify.methods import METHODS
+from hcep.cli import compare
+from hcep.cli.app import app
+from hcep.datasets import load_sample
+from hcep.errors import HCEPError, MissingExtraError
+
+N_DIMS = 160
+
+
+def invoke(*words, **options):
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False, **options)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def run(*words, **options):
+    return invoke(*words, **options).stdout
+
+
+def fails(match, *words, error=HCEPError):
+    with pytest.raises(error, match=match):
+        CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Twenty training and twenty validation images of each class, in few dimensions: fits take no time."""
+    sample = load_sample()
+    path = tmp_path_factory.mktemp("arrays") / "sample.npz"
+    rows = [np.concatenate([np.flatnonzero(y == c)[:20] for c in np.unique(y)]) for y in (sample.y_train, sample.y_val)]
+    np.savez(
+        path,
+        embeddings=np.concatenate([sample.X_train[rows[0], :N_DIMS], sample.X_val[rows[1], :N_DIMS]]),
+        labels=np.concatenate([sample.y_train[rows[0]], sample.y_val[rows[1]]]),
+        split=np.repeat(["train", "val"], 200),
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "ours"
+    run("fit", data, "-o", folder, "--anchor", "0.03", "--shrinkage", "none", "--tree", "first")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def paper(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "paper"
+    run("fit", data, "-o", folder, "--paper", "--tree", "first")
+    return folder
+
+
+def test_one_model_as_json(model, data):
+    facts = json.loads(run("evaluate", model, data, "--json"))
+    assert facts["n_images"] == 200
+    assert facts["accuracy"] == facts["top_1"] > 0.9
+    assert facts["top_5"] >= facts["accuracy"]
+    assert facts["one_path"] == 1.0
+    assert len(facts["prefix_accuracy"]) == len(facts["explained_energy"]) == 4
+    assert facts["prefix_accuracy"][0] > 0.9
+    assert np.all(np.diff(facts["explained_energy"]) >= 0)
+    low, high = facts["intervals"]["accuracy"]
+    assert low <= facts["accuracy"] <= high
+    assert facts["mistake_tree_distance"] >= 2
+    assert facts["classes"] is None
+
+
+def test_one_model_for_people(model, data):
+    text = run("evaluate", model, data, "--by-class")
+    for words in ("accuracy", "prefix accuracy", "ece", " to ", "tench"):
+        assert words in text
+    assert "†" not in text
+
+
+def test_top_k_is_chosen(model, data):
+    facts = json.loads(run("evaluate", model, data, "--json", "--top-k", "2", "--top-k", "10"))
+    assert facts["top_10"] == 1.0
+    assert facts["accuracy"] <= facts["top_2"] <= 1.0
+    assert "top_5" not in facts
+    assert "top-2" in run("evaluate", model, data, "--compare", "nn", "--top-k", "2", "--format", "markdown")
+
+
+def test_compare_with_baselines_and_another_model(model, paper, data):
+    text = run("evaluate", model, data, "--compare", "omp", "--compare", "nn", "--compare", paper, "--json")
+    table = json.loads(text)
+    found = {(score["method"], score["metric"]): score for score in table["scores"]}
+    assert list(dict.fromkeys(score["method"] for score in table["scores"])) == ["ours", "OMP", "NN", str(paper)]
+    assert table["reference"] == "ours"
+    assert table["skipped"] == []
+    assert found["ours", "support_precision"]["mean"] > found["OMP", "support_precision"]["mean"]
+    assert found["OMP", "support_precision"]["p_holm"] < 0.01
+    assert found["ours", "support_precision"]["best"]
+    assert not found["OMP", "support_precision"]["best"]
+    alone = json.loads(run("evaluate", paper, data, "--json"))
+    assert found[str(paper), "correct"]["mean"] == alone["accuracy"]
+    assert [found[str(paper), "ece"]["low"], found[str(paper), "ece"]["high"]] == alone["intervals"]["ece"]
+
+
+def test_compare_for_people(model, data):
+    narrow = run("evaluate", model, data, "--compare", "omp", "--by-class")
+    assert "precision" in narrow
+    assert "†" in narrow
+    assert "tench" in narrow
+    wide = run("evaluate", model, data, "--compare", "omp", env={"COLUMNS": "200"})
+    assert "mistake distance" in wide
+    assert "[1.000, 1.000]" in wide
+    assert "[1.000, 1.000]" not in narrow
+
+
+def test_every_form_to_the_terminal_and_to_files(model, data, tmp_path):
+    words = ["evaluate", model, data, "--compare", "nn"]
+    forms = {"markdown": ("t.md", "| method |"), "latex": ("t.tex", r"\toprule"), "csv": ("t.csv", "method,metric,")}
+    for form, (name, start) in forms.items():
+        printed = run(*words, "--format", form)
+        assert start in printed
+        run(*words, "-o", tmp_path / name)
+        assert (tmp_path / name).read_text(encoding="utf-8") == printed
+    run(*words, "-o", tmp_path / "t.json")
+    assert json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))["reference"] == "ours"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.json", "t.md", "t.tex"]
+
+
+def test_one_model_as_a_table(model, data, tmp_path):
+    rows = list(csv.DictReader(StringIO(run("evaluate", model, data, "--format", "csv"))))
+    assert {row["method"] for row in rows} == {"ours"}
+    said = json.loads(run("evaluate", model, data, "--json", "-o", tmp_path / "facts.txt"))
+    assert said == {"table": str(tmp_path / "facts.txt"), "n_images": 200}
+    assert "intervals" in json.loads((tmp_path / "facts.txt").read_text(encoding="utf-8"))
+
+
+def test_files_are_not_replaced_unasked(model, data, tmp_path):
+    path, images = tmp_path / "t.md", tmp_path / "i.parquet"
+    path.write_text("mine")
+    images.write_text("mine")
+    fails("--output: .* is there already; pass --force", "evaluate", model, data, "-o", path)
+    fails("--per-image: .* is there already; pass --force", "evaluate", model, data, "--per-image", images)
+    assert path.read_text() == images.read_text() == "mine"
+    run("evaluate", model, data, "-o", path, "--per-image", images, "--force")
+    assert "| ours |" in path.read_text(encoding="utf-8")
+    assert pq.read_table(images).num_rows == 200
+
+
+def test_every_metric_of_every_image(model, data, tmp_path):
+    run("evaluate", model, data, "--compare", "omp", "--per-image", tmp_path / "i.parquet")
+    rows = pq.read_table(tmp_path / "i.parquet").to_pylist()
+    assert [row["method"] for row in rows] == ["ours"] * 200 + ["OMP"] * 200
+    own = rows[:200]
+    facts = json.loads(run("evaluate", model, data, "--json"))
+    assert np.mean([row["correct"] for row in own]) == pytest.approx(facts["accuracy"])
+    assert np.mean([row["label"] == row["predicted"] for row in own]) == pytest.approx(facts["accuracy"])
+    assert all(row["tree_distance"] is None for row in own if row["correct"])
+    run("evaluate", model, data, "--per-image", tmp_path / "i.csv")
+    assert pyarrow.csv.read_csv(tmp_path / "i.csv").num_rows == 200
+
+
+def test_images_of_a_deeper_model_are_written_beside_the_others(model, data, tmp_path):
+    run("fit", data, "-o", tmp_path / "flat", "--hierarchy", "flat", "--anchor", "0.03", "--shrinkage", "none")
+    run("evaluate", model, data, "--compare", tmp_path / "flat", "--per-image", tmp_path / "i.parquet")
+    rows = pq.read_table(tmp_path / "i.parquet").to_pylist()
+    assert rows[0]["prefix_1"] == rows[200]["prefix_1"] == 1.0
+    assert all(row["prefix_2"] is None for row in rows[200:])
+
+
+def test_options_come_from_a_file(model, data, tmp_path):
+    (tmp_path / "e.toml").write_text('[evaluate]\ncompare = ["nn"]\nformat = "csv"\n')
+    assert "NN,correct," in run("evaluate", model, data, "--config", tmp_path / "e.toml")
+
+
+def test_two_models_of_one_name_are_told_apart(model, data, tmp_path):
+    run("fit", data, "-o", tmp_path / "NN", "--anchor", "0.03", "--shrinkage", "none", "--tree", "first")
+    table = json.loads(run("evaluate", tmp_path / "NN", data, "--compare", "nn", "--json"))
+    assert {score["method"] for score in table["scores"]} == {"NN", str(tmp_path / "NN")}
+
+
+def test_all_methods(model, data, monkeypatch):
+    few = {name: METHODS[name] for name in ("omp", "hb-omp", "nn", "linear-probe")}
+    monkeypatch.setattr("hcep.classify.methods.registry.METHODS", few)
+    table = json.loads(run("evaluate", model, data, "--compare", "all", "--compare", "nn", "--json"))
+    methods = list(dict.fromkeys(score["method"] for score in table["scores"]))
+    assert methods == ["ours", "NN", "OMP", "HB-OMP", "Linear probe"]
+    assert table["skipped"] == []
+
+
+@pytest.mark.slow
+def test_really_all_methods(model, data):
+    table = json.loads(run("evaluate", model, data, "--compare", "all", "--json"))
+    methods = {score["method"] for score in table["scores"]} | {one["method"] for one in table["skipped"]}
+    assert methods == {"ours", *(method.label for method in METHODS.values())}
+    assert all("pip install" in one["reason"] for one in table["skipped"])
+
+
+def test_a_missing_extra_is_skipped_under_all_and_an_error_by_name(model, data, monkeypatch):
+    few = {name: METHODS[name] for name in ("nn", "splice")}
+    monkeypatch.setattr("hcep.classify.methods.registry.METHODS", few)
+    for part in ("", ".solvers", ".datafits", ".penalties"):
+        monkeypatch.setitem(sys.modules, f"skglm{part}", None)  # what an import of a missing package finds
+    result = invoke("evaluate", model, data, "--compare", "all", "--json")
+    (skipped,) = json.loads(result.stdout)["skipped"]
+    assert skipped["method"] == "SpLiCE"
+    assert "pip install" in skipped["reason"]
+    assert f"skipped: SpLiCE: {skipped['reason']}" in result.stderr
+    fails("pip install", "evaluate", model, data, "--compare", "splice", error=MissingExtraError)
+
+
+def test_one_warning_of_several_methods_is_shown_once(data, tmp_path):
+    run("fit", data, "-o", tmp_path / "dag", "--anchor", "0.03", "--shrinkage", "none")
+    result = invoke("evaluate", tmp_path / "dag", data, "--compare", "exact", "--compare", "hier-omp", "--json")
+    assert result.stderr.count("warning:") == 1
+    assert "warning: Exact, Hierarchical OMP: 2 of 18 atoms are zero or lie in the span" in result.stderr
+
+
+def test_unknown_names_list_near_matches(model, data):
+    fails("'hbomp' is neither a method nor the folder of a model. Near matches: 'hb-omp'", "evaluate", model, data,
+          "--compare", "hbomp")  # fmt: skip
+    fails("'xyz' is neither .* The methods are 'all', 'omp', 'hier-omp'", "evaluate", model, data, "--compare", "xyz")
+
+
+def test_a_folder_without_a_model(model, data, tmp_path):
+    fails("no complete model at", "evaluate", model, data, "--compare", tmp_path)
+
+
+def test_training_images_must_be_there(model, data, tmp_path):
+    sample = load_sample()
+    np.savez(tmp_path / "x.npz", embeddings=sample.X_val[:50, :N_DIMS], labels=sample.y_val[:50])
+    words = ["evaluate", model, tmp_path / "x.npz", "--compare", "nn"]
+    fails(
+        r"--compare fits methods on the training images of '.*x.npz' \(--train-split train\): .* has no splits", *words
+    )
+    fails("no image of .* is in split 'trian'", "evaluate", model, data, "--compare", "nn", "--train-split", "trian")
+    kept = np.flatnonzero(sample.y_val != sample.y_val[0])
+    np.savez(
+        tmp_path / "y.npz",
+        embeddings=sample.X_val[kept, :N_DIMS],
+        labels=sample.y_val[kept],
+        split=np.repeat("train", len(kept)),
+    )
+    fails("1 classes of the model have no image in .*; compare on the data that the model was fitted on",
+          "evaluate", model, tmp_path / "y.npz", "--compare", "nn")  # fmt: skip
+
+
+def test_compared_models_need_the_same_classes(model, data, tmp_path):
+    sample = load_sample()
+    kept = np.flatnonzero(sample.y_val != sample.y_val[0])
+    np.savez(tmp_path / "y.npz", embeddings=sample.X_val[kept, :N_DIMS], labels=sample.y_val[kept])
+    run("fit", tmp_path / "y.npz", "-o", tmp_path / "nine", "--anchor", "0.03", "--shrinkage", "none")
+    fails("1 labels are not classes of the model '.*nine'", "evaluate", model, data, "--compare", tmp_path / "nine")
+
+
+def test_forms_that_do_not_fit(model, data, tmp_path):
+    words = ["evaluate", model, data]
+    fails("--json and --format latex exclude each other", *words, "--json", "--format", "latex")
+    fails("--format table is for terminals", *words, "--format", "table", "-o", tmp_path / "t.md")
+    fails(r"--output: expected a name ending in .md, .tex, .csv, .json, or --format; got", *words, "-o", tmp_path / "t")
+    fails(r"--per-image: expected a name ending in .parquet or .csv", *words, "--per-image", tmp_path / "t.json")
+    run(*words, "--format", "latex", "-o", tmp_path / "t")
+    assert r"\toprule" in (tmp_path / "t").read_text(encoding="utf-8")
+
+
+def test_names_are_checked_before_any_work(tmp_path):
+    words = ["evaluate", tmp_path / "absent", tmp_path / "absent", "--compare"]
+    fails("'opm' is neither a method", *words, "opm")
+    fails("no complete model at", *words, "nn", "--compare", tmp_path)
+
+
+def test_help_teaches():
+    text = run("evaluate", "--help", env={"COLUMNS": "160"})
+    for words in (
+        "--compare",
+        "--per-image",
+        "--train-split",
+        "hcep evaluate model/ store/ --compare all -o table.tex",
+    ):
+        assert words in text
+
+
+def test_only_methods_need_training_images():
+    assert compare.needs_training(["all"])
+    assert compare.needs_training(["folder/", "nn"])
+    assert not compare.needs_training(["folder/"])

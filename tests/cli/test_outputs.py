@@ -1,0 +1,37 @@
+import pytest
+
+from hcep.cli.outputs import refuse_existing, replacing, write_text
+from hcep.errors import HCEPError
+
+
+def test_a_file_is_written_with_its_folders(tmp_path):
+    write_text(tmp_path / "new" / "table.md", "text\n\n")
+    assert (tmp_path / "new" / "table.md").read_text() == "text\n"
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["table.md"]
+
+
+def test_what_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path):
+    path = tmp_path / "table.md"
+    path.write_text("old")
+    with pytest.raises(RuntimeError, match="half way"):
+        write_half(path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def write_half(path):
+    with replacing(path) as partial:
+        partial.write_text("new, in pa")
+        raise RuntimeError("half way")
+
+
+def test_existing_files_are_refused_unless_forced(tmp_path):
+    path = tmp_path / "table.md"
+    refuse_existing("--output", path, force=False)
+    refuse_existing("--output", None, force=False)
+    path.write_text("old")
+    refuse_existing("--output", path, force=True)
+    with pytest.raises(HCEPError, match=r"--output: '.*table.md' is there already; pass --force to replace it"):
+        refuse_existing("--output", path, force=False)
+    with pytest.raises(HCEPError, match=r"--output: '.*' is a folder; give the name of a file"):
+        refuse_existing("--output", tmp_path, force=True)

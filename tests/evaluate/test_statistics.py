@@ -1,0 +1,189 @@
+"""Intervals and tests: laws, textbook values, and how often they are right on simulated data."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest, wilcoxon
+
+from hcep.errors import HCEPError
+from hcep.evaluate import (
+    bootstrap_interval,
+    ece_interval,
+    expected_calibration_error,
+    holm,
+    mcnemar,
+    paired_bootstrap,
+    resampling,
+    sign_flip_test,
+)
+from hcep.evaluate.resampling import sign_flip_p
+
+quick = settings(deadline=None, max_examples=40)
+columns = st.lists(st.floats(-5, 5), min_size=1, max_size=30)
+outcomes = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=60)
+
+
+@given(columns, st.sampled_from([0.5, 0.9, 0.95]))
+@quick
+def test_an_interval_holds_its_mean_and_lies_between_the_values(values, level):
+    mean, low, high = bootstrap_interval(values, level=level, n_resamples=200)
+    assert mean == pytest.approx(np.mean(values), abs=1e-9)
+    assert min(values) - 1e-9 <= low <= mean <= high <= max(values) + 1e-9
+
+
+@given(columns, st.integers(0, 5))
+@quick
+def test_what_is_not_defined_does_not_move_the_mean(values, n_more):
+    with_gaps = values + [np.nan] * n_more
+    assert bootstrap_interval(with_gaps, n_resamples=50).mean == pytest.approx(np.mean(values), abs=1e-9)
+
+
+def test_an_interval_is_as_wide_as_the_normal_one():
+    values = np.random.default_rng(1).normal(3.0, 2.0, 2000)
+    mean, low, high = bootstrap_interval(values)
+    half = 1.96 * values.std() / np.sqrt(2000)
+    assert (low, high) == pytest.approx((mean - half, mean + half), abs=0.01)
+
+
+def test_95_of_100_intervals_hold_the_truth():
+    rng = np.random.default_rng(0)
+    found = [bootstrap_interval(rng.random(150) < 0.3, n_resamples=400) for _ in range(300)]
+    assert 0.91 <= np.mean([low <= 0.3 <= high for _, low, high in found]) <= 0.98
+
+
+def test_wider_levels_and_the_same_state():
+    values = np.random.default_rng(0).random(50)
+    narrow, wide = bootstrap_interval(values, level=0.5), bootstrap_interval(values, level=0.99)
+    assert wide.low < narrow.low < narrow.high < wide.high
+    assert bootstrap_interval(values) == bootstrap_interval(values)
+    assert bootstrap_interval(values) != bootstrap_interval(values, random_state=1)
+
+
+def test_nothing_to_average():
+    assert np.isnan(bootstrap_interval([np.nan, np.nan])).all()
+    assert np.isnan(bootstrap_interval([])).all()
+
+
+def test_blocks_do_not_change_the_resamples(monkeypatch):
+    values = np.random.default_rng(0).random(40)
+    whole = bootstrap_interval(values, n_resamples=100), sign_flip_test(values, values[::-1], n_permutations=100)
+    monkeypatch.setattr(resampling, "BLOCK", 7 * 40)
+    assert (bootstrap_interval(values, n_resamples=100), sign_flip_test(values, values[::-1], n_permutations=100)) == (
+        pytest.approx(whole[0], rel=1e-12),
+        whole[1],
+    )
+
+
+def test_calibration_error_with_its_interval():
+    rng = np.random.default_rng(0)
+    confidence = rng.uniform(0.3, 1.0, 1000)
+    correct = rng.random(1000) < confidence - 0.2
+    mean, low, high = ece_interval(confidence, correct)
+    assert mean == pytest.approx(expected_calibration_error(confidence, correct))
+    assert 0.1 < low < mean < high < 0.3
+
+
+@given(outcomes)
+@quick
+def test_mcnemar_is_symmetric_and_the_binomial_test_of_the_disagreements(pairs):
+    a, b = np.array(pairs).T
+    wins, losses = int(np.sum(a > b)), int(np.sum(a < b))
+    expected = binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
+    assert mcnemar(a, b) == mcnemar(b, a) == pytest.approx(expected, abs=1e-12)
+
+
+def test_mcnemar_leaves_out_what_is_not_defined():
+    assert mcnemar([1, 1, 1, 1, 1, np.nan], [0, 0, 0, 0, 0, 1]) == 0.0625
+
+
+@given(columns, columns)
+@quick
+def test_sign_flips_are_symmetric(a, b):
+    n = min(len(a), len(b))
+    first, second = sign_flip_test(a[:n], b[:n], n_permutations=50), sign_flip_test(b[:n], a[:n], n_permutations=50)
+    assert first == second
+    assert 0.0 < first <= 1.0
+
+
+def test_few_images_are_enumerated_as_well_as_can_be():
+    # Three differences of one sign: 2 of the 8 flips are as extreme.
+    assert sign_flip_test([1.0, 2.0, 3.0], [0.0, 0.0, 0.0], n_permutations=20_000) == pytest.approx(0.25, abs=0.01)
+
+
+def test_sign_flips_agree_with_wilcoxon_on_real_shifts():
+    rng = np.random.default_rng(3)
+    a = rng.random(400)
+    slight, clear = a + rng.normal(0.01, 0.2, 400), a + rng.normal(0.08, 0.2, 400)
+    assert sign_flip_test(a, clear) < 0.001
+    assert wilcoxon(a, clear).pvalue < 0.001
+    assert sign_flip_test(a, slight) == pytest.approx(wilcoxon(a, slight).pvalue, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        lambda a, b: sign_flip_test(a, b, n_permutations=400),
+        lambda a, b: paired_bootstrap(a, b, n_resamples=400).p,
+        lambda a, b: mcnemar(a > 0.5, b > 0.5),
+    ],
+)
+def test_methods_that_do_not_differ_are_told_apart_one_time_in_twenty(test):
+    rng = np.random.default_rng(0)
+    p = np.array([test(*rng.random((2, 80))) for _ in range(300)])
+    assert np.mean(p < 0.05) <= 0.09
+    assert np.mean(p < 0.5) >= 0.3
+
+
+def test_all_columns_use_the_same_flips():
+    d = np.random.default_rng(0).normal(0.1, 1.0, (60, 3))
+    together = sign_flip_p(d, 500, 0)
+    assert [sign_flip_test(column, np.zeros(60), n_permutations=500) for column in d.T] == together.tolist()
+
+
+def test_paired_differences():
+    a, b = np.array([1.0, 1.0, 0.0, 1.0] * 30), np.array([1.0, 0.0, 0.0, 1.0] * 30)
+    found = paired_bootstrap(a, b)
+    assert found.difference == 0.25
+    assert 0.15 < found.low < 0.25 < found.high < 0.35
+    assert found.p == pytest.approx(2 / 2001)
+    assert paired_bootstrap(a, a) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_mistakes_on_other_images_are_compared_by_their_means():
+    a, b = np.array([2.0, np.nan] * 20), np.array([np.nan, 4.0] * 20)
+    assert paired_bootstrap(a, b)[:3] == (-2.0, -2.0, -2.0)
+    assert np.isnan(paired_bootstrap(a, np.full(40, np.nan))).all()
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=10))
+@quick
+def test_holm_raises_p_values_and_keeps_their_order(p):
+    adjusted = holm(p)
+    assert (adjusted >= np.array(p) - 1e-15).all()
+    assert (adjusted <= np.minimum(1.0, len(p) * np.array(p)) + 1e-12).all()
+    assert (np.diff(adjusted[np.argsort(p, kind="stable")]) >= 0).all()
+
+
+def test_holm_by_hand():
+    np.testing.assert_allclose(holm([0.01, 0.04, np.nan, 0.03, 0.5]), [0.04, 0.09, np.nan, 0.09, 0.5])
+    assert holm([]).shape == (0,)
+
+
+@pytest.mark.parametrize("test", [mcnemar, sign_flip_test, paired_bootstrap])
+def test_what_every_paired_test_refuses(test):
+    with pytest.raises(HCEPError, match="a has 2 images, b 1; paired tests need the same images"):
+        test([1, 0], [1])
+    with pytest.raises(HCEPError, match=r"b must hold one number an image; got shape \(1, 2\)"):
+        test([1, 0], [[1, 0]])
+
+
+def test_what_is_refused():
+    with pytest.raises(HCEPError, match="a and b must hold 0 and 1 only; compare other values with sign_flip_test"):
+        mcnemar([0.5, 1], [1, 0])
+    with pytest.raises(HCEPError, match=r"level must be between 0 and 1, such as 0\.95; got 95"):
+        bootstrap_interval([1.0, 0.0], level=95)
+    with pytest.raises(HCEPError, match="n_resamples must be a positive integer, got 0"):
+        bootstrap_interval([1.0], n_resamples=0)
+    with pytest.raises(HCEPError, match=r"n_permutations must be a positive integer, got 1\.5"):
+        sign_flip_test([1.0], [0.0], n_permutations=1.5)
