@@ -394,7 +394,7 @@ def test_not_fitted(estimator: Any) -> None:
         ({"beam_width": 0}, r"beam_width must be a positive integer, or None .*; got 0"),
         ({"max_steps": 0}, r"max_steps must be a positive integer, or None .*; got 0"),
         ({"tol": -1}, r"tol must be a finite number of at least 0, got -1"),
-        ({"head": "linear"}, r"head must be 'path' or 'logistic', got 'linear'"),
+        ({"head": "linear"}, r"head must be 'path' or 'logistic' or 'adamw', got 'linear'"),
         ({"hierarchy": {"cat": "pet"}}, r"hierarchy must be a hcep\.Hierarchy or None, got dict"),
     ],
 )

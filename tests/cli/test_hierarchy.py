@@ -54,7 +54,7 @@ def test_lint_exit_code_tells_an_error(file, tmp_path):
     result = run("lint", file, "--classes", labels)
     assert result.exit_code == 1
     assert "unicorn" in result.stdout
-    findings = json.loads(run("lint", file, "--classes", labels, "--json").stdout)
+    findings = json.loads(run("lint", file, "--classes", labels, "--json").stdout)["findings"]
     assert findings[0]["code"] == "missing-class"
 
 

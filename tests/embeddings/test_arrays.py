@@ -248,3 +248,15 @@ def test_unknown_suffixes(tmp_path):
 def test_a_file_that_cannot_be_written(tmp_path, suffix):
     with pytest.raises(StoreError, match=f"cannot write '.*x{suffix}': .*No such file"):
         write_arrays(tmp_path / "nowhere" / f"x{suffix}", EVERYTHING)
+
+
+def test_pixels_are_not_taken_for_paths(tmp_path):
+    file = tmp_path / "pixels.npz"
+    np.savez(file, embeddings=np.eye(2, dtype=np.float32), images=np.zeros((2, 4, 4, 3), np.uint8))
+    assert read_arrays(file).paths is None
+
+
+def test_images_that_are_text_are_paths(tmp_path):
+    file = tmp_path / "paths.npz"
+    np.savez(file, embeddings=np.eye(2, dtype=np.float32), images=np.array(["a.jpg", "b.jpg"]))
+    assert read_arrays(file).paths.tolist() == ["a.jpg", "b.jpg"]

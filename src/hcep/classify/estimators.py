@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -12,19 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hcep.classify import leave_one_out
+from hcep.classify.heads import fit_head, require_head
 from hcep.classify.leave_one_out import LeaveOneOutScore, choose, leave_one_out_scores
 from hcep.classify.path_model import PathModel
+from hcep.classify.training import checked_training, class_hierarchy, class_leaves
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import CHUNK
 from hcep.dictionary.transform import unit_rows
-from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
-from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy
+from hcep.errors import HCEPError
+from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import PathResult
 from hcep.pursuit.blocks import squared_norms
@@ -60,13 +59,9 @@ class _PathEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _fit_dictionary(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
         """Fix classes, hierarchy, metric, anchor and dictionary; return checked images and class indices."""
         self._check_options()
-        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=1)
-        if np.asarray(y).dtype.kind == "f":  # synset ids are no regression target, even at one image a class
-            check_classification_targets(y)
-        classes, index = np.unique(y, return_inverse=True)
-        self.classes_ = classes
-        self.hierarchy_ = _class_hierarchy(self.hierarchy, classes, self.tree, self.collapse)
-        self._leaves = np.array([self.hierarchy_.leaf_of(label) for label in _labels(classes)])
+        X, index, self.classes_ = checked_training(self, X, y)
+        self.hierarchy_ = class_hierarchy(self.hierarchy, self.classes_, self.tree, self.collapse)
+        self._leaves = class_leaves(self.hierarchy_, self.classes_)
         leaf_ids = self._leaves[index]
         self._choose_metric(X, index)
         self.dictionary_ = ConceptDictionary.from_images(
@@ -166,8 +161,7 @@ class HCEPTransformer(_PathEstimator):
 
     Examples
     --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.pipeline import make_pipeline
+    >>>     >>> from sklearn.pipeline import make_pipeline
     >>> from hcep import HCEPTransformer
     >>> from hcep.datasets import make_hierarchical_concepts
     >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-3)
@@ -234,12 +228,15 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
     anchor : float or "auto"
         Weight of the prior that coefficients are 1, on embeddings scaled to mean square norm 1. "auto" picks by
         leave-one-out.
-    head : {"path", "logistic"}
-        Predict the leaf of the path, or by logistic regression on the codes (as published).
+    head : {"path", "logistic", "adamw"}
+        Predict the leaf of the path, or by a linear classifier on the codes: logistic regression, or the published
+        training, which needs torch (see `hcep.classify.heads.fit_head`).
     C : float
         Inverse regularisation of the logistic head.
     max_iter : int
         Iterations of the logistic head.
+    epochs, batch_size, random_state
+        Of the head "adamw"; ImageNet's are published as 1000 and 16384.
     n_jobs : int, optional
         Threads of the pursuit.
 
@@ -254,9 +251,9 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
         Every pair that was tried; empty where nothing was "auto" or classes have fewer than three images.
     temperature_ : float
         Scale of objectives in `predict_proba`, fitted on left-out training images (path head).
-    head_ : LogisticRegression or None
+    head_ : LogisticRegression, AdamWHead or None
     n_iter_ : int
-        Iterations of the logistic head; the path head needs one pass.
+        Iterations of the linear head; the path head needs one pass.
 
     Notes
     -----
@@ -274,7 +271,7 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
     """
 
     temperature_: float
-    head_: LogisticRegression | None
+    head_: Any
     n_iter_: int
 
     def __init__(
@@ -291,9 +288,12 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
         tol: float = 0.0,
         signed: bool = False,
         anchor: float | Auto = "auto",
-        head: Literal["path", "logistic"] = "path",
+        head: Literal["path", "logistic", "adamw"] = "path",
         C: float = 1.0,
         max_iter: int = 1000,
+        epochs: int = 500,
+        batch_size: int = 4096,
+        random_state: int | None = 0,
         n_jobs: int | None = None,
     ) -> None:
         self.hierarchy = hierarchy
@@ -310,6 +310,9 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
         self.head = head
         self.C = C
         self.max_iter = max_iter
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.random_state = random_state
         self.n_jobs = n_jobs
 
     @classmethod
@@ -336,14 +339,20 @@ class HCEPClassifier(ClassifierMixin, _PathEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Build the dictionary, choose metric and anchor where "auto", fit the head."""
-        if self.head not in ("path", "logistic"):
-            raise HCEPError(f"head must be 'path' or 'logistic', got {self.head!r}")
+        require_head(self.head, others=("path",))
         images, index = self._fit_dictionary(X, y)
         self.head_, self.n_iter_ = None, 1
         self.temperature_ = self._fit_temperature(images, index) if self.head == "path" else float("nan")
-        if self.head == "logistic" and len(self.classes_) > 1:
-            self.head_ = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(
-                self.path_model().pursue(images).codes, index
+        if self.head != "path" and len(self.classes_) > 1:
+            self.head_ = fit_head(
+                self.head,
+                self.path_model().pursue(images).codes,
+                index,
+                C=self.C,
+                max_iter=self.max_iter,
+                epochs=self.epochs,
+                batch_size=self.batch_size,
+                random_state=self.random_state,
             )
             self.n_iter_ = int(self.head_.n_iter_.max())
         return self
@@ -394,30 +403,3 @@ def _varies(X: NDArray[Any], index: NDArray[np.intp]) -> bool:
         bool(np.abs(X[i : i + CHUNK] - X[first[groups[i : i + CHUNK]]]).max() > rounding)
         for i in range(0, len(X), CHUNK)
     )
-
-
-def _labels(classes: NDArray[Any]) -> list[str]:
-    return [str(c) for c in classes.tolist()]
-
-
-def _class_hierarchy(
-    hierarchy: Hierarchy | None, classes: NDArray[Any], tree: TreePolicy | None, collapse: bool
-) -> Hierarchy:
-    """The given hierarchy on the classes alone, or a flat one."""
-    labels = _labels(classes)
-    if hierarchy is None:
-        root = VIRTUAL_ROOT
-        while root in labels:
-            root = f"({root})"
-        return Hierarchy.from_edges([(root, label) for label in labels])
-    if isinstance(hierarchy, Mapping) or not isinstance(hierarchy, Hierarchy):
-        raise HCEPError(f"hierarchy must be a hcep.Hierarchy or None, got {type(hierarchy).__name__}")
-    unknown = [label for label in labels if label not in hierarchy and label not in hierarchy.own_leaves]
-    if unknown:
-        raise HierarchyError(
-            f"{len(unknown):,} of {len(labels):,} classes in y are not synsets of the hierarchy: {quoted(unknown)}."
-            + near_matches(unknown[0], hierarchy.ids)
-            + " Add an edge (parent, class) for each, or correct the labels."
-        )
-    restricted = hierarchy.restrict(labels) if tree is None else hierarchy.as_tree(tree).restrict(labels)
-    return restricted.collapse() if collapse else restricted

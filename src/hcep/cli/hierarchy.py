@@ -9,21 +9,20 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.table import Table
 
-from hcep.errors import quoted
-from hcep.hierarchy import Hierarchy, lint, read_hierarchy, write_hierarchy
+from hcep.cli import hierarchy_lint
+from hcep.cli.hierarchy_files import File, Options, ReadAs, refuse_existing, tell
+from hcep.cli.hierarchy_files import read as _read
+from hcep.cli.hierarchy_wordnet import wordnet
+from hcep.hierarchy import FORMATS, Hierarchy, write_hierarchy
+from hcep.hierarchy.formats import find_format
 
 app = typer.Typer(no_args_is_help=True, help="Look at a hierarchy, check it, convert it.", rich_markup_mode="rich")
+app.command(name="wordnet")(wordnet)
+hierarchy_lint.register(app)
 
-File = Annotated[
-    Path,
-    typer.Argument(
-        help="Hierarchy: .json (ours), .csv / .tsv of parent, child[, name], a model folder, or `imagenet`."
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 @app.command()
@@ -33,6 +32,8 @@ def show(
     children: Annotated[int | None, typer.Option(min=1, help="Children to draw of each synset.")] = 12,
     synset: Annotated[str | None, typer.Option(help="Draw what is below this synset only.")] = None,
     collapse: Annotated[bool, typer.Option(help="Merge single-child chains first.")] = False,
+    read_as: ReadAs = None,
+    options: Options = None,
     as_json: Json = False,
 ) -> None:
     """Draw a hierarchy as a tree; a synset met before is marked ↑.
@@ -41,9 +42,11 @@ def show(
 
       hcep hierarchy show animals.csv
 
+      hcep hierarchy show hp.obo -O root="Abnormality of the eye" --depth 2
+
       hcep hierarchy show wordnet.json --depth 3 --collapse
     """
-    hierarchy = _read(file)
+    hierarchy = _read(file, read_as, options)
     hierarchy = hierarchy.collapse() if collapse else hierarchy
     if synset is not None:
         hierarchy = _below(hierarchy, synset)
@@ -54,70 +57,55 @@ def show(
     typer.echo(f"\n{hierarchy!r}")
 
 
-@app.command(name="lint")
-def lint_file(
-    file: File,
-    classes: Annotated[
-        Path | None, typer.Option(help="Text file with the data's labels, one a line, to compare with the leaves.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Check a hierarchy: chains, shortcuts, repeated names, classes that are missing. Exit code 1 on an error.
-
-    [bold]Examples[/]
-
-      hcep hierarchy lint animals.csv
-
-      hcep hierarchy lint wordnet.json --classes labels.txt --json
-    """
-    hierarchy = _read(file)
-    labels = None if classes is None else [line for line in classes.read_text("utf-8").splitlines() if line.strip()]
-    findings = lint(hierarchy, labels)
-    if as_json:
-        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2, ensure_ascii=False))
-    else:
-        console = Console()
-        for finding in findings:
-            console.print(
-                f"[{COLOURS[finding.severity]}]{finding.severity}[/] {escape(finding.message)} "
-                f"[dim]({finding.code}: {escape(quoted(finding.synsets, 3))})[/]"
-            )
-        console.print(f"{hierarchy!r}: {len(findings) or 'no'} finding{'' if len(findings) == 1 else 's'}")
-    raise typer.Exit(int(any(finding.severity == "error" for finding in findings)))
-
-
 @app.command()
 def convert(
     source: File,
-    target: Annotated[Path, typer.Argument(help="File to write, ending in .json, .csv or .tsv.")],
+    target: Annotated[Path, typer.Argument(help="File to write.")],
+    read_as: ReadAs = None,
+    options: Options = None,
+    to: Annotated[str | None, typer.Option("--to", help="Format to write, where the ending does not tell it.")] = None,
     collapse: Annotated[bool, typer.Option(help="Merge single-child chains.")] = False,
     tree: Annotated[str | None, typer.Option(help="Keep one parent a synset: first, shortest or longest.")] = None,
+    lossy: Annotated[bool, typer.Option(help="Write also what loses parents of a synset.")] = False,
     force: Annotated[bool, typer.Option(help="Overwrite the target.")] = False,
 ) -> None:
-    """Convert between formats, on request to a tree or without chains.
+    """Convert between formats, on request to a tree or without chains; what is lost is told on standard error.
 
     [bold]Examples[/]
 
       hcep hierarchy convert animals.csv animals.json
 
+      hcep hierarchy convert taxonomy.csv tree.nwk -O levels=kingdom,family,species
+
       hcep hierarchy convert wordnet.json tree.tsv --tree first --collapse
     """
-    hierarchy = _read(source)
+    find_format(target.name, to, to="write")
+    hierarchy = _read(source, read_as, options)
     hierarchy = hierarchy.as_tree(tree) if tree else hierarchy  # type: ignore[arg-type] # checked by as_tree
     hierarchy = hierarchy.collapse() if collapse else hierarchy
-    if target.exists() and not force:
-        raise typer.BadParameter(f"{target} exists; pass --force to overwrite it", param_hint="TARGET")
-    write_hierarchy(hierarchy, target)
+    refuse_existing(target, force, "TARGET")
+    tell(write_hierarchy(hierarchy, target, to, lossy=lossy))
     typer.echo(f"{target}: {hierarchy!r}")
 
 
-def _read(place: Path) -> Hierarchy:
-    """A hierarchy file, the hierarchy of a model folder, or WordNet's above ImageNet by its name."""
-    if str(place) == "imagenet" and not place.exists():
-        from hcep.datasets import imagenet_hierarchy
+@app.command()
+def formats(as_json: Json = False) -> None:
+    """List the formats: their endings, whether they are read and written, and what they keep of a hierarchy.
 
-        return imagenet_hierarchy()
-    return read_hierarchy(place / "hierarchy.json" if place.is_dir() else place)
+    [bold]Example[/]
+
+      hcep hierarchy formats
+    """
+    if as_json:
+        typer.echo(json.dumps([asdict(known) for known in FORMATS.values()], indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("format", "endings", "reads", "writes", "keeps", ""):
+        table.add_column(column, overflow="fold")
+    for known in FORMATS.values():
+        does = ("yes" if known.reads else "-", "yes" if known.writes else "-")
+        table.add_row(known.name, " ".join(known.extensions) or "-", *does, " ".join(known.keeps), known.about)
+    Console().print(table)
 
 
 def _below(hierarchy: Hierarchy, synset: str) -> Hierarchy:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from hcep.datasets.images import ImageDataset as ImageDataset
     from hcep.datasets.images import ImageItem as ImageItem
     from hcep.datasets.images import read_images as read_images
+    from hcep.datasets.layouts.cifar_classes import cifar10_hierarchy as cifar10_hierarchy
     from hcep.datasets.layouts.cifar_classes import cifar100_hierarchy as cifar100_hierarchy
     from hcep.datasets.sample_data import load_sample as load_sample
     from hcep.datasets.synthetic import make_hierarchical_concepts as make_hierarchical_concepts
@@ -23,6 +24,7 @@ __all__ = [
     "ImageDataset",
     "ImageItem",
     "ambiguous_classes",
+    "cifar10_hierarchy",
     "cifar100_hierarchy",
     "imagenet_classes",
     "imagenet_hierarchy",
@@ -40,6 +42,7 @@ __getattr__, __dir__ = lazy_names(
         "ImageDataset": "hcep.datasets.images",
         "ImageItem": "hcep.datasets.images",
         "ambiguous_classes": "hcep.datasets.wordnet",
+        "cifar10_hierarchy": "hcep.datasets.layouts.cifar_classes",
         "cifar100_hierarchy": "hcep.datasets.layouts.cifar_classes",
         "imagenet_classes": "hcep.datasets.wordnet",
         "imagenet_hierarchy": "hcep.datasets.wordnet",

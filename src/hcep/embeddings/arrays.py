@@ -234,6 +234,8 @@ def _read_npz(source: Path, names: dict[str, str], label_names: Sequence[str] | 
         present = [name.removesuffix(".npy") for name in archive.namelist()]
         found = _find(source, names, present)
         parts = {part: _member(source, archive, name) for part, name in found.items()}
+        if "paths" not in names and "paths" in parts and parts["paths"].dtype.kind not in "US":
+            del parts["paths"]  # `images` that are pixels, not paths
         if isinstance(label_names, str):
             if label_names not in present:
                 raise _absent(source, label_names, present)

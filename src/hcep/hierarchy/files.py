@@ -1,78 +1,116 @@
-"""Hierarchies in files: our JSON, and edge lists as CSV or TSV."""
+"""Hierarchies in files: read by what they are, written with word of what is lost."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator
+import logging
+import os
 from pathlib import Path
+from typing import Any
 
-from hcep.errors import HierarchyError
+from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.hierarchy.formats.losses import detail_losses, graph_loss
+from hcep.hierarchy.formats.registry import FORMATS, check_options, find_format
+from hcep.hierarchy.formats.source import MAX_BYTES, Source, load, local_path
+from hcep.hierarchy.formats.target import write_whole
 from hcep.hierarchy.graph import Hierarchy
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-HEADER = ("parent", "child", "name")
+logger = logging.getLogger(__name__)
+
+Place = str | os.PathLike[str]
 
 
-def read_hierarchy(path: str | Path) -> Hierarchy:
-    """Read a hierarchy by its extension: ``.json`` (ours), or ``.csv`` / ``.tsv`` with parent, child[, child's name].
+def read_hierarchy(place: Place, format: str | None = None, **options: Any) -> Hierarchy:
+    """Read a hierarchy from a file, a directory or a web address; see `Hierarchy.read`.
 
-    A first row that says ``parent, child`` is a header; one that says ``child, parent`` swaps the columns. Lines that
-    start with ``#`` are comments.
-
-    Raises
-    ------
-    HierarchyError
-        An unknown extension, an absent or malformed file, or edges that are not a rooted DAG.
+    What the reader passed over (obsolete terms, branch lengths) is logged.
     """
-    file = Path(path)
-    if file.suffix.lower() == ".json":
-        return Hierarchy.from_json(file)
-    _require_known(file)
-    return Hierarchy.from_edges(_edges(file))
+    hierarchy, notes = read_with_notes(place, format, **options)
+    for note in notes:
+        logger.info("%s: %s", place, note)
+    return hierarchy
 
 
-def write_hierarchy(hierarchy: Hierarchy, path: str | Path) -> None:
-    """Write a hierarchy by its extension; an edge list keeps the graph and the names, not merged chains.
-
-    Raises
-    ------
-    HierarchyError
-        An unknown extension.
-    """
-    file = Path(path)
-    if file.suffix.lower() == ".json":
-        hierarchy.to_json(file)
-        return
-    _require_known(file)
-    with file.open("w", encoding="utf-8", newline="") as lines:
-        writer = csv.writer(lines, delimiter=DELIMITERS[file.suffix.lower()])
-        writer.writerow(HEADER)
-        # Children in index order, each with its first parent first: reading back gives the same DAG.
-        for child in hierarchy.ids[1:]:
-            writer.writerows((parent, child, hierarchy.name(child)) for parent in hierarchy.parents(child))
-
-
-def _require_known(file: Path) -> None:
-    if file.suffix.lower() not in DELIMITERS:
-        raise HierarchyError(f"{str(file)!r}: expected a file ending in .json, .csv or .tsv")
-
-
-def _edges(file: Path) -> Iterator[tuple[str, ...]]:
-    swapped = False
+def read_with_notes(
+    place: Place,
+    format: str | None = None,
+    *,
+    root: str | None = None,
+    max_bytes: int = MAX_BYTES,
+    timeout: float = 20.0,
+    **options: Any,
+) -> tuple[Hierarchy, tuple[str, ...]]:
+    """`read_hierarchy` with the notes given back instead of logged."""
+    place = os.fspath(place)
+    source = _source(place, format, max_bytes, timeout)
+    known = FORMATS[source.format]
+    check_options(known, options)
     try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            for i, row in enumerate(csv.reader(lines, delimiter=DELIMITERS[file.suffix.lower()])):
-                cells = [cell.strip() for cell in row]
-                if not any(cells) or cells[0].startswith("#"):
-                    continue
-                if i == 0 and {cell.lower() for cell in cells[:2]} == set(HEADER[:2]):
-                    swapped = cells[0].lower() == "child"
-                    continue
-                if len(cells) not in (2, 3):
-                    raise HierarchyError(f"{file.name}, line {i + 1}: expected parent, child[, name]; got {row!r}")
-                parent, child = cells[1::-1] if swapped else cells[:2]
-                yield (parent, child, cells[2]) if len(cells) == 3 and cells[2] else (parent, child)
-    except OSError as error:
-        raise HierarchyError(f"cannot read {str(file)!r}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise HierarchyError(f"{str(file)!r} is not text in UTF-8: {error}") from None
+        hierarchy = known.functions().read(source, **options)
+        hierarchy = hierarchy if root is None else branch(hierarchy, root)
+    except HierarchyError as error:
+        told = str(error)
+        raise HierarchyError(told if told.startswith(source.name) else f"{source.name}: {told}") from None
+    return hierarchy, tuple(source.notes)
+
+
+def write_hierarchy(
+    hierarchy: Hierarchy, path: Place, format: str | None = None, *, lossy: bool = False
+) -> tuple[str, ...]:
+    """Write a hierarchy; see `Hierarchy.write`."""
+    file = Path(path)
+    known = find_format(file.name, format, to="write")
+    changed = graph_loss(known, hierarchy)
+    if changed and not lossy:
+        raise HierarchyError(
+            f"{changed}; pass lossy=True to write it all the same, hierarchy.as_tree(policy) to choose the parents, "
+            "or write .json"
+        )
+    text = known.functions().write(hierarchy, known.name)
+    if "\0" in text:
+        synset = next(s for s in hierarchy if "\0" in s + hierarchy.name(s))
+        raise HierarchyError(f"{known.name} cannot hold synset {synset!r}: it has a NUL character; rename it")
+    lost = ((changed,) if changed else ()) + detail_losses(known, hierarchy)
+    write_whole(file, text)
+    return lost
+
+
+def branch(hierarchy: Hierarchy, root: str) -> Hierarchy:
+    """What is below one synset, given by its id or, where it is the only one of that name, by its name.
+
+    Raises
+    ------
+    HierarchyError
+        An unknown synset, a name that several share, or a synset without any below it.
+    """
+    synset = root if root in hierarchy else _named(hierarchy, root)
+    inside = (synset, *hierarchy.descendants(synset))
+    if len(inside) == 1:
+        raise HierarchyError(f"root {root!r} has no synsets below it; give an inner synset")
+    kept = set(inside)
+    edges = [(parent, child) for child in inside for parent in hierarchy.parents(child) if parent in kept]
+    return Hierarchy.from_edges(edges, {s: hierarchy.name(s) for s in inside}, root=synset)
+
+
+def _named(hierarchy: Hierarchy, name: str) -> str:
+    found = [s for s in hierarchy if hierarchy.name(s) == name]
+    if len(found) > 1:
+        raise HierarchyError(f"root {name!r} is the name of {len(found)} synsets: {quoted(found)}; give the id of one")
+    if not found:
+        known = [*hierarchy.ids, *map(hierarchy.name, hierarchy.ids)]
+        raise HierarchyError(f"root {name!r} is neither an id nor a name here.{near_matches(name, known)}")
+    return found[0]
+
+
+def _source(place: str, format: str | None, max_bytes: int, timeout: float) -> Source:
+    path = local_path(place)
+    is_folder = path is not None and path.is_dir()
+    if format == "folder" or (is_folder and format is None):
+        if not is_folder:
+            raise HierarchyError(f"{place!r} is not a directory, which format 'folder' needs")
+        assert path is not None
+        return Source(path.resolve().name or str(path), b"", "folder", path)
+    name = place if path is None else path.name
+    known = find_format(name.split("?")[0].split("#")[0] if path is None else name, format, to="read")
+    source = load(place, max_bytes, timeout)
+    source.format = known.name
+    return source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -25,7 +26,7 @@ T = TypeVar("T", bound=np.generic)
 
 
 class Hierarchy:
-    """A rooted DAG of synsets, its leaves the classes. Build one with `from_edges` or `from_json`.
+    """A rooted DAG of synsets, its leaves the classes. Build one with `from_edges`, `read` or `from_wordnet`.
 
     Synsets are addressed by string id. Inside they are numbered so that the root is 0 and every parent comes before
     its children; `edges`, and with it the atoms of a dictionary, is ordered by parent, then by child. The object never
@@ -462,6 +463,139 @@ class Hierarchy:
             record.merged,
             record.classes,
         )
+
+    @classmethod
+    def read(cls, place: str | os.PathLike[str], format: str | None = None, **options: Any) -> Hierarchy:
+        """Read a hierarchy from a file, a directory, or a ``file://``, ``http://`` or ``https://`` address.
+
+        Parameters
+        ----------
+        place : str or path
+            A file may be compressed by gzip (``.obo.gz``).
+        format : str, optional
+            A name of `hcep.hierarchy.FORMATS`; by default the file's ending tells it, and a directory is a folder tree.
+        **options
+            ``root`` takes one branch, given by id or name; ``max_bytes`` (50 million) and ``timeout`` (20 s without
+            an answer) bound what is read. The others are those of the format: ``repeated`` ("raise", "merge" or
+            "qualify": what a label in several places means) for nested ones, outlines, Newick and folders; ``levels``,
+            ``leaf`` and ``name`` for level columns; ``relationships`` for OBO and OWL; ``language`` and ``ids`` for
+            RDF.
+
+        Raises
+        ------
+        HierarchyError
+            A file that is absent, too large, malformed, or not a rooted DAG. The message names the file, where known
+            the line, what was expected and what came.
+        MissingExtraError
+            YAML, OBO, OWL and RDF need packages of the extra ``formats``.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from hcep import Hierarchy
+        >>> _ = Path("animals.nwk").write_text("((cat,lion)feline,dog)animal;")
+        >>> Hierarchy.read("animals.nwk").leaves
+        ('dog', 'cat', 'lion')
+        """
+        from hcep.hierarchy.files import read_hierarchy
+
+        return read_hierarchy(place, format, **options)
+
+    def write(self, path: str | os.PathLike[str], format: str | None = None, *, lossy: bool = False) -> tuple[str, ...]:
+        """Write the hierarchy in the format of the file's ending or of `format`; return what is lost, a sentence each.
+
+        The file is finished under another name and then renamed: a failure leaves what was there.
+
+        Parameters
+        ----------
+        lossy : bool
+            Write also where the format cannot hold the graph itself: several parents of a synset.
+
+        Raises
+        ------
+        HierarchyError
+            An unknown format, one that only reads, a graph or a name it cannot hold, a place that cannot be written.
+
+        Examples
+        --------
+        >>> from hcep import Hierarchy
+        >>> h = Hierarchy.from_edges([("pet", "n1"), ("pet", "n2")], names={"n1": "cat", "n2": "dog"})
+        >>> h.write("pets.csv")
+        ()
+        >>> h.write("pets.nwk")
+        ('newick: names kept, ids lost (2 synsets)',)
+        """
+        from hcep.hierarchy.files import write_hierarchy
+
+        return write_hierarchy(self, path, format, lossy=lossy)
+
+    @classmethod
+    def from_networkx(cls, graph: Any, *, root: str | None = None) -> Hierarchy:
+        """Build a hierarchy from a networkx DiGraph: edges from parent to child, names in the attribute ``name``.
+
+        Raises
+        ------
+        HierarchyError
+            An undirected graph, a node without edges, nodes that are not strings, or what `from_edges` refuses.
+        """
+        from hcep.hierarchy.formats.networkx_graph import from_networkx
+
+        return from_networkx(graph, root)
+
+    def to_networkx(self) -> Any:
+        """The hierarchy as a networkx DiGraph, synsets in index order; `from_networkx` gives it back.
+
+        Merged chains and the classes that are inner synsets stay behind.
+
+        Raises
+        ------
+        MissingExtraError
+            networkx is not installed.
+        """
+        from hcep.hierarchy.formats.networkx_graph import to_networkx
+
+        return to_networkx(self)
+
+    @classmethod
+    def from_wordnet(
+        cls,
+        ids_or_words: Iterable[str] | None = None,
+        database: str | os.PathLike[str] | None = None,
+        *,
+        pos: Literal["noun", "verb"] = "noun",
+        on_ambiguous: Literal["raise", "first"] = "raise",
+    ) -> Hierarchy:
+        """Build the hierarchy of WordNet above some synsets, along all their hypernyms.
+
+        Parameters
+        ----------
+        ids_or_words : iterable of str, optional
+            WordNet ids as ImageNet's (``"n02121620"``), synset names (``"cat.n.01"``) or words (``"tench"``). All of
+            WordNet's nouns (or verbs) when left out.
+        database : path, optional
+            Folder with WordNet's ``data.noun`` and ``index.noun``; looked for in the usual places when left out.
+        pos : {"noun", "verb"}
+        on_ambiguous : {"raise", "first"}
+            A word of several senses is refused, with the senses listed, or taken in its most frequent one.
+
+        Returns
+        -------
+        Hierarchy
+            Ids are WordNet ids, names the first lemmas. A synset that is above another given one becomes a class of
+            its own, as in `with_classes`.
+
+        Raises
+        ------
+        HierarchyError
+            No database; unknown or ambiguous words; ids of another version of WordNet.
+
+        See Also
+        --------
+        hcep.hierarchy.wordnet.WordNet : senses, glosses and hypernyms.
+        """
+        from hcep.hierarchy.wordnet import WordNet
+
+        return WordNet(database, pos=pos).hierarchy(ids_or_words, on_ambiguous=on_ambiguous)
 
     def format_tree(self, max_depth: int | None = None, max_children: int | None = None) -> str:
         """The hierarchy drawn with box characters, one synset a line; a synset met before points back to it."""

@@ -72,7 +72,7 @@ def omp(
     n_steps = min(n_nonzero or dictionary.hierarchy.depth, dictionary.n_atoms, dictionary.n_dims)
     dtype = working_dtype(rows)
     norms = np.linalg.norm(dictionary.atoms, axis=1)
-    distinct = _distinct_directions(dictionary.atoms, norms)
+    distinct = distinct_directions(dictionary.atoms, norms)
     unit = (dictionary.atoms[distinct] / norms[distinct, None]).astype(dtype)
     gram = unit @ unit.T
     selected = np.full((len(rows), n_steps), -1, dtype=np.int32)
@@ -96,7 +96,7 @@ def omp(
     return FlatResult(dictionary, _codes(selected, coefficients, norms, dictionary.n_atoms), residuals, selected)
 
 
-def _distinct_directions(atoms: NDArray[np.float64], norms: NDArray[np.float64]) -> NDArray[np.int32]:
+def distinct_directions(atoms: NDArray[np.float64], norms: NDArray[np.float64]) -> NDArray[np.int32]:
     """Atoms that are not zero, and neither equal nor opposite to one before them up to a factor.
 
     Only rounding would tell such atoms apart, and the pick would depend on the machine; after the first of them the

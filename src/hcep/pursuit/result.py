@@ -88,6 +88,11 @@ class PathResult:
         known = [path_of(self.dictionary, node) for node in distinct]
         return [known[i] for i in index]
 
+    @property
+    def supports(self) -> list[Path]:
+        """The paths, by the name that they share with flat supports."""
+        return self.paths
+
     def hypotheses(self, image: int) -> list[Hypothesis]:
         """The best hypotheses of one image's final beam, the answer first; ask for several with ``n_best``.
 

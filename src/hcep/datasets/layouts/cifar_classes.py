@@ -1,4 +1,4 @@
-"""CIFAR-100's two levels: twenty superclasses of five classes."""
+"""Hierarchies of CIFAR's classes: CIFAR-100's own two levels, and a small tree above CIFAR-10."""
 
 from __future__ import annotations
 
@@ -44,3 +44,25 @@ def cifar100_hierarchy() -> Hierarchy:
     edges = [(ROOT, coarse) for coarse in SUPERCLASSES]
     edges += [(coarse, fine) for coarse, classes in SUPERCLASSES.items() for fine in classes]
     return Hierarchy.from_edges(edges, {child: child.replace("_", " ") for _, child in edges}, root=ROOT)
+
+
+#: CIFAR-10 has no hierarchy of its own; these groups are ours.
+CIFAR10_GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
+    "animal": {"mammal": ("cat", "deer", "dog", "horse"), "other animal": ("bird", "frog")},
+    "vehicle": {"road vehicle": ("automobile", "truck"), "other craft": ("airplane", "ship")},
+}
+
+
+def cifar10_hierarchy() -> Hierarchy:
+    """A small tree above CIFAR-10's ten classes, three levels deep.
+
+    Examples
+    --------
+    >>> from hcep.datasets import cifar10_hierarchy
+    >>> cifar10_hierarchy().paths("cat")
+    (('animal', 'mammal', 'cat'),)
+    """
+    edges = [("cifar-10", top) for top in CIFAR10_GROUPS]
+    edges += [(top, group) for top, groups in CIFAR10_GROUPS.items() for group in groups]
+    edges += [(group, c) for groups in CIFAR10_GROUPS.values() for group, members in groups.items() for c in members]
+    return Hierarchy.from_edges(edges, root="cifar-10")

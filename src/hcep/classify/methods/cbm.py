@@ -1,0 +1,132 @@
+"""The concept bottleneck model: a supervised concept predictor, then the linear head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hcep.classify.heads import HeadKind
+from hcep.classify.methods.base import ConceptMethod
+from hcep.classify.methods.concept_predictor import ConceptPredictor, concept_targets, fit_concept_predictor
+from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.graph import TreePolicy
+from hcep.pursuit import FlatResult
+from hcep.pursuit.result import require_positive
+
+
+class CBMClassifier(ConceptMethod):
+    """Predict every synset from the embedding, then the class from the scores of all synsets, as published.
+
+    Parameters
+    ----------
+    hierarchy, tree, collapse, unit_norm, center, head, C, max_iter, epochs, batch_size, random_state, n_jobs
+        As in `ConceptMethod`; `random_state` also shuffles the predictor's training.
+    max_steps : int, optional
+        Synsets to report as the support, those with the highest scores; the head sees all scores.
+    concept_epochs : int
+        Of the concept predictor: Adam with learning rate 0.1, in batches of `batch_size`.
+
+    Attributes
+    ----------
+    predictor_ : ConceptPredictor
+
+    Notes
+    -----
+    An image's concepts are its class and all ancestors of the class, by any path. A score is the logit of
+    a concept's probability: on training images the probabilities are all but 0 and 1, which leaves a head on them
+    nothing to weigh. In the code, a synset's score stands at the atom of its first parent; nothing is reconstructed, so
+    that residual norms are NaN.
+
+    Examples
+    --------
+    >>> from hcep.classify.methods import CBMClassifier
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
+    >>> model = CBMClassifier(data.hierarchy, concept_epochs=50).fit(data.X, data.y)
+    >>> sorted(model.pursue(data.X[:1]).supports[0]) == sorted(data.hierarchy.paths(data.y[0])[0])
+    True
+    """
+
+    predictor_: ConceptPredictor
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy | None = None,
+        *,
+        tree: TreePolicy | None = None,
+        collapse: bool = True,
+        unit_norm: bool = False,
+        center: bool = False,
+        max_steps: int | None = None,
+        concept_epochs: int = 500,
+        head: HeadKind = "logistic",
+        C: float = 1.0,
+        max_iter: int = 1000,
+        epochs: int = 500,
+        batch_size: int = 4096,
+        random_state: int | None = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(
+            hierarchy,
+            tree=tree,
+            collapse=collapse,
+            unit_norm=unit_norm,
+            center=center,
+            max_steps=max_steps,
+            head=head,
+            C=C,
+            max_iter=max_iter,
+            epochs=epochs,
+            batch_size=batch_size,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
+        self.concept_epochs = concept_epochs
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        require_positive("concept_epochs", self.concept_epochs)
+        require_positive("batch_size", self.batch_size)
+
+    def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
+        self.predictor_ = fit_concept_predictor(
+            self.dictionary_.embed(images),
+            concept_targets(self.hierarchy_, self._leaves)[index],
+            epochs=self.concept_epochs,
+            batch_size=self.batch_size,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+        )
+
+    def _code(self, images: NDArray[Any]) -> FlatResult:
+        scores = self.predictor_(self.dictionary_.embed(images))
+        atoms = first_parent_atoms(self.hierarchy_)
+        highest = np.argsort(-scores, axis=1, kind="stable")[:, : self._n_atoms_kept]
+        return FlatResult(
+            self.dictionary_,
+            dense_codes(scores, atoms, self.dictionary_.n_atoms),
+            np.full(len(images), np.nan),
+            atoms[highest],
+        )
+
+    def _head_input(self, images: NDArray[Any]) -> Any:
+        """All scores, dense: as sparse codes they would only be slower."""
+        return self.predictor_(self.dictionary_.embed(images))
+
+
+def first_parent_atoms(hierarchy: Hierarchy) -> NDArray[np.int32]:
+    """The atom of each synset's first parent; entry i is synset i + 1's."""
+    atom_of = {edge: k for k, edge in enumerate(hierarchy.edges)}
+    return np.array([atom_of[hierarchy.parents(s)[0], s] for s in hierarchy.ids[1:]], dtype=np.int32)
+
+
+def dense_codes(scores: NDArray[Any], atoms: NDArray[np.int32], n_atoms: int) -> sparse.csr_array:
+    """Scores of every synset as codes with an entry at each of `atoms`."""
+    n_images, n_concepts = scores.shape
+    order = np.argsort(atoms)
+    pointer = np.arange(n_images + 1, dtype=np.int64) * n_concepts
+    return sparse.csr_array((scores[:, order].ravel(), np.tile(atoms[order], n_images), pointer), (n_images, n_atoms))

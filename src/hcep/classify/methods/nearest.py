@@ -1,0 +1,148 @@
+"""Nearest embeddings as estimators: NN over the classes, HNN down the hierarchy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hcep.classify.baselines import hnn, nn
+from hcep.classify.leave_one_out import MAX_IMAGES, fit_temperature
+from hcep.classify.methods.base import ConceptMethod
+from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.graph import TreePolicy
+from hcep.pursuit import PathResult
+from hcep.pursuit.result import path_codes, require_positive
+
+
+class HNNClassifier(ConceptMethod):
+    """Step to the nearest child until a leaf; the 0/1 code of the path goes to a linear head, as published.
+
+    Parameters and fitted attributes are those of `ConceptMethod`.
+
+    Examples
+    --------
+    >>> from hcep.classify.methods import HNNClassifier
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> data = make_hierarchical_concepts(branching=3, depth=3, dim=12, noise=1e-4)
+    >>> model = HNNClassifier(data.hierarchy, max_steps=2).fit(data.X, data.y)
+    >>> {len(path) for path in model.pursue(data.X).paths}
+    {2}
+    """
+
+    def _code(self, images: NDArray[Any]) -> PathResult:
+        return cut_paths(hnn(images, self.dictionary_, n_jobs=self.n_jobs), images, self.max_steps)
+
+
+class NNClassifier(ConceptMethod):
+    """The class whose embedding is nearest: the paper's black box. It has no head.
+
+    Parameters
+    ----------
+    hierarchy, tree, collapse, unit_norm, center, n_jobs
+        As in `ConceptMethod`.
+    max_steps : int, optional
+        Synsets of the class's path to report as the support; the prediction does not depend on it.
+
+    Attributes
+    ----------
+    temperature_ : float
+        Scale of squared distances in `predict_proba`, fitted on left-out training images.
+
+    Examples
+    --------
+    >>> from hcep.classify.methods import NNClassifier
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
+    >>> float(NNClassifier(data.hierarchy).fit(data.X, data.y).score(data.X, data.y))
+    1.0
+    """
+
+    temperature_: float
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy | None = None,
+        *,
+        tree: TreePolicy | None = None,
+        collapse: bool = True,
+        unit_norm: bool = False,
+        center: bool = False,
+        max_steps: int | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.hierarchy = hierarchy
+        self.tree = tree
+        self.collapse = collapse
+        self.unit_norm = unit_norm
+        self.center = center
+        self.max_steps = max_steps
+        self.n_jobs = n_jobs
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Class of each image."""
+        return self.classes_[self._nearest(self._checked_images(X))]
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """``softmax(-distance**2 / temperature_)``, (n_images, n_classes); the largest is the predicted class's."""
+        images = self._checked_images(X)
+        scores = -self._squared_distances(images) / self.temperature_
+        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        # The prediction is made in the images' own precision; where rounding decides, it has the last word.
+        scores[np.arange(len(scores)), self._nearest(images)] = 1.0 + 1e-12
+        return np.asarray(scores / scores.sum(axis=1, keepdims=True))
+
+    def _check_options(self) -> None:
+        require_positive("max_steps", self.max_steps, "the depth of the hierarchy")
+
+    def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
+        self.temperature_ = self._left_out_temperature(images, index)
+
+    def _fit_head(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
+        """There is none."""
+
+    def _code(self, images: NDArray[Any]) -> PathResult:
+        return cut_paths(nn(images, self.dictionary_, n_jobs=self.n_jobs), images, self.max_steps)
+
+    def _nearest(self, images: NDArray[Any]) -> NDArray[np.intp]:
+        class_of_leaf = {leaf: i for i, leaf in enumerate(self._leaves.tolist())}
+        leaves = nn(images, self.dictionary_, n_jobs=self.n_jobs).leaves
+        return np.array([class_of_leaf[leaf] for leaf in leaves.tolist()], dtype=np.intp)
+
+    def _squared_distances(self, images: NDArray[Any]) -> NDArray[np.float64]:
+        """To every class embedding, less the image's own square, (n_images, n_classes)."""
+        x = self.dictionary_.embed(images)
+        means = np.stack([self.dictionary_.synset_embedding(leaf) for leaf in self._leaves])
+        return np.asarray(np.einsum("ij,ij->i", means, means) - 2.0 * (x @ means.T), dtype=np.float64)
+
+    def _left_out_temperature(self, images: NDArray[Any], index: NDArray[np.intp]) -> float:
+        """Scale that makes training images, each left out of its own class's mean, most likely."""
+        counts = np.bincount(index)
+        usable = np.flatnonzero(counts[index] > 1)
+        usable = usable[:: max(1, -(-len(usable) // MAX_IMAGES))]
+        if not len(usable) or len(counts) == 1:
+            return 1.0
+        x = self.dictionary_.embed(images[usable])
+        own, n = index[usable], counts[index[usable]]
+        distances = self._squared_distances(images[usable]) + np.einsum("ij,ij->i", x, x)[:, None]
+        # Without image x its class's mean is further away by this factor: x - mean' = n / (n - 1) * (x - mean).
+        left_out = distances[np.arange(len(own)), own] * (n / (n - 1.0)) ** 2
+        rivals = distances[np.arange(len(counts)) != own[:, None]].reshape(len(own), -1)
+        return fit_temperature(np.column_stack([left_out, rivals]))[0]
+
+
+def cut_paths(found: PathResult, images: NDArray[Any], max_steps: int | None) -> PathResult:
+    """The first `max_steps` synsets of paths whose coefficients are all 1."""
+    dictionary = found.dictionary
+    tree = dictionary.hierarchy.path_tree
+    if max_steps is None or max_steps >= tree.depth:
+        return found
+    nodes = found.nodes.copy()
+    while (beyond := tree.level[nodes] > max_steps).any():
+        nodes[beyond] = tree.parent[nodes[beyond]]
+    ones = np.ones((len(nodes), tree.depth), dtype=found.codes.dtype)
+    # Atoms are differences, so that ones along a path add up to its last synset's embedding.
+    ends = dictionary.synset_embeddings[tree.synset[nodes]]
+    norms = np.linalg.norm(dictionary.embed(images) - ends, axis=1)
+    return PathResult(dictionary, path_codes(dictionary, nodes, ones), norms, nodes, nodes[:, None], norms[:, None])

@@ -1,0 +1,215 @@
+"""Codes by a convex penalty: the non-negative lasso of SpLiCE, basis pursuit, and the tree-structured l1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.classify.heads import HeadKind
+from hcep.classify.methods.base import ConceptMethod
+from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.graph import TreePolicy
+from hcep.pursuit import FlatResult
+from hcep.pursuit.lasso import lasso, lasso_alpha
+from hcep.pursuit.sparsity import require_fraction, require_share
+from hcep.pursuit.tree_lasso import tree_lasso, tree_lasso_alpha
+
+
+class _PenalisedMethod(ConceptMethod):
+    """A penalty whose weight is a share of each image's own largest useful one, the same share for all images."""
+
+    alpha: float | None
+    alpha_: float
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        require_fraction("alpha", self.alpha)
+
+    def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
+        self.alpha_ = self._choose_alpha(images) if self.alpha is None else float(self.alpha)
+
+    def _choose_alpha(self, images: NDArray[Any]) -> float:
+        raise NotImplementedError
+
+
+class BasisPursuitClassifier(_PenalisedMethod):
+    """Basis pursuit denoising (the lasso, any sign) over all atoms, then a linear head.
+
+    Parameters
+    ----------
+    hierarchy, tree, collapse, unit_norm, center, head, C, max_iter, epochs, batch_size, random_state, n_jobs
+        As in `ConceptMethod`.
+    max_steps : int, optional
+        Most atoms a code may use; the depth of the hierarchy by default.
+    alpha : float in (0, 1], optional
+        Penalty as in `hcep.pursuit.lasso`; by default the one at which training images use `max_steps` atoms on
+        average.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The penalty that was used.
+
+    Examples
+    --------
+    >>> from hcep.classify.methods import BasisPursuitClassifier
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
+    >>> model = BasisPursuitClassifier(data.hierarchy).fit(data.X, data.y)
+    >>> max(len(support) for support in model.pursue(data.X).supports)
+    2
+    """
+
+    _positive = False
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy | None = None,
+        *,
+        tree: TreePolicy | None = None,
+        collapse: bool = True,
+        unit_norm: bool = False,
+        center: bool = False,
+        max_steps: int | None = None,
+        alpha: float | None = None,
+        head: HeadKind = "logistic",
+        C: float = 1.0,
+        max_iter: int = 1000,
+        epochs: int = 500,
+        batch_size: int = 4096,
+        random_state: int | None = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(
+            hierarchy,
+            tree=tree,
+            collapse=collapse,
+            unit_norm=unit_norm,
+            center=center,
+            max_steps=max_steps,
+            head=head,
+            C=C,
+            max_iter=max_iter,
+            epochs=epochs,
+            batch_size=batch_size,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
+        self.alpha = alpha
+
+    def _choose_alpha(self, images: NDArray[Any]) -> float:
+        return lasso_alpha(images, self.dictionary_, self._n_atoms_kept, positive=self._positive)
+
+    def _code(self, images: NDArray[Any]) -> FlatResult:
+        return lasso(
+            images,
+            self.dictionary_,
+            self._n_atoms_kept,
+            alpha=self.alpha_,
+            positive=self._positive,
+            n_jobs=self.n_jobs,
+        )
+
+
+class SpLiCEClassifier(BasisPursuitClassifier):
+    """The lasso with coefficients of at least 0, as SpLiCE decomposes CLIP's embeddings, then a linear head.
+
+    Parameters and fitted attributes are those of `BasisPursuitClassifier`.
+
+    Examples
+    --------
+    >>> from hcep.classify.methods import SpLiCEClassifier
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
+    >>> model = SpLiCEClassifier(data.hierarchy).fit(data.X, data.y)
+    >>> bool(model.pursue(data.X).codes.data.min() > 0)
+    True
+    """
+
+    _positive = True
+
+
+class TreeLassoClassifier(_PenalisedMethod):
+    """The tree-structured l1 of Jenatton et al., then a linear head: one parameter from flat to hierarchical.
+
+    Parameters
+    ----------
+    hierarchy, tree, collapse, unit_norm, center, head, C, max_iter, epochs, batch_size, random_state, n_jobs
+        As in `ConceptMethod`.
+    max_steps : int, optional
+        Most atoms a code may use; the depth of the hierarchy by default.
+    mixing : float in [0, 1]
+        0 is the flat lasso, 1 penalises whole subtrees only (see `hcep.pursuit.tree_lasso`).
+    alpha : float in (0, 1], optional
+        Penalty; by default the one at which training images use `max_steps` atoms on average.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The penalty that was used.
+
+    Examples
+    --------
+    >>> from hcep.classify.methods import TreeLassoClassifier
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
+    >>> model = TreeLassoClassifier(data.hierarchy, mixing=1.0).fit(data.X, data.y)
+    >>> max(len(support) for support in model.pursue(data.X).supports)
+    2
+    """
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy | None = None,
+        *,
+        tree: TreePolicy | None = None,
+        collapse: bool = True,
+        unit_norm: bool = False,
+        center: bool = False,
+        max_steps: int | None = None,
+        mixing: float = 0.5,
+        alpha: float | None = None,
+        head: HeadKind = "logistic",
+        C: float = 1.0,
+        max_iter: int = 1000,
+        epochs: int = 500,
+        batch_size: int = 4096,
+        random_state: int | None = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(
+            hierarchy,
+            tree=tree,
+            collapse=collapse,
+            unit_norm=unit_norm,
+            center=center,
+            max_steps=max_steps,
+            head=head,
+            C=C,
+            max_iter=max_iter,
+            epochs=epochs,
+            batch_size=batch_size,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
+        self.mixing = mixing
+        self.alpha = alpha
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        require_share("mixing", self.mixing)
+
+    def _choose_alpha(self, images: NDArray[Any]) -> float:
+        return tree_lasso_alpha(images, self.dictionary_, self._n_atoms_kept, mixing=self.mixing, n_jobs=self.n_jobs)
+
+    def _code(self, images: NDArray[Any]) -> FlatResult:
+        return tree_lasso(
+            images,
+            self.dictionary_,
+            self._n_atoms_kept,
+            alpha=self.alpha_,
+            mixing=self.mixing,
+            n_jobs=self.n_jobs,
+        )

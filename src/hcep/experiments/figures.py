@@ -1,0 +1,127 @@
+"""Figures from rows alone: lines over a setting, one panel a metric, one colour a method, the same in every figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hcep.experiments.records import Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Colour, marker and line style by method, so that a method looks the same wherever it is drawn. Ours is drawn last.
+STYLES: dict[str, tuple[str, str, str]] = {
+    "OMP": ("#7f7f7f", "s", "--"),
+    "CBM": ("#8c564b", "D", "--"),
+    "NN": ("#bcbd22", "v", ":"),
+    "HNN": ("#17becf", "^", ":"),
+    "Linear probe": ("#000000", "", "-."),
+    "SpLiCE": ("#e377c2", "x", "--"),
+    "Basis pursuit": ("#c49c94", "+", "--"),
+    "Tree l1": ("#9467bd", "P", "--"),
+    "Hierarchical OMP": ("#aec7e8", "<", "-"),
+    "HB-OMP": ("#1f77b4", "o", "-"),
+    "Exact": ("#2ca02c", "h", "-"),
+    "Exact, signed": ("#98df8a", "8", "-"),
+    "Anchored": ("#ff7f0e", "d", "-"),
+    "HCEP": ("#d62728", "*", "-"),
+}
+METRICS = {
+    "accuracy": "accuracy",
+    "support_precision": "support precision",
+    "support_recall": "support recall",
+    "support_f1": "support F1",
+    "true_support_f1": "support F1 in the true tree",
+    "reconstruction_error": "relative residual",
+}
+
+
+def style(label: str) -> dict[str, Any]:
+    """Line properties of a method; a beam in the label changes the line's weight only."""
+    name = next((known for known in sorted(STYLES, key=len, reverse=True) if label.startswith(known)), "")
+    colour, marker, line = STYLES.get(name, ("#444444", ".", "-"))
+    return {"color": colour, "marker": marker, "linestyle": line, "markersize": 4, "linewidth": 1.3}
+
+
+def series(rows: Iterable[Row], x: str, y: str) -> tuple[list[Any], list[float], list[float], list[float]]:
+    """Mean of y for each x in order, with the 95 % interval of the mean over the rows (seeds) where there are several.
+
+    One row has the interval it carries itself (``y_low``, ``y_high``), or none.
+    """
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        if row.get(y) is not None:
+            groups.setdefault(row[x], []).append(row)
+    xs = sorted(groups)
+    triples = [_interval(groups[value], y) for value in xs]
+    return xs, [t[0] for t in triples], [t[1] for t in triples], [t[2] for t in triples]
+
+
+def _interval(rows: Sequence[Row], y: str) -> tuple[float, float, float]:
+    values = np.array([row[y] for row in rows], dtype=float)
+    mean = float(values.mean())
+    if len(values) > 1:
+        from scipy.stats import t
+
+        half = float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+        return mean, mean - half, mean + half
+    low, high = rows[0].get(f"{y}_low"), rows[0].get(f"{y}_high")
+    return mean, mean if low is None else low, mean if high is None else high
+
+
+def lines(
+    axes: Axes, rows: Sequence[Row], x: str, y: str, *, categories: Sequence[Any] | None = None, band: bool = True
+) -> None:
+    """One line a label, with a band where the interval is not a point."""
+    place = None if categories is None else {value: i for i, value in enumerate(categories)}
+    for label in dict.fromkeys(row["label"] for row in rows):
+        xs, means, lows, highs = series((r for r in rows if r["label"] == label), x, y)
+        if not xs:
+            continue
+        at = xs if place is None else [place[value] for value in xs]
+        look = style(label)
+        axes.plot(at, means, label=label, **look)
+        if band and any(high > low for low, high in zip(lows, highs, strict=True)):
+            axes.fill_between(at, lows, highs, color=look["color"], alpha=0.12, linewidth=0)
+    if categories is not None:
+        axes.set_xticks(range(len(categories)), [str(c) for c in categories])
+    axes.grid(alpha=0.25)
+
+
+def panels(
+    groups: Mapping[str, Sequence[Row]],
+    x: str,
+    metrics: Sequence[str],
+    x_label: str,
+    *,
+    categories: Mapping[str, Sequence[Any]] | None = None,
+    log: bool = False,
+) -> Figure:
+    """A row of panels for every group, a column for every metric, and one legend below."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.4 * len(metrics), 2.6 * len(groups) + 0.9), layout="constrained")
+    grid = figure.subplots(len(groups), len(metrics), squeeze=False)
+    for (title, rows), line in zip(groups.items(), grid, strict=True):
+        for metric, axes in zip(metrics, line, strict=True):
+            lines(axes, rows, x, metric, categories=None if categories is None else categories[title])
+            axes.set_title(f"{title}: {METRICS.get(metric, metric)}" if title else METRICS.get(metric, metric))
+            axes.set_xlabel(x_label)
+            if log:
+                axes.set_xscale("log")
+    legend_below(figure, [axes for line in grid for axes in line])
+    return figure
+
+
+def legend_below(figure: Figure, all_axes: Sequence[Axes]) -> None:
+    """One legend for all panels."""
+    known: dict[str, Any] = {}
+    for axes in all_axes:
+        known |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    figure.legend(
+        known.values(), known.keys(), loc="outside lower center", ncols=min(6, max(1, len(known))), frameon=False
+    )

@@ -1,0 +1,230 @@
+"""The data an experiment runs on: embeddings with labels, split, and the hierarchy above the classes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.datasets import cifar10_hierarchy, imagenet_hierarchy, load_sample
+from hcep.datasets.splits import k_shot_rows
+from hcep.embeddings import read_arrays
+from hcep.errors import HCEPError
+from hcep.hierarchy import Hierarchy
+
+#: Folder with a `data` folder of measured embeddings, beside the project by default.
+SHARED = "HCEP_SHARED"
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Embeddings of one data set by one encoder.
+
+    Attributes
+    ----------
+    name, encoder : str
+    hierarchy : Hierarchy
+        Restricted to the classes, chains collapsed.
+    X, X_val : (n_train, n_dims), (n_val, n_dims) float32
+    y, y_val : (n_train,), (n_val,) str
+    ids : (n_train,) str
+        What a k-shot draw depends on.
+    note : str
+        Why it is this data and not the paper's, where it is not.
+    """
+
+    name: str
+    encoder: str
+    hierarchy: Hierarchy
+    X: NDArray[Any]
+    y: NDArray[np.str_]
+    X_val: NDArray[Any]
+    y_val: NDArray[np.str_]
+    ids: NDArray[np.str_]
+    note: str = ""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over embeddings, labels and hierarchy, its first 16 digits: rows of other data are not mixed up."""
+        found = sha256()
+        for array in (self.X, self.X_val):
+            found.update(np.ascontiguousarray(array).tobytes())
+        for labels in (self.y, self.y_val):
+            found.update("\n".join(labels.tolist()).encode())
+        found.update(self.hierarchy.to_json().encode())
+        return found.hexdigest()[:16]
+
+    @property
+    def images_per_class(self) -> int:
+        """Training images of the smallest class."""
+        return int(np.unique(self.y, return_counts=True)[1].min())
+
+    def shots(self, k: int | None, seed: int) -> Problem:
+        """The same problem with k training images a class, drawn by the images' ids; None keeps all."""
+        if k is None or k >= self.images_per_class:
+            return self
+        rows = k_shot_rows(self.ids.tolist(), self.y.tolist(), k, seed)
+        return replace(self, X=self.X[rows], y=self.y[rows], ids=self.ids[rows])
+
+    def first_images(self, n_val: int) -> Problem:
+        """The same problem with at most n_val validation images, spread evenly."""
+        rows = np.unique(np.linspace(0, len(self.y_val) - 1, min(n_val, len(self.y_val))).astype(int))
+        return replace(self, X_val=self.X_val[rows], y_val=self.y_val[rows])
+
+    def first_classes(self, n_classes: int) -> Problem:
+        """The same problem with at most n_classes classes, spread over the hierarchy."""
+        leaves = [self.hierarchy.class_of(leaf) for leaf in self.hierarchy.leaves]
+        if n_classes >= len(leaves):
+            return self
+        kept = np.array(leaves)[np.linspace(0, len(leaves) - 1, n_classes).astype(int)]
+        train, val = np.isin(self.y, kept), np.isin(self.y_val, kept)
+        return replace(
+            self,
+            hierarchy=self.hierarchy.restrict(kept.tolist()).collapse(),
+            X=self.X[train],
+            y=self.y[train],
+            ids=self.ids[train],
+            X_val=self.X_val[val],
+            y_val=self.y_val[val],
+        )
+
+    def under(self, hierarchy: Hierarchy) -> Problem:
+        """The same images under another hierarchy of the same classes."""
+        return replace(self, hierarchy=hierarchy)
+
+    def __repr__(self) -> str:
+        return (
+            f"Problem({self.name}, {self.encoder}: {len(self.y):,} + {len(self.y_val):,} images, "
+            f"{len(self.hierarchy.leaves):,} classes, depth {self.hierarchy.depth})"
+        )
+
+
+def problem_from_arrays(
+    name: str,
+    encoder: str,
+    hierarchy: Hierarchy,
+    train: tuple[NDArray[Any], NDArray[Any]],
+    val: tuple[NDArray[Any], NDArray[Any]],
+    *,
+    ids: NDArray[Any] | None = None,
+    note: str = "",
+) -> Problem:
+    """A problem from (X, y) pairs; the hierarchy is restricted to the training classes and collapsed.
+
+    Raises
+    ------
+    HCEPError
+        No validation images, or validation labels without a training image.
+    """
+    (X, y), (X_val, y_val) = train, val
+    y, y_val = np.asarray(y, dtype=str), np.asarray(y_val, dtype=str)
+    classes = np.unique(y).tolist()
+    strangers = sorted(set(y_val.tolist()) - set(classes))
+    if strangers:
+        raise HCEPError(f"{len(strangers):,} validation labels have no training image, such as {strangers[0]!r}")
+    if not len(y_val):
+        raise HCEPError(f"{name}: no validation images; give data with a `val` or `test` split")
+    names = np.arange(len(y)).astype(str) if ids is None else np.asarray(ids, dtype=str)
+    tree = hierarchy.restrict(classes).collapse()
+    return Problem(name, encoder, tree, _single(X), y, _single(X_val), y_val, names, note)
+
+
+def _single(X: NDArray[Any]) -> NDArray[np.float32]:
+    return np.ascontiguousarray(X, dtype=np.float32)
+
+
+def imagenette() -> Problem:
+    """ImageNette where its embeddings are at hand, else the bundled sample of a thousand of its images."""
+    file = shared_data("imagenette_efficientnet_lite2.npz")
+    if file is not None:
+        return _from_npz("ImageNette", "EfficientNet-Lite2", file, NO_CLIP)
+    sample = load_sample()
+    return problem_from_arrays(
+        "ImageNette sample",
+        "EfficientNet-Lite2",
+        sample.hierarchy,
+        (sample.X_train, sample.y_train),
+        (sample.X_val, sample.y_val),
+        note="the sample bundled with the package: 50 training and 50 validation images a class",
+    )
+
+
+def tiny_imagenet() -> Problem:
+    """Tiny-ImageNet-200, 50 training images a class.
+
+    Raises
+    ------
+    HCEPError
+        When its embeddings are not at hand.
+    """
+    return _from_npz(
+        "Tiny-ImageNet-200",
+        "EfficientNet-Lite2",
+        required("tinyimagenet200_efficientnet_lite2.npz"),
+        f"ImageNet-1k is not at hand; {NO_CLIP}",
+    )
+
+
+def cifar10() -> Problem:
+    """500 CIFAR-10 images with real CLIP ViT-B/32 embeddings, every other one for training, under a small tree.
+
+    Raises
+    ------
+    HCEPError
+        When they are not at hand.
+    """
+    arrays = read_arrays(required("cifar10_500_clip_vitb32.npz"), label_names="class_names")
+    assert arrays.labels is not None
+    half = np.arange(len(arrays)) % 2 == 0
+    X, y = arrays.vectors, arrays.labels
+    return problem_from_arrays(
+        "CIFAR-10 (500 images)",
+        "CLIP ViT-B/32",
+        cifar10_hierarchy(),
+        (X[half], y[half]),
+        (X[~half], y[~half]),
+        note="CIFAR-100 is not at hand; 500 images of CIFAR-10 under a small tree of our own",
+    )
+
+
+NO_CLIP = "CLIP ViT-L/14 embeddings are not at hand; EfficientNet-Lite2, trained on ImageNet, instead"
+BUNDLED: dict[str, Callable[[], Problem]] = {
+    "imagenette": imagenette,
+    "tiny-imagenet": tiny_imagenet,
+    "cifar10": cifar10,
+}
+
+
+def shared_data(name: str) -> Path | None:
+    """A file of embeddings in the folder HCEP_SHARED names, None where it is absent."""
+    file = Path(os.environ.get(SHARED, "../shared")) / "data" / name
+    return file if file.is_file() else None
+
+
+def required(name: str) -> Path:
+    """As `shared_data`, an error where the file is absent."""
+    file = shared_data(name)
+    if file is None:
+        raise HCEPError(
+            f"no data: {name} is not in the `data` folder of {SHARED} (default ../shared); "
+            "give your own with --data STORE_OR_FILE, or --data FOLDER --encoder NAME"
+        )
+    return file
+
+
+def _from_npz(name: str, encoder: str, file: Path, note: str) -> Problem:
+    arrays = read_arrays(file, label_names="wnids")
+    assert arrays.labels is not None
+    assert arrays.splits is not None
+    train = arrays.splits == "train"
+    ids = arrays.paths[train] if arrays.paths is not None else None
+    X, y = arrays.vectors, arrays.labels
+    return problem_from_arrays(
+        name, encoder, imagenet_hierarchy(), (X[train], y[train]), (X[~train], y[~train]), ids=ids, note=note
+    )

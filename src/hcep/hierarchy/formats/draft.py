@@ -1,0 +1,157 @@
+"""A hierarchy as it is read branch by branch, where a label may stand in several places."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from hcep.errors import HierarchyError, near_matches
+from hcep.hierarchy.edges import VIRTUAL_ROOT
+from hcep.hierarchy.formats.source import Source
+from hcep.hierarchy.graph import Hierarchy
+
+Repeated = Literal["raise", "merge", "qualify"]
+
+
+@dataclass
+class Branch:
+    """One synset of a draft: its label, and the branches it hangs from."""
+
+    label: str
+    parents: list[int] = field(default_factory=list)
+    name: str | None = None
+    line: int | None = None
+    has_id: bool = False
+
+
+class Draft:
+    """Collect branches; `repeated` says what a label in several places means.
+
+    Parameters
+    ----------
+    repeated : {"raise", "merge", "qualify"}
+        Refuse it; take it as one synset with several parents; or as several synsets, whose ids get their parents'
+        labels in front (``"bird/crane"`` and ``"machine/crane"``).
+    """
+
+    def __init__(self, source: Source, repeated: Repeated = "raise") -> None:
+        if repeated not in get_args(Repeated):
+            raise HierarchyError(
+                f"repeated must be 'raise', 'merge' or 'qualify', got {repeated!r}."
+                + near_matches(repeated, get_args(Repeated))
+            )
+        self.source = source
+        self.repeated = repeated
+        self.branches: list[Branch] = []
+        self._first: dict[str, int] = {}
+        self._below: dict[tuple[int | None, str], int] = {}
+
+    def add(
+        self,
+        label: str,
+        parent: int | None,
+        *,
+        name: str | None = None,
+        line: int | None = None,
+        has_id: bool = False,
+        same: bool = False,
+    ) -> int:
+        """Add a branch below `parent` (None: at the top) and return its number.
+
+        Parameters
+        ----------
+        has_id : bool
+            The label is an id that the file gives: wherever it comes again, it is the same synset.
+        same : bool
+            The label met again below the same parent is the same synset, as in rows of level columns.
+        """
+        if not label:
+            raise self.source.fail("a synset without a name; give it one", line)
+        known = self._known(label, parent, has_id, same)
+        if known is None:
+            self._refuse_repeated(label, parent, line)
+            known = len(self.branches)
+            self.branches.append(Branch(label, line=line, has_id=has_id))
+            self._first.setdefault(label, known)
+        branch = self.branches[known]
+        self._below.setdefault((parent, label), known)
+        if parent is not None and parent not in branch.parents:
+            branch.parents.append(parent)
+        if name is not None:
+            self._name(branch, name, line)
+        return known
+
+    def hierarchy(self) -> Hierarchy:
+        """The finished hierarchy; several tops are joined under the virtual root."""
+        if len(self.branches) < 2:
+            what = "no synset" if not self.branches else f"a single synset, {self.branches[0].label!r}"
+            raise self.source.fail(f"holds {what}; expected a root with synsets below it")
+        ids = self._ids()
+        names = {synset: b.name or b.label for synset, b in zip(ids, self.branches, strict=True)}
+        return Hierarchy.from_edges(list(self._edges(ids)), names)
+
+    def _known(self, label: str, parent: int | None, has_id: bool, same: bool) -> int | None:
+        first = self._first.get(label)
+        if same and (parent, label) in self._below:
+            return self._below[parent, label]
+        merges = first is not None and (self.repeated == "merge" or (has_id and self.branches[first].has_id))
+        return first if merges else None
+
+    def _refuse_repeated(self, label: str, parent: int | None, line: int | None) -> None:
+        if (parent, label) in self._below:
+            first = self.branches[self._below[parent, label]]
+            raise self.source.fail(
+                f"{label!r} stands twice {self._place(parent)}{_on(first.line)}; remove one of them", line
+            )
+        if self.repeated == "raise" and label in self._first:
+            first = self.branches[self._first[label]]
+            above = first.parents[0] if first.parents else None
+            raise self.source.fail(
+                f"{label!r} stands {self._place(parent)} and {self._place(above)}{_on(first.line)}; pass "
+                "repeated='merge' for one synset with both parents, or repeated='qualify' for two synsets",
+                line,
+            )
+
+    def _place(self, parent: int | None) -> str:
+        return "at the top" if parent is None else f"below {self.branches[parent].label!r}"
+
+    def _name(self, branch: Branch, name: str, line: int | None) -> None:
+        if branch.name not in (None, name):
+            raise self.source.fail(f"{branch.label!r} is given two names, {branch.name!r} and {name!r}; keep one", line)
+        branch.name = name
+
+    def _ids(self) -> list[str]:
+        """Labels that stand for one synset as they are; the others with as many labels above as tell them apart."""
+        ids = [b.label for b in self.branches]
+        top = list(range(len(ids)))  # the branch that each id reaches up to
+        while True:
+            count = Counter(ids)
+            shared = [i for i, synset in enumerate(ids) if count[synset] > 1]
+            if not shared:
+                return ids
+            rising = [i for i in shared if self.branches[top[i]].parents]
+            for i in rising:
+                top[i] = self.branches[top[i]].parents[0]
+                ids[i] = f"{self.branches[top[i]].label}/{ids[i]}"
+            if not rising:  # labels with slashes of their own: nothing but a number tells them apart
+                for k, i in enumerate(shared):
+                    ids[i] += f" ({k + 1})"
+
+    def _edges(self, ids: list[str]) -> Iterator[tuple[str, str]]:
+        tops = [i for i, b in enumerate(self.branches) if not b.parents]
+        virtual = VIRTUAL_ROOT
+        while virtual in ids:
+            virtual = f"({virtual})"
+        # The first parent of every branch, which comes before it, then the others: ids appear in the order of reading.
+        for synset, branch in zip(ids, self.branches, strict=True):
+            if not branch.parents and len(tops) > 1:
+                yield virtual, synset
+            yield from ((ids[p], synset) for p in branch.parents[:1])
+        for synset, branch in zip(ids, self.branches, strict=True):
+            yield from ((ids[p], synset) for p in branch.parents[1:])
+
+
+def _on(line: int | None) -> str:
+    return "" if line is None else f" (line {line:,})"

@@ -1,0 +1,118 @@
+"""Branches inside branches, in JSON: objects in objects and lists, or {"name": ..., "children": [...]} (d3)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hcep.errors import HierarchyError
+from hcep.hierarchy.formats.draft import Draft, Repeated
+from hcep.hierarchy.formats.levels import parsed
+from hcep.hierarchy.formats.source import Source
+from hcep.hierarchy.formats.walk import outline_order
+from hcep.hierarchy.graph import Hierarchy
+
+EXPECTED = 'an object, a list, a name, null, or {"name": ..., "children": [...]}'
+
+
+def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
+    """Read nested JSON; `repeated` says what a name in several places means (see `Draft`).
+
+    A record's ``"id"`` identifies its synset: two records with one id are one synset with two parents.
+    """
+    return from_data(source, parsed(source, source.text()), repeated)
+
+
+def from_data(source: Source, data: Any, repeated: Repeated) -> Hierarchy:
+    """Read nested Python objects, however deep."""
+    if isinstance(data, str) or not isinstance(data, dict | list):
+        raise source.fail(f"expected {EXPECTED}; got {_shown(data)}")
+    draft = Draft(source, repeated)
+    top: int | None = None
+    waiting = [(entry, below, top) for entry, below in reversed(_entries(draft, data, None))]
+    while waiting:
+        (label, name, has_id), value, parent = waiting.pop()
+        here = draft.add(label, parent, name=name, has_id=has_id)
+        waiting += [(entry, below, here) for entry, below in _entries(draft, value, here)][::-1]
+    return draft.hierarchy()
+
+
+def write(hierarchy: Hierarchy, format: str) -> str:
+    """Write {"name", "children"}, with the "id" where it is not the name; what is below a synset stands only once."""
+    top: dict[str, Any] = {}
+    record = {hierarchy.root: top}
+    for _, synset, parent, again in outline_order(hierarchy):
+        entry = top if parent is None else {}
+        entry.update(identified(hierarchy, synset))
+        if parent is not None:
+            record[parent].setdefault("children", []).append(entry)
+        if not again:
+            record[synset] = entry
+    try:
+        return json.dumps(top, ensure_ascii=False, indent=1) + "\n"
+    except RecursionError:
+        raise HierarchyError(
+            f"nested JSON cannot hold {hierarchy.depth:,} levels; write .csv, .yaml or .json"
+        ) from None
+
+
+def identified(hierarchy: Hierarchy, synset: str) -> dict[str, str]:
+    """The name of a synset, and its id where it has another or stands in several places."""
+    name = hierarchy.name(synset)
+    return {"name": name} if name == synset and len(hierarchy.parents(synset)) < 2 else {"id": synset, "name": name}
+
+
+Entry = tuple[str, str | None, bool]  # label, name, whether the label is an id that the file gives
+
+
+def _entries(draft: Draft, value: Any, parent: int | None) -> list[tuple[Entry, Any]]:
+    """The synsets that a value lists, each with what is below it."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [((value, None, False), None)]
+    if isinstance(value, list):
+        return [found for item in value for found in _entries(draft, _not_list(draft, item, parent), parent)]
+    if not isinstance(value, dict):
+        raise draft.source.fail(f"{_where(draft, parent)}expected {EXPECTED}; got {_shown(value)}")
+    if _is_record(value):
+        return [(_entry(draft, value, parent), value.get("children"))]
+    return [((key, None, False), below) for key, below in value.items()]
+
+
+def _is_record(value: dict[str, Any]) -> bool:
+    """Whether an object describes one synset, rather than listing synsets by its keys."""
+    if "children" in value:
+        return "name" in value or "id" in value
+    labelled = isinstance(value.get("name", value.get("id")), str)
+    return labelled and not any(isinstance(below, dict | list) for below in value.values())
+
+
+def _entry(draft: Draft, record: dict[str, Any], parent: int | None) -> Entry:
+    identity, name = record.get("id"), record.get("name")
+    if name is not None and not isinstance(name, str):
+        raise draft.source.fail(f'{_where(draft, parent)}"name" must be a string, got {_shown(name)}')
+    # d3 numbers its records: a number is an id as good as another.
+    if identity is not None and (not isinstance(identity, str | int) or isinstance(identity, bool)):
+        raise draft.source.fail(f'{_where(draft, parent)}"id" must be a string or an integer, got {_shown(identity)}')
+    if identity is None:
+        return str(name), None, False
+    return str(identity), name, True
+
+
+def _not_list(draft: Draft, item: Any, parent: int | None) -> Any:
+    if isinstance(item, list) or item is None:
+        raise draft.source.fail(f"{_where(draft, parent)}a list holds {_shown(item)}; expected names or objects")
+    return item
+
+
+def _where(draft: Draft, parent: int | None) -> str:
+    return "" if parent is None else f"below {draft.branches[parent].label!r}: "
+
+
+def _shown(value: Any) -> str:
+    """A value of JSON in a message, whatever its size."""
+    if isinstance(value, dict | list):
+        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value):,}"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."

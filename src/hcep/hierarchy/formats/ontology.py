@@ -1,0 +1,102 @@
+"""OBO and OWL ontologies (HPO, RadLex, Uberon, ...), parsed by pronto."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hcep.errors import quoted
+from hcep.hierarchy.formats.registry import require
+from hcep.hierarchy.formats.source import Source, counted
+from hcep.hierarchy.formats.xml_guard import refuse_unsafe_xml
+from hcep.hierarchy.graph import Hierarchy
+
+
+def read(source: Source, *, relationships: Sequence[str] = ("is_a",)) -> Hierarchy:
+    """Read the terms of an ontology; obsolete ones are passed over, imports are not followed.
+
+    Parameters
+    ----------
+    relationships : sequence of str
+        What makes a parent: ``"is_a"``, and ids or names of relationships such as ``"part_of"``.
+    """
+    wanted = (relationships,) if isinstance(relationships, str) else tuple(relationships)
+    ontology = _ontology(source)
+    terms = [term for term in ontology.terms() if not term.obsolete]
+    n_obsolete = len(ontology.terms()) - len(terms)
+    if n_obsolete:
+        source.notes.append(f"passed over: {counted(n_obsolete, 'obsolete term')}")
+    kept = {term.id for term in terms}
+    edges = [edge for term in terms for edge in _parents(term, wanted, kept)]
+    if not edges:
+        raise source.fail(f"no term has a parent by {quoted(wanted)}; it has {quoted(_known(ontology), 9)}")
+    linked = {synset for edge in edges for synset in edge}
+    if len(linked) < len(kept):
+        source.notes.append(f"passed over: {counted(len(kept - linked), 'term')} without parents and children")
+    return Hierarchy.from_edges(edges, {term.id: term.name for term in terms if term.name and term.id in linked})
+
+
+def _ontology(source: Source) -> Any:
+    pronto = require("pronto", f"reading {source.format.upper()}")
+    if source.format == "owl":
+        _refuse_other_syntax(source)
+        refuse_unsafe_xml(source)
+    else:
+        source.text()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        # pronto takes an encoding only with a path, and guesses it, sometimes wrongly, without one.
+        copy = Path(folder) / f"ontology.{source.format}"
+        copy.write_bytes(_plain(source))
+        warnings.simplefilter("ignore")  # it warns of every axiom beyond what a hierarchy needs
+        try:
+            return pronto.Ontology(copy, import_depth=0, encoding="utf-8")
+        except SyntaxError as error:
+            raise source.fail(f"is not {source.format.upper()}: {error.msg}", error.lineno) from None
+        except KeyError as error:
+            raise source.fail(
+                f"{error.args[0]!r} is a parent but no term of this file; imports are not followed: merge them first "
+                "(robot merge), or read a release that is whole"
+            ) from None
+        except (ValueError, TypeError, RecursionError) as error:
+            reason = str(error).replace(str(copy), source.name) or type(error).__name__
+            raise source.fail(f"cannot be read as {source.format.upper()}: {reason}") from None
+        except BaseException as error:
+            # The parser below pronto is in Rust; where it gives up on itself, the error is no Exception.
+            if type(error).__name__ != "PanicException":
+                raise
+            raise source.fail(f"cannot be read as {source.format.upper()}: its parser gave up ({error})") from None
+
+
+def _plain(source: Source) -> bytes:
+    """The file without what pronto stumbles over: a byte order mark, and lines of comment in OBO."""
+    data = source.data.removeprefix(b"\xef\xbb\xbf")
+    return re.sub(rb"(?m)^[ \t]*![^\r\n]*", b"", data) if source.format == "obo" else data
+
+
+def _refuse_other_syntax(source: Source) -> None:
+    start = source.data[:2_000].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith((b"Prefix(", b"Ontology(", b"@prefix", b"Prefix:")):
+        raise source.fail(
+            "is OWL, but not in RDF/XML; pass format='turtle' for Turtle, or convert it (robot convert --output x.obo)"
+        )
+    if b"<Ontology" in start and b"rdf:RDF" not in start:
+        raise source.fail("is OWL/XML; expected OWL in RDF/XML: convert it (robot convert --output x.obo)")
+
+
+def _parents(term: Any, wanted: Sequence[str], kept: set[str]) -> Iterator[tuple[str, str]]:
+    found: dict[str, None] = {}
+    for kind in wanted:
+        if kind == "is_a":
+            found.update(dict.fromkeys(sorted(above.id for above in term.superclasses(1, with_self=False))))
+        else:
+            related = [terms for relation, terms in term.relationships.items() if kind in (relation.id, relation.name)]
+            found.update(dict.fromkeys(sorted(above.id for terms in related for above in terms)))
+    return ((above, term.id) for above in found if above in kept and above != term.id)
+
+
+def _known(ontology: Any) -> list[str]:
+    return ["is_a", *sorted(relation.id for relation in ontology.relationships())]

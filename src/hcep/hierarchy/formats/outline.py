@@ -1,0 +1,128 @@
+"""Outlines: a synset a line, indented, bulleted or numbered 1. / 1.1 / 1.1.1, as people and language models write."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from hcep.hierarchy.formats.draft import Draft, Repeated
+from hcep.hierarchy.formats.source import Source
+from hcep.hierarchy.formats.walk import labels, outline_order, refuse_deep
+from hcep.hierarchy.graph import Hierarchy
+
+BULLET = re.compile(r"[-*+•]\s+")
+NUMBER = re.compile(r"(\d+(?:\.\d+)+[.)]?|\d+[.)])\s+")
+HEADING = re.compile(r"(#{1,6})\s+")
+INDENT = re.compile(r"(?:[\s│├└─╰┃┣┗━]|[|+`]--+|\|(?=\s))*")  # also the lines of a drawn tree
+
+Key = int | tuple[int, ...]
+Line = tuple[int, Key, Key, str]  # number in the file, where it stands, where its parent does, label
+TITLE = ()
+
+
+def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
+    """Read an outline; `repeated` says what a label in several places means (see `Draft`).
+
+    Where a line is numbered with dots (1.1), numbers tell the depth; otherwise indentation does, below the Markdown
+    heading before it. Bullets, emphasis and the characters of drawn trees are passed over. A label in double quotes is
+    a JSON string, so that it can hold anything.
+    """
+    draft = Draft(source, repeated)
+    at: dict[Key, int] = {}  # what stands at each place now; nothing stands above the top
+    for number, key, above, label in _outline(source):
+        at[key] = draft.add(label, at.get(above), line=number)
+    return draft.hierarchy()
+
+
+def write(hierarchy: Hierarchy, format: str) -> str:
+    """Bullets, two blanks a level; a synset with several parents stands below each, what is below it only once."""
+    refuse_deep(hierarchy, format)
+    label = labels(hierarchy)
+    rows = ((depth, label[synset]) for depth, synset, _, _ in outline_order(hierarchy))
+    return "".join(f"{'  ' * depth}- {_quoted(text)}\n" for depth, text in rows)
+
+
+def _outline(source: Source) -> Iterator[Line]:
+    lines = [(i + 1, line) for i, line in enumerate(source.lines()) if line.strip() and line.strip()[:3] != "```"]
+    by_number = any("." in number.rstrip(".)") for _, line in lines if (number := _number(line)))
+    return _numbered(source, lines) if by_number else _indented(source, lines)
+
+
+def _numbered(source: Source, lines: list[tuple[int, str]]) -> Iterator[Line]:
+    # One line without a number may head the outline: the root.
+    titled = not _number(lines[0][1])
+    if titled:
+        yield lines[0][0], TITLE, -1, _label(source, *lines[0])
+    seen: set[tuple[int, ...]] = {TITLE}
+    for number, line in lines[titled:]:
+        found = _number(line)
+        if not found:
+            raise source.fail(f"expected a number in front, as in the other lines; got {line.strip()!r}", number)
+        place = tuple(int(part) for part in found.rstrip(".)").split("."))
+        if place in seen:
+            raise source.fail(f"number {found} stands there twice; number the lines anew", number)
+        if place[:-1] not in seen:
+            raise source.fail(f"number {found} has no {'.'.join(map(str, place[:-1]))} before it", number)
+        seen.add(place)
+        yield number, place, place[:-1], _label(source, number, line.strip()[len(found) :])
+
+
+def _indented(source: Source, lines: list[tuple[int, str]]) -> Iterator[Line]:
+    stack: list[int] = []  # indentation of each open level
+    heading: list[int] = []  # marks of each open heading
+    kind = ""
+    for number, line in lines:
+        marks = HEADING.match(line)
+        if marks:
+            heading = [n for n in heading if n < len(marks[1])]
+            yield number, len(heading), len(heading) - 1, _label(source, number, line[marks.end() :])
+            heading.append(len(marks[1]))
+            stack = []
+            continue
+        indent = INDENT.match(line)[0]  # type: ignore[index] # it matches nothing, too
+        kind = _one_kind(source, number, indent, kind)
+        while stack and stack[-1] > len(indent):
+            last = stack.pop()
+            if not stack or stack[-1] < len(indent):
+                known = ", ".join(map(str, [*stack[-2:], last]))
+                raise source.fail(f"indented by {len(indent)}, but the lines above are by {known}; align it", number)
+        if not stack or stack[-1] < len(indent):
+            stack.append(len(indent))
+        depth = len(heading) + len(stack) - 1
+        yield number, depth, depth - 1, _label(source, number, line[len(indent) :])
+
+
+def _one_kind(source: Source, number: int, indent: str, kind: str) -> str:
+    found = " and ".join(sorted({"tabs" if c == "\t" else "blanks" for c in indent}))
+    if " and " in found or (found and kind and found != kind):
+        raise source.fail("indented by tabs and blanks in one file; use one of them", number)
+    return kind or found
+
+
+def _number(line: str) -> str:
+    found = NUMBER.match(line.strip())
+    return found[1] if found else ""
+
+
+def _label(source: Source, number: int, text: str) -> str:
+    """A line without what marks it as one of an outline."""
+    text = text.strip()
+    mark = BULLET.match(text) or NUMBER.match(text)
+    text = text[mark.end() :] if mark else text
+    if text.startswith('"') and text.endswith('"') and len(text) > 1:
+        try:
+            return str(json.loads(text))
+        except ValueError:
+            raise source.fail(f"a label in double quotes must be a JSON string, got {text}", number) from None
+    for around in ("**", "__", "`"):
+        if text.startswith(around) and text.endswith(around) and len(text) > 2 * len(around):
+            text = text[len(around) : -len(around)]
+    return text.strip()
+
+
+def _quoted(label: str) -> str:
+    """The label as it is where reading gives it back, otherwise as a JSON string."""
+    if label.isprintable() and _label(Source("", b""), 0, f"- {label}") == label:
+        return label
+    return json.dumps(label, ensure_ascii=True)

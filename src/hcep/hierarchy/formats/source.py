@@ -1,0 +1,132 @@
+"""The bytes a hierarchy is read from: a file, a `file://` or `http(s)://` address, compressed by gzip or not."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+from urllib.parse import unquote, urlsplit
+
+from hcep.errors import HierarchyError
+
+MAX_BYTES = 50_000_000
+
+
+@dataclass
+class Source:
+    """What was read, and from where.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it: the last part of the path.
+    data : bytes
+        Uncompressed.
+    format : str
+        Name of the format it is read as.
+    place : Path
+        Where it is on disk; for a fetched one, the name alone.
+    notes : list of str
+        What the reader passed over, for the user to know.
+    """
+
+    name: str
+    data: bytes
+    format: str = ""
+    place: Path = field(default_factory=Path)
+    notes: list[str] = field(default_factory=list)
+
+    def fail(self, message: str, line: int | None = None) -> HierarchyError:
+        """The error to raise, with the file and the line in front."""
+        return HierarchyError(f"{self.name}{'' if line is None else f', line {line:,}'}: {message}")
+
+    def text(self) -> str:
+        """The content as text; a byte order mark is dropped."""
+        if self.data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise self.fail("is not text in UTF-8 but looks like UTF-16; save it as UTF-8")
+        try:
+            text = self.data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = self.data.count(b"\n", 0, error.start) + 1
+            raise self.fail(
+                f"is not text in UTF-8: byte 0x{self.data[error.start]:02x}; save it as UTF-8", line
+            ) from None
+        if "\0" in text:
+            raise self.fail("holds a NUL character; it is not text", text.count("\n", 0, text.index("\0")) + 1)
+        if not text.strip():
+            raise self.fail("is empty; expected a hierarchy")
+        return text
+
+    def lines(self) -> list[str]:
+        """The lines of the text, whatever ended them."""
+        return self.text().replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def counted(n: int, what: str) -> str:
+    """A number with its noun: 1 synset, 2 synsets, 2 classes."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}{'es' if what.endswith('s') else 's'}"
+
+
+def local_path(place: str) -> Path | None:
+    """The path of a plain place or a `file://` address; None for an address to fetch."""
+    parts = urlsplit(place)
+    if parts.scheme in ("http", "https"):
+        return None
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise HierarchyError(f"{place!r}: a file address must name this machine, as in file:///data/h.json")
+        return Path(unquote(parts.path))
+    if "://" in place:
+        raise HierarchyError(f"{place!r}: expected a path, or an address that starts with file://, http:// or https://")
+    return Path(place)
+
+
+def load(place: str, max_bytes: int, timeout: float) -> Source:
+    """Read a file or fetch an address, never more than `max_bytes`, compressed or not."""
+    path = local_path(place)
+    name = path.name if path is not None else unquote(urlsplit(place).path).rsplit("/", 1)[-1] or place
+    if path is None:
+        from hcep.hierarchy.formats.web import fetch  # it loads the standard library's web client
+
+        data = fetch(place, max_bytes, timeout)
+    else:
+        data = _read(path, max_bytes)
+    return Source(name, _unpacked(data, name, max_bytes), place=path or Path(name))
+
+
+def _read(path: Path, max_bytes: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return bounded(file, path.name, max_bytes)
+    except HierarchyError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise HierarchyError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def bounded(file: IO[bytes] | gzip.GzipFile, name: str, max_bytes: int) -> bytes:
+    """All that a file holds, or an error where that is more than `max_bytes`."""
+    data = file.read(max_bytes + 1)
+    refuse_large(len(data), name, max_bytes)
+    return data
+
+
+def refuse_large(n_bytes: int, name: str, max_bytes: int) -> None:
+    if n_bytes > max_bytes:
+        raise HierarchyError(
+            f"{name} holds more than {max_bytes:,} bytes; pass max_bytes= to read it all the same, "
+            "or keep the part you need"
+        )
+
+
+def _unpacked(data: bytes, name: str, max_bytes: int) -> bytes:
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            return bounded(packed, f"{name}, unpacked,", max_bytes)
+    except (OSError, EOFError, zlib.error) as error:
+        raise HierarchyError(f"{name}: is not a whole gzip file ({error})") from None

@@ -1,0 +1,120 @@
+"""Names that mean the same but are spelled differently: found by keys, never by comparing all pairs."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+
+import numpy as np
+
+#: Letters a name needs before one that differs in a single letter is suspicious: "cat" and "bat" are not.
+MIN_LETTERS = 8
+
+
+def tidy(name: str) -> str:
+    """Return the name without spaces around it and without runs of them within."""
+    return " ".join(name.split())
+
+
+def spelling_key(name: str) -> str:
+    """What is left of a name without case, accents, punctuation, spaces and the ending of a plural.
+
+    Examples
+    --------
+    >>> from hcep.hierarchy.names import spelling_key
+    >>> spelling_key("Guinea-Pigs"), spelling_key("guinea pig")
+    ('guineapig', 'guineapig')
+    """
+    words = re.findall(r"\w+", _plain(name).replace("_", " "))
+    # A name of signs alone ("+", "C++" against "C") has nothing else to be told apart by.
+    return "".join([*words[:-1], _singular(words[-1])]) if words and not _has_signs(name) else _plain(name)
+
+
+def spelled_alike(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of different names with one key; names equal but for case are left to the caller.
+
+    Examples
+    --------
+    >>> from hcep.hierarchy.names import spelled_alike
+    >>> spelled_alike(["T-shirt", "car", "tshirts", "cars"])
+    [('T-shirt', 'tshirts'), ('car', 'cars')]
+    """
+    by_key: dict[str, list[str]] = {}
+    for name in names:
+        by_key.setdefault(spelling_key(name), []).append(name)
+    pairs = (pair for alike in by_key.values() for pair in combinations(alike, 2))
+    return [(a, b) for a, b in pairs if a.casefold() != b.casefold()]
+
+
+def like_spelled(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of long names whose keys are one letter apart: one left out, put in, changed, or two swapped.
+
+    Notes
+    -----
+    Two keys one letter apart share a key with one letter deleted (or are it), so only names in the same bucket of
+    deletions are compared: time grows with the letters, not with the pairs. Names that differ in a digit are numbered,
+    not misspelled.
+
+    Examples
+    --------
+    >>> from hcep.hierarchy.names import like_spelled
+    >>> like_spelled(["labrador retriever", "labrador retreiver", "model 2021", "model 2022"])
+    [('labrador retriever', 'labrador retreiver')]
+    """
+    by_key: dict[str, str] = {}
+    for name in names:
+        by_key.setdefault(spelling_key(name), name)
+    long_keys = [key for key in by_key if len(key) >= MIN_LETTERS]
+    pairs = sorted({pair for keys in _buckets(long_keys) for pair in combinations(keys, 2)})
+    return [(by_key[long_keys[i]], by_key[long_keys[j]]) for i, j in pairs if _is_slip(long_keys[i], long_keys[j])]
+
+
+def _buckets(keys: list[str]) -> Iterator[list[int]]:
+    """Positions of keys that share a deletion, or of which one is a deletion of the other, in ascending order.
+
+    By hash, because only few of a million deletions are ever looked at again; what collides is compared in full later.
+    """
+    shorter = [{key, *(key[:i] + key[i + 1 :] for i in range(len(key)))} for key in keys]
+    owner = np.repeat(np.arange(len(keys)), [len(several) for several in shorter])
+    hashes = np.fromiter((hash(text) for several in shorter for text in several), dtype=np.int64, count=len(owner))
+    order = np.argsort(hashes, kind="stable")
+    starts = np.flatnonzero(np.diff(hashes[order], prepend=hashes[order][:1] - 1))
+    for bucket in np.split(owner[order], starts[1:]) if len(starts) < len(owner) else []:
+        if len(bucket) > 1:
+            yield bucket.tolist()
+
+
+def _is_slip(a: str, b: str) -> bool:
+    """Whether two keys that share a deletion differ in letters and in one place."""
+    start = _n_common(a, b)
+    a, b = a[start:], b[start:]
+    end = _n_common(a[::-1], b[::-1])
+    a, b = a[: len(a) - end], b[: len(b) - end]
+    one_place = max(len(a), len(b)) <= 1 or (len(a) == 2 and a == b[::-1])
+    return one_place and not any(c.isdigit() for c in a + b)
+
+
+def _n_common(a: str, b: str) -> int:
+    """Length of what two keys start with alike."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def _plain(name: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(c for c in decomposed if not unicodedata.combining(c))
+
+
+def _has_signs(name: str) -> bool:
+    return any(c in "+#<>=%" for c in name)
+
+
+def _singular(word: str) -> str:
+    if len(word) < 4 or word.endswith(("ss", "us", "is")):
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("ches", "shes", "xes", "sses", "zes")):
+        return word[:-2]
+    return word.removesuffix("s")

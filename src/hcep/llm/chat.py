@@ -1,0 +1,215 @@
+"""The chat model: asked with messages, patient with its server, remembering its answers."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hcep.errors import HCEPError
+from hcep.llm.answer import Answer, LLMError, UnusableAnswerError
+from hcep.llm.cache import AnswerCache, request_hash
+from hcep.llm.endpoint import Endpoint, TransientError, UnsupportedParameterError
+from hcep.llm.usage import Prices, Usage, checked_prices
+
+Messages = Sequence[Mapping[str, str]]
+#: Seconds; a wait between two tries doubles up to here unless the server asks for another.
+LONGEST_BACKOFF = 8.0
+
+
+class ChatModel:
+    """A language model behind any server that speaks OpenAI's chat protocol (OpenAI, vLLM, Ollama, llama.cpp, ...).
+
+    Parameters
+    ----------
+    model : str
+        The model's name on the server.
+    base_url : str, optional
+        Address of the server, as a rule ending in ``/v1``; OPENAI_BASE_URL, then OpenAI's, where it is left out.
+    api_key : str, optional
+        OPENAI_API_KEY where it is left out; a server given by `base_url` may need none.
+    temperature : float or None
+        None leaves the choice to the server.
+    max_tokens : int or None
+        Limit of the answer; what it cuts off has ``finish_reason == "length"``.
+    timeout : float
+        Seconds for one whole answer.
+    max_retries : int
+        Further tries after too many requests, faults of the server, time-outs and broken connections.
+    max_wait : float
+        Most seconds waited between the tries of one answer in all. A server that asks for more is not waited for.
+    backoff : float
+        First wait in seconds where the server names none; it doubles up to 8 s.
+    cache : path, optional
+        Folder that keeps every answer as JSON, by the hash of model, messages and parameters.
+    offline : bool
+        Answer from `cache` alone.
+    prices : (float, float), optional
+        Price of a million prompt tokens and of a million completion tokens, for `usage`.
+
+    Attributes
+    ----------
+    usage : Usage
+        Calls, tokens and cost so far. Safe to use from several threads.
+
+    Raises
+    ------
+    HCEPError
+        An option out of range.
+
+    Examples
+    --------
+    >>> from hcep.llm import ChatModel
+    >>> chat = ChatModel("smollm2", "http://127.0.0.1:8080/v1", cache="answers", offline=True)
+    >>> chat.ask([{"role": "user", "content": "Name a bird."}])
+    Traceback (most recent call last):
+    hcep.llm.answer.LLMError: offline, and no answer to prompt bfc2ebbd33e5 in 'answers': run once with a server ...
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        temperature: float | None = 0.0,
+        max_tokens: int | None = 4096,
+        timeout: float = 60.0,
+        max_retries: int = 4,
+        max_wait: float = 120.0,
+        backoff: float = 0.5,
+        cache: str | Path | None = None,
+        offline: bool = False,
+        prices: Prices | None = None,
+    ) -> None:
+        if not isinstance(model, str) or not model.strip():
+            raise HCEPError(f"model must be the name of a model on the server, got {model!r}")
+        if offline and cache is None:
+            raise HCEPError("offline answers come from cache; pass the folder of a recorded run")
+        _require("timeout", timeout, above=0)
+        _require("max_wait", max_wait, at_least=0)
+        _require("backoff", backoff, at_least=0)
+        _require("max_retries", max_retries, at_least=0)
+        _require("temperature", 0 if temperature is None else temperature, at_least=0)
+        _require("max_tokens", 1 if max_tokens is None else max_tokens, at_least=1)
+        self.model = model
+        self.base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
+        self.timeout, self.max_retries, self.max_wait, self.backoff = timeout, max_retries, max_wait, backoff
+        self.offline = offline
+        self.cache = None if cache is None else AnswerCache(cache)
+        self.prices = checked_prices(prices)
+        self.usage = Usage(cost=None if self.prices is None else 0.0)
+        self._api_key = api_key
+        self._parameters = {"temperature": temperature, "max_tokens": max_tokens}
+        self._renamed: dict[str, str | None] = {}  # parameters this model wants under another name, or not at all
+        self._endpoint: Endpoint | None = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        where = "offline" if self.offline else self.base_url or "OpenAI"
+        return f"ChatModel({self.model!r}, {where}; {self.usage})"
+
+    def ask(self, messages: Messages, *, seed: int | None = None) -> Answer:
+        """Answer a conversation.
+
+        Parameters
+        ----------
+        messages : sequence of {"role": ..., "content": ...}
+            Roles are "system", "user" and "assistant".
+        seed : int, optional
+            For servers that draw by it; different seeds are different requests on disk.
+
+        Raises
+        ------
+        LLMError
+            No answer: the server refused, or kept failing for all tries, or `offline` and not on disk.
+        MissingExtraError
+            The client library is not installed and the answer is not on disk.
+        """
+        request = self._request(messages, seed)
+        answer = self.cache.get(request) if self.cache else None
+        if answer is None:
+            if self.offline:
+                assert self.cache is not None
+                raise LLMError(
+                    f"offline, and no answer to prompt {request_hash(request)[:12]} in {str(self.cache.folder)!r}: "
+                    "run once with a server and this cache, with the same model, options and messages"
+                )
+            answer = self._ask_patiently(request)
+            if self.cache:
+                self.cache.put(request, answer)
+        with self._lock:
+            self.usage = self.usage.with_answer(answer, self.prices)
+        return answer
+
+    def _request(self, messages: Messages, seed: int | None) -> dict[str, Any]:
+        if isinstance(messages, str) or not messages:
+            raise HCEPError('messages must be a list of {"role": ..., "content": ...}, with one at least')
+        checked = []
+        for message in messages:
+            role, content = message.get("role"), message.get("content")
+            if role not in ("system", "user", "assistant") or not isinstance(content, str):
+                raise HCEPError(
+                    'a message needs a "role" (system, user or assistant) and a "content" of text; '
+                    f"got role {role!r} and content of type {type(content).__name__}"
+                )
+            checked.append({"role": role, "content": content})
+        parameters = {**self._parameters, "seed": seed}
+        return {
+            "model": self.model,
+            "messages": checked,
+            **{name: value for name, value in parameters.items() if value is not None},
+        }
+
+    def _ask_patiently(self, request: dict[str, Any]) -> Answer:
+        endpoint = self._connected()
+        waited = 0.0
+        for n_failed in range(self.max_retries + 1):
+            try:
+                return self._ask_adapting(endpoint, request)
+            except (TransientError, UnusableAnswerError) as error:
+                asked = error.wait if isinstance(error, TransientError) else None
+                wait = min(self.backoff * 2**n_failed, LONGEST_BACKOFF) if asked is None else asked
+                if n_failed == self.max_retries:
+                    raise LLMError(f"gave up after {n_failed + 1} tries: {error}") from error
+                if waited + wait > self.max_wait:
+                    raise LLMError(
+                        f"gave up: the next try would be in {wait:g} s, beyond max_wait={self.max_wait:g} s: {error}"
+                    ) from error
+            time.sleep(wait)
+            waited += wait
+            with self._lock:
+                self.usage = self.usage.with_retry()
+        raise AssertionError("the last failure raises")
+
+    def _ask_adapting(self, endpoint: Endpoint, request: dict[str, Any]) -> Answer:
+        """Ask; leave out or rename what this model refuses (the newest take no temperature, and rename the limit)."""
+        for _ in range(4):
+            wanted = {self._renamed.get(name, name): value for name, value in request.items()}
+            try:
+                return endpoint.complete({str(name): value for name, value in wanted.items() if name is not None})
+            except UnsupportedParameterError as error:
+                if error.parameter in self._renamed:
+                    raise
+                self._renamed[error.parameter] = "max_completion_tokens" if error.parameter == "max_tokens" else None
+        raise AssertionError("each parameter is renamed once")
+
+    def _connected(self) -> Endpoint:
+        with self._lock:
+            if self._endpoint is None:
+                key = self._api_key or os.environ.get("OPENAI_API_KEY") or None
+                # The library insists on a key; a server of one's own looks at none.
+                key = key or ("not-needed" if self.base_url else None)
+                self._endpoint = Endpoint(self.base_url, key, self.timeout)
+            return self._endpoint
+
+
+def _require(name: str, value: float, *, at_least: float = -math.inf, above: float = -math.inf) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not (at_least <= value < math.inf and value > above):
+        bound = f"above {above:g}" if above > -math.inf else f"of at least {at_least:g}"
+        raise HCEPError(f"{name} must be a finite number {bound}, got {value!r}")

@@ -1,0 +1,142 @@
+"""`hcep hierarchy show | convert | formats | wordnet` on every format."""
+
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from hcep import Hierarchy, HierarchyError
+from hcep.cli.app import app, main
+from hcep.hierarchy import FORMATS
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["hierarchy", *map(str, words)])
+
+
+@pytest.fixture
+def file(tmp_path, diamond):
+    diamond.to_json(tmp_path / "h.json")
+    return tmp_path / "h.json"
+
+
+@pytest.mark.parametrize("known", [f for f in FORMATS.values() if f.writes], ids=lambda f: f.name)
+def test_convert_to_every_format(known, file, tmp_path):
+    target = tmp_path / f"out{known.extensions[0]}"
+    result = run("convert", file, target, "--lossy")
+    assert result.exit_code == 0
+    assert target.stat().st_size > 0
+    assert "6 synsets" in result.stdout
+
+
+def test_what_is_lost_goes_to_standard_error(file, tmp_path):
+    result = run("convert", file, tmp_path / "h.nwk", "--lossy")
+    assert result.stderr == "note: newick keeps one parent a synset: 1 synset loses the others\n"
+    assert "note" not in result.stdout
+
+
+def test_a_graph_that_the_format_cannot_hold_is_refused(file, tmp_path):
+    result = run("convert", file, tmp_path / "h.nwk")
+    assert isinstance(result.exception, HierarchyError)
+    assert not (tmp_path / "h.nwk").exists()
+    assert run("convert", file, tmp_path / "h.nwk", "--tree", "first").exit_code == 0
+
+
+def test_formats_by_name_and_options_of_the_reader(file, tmp_path, diamond):
+    run("convert", file, tmp_path / "notes", "--to", "outline")
+    again = run("convert", tmp_path / "notes", tmp_path / "h.csv", "--format", "outline", "-O", "repeated=merge")
+    assert again.exit_code == 0
+    assert Hierarchy.read(tmp_path / "h.csv") == diamond
+
+
+def test_show_levels_and_one_branch(tmp_path):
+    (tmp_path / "shop.csv").write_text("sku,department,shelf\n17,food,bread\n18,toys,ball\n")
+    result = run("show", tmp_path / "shop.csv", "-O", "levels=department,shelf,sku", "-O", "root=food")
+    assert result.stdout.startswith("food\n└── bread\n    └── 17\n")
+
+
+def test_show_a_folder_tree(tmp_path):
+    (tmp_path / "animals" / "feline" / "cat").mkdir(parents=True)
+    assert run("show", tmp_path / "animals").stdout.startswith("animals\n└── feline\n    └── cat\n")
+
+
+def test_notes_of_the_reader(tmp_path):
+    (tmp_path / "h.nwk").write_text("(a:1,b:1)c;")
+    result = run("show", tmp_path / "h.nwk")
+    assert result.stderr == "note: passed over: 2 branch lengths\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [("repeated", "expected KEY=VALUE"), ("timeout=soon", "timeout must be a number, got 'soon'")],
+)
+def test_malformed_options(option, message, file):
+    result = run("show", file, "-O", option)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_an_unknown_target_is_refused_before_anything_is_read(tmp_path):
+    result = run("convert", tmp_path / "absent.json", tmp_path / "h.xls")
+    assert "the ending tells no format that can be written" in str(result.exception)
+
+
+def test_formats_lists_all():
+    shown = run("formats").stdout
+    assert all(name in shown for name in FORMATS)
+    listed = json.loads(run("formats", "--json").stdout)
+    assert listed[0]["keeps"] == ["ids", "names", "parents", "order", "merged", "classes"]
+
+
+# -- WordNet -------------------------------------------------------------------------------------------
+
+DATA = """  1 WordNet 3.0 Copyright 2006 by Princeton University.
+00000100 03 n 01 entity 0 000 | all there is
+00000200 03 n 01 cat 0 001 @ 00000100 n 0000 | feline mammal
+00000300 03 n 01 caterpillar 0 001 @ 00000100 n 0000 | a large tracked vehicle
+00000400 03 n 01 dog 0 001 @ 00000100 n 0000 | a canine
+"""
+INDEX = """entity n 1 0 1 0 00000100
+cat n 2 1 @ 2 0 00000200 00000300
+dog n 1 1 @ 1 0 00000400
+"""
+
+
+@pytest.fixture
+def database(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "dict").mkdir()
+    (tmp_path / "dict" / "data.noun").write_text(DATA)
+    (tmp_path / "dict" / "index.noun").write_text(INDEX)
+    return tmp_path / "dict"
+
+
+def test_wordnet(database, tmp_path):
+    (tmp_path / "words.txt").write_text("dog\n\n")
+    result = run("wordnet", "cat.n.01", tmp_path / "words.txt", "-o", tmp_path / "h.json", "--database", database)
+    assert result.exit_code == 0
+    assert Hierarchy.read(tmp_path / "h.json").leaves == ("n00000200", "n00000400")
+
+
+def test_wordnet_asks_for_the_sense(database, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "h.json"
+    command = ["hcep", "hierarchy", "wordnet", "cat", "dog", "-o", str(out), "--database", str(database)]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    told = capsys.readouterr().err
+    assert "cat.n.01 (n00000200): feline mammal; cat.n.02 (n00000300): a large tracked vehicle" in told
+    assert not out.exists()
+    monkeypatch.setattr(sys, "argv", [*command, "--first-sense"])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    assert "n00000200" in Hierarchy.read(out)
+
+
+def test_wordnet_does_not_overwrite(database, tmp_path):
+    (tmp_path / "h.json").write_text("precious")
+    result = run("wordnet", "dog", "-o", tmp_path / "h.json", "--database", database)
+    assert result.exit_code == 2
+    assert "--force" in result.stderr
+    assert (tmp_path / "h.json").read_text() == "precious"

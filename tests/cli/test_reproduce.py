@@ -1,0 +1,107 @@
+"""`hcep reproduce` as a user runs it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from hcep.cli.app import app
+from hcep.datasets import load_sample
+from hcep.errors import HCEPError
+from hcep.experiments.problem import SHARED
+
+NO_DATA = "nothing here"
+
+
+@pytest.fixture(autouse=True)
+def nothing_shared(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(SHARED, NO_DATA)
+
+
+def hcep(*args):
+    return CliRunner().invoke(app, ["reproduce", *map(str, args)], catch_exceptions=False)
+
+
+def sample_file(folder: Path) -> Path:
+    """The bundled sample as an .npz of a user."""
+    data = load_sample()
+    file = folder / "mine.npz"
+    X, y = np.concatenate([data.X_train, data.X_val]), np.concatenate([data.y_train, data.y_val])
+    split = np.repeat(["train", "test"], [len(data.y_train), len(data.y_val)])
+    np.savez(file, embeddings=X, labels=y, split=split)
+    return file
+
+
+def test_without_a_name_the_experiments_are_listed():
+    assert "wrong-tree" in hcep().output
+    assert json.loads(hcep("--json").output)["synthetic"] == "Support recovery on synthetic hierarchies"
+
+
+def test_one_experiment_on_the_bundled_sample(tmp_path):
+    result = hcep("beam-ablation", "--smoke")
+    assert result.exit_code == 0
+    assert "ImageNette sample" in result.stdout
+    assert (tmp_path / "experiments/smoke/beam-ablation/figure.png").is_file()
+
+
+def test_a_users_own_file(tmp_path):
+    report = json.loads(hcep("beam-ablation", "--smoke", "--data", sample_file(tmp_path), "-o", "out", "--json").stdout)
+    assert report["beam-ablation"]["data"] == ["mine.npz"]
+    assert report["beam-ablation"]["rows"] == 8
+
+
+def test_a_page_is_written_and_a_strange_one_left_alone(tmp_path):
+    hcep("beam-ablation", "--smoke")
+    assert hcep("--smoke", "--page", "docs/results.md").exit_code == 0
+    assert "Ablation of the beam" in Path("docs/results.md").read_text(encoding="utf-8")
+    Path("docs/own.md").write_text("# Mine\n", encoding="utf-8")
+    with pytest.raises(HCEPError, match=r"own\.md' was not written by this command; nothing is overwritten"):
+        hcep("--smoke", "--page", "docs/own.md")
+
+
+def test_an_unknown_experiment():
+    with pytest.raises(HCEPError, match=r"'fewshots'.* Near matches: 'fewshot'"):
+        hcep("fewshots")
+
+
+def test_data_that_is_not_at_hand():
+    with pytest.raises(HCEPError, match="no data: tinyimagenet200"):
+        hcep("imagenet", "--smoke")
+
+
+def test_images_without_an_encoder(tmp_path):
+    (tmp_path / "photos").mkdir()
+    with pytest.raises(HCEPError, match="is a folder of images: say with --encoder"):
+        hcep("imagenette", "--data", "photos")
+
+
+def test_an_encoder_without_data():
+    with pytest.raises(HCEPError, match="--encoder and --hierarchy belong to data of your own"):
+        hcep("imagenette", "--encoder", "onnx:x.onnx")
+
+
+def test_synthetic_data_is_its_own(tmp_path):
+    with pytest.raises(HCEPError, match="synthetic makes its own data; leave --data out"):
+        hcep("synthetic", "--smoke", "--data", sample_file(tmp_path))
+
+
+def test_data_without_a_split(tmp_path):
+    data = load_sample()
+    np.savez("flat.npz", embeddings=data.X_val, labels=data.y_val)
+    with pytest.raises(HCEPError, match=r"must have a train split .* it has none"):
+        hcep("imagenette", "--data", "flat.npz")
+
+
+def test_all_skips_what_has_no_data(monkeypatch):
+    """Only the lists are shortened: two experiments, one of which has no data here."""
+    from hcep.experiments import registry
+
+    kept = {name: registry.EXPERIMENTS[name] for name in ("beam-ablation", "siglip")}
+    monkeypatch.setattr(registry, "EXPERIMENTS", kept)
+    result = hcep("--all", "--smoke")
+    assert result.exit_code == 0
+    assert "skipped siglip: no data: cifar10_500" in result.stderr.replace("\n", " ")
+    assert "beam-ablation" in result.stdout

@@ -1,0 +1,122 @@
+"""The runner on a small experiment of its own: cells are measured once, kept, drawn from the rows alone."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from hcep import Hierarchy
+from hcep.experiments.experiment import Experiment, Verdict, draw, run
+from hcep.experiments.figures import panels
+from hcep.experiments.problem import problem_from_arrays
+from hcep.experiments.tables import by_method
+
+HIERARCHY = Hierarchy.from_edges([("r", "cat"), ("r", "dog")])
+
+
+@dataclass(frozen=True)
+class Config:
+    xs: tuple[int, ...] = (1, 2, 3)
+
+
+class Counting:
+    """Measures x squared, counts how often it is asked, and stops at an x on request."""
+
+    def __init__(self, stop_at=None):
+        self.measured, self.stop_at = [], stop_at
+
+    def measure(self, config, problem, cell):
+        if cell["x"] == self.stop_at:
+            raise KeyboardInterrupt
+        self.measured.append(cell["x"])
+        yield {"label": "OMP", **cell, "accuracy": cell["x"] ** 2 / 10}
+
+
+def squares(counting, config=Config()):  # noqa: B008
+    return Experiment(
+        name="squares",
+        title="Squares",
+        paper="Nowhere.",
+        question="How much is x squared?",
+        config=config,
+        smoke=Config(xs=(1,)),
+        data=(),
+        cells=lambda config, problem: [{"x": x} for x in config.xs],
+        measure=counting.measure,
+        draw=lambda rows: panels({"": rows}, "x", ("accuracy",), "x"),
+        verdicts=lambda rows: [Verdict("grows", True, "yes")],
+        table=lambda rows: by_method(rows, "x", ("accuracy",)),
+    )
+
+
+def problem(scale=1.0):
+    X = scale * np.eye(2)
+    return problem_from_arrays("eye", "none", HIERARCHY, (X, ["cat", "dog"]), (X, ["cat", "dog"]))
+
+
+def test_every_cell_is_measured_and_drawn(tmp_path):
+    records = run(squares(Counting()), [None], tmp_path)
+    assert [row["accuracy"] for row in records.rows] == [0.1, 0.4, 0.9]
+    assert {file.name for file in tmp_path.iterdir()} == {"rows.json", "rows.parquet", "figure.png", "figure.svg"}
+
+
+def test_nothing_is_measured_twice(tmp_path):
+    run(squares(Counting()), [None], tmp_path)
+    again = Counting()
+    assert len(run(squares(again), [None], tmp_path).rows) == 3
+    assert again.measured == []
+
+
+def test_a_stopped_run_goes_on_where_it_was(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(squares(Counting(stop_at=3)), [None], tmp_path)
+    again = Counting()
+    records = run(squares(again), [None], tmp_path)
+    assert again.measured == [3]
+    assert [row["x"] for row in records.rows] == [1, 2, 3]
+
+
+def test_a_changed_setting_measures_what_is_new_and_forgets_what_is_gone(tmp_path):
+    run(squares(Counting()), [None], tmp_path)
+    again = Counting()
+    records = run(squares(again, Config(xs=(2, 5))), [None], tmp_path)
+    assert again.measured == [5]
+    assert sorted(row["x"] for row in records.rows) == [2, 5]
+
+
+def test_fresh_measures_everything_anew(tmp_path):
+    run(squares(Counting()), [None], tmp_path)
+    again = Counting()
+    run(squares(again), [None], tmp_path, fresh=True)
+    assert again.measured == [1, 2, 3]
+
+
+def test_other_data_is_measured_on_its_own(tmp_path):
+    run(squares(Counting()), [problem()], tmp_path)
+    again = Counting()
+    records = run(squares(again), [problem(2.0)], tmp_path)
+    assert again.measured == [1, 2, 3]
+    assert {row["data"] for row in records.rows} == {"eye"}
+
+
+def test_the_short_settings(tmp_path):
+    assert len(run(squares(Counting()), [None], tmp_path, smoke=True).rows) == 1
+
+
+def test_provenance_names_the_data(tmp_path):
+    data = run(squares(Counting()), [problem()], tmp_path).provenance["data"]
+    assert data[0]["digest"] == problem().digest
+    assert (data[0]["n_train"], data[0]["n_val"]) == (2, 2)
+
+
+def test_progress_is_told(tmp_path):
+    told = []
+    run(squares(Counting()), [None], tmp_path, on_cell=lambda *args: told.append(args))
+    assert told == [("x 1", 0, 3), ("x 2", 1, 3), ("x 3", 2, 3), ("drawing", 3, 3)]
+
+
+def test_drawing_the_same_rows_twice_gives_the_same_bytes(tmp_path):
+    counting = squares(Counting())
+    rows = run(counting, [None], tmp_path).rows
+    first = [(tmp_path / name).read_bytes() for name in ("figure.png", "figure.svg")]
+    assert [file.read_bytes() for file in draw(counting, rows, tmp_path)] == first

@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+
+from hcep import Hierarchy
+from hcep.datasets import load_sample
+from hcep.errors import HCEPError
+from hcep.experiments.problem import SHARED, Problem, cifar10, imagenette, problem_from_arrays, tiny_imagenet
+from tests.conftest import shared_file
+
+HIERARCHY = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
+
+
+def small(n_per_class=4) -> Problem:
+    y = np.repeat(["cat", "dog", "car"], n_per_class)
+    X = np.arange(3.0 * len(y)).reshape(-1, 3)
+    return problem_from_arrays("small", "none", HIERARCHY, (X, y), (X[:2], y[:2]))
+
+
+def test_shots_are_drawn_for_every_class():
+    drawn = small().shots(2, seed=0)
+    assert np.unique(drawn.y, return_counts=True)[1].tolist() == [2, 2, 2]
+    assert drawn.X_val is small().X_val or np.array_equal(drawn.X_val, small().X_val)
+
+
+def test_fewer_shots_are_a_part_of_more():
+    assert set(small().shots(1, seed=5).ids) < set(small().shots(3, seed=5).ids)
+
+
+def test_all_images_where_none_or_too_many_are_asked():
+    problem = small()
+    assert problem.shots(None, 0) is problem
+    assert problem.shots(4, 0) is problem
+
+
+def test_the_digest_depends_on_images_labels_and_hierarchy():
+    problem = small()
+    flat = Hierarchy.from_edges([("r", "cat"), ("r", "dog"), ("r", "car")])
+    digests = {problem.digest, problem.shots(2, 0).digest, problem.under(flat).digest, small(5).digest}
+    assert len(digests) == 4
+    assert problem.digest == small().digest
+
+
+def test_first_images_are_spread_over_the_validation_set():
+    sample = imagenette_sample()
+    assert len(np.unique(sample.first_images(20).y_val)) == 10
+
+
+def test_fewer_classes_keep_their_images_and_ancestors():
+    sample = imagenette_sample().first_classes(3)
+    assert len(sample.hierarchy.leaves) == 3
+    assert set(sample.y) == set(sample.y_val) == set(sample.hierarchy.leaves)
+    assert (len(sample.y), len(sample.y_val), len(sample.ids)) == (150, 150, 150)
+
+
+def test_all_classes_where_more_are_asked():
+    sample = imagenette_sample()
+    assert sample.first_classes(10) is sample
+
+
+def imagenette_sample():
+    data = load_sample()
+    train, val = (data.X_train, data.y_train), (data.X_val, data.y_val)
+    return problem_from_arrays("sample", "none", data.hierarchy, train, val)
+
+
+def test_the_sample_stands_in_for_imagenette(monkeypatch, tmp_path):
+    monkeypatch.setenv(SHARED, str(tmp_path))
+    problem = imagenette()
+    assert problem.name == "ImageNette sample"
+    assert len(problem.y_val) == 500
+    assert "bundled" in problem.note
+
+
+@pytest.mark.parametrize("make", [tiny_imagenet, cifar10])
+def test_absent_data_says_what_to_do(monkeypatch, tmp_path, make):
+    monkeypatch.setenv(SHARED, str(tmp_path))
+    with pytest.raises(HCEPError, match=r"no data: .* is not in the `data` folder of HCEP_SHARED .* --data"):
+        make()
+
+
+def test_a_validation_label_without_training_images():
+    X = np.eye(3)
+    with pytest.raises(HCEPError, match="1 validation labels have no training image, such as 'car'"):
+        problem_from_arrays("x", "x", HIERARCHY, (X[:2], ["cat", "dog"]), (X[2:], ["car"]))
+
+
+def test_no_validation_images():
+    X = np.eye(3)
+    with pytest.raises(HCEPError, match="no validation images; give data with a `val` or `test` split"):
+        problem_from_arrays("x", "x", HIERARCHY, (X, ["cat", "dog", "car"]), (X[:0], []))
+
+
+def test_real_cifar_has_a_tree_of_three_levels(monkeypatch):
+    monkeypatch.setenv(SHARED, str(shared_file("data/cifar10_500_clip_vitb32.npz").parents[1]))
+    problem = cifar10()
+    assert (len(problem.y), len(problem.y_val), problem.hierarchy.depth) == (250, 250, 3)

@@ -1,0 +1,75 @@
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from hcep.errors import HCEPError
+from hcep.experiments.records import Records
+from hcep.experiments.synthetic import Config
+
+
+def test_rows_are_read_back(tmp_path):
+    records = Records(tmp_path, "demo")
+    records.add("k1", [{"label": "OMP", "accuracy": 0.5}])
+    records.add("k2", [{"label": "NN", "accuracy": float("nan")}])
+    again = Records(tmp_path, "demo")
+    assert again.rows == [{"label": "OMP", "accuracy": 0.5}, {"label": "NN", "accuracy": None}]
+    assert again.done == {"k1", "k2"}
+
+
+def test_parquet_has_the_same_rows(tmp_path):
+    Records(tmp_path, "demo").add("k", [{"label": "OMP", "n": 3}, {"label": "NN", "n": 4}])
+    assert pq.read_table(tmp_path / "rows.parquet").to_pydict() == {
+        "cell": ["k", "k"],
+        "label": ["OMP", "NN"],
+        "n": [3, 4],
+    }
+
+
+def test_rows_json_has_a_line_a_row(tmp_path):
+    Records(tmp_path, "demo").add("k", [{"n": 1}, {"n": 2}])
+    lines = (tmp_path / "rows.json").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if '"cell"' in line] == ['{"cell": "k", "n": 1},', '{"cell": "k", "n": 2}']
+
+
+@pytest.mark.parametrize(
+    ("settings", "data"), [({"seed": 1}, "d"), ({"seed": 0, "method": "omp"}, "d"), ({"seed": 0}, "other")]
+)
+def test_a_key_tells_cells_apart(tmp_path, settings, data):
+    records = Records(tmp_path, "demo")
+    assert records.key(settings, data) != records.key({"seed": 0}, "d")
+
+
+def test_a_key_does_not_depend_on_the_order_of_settings(tmp_path):
+    records = Records(tmp_path, "demo")
+    assert records.key({"a": 1, "b": 2}, "d") == records.key({"b": 2, "a": 1}, "d")
+
+
+def test_an_experiment_has_keys_of_its_own(tmp_path):
+    assert Records(tmp_path, "one").key({}, "d") != Records(tmp_path, "two").key({}, "d")
+
+
+def test_cells_that_are_not_wanted_any_more_are_forgotten(tmp_path):
+    records = Records(tmp_path, "demo")
+    records.add("old", [{"n": 1}])
+    records.keep(["new"])
+    records.add("new", [{"n": 2}])
+    assert Records(tmp_path, "demo").rows == [{"n": 2}]
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"rows": []}', '{"provenance": {}, "rows": [{"n": 1}]}', '{"rows": 3}'])
+def test_a_strange_file_is_refused_and_kept(tmp_path, content):
+    (tmp_path / "rows.json").write_text(content, encoding="utf-8")
+    with pytest.raises(HCEPError, match=r"rows\.json' is not what `hcep reproduce` writes .* --fresh"):
+        Records(tmp_path, "demo")
+    assert (tmp_path / "rows.json").read_text(encoding="utf-8") == content
+
+
+def test_provenance_has_settings_versions_and_machine(tmp_path):
+    records = Records(tmp_path, "demo")
+    records.describe(Config(), [])
+    records.write()
+    found = json.loads((tmp_path / "rows.json").read_text(encoding="utf-8"))["provenance"]
+    assert found["config"]["depth"] == 7
+    assert found["versions"]["numpy"]
+    assert "cores" in found["machine"]

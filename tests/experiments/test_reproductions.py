@@ -1,0 +1,107 @@
+"""Every experiment runs in its short settings, is drawn from its rows, and says what holds."""
+
+import pytest
+
+from hcep.experiments.experiment import run
+from hcep.experiments.page import MARK, results_page
+from hcep.experiments.problem import SHARED, imagenette
+from hcep.experiments.registry import EXPERIMENTS
+from hcep.experiments.synthetic import Config, cells, measure
+from tests.conftest import shared_file
+
+ON_SAMPLE = ("imagenette", "fewshot", "beam-ablation", "runtime", "geometry", "wrong-tree", "heads")
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SHARED, str(tmp_path_factory.mktemp("nothing")))
+        return imagenette()
+
+
+@pytest.fixture(scope="module")
+def results(sample, tmp_path_factory):
+    """The short settings of every experiment on the bundled sample."""
+    folder = tmp_path_factory.mktemp("results")
+    for name in ON_SAMPLE:
+        run(EXPERIMENTS[name], [sample], folder / name, smoke=True)
+    run(EXPERIMENTS["synthetic"], [None], folder / "synthetic", smoke=True)
+    return folder
+
+
+@pytest.mark.parametrize("name", [*ON_SAMPLE, "synthetic"])
+def test_rows_figures_tables_and_verdicts(name, results):
+    experiment, folder = EXPERIMENTS[name], results / name
+    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in (folder / "figure.svg").read_bytes()
+    from hcep.experiments.records import Records
+
+    rows = Records(folder, name).rows
+    assert rows
+    assert experiment.table(rows).count("\n|") > 1
+    assert all(verdict.claim and verdict.measured for verdict in experiment.verdicts(rows))
+
+
+def test_metrics_are_shares(results):
+    from hcep.experiments.records import Records
+
+    rows = Records(results / "imagenette", "imagenette").rows
+    values = [r[name] for r in rows for name in ("accuracy", "support_precision", "support_recall")]
+    assert all(0.0 <= value <= 1.0 for value in values)
+    assert all(r["accuracy_low"] <= r["accuracy"] <= r["accuracy_high"] for r in rows)
+
+
+def test_a_method_is_better_than_chance_on_the_sample(results):
+    from hcep.experiments.records import Records
+
+    rows = Records(results / "imagenette", "imagenette").rows
+    full = {r["label"]: r["accuracy"] for r in rows if r["sparsity"] == r["depth"]}
+    assert min(full.values()) > 0.5
+
+
+def test_the_page_is_made_from_the_rows(results, tmp_path):
+    page = results_page(EXPERIMENTS, results, tmp_path / "docs" / "results.md")
+    assert page.startswith(MARK)
+    assert "`imagenet` was not run" in page
+    assert page.count("figure.png") == len(ON_SAMPLE) + 1
+    assert "the sample bundled with the package" in page
+    assert page == results_page(EXPERIMENTS, results, tmp_path / "docs" / "results.md")
+
+
+def test_every_experiment_has_what_a_reader_needs():
+    assert list(EXPERIMENTS) == [
+        "synthetic",
+        "imagenette",
+        "cifar100",
+        "imagenet",
+        "fewshot",
+        "beam-ablation",
+        "runtime",
+        "geometry",
+        "siglip",
+        "wrong-tree",
+        "heads",
+    ]
+    assert all(e.paper and e.question and e.title for e in EXPERIMENTS.values())
+
+
+@pytest.mark.slow
+def test_synthetic_defaults_hold_what_is_claimed(tmp_path):
+    """One seed of the paper's own settings; the convex programs are left to the full run."""
+    config = Config(seeds=(0,), depths=(7,), convex_images=5)
+    rows = [row for cell in cells(config, None) for row in measure(config, None, cell)]
+    verdicts = EXPERIMENTS["synthetic"].verdicts(rows)
+    assert [verdict.claim for verdict in verdicts if not verdict.holds] == []
+
+
+@pytest.mark.slow
+def test_fewshot_on_tiny_imagenet_holds_what_is_claimed(tmp_path, monkeypatch):
+    """HB-OMP above OMP and HNN as published, ours above HB-OMP, at 1, 5 and 12 images a class."""
+    from hcep.experiments.fewshot import experiment
+    from hcep.experiments.problem import tiny_imagenet
+
+    monkeypatch.setenv(SHARED, str(shared_file("data/tinyimagenet200_efficientnet_lite2.npz").parents[1]))
+    few = experiment(shots=(1, 5, 12), seeds=(0,), methods=("omp", "hnn", "hcep"), once=(), n_val=2000)
+    rows = run(few, [tiny_imagenet()], tmp_path).rows
+    failed = [v.claim for v in few.verdicts(rows) if not v.holds and "every other" not in v.claim]
+    assert failed == []

@@ -1,0 +1,52 @@
+import pytest
+
+from hcep.experiments.figures import series, style
+from hcep.experiments.tables import by_method, markdown, short
+
+ROWS = [
+    {"label": "OMP", "shots": 1, "accuracy": 0.2, "residual": 0.5},
+    {"label": "OMP", "shots": 1, "accuracy": 0.4, "residual": 0.5},
+    {"label": "NN", "shots": 1, "accuracy": 0.5, "residual": None},
+    {"label": "NN", "shots": 5, "accuracy": 0.7, "residual": None},
+]
+
+
+def test_means_over_seeds_the_best_in_bold_and_gaps_for_what_is_missing():
+    assert by_method(ROWS, "shots", ["accuracy"]) == (
+        "| | 1 | 5 |\n|---|---|---|\n| OMP | .300 | – |\n| NN | **.500** | **.700** |\n"
+    )
+
+
+def test_the_lowest_may_be_the_best():
+    assert "**.300**" in by_method(ROWS[:3], "shots", ["accuracy"], lower=[1])
+
+
+def test_the_interval_over_seeds_is_students():
+    # Two values 0.1 from their mean: standard error 0.1, t(0.975, 1) = 12.706.
+    assert series(ROWS[:2], "shots", "accuracy")[2:] == (
+        [pytest.approx(0.3 - 1.2706, abs=1e-4)],
+        [pytest.approx(0.3 + 1.2706, abs=1e-4)],
+    )
+
+
+def test_one_row_keeps_the_interval_it_carries():
+    row = {"label": "NN", "shots": 1, "accuracy": 0.5, "accuracy_low": 0.4, "accuracy_high": 0.7}
+    assert series([row], "shots", "accuracy") == ([1], [0.5], [0.4], [0.7])
+    assert ".500** ± .150" in by_method([row], "shots", ["accuracy"], interval=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, ".000"), (0.12345, ".123"), (1.0, "1.000"), (-0.5, "-.500"), (2.5, "2.500"), (0.9999, "1.000")],
+)
+def test_short_numbers(value, text):
+    assert short(value) == text
+
+
+def test_a_plain_table():
+    assert markdown(("a", "b"), [("1", "2")]) == "| a | b |\n|---|---|\n| 1 | 2 |\n"
+
+
+def test_a_method_looks_the_same_with_any_beam():
+    assert style("HB-OMP (beam 8)")["color"] == style("HB-OMP (beam 32)")["color"]
+    assert style("HB-OMP (beam 8)")["color"] != style("OMP")["color"]

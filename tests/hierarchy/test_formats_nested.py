@@ -1,0 +1,127 @@
+"""Branches inside branches: JSON and YAML, the shapes people write."""
+
+import json
+
+import pytest
+
+from hcep import Hierarchy, HierarchyError
+from hcep.errors import MissingExtraError
+
+PETS = {("thing", "animal"), ("thing", "vehicle"), ("animal", "cat"), ("animal", "dog"), ("vehicle", "car")}
+SHAPES = {
+    "objects": {"thing": {"animal": {"cat": {}, "dog": None}, "vehicle": {"car": {}}}},
+    "lists": {"thing": [{"animal": ["cat", "dog"]}, {"vehicle": ["car"]}]},
+    "a name alone": {"thing": {"animal": ["cat", {"dog": None}], "vehicle": "car"}},
+    "records": {
+        "name": "thing",
+        "children": [
+            {"name": "animal", "children": [{"name": "cat", "value": 3}, {"name": "dog", "children": []}]},
+            {"name": "vehicle", "children": ["car"]},
+        ],
+    },
+    "a list of records": [{"name": "thing", "children": [{"animal": ["cat", "dog"]}, {"vehicle": ["car"]}]}],
+}
+
+
+@pytest.fixture(params=["nested.json", "json", "yaml"])
+def read(request, tmp_path):
+    """Read Python objects through a file; YAML is a superset of JSON."""
+    pytest.importorskip("yaml", reason="comes with the extra formats")
+
+    def through_a_file(data, **options):
+        file = tmp_path / f"h.{request.param}"
+        file.write_text(json.dumps(data, ensure_ascii=False), encoding="utf-8")
+        return Hierarchy.read(file, **options)
+
+    return through_a_file
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes(shape, read):
+    assert set(read(SHAPES[shape]).edges) == PETS
+
+
+def test_ids_identify(read):
+    cat = {"id": "n1", "name": "cat"}
+    h = read({"name": "r", "children": [{"name": "pet", "children": [cat]}, {"name": "feline", "children": [cat]}]})
+    assert h.parents("n1") == ("pet", "feline")
+    assert h.name("n1") == "cat"
+
+
+def test_numbers_may_be_ids(read):
+    h = read({"id": 1, "name": "animal", "children": [{"id": 2, "name": "cat"}, {"id": 3, "name": "dog"}]})
+    assert h.edges == (("1", "2"), ("1", "3"))
+    assert h.name("2") == "cat"
+
+
+def test_several_tops_get_a_virtual_root(read):
+    assert read({"animal": ["cat"], "vehicle": ["car"]}).children("(root)") == ("animal", "vehicle")
+    assert read(["cat", "dog"]).edges == (("(root)", "cat"), ("(root)", "dog"))
+    assert read({"(root)": ["cat"], "dog": []}).root == "((root))"
+
+
+def test_a_repeated_name(read):
+    data = {"bird": ["crane", "robin"], "machine": ["crane"]}
+    with pytest.raises(HierarchyError, match=r"'crane' stands below 'machine' and below 'bird'; pass repeated='merge'"):
+        read(data)
+    assert read(data, repeated="merge").parents("crane") == ("bird", "machine")
+    qualified = read(data, repeated="qualify")
+    assert qualified.leaves == ("bird/crane", "robin", "machine/crane")
+    assert qualified.name("machine/crane") == "crane"
+
+
+def test_qualified_ids_reach_as_far_up_as_they_must(read):
+    data = {"old": {"bird": ["crane"]}, "new": {"bird": ["crane"]}}
+    assert read(data, repeated="qualify").leaves == ("old/bird/crane", "new/bird/crane")
+
+
+def test_qualified_ids_that_no_path_tells_apart(read):
+    data = {"a": {"b/c": [], "x": ["b/c"]}, "a/b": ["c"], "y": ["c"]}
+    ids = read(data, repeated="qualify").ids
+    assert len(set(ids)) == len(ids) == 9
+
+
+def test_a_deep_hierarchy(tmp_path):
+    pytest.importorskip("yaml", reason="comes with the extra formats")
+    deep = Hierarchy.from_edges([(f"s{i}", f"s{i + 1}") for i in range(3_000)])
+    with pytest.raises(HierarchyError, match=r"nested JSON cannot hold 3,000 levels; write \.csv, \.yaml or \.json"):
+        deep.write(tmp_path / "h.nested.json")
+    deep.write(tmp_path / "h.yaml")
+    assert Hierarchy.read(tmp_path / "h.yaml") == deep
+
+
+@pytest.mark.parametrize(("ending", "format"), [("yaml", "yaml"), ("txt", "outline")])
+def test_too_deep_to_be_indented(ending, format, tmp_path):
+    deep = Hierarchy.from_edges([(f"s{i}", f"s{i + 1}") for i in range(5_001)])
+    with pytest.raises(HierarchyError, match=rf"{format} cannot hold 5,001 levels, more than 5,000; write \.csv or"):
+        deep.write(tmp_path / f"h.{ending}")
+
+
+def test_yaml_scalars_are_text(tmp_path):
+    pytest.importorskip("yaml", reason="comes with the extra formats")
+    (tmp_path / "h.yml").write_text("countries:\n  - NO\n  - 1.50\n  - 2001-01-01\n  - 'null'\n  - kind: ~\n")
+    assert Hierarchy.read(tmp_path / "h.yml").leaves == ("NO", "1.50", "2001-01-01", "null", "kind")
+
+
+def test_yaml_is_written_for_people(tmp_path, diamond):
+    diamond.write(tmp_path / "h.yaml")
+    assert (
+        (tmp_path / "h.yaml")
+        .read_text()
+        .startswith("name: root\nchildren:\n- name: pet\n  children:\n  - id: cat\n    name: cat\n  - name: hamster\n")
+    )
+
+
+def test_what_is_written_is_yaml_to_others(tmp_path, diamond):
+    yaml = pytest.importorskip("yaml", reason="comes with the extra formats")
+    named = Hierarchy.from_edges([("r", "no"), ("r", 'a: "b" \\ é\x85\x07')])
+    named.write(tmp_path / "h.yaml")
+    loaded = yaml.safe_load((tmp_path / "h.yaml").read_text(encoding="utf-8"))
+    assert [child["name"] for child in loaded["children"]] == ["no", 'a: "b" \\ é\x85\x07']
+
+
+def test_without_yaml(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "yaml", None)
+    (tmp_path / "h.yaml").write_text("a: [b, c]\n")
+    with pytest.raises(MissingExtraError, match=r'reading YAML needs yaml, .* pip install "hcep\[formats\]"'):
+        Hierarchy.read(tmp_path / "h.yaml")

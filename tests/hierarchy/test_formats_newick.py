@@ -1,0 +1,67 @@
+"""Newick trees."""
+
+import pytest
+
+from hcep import Hierarchy, HierarchyError
+from hcep.hierarchy.files import read_with_notes
+
+
+@pytest.fixture
+def read(tmp_path):
+    def through_a_file(text, **options):
+        (tmp_path / "h.nwk").write_text(text, encoding="utf-8")
+        return read_with_notes(tmp_path / "h.nwk", **options)
+
+    return through_a_file
+
+
+def test_labels_quotes_comments_and_lengths(read):
+    h, notes = read("((cat:0.1,'it''s, a (dog)'[&x=[1]]:2e-3)\n'land animal':1 , fish)animal:0;")
+    assert h.edges == (
+        ("animal", "land animal"),
+        ("animal", "fish"),
+        ("land animal", "cat"),
+        ("land animal", "it's, a (dog)"),
+    )
+    assert notes == ("passed over: 4 branch lengths",)
+
+
+def test_inner_nodes_without_labels(read):
+    h, notes = read("((a,'inner 1'),(c,d)95);")
+    assert h.edges == (
+        ("inner 2", "inner 3"),
+        ("inner 2", "inner 4"),
+        ("inner 3", "a"),
+        ("inner 3", "inner 1"),
+        *(("inner 4", leaf) for leaf in "cd"),
+    )
+    assert notes[0] == "passed over: 1 support value of inner nodes"
+    assert notes[1] == "named here: 3 inner nodes without a label, 'inner 1' and so on"
+
+
+def test_numbers_in_quotes_are_labels(tmp_path):
+    h = Hierarchy.from_edges([("0", "1"), ("0", "2"), ("1", "-3.5e2"), ("1", "4")])
+    h.write(tmp_path / "h.newick")
+    assert (tmp_path / "h.newick").read_text() == "(('-3.5e2','4')'1','2')'0';\n"
+    assert Hierarchy.read(tmp_path / "h.newick") == h
+
+
+def test_repeated_labels(read):
+    with pytest.raises(HierarchyError, match=r"h\.nwk, line 2: 'a' stands below 'y' and below 'x' \(line 1\)"):
+        read("((a,b)x,\n(a,c)y)r;")
+    assert read("((a,b)x,(a,c)y)r;", repeated="merge")[0].parents("a") == ("x", "y")
+
+
+def test_a_deep_tree(tmp_path):
+    deep = Hierarchy.from_edges([(f"s{i}", f"s{i + 1}") for i in range(5_000)])
+    deep.write(tmp_path / "h.nwk")
+    assert Hierarchy.read(tmp_path / "h.nwk") == deep
+
+
+def test_dropped_synsets_are_told(tmp_path):
+    h = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "x"), ("a", "y"), ("b", "x")])
+    assert h.write(tmp_path / "h.nwk", lossy=True) == (
+        "newick keeps one parent a synset: 1 synset loses the others and 1 inner synset left without children is "
+        "dropped",
+    )
+    assert (tmp_path / "h.nwk").read_text() == "((x,y)a)r;\n"

@@ -1,0 +1,215 @@
+"""The lasso: its optimality conditions, scikit-learn's answer, and what is kept of a code."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import Lasso
+
+from hcep import ConceptDictionary, HCEPError
+from hcep.dictionary import DictionaryError
+from hcep.errors import MissingExtraError
+from hcep.pursuit import lasso, lasso_alpha
+from tests.reference.random_problems import random_dictionary, random_hierarchy
+
+pytest.importorskip("skglm", reason="the lasso is skglm's")
+
+FREE_AND_POSITIVE = pytest.mark.parametrize("positive", [False, True])
+
+
+def problem(seed: int, n_images: int = 12) -> tuple[ConceptDictionary, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    hierarchy = random_hierarchy(rng, several_parents=bool(seed % 2))
+    dictionary = random_dictionary(rng, hierarchy, leaf_means=bool(seed % 3))
+    return dictionary, rng.standard_normal((n_images, dictionary.n_dims))
+
+
+def unit_codes(codes: Any, dictionary: ConceptDictionary) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients of unit-norm atoms, and these atoms; a zero atom stays zero."""
+    norms = np.linalg.norm(dictionary.atoms, axis=1)
+    unit = dictionary.atoms / np.where(norms > 0, norms, 1.0)[:, None]
+    return codes.toarray() * norms, unit
+
+
+def limits(X: np.ndarray, unit: np.ndarray, positive: bool) -> np.ndarray:
+    """The smallest penalty at which each code is empty."""
+    products = X @ unit.T
+    return np.maximum((products if positive else np.abs(products)).max(axis=1), 0.0)
+
+
+def objective(X: np.ndarray, unit: np.ndarray, w: np.ndarray, penalty: np.ndarray) -> np.ndarray:
+    return 0.5 * np.square(X - w @ unit).sum(axis=1) + penalty * np.abs(w).sum(axis=1)
+
+
+# -- the optimum -----------------------------------------------------------------------------------
+
+
+@FREE_AND_POSITIVE
+@given(seed=st.integers(0, 10**6), alpha=st.floats(0.05, 0.95))
+@settings(max_examples=25, deadline=None)
+def test_the_conditions_of_optimality_hold(positive: bool, seed: int, alpha: float) -> None:
+    dictionary, X = problem(seed)
+    w, unit = unit_codes(lasso(X, dictionary, alpha=alpha, positive=positive).codes, dictionary)
+    largest = limits(X, unit, positive)
+    penalty = (alpha * largest)[:, None]
+    correlation = (X - w @ unit) @ unit.T
+    slack = 1e-4 * largest[:, None] + 1e-9
+    used = w != 0
+    assert (np.abs(correlation - np.sign(w) * penalty) <= slack)[used].all()
+    bound = correlation if positive else np.abs(correlation)
+    assert (bound <= penalty + slack).all()
+
+
+@FREE_AND_POSITIVE
+@pytest.mark.parametrize("seed", range(6))
+def test_no_objective_is_above_scikit_learns(positive: bool, seed: int) -> None:
+    dictionary, X = problem(seed)
+    w, unit = unit_codes(lasso(X, dictionary, alpha=0.3, positive=positive).codes, dictionary)
+    penalty = 0.3 * limits(X, unit, positive)
+    theirs = np.array(
+        [
+            Lasso(alpha=p / len(x), fit_intercept=False, positive=positive, tol=1e-10, max_iter=10**6)
+            .fit(unit.T, x)
+            .coef_
+            for x, p in zip(X, np.maximum(penalty, 1e-12), strict=True)
+        ]
+    )
+    assert objective(X, unit, w, penalty) == pytest.approx(objective(X, unit, theirs, penalty), rel=1e-6)
+
+
+@given(seed=st.integers(0, 10**6), scale=st.floats(0.01, 100.0))
+@settings(max_examples=20, deadline=None)
+def test_scaling_an_image_scales_its_code(seed: int, scale: float) -> None:
+    dictionary, X = problem(seed)
+    plain, scaled = lasso(X, dictionary, alpha=0.4), lasso(scale * X, dictionary, alpha=0.4)
+    assert scaled.codes.toarray() == pytest.approx(scale * plain.codes.toarray(), rel=1e-3, abs=1e-4 * scale)
+
+
+def test_positive_coefficients_are_positive() -> None:
+    dictionary, X = problem(4)
+    assert lasso(X, dictionary, alpha=0.2).codes.data.min() < 0
+    assert lasso(X, dictionary, alpha=0.2, positive=True).codes.data.min() > 0
+
+
+@FREE_AND_POSITIVE
+def test_the_largest_penalty_empties_every_code(pets_dictionary: ConceptDictionary, positive: bool) -> None:
+    X = np.random.default_rng(0).standard_normal((9, 4))
+    assert lasso(X, pets_dictionary, alpha=1.0, positive=positive).supports == [()] * 9
+    nearly = lasso(X, pets_dictionary, alpha=0.999, positive=positive)
+    assert max(len(support) for support in nearly.supports) >= 1
+
+
+# -- what is kept ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_bounded_code_keeps_the_largest_shares_as_they_are(seed: int) -> None:
+    dictionary, X = problem(seed)
+    everything, bounded = lasso(X, dictionary, alpha=0.1), lasso(X, dictionary, 2, alpha=0.1)
+    w, _ = unit_codes(everything.codes, dictionary)
+    largest = np.sort(np.abs(w), axis=1)[:, ::-1][:, :2]
+    kept, _ = unit_codes(bounded.codes, dictionary)
+    assert np.sort(np.abs(kept), axis=1)[:, ::-1][:, :2] == pytest.approx(largest)
+    assert (np.isclose(kept, w) | (kept == 0)).all()
+
+
+def test_atoms_come_with_the_largest_share_first() -> None:
+    dictionary, X = problem(2)
+    found = lasso(X, dictionary, alpha=0.1)
+    w, _ = unit_codes(found.codes, dictionary)
+    shares = [np.abs(w[i, row[row >= 0]]) for i, row in enumerate(found.selected)]
+    assert all((np.diff(row) <= 0).all() for row in shares)
+    assert found.selected.shape[1] == max(len(row) for row in shares)
+
+
+def test_residuals_are_those_of_the_codes() -> None:
+    dictionary, X = problem(5)
+    found = lasso(X, dictionary, 2, alpha=0.2)
+    assert found.residual_norms == pytest.approx(np.linalg.norm(X - found.codes @ dictionary.atoms, axis=1))
+
+
+@FREE_AND_POSITIVE
+@pytest.mark.parametrize("n_nonzero", [1, 2, 3])
+def test_the_chosen_penalty_gives_the_wanted_mean_support(positive: bool, n_nonzero: int) -> None:
+    rng = np.random.default_rng(0)
+    dictionary = random_dictionary(rng, random_hierarchy(rng, several_parents=False), leaf_means=False)
+    X = rng.standard_normal((150, dictionary.n_dims))
+    alpha = lasso_alpha(X, dictionary, n_nonzero, positive=positive)
+    sizes = [len(support) for support in lasso(X, dictionary, alpha=alpha, positive=positive).supports]
+    assert np.mean(sizes) == pytest.approx(n_nonzero, rel=0.05)
+
+
+def test_without_a_penalty_the_images_choose_it(pets_dictionary: ConceptDictionary) -> None:
+    X = np.random.default_rng(0).standard_normal((40, 4))
+    chosen = lasso(X, pets_dictionary, 2)
+    given_ = lasso(X, pets_dictionary, 2, alpha=lasso_alpha(X, pets_dictionary, 2))
+    assert chosen.supports == given_.supports
+    assert lasso(X, pets_dictionary).supports == chosen.supports  # the depth is 2
+
+
+def test_more_atoms_than_any_penalty_gives_are_not_waited_for(pets_dictionary: ConceptDictionary) -> None:
+    X = np.random.default_rng(0).standard_normal((5, 4))
+    assert lasso_alpha(X, pets_dictionary, 100) == 1e-3
+
+
+# -- input -----------------------------------------------------------------------------------------
+
+
+def test_single_precision_threads_and_blocks() -> None:
+    dictionary, X = problem(7, n_images=1100)
+    one, two = lasso(X, dictionary, alpha=0.4, n_jobs=1), lasso(X, dictionary, alpha=0.4, n_jobs=2)
+    assert one.codes.toarray().tolist() == two.codes.toarray().tolist()
+    single = lasso(X.astype(np.float32), dictionary, alpha=0.4)
+    assert single.codes.dtype == np.float32
+    # Atoms that all but depend on each other share a coefficient in any way; what they leave is the same.
+    assert single.residual_norms == pytest.approx(one.residual_norms, abs=1e-4)
+
+
+def test_no_images_and_empty_images(pets_dictionary: ConceptDictionary) -> None:
+    nothing = lasso(np.zeros((0, 4)), pets_dictionary)
+    assert nothing.supports == []
+    assert nothing.codes.shape == (0, pets_dictionary.n_atoms)
+    assert lasso(np.zeros((2, 4)), pets_dictionary, alpha=0.5).supports == [(), ()]
+
+
+def test_images_go_through_the_dictionarys_transform(pets: Any) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat(pets.leaves, 6)
+    X = rng.standard_normal((len(y), 4)) + 1.0
+    dictionary = ConceptDictionary.from_images(pets, X, y, center=True, shrinkage=0.5)
+    plain = ConceptDictionary(pets, dictionary.synset_embeddings)
+    expected = lasso(dictionary.embed(X), plain, alpha=0.3).codes.toarray()
+    assert lasso(X, dictionary, alpha=0.3).codes.toarray() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"alpha": 0.0}, r"alpha must be a number above 0 and at most 1, .*; got 0.0"),
+        ({"alpha": 1.5}, r"alpha must be a number above 0 and at most 1, .*; got 1.5"),
+        ({"alpha": "auto"}, r"alpha must be a number .*; got 'auto'"),
+        ({"n_nonzero": 0}, r"n_nonzero must be a positive integer, or None for the depth"),
+        ({"n_jobs": 0}, r"n_jobs must be"),
+    ],
+)
+def test_bad_options(pets_dictionary: ConceptDictionary, options: dict[str, Any], match: str) -> None:
+    with pytest.raises(HCEPError, match=match):
+        lasso(np.ones((2, 4)), pets_dictionary, **options)
+
+
+def test_bad_images(pets_dictionary: ConceptDictionary) -> None:
+    with pytest.raises(DictionaryError, match=r"NaN or infinite values in 1 of 2 rows, such as rows 1"):
+        lasso([[1.0, 0.0, 0.0, 0.0], [np.nan, 0.0, 0.0, 0.0]], pets_dictionary, alpha=0.5)
+    with pytest.raises(DictionaryError, match=r"X has 3 dimensions, the dictionary 4"):
+        lasso(np.ones((2, 3)), pets_dictionary)
+
+
+def test_without_skglm(pets_dictionary: ConceptDictionary, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "skglm.solvers", None)
+    with pytest.raises(MissingExtraError, match=r'the lasso needs skglm, .*: pip install "hcep\[baselines\]"'):
+        lasso(np.ones((2, 4)), pets_dictionary, alpha=0.5)
