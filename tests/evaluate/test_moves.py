@@ -12,15 +12,14 @@ from hcep.hierarchy import Move, apply_edits
 
 @pytest.fixture(scope="module")
 def misplaced():
-    """A noisy two-level tree whose first leaf hangs from the wrong parent: held-out images, and the right move."""
-    data = make_hierarchical_concepts(
-        branching=4, depth=3, dim=24, noise=0.004, samples_per_leaf=12, orientation="random"
-    )
+    """A noisy three-level tree whose first leaf hangs from the wrong parent: held-out images, and the right move."""
+    data = make_hierarchical_concepts(branching=4, depth=3, dim=24, samples_per_leaf=12, orientation="random")
+    X = data.X + 1.5 * np.random.default_rng(0).normal(size=data.X.shape)  # three in four images are recognised
     leaf = data.hierarchy.leaves[0]
     right = data.hierarchy.parents(leaf)[0]
     wrong = data.hierarchy.parents(data.hierarchy.leaves[-1])[0]
     hierarchy = apply_edits(data.hierarchy, [Move(leaf, wrong)])
-    return HeldOut.from_images(hierarchy, data.X, data.y), Move(leaf, right, wrong)
+    return HeldOut.from_images(hierarchy, X, data.y), Move(leaf, right, wrong)
 
 
 def test_distances_without_the_child_are_those_of_a_dictionary_without_it(tiny_imagenet):

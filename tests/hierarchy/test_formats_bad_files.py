@@ -106,6 +106,13 @@ BAD = {
     "no-header.owl": (OWL.encode(), r"no-header\.owl: cannot be read as OWL: could not find `owl:Ontology`"),
     "functional.owl": (b"Prefix(:=<http://x>)\nOntology()\n", r"functional\.owl: is OWL, but not in RDF/XML"),
     "owlxml.owl": (b'<?xml version="1.0"?>\n<Ontology/>', r"owlxml\.owl: is OWL/XML; expected OWL in RDF/XML"),
+    "pattern.owl": (
+        OWL.replace(
+            "></",
+            ' xmlns:owl="http://www.w3.org/2002/07/owl#"><owl:Ontology rdf:about="a+++b"/><owl:Class rdf:about="x"/></',
+        ).encode(),
+        r"pattern\.owl: cannot be read as OWL: multiple repeat",
+    ),
     "laughs.owl": (LAUGHS.encode(), r"laughs\.owl: XML entity 'lol2' unfolds into more than a short text"),
     "outside.owl": (OUTSIDE.encode(), r"outside\.owl: XML entity 'secret' comes from outside the file"),
     # RDF

@@ -8,43 +8,10 @@ from hcep.errors import HCEPError, HierarchyError
 from hcep.hierarchy.induction import induce_with_llm, read_answer
 from hcep.hierarchy.induction.placement import MAX_ANSWER
 from hcep.llm import ChatModel, LLMError
+from tests.hierarchy.cifar10 import CIFAR, GOOD, TREE, without
 from tests.llm.chat_server import Answering, dropped, ok, running_chat, slow, status, truncated_stream
 
 pytest.importorskip("openai", reason="the chat client is the extra hcep[llm]")
-
-CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-GOOD = """\
-1. animal
-1.1 mammal
-1.1.1 cat
-1.1.2 dog
-1.1.3 deer
-1.1.4 horse
-1.2 bird
-1.3 frog
-2. vehicle
-2.1 land vehicle
-2.1.1 automobile
-2.1.2 truck
-2.2 airplane
-2.3 ship
-"""
-TREE = {
-    ("entity", "animal"),
-    ("entity", "vehicle"),
-    ("animal", "mammal"),
-    ("animal", "bird"),
-    ("animal", "frog"),
-    ("mammal", "cat"),
-    ("mammal", "dog"),
-    ("mammal", "deer"),
-    ("mammal", "horse"),
-    ("vehicle", "land vehicle"),
-    ("vehicle", "airplane"),
-    ("vehicle", "ship"),
-    ("land vehicle", "automobile"),
-    ("land vehicle", "truck"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +30,6 @@ def server(endpoint):
 @pytest.fixture
 def chat(endpoint):
     return endpoint[1]
-
-
-def without(*lines):
-    return "\n".join(line for line in GOOD.splitlines() if not line.endswith(lines))
 
 
 def test_a_good_answer_is_taken_in_one_round(server, chat):

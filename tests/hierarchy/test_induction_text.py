@@ -10,17 +10,7 @@ from hypothesis import strategies as st
 from hcep.errors import HCEPError
 from hcep.hierarchy.induction import induce_from_text
 from hcep.hierarchy.induction.hearst import matches, sentences
-
-CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-CORPUS = """\
-Mammals such as cats, dogs and horses are kept in houses. Many mammals, including deer and dogs, run fast.
-Cats and other mammals have fur. Horses are a kind of mammal.
-Such animals as frogs and birds lay eggs. Birds, frogs and other animals live near lakes.
-The mammal is a type of animal. Animals, especially mammals, need food.
-Vehicles such as automobiles, ships, and trucks use engines. Trucks or other vehicles are loud.
-The airplane is a kind of vehicle. Vehicles, particularly ships and airplanes, cost money.
-An automobile is a kind of vehicle. Animals including cats sleep.
-"""
+from tests.hierarchy.cifar10 import CIFAR, CORPUS
 
 
 def heads(sentence):

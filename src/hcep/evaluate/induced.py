@@ -48,8 +48,8 @@ def score_induced(
     -------
     dict of str to float
         ``n_synsets, depth, max_branching`` of the tree without chains. With `gold`: ``n_leaves_compared``, ``edge_f1,
-        ancestor_f1`` by names, ``cluster_f1, overlap`` by leaves alone. With images: ``containment_outside, orthogonality``, and on the
-        held-out ones ``support_f1, accuracy``.
+        ancestor_f1`` by names, ``cluster_f1, overlap`` by leaves alone. With images: ``containment_outside,
+        orthogonality``, and on the held-out ones ``support_f1, accuracy``.
 
     Raises
     ------

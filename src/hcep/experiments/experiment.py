@@ -82,9 +82,7 @@ def run(
     *,
     smoke: bool = False,
     fresh: bool = False,
-    on_cell: #: Classes that the short settings keep.
-SMOKE_CLASSES = 20
-OnCell = lambda what, done, total: None,
+    on_cell: OnCell = lambda what, done, total: None,
 ) -> Records:
     """Measure what is not measured yet and draw the figure.
 

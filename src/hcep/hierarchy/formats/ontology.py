@@ -61,7 +61,7 @@ def _ontology(source: Source) -> Any:
                 f"{error.args[0]!r} is a parent but no term of this file; imports are not followed: merge them first "
                 "(robot merge), or read a release that is whole"
             ) from None
-        except (ValueError, TypeError, RecursionError) as error:
+        except Exception as error:  # malformed content comes out of it as errors of many kinds, down to re.error
             reason = str(error).replace(str(copy), source.name) or type(error).__name__
             raise source.fail(f"cannot be read as {source.format.upper()}: {reason}") from None
         except BaseException as error:

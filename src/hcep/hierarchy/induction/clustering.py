@@ -35,9 +35,10 @@ class Cluster:
 def binary_tree(vectors: NDArray[np.float64], linkage: Linkage) -> Cluster:
     """The dendrogram of some vectors, (n, d); SciPy's linkage on Euclidean distances."""
     from scipy.cluster.hierarchy import linkage as merges
+    from scipy.spatial.distance import pdist
 
     clusters = [Cluster((i,), 0.0) for i in range(len(vectors))]
-    for a, b, height, _ in merges(vectors, method=linkage, metric="euclidean").tolist():
+    for a, b, height, _ in merges(pdist(vectors), method=linkage).tolist():
         pair = sorted((clusters[int(a)], clusters[int(b)]), key=lambda cluster: min(cluster.members))
         clusters.append(Cluster(tuple(sorted((*pair[0].members, *pair[1].members))), height, tuple(pair)))
     return clusters[-1]

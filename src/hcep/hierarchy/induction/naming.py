@@ -12,6 +12,7 @@ from hcep.errors import HCEPError
 from hcep.hierarchy.induction.clustering import Cluster
 from hcep.hierarchy.induction.induced import Problem
 from hcep.hierarchy.induction.leaf_names import clean_label, normal_form
+from hcep.hierarchy.induction.outline import without_thinking
 from hcep.hierarchy.induction.prompts import name_prompt
 from hcep.llm.answer import LLMError
 from hcep.llm.chat import ChatModel
@@ -80,14 +81,13 @@ def name_by_llm(
             answer = chat.ask(messages, seed=attempt if attempt else None)
         except LLMError as error:
             return None, Problem("no-answer", f"no name for {members_name(members, set())}: {error}")
-        name = clean_label(answer.text.strip().splitlines()[0] if answer.text.strip() else "").rstrip(".")
+        first_line = without_thinking(answer.text).strip().partition("\n")[0]
+        name = clean_label(first_line.strip().rstrip(".")).rstrip(".")
         fault = _fault(name, members, taken)
         transcript.append({"messages": messages, "answer": answer.text, "problems": [fault] if fault else []})
         if not fault:
             return name, None
-        messages = [
-            {"role": "user", "content": f"{prompt}\n\nNot {name[:MAX_NAME]!r}: {fault}."},
-        ]
+        messages = [{"role": "user", "content": f"{prompt}\n\nNot {name[:MAX_NAME]!r}: {fault}."}]
     return None, Problem("name", f"no fit name for {members_name(members, set())}: {fault}")
 
 

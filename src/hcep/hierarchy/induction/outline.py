@@ -47,13 +47,17 @@ def read_outline(text: str, is_leaf: IsLeaf) -> list[Entry]:
     is_leaf : callable
         Whether a label spells a known leaf: such a line is never taken for numbering, a sentence or a list.
     """
-    # What a reasoning model says to itself first is not its answer.
-    said = text.partition(THINKING)[2] if text.lstrip().startswith("<think") else text
+    said = without_thinking(text)
     readings = []
     for part in (*sorted(FENCE.findall(said), key=len, reverse=True)[:3], said):
         readings += [_from_json(part), _from_lines(part, is_leaf)]
     # The reading that makes sense of the most leaves; of equals the first.
     return max(readings, key=lambda entries: (len({e.label for e in entries if is_leaf(e.label)}), bool(entries)))
+
+
+def without_thinking(text: str) -> str:
+    """What a reasoning model says after it has talked to itself."""
+    return text.partition(THINKING)[2] if text.lstrip().startswith("<think") else text
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------------
