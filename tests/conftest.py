@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,8 @@ import pytest
 from hcep import ConceptDictionary, Hierarchy
 
 SHARED = Path(os.environ.get("HCEP_SHARED", Path(__file__).parents[2] / "shared"))
+
+NMS = "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
 def shared_file(name: str) -> Path:
@@ -93,3 +98,18 @@ def k_shot(X: np.ndarray, y: np.ndarray, k: int, seed: int = 0) -> tuple[np.ndar
     rng = np.random.default_rng(seed)
     rows = np.concatenate([rng.permutation(np.flatnonzero(y == c))[:k] for c in np.unique(y)])
     return X[rows], y[rows]
+
+
+@pytest.fixture(scope="session")
+def torchvision():
+    """torchvision; where its wheel was built for another torch, with the two operators that its import looks for."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    probe = subprocess.run([sys.executable, "-c", "import torchvision"], capture_output=True, text=True, check=False)
+    if "No module named" in probe.stderr:
+        pytest.skip("torchvision is not installed")
+    library = torch.library.Library("torchvision", "DEF" if probe.returncode else "FRAGMENT")
+    if probe.returncode:
+        library.define(NMS)
+        library.define("q" + NMS)
+    yield import_module("torchvision")
+    del library

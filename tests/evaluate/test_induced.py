@@ -167,8 +167,6 @@ def test_arguments_that_do_not_fit(arguments, match):
 # -- CIFAR-10: two induced trees against WordNet's ---------------------------------------------------------------------
 
 WORDS = ("airplane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-    f"{word}.n.01" for word in ["airplane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-]
 #: WordNet 3.0's hypernyms of the first senses, one of several parents and synsets with one child left out.
 BY_HAND = tree(
     "entity: animal vehicle; animal: bird frog mammal; mammal: carnivore ungulate; carnivore: dog cat; "

@@ -116,7 +116,10 @@ Edit = Callable[[dict[str, Any]], None]
         (put("feature_names", "abc"), r"feature_names must be a list of strings, got 'abc'"),
         (put("feature_names", ["a"]), r"feature_names must be a list of 12 names, one for each of n_dims"),
         (put("parameters/hierarchy", "../pets"), r"parameters.hierarchy must be one of None, 'fitted', got '../pets'"),
-        (put("parameters/head", ["path"]), r"parameters.head must be one of 'path', 'logistic', 'adamw', got \['path'\]"),
+        (
+            put("parameters/head", ["path"]),
+            r"parameters.head must be one of .*, got \['path'\]",
+        ),
         (put("parameters/signed", 0), r"parameters.signed must be true or false, got 0"),
         (put("parameters/beam_width", 0), r"parameters.beam_width must be an integer of at least 1, got 0"),
         (put("parameters/C", -1.0), r"parameters.C must be a finite number above 0"),

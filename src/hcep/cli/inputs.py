@@ -126,7 +126,7 @@ def find_hierarchy(wanted: str | None, classes: Sequence[str]) -> Hierarchy | No
         return whole
     raise HCEPError(
         f"--hierarchy: {len(outside):,} of {len(classes):,} classes are not in WordNet's above ImageNet: "
-        f"{quoted(outside, 3)}; give a file (.json, .csv of parent,child), or `flat` for no hierarchy"
+        f"{quoted(outside, 3)}; give a file (`hcep hierarchy formats` lists what is read), or `flat` for no hierarchy"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from importlib import import_module
@@ -63,6 +64,8 @@ class Endpoint:
             ) from None
         except Exception as error:
             raise LLMError(f"base_url {base_url!r} is no address: {error}; expected http://host:port/v1") from None
+        # Connections are kept open between questions; they go with the endpoint, not whenever memory is swept.
+        weakref.finalize(self, self._client.close)
 
     def complete(self, request: Mapping[str, Any]) -> Answer:
         """Ask once.

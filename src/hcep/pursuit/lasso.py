@@ -16,7 +16,9 @@ from hcep.pursuit.result import FlatResult, require_positive
 from hcep.pursuit.sparsity import Collected, alpha_for, embedded, most_atoms, spread, strongest
 
 #: Largest violation of the optimality conditions, where an image's largest useful penalty is 1.
-TOL = 1e-6
+TOL = 1e-4
+#: Bounds of the solver, for atoms so nearly equal that coordinate descent would go on and on between them.
+LIMITS = {"max_iter": 20, "max_epochs": 200}
 
 
 def lasso(
@@ -153,7 +155,7 @@ class _Problem:
         solvers, datafits, penalties = (
             require(f"skglm.{part}", "baselines", "the lasso") for part in ("solvers", "datafits", "penalties")
         )
-        descent = solvers.AndersonCD(max_iter=200, tol=TOL, fit_intercept=False)
+        descent = solvers.AndersonCD(tol=TOL, fit_intercept=False, **LIMITS)
         quadratic, penalty = datafits.QuadraticHessian(), penalties.L1(alpha, positive=self.positive)
 
         def solve(products: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -18,6 +18,8 @@ from hcep.pursuit.result import FlatResult, require_positive
 N_SAMPLE = 200
 #: The smallest penalty tried, as a share of the largest useful one; below it the solvers crawl.
 MIN_ALPHA = 1e-3
+#: The largest, beyond which codes are all but empty.
+MAX_ALPHA = 0.95
 #: A mean support within this share of the one wanted is near enough.
 TOLERANCE = 0.05
 
@@ -67,17 +69,19 @@ def spread(X: NDArray[Any]) -> NDArray[Any]:
 
 
 def alpha_for(n_nonzero: float, mean_support: Callable[[float], float]) -> float:
-    """The penalty at which `mean_support`, which falls as the penalty grows, is about `n_nonzero`."""
-    low, alpha, high = 0.0, 0.5, 1.0
-    for _ in range(30):
-        found = mean_support(alpha)
-        if abs(found - n_nonzero) <= TOLERANCE * n_nonzero:
+    """The penalty whose `mean_support`, which falls as the penalty grows, is nearest to `n_nonzero`.
+
+    The support of a group penalty may jump over the size that is wanted: then the better side of the jump.
+    """
+    low, alpha, high = MIN_ALPHA / 2, 0.5, MAX_ALPHA
+    tried: dict[float, float] = {}
+    while MIN_ALPHA <= alpha and high / low > 1.01:
+        tried[alpha] = mean_support(alpha)
+        if abs(tried[alpha] - n_nonzero) <= TOLERANCE * n_nonzero:
             return alpha
-        low, high = (alpha, high) if found > n_nonzero else (low, alpha)
-        alpha = float(np.sqrt(low * high)) if low else high / 2
-        if alpha < MIN_ALPHA:
-            return MIN_ALPHA
-    return high
+        low, high = (alpha, high) if tried[alpha] > n_nonzero else (low, alpha)
+        alpha = high / 2 if low < MIN_ALPHA else float(np.sqrt(low * high))
+    return min(tried, key=lambda a: abs(tried[a] - n_nonzero))
 
 
 def strongest(weights: NDArray[Any], limit: int) -> NDArray[np.int32]:

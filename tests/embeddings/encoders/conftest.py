@@ -1,16 +1,10 @@
 """Photos with known vectors, a picture to check by eye, and a hub that cannot be reached."""
 
-import subprocess
-import sys
-from importlib import import_module
-
 import numpy as np
 import pytest
 from PIL import Image
 
 from tests.conftest import shared_file
-
-NMS = "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
 @pytest.fixture(scope="session")
@@ -36,18 +30,3 @@ def picture():
 def no_hub(monkeypatch, tmp_path):
     """Nothing listens at the hub's address."""
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-
-
-@pytest.fixture(scope="session")
-def torchvision():
-    """torchvision; where its wheel was built for another torch, with the two operators that its import looks for."""
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    probe = subprocess.run([sys.executable, "-c", "import torchvision"], capture_output=True, text=True, check=False)
-    if "No module named" in probe.stderr:
-        pytest.skip("torchvision is not installed")
-    library = torch.library.Library("torchvision", "DEF" if probe.returncode else "FRAGMENT")
-    if probe.returncode:
-        library.define(NMS)
-        library.define("q" + NMS)
-    yield import_module("torchvision")
-    del library

@@ -82,7 +82,8 @@ class NNClassifier(ConceptMethod):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each image."""
-        return self.classes_[self._nearest(self._checked_images(X))]
+        images = self._checked_images(X)
+        return np.asarray(self.classes_[self._nearest(images)])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """``softmax(-distance**2 / temperature_)``, (n_images, n_classes); the largest is the predicted class's."""
