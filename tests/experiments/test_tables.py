@@ -47,6 +47,8 @@ def test_a_plain_table():
     assert markdown(("a", "b"), [("1", "2")]) == "| a | b |\n|---|---|\n| 1 | 2 |\n"
 
 
-def test_a_method_looks_the_same_with_any_beam():
-    assert style("HB-OMP (beam 8)")["color"] == style("HB-OMP (beam 32)")["color"]
-    assert style("HB-OMP (beam 8)")["color"] != style("OMP")["color"]
+def test_a_method_has_its_own_look_and_a_beam_its_shade():
+    wide, narrow = style("HB-OMP (beam 32)"), style("HB-OMP (beam 8)")
+    assert wide["color"] != narrow["color"]
+    assert wide["marker"] == narrow["marker"] == style("HB-OMP")["marker"] != style("OMP")["marker"]
+    assert style("HB-OMP (beam 7)") == style("HB-OMP")

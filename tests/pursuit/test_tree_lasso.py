@@ -37,7 +37,7 @@ def prox_by_dual_ascent(u: np.ndarray, soft: float, group: float, parent: np.nda
     balls = [([v], soft) for v in range(len(u))] + [(g, group) for g in groups_of(parent)]
     rng = np.random.default_rng(0)
     dual = np.zeros((len(balls), len(u)))
-    for _ in range(3000):
+    for _ in range(500):
         before = dual.copy()
         for k in rng.permutation(len(balls)):
             members, radius = balls[k]
@@ -69,7 +69,14 @@ def problem(seed: int, several_parents: bool = False, n_images: int = 8) -> tupl
 def test_the_proximal_operator_is_that_of_a_slow_dual_solver(seed: int, soft: float, group: float) -> None:
     rng = np.random.default_rng(seed)
     parent, u = random_parents(rng, 7), 1.5 * rng.standard_normal(7)
-    assert prox(u, soft, group, parent) == pytest.approx(prox_by_dual_ascent(u, soft, group, parent), abs=1e-7)
+
+    def objective(z: np.ndarray) -> float:
+        norms = sum(float(np.linalg.norm(z[members])) for members in groups_of(parent))
+        return float(0.5 * np.square(z - u).sum() + soft * np.abs(z).sum() + group * norms)
+
+    fast, slow = prox(u, soft, group, parent), prox_by_dual_ascent(u, soft, group, parent)
+    assert objective(fast) <= objective(slow) + 1e-12
+    assert fast == pytest.approx(slow, abs=1e-3)
 
 
 def test_by_eye() -> None:
@@ -137,7 +144,7 @@ def test_no_step_of_proximal_gradient_moves_the_code(seed: int, mixing: float) -
         weight = 0.3 * penalty_at_zero(unit @ x, mixing, parent)
         moved = w + step * (unit @ (x - w @ unit))
         after = prox_by_dual_ascent(moved, step * weight * (1 - mixing), step * weight * mixing, parent)
-        assert after == pytest.approx(w, abs=1e-6)
+        assert after == pytest.approx(w, abs=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -187,12 +194,13 @@ def test_what_is_kept_of_such_a_code_is_closed_too(seed: int, n_nonzero: int) ->
     assert max(len(support) for support in found.supports) <= n_nonzero
 
 
-@given(seed=SEEDS, scale=st.floats(0.01, 100.0))
+@given(seed=SEEDS, power=st.integers(-8, 8))
 @settings(max_examples=15, deadline=None)
-def test_scaling_an_image_scales_its_code(seed: int, scale: float) -> None:
+def test_scaling_an_image_scales_its_code(seed: int, power: int) -> None:
+    """By powers of two, which round nothing: the solver then takes the same steps."""
     dictionary, X = problem(seed)
-    plain, scaled = tree_lasso(X, dictionary, alpha=0.4), tree_lasso(scale * X, dictionary, alpha=0.4)
-    assert scaled.codes.toarray() == pytest.approx(scale * plain.codes.toarray(), rel=1e-3, abs=1e-3 * scale)
+    plain, scaled = tree_lasso(X, dictionary, alpha=0.4), tree_lasso(2.0**power * X, dictionary, alpha=0.4)
+    assert scaled.codes.toarray().tolist() == (2.0**power * plain.codes.toarray()).tolist()
 
 
 def test_a_flat_code_is_not_closed() -> None:

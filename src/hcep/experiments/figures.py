@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ STYLES: dict[str, tuple[str, str, str]] = {
     "Anchored": ("#ff7f0e", "d", "-"),
     "HCEP": ("#d62728", "*", "-"),
 }
+#: Shades of HB-OMP's blue, the wider the beam the darker.
+BEAMS = {1: "#9ecae1", 2: "#6baed6", 4: "#6baed6", 8: "#1f77b4", 16: "#2150a0", 32: "#08306b"}
 METRICS = {
     "accuracy": "accuracy",
     "support_precision": "support precision",
@@ -41,9 +44,11 @@ METRICS = {
 
 
 def style(label: str) -> dict[str, Any]:
-    """Line properties of a method; a beam in the label changes the line's weight only."""
+    """Line properties of a method; a beam in the label changes the shade."""
     name = next((known for known in sorted(STYLES, key=len, reverse=True) if label.startswith(known)), "")
     colour, marker, line = STYLES.get(name, ("#444444", ".", "-"))
+    beam = re.search(r"\(beam (\d+)\)", label)
+    colour = BEAMS.get(int(beam[1]), colour) if beam else colour
     return {"color": colour, "marker": marker, "linestyle": line, "markersize": 4, "linewidth": 1.3}
 
 
@@ -89,6 +94,8 @@ def lines(
             axes.fill_between(at, lows, highs, color=look["color"], alpha=0.12, linewidth=0)
     if categories is not None:
         axes.set_xticks(range(len(categories)), [str(c) for c in categories])
+    elif all(isinstance(row[x], int) for row in rows):
+        axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.25)
 
 
@@ -99,7 +106,6 @@ def panels(
     x_label: str,
     *,
     categories: Mapping[str, Sequence[Any]] | None = None,
-    log: bool = False,
 ) -> Figure:
     """A row of panels for every group, a column for every metric, and one legend below."""
     from matplotlib.figure import Figure
@@ -111,8 +117,6 @@ def panels(
             lines(axes, rows, x, metric, categories=None if categories is None else categories[title])
             axes.set_title(f"{title}: {METRICS.get(metric, metric)}" if title else METRICS.get(metric, metric))
             axes.set_xlabel(x_label)
-            if log:
-                axes.set_xscale("log")
     legend_below(figure, [axes for line in grid for axes in line])
     return figure
 

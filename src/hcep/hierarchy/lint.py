@@ -189,7 +189,8 @@ def _leaves_at_the_root(hierarchy: Hierarchy) -> Iterable[Finding]:
         text = "the hierarchy is flat: every path is one synset and explains nothing; group classes under synsets"
         yield Finding("note", "flat", text, (hierarchy.root,))
         return
-    found = tuple(s for s in hierarchy.children(hierarchy.root) if hierarchy.is_leaf(s))
+    top = hierarchy.root
+    found = tuple(s for s in hierarchy.children(top) if hierarchy.is_leaf(s) and hierarchy.parents(s) == (top,))
     if found and not hierarchy.root.startswith("("):  # below a virtual root they are orphans already
         text = f"{len(found)} classes hang directly from the root, so nothing groups them; move them below a synset"
         yield Finding("note", "leaf-at-root", text, found)

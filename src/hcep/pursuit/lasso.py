@@ -107,7 +107,8 @@ def lasso(
 def lasso_alpha(X: ArrayLike, dictionary: ConceptDictionary, n_nonzero: int, *, positive: bool = False) -> float:
     """The `alpha` of `lasso` at which images use about `n_nonzero` atoms on average.
 
-    Found by bisection on up to 200 of the images, spread evenly; within 5%, where there is such a penalty above 0.001.
+    Found by bisection on up to 200 of the images, spread evenly: within 5%, or as near as a penalty from 0.001 to 0.95
+    comes.
 
     Examples
     --------

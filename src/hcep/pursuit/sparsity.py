@@ -75,7 +75,7 @@ def alpha_for(n_nonzero: float, mean_support: Callable[[float], float]) -> float
     """
     low, alpha, high = MIN_ALPHA / 2, 0.5, MAX_ALPHA
     tried: dict[float, float] = {}
-    while MIN_ALPHA <= alpha and high / low > 1.01:
+    while alpha >= MIN_ALPHA and high / low > 1.01:
         tried[alpha] = mean_support(alpha)
         if abs(tried[alpha] - n_nonzero) <= TOLERANCE * n_nonzero:
             return alpha

@@ -136,7 +136,8 @@ def tree_lasso_alpha(
 ) -> float:
     """The `alpha` of `tree_lasso` at which images use about `n_nonzero` atoms on average.
 
-    Found by bisection on up to 200 of the images, spread evenly; within 5%, where there is such a penalty above 0.001.
+    Found by bisection on up to 200 of the images, spread evenly: within 5%, or as near as a penalty from 0.001 to 0.95
+    comes; groups enter a code together, so that a size may be jumped over.
 
     Examples
     --------
