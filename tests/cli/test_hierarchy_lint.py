@@ -194,6 +194,17 @@ def test_images_of_no_class_at_all_are_not_measured(pets_file, tmp_path):
     assert {f["code"] for f in record["findings"]} == {"missing-class", "extra-leaf"}
 
 
+def test_nothing_to_write_without_a_repair(pets_file, tmp_path):
+    with pytest.raises(HCEPError, match="give --fix or --fix-moves as well"):
+        raise run("lint", pets_file, "-o", tmp_path / "out.json").exception
+
+
+def test_labels_that_are_no_text(pets_file, tmp_path):
+    (tmp_path / "labels.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(HCEPError, match=r"--classes: .* is not text in UTF-8"):
+        raise run("lint", pets_file, "--classes", tmp_path / "labels.txt").exception
+
+
 def test_edit_shows_without_writing(pets_file):
     before = pets_file.read_text()
     result = run("edit", pets_file, "--move", "fox:vehicle")

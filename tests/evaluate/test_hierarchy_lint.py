@@ -61,7 +61,7 @@ def test_an_atom_that_leans_on_its_parent(odd_one):
     leaning, rest = [f for f in findings if f.code == "orthogonality"]
     assert len(leaning.examples) == 5
     assert leaning.synsets[1] in ("animal", "vehicle")
-    assert "more synsets lean on their parents" in rest.message
+    assert "more: the atom leans on the parent" in rest.message
 
 
 def test_cones_as_given(odd_one):

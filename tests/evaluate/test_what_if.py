@@ -161,6 +161,8 @@ def test_nothing_to_hold_out(pets):
         HeldOut.from_images(pets, X, y)
     with pytest.raises(HCEPError, match="n_folds must be at least 2"):
         HeldOut.from_images(pets, X, y, n_folds=1)
+    with pytest.raises(HCEPError, match="NaN or infinite values in 5 of 5 rows"):
+        HeldOut.from_images(pets, X * np.nan, y)
 
 
 def test_an_edit_must_not_lose_a_class_of_the_data(sample):

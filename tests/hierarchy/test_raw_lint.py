@@ -83,8 +83,20 @@ def test_our_json_with_a_self_loop(tmp_path, pets):
     assert hierarchy == pets
 
 
-def test_what_the_reader_refuses_is_a_finding(tmp_path):
-    findings, hierarchy = lint_file(write(tmp_path / "h.json", "{"))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"format": "hcep-hierarchy"}',
+        '{"format": "hcep-hierarchy", "version": 1, "root": "r", "synsets": [1]}',
+        '{"format": "hcep-hierarchy", "version": 1, "root": "r", "synsets": [{"id": "r"}, {"id": "a", "parents": 5}]}',
+        '{"format": "hcep-hierarchy", "version": 1, "root": "r", "synsets": [{"id": "r", "parents": null}]}',
+        '{"format": "hcep-hierarchy", "version": 9, "root": "r", "synsets": [{"id": "r"}]}',
+    ],
+)
+def test_what_the_reader_refuses_is_a_finding(tmp_path, text):
+    findings, hierarchy = lint_file(write(tmp_path / "h.json", text))
     assert hierarchy is None
     assert [(f.severity, f.code) for f in findings] == [("error", "unreadable")]
     assert "h.json" in findings[0].message

@@ -66,7 +66,7 @@ def print_report(
         if finding not in useless:
             _print_finding(console, finding)
     if useless:
-        text = f"{len(useless)} more children are nearer to another parent, but moving them does not help"
+        text = f"{len(useless)} more: another parent is nearer, but the move does not help"
         console.print(f"[cyan]note[/] {text} [dim](nearer-parent: --json lists them)[/]")
     if findings or not repairing:
         of = "not a hierarchy" if hierarchy is None else repr(hierarchy)
@@ -81,10 +81,9 @@ def print_report(
 
 
 def _print_finding(console: Console, finding: Finding) -> None:
-    console.print(
-        f"[{COLOURS[finding.severity]}]{finding.severity}[/] {escape(finding.message)} "
-        f"[dim]({finding.code}: {escape(quoted(finding.synsets, 3))})[/]"
-    )
+    where = f"{finding.code}: {quoted(finding.synsets, 3)}" if finding.synsets else finding.code
+    colour = COLOURS[finding.severity]
+    console.print(f"[{colour}]{finding.severity}[/] {escape(finding.message)} [dim]({escape(where)})[/]")
     shown = finding.examples[:5] if finding.code != "cycle" else ()
     if shown:
         more = f" and {len(finding.examples) - len(shown):,} more" if len(finding.examples) > len(shown) else ""

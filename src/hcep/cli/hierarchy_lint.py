@@ -75,6 +75,8 @@ def lint_command(
     """
     if fix_moves and embeddings is None:
         raise HCEPError("--fix-moves: moves are measured on images; give --embeddings as well")
+    if (output is not None or in_place) and not (apply or fix_moves):
+        raise HCEPError("-o and --in-place write a repaired hierarchy; give --fix or --fix-moves as well")
     target = _target(file, output, in_place, force) if apply or fix_moves else None
     data = None if embeddings is None else _labelled(embeddings, split)
     labels = _lines(classes) if classes is not None else None if data is None else sorted(set(data.y.tolist()))
@@ -180,7 +182,10 @@ def _lint(
 
 
 def _lines(file: Path) -> list[str]:
-    return [line.strip() for line in file.read_text("utf-8").splitlines() if line.strip()]
+    try:
+        return [line.strip() for line in file.read_text("utf-8-sig").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise HCEPError(f"--classes: {str(file)!r} is not text in UTF-8 ({error}); expected one label a line") from None
 
 
 def _labelled(place: Path, split: str | None, default: str | None = "train") -> Embeddings:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hcep.classify.path_model import PathModel
 from hcep.dictionary import ConceptDictionary
+from hcep.dictionary.checks import check_shape, refuse_non_finite
 from hcep.dictionary.concept_dictionary import average_upwards
 from hcep.errors import HCEPError, quoted
 from hcep.evaluate.labels import as_labels
@@ -88,7 +89,7 @@ class HeldOut:
         Raises
         ------
         HCEPError
-            Fewer than two folds, or no class with two images; what the estimators refuse.
+            Fewer than two folds, no class with two images, NaN or infinite values; what the estimators refuse.
 
         Examples
         --------
@@ -103,7 +104,8 @@ class HeldOut:
 
         if n_folds < 2:
             raise HCEPError(f"n_folds must be at least 2, so that some images are held out; got {n_folds}")
-        images, labels = np.asarray(X), np.array(as_labels(y, "y"))
+        images, labels = check_shape(X), np.array(as_labels(y, "y"))
+        refuse_non_finite(images)
         whole = HCEPTransformer(hierarchy, **options).fit(images, labels)
         settled = whole.get_params(deep=False) | {"anchor": whole.anchor_, "shrinkage": whole.shrinkage_}
         fold_of = stratified_folds(labels, n_folds, random_state)

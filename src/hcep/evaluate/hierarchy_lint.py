@@ -150,7 +150,7 @@ def _containment(images: _Images, half_angles: ArrayLike | None, n_synsets: int)
         )
         yield Finding("note", "containment", text, (synset, *outside), examples=images.worst(rows, away))
     if len(worst) > n_synsets:
-        yield _rest("containment", "have synsets outside their cones", hierarchy, worst[n_synsets:])
+        yield _rest("containment", "synsets below lie outside the cone", hierarchy, worst[n_synsets:])
 
 
 def _angles_below(dictionary: ConceptDictionary) -> dict[int, dict[str, float]]:
@@ -192,7 +192,7 @@ def _orthogonality(images: _Images, max_cosine: float, n_synsets: int) -> Iterat
         yield Finding("note", "orthogonality", text, (child, parent), examples=images.worst(rows, lean))
     if len(worst) > n_synsets:
         children = [hierarchy.index(dictionary.edges[measured.atom[k]][1]) for k in worst[n_synsets:]]
-        yield _rest("orthogonality", "lean on their parents", hierarchy, children)
+        yield _rest("orthogonality", "the atom leans on the parent", hierarchy, children)
 
 
 def _moves(held_out: HeldOut, max_moves: int, progress: Progress | None) -> Iterator[Finding]:
@@ -203,7 +203,7 @@ def _moves(held_out: HeldOut, max_moves: int, progress: Progress | None) -> Iter
     children = dict.fromkeys(p.move.synset for p in proposals[max_moves:])
     rest = [held_out.hierarchy.index(child) for child in children if child not in {p.move.synset for p in tried}]
     if rest:
-        yield _rest("nearer-parent", "are nearer to another parent, less clearly", held_out.hierarchy, rest)
+        yield _rest("nearer-parent", "another parent is nearer, less clearly", held_out.hierarchy, rest)
 
 
 def move_finding(hierarchy: Hierarchy, measured: MeasuredMove) -> MoveFinding:
@@ -225,7 +225,7 @@ def move_finding(hierarchy: Hierarchy, measured: MeasuredMove) -> MoveFinding:
 
 def _rest(code: str, what: str, hierarchy: Hierarchy, indices: list[int]) -> Finding:
     synsets = tuple(dict.fromkeys(hierarchy.ids[i] for i in indices))
-    return Finding("note", code, f"{len(synsets)} more synsets {what}; ask for more to see them", synsets)
+    return Finding("note", code, f"{len(synsets):,} more: {what}; ask for more to see them", synsets)
 
 
 def _where(cosine: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Literal
 
@@ -95,6 +95,12 @@ def fix(hierarchy: Hierarchy, classes: Iterable[str] | None = None) -> Hierarchy
     return hierarchy
 
 
+def counted(found: Sized, noun: str) -> str:
+    """The number of things found with their noun, in the plural where it is due."""
+    plural = {"class": "classes", "leaf": "leaves"}.get(noun, f"{noun}s")
+    return f"{len(found):,} {noun if len(found) == 1 else plural}"
+
+
 def _several_roots(hierarchy: Hierarchy) -> Iterable[Finding]:
     if hierarchy.root.strip("()") == VIRTUAL_ROOT.strip("()") and hierarchy.root.startswith("("):
         tops = hierarchy.children(hierarchy.root)
@@ -102,7 +108,7 @@ def _several_roots(hierarchy: Hierarchy) -> Iterable[Finding]:
         yield Finding("note", "several-roots", text, tops)
         alone = tuple(top for top in tops if hierarchy.is_leaf(top))
         if alone:
-            text = f"{len(alone)} synsets have neither parents nor children; give each a parent, or remove it"
+            text = f"{counted(alone, 'synset')} with neither parents nor children; give each a parent, or remove it"
             yield Finding("warning", "orphan", text, alone)
 
 
@@ -110,14 +116,14 @@ def _chains(hierarchy: Hierarchy, classes: set[str]) -> Iterable[Finding]:
     found = tuple(s for s in hierarchy.ids[1:] if len(hierarchy.children(s)) == 1)
     mergeable = tuple(s for s in found if s not in classes)
     if mergeable:
-        text = f"{len(mergeable)} synsets have one child, so its atom is zero: collapse"
+        text = f"{counted(mergeable, 'synset')} with one child, whose atom is zero: collapse"
         yield Finding("warning", "chain", text, mergeable, tuple(map(Collapse, mergeable)), safe=True)
 
 
 def _several_parents(hierarchy: Hierarchy) -> Iterable[Finding]:
     found = tuple(s for s in hierarchy.ids if len(hierarchy.parents(s)) > 1)
     if found:
-        text = f"{len(found)} synsets have several parents; nothing is wrong with that, as_tree keeps one"
+        text = f"{counted(found, 'synset')} with several parents; nothing is wrong with that, as_tree keeps one"
         yield Finding("note", "several-parents", text, found)
 
 
@@ -129,7 +135,9 @@ def _shortcuts(hierarchy: Hierarchy) -> Iterable[Finding]:
         cuts += [Cut(parent, synset) for parent in parents if parent in above]
     if cuts:
         synsets = tuple(dict.fromkeys(cut.child for cut in cuts))
-        text = f"{len(synsets)} synsets hang from a synset and from one above it; drop the direct edge, a shortcut"
+        text = (
+            f"{counted(synsets, 'synset')} below a synset and directly below one above it; drop that edge, a shortcut"
+        )
         yield Finding("warning", "shortcut", text, synsets, tuple(cuts), safe=True)
 
 
@@ -140,7 +148,7 @@ def _repeated_names(hierarchy: Hierarchy) -> Iterable[Finding]:
     repeated = [ids for ids in by_name.values() if len(ids) > 1]
     if repeated:
         names = quoted(hierarchy.name(ids[0]) for ids in repeated)
-        text = f"{len(repeated)} names stand for several synsets: {names}; rename them apart, or merge what is the same"
+        text = f"{counted(repeated, 'name')} for several synsets: {names}; rename them apart, or merge what is the same"
         examples = tuple(f"{hierarchy.name(ids[0])}: {', '.join(ids)}" for ids in repeated)
         yield Finding("warning", "repeated-name", text, tuple(s for ids in repeated for s in ids), examples=examples)
 
@@ -149,11 +157,11 @@ def _near_names(hierarchy: Hierarchy) -> Iterable[Finding]:
     names = {hierarchy.name(synset): synset for synset in hierarchy.ids}
     alike = spelled_alike(names)
     if alike:
-        text = f"{len(alike)} pairs of names differ in case, punctuation or number only; merge them or rename one"
+        text = f"{counted(alike, 'pair')} of names apart in case, punctuation or number only; merge them or rename one"
         yield _pairs_finding("warning", "same-name", text, names, alike)
     near = like_spelled(names)
     if near:
-        text = f"{len(near)} pairs of names differ in one letter; correct the spelling where it is one word"
+        text = f"{counted(near, 'pair')} of names one letter apart; correct the spelling where it is one word"
         yield _pairs_finding("note", "near-name", text, names, near)
 
 
@@ -168,11 +176,11 @@ def _untidy_names(hierarchy: Hierarchy) -> Iterable[Finding]:
     untidy = [s for s in hierarchy.ids if hierarchy.name(s) != tidy(hierarchy.name(s))]
     blank = tuple(s for s in untidy if not tidy(hierarchy.name(s)))
     if blank:
-        yield Finding("warning", "blank-name", f"{len(blank)} synsets have a blank name; rename them", blank)
+        yield Finding("warning", "blank-name", f"{counted(blank, 'synset')} with a blank name; rename", blank)
     spaced = tuple(s for s in untidy if s not in blank)
     if spaced:
         edits = tuple(Rename(s, tidy(hierarchy.name(s))) for s in spaced)
-        text = f"{len(spaced)} names have spaces around or several within; strip them"
+        text = f"{counted(spaced, 'name')} with spaces around or several within; strip them"
         yield Finding("warning", "untidy-name", text, spaced, edits, safe=True)
 
 
@@ -192,7 +200,7 @@ def _leaves_at_the_root(hierarchy: Hierarchy) -> Iterable[Finding]:
     top = hierarchy.root
     found = tuple(s for s in hierarchy.children(top) if hierarchy.is_leaf(s) and hierarchy.parents(s) == (top,))
     if found and not hierarchy.root.startswith("("):  # below a virtual root they are orphans already
-        text = f"{len(found)} classes hang directly from the root, so nothing groups them; move them below a synset"
+        text = f"{counted(found, 'class')} directly below the root, grouped by nothing; move below a synset"
         yield Finding("note", "leaf-at-root", text, found)
 
 
@@ -200,7 +208,7 @@ def _wide(hierarchy: Hierarchy) -> Iterable[Finding]:
     n_children = np.diff(hierarchy.child_pointer)
     found = tuple(hierarchy.ids[i] for i in np.flatnonzero(n_children >= WIDE))
     if found and hierarchy.depth > 1:
-        text = f"{len(found)} synsets have {WIDE} children or more; add synsets between them and their children"
+        text = f"{counted(found, 'synset')} with {WIDE} children or more; add synsets between"
         yield Finding("note", "wide", text, found)
 
 
@@ -210,14 +218,14 @@ def _classes(hierarchy: Hierarchy, classes: list[str]) -> Iterable[Finding]:
     wanted = set(classes)
     extra = tuple(leaf for leaf in hierarchy.leaves if hierarchy.class_of(leaf) not in wanted)
     if missing:
-        text = f"{len(missing)} classes are not in the hierarchy; add each below a parent, or correct the label"
+        text = f"{counted(missing, 'class')} of the data not in the hierarchy; add below a parent, or correct the label"
         near = tuple(f"{c!r}: {near_matches(c, hierarchy.ids).strip() or 'no near match'}" for c in missing[:20])
         yield Finding("error", "missing-class", text, missing, examples=near)
     if inner:
-        text = f"{len(inner)} classes are inner synsets; each gets a leaf of its own below itself"
+        text = f"{counted(inner, 'class')} of the data with synsets below; each gets a leaf of its own below itself"
         yield Finding("note", "inner-class", text, inner)
     if extra:
-        text = f"{len(extra)} leaves are not classes; they are left out when a model is fitted"
+        text = f"{counted(extra, 'leaf')} without a class of the data; left out when a model is fitted"
         yield Finding("note", "extra-leaf", text, extra)
 
 

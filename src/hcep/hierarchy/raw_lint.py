@@ -16,7 +16,7 @@ from hcep.hierarchy.formats.edge_list import DELIMITERS, HEADER, table
 from hcep.hierarchy.formats.registry import find_format
 from hcep.hierarchy.formats.source import MAX_BYTES, Source, load, local_path
 from hcep.hierarchy.graph import Hierarchy
-from hcep.hierarchy.lint import Finding, lint
+from hcep.hierarchy.lint import Finding, counted, lint
 
 #: Cycles spelled out; the others are counted.
 MAX_CYCLES = 20
@@ -90,8 +90,8 @@ def lint_edges(edges: Iterable[Sequence[str]], places: Sequence[str] | None = No
     twice = [i for i in whole if first[rows[i][:2]] != i]
     findings = [
         *_malformed(rows, where, sound, whole),
-        *_listed("error", "self-loop", "{n} synsets are their own parent; drop these edges", rows, where, loops),
-        *_listed("warning", "duplicate-edge", "{n} edges stand there twice; keep one of each", rows, where, twice),
+        *_listed("error", "self-loop", "row", "with a synset as its own parent; drop", rows, where, loops),
+        *_listed("warning", "duplicate-edge", "edge", "given before; keep one of each", rows, where, twice),
         *_two_names(rows, sound),
     ]
     graph = [rows[i][:2] for i in whole if rows[i][0] != rows[i][1]]
@@ -172,9 +172,11 @@ def _json_edges(source: Source) -> RawEdges | None:
     synsets = data.get("synsets") if isinstance(data, dict) and data.get("format") == serial.FORMAT else None
     if not isinstance(synsets, list):
         return None
+    if not all(isinstance(s, dict) and isinstance(s.get("parents", []), list) for s in synsets):
+        return None
     edges, places = [], []
     for synset in synsets:
-        for parent in synset.get("parents", ()) if isinstance(synset, dict) else ():
+        for parent in synset.get("parents", ()):
             edges.append((parent, synset.get("id")))
             places.append(f"synset {synset.get('id')!r}")
     return RawEdges(list(edges), places, source)
@@ -184,20 +186,20 @@ def _malformed(rows: list[tuple[Any, ...]], where: list[str], sound: list[int], 
     odd = sorted(set(range(len(rows))) - set(sound))
     empty = sorted(set(sound) - set(whole))
     if odd:
-        text = f"{len(odd)} rows are not parent, child[, name]; correct them"
+        text = f"{counted(odd, 'row')} other than parent, child[, name]; correct"
         yield Finding("error", "malformed-row", text, (), examples=tuple(f"{where[i]}: {rows[i]!r}" for i in odd))
     if empty:
-        text = f"{len(empty)} rows have an empty id; name the synset"
+        text = f"{counted(empty, 'row')} with an empty id; name the synset"
         yield Finding("error", "empty-id", text, (), examples=tuple(f"{where[i]}: {rows[i]!r}" for i in empty))
 
 
 def _listed(
-    severity: Any, code: str, text: str, rows: list[tuple[Any, ...]], where: list[str], found: list[int]
+    severity: Any, code: str, noun: str, text: str, rows: list[tuple[Any, ...]], where: list[str], found: list[int]
 ) -> Iterator[Finding]:
     if found:
         synsets = tuple(dict.fromkeys(rows[i][1] for i in found))
         shown = tuple(f"{where[i]}: {quoted(dict.fromkeys(rows[i][:2]))}" for i in found)
-        yield Finding(severity, code, text.format(n=len(found)), synsets, safe=True, examples=shown)
+        yield Finding(severity, code, f"{counted(found, noun)} {text}", synsets, safe=True, examples=shown)
 
 
 def _two_names(rows: list[tuple[Any, ...]], sound: list[int]) -> Iterator[Finding]:
@@ -207,7 +209,7 @@ def _two_names(rows: list[tuple[Any, ...]], sound: list[int]) -> Iterator[Findin
             names.setdefault(rows[i][1], []).append(rows[i][2])
     several = {synset: list(dict.fromkeys(given)) for synset, given in names.items() if len(set(given)) > 1}
     if several:
-        text = f"{len(several)} synsets are given several names; keep one, or give the meanings ids of their own"
+        text = f"{counted(several, 'synset')} with several names; keep one, or give the meanings ids of their own"
         shown = tuple(f"{synset!r}: {quoted(given)}" for synset, given in several.items())
         yield Finding("error", "two-names", text, tuple(several), examples=shown)
 
