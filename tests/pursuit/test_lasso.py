@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,18 @@ def test_more_atoms_than_any_penalty_gives_are_not_waited_for(pets_dictionary: C
         for alpha in (lasso_alpha(X, pets_dictionary, 100), 1e-3)
     )
     assert np.mean(sizes) >= np.mean(most)
+
+
+@pytest.mark.slow
+@FREE_AND_POSITIVE
+def test_fifteen_thousand_real_images_in_a_minute_and_a_half(positive: bool, tiny_imagenet: dict[str, Any]) -> None:
+    data = tiny_imagenet
+    dictionary = ConceptDictionary.from_images(data["hierarchy"], data["X"], data["y"])
+    X = np.concatenate([data["X"], data["X_val"]])
+    start = time.perf_counter()
+    found = lasso(X, dictionary, positive=positive, n_jobs=1)
+    assert time.perf_counter() - start < 90
+    assert len(found) == 15_000
 
 
 # -- input -----------------------------------------------------------------------------------------

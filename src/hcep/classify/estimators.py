@@ -161,7 +161,8 @@ class HCEPTransformer(_PathEstimator):
 
     Examples
     --------
-    >>>     >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
     >>> from hcep import HCEPTransformer
     >>> from hcep.datasets import make_hierarchical_concepts
     >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-3)
