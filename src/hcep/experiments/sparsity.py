@@ -86,9 +86,9 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
 
 
 NOTE = (
-    "The class comes from a linear head on the code, but: CBM's head sees the scores of all concepts at every level (as "
-    "published; its support is the highest ones), NN and the linear probe see the embedding, Anchored and HCEP take the "
-    "leaf of a whole path (at full depth; below it a linear head on the code).\n\n"
+    "The class comes from a linear head on the code, but: CBM's head sees the scores of all concepts at every level "
+    "(as published; its support is the highest ones), NN and the linear probe see the embedding, Anchored and HCEP "
+    "take the leaf of a whole path (at full depth; below it a linear head on the code).\n\n"
 )
 
 
