@@ -26,16 +26,6 @@ from hcep.pursuit import FlatResult, PathResult, lasso, lasso_alpha, tree_lasso,
 
 pytest.importorskip("skglm", reason="two of the methods are skglm's")
 
-CLASSES = [
-    OMPClassifier,
-    CBMClassifier,
-    NNClassifier,
-    HNNClassifier,
-    LinearProbe,
-    SpLiCEClassifier,
-    BasisPursuitClassifier,
-    TreeLassoClassifier,
-]
 NAMES = [
     "omp", "hier-omp", "hb-omp", "exact", "signed", "anchored", "hcep", "cbm", "nn", "hnn", "linear-probe", "splice",
     "basis-pursuit", "tree-l1",
@@ -44,8 +34,16 @@ QUICK = {"cbm": {"concept_epochs": 60}}
 EVERY_METHOD = pytest.mark.parametrize("name", NAMES)
 
 
-@parametrize_with_checks([CBMClassifier(concept_epochs=30), *(c() for c in CLASSES if c is not CBMClassifier)])
+@parametrize_with_checks([OMPClassifier(), NNClassifier(), CBMClassifier(concept_epochs=30)])
 def test_the_contract_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [HNNClassifier(), LinearProbe(), SpLiCEClassifier(), BasisPursuitClassifier(), TreeLassoClassifier()]
+)
+def test_the_contract_of_scikit_learn_by_the_others(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
