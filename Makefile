@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# A file at a time on every core; slow tests also measure time, so they run one after the other.
+PARALLEL := -n auto --dist loadfile
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help demo test test-all lint smoke reproduce bench defaults format clean
@@ -14,10 +16,11 @@ demo: $(VENV)/core ## install the package and run it on the bundled sample
 	$(BIN)/hcep demo
 
 test: $(VENV)/test ## run the tests that need no heavy extra (under 5 minutes)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
 test-all: $(VENV)/all ## run every test, with all extras installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
+	$(BIN)/python -m pytest -m slow
 
 smoke: $(VENV)/test ## run every experiment of the paper in its short settings (under 3 minutes)
 	$(BIN)/hcep reproduce --all --smoke --fresh

@@ -53,6 +53,18 @@ def test_a_users_own_file(tmp_path):
     assert report["beam-ablation"]["rows"] == 8
 
 
+def test_another_data_set_has_a_folder_of_its_own(tmp_path):
+    file = sample_file(tmp_path)
+    command = ("beam-ablation", "--smoke", "-o", "out", "--json")
+    first = json.loads(hcep(*command, "--data", file).stdout)["beam-ablation"]["folder"]
+    second = json.loads(hcep(*command, "--data", file, "--hierarchy", "flat").stdout)["beam-ablation"]["folder"]
+    hcep(*command)
+    assert first != second
+    assert all((Path(folder) / "rows.json").is_file() for folder in (first, second, "out/beam-ablation"))
+    assert hcep("-o", "out", "--page", "results.md").exit_code == 0
+    assert Path("results.md").read_text(encoding="utf-8").count("figure.png") == 3
+
+
 def test_a_page_is_written_and_a_strange_one_left_alone(tmp_path):
     hcep("beam-ablation", "--smoke")
     assert hcep("--smoke", "--page", "docs/results.md").exit_code == 0

@@ -38,7 +38,7 @@ def reproduce(
     hierarchy: Annotated[
         str | None, typer.Option(help="Hierarchy file, `imagenet`, `cifar100`, or `flat`; found by the classes.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help=f"Folder of the results [{RESULTS}].")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help=f"Folder; {RESULTS} by default.")] = None,
     fresh: Annotated[bool, typer.Option(help="Measure everything anew instead of resuming.")] = False,
     page: Annotated[
         Path | None, typer.Option(help="Write the results page from the rows on disk, such as docs/results.md.")
@@ -76,9 +76,11 @@ def reproduce(
     reports: dict[str, Any] = {}
     for name in chosen:
         experiment = EXPERIMENTS[name]
-        records = _run(experiment, given, results / name, smoke, fresh, console, skip=everything)
+        # A folder of its own for the user's data: rows of other data stay.
+        folder = results / name / f"{given.name}-{given.digest[:8]}" if given is not None else results / name
+        records = _run(experiment, given, folder, smoke, fresh, console, skip=everything)
         if records is not None:
-            reports[name] = _report(experiment, records, results / name)
+            reports[name] = _report(experiment, records, folder)
             if not as_json:
                 _show(experiment, reports[name])
     if as_json:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from hcep.experiments.claims import above
 from hcep.experiments.experiment import Cell, Experiment, Verdict
 from hcep.experiments.figures import panels, style
 from hcep.experiments.grading import fitted, graded, labelled
@@ -56,7 +57,7 @@ def ablation_verdicts(rows: list[Row]) -> list[Verdict]:
     return [
         Verdict(
             f"a beam of 8 is above a beam of 1 in {metric.replace('_', ' ')} at full depth (as published)",
-            at[8][metric] > at[1][metric],
+            above(at[8][metric], at[1][metric]),
             ", ".join(f"beam {beam or 'unbounded'} {short(row[metric])}" for beam, row in at.items()),
         )
         for metric in ("support_precision", "support_recall")
@@ -152,7 +153,7 @@ def runtime_verdicts(rows: list[Row]) -> list[Verdict]:
     return [
         Verdict(
             f"support precision improves from beam {first['beam']} to {last['beam']} (as published)",
-            last["support_precision"] > first["support_precision"],
+            above(last["support_precision"], first["support_precision"]),
             f"{short(first['support_precision'])} to {short(last['support_precision'])} at "
             f"{last['seconds'] / first['seconds']:.1f} times the time",
         ),

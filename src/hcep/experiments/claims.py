@@ -11,6 +11,17 @@ from hcep.experiments.records import Row
 from hcep.experiments.tables import short
 
 OUR_LABEL = METHODS["hcep"].label
+#: Less than this is a tie: tables show three decimals.
+TIE = 5e-4
+
+
+def above(a: float, b: float) -> bool:
+    """Whether a is above b by more than the tables' rounding.
+
+    >>> above(0.9, 0.8999), above(0.9, 0.89)
+    (False, True)
+    """
+    return a - b > TIE
 
 
 def mean_of(rows: Sequence[Row], label: str, metric: str) -> float | None:
@@ -28,7 +39,7 @@ def ahead(rows: Sequence[Row], where: str, ours: str, others: Sequence[str], met
     names = ", ".join(theirs)
     return Verdict(
         f"{where}: {ours} above {names} in {METRICS[metric]} ({source})",
-        all(mine > value for value in theirs.values()),
+        all(above(mine, value) for value in theirs.values()),
         f"{ours} {short(mine)}; {shown}",
     )
 
@@ -38,7 +49,7 @@ def behind_somewhere(rows: Sequence[Row], where: str, ours: str, others: Sequenc
     mine = mean_of(rows, ours, metric)
     assert mine is not None
     theirs = {label: value for label in others if (value := mean_of(rows, label, metric)) is not None}
-    better = {label: value for label, value in theirs.items() if value > mine + 5e-4}
+    better = {label: value for label, value in theirs.items() if above(value, mine)}
     best = max(theirs, key=lambda label: theirs[label])
     text = f"{ours} {short(mine)}; best of the others {best} {short(theirs[best])}"
     if better:

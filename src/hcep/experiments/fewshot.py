@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hcep.experiments.claims import OUR_LABEL, mean_of
+from hcep.experiments.claims import OUR_LABEL, above, mean_of
 from hcep.experiments.experiment import Cell, Experiment, Verdict
 from hcep.experiments.figures import METRICS, panels
 from hcep.experiments.grading import fitted, graded, labelled
@@ -92,7 +92,7 @@ def _everywhere(rows: list[Row], data: str, ours: str, others: tuple[str, ...], 
             if mine is None or value is None:
                 continue
             closest = min(closest, (mine - value, f"{k} shots: {short(mine)} against {label} {short(value)}"))
-            if value >= mine:
+            if not above(mine, value):
                 beaten.append(f"{k} shots by {label} ({short(mine)} against {short(value)})")
     text = "not at " + "; ".join(beaten) if beaten else f"closest at {closest[1]}"
     names = ", ".join(others) if len(others) < 4 else "every other method"

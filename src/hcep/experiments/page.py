@@ -11,6 +11,7 @@ from hcep.experiments.records import Records
 from hcep.experiments.tables import markdown
 
 MARK = "<!-- made by `hcep reproduce --page`; do not edit -->"
+Done = list[tuple[Experiment, Records]]
 INTRODUCTION = """\
 Every figure and table of the paper, by one command each: `hcep reproduce NAME`. This page is drawn from the rows under
 `{results}` alone (`hcep reproduce --page`), which also hold seeds, versions and hashes of the data. Intervals are
@@ -25,23 +26,31 @@ do on classes its encoder never saw.
 
 def results_page(experiments: Mapping[str, Experiment], results: Path, page: Path) -> str:
     """Markdown of the page, from the rows on disk; experiments without rows are listed as not run."""
-    found = {name: Records(results / name, name) for name in experiments}
-    done = {name: records for name, records in found.items() if records.rows}
+    done = [(experiment, found) for experiment in experiments.values() for found in _found(experiment, results)]
     parts = [MARK, "# Results", INTRODUCTION.format(results=_relative(results, page.parent.parent)), "## In short"]
-    parts.append(_summary({name: experiments[name] for name in done}, done))
-    missing = [name for name in experiments if name not in done]
-    parts += ["## What could not be run here", _not_run({name: done[name] for name in done}, missing)]
-    for name, records in done.items():
-        parts.append(_section(experiments[name], records, _relative(results / name, page.parent)))
+    parts.append(_summary(done))
+    missing = [name for name in experiments if name not in {experiment.name for experiment, _ in done}]
+    parts += ["## What could not be run here", _not_run(done, missing)]
+    for experiment, records in done:
+        parts.append(_section(experiment, records, _relative(records.folder, page.parent)))
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
-def _summary(experiments: Mapping[str, Experiment], done: Mapping[str, Records]) -> str:
+def _found(experiment: Experiment, results: Path) -> list[Records]:
+    """The rows of an experiment: on the data at hand, and one folder for every data set of the user's own."""
+    folders = [
+        results / experiment.name,
+        *sorted(file.parent for file in (results / experiment.name).glob("*/rows.json")),
+    ]
+    return [records for folder in folders if (records := Records(folder, experiment.name)).rows]
+
+
+def _summary(done: Done) -> str:
     lines = []
-    for name, experiment in experiments.items():
-        verdicts = experiment.verdicts(done[name].rows)
+    for experiment, records in done:
+        verdicts = experiment.verdicts(records.rows)
         held = sum(verdict.holds for verdict in verdicts)
-        lines.append((f"[`{name}`](#{_anchor(experiment.title)})", experiment.paper, _gap(verdicts, held)))
+        lines.append((f"[`{experiment.name}`](#{_anchor(experiment.title)})", experiment.paper, _gap(verdicts, held)))
     return markdown(("experiment", "the paper reports", "we measure"), lines)
 
 
@@ -54,12 +63,14 @@ def _gap(verdicts: list[Verdict], held: int) -> str:
     return f"{text}; {verdicts[0].claim}: {verdicts[0].measured}" if verdicts else "see the table"
 
 
-def _not_run(done: Mapping[str, Records], missing: list[str]) -> str:
+def _not_run(done: Done, missing: list[str]) -> str:
     notes: dict[str, list[str]] = {}
-    for name, records in done.items():
+    for experiment, records in done:
         for data in records.provenance.get("data", []):
             if data["note"]:
-                notes.setdefault(f"{data['name']}, {data['encoder']}: {data['note']}", []).append(f"`{name}`")
+                notes.setdefault(f"{data['name']}, {data['encoder']}: {data['note']}", []).append(
+                    f"`{experiment.name}`"
+                )
     lines = [f"- {note} ({', '.join(dict.fromkeys(names))})" for note, names in notes.items()]
     lines += [f"- `{name}` was not run" for name in missing]
     lines.append(

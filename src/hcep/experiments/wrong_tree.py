@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hcep.classify.methods import METHODS
 from hcep.evaluate import support_scores
-from hcep.experiments.claims import mean_of
+from hcep.experiments.claims import above, mean_of
 from hcep.experiments.corruption import corrupt
 from hcep.experiments.experiment import Cell, Experiment, Verdict
 from hcep.experiments.figures import panels
@@ -82,7 +82,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
             found.append(
                 Verdict(
                     f"{ours} loses less accuracy than HB-OMP when the tree is random",
-                    a - b < c - d,
+                    above(c - d, a - b),
                     f"{ours} {short(a)} → {short(b)}, HB-OMP {short(c)} → {short(d)}",
                 )
             )

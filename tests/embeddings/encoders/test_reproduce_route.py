@@ -39,9 +39,10 @@ def test_an_open_clip_model_from_photos_to_figure(torchvision, photos, tmp_path)
     result = CliRunner().invoke(app, [str(part) for part in command], catch_exceptions=False)
     report = json.loads(result.stdout[result.stdout.index("{\n") :])["imagenette"]
     assert report["rows"] > 0
-    provenance = json.loads((tmp_path / "out/imagenette/rows.json").read_text(encoding="utf-8"))["provenance"]
+    (folder,) = (tmp_path / "out/imagenette").iterdir()
+    provenance = json.loads((folder / "rows.json").read_text(encoding="utf-8"))["provenance"]
     assert provenance["data"][0]["encoder"].startswith("open_clip:local-dir:")
     assert (provenance["data"][0]["n_train"], provenance["data"][0]["n_val"]) == (24, 16)
-    assert (tmp_path / "out/imagenette/figure.png").is_file()
+    assert (folder / "figure.png").is_file()
     again = CliRunner().invoke(app, [str(part) for part in command], catch_exceptions=False)
     assert json.loads(again.stdout[again.stdout.index("{\n") :])["imagenette"] == report
