@@ -41,7 +41,7 @@ def fit(
     unit_norm: Annotated[bool, typer.Option(help="Scale embeddings to norm 1 first.")] = False,
     center: Annotated[bool, typer.Option(help="Subtract the mean of the training images.")] = False,
     tree: Annotated[str | None, typer.Option(help="Keep one parent a synset: first, shortest or longest.")] = None,
-    head: Annotated[Literal["path", "logistic"] | None, typer.Option(help="What names the class.")] = None,
+    head: Annotated[Literal["path", "logistic", "adamw"] | None, typer.Option(help="What names the class.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the model, for its card.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
     config: Config = None,

@@ -82,6 +82,9 @@ ABLATION = Experiment(
     draw=draw_ablation,
     verdicts=ablation_verdicts,
     table=ablation_table,
+    reading="The paper's claim does not show on these embeddings: a wider beam finds paths that leave a smaller "
+    "residual, and in a tree of two-way splits a smaller residual is no sign of the right sibling. What is "
+    "missing is the sign, not the beam.",
 )
 
 

@@ -54,6 +54,8 @@ class Experiment:
     draw : rows -> matplotlib figure
     verdicts : rows -> verdicts
     table : rows -> Markdown
+    reading : str
+        How we explain what differs from the paper, where something does.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Experiment:
     draw: Callable[[list[Row]], Figure]
     verdicts: Callable[[list[Row]], list[Verdict]]
     table: Callable[[list[Row]], str]
+    reading: str = ""
 
     def problems(self, *, smoke: bool = False) -> list[Problem | None]:
         """The data at hand, for the short settings a few of its classes; None for synthetic data, made by the cells."""

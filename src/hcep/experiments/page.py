@@ -100,6 +100,7 @@ def _section(experiment: Experiment, records: Records, folder: str) -> str:
         f"**The paper:** {experiment.paper}",
         f"![{experiment.title}]({folder}/figure.png)",
         "\n".join(verdicts),
+        f"**How we read it:** {experiment.reading}" if experiment.reading else "",
         experiment.table(rows),
         f"<details><summary>Settings</summary>\n\n{settings}.\n\n{data}\n\n{versions}; "
         f"{provenance.get('machine')}; {provenance.get('seconds')} s in all.\n\n</details>",
