@@ -27,6 +27,7 @@ def test_a_size_that_some_penalty_gives_is_met(wanted: float, rate: float) -> No
         (lambda alpha: 3.0, 0.5),  # never as small: the cut does the rest, and codes do not vanish
         (lambda alpha: 1.0 if alpha > 0.3 else 2.2, 0.3),  # a jump, its upper side nearer
         (lambda alpha: 1.8 if alpha > 0.3 else 5.0, 0.5),  # a jump, its lower side nearer
+        (lambda alpha: 0.0 if alpha > 0.3 else 90.0, 0.3),  # a jump from nothing: rather too much, which is cut
     ],
 )
 def test_where_no_penalty_gives_two_atoms(mean_support: Callable[[float], float], expected: float) -> None:

@@ -17,6 +17,7 @@ from hcep.errors import HCEPError, quoted
 
 if TYPE_CHECKING:
     from hcep.dictionary import ConceptDictionary
+    from hcep.embeddings import Encoder
     from hcep.explain.naming import AtomName, AtomNames, Failure
     from hcep.hierarchy import Hierarchy
     from hcep.llm import ChatModel
@@ -41,15 +42,19 @@ class Task:
         """The known names of the atoms in question."""
         return [self.names[edge] for edge in self.edges if edge in self.names.by_edge]
 
+    def take(self, newer: AtomNames) -> Task:
+        """Take in new names of these atoms."""
+        wanted = set(self.edges)
+        atoms = tuple(atom for atom in newer if (atom.parent, atom.child) in wanted)
+        return replace(self, names=self.names.updated(replace(newer, atoms=atoms)).ordered(self.hierarchy))
+
     def keep(self, newer: AtomNames) -> Task:
         """Take in new names of these atoms and write them to the model's folder."""
         from hcep.models import save_atom_names
 
-        wanted = set(self.edges)
-        atoms = tuple(atom for atom in newer if (atom.parent, atom.child) in wanted)
-        names = self.names.updated(replace(newer, atoms=atoms)).ordered(self.hierarchy)
-        save_atom_names(names, self.model)
-        return replace(self, names=names)
+        task = self.take(newer)
+        save_atom_names(task.names, self.model)
+        return task
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,11 @@ class Candidates:
         return bool(self.files or self.glosses or self.n_described)
 
     @property
+    def only_glosses(self) -> bool:
+        """Nothing but definitions, which say something of the atoms even where they cannot be compared."""
+        return self.glosses and not (self.files or self.n_described)
+
+    @property
     def embedded(self) -> Path | None:
         """The .npz among the files, which has the embeddings in it."""
         found = [path for path in self.files if path.suffix == ".npz"]
@@ -74,6 +84,10 @@ class Candidates:
             raise HCEPError(
                 f"{str(found[0])!r} has its embeddings in it and is not compared together with other candidates; "
                 "leave them out"
+            )
+        if found and self.template != "{}":
+            raise HCEPError(
+                f"--template: {str(found[0])!r} has its embeddings in it, made of whole texts; leave --template out"
             )
         return found[0] if found else None
 
@@ -102,16 +116,25 @@ def name_by_phrases(
     chat: ChatModel | None,
     rounds: int,
 ) -> tuple[Task, tuple[Failure, ...]]:
-    """The nearest of all candidates, in the text space of the model's encoder."""
-    from hcep.cli.explain import encoder_of
+    """The nearest of all candidates, in the text space of the model's encoder.
+
+    Definitions alone, without a text space to compare them in, are attached to the atoms.
+    """
     from hcep.explain.naming import embed_phrases, name_atoms
 
     failures: tuple[Failure, ...] = ()
     if candidates.embedded is not None:
-        pool, vectors = read_embedded(candidates.embedded)
+        pool, vectors = read_embedded(candidates.embedded, task.dictionary.n_dims)
         adapter_name, template = None, None
     else:
-        adapter = encoder_of(task.model, encoder, preprocessing)
+        adapter = _encoder(task, encoder, preprocessing)
+        if candidates.only_glosses and not (adapter and adapter.has_text):
+            return _attach(task, adapter), ()
+        if adapter is None:
+            raise HCEPError(
+                f"{str(task.model)!r} does not say which encoder its embeddings are of, so phrases cannot be compared; "
+                "pass --encoder, give --phrases an .npz of phrases and embeddings, or show atoms by --images"
+            )
         embed_phrases(adapter, (), template=candidates.template)  # no text tower: said before anything is paid for
         pool, failures = _pool(task, candidates, chat, rounds)
         vectors = embed_phrases(adapter, pool, template=candidates.template, progress=not task.quiet)
@@ -120,6 +143,25 @@ def name_by_phrases(
         task.dictionary, pool, vectors, top_k=candidates.top_k, center=candidates.center, edges=task.edges
     )
     return task.keep(replace(names, encoder=adapter_name, template=template)), failures
+
+
+def _encoder(task: Task, wanted: str | None, preprocessing: str | None) -> Encoder | None:
+    """The encoder of the model's embeddings; None where neither the model nor the user says which."""
+    from hcep.cli.explain import encoder_of
+    from hcep.models import load_summary
+
+    if wanted is None and load_summary(task.model).encoder is None:
+        return None
+    return encoder_of(task.model, wanted, preprocessing)
+
+
+def _attach(task: Task, encoder: Encoder | None) -> Task:
+    if not wordnet_glosses(task.hierarchy):
+        note("--glosses adds nothing: the hierarchy has none of WordNet's ids")
+        return task
+    why = f"encoder {encoder.name!r} has no text tower" if encoder else "the model does not say which encoder it is of"
+    note(f"glosses are attached to the atoms, not compared with them: {why}")
+    return define(task)
 
 
 def _pool(
@@ -150,7 +192,7 @@ def _pool(
     return pool, failures
 
 
-def read_embedded(path: Path) -> tuple[tuple[str, ...], NDArray[Any]]:
+def read_embedded(path: Path, n_dims: int) -> tuple[tuple[str, ...], NDArray[Any]]:
     """Phrases and their embeddings from an .npz, for text towers that run elsewhere."""
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -164,6 +206,11 @@ def read_embedded(path: Path) -> tuple[tuple[str, ...], NDArray[Any]]:
         raise HCEPError(f"cannot read phrases from {str(path)!r}: {error}") from None
     if phrases.ndim != 1 or phrases.dtype.kind != "U":
         raise HCEPError(f"{path}: phrases must be a list of texts, got {phrases.dtype} of shape {phrases.shape}")
+    if vectors.ndim == 2 and vectors.shape[1] != n_dims:
+        raise HCEPError(
+            f"{path}: embeddings of phrases have {vectors.shape[1]:,} dimensions, the model's {n_dims:,}; "
+            "embed the phrases by the text tower of the model's encoder"
+        )
     return tuple(str(phrase) for phrase in phrases), vectors
 
 
@@ -210,35 +257,44 @@ def sum_up(task: Task, chat: ChatModel, rounds: int) -> tuple[Task, tuple[Failur
     return task.keep(found.names), found.failures
 
 
-def define(task: Task) -> Task:
-    """WordNet's definition of every child that is in it."""
+def define(task: Task, *, keep: bool = True) -> Task:
+    """WordNet's definition of every child that is in it; with `keep`, written to the model's folder."""
     from hcep.explain.naming import AtomName, AtomNames
 
     glosses = wordnet_glosses(task.hierarchy)
     atoms = [AtomName(p, c, gloss=glosses[c]) for p, c in task.edges if c in glosses]
-    return task.keep(AtomNames(tuple(atoms))) if atoms else task
+    names = AtomNames(tuple(atoms))
+    return task.keep(names) if atoms and keep else task.take(names)
 
 
 def wordnet_glosses(hierarchy: Hierarchy) -> dict[str, str]:
     """WordNet's definitions of the synsets that have one of its ids, without the examples of use behind them."""
-    return {synset: found.gloss.split('; "')[0] for synset, found in _wordnet_synsets(hierarchy).items()}
+    from hcep.datasets import synset_gloss
+
+    return {synset: synset_gloss(wnid).split('; "')[0] for synset, wnid in _wordnet_ids(hierarchy).items()}
 
 
 def wordnet_lemmas(hierarchy: Hierarchy) -> Mapping[str, Sequence[str]]:
     """WordNet's names of the synsets that have one of its ids."""
-    return {synset: found.lemmas for synset, found in _wordnet_synsets(hierarchy).items()}
+    from hcep.datasets import synset_lemmas
+
+    return {synset: synset_lemmas(wnid) for synset, wnid in _wordnet_ids(hierarchy).items()}
 
 
-def _wordnet_synsets(hierarchy: Hierarchy) -> dict[str, Any]:
+def _wordnet_ids(hierarchy: Hierarchy) -> dict[str, str]:
     # By id alone: a user's own "crane" need not be WordNet's.
     ids = {synset: hierarchy.class_of(synset) for synset in hierarchy.ids}
     ids = {synset: wnid for synset, wnid in ids.items() if re.fullmatch(r"n\d{8}", wnid)}
     if not ids:
         return {}
-    from hcep.datasets.wordnet import _wordnet
+    from hcep.datasets import imagenet_hierarchy
 
-    known = _wordnet().synsets
-    return {synset: known[wnid] for synset, wnid in ids.items() if wnid in known}
+    known = imagenet_hierarchy()
+    return {synset: wnid for synset, wnid in ids.items() if wnid in known}
+
+
+def note(text: str) -> None:
+    Console(stderr=True, soft_wrap=True).print(f"[dim]note:[/] {escape(text)}", highlight=False)
 
 
 def warn(text: str) -> None:

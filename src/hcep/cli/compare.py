@@ -175,5 +175,7 @@ def check_classes(estimator: Any, test: Embeddings, name: str = "the model") -> 
 @contextmanager
 def _progress(total: int) -> Iterator[tuple[Progress, Any]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    # Without a terminal, rich leaves an empty line where the bar would have been.
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         yield progress, progress.add_task("", total=total)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -93,6 +94,7 @@ def evaluate(
     test = read_embeddings(data, split, default_split="val")
     check_encoder(model, test)
     check_classes(classifier, test)
+    _warn_of_training_images(model, test)
     train = read_training(data, train_split, classifier.classes_.tolist()) if needs_training(names) else None
     with Console(stderr=True).status("evaluating …"):
         scores = evaluate_method(classifier, test.X, test.y, top_k=ks)
@@ -111,6 +113,20 @@ def evaluate(
         show_scores(facts, table)
     else:
         typer.echo(_text(wanted, table, facts, rivals).rstrip("\n"))
+
+
+def _warn_of_training_images(model: Path, test: Embeddings) -> None:
+    """Scores on images that a model was fitted on say little of others."""
+    from hcep.cli.inputs import OF_SPLIT
+    from hcep.models import load_summary
+
+    fitted, tested = (os.path.abspath(source) for source in (load_summary(model).training.data or "", test.source))
+    if fitted == tested or fitted.startswith(tested + OF_SPLIT):
+        Console(stderr=True, soft_wrap=True).print(
+            f"[yellow]warning:[/] {escape(test.source)} {'is' if fitted == tested else 'includes'} what the model was "
+            "fitted on, so the scores flatter it; evaluate on other images (--split, or another file)",
+            highlight=False,
+        )
 
 
 def _form(form: str | None, output: Path | None, as_json: bool) -> str:

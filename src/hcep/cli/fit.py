@@ -26,7 +26,7 @@ def fit(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the model.")],
     hierarchy: Annotated[
         str | None,
-        typer.Option(help="File (.json, .csv, .tsv), `imagenet` (WordNet above its classes) or `flat`."),
+        typer.Option(help="File of any format that `hcep hierarchy formats` lists, `imagenet` (WordNet above its classes) or `flat`."),
     ] = None,
     split: Annotated[str | None, typer.Option(help="Split to train on; train where there is one.")] = None,
     encoder: Annotated[
@@ -63,11 +63,17 @@ def fit(
     embeddings = _embeddings(data, split, encoder, preprocessing, output, as_json)
     y = embeddings.y
     graph = find_hierarchy(hierarchy, sorted(set(y.tolist())))
+    replaced = [name for name in ("model.json", "atoms.json") if (output / name).is_file()]
     with Console(stderr=True).status("fitting … (the first run compiles kernels)"):
         model = _estimator(graph, paper, anchor, shrinkage, beam_width, signed, unit_norm, center, tree, head)
         model.fit(embeddings.X, y)
         summary = _save(model, embeddings, output, name)
     save_resolved(context, output)
+    if replaced:
+        names = ", and the names of its atoms dropped" if len(replaced) > 1 else ""
+        Console(stderr=True, soft_wrap=True).print(
+            f"[yellow]note:[/] the model that was at {escape(str(output))} is replaced{names}", highlight=False
+        )
     if graph is not None and model.hierarchy_.depth == 1:
         Console(stderr=True, soft_wrap=True).print(
             "[yellow]warning:[/] every class hangs from the root, so paths have one step; "

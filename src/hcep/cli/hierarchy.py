@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from hcep.cli import hierarchy_lint
-from hcep.cli.hierarchy_files import File, Options, ReadAs, refuse_existing, tell
+from hcep.cli.hierarchy_files import File, Options, ReadAs, refuse_existing, write
 from hcep.cli.hierarchy_files import read as _read
 from hcep.cli.hierarchy_wordnet import wordnet
-from hcep.hierarchy import FORMATS, Hierarchy, write_hierarchy
+from hcep.hierarchy import FORMATS, Hierarchy
 from hcep.hierarchy.formats import find_format
 
 app = typer.Typer(no_args_is_help=True, help="Look at a hierarchy, check it, convert it.", rich_markup_mode="rich")
@@ -84,8 +84,7 @@ def convert(
     hierarchy = hierarchy.as_tree(tree) if tree else hierarchy  # type: ignore[arg-type] # checked by as_tree
     hierarchy = hierarchy.collapse() if collapse else hierarchy
     refuse_existing(target, force, "TARGET")
-    tell(write_hierarchy(hierarchy, target, to, lossy=lossy))
-    typer.echo(f"{target}: {hierarchy!r}")
+    write(hierarchy, target, to, lossy)
 
 
 @app.command()

@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hcep.hierarchy import Hierarchy
+from hcep.hierarchy import Hierarchy, write_hierarchy
 from hcep.hierarchy.files import read_with_notes
+from hcep.hierarchy.formats import find_format
+from hcep.hierarchy.formats.losses import graph_loss
 
 File = Annotated[
     str,
@@ -66,6 +68,13 @@ def tell(notes: Sequence[str]) -> None:
     """Notes and losses, one a line, on standard error."""
     for note in notes:
         typer.echo(f"note: {note}", err=True)
+
+
+def write(hierarchy: Hierarchy, target: Path, to: str | None, lossy: bool) -> None:
+    """Write a hierarchy, tell what is lost, and say what the file holds: a tree, where the format keeps no more."""
+    tell(write_hierarchy(hierarchy, target, to, lossy=lossy))
+    written = hierarchy.as_tree() if graph_loss(find_format(target.name, to, to="write"), hierarchy) else hierarchy
+    typer.echo(f"{target}: {written!r}")
 
 
 def refuse_existing(target: Path, force: bool, hint: str) -> None:

@@ -73,7 +73,7 @@ def print_report(
         console.print(f"{escape(of)}: {len(findings) or 'no'} finding{'' if len(findings) == 1 else 's'}")
     for line in changes:
         console.print(f"[{COLOURS[line[0]]}]{escape(line)}[/]")
-    if repairing and not changes:
+    if repairing and not changes and hierarchy is not None:
         console.print("nothing to change")
     for where, effect in effects.items():
         console.print(f"\non {escape(where)}:")

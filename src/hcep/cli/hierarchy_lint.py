@@ -92,16 +92,21 @@ def lint_command(
         after = apply_edits(hierarchy, moves, protected)
         after = fix(after, labels) if apply else after
     changes = [] if hierarchy is None or after is None else changes_of(findings, hierarchy, after, apply)
-    if target is not None and after is not None and changes:
-        tell(write_hierarchy(after, target))
+    # What is asked for by -o is there afterwards, changed or not; a file in its place stays as it is without a change.
+    written = target if after is not None and (changes or output is not None) else None
+    if written is not None and after is not None:
+        tell(write_hierarchy(after, written))
     left = [f for f in findings if f.severity == "error" and not (apply and f.safe and after is not None)]
-    written = target if target is not None and changes else None
     if as_json:
         print_json(findings, changes, effects, written)
     else:
         print_report(findings, hierarchy, changes, effects, repairing=apply or fix_moves > 0)
-        if changes:
-            typer.echo(f"{written}: {after!r}" if written else "nothing written; give -o FILE or --in-place")
+        if written is not None:
+            typer.echo(f"{written}: {after!r}{'' if changes else ', unchanged'}")
+        elif changes:
+            typer.echo("nothing written; give -o FILE or --in-place")
+        elif after is None and (apply or fix_moves):
+            typer.echo("nothing written; mend the errors above by hand first")
     raise typer.Exit(int(bool(left)))
 
 

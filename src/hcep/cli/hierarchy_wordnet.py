@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hcep.cli.hierarchy_files import refuse_existing, tell
-from hcep.hierarchy import Hierarchy, write_hierarchy
+from hcep.cli.hierarchy_files import refuse_existing, write
+from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.formats import find_format
 
 
@@ -43,8 +43,7 @@ def wordnet(
         on_ambiguous="first" if first_sense else "raise",
     )
     hierarchy = hierarchy.collapse() if collapse else hierarchy
-    tell(write_hierarchy(hierarchy, output, to, lossy=lossy))
-    typer.echo(f"{output}: {hierarchy!r}")
+    write(hierarchy, output, to, lossy)
 
 
 def _asked(words: list[str]) -> list[str]:

@@ -206,19 +206,20 @@ def read_classes(path: Path) -> list[str]:
     Raises
     ------
     HCEPError
-        A file that cannot be read, or JSON that is no list of strings.
+        A file that cannot be read or holds no names, or JSON that is no list of strings.
     """
     try:
         content = path.read_text(encoding="utf-8-sig")
-        if path.suffix.lower() != ".json":
-            return [line.strip() for line in content.splitlines() if line.strip()]
-        names = json.loads(content)
+        is_json = path.suffix.lower() == ".json"
+        names = json.loads(content) if is_json else [line.strip() for line in content.splitlines() if line.strip()]
     except OSError as error:
         raise HCEPError(f"cannot read names from {str(path)!r}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise HCEPError(f"cannot read names from {str(path)!r}: {error}") from None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise HCEPError(f"{str(path)!r} must hold a JSON list of names")
+    if not names:
+        raise HCEPError(f"{str(path)!r} holds no names; expected {'a JSON list of them' if is_json else 'one a line'}")
     return names
 
 

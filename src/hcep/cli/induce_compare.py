@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hcep.errors import HCEPError
+
 #: Columns, and whether more is better.
 COLUMNS = {
     "n_synsets": ("synsets", None),
@@ -58,7 +60,11 @@ def compare(
     with Console(stderr=True, quiet=as_json).status("scoring …") as status:
         for tree in trees:
             status.update(f"scoring {escape(tree)} …")
-            rows[tree] = score_induced(read(tree), reference, **images)
+            try:
+                rows[tree] = score_induced(read(tree), reference, **images)
+            except HCEPError as error:
+                raise HCEPError(f"{tree}: {str(error).removeprefix(f'{tree}: ')}") from None
+    _warn_of_other_classes(rows, Console(stderr=True, quiet=as_json, soft_wrap=True))
     if as_json:
         known = {t: {k: None if math.isnan(v) else v for k, v in row.items()} for t, row in rows.items()}
         typer.echo(json.dumps(known, indent=2, ensure_ascii=False))
@@ -83,16 +89,36 @@ def _images(data: Path, split: str | None, val_split: str | None) -> dict[str, A
     return {"X": train.X, "y": train.y, "X_val": held_out.X, "y_val": held_out.y}
 
 
+def _warn_of_other_classes(rows: dict[str, dict[str, float]], console: Console) -> None:
+    """Scores over fewer classes, or other ones, do not compare with those over all."""
+    for name, row in rows.items():
+        n_shared = row.get("n_leaves_compared")
+        if n_shared is not None and not n_shared == row["n_leaves"] == row["n_leaves_gold"]:
+            text = (
+                f"{name}: {_classes(row)} classes of --gold compared, {row['n_leaves'] - n_shared:,.0f} of its own left "
+                "out; scores over different classes do not compare"
+            )
+            console.print(f"[yellow]warning:[/] {escape(text)}", highlight=False)
+
+
+def _classes(row: dict[str, float]) -> str:
+    return f"{row['n_leaves_compared']:,.0f} of {row['n_leaves_gold']:,.0f}"
+
+
 def _table(rows: dict[str, dict[str, float]]) -> Table:
     """One line a tree, the best of each column in bold."""
     shown = [column for column in COLUMNS if any(column in row for row in rows.values())]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("hierarchy")
+    counts = {name: _classes(row) for name, row in rows.items() if "n_leaves_gold" in row}
+    if counts:
+        table.add_column("classes", justify="right")
     for column in shown:
         table.add_column(COLUMNS[column][0], justify="right")
     best = {column: _best([row[column] for row in rows.values()], COLUMNS[column][1]) for column in shown}
     for name, row in rows.items():
-        table.add_row(escape(name), *(_cell(row[column], best[column], COLUMNS[column][1]) for column in shown))
+        cells = (_cell(row[column], best[column], COLUMNS[column][1]) for column in shown)
+        table.add_row(escape(name), *([counts[name]] if counts else []), *cells)
     return table
 
 

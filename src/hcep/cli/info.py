@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,10 +21,10 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "pyarrow", "safetensors",
 
 
 def info(
-    path: Annotated[Path | None, typer.Argument(help="Model, store, hierarchy or image folder to describe.")] = None,
+    path: Annotated[Path | None, typer.Argument(help="Model, store, embeddings, hierarchy or images to describe.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Describe this installation, or a model, store, hierarchy or folder of images.
+    """Describe this installation, or a model, store, file of embeddings, hierarchy or folder of images.
 
     [bold]Examples[/]
 
@@ -94,6 +95,8 @@ def _describe(path: Path) -> dict[str, Any]:
         return _model(path)
     if is_store(path):
         return _store(path)
+    if path.suffix in (".npy", ".npz") or path.suffix == ".parquet" and _has_vectors(path):
+        return _arrays(path)
     if path.suffix in (".json", ".csv", ".tsv"):
         return _hierarchy_or_table(path)
     from hcep.datasets import read_images
@@ -133,6 +136,30 @@ def _store(path: Path) -> dict[str, Any]:
         "shards": len(store.shards),
         "skipped": len(store.skipped),
         "classes": len({label for label in store.labels.tolist() if label is not None}),
+    }
+
+
+def _has_vectors(path: Path) -> bool:
+    """Whether a table holds embeddings; others list images."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    return any(pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) for kind in pq.read_schema(path).types)
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    from hcep.cli.inputs import read_array_file
+
+    arrays = read_array_file(path)
+    labels = [] if arrays.labels is None else [label for label in arrays.labels.tolist() if label is not None]
+    splits = Counter([] if arrays.splits is None else arrays.splits.tolist())
+    return {
+        "kind": "embeddings",
+        "rows": len(arrays),
+        "dimensions": arrays.vectors.shape[1],
+        "precision": arrays.vectors.dtype.name,
+        "labels": f"{len(set(labels)):,} classes" if labels else "none",
+        "splits": ", ".join(f"{split} {n:,}" for split, n in splits.items()) or "none",
     }
 
 

@@ -15,11 +15,13 @@ from hcep.hierarchy import Hierarchy, read_hierarchy
 
 if TYPE_CHECKING:
     from hcep.datasets.images import ImageDataset
-    from hcep.embeddings import Encoder
+    from hcep.embeddings import EmbeddingArrays, Encoder
     from hcep.embeddings.items import ImageItem
     from hcep.models import EncoderRecord
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".parquet")
+#: What stands between the place and the split in the name of a source.
+OF_SPLIT = ", split "
 
 
 @dataclass(frozen=True)
@@ -54,25 +56,37 @@ def read_embeddings(path: Path, split: str | None, default_split: str | None = N
     HCEPError
         When there is nothing to read at the path, or no image in the split.
     """
-    from hcep.embeddings import EmbeddingStore, read_arrays
+    from hcep.embeddings import EmbeddingStore
     from hcep.models.card import encoder_record
 
     if is_store(path):
         store = EmbeddingStore(path)
         wanted = split or (default_split if default_split in store.splits.tolist() else None)
         chosen = store.select(splits=wanted) if wanted else store
-        source = f"{path}, split {wanted}" if wanted else str(path)
-        return Embeddings(chosen.to_numpy(np.float32), chosen.labels, chosen.ids, encoder_record(store.encoder), source)
+        record = encoder_record(store.encoder)
+        return Embeddings(chosen.to_numpy(np.float32), chosen.labels, chosen.ids, record, _source(path, wanted))
     if path.suffix in ARRAY_SUFFIXES and path.is_file():
-        arrays = read_arrays(path, label_names=_label_names(path))
-        rows = _rows(arrays.splits, split, default_split, path)
+        arrays = read_array_file(path)
+        wanted = _wanted_split(arrays.splits, split, default_split, path)
+        rows = slice(None) if wanted is None else np.asarray(arrays.splits) == wanted
         ids = arrays.ids if arrays.ids is not None else arrays.paths
         ids = np.arange(len(arrays)).astype(str) if ids is None else ids
         labels = None if arrays.labels is None else arrays.labels[rows]
-        return Embeddings(arrays.vectors[rows], labels, ids[rows], None, str(path))
+        return Embeddings(arrays.vectors[rows], labels, ids[rows], None, _source(path, wanted))
     raise HCEPError(
         f"no embeddings at {str(path)!r}: expected a store made by `hcep encode`, or a .npy, .npz or .parquet file"
     )
+
+
+def read_array_file(path: Path) -> EmbeddingArrays:
+    """The arrays of a file, integer labels named where the file has their names."""
+    from hcep.embeddings import read_arrays
+
+    return read_arrays(path, label_names=_label_names(path))
+
+
+def _source(path: Path, split: str | None) -> str:
+    return str(path) if split is None else f"{path}{OF_SPLIT}{split}"
 
 
 def _label_names(path: Path) -> str | None:
@@ -83,21 +97,21 @@ def _label_names(path: Path) -> str | None:
         return next((name for name in ("wnids", "label_names", "class_names") if name in archive.files), None)
 
 
-def _rows(
+def _wanted_split(
     splits: NDArray[Any] | None, split: str | None, default_split: str | None, path: Path
-) -> NDArray[np.bool_] | slice:
+) -> str | None:
     if splits is None:
         if split:
-            raise HCEPError(f"{str(path)!r} has no splits; leave --split out")
-        return slice(None)
+            raise HCEPError(
+                f"{str(path)!r} has no splits, so no image of it is in split {split!r}; "
+                "give data with that split, or, where all images will do, name no split"
+            )
+        return None
     known = splits.tolist()
     wanted = split or (default_split if default_split in known else None)
-    if wanted is None:
-        return slice(None)
-    if wanted not in known:
+    if wanted is not None and wanted not in known:
         raise HCEPError(f"no image of {str(path)!r} is in split {wanted!r}; there are {quoted(sorted(set(known)))}")
-    chosen: NDArray[np.bool_] = np.asarray(splits) == wanted
-    return chosen
+    return wanted
 
 
 def image_items(dataset: ImageDataset, export_to: Path) -> list[ImageItem]:

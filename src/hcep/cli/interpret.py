@@ -62,7 +62,7 @@ def interpret(
 ) -> None:
     """Name the atoms of a model: nearest phrases, images along them, a language model's summary; kept with the model.
 
-    Without anything to name them by, the names that the model has are shown.
+    Without anything to name them by, the names that the model has, or WordNet's definitions, are shown.
 
     [bold]Examples[/]
 
@@ -74,6 +74,8 @@ def interpret(
 
       hcep interpret model/ --synset 'polar bear' --json
     """
+    if format != "text" and not table:
+        raise HCEPError(f"--format {format} is of the table; add --table")
     task = start(model, synset, as_json)
     chat = _chat(llm_model, base_url, cache, offline)
     files = tuple(path for path in (phrases, vocabulary) if path is not None)
@@ -91,8 +93,11 @@ def interpret(
     if chat is not None:
         task, unsummed = sum_up(task, chat, rounds)
         failures += unsummed
-    if candidates or images is not None or not task.chosen:
+    if candidates or images is not None:
         task = define(task)
+    kept = bool(task.chosen)
+    if not kept:
+        task = define(task, keep=False)
     if not task.chosen:
         raise HCEPError(
             "there is nothing to name the atoms by: give --phrases or --vocabulary (the encoder needs a text tower), "
@@ -107,7 +112,7 @@ def interpret(
 
         typer.echo(_printable(interpretation_table(task.chosen, task.hierarchy, format, top_k=top_k)))
     else:
-        _print(task, chat)
+        _print(task, chat, kept)
 
 
 def _chat(model: str | None, base_url: str | None, cache: Path | None, offline: bool) -> ChatModel | None:
@@ -143,19 +148,25 @@ def _record(task: Task, failures: tuple[Failure, ...], chat: ChatModel | None) -
     }
 
 
-def _print(task: Task, chat: ChatModel | None) -> None:
+def _print(task: Task, chat: ChatModel | None, kept: bool) -> None:
     console = Console(soft_wrap=True, highlight=False)
     name = task.hierarchy.name
     for atom in task.chosen[:LISTED]:
-        words = atom.meaning or ", ".join(image.id for image in atom.exemplars[:3]) or "(nothing)"
-        console.print(f"[bold]{escape(name(atom.parent))} → {escape(name(atom.child))}[/]  {escape(_printable(words))}")
+        images = ", ".join(image.id for image in atom.exemplars[:3])
+        words = atom.meaning or images or "(nothing)"
+        more = f"  (images {images})" if atom.meaning and images else ""
+        console.print(
+            f"[bold]{escape(name(atom.parent))} → {escape(name(atom.child))}[/]  "
+            f"{escape(_printable(words))}[dim]{escape(_printable(more))}[/]"
+        )
     if len(task.chosen) > LISTED:
         console.print(f"[dim]and {len(task.chosen) - LISTED:,} more: --table shows all, --synset some[/]")
     sources = Counter(atom.source or "nothing" for atom in task.chosen)
     told = ", ".join(f"{n:,} by {source}" for source, n in sources.most_common())
-    console.print(
-        f"{len(task.chosen):,} of {task.hierarchy.n_edges:,} atoms: {told}; kept with {escape(str(task.model))}"
-    )
+    with_images = sum(bool(atom.exemplars) for atom in task.chosen)
+    told += f"; {with_images:,} with images" if with_images else ""
+    where = f"{'kept' if kept else 'not kept'} with {task.model}"
+    console.print(f"{len(task.chosen):,} of {task.hierarchy.n_edges:,} atoms: {told}; {escape(where)}")
     if chat is not None:
         console.print(f"[dim]{escape(str(chat.usage))}[/]")
 

@@ -22,7 +22,8 @@ def show_scores(facts: dict[str, Any], table: ScoreTable | None) -> None:
         console.print(_fact_table(facts))
     else:
         console.print(_method_table(table, console.width))
-        console.print(f"\n[dim]{escape(facts['data'])}: {escape(table.note)}[/]", highlight=False)
+        note = table.note if console.is_terminal else table.plain_note
+        console.print(f"\n[dim]{escape(facts['data'])}: {escape(note)}[/]", highlight=False)
     if facts["classes"] is not None:
         console.print(_class_table(facts["classes"]))
 

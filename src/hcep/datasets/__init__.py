@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hcep.datasets.wordnet import imagenet_hierarchy as imagenet_hierarchy
     from hcep.datasets.wordnet import imagenet_wnid as imagenet_wnid
     from hcep.datasets.wordnet import synset_gloss as synset_gloss
+    from hcep.datasets.wordnet import synset_lemmas as synset_lemmas
 
 __all__ = [
     "DatasetError",
@@ -33,6 +34,7 @@ __all__ = [
     "make_hierarchical_concepts",
     "read_images",
     "synset_gloss",
+    "synset_lemmas",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -51,5 +53,6 @@ __getattr__, __dir__ = lazy_names(
         "make_hierarchical_concepts": "hcep.datasets.synthetic",
         "read_images": "hcep.datasets.images",
         "synset_gloss": "hcep.datasets.wordnet",
+        "synset_lemmas": "hcep.datasets.wordnet",
     },
 )

@@ -114,6 +114,18 @@ def synset_gloss(wnid: str) -> str:
     return _wordnet().synsets[imagenet_wnid(wnid)].gloss
 
 
+def synset_lemmas(wnid: str) -> tuple[str, ...]:
+    """WordNet's names of a synset, given by id or unambiguous name; the usual one first.
+
+    Examples
+    --------
+    >>> from hcep.datasets.wordnet import synset_lemmas
+    >>> synset_lemmas("n02084071")
+    ('dog', 'domestic dog', 'Canis familiaris')
+    """
+    return tuple(lemma.replace("_", " ") for lemma in _wordnet().synsets[imagenet_wnid(wnid)].lemmas)
+
+
 def ambiguous_classes() -> dict[str, tuple[str, ...]]:
     """The names that several of ImageNet's classes share, with their ids; `imagenet_wnid` refuses them.
 

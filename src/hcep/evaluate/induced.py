@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,8 @@ def score_induced(
     Returns
     -------
     dict of str to float
-        ``n_synsets, depth, max_branching`` of the tree without chains. With `gold`: ``n_leaves_compared``, ``edge_f1,
-        ancestor_f1`` by names, ``cluster_f1, overlap`` by leaves alone. With images: ``containment_outside,
+        ``n_leaves, n_synsets, depth, max_branching`` of the tree without chains. With `gold`: ``n_leaves_gold``, of
+        which ``n_leaves_compared`` are in the tree too; ``edge_f1, ancestor_f1`` by ids and names, ``cluster_f1, overlap`` by leaves alone. With images: ``containment_outside,
         orthogonality``, and on the held-out ones ``support_f1, accuracy``.
 
     Raises
@@ -61,8 +62,8 @@ def score_induced(
     Both hierarchies are restricted to the leaves they share (by id, or else by name), and chains are collapsed; a
     merged synset goes by any of its names. The root is not an ancestor worth a point, but edges from it count.
 
-    - *edge*: (parent, child) pairs; *ancestor*: (ancestor, leaf) pairs; equal when the names are, case, spacing and
-      plural aside.
+    - *edge*: (parent, child) pairs; *ancestor*: (ancestor, leaf) pairs; equal when the ids are, or else the names,
+      case, spacing and plural aside.
     - *cluster*: the sets of leaves below inner synsets, equal or not, whatever they are called.
     - *overlap*: each such set's Jaccard index with the nearest set of the other hierarchy, averaged over the sets of
       either and then between the two: a group that misses one leaf is nearly right here and wrong above.
@@ -87,6 +88,7 @@ def score_induced(
         raise HCEPError("give X with y, and X_val with y_val on top of them; one came without the other")
     flat = tree.collapse()
     scores: dict[str, float] = {
+        "n_leaves": float(len(flat.leaves)),
         "n_synsets": float(len(flat)),
         "depth": float(flat.depth),
         "max_branching": float(flat.max_branching),
@@ -107,6 +109,7 @@ def _against_gold(tree: Hierarchy, gold: Hierarchy) -> dict[str, float]:
     names = found.matched_to(wanted)
     own = {synset: synset for synset in wanted.hierarchy}
     return {
+        "n_leaves_gold": float(len(gold.leaves)),
         "n_leaves_compared": float(len(shared)),
         "edge_f1": _f1(found.edges(names), wanted.edges(own)),
         "ancestor_f1": _f1(found.ancestors(names), wanted.ancestors(own)),
@@ -145,22 +148,30 @@ class _Named:
         self.leaf_of = {label: self.hierarchy.leaf_of(own) for label, own in own_class.items()}
         self.class_of = {leaf: label for label, leaf in self.leaf_of.items()}
 
+    def ids(self, synset: str) -> list[str]:
+        """All ids of a synset, its own first."""
+        return [synset, *(other for other, _ in self.hierarchy.merged(synset)[::-1])]
+
     def names(self, synset: str) -> list[str]:
         """All names of a synset, its own first."""
         merged = [name for _, name in self.hierarchy.merged(synset)[::-1]]
         return [normal_form(name) or name for name in (self.hierarchy.name(synset), *merged)]
 
     def matched_to(self, gold: _Named) -> dict[str, str]:
-        """Each synset's counterpart in gold; itself, marked as foreign, where gold has none of its names."""
+        """Each synset's counterpart in gold; itself, marked as foreign, where gold has none of its ids and names."""
+        by_id: dict[str, str] = {}
         by_name: dict[str, str] = {}
         for synset in gold.hierarchy:
             if synset not in gold.class_of and synset != gold.hierarchy.root:
+                by_id.update(dict.fromkeys(gold.ids(synset), synset))
                 for name in gold.names(synset):
                     by_name.setdefault(name, synset)
         matched = {leaf: gold.leaf_of[label] for leaf, label in self.class_of.items()}
         for synset in self.hierarchy:
             if synset not in matched:
-                known = next((by_name[name] for name in self.names(synset) if name in by_name), None)
+                same_id = (by_id[other] for other in self.ids(synset) if other in by_id)
+                same_name = (by_name[name] for name in self.names(synset) if name in by_name)
+                known = next(chain(same_id, same_name), None)
                 matched[synset] = f"\0{synset}" if known is None else known
         return matched
 

@@ -82,14 +82,19 @@ class ScoreTable:
 
     @property
     def note(self) -> str:
-        """What bold type, intervals and stars mean."""
-        text = (
-            f"{self.n_images:,} images; intervals: {self.level:.0%}, bootstrap over images. "
-            "Bold: the best of a column, and what is not significantly worse."
-        )
-        if len(self.methods) == 1:
-            return text
-        return f"{text} † differs from {self.reference} (paired test, Holm, p < {1.0 - self.level:.2g})."
+        """What intervals, bold type and daggers mean."""
+        return self._explained("Bold: the best of a column, and what is not significantly worse.")
+
+    @property
+    def plain_note(self) -> str:
+        """The same where there is no bold type."""
+        return self._explained()
+
+    def _explained(self, *type_styles: str) -> str:
+        told = [f"{self.n_images:,} images; intervals: {self.level:.0%}, bootstrap over images.", *type_styles]
+        if len(self.methods) > 1:
+            told.append(f"† differs from {self.reference} (paired test, Holm, p < {1.0 - self.level:.2g}).")
+        return " ".join(told)
 
     def to_markdown(self, *, intervals: bool = True) -> str:
         """A Markdown table, methods as rows, best values in bold, and a line that says how to read it."""

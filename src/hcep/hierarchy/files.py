@@ -63,7 +63,7 @@ def write_hierarchy(
     if changed and not lossy:
         raise HierarchyError(
             f"{changed}; pass lossy=True to write it all the same, hierarchy.as_tree(policy) to choose the parents, "
-            "or write .json"
+            "or write .json (--lossy, --tree on the command line)"
         )
     text = known.functions().write(hierarchy, known.name)
     if "\0" in text:

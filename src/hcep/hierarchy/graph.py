@@ -418,7 +418,9 @@ class Hierarchy:
         An inner synset that loses all its children to other parents is dropped, so that the leaves stay the leaves.
         """
         if policy not in ("first", "shortest", "longest"):
-            raise HierarchyError(f"policy must be 'first', 'shortest' or 'longest', got {policy!r}")
+            raise HierarchyError(
+                f"policy must be 'first', 'shortest' or 'longest', got {policy!r} (--tree on the command line)"
+            )
         length = [0] * len(self)
         parents: list[list[int]] = [[]]
         for i in range(1, len(self)):

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy import serial
 from hcep.hierarchy.files import read_hierarchy
-from hcep.hierarchy.formats import levels
-from hcep.hierarchy.formats.edge_list import DELIMITERS, HEADER, table
+from hcep.hierarchy.formats.edge_list import DELIMITERS, has_levels, header_order, table
 from hcep.hierarchy.formats.registry import find_format
 from hcep.hierarchy.formats.source import MAX_BYTES, Source, load, local_path
 from hcep.hierarchy.graph import Hierarchy
@@ -36,6 +35,19 @@ class RawEdges:
     edges: list[Sequence[str]]
     places: list[str]
     source: Source
+    has_header: bool = True
+
+    def unknown_header(self) -> Iterator[Finding]:
+        """A first row whose two cells stand nowhere else: column names that are not known as such, read as an edge."""
+        first, *others = self.edges or [()]
+        if self.has_header or len(first) < 2 or not all(first[:2]) or len(others) < 2:
+            return
+        if not set(first[:2]) & {cell for row in others for cell in row[:2]}:
+            text = (
+                f"the first row, {quoted(first[:2])}, shares no synset with the others: if it is a header, remove it "
+                "or write parent,child"
+            )
+            yield Finding("warning", "header-row", text, tuple(first[:2]), examples=(f"{self.places[0]}: {first!r}",))
 
     def below_others(self) -> tuple[list[Sequence[str]], list[str]]:
         """Edges and places without the rows of a table that have no parent: they name a root, which is no error."""
@@ -128,7 +140,7 @@ def lint_file(
     (['self-loop', 'flat'], ('cat', 'dog'))
     """
     raw = None if options else _raw_edges(os.fspath(place), format)
-    findings = [] if raw is None else lint_edges(*raw.below_others())
+    findings = [] if raw is None else [*raw.unknown_header(), *lint_edges(*raw.below_others())]
     errors = [finding for finding in findings if finding.severity == "error"]
     if any(not error.safe for error in errors):
         return FileLint(findings, None)
@@ -157,14 +169,13 @@ def _raw_edges(place: str, format: str | None) -> RawEdges | None:
 
 def _table_edges(source: Source) -> RawEdges | None:
     rows = list(table(source, DELIMITERS[source.format]))
-    if not rows or levels.known_levels(rows[0][1]):
+    if not rows or has_levels(rows[0][1]):
         return None
-    head = [cell.lower() for cell in rows[0][1][:2]]
-    swapped = head == ["child", "parent"]
-    rows = rows[set(head) == set(HEADER[:2]) :]
-    edges = [[*cells[1::-1], *cells[2:]] if swapped else cells for _, cells in rows]
+    order = header_order(rows[0][1])
+    rows = rows[order is not None :]
+    edges = [[*cells[1::-1], *cells[2:]] if order == (1, 0) else cells for _, cells in rows]
     edges = [cells[:2] if len(cells) == 3 and not cells[2] else cells for cells in edges]
-    return RawEdges(list(edges), [f"line {line:,}" for line, _ in rows], source)
+    return RawEdges(list(edges), [f"line {line:,}" for line, _ in rows], source, has_header=order is not None)
 
 
 def _json_edges(source: Source) -> RawEdges | None:

@@ -129,7 +129,7 @@ class WordNet:
             listed = "; ".join(f"{s.name} ({s.id}): {s.gloss}" for s in senses)
             raise HierarchyError(
                 f"{synset!r} has {len(senses)} senses; ask for one by its name or id, or pass on_ambiguous='first' "
-                f"for the most frequent: {listed}"
+                f"(--first-sense on the command line) for the most frequent: {listed}"
             )
         return senses[0].id
 
@@ -186,7 +186,10 @@ class WordNet:
             more = f"\n... and {len(wrong) - MAX_LISTED:,} more" if len(wrong) > MAX_LISTED else ""
             raise HierarchyError("\n".join(wrong[:MAX_LISTED]) + more)
         if not found:
-            raise HierarchyError("ids_or_words is empty; give WordNet ids or words, or leave it out for all of WordNet")
+            raise HierarchyError(
+                "ids_or_words is empty (on the command line: no word, and none in the files given); give WordNet ids or "
+                "words, or leave it out for all of WordNet"
+            )
         return list(found)
 
     def _hierarchy(self, offsets: Iterable[int]) -> Hierarchy:

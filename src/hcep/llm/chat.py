@@ -97,7 +97,7 @@ class ChatModel:
         _require("temperature", 0 if temperature is None else temperature, at_least=0)
         _require("max_tokens", 1 if max_tokens is None else max_tokens, at_least=1)
         self.model = model
-        self.base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
+        self.base_url = _address(base_url or os.environ.get("OPENAI_BASE_URL") or None)
         self.timeout, self.max_retries, self.max_wait, self.backoff = timeout, max_retries, max_wait, backoff
         self.offline = offline
         self.cache = None if cache is None else AnswerCache(cache)
@@ -206,6 +206,15 @@ class ChatModel:
                 key = key or ("not-needed" if self.base_url else None)
                 self._endpoint = Endpoint(self.base_url, key, self.timeout)
             return self._endpoint
+
+
+def _address(base_url: str | None) -> str | None:
+    if base_url is not None and not base_url.startswith(("http://", "https://")):
+        raise HCEPError(
+            f"base_url {base_url!r} is no web address; expected http://host:port/v1 or https://host/v1 (--base-url on "
+            "the command line, or OPENAI_BASE_URL)"
+        )
+    return base_url
 
 
 def _require(name: str, value: float, *, at_least: float = -math.inf, above: float = -math.inf) -> None:

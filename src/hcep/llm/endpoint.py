@@ -60,7 +60,7 @@ class Endpoint:
         except self._openai.OpenAIError:
             raise LLMError(
                 "no API key: set OPENAI_API_KEY, pass api_key, or give the base_url of a server that needs none "
-                "(http://127.0.0.1:8080/v1)"
+                "(--base-url http://127.0.0.1:8080/v1 on the command line)"
             ) from None
         except Exception as error:
             raise LLMError(f"base_url {base_url!r} is no address: {error}; expected http://host:port/v1") from None

@@ -71,7 +71,8 @@ def spread(X: NDArray[Any]) -> NDArray[Any]:
 def alpha_for(n_nonzero: float, mean_support: Callable[[float], float]) -> float:
     """The penalty whose `mean_support`, which falls as the penalty grows, is nearest to `n_nonzero`.
 
-    The support of a group penalty may jump over the size that is wanted: then the better side of the jump.
+    The support of a group penalty may jump over the size that is wanted: then the better side of the jump, and never one
+    that leaves less than half, as what is too much is cut to size later.
     """
     low, alpha, high = MIN_ALPHA / 2, 0.5, MAX_ALPHA
     tried: dict[float, float] = {}
@@ -81,7 +82,7 @@ def alpha_for(n_nonzero: float, mean_support: Callable[[float], float]) -> float
             return alpha
         low, high = (alpha, high) if tried[alpha] > n_nonzero else (low, alpha)
         alpha = high / 2 if low < MIN_ALPHA else float(np.sqrt(low * high))
-    return min(tried, key=lambda a: abs(tried[a] - n_nonzero))
+    return min(tried, key=lambda a: (tried[a] < n_nonzero / 2, abs(tried[a] - n_nonzero)))
 
 
 def strongest(weights: NDArray[Any], limit: int) -> NDArray[np.int32]:

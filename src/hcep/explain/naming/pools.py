@@ -119,7 +119,8 @@ def embed_phrases(
     if not encoder.has_text:
         raise HCEPError(
             f"encoder {encoder.name!r} has no text tower, so phrases cannot be compared with its embeddings; "
-            "show atoms by images instead (exemplars(), `hcep interpret --images`)"
+            "show atoms by images instead (exemplars(), `hcep interpret --images`), or compare phrases that another "
+            "program embedded (name_atoms(), `hcep interpret --phrases` with an .npz)"
         )
     before, after = template.split("{}")
     parts = [np.empty((0, encoder.n_dims), dtype=np.float32)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from hcep.errors import HCEPError, near_matches, quoted
-from hcep.explain.naming.atom_names import AtomName
+from hcep.explain.naming.atom_names import AtomName, Exemplar
 from hcep.hierarchy import Hierarchy
 
 TableFormat = Literal["text", "markdown", "latex"]
@@ -33,12 +33,13 @@ def interpretation_table(
     format : {"text", "markdown", "latex"}
         LaTeX needs the packages booktabs and enumitem.
     top_k : int
-        Concepts a row.
+        Concepts, and images, a row.
 
     Returns
     -------
     str
-        Every text in it escaped for the format. Where an atom has images but no phrases, its concepts are the images.
+        Every text in it escaped for the format. Where an atom has images but no phrases, its concepts are the images; where
+        it has both, the text names its images below the phrases.
 
     Raises
     ------
@@ -60,7 +61,7 @@ def interpretation_table(
         raise HCEPError(f"format must be one of {quoted(FORMATS)}, got {format!r}.{near_matches(format, FORMATS)}")
     rows = [(hierarchy.name(atom.parent), hierarchy.name(atom.child), _concepts(atom, top_k), atom) for atom in atoms]
     if format == "text":
-        return "\n".join(_text(*row) for row in rows)
+        return "\n".join(_text(*row, top_k) for row in rows)
     if format == "markdown":
         head = "| Parent → Child | Top concepts | Text interpretation |\n|---|---|---|"
         return "\n".join([head, *(_markdown(*row) for row in rows)])
@@ -73,13 +74,19 @@ def _concepts(atom: AtomName, top_k: int) -> list[tuple[str, float]]:
     return [(image.id, image.projection) for image in atom.exemplars[:top_k]]
 
 
-def _text(parent: str, child: str, concepts: list[tuple[str, float]], atom: AtomName) -> str:
+def _text(parent: str, child: str, concepts: list[tuple[str, float]], atom: AtomName, top_k: int) -> str:
     lines = [f"{parent} → {child}", f"    {atom.meaning or '(no words for it)'}"]
     if concepts:
         lines.append("    " + ", ".join(f"{text} {value:.2f}" for text, value in concepts))
+    if atom.phrases and atom.exemplars:
+        lines.append("    images " + _images(atom.exemplars[:top_k]))
     if atom.contrast:
-        lines.append("    unlike " + ", ".join(f"{image.id} {image.projection:.2f}" for image in atom.contrast))
+        lines.append("    unlike " + _images(atom.contrast))
     return "\n".join(lines)
+
+
+def _images(images: Iterable[Exemplar]) -> str:
+    return ", ".join(f"{image.id} {image.projection:.2f}" for image in images)
 
 
 def _markdown(parent: str, child: str, concepts: list[tuple[str, float]], atom: AtomName) -> str:

@@ -110,7 +110,8 @@ class Draft:
             above = first.parents[0] if first.parents else None
             raise self.source.fail(
                 f"{label!r} stands {self._place(parent)} and {self._place(above)}{_on(first.line)}; pass "
-                "repeated='merge' for one synset with both parents, or repeated='qualify' for two synsets",
+                "repeated='merge' for one synset with both parents, or repeated='qualify' for two synsets "
+                "(-O repeated=merge, -O repeated=qualify on the command line)",
                 line,
             )
 

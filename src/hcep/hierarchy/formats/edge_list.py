@@ -13,6 +13,8 @@ from hcep.hierarchy.graph import Hierarchy
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 HEADER = ("parent", "child", "name")
+#: What the two columns are called elsewhere: parent first, child second.
+HEADERS = (HEADER[:2], ("source", "target"), ("superclass", "class"), ("superclass", "subclass"))
 
 
 def read(
@@ -20,14 +22,15 @@ def read(
 ) -> Hierarchy:
     """Read an edge list, or level columns where the header or `levels` says so.
 
-    A first row that says ``parent, child`` is a header; one that says ``child, parent`` swaps the columns. Lines that
-    start with ``#`` are comments. A row without a parent names a root.
+    A first row that says ``parent, child`` is a header, as is ``source, target``, ``superclass, class`` or
+    ``superclass, subclass``; one the other way round (``child, parent``) swaps the columns. Lines that start with ``#``
+    are comments. A row without a parent names a root.
     """
     rows = list(table(source, DELIMITERS[source.format]))
     if not rows:
         raise source.fail("holds no rows; expected parent, child[, name]")
     wants_levels = levels is not None or leaf is not None or name is not None
-    if wants_levels or level_columns.known_levels(rows[0][1]):
+    if wants_levels or has_levels(rows[0][1]):
         return level_columns.from_table(source, rows, levels, leaf, name)
     edges, names = _edges(source, rows)
     if not edges:
@@ -49,6 +52,20 @@ def write(hierarchy: Hierarchy, format: str) -> str:
     return lines.getvalue()
 
 
+def header_order(cells: Sequence[str]) -> tuple[int, int] | None:
+    """Where the parent and the child stand, as a first row says; None where it is no header."""
+    first = tuple(cell.lower() for cell in cells[:2])
+    if first in HEADERS:
+        return 0, 1
+    return (1, 0) if first[::-1] in HEADERS else None
+
+
+def has_levels(cells: Sequence[str]) -> bool:
+    """Whether a first row is the header of level columns; ``superclass, class, name`` is that of an edge list."""
+    is_edges = len(cells) <= len(HEADER) and header_order(cells) is not None
+    return not is_edges and bool(level_columns.known_levels(cells))
+
+
 def table(source: Source, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The rows that hold something, with the line each ends on; cells without the blanks around them."""
     rows = csv.reader(io.StringIO(source.text(), newline=""), delimiter=delimiter, strict=True)
@@ -62,14 +79,13 @@ def table(source: Source, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _edges(source: Source, rows: list[tuple[int, list[str]]]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    first = [cell.lower() for cell in rows[0][1][:2]]
-    has_header = set(first) == set(HEADER[:2])
-    swapped = first == ["child", "parent"]
+    order = header_order(rows[0][1])
+    above, below = order or (0, 1)
     edges, names = [], []
-    for line, cells in rows[has_header:]:
-        if len(cells) not in (2, 3) or not cells[0 if swapped else 1]:
+    for line, cells in rows[order is not None :]:
+        if len(cells) not in (2, 3) or not cells[below]:
             raise source.fail(f"expected parent, child[, name]; got {cells!r}", line)
-        parent, child = cells[1::-1] if swapped else cells[:2]
+        parent, child = cells[above], cells[below]
         if parent:
             edges.append((parent, child))
         if len(cells) == 3 and cells[2]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,6 +13,8 @@ from hcep.hierarchy.formats.draft import Draft
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.graph import Hierarchy
 
+#: Columns that are numbered, the highest level first.
+NUMBERED = re.compile(r"level_?(\d+)")
 RANKS = ("domain", "superkingdom", "kingdom", "phylum", "class", "order", "family", "subfamily", "genus", "species")
 
 Record = Mapping[str, str]
@@ -26,7 +29,7 @@ def read(
     ----------
     levels : sequence of str, optional
         Columns from the highest level to the lowest. By default the biological ranks among the columns, with ``name``
-        as the lowest where there is no ``species``; or ``supercategory`` and ``name`` (COCO).
+        as the lowest where there is no ``species``; or ``level1, level2, ...``; or ``supercategory`` and ``name`` (COCO).
     leaf : str, optional
         Column with the ids of the classes, such as iNaturalist's ``image_dir_name``; the lowest level by default.
     name : str, optional
@@ -44,7 +47,8 @@ def read(
 def known_levels(columns: Iterable[str]) -> tuple[str, ...]:
     """The columns that are levels by their names, highest first; none where there are fewer than two."""
     present = {column.lower(): column for column in columns}
-    ranks = [present[rank] for rank in RANKS if rank in present]
+    numbers = {int(match[1]): present[match[0]] for match in map(NUMBERED.fullmatch, present) if match}
+    ranks = [present[rank] for rank in RANKS if rank in present] or [numbers[number] for number in sorted(numbers)]
     if "name" in present and "species" not in present:
         ranks.append(present["name"])
     if len(ranks) < 2 or ranks[0].lower() == "name":
@@ -114,7 +118,10 @@ def _hierarchy(
     columns = list(columns)
     chosen = known_levels(columns) if levels is None else tuple([levels] if isinstance(levels, str) else levels)
     if not chosen:
-        raise source.fail(f"none of the columns {quoted(columns, 9)} is known as a level; pass levels=[highest, ...]")
+        raise source.fail(
+            f"none of the columns {quoted(columns, 9)} is known as a level; pass levels=[highest, ...] "
+            "(-O levels=highest,... on the command line)"
+        )
     for column in (*chosen, *([leaf] if leaf else []), *([name] if name else [])):
         if column not in columns:
             raise source.fail(f"has no column {column!r}; it has {quoted(columns, 9)}.{near_matches(column, columns)}")

@@ -33,7 +33,13 @@ def read(source: Source, *, relationships: Sequence[str] = ("is_a",)) -> Hierarc
     kept = {term.id for term in terms}
     edges = [edge for term in terms for edge in _parents(term, wanted, kept)]
     if not edges:
-        raise source.fail(f"no term has a parent by {quoted(wanted)}; it has {quoted(_known(ontology), 9)}")
+        others = [kind for kind in _known(ontology) if kind not in wanted]
+        hint = (
+            f"it has {quoted(others, 9)}: choose with relationships= (-O relationships={others[0]} on the command line)"
+            if others
+            else "expected terms with a parent each, such as 'is_a: ID' in OBO"
+        )
+        raise source.fail(f"no term has a parent by {quoted(wanted)}; {hint}")
     linked = {synset for edge in edges for synset in edge}
     if len(linked) < len(kept):
         source.notes.append(f"passed over: {counted(len(kept - linked), 'term')} without parents and children")
@@ -81,7 +87,8 @@ def _refuse_other_syntax(source: Source) -> None:
     start = source.data[:2_000].lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith((b"Prefix(", b"Ontology(", b"@prefix", b"Prefix:")):
         raise source.fail(
-            "is OWL, but not in RDF/XML; pass format='turtle' for Turtle, or convert it (robot convert --output x.obo)"
+            "is OWL, but not in RDF/XML; pass format='turtle' (--format turtle on the command line) "
+            "for Turtle, or convert it (robot convert --output x.obo)"
         )
     if b"<Ontology" in start and b"rdf:RDF" not in start:
         raise source.fail("is OWL/XML; expected OWL in RDF/XML: convert it (robot convert --output x.obo)")

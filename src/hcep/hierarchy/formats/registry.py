@@ -109,6 +109,7 @@ def find_format(file_name: str, format: str | None, *, to: str) -> Format:
 
 
 _DONE = {"read": "read", "write": "written"}
+_OPTION = {"read": "--format", "write": "--to"}
 
 
 def _able(to: str) -> list[str]:
@@ -127,7 +128,8 @@ def _by_ending(file_name: str, to: str) -> Format:
     endings = [e for known in able for e in known.extensions]
     raise HierarchyError(
         f"{file_name!r}: the ending tells no format that can be {_DONE[to]}; expected a file ending in "
-        f"{', '.join(endings)}, or pass format= ({', '.join(_able(to))})"
+        f"{', '.join(endings)}, or pass format= ({_OPTION[to]} on the command line): "
+        f"{', '.join(_able(to))}"
     )
 
 

@@ -89,10 +89,12 @@ def induce_from_text(
         raise HCEPError(f"max_parents must be None or a whole number of at least 1, got {max_parents!r}")
     names = LeafNames(leaves, root)
     reader = _PairReader(names, vocabulary)
+    is_empty = True
     for line in read_lines(lines):
         reader.add(line)
+        is_empty = is_empty and not line.strip()
     above = _strongest(reader.counts, min_count, set(names.leaves), max_parents)
-    return _induced(above, names, reader)
+    return _induced(above, names, reader, is_empty)
 
 
 class _PairReader:
@@ -180,7 +182,7 @@ def _reaches(start: str, goal: str, above: Mapping[str, list[str]]) -> bool:
     return False
 
 
-def _induced(above: Mapping[str, list[str]], names: LeafNames, reader: _PairReader) -> Induced:
+def _induced(above: Mapping[str, list[str]], names: LeafNames, reader: _PairReader, is_empty: bool) -> Induced:
     edges: dict[Pair, None] = {}
     waiting = list(names.leaves)
     seen = set(waiting)
@@ -199,9 +201,8 @@ def _induced(above: Mapping[str, list[str]], names: LeafNames, reader: _PairRead
         )
         for below, parent in edges
     }
-    problems = (
-        [] if edges else [Problem("empty", "no pattern with enough evidence mentions any class; lower min_count")]
-    )
+    unheard = "no pattern with enough evidence mentions any class; lower min_count (--min-count on the command line)"
+    problems = [] if edges else [Problem("empty", "the corpus is empty: it holds no text" if is_empty else unheard)]
     return Induced(
         Hierarchy.from_edges(everything, root=names.root), not missing, missing, tuple(problems), evidence=evidence
     )
