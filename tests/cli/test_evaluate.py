@@ -86,6 +86,27 @@ def test_one_model_for_people(model, data):
     assert "†" not in text
 
 
+def test_which_split_was_evaluated_is_said(model, data):
+    result = invoke("evaluate", model, data, "--json")
+    assert json.loads(result.stdout)["data"] == f"{data}, split val"
+    assert result.stderr == ""
+
+
+def test_images_that_the_model_was_fitted_on_are_warned_of(model, data, tmp_path, monkeypatch):
+    again = invoke("evaluate", model, data, "--split", "train", "--json")
+    assert f"warning: {data}, split train is what the model was fitted on" in again.stderr
+    assert again.stderr.count("\n") == 1
+    with np.load(data) as arrays:
+        np.savez(tmp_path / "x.npz", embeddings=arrays["embeddings"], labels=arrays["labels"])
+        np.savez(tmp_path / "y.npz", **{**arrays, "split": np.repeat(["train", "test"], 200)})
+    monkeypatch.chdir(tmp_path)
+    for name in ("x", "y"):
+        run("fit", f"{name}.npz", "-o", name, "--anchor", "0.03", "--shrinkage", "none", "--tree", "first")
+    assert "x.npz is what the model was fitted on" in invoke("evaluate", "x", tmp_path / "x.npz").stderr
+    assert "y.npz includes what the model was fitted on" in invoke("evaluate", "y", "y.npz").stderr
+    assert invoke("evaluate", "y", "y.npz", "--split", "test").stderr == ""
+
+
 def test_top_k_is_chosen(model, data):
     facts = json.loads(run("evaluate", model, data, "--json", "--top-k", "2", "--top-k", "10"))
     assert facts["top_10"] == 1.0
@@ -119,6 +140,15 @@ def test_compare_for_people(model, data):
     assert "mistake distance" in wide
     assert "[1.000, 1.000]" in wide
     assert "[1.000, 1.000]" not in narrow
+
+
+def test_bold_type_is_explained_where_it_shows_and_nothing_is_left_on_stderr(model, data):
+    piped = invoke("evaluate", model, data, "--compare", "nn")
+    assert "Bold" not in piped.stdout
+    assert "† differs from ours" in " ".join(piped.stdout.split())
+    assert piped.stderr == ""
+    coloured = run("evaluate", model, data, "--compare", "nn", env={"FORCE_COLOR": "1", "COLUMNS": "200"})
+    assert "Bold: the best of a column" in coloured
 
 
 def test_every_form_to_the_terminal_and_to_files(model, data, tmp_path):
@@ -238,7 +268,9 @@ def test_training_images_must_be_there(model, data, tmp_path):
     np.savez(tmp_path / "x.npz", embeddings=sample.X_val[:50, :N_DIMS], labels=sample.y_val[:50])
     words = ["evaluate", model, tmp_path / "x.npz", "--compare", "nn"]
     fails(
-        r"--compare fits methods on the training images of '.*x.npz' \(--train-split train\): .* has no splits", *words
+        r"--compare fits methods on the training images of '.*x.npz' \(--train-split train\): .* has no splits, so no "
+        r"image of it is in split 'train'; give data with that split",
+        *words,
     )
     fails("no image of .* is in split 'trian'", "evaluate", model, data, "--compare", "nn", "--train-split", "trian")
     kept = np.flatnonzero(sample.y_val != sample.y_val[0])

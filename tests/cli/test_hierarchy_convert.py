@@ -36,6 +36,37 @@ def test_what_is_lost_goes_to_standard_error(file, tmp_path):
     assert "note" not in result.stdout
 
 
+def test_what_was_written_is_told_and_not_what_was_read(tmp_path):
+    both = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "x"), ("b", "x"), ("a", "y")])
+    both.to_json(tmp_path / "both.json")
+    target = tmp_path / "tree.nwk"
+    result = run("convert", tmp_path / "both.json", target, "--lossy")
+    assert result.stdout == f"{target}: {Hierarchy.read(target)!r}\n"
+    assert len(Hierarchy.read(target)) == len(both) - 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("h.nwk",), r"pass lossy=True .*\(--lossy, --tree on the command line\)"),
+        (("h.csv", "--tree", "best"), r"policy must be .* got 'best' \(--tree on the command line\)"),
+        (("h.xyz",), r"or pass format= \(--to on the command line\): json"),
+    ],
+)
+def test_refusals_name_the_options_of_the_command_line(file, tmp_path, words, message):
+    with pytest.raises(HierarchyError, match=message):
+        raise run("convert", file, tmp_path / words[0], *words[1:]).exception
+
+
+def test_refusals_of_a_reader_name_its_options(tmp_path):
+    (tmp_path / "h.xyz").write_text("r,a\n")
+    with pytest.raises(HierarchyError, match=r"or pass format= \(--format on the command line\): json"):
+        raise run("show", tmp_path / "h.xyz").exception
+    (tmp_path / "h.nested.json").write_text('{"bird": ["crane", "robin"], "machine": ["crane"]}')
+    with pytest.raises(HierarchyError, match=r"\(-O repeated=merge, -O repeated=qualify on the command line\)"):
+        raise run("show", tmp_path / "h.nested.json").exception
+
+
 def test_a_graph_that_the_format_cannot_hold_is_refused(file, tmp_path):
     result = run("convert", file, tmp_path / "h.nwk")
     assert isinstance(result.exception, HierarchyError)

@@ -71,7 +71,20 @@ def test_a_cycle_is_reported_and_nothing_is_written(cycle, tmp_path):
     assert result.exit_code == 1
     assert "'a' → 'b' → 'c' → 'a'" in result.stdout
     assert "not a hierarchy: 1 finding" in result.stdout
+    assert result.stdout.endswith("nothing written; mend the errors above by hand first\n")
+    assert "nothing to change" not in result.stdout
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_what_needs_no_repair_is_written_all_the_same(pets, pets_file, tmp_path):
+    out = tmp_path / "out.csv"
+    result = run("lint", pets_file, "--fix", "-o", out)
+    assert result.exit_code == 0
+    assert "nothing to change" in result.stdout
+    assert result.stdout.endswith(f"{out}: {pets!r}, unchanged\n")
+    assert read_hierarchy(out) == pets
+    assert loaded("lint", pets_file, "--fix", "-o", out, "--force")["output"] == str(out)
+    assert loaded("lint", pets_file, "--fix", "--in-place")["output"] is None
 
 
 def test_fix_shows_what_changed_and_writes_on_request_only(broken, tmp_path):
@@ -268,6 +281,15 @@ def test_a_leaf_that_is_no_class_may_be_removed(pets_file, tmp_path):
     assert run("edit", pets_file, "--remove", "dog", "--classes", labels).exit_code == 0
 
 
+def test_synsets_below_a_leaf_that_is_no_class_or_below_a_new_synset_above_it(pets_file, tmp_path):
+    labels = tmp_path / "labels.txt"
+    labels.write_text("dog\ncar\n")
+    assert run("edit", pets_file, "--move", "dog:cat", "--classes", labels).exit_code == 0
+    done = run("edit", pets_file, "--add", "pet:animal:cat", "--move", "dog:pet", "-o", tmp_path / "out.csv")
+    assert done.exit_code == 0
+    assert set(read_hierarchy(tmp_path / "out.csv").leaves) == set(read_hierarchy(pets_file).leaves)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -277,6 +299,7 @@ def test_a_leaf_that_is_no_class_may_be_removed(pets_file, tmp_path):
         (("--add", "pet"), "--add: expected NAME:PARENT"),
         (("--merge", ":"), "--merge: expected SYNSET:INTO"),
         (("--move", "animal:cat"), "close a cycle"),
+        (("--move", "dog:cat"), r"class 'cat' would be lost: with 'dog' below it.* \(--add NAME:PARENT:cat"),
     ],
 )
 def test_edits_that_cannot_be_read_or_done(pets_file, words, message):
@@ -289,6 +312,7 @@ def test_ids_with_colons_are_taken_apart_where_there_is_one_way():
     assert parse_edits(hierarchy, move=["HP:4:HP:3"]) == [Move("HP:4", "HP:3")]
     assert parse_edits(hierarchy, move=["HP:4:HP:2:HP:3"]) == [Move("HP:4", "HP:3", "HP:2")]
     assert parse_edits(hierarchy, add=["HP:9:HP:2:HP:4,HP:5"]) == [Add("HP:9", "HP:2", ("HP:4", "HP:5"))]
+    assert parse_edits(hierarchy, add=["HP:9:HP:2"]) == [Add("HP:9", "HP:2")]
     assert parse_edits(hierarchy, merge=["HP:2:HP:3"], remove=["HP:4"], rename=["HP:5:eye: left"]) == [
         Merge("HP:2", "HP:3"),
         Remove("HP:4"),

@@ -1,6 +1,7 @@
 """`hcep induce llm | text | geometry | compare` from the shell, against a real endpoint on the loopback interface."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -131,6 +132,8 @@ def test_nothing_is_asked_before_the_output_is_known_to_be_writable(classes, out
         ("a.json", b"[1", "cannot read names"),
         ("a.txt", b"\xff\xfe\x00", "cannot read names"),
         ("a.txt", b"cat\n", "at least two classes"),
+        ("a.txt", b"\n \n", r"a\.txt' holds no names; expected one a line"),
+        ("a.json", b"[]", r"a\.json' holds no names; expected a JSON list"),
     ],
 )
 def test_class_files_that_are_none(name, content, match, tmp_path, output):
@@ -140,6 +143,11 @@ def test_class_files_that_are_none(name, content, match, tmp_path, output):
     with pytest.raises(HCEPError, match=r"cannot read names from .*: No such file"):
         invoke("llm", tmp_path / "absent.txt", "-o", output, "--model", "m")
     assert not output.exists()
+
+
+def test_an_address_without_http(classes, output):
+    with pytest.raises(HCEPError, match=r"'127\.0\.0\.1:8761/v1' is no web address; expected http://.*--base-url"):
+        invoke("llm", classes, "-o", output, "--model", "m", "--base-url", "127.0.0.1:8761/v1")
 
 
 def test_prices_that_are_none(classes, output):
@@ -248,6 +256,22 @@ def test_compare_three_candidates_in_one_table(arrays, tmp_path):
     table = run("compare", *files, "--gold", files[0], "--data", arrays).stdout
     assert "F1" in table
     assert "–" in table
+
+
+def test_compare_tells_which_tree_is_over_other_classes(arrays, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    whole, part = Path("whole.csv"), Path("part.csv")
+    whole.write_text("parent,child\nr,animal\nr,vehicle\nanimal,cat\nanimal,dog\nvehicle,car\nvehicle,bus\n")
+    part.write_text("parent,child\nr,animal\nr,ship\nanimal,cat\nanimal,dog\n")
+    result = run("compare", whole, part, "--gold", whole)
+    assert result.stdout.split()[1] == "classes"
+    assert "4 of 4" in result.stdout
+    assert "2 of 4" in result.stdout
+    assert f"{part}: 2 of 4 classes of --gold compared, 1 of its own left out" in result.stderr
+    assert f"{whole}: " not in result.stderr
+    assert run("compare", whole, part, "--gold", whole, "--json").stderr == ""
+    with pytest.raises(HCEPError, match=rf"^{part}: .*'(bus|car)'"):
+        invoke("compare", whole, part, "--data", arrays)
 
 
 def test_compare_needs_something_to_compare_by(tmp_path):

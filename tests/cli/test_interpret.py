@@ -164,7 +164,7 @@ def test_a_server_that_fails_loses_nothing(model, embedded):
 
 def test_an_encoder_without_a_text_tower_points_to_images_before_anything_is_asked(model, tmp_path):
     (tmp_path / "phrases.txt").write_text("\n".join(PHRASES), encoding="utf-8")
-    match = r"colour_vectors' has no text tower.*`hcep interpret --images`"
+    match = r"colour_vectors' has no text tower.*`hcep interpret --images`.*with an \.npz"
     fails(match, "interpret", model, "--phrases", tmp_path / "phrases.txt")
     fails(match, "interpret", model, "--vocabulary", tmp_path / "phrases.txt")
     with running_chat("never asked") as chat:
@@ -179,7 +179,57 @@ def test_wordnets_definitions_are_found_by_themselves(tmp_path):
     save_model(fitted, tmp_path / "m")
     text = run("interpret", tmp_path / "m", "--table", "--synset", "golf ball")
     assert "equipment → golf ball\n    a small hard ball used in playing golf; dimpled to reduce wind" in text
-    assert all('"' not in atom.gloss for atom in load_atom_names(tmp_path / "m"))
+    assert load_atom_names(tmp_path / "m") is None
+    assert "not kept with" in run("interpret", tmp_path / "m")
+
+
+@pytest.fixture
+def imagenette(tmp_path):
+    """A model of WordNet's synsets, whose encoder nobody said."""
+    sample = load_sample()
+    fitted = HCEPClassifier(sample.hierarchy, shrinkage=None, anchor=0.1).fit(sample.X_train[:, :32], sample.y_train)
+    np.savez(tmp_path / "val.npz", embeddings=sample.X_val[:, :32], labels=sample.y_val)
+    return save_model(fitted, tmp_path / "imagenette")
+
+
+def test_glosses_are_attached_where_the_encoder_is_unknown_and_images_go_on(imagenette, tmp_path):
+    result = invoke("interpret", imagenette, "--images", tmp_path / "val.npz", "--glosses")
+    assert result.exit_code == 0
+    assert result.stderr.strip() == (
+        "note: glosses are attached to the atoms, not compared with them: the model does not say which encoder it is of"
+    )
+    atoms = load_atom_names(imagenette)
+    assert all(atom.gloss and '"' not in atom.gloss and not atom.phrases for atom in atoms)
+    assert any(atom.exemplars for atom in atoms)
+    assert f"{sum(bool(atom.exemplars) for atom in atoms)} with images; kept with" in result.stdout
+
+
+def test_glosses_are_attached_where_the_encoder_has_no_text_tower(imagenette):
+    model = load_model(imagenette)
+    save_model(model, imagenette, encoder=load_encoder(ENCODER))
+    result = invoke("interpret", imagenette, "--glosses", "--table", "--synset", "golf ball")
+    assert f"not compared with them: encoder '{load_encoder(ENCODER).name}' has no text tower" in result.stderr
+    assert "equipment → golf ball\n    a small hard ball" in result.stdout
+
+
+def test_glosses_of_synsets_that_wordnet_does_not_know(model, images):
+    result = invoke("interpret", model, "--glosses", "--images", images)
+    assert "note: --glosses adds nothing: the hierarchy has none of WordNet's ids" in result.stderr
+    assert load_atom_names(model)["bear", "grizzly"].exemplars
+
+
+def test_phrases_need_an_encoder_that_is_known(imagenette, tmp_path):
+    (tmp_path / "phrases.txt").write_text("white fur", encoding="utf-8")
+    match = "does not say which encoder .* pass --encoder, give --phrases an .npz .*, or show atoms by --images"
+    fails(match, "interpret", imagenette, "--phrases", tmp_path / "phrases.txt", "--glosses")
+
+
+def test_images_added_to_phrases_are_shown(model, embedded, images):
+    run("interpret", model, "--phrases", embedded)
+    text = run("interpret", model, "--images", images)
+    assert f"bear → grizzly  {RIGHT['bear', 'grizzly']}  (images grizzly-" in text
+    assert "6 by phrase; 6 with images; kept with" in text
+    assert "\n    images grizzly-" in run("interpret", model, "--table", "--synset", "grizzly")
 
 
 @pytest.mark.parametrize(
@@ -192,6 +242,8 @@ def test_wordnets_definitions_are_found_by_themselves(tmp_path):
         (["--images", "nowhere.npz"], "no embeddings at 'nowhere.npz'"),
         (["--phrases", "nowhere.npz"], "cannot read phrases from 'nowhere.npz': .*No such file"),
         (["--llm-model", "tiny", "--offline"], "offline answers come from cache"),
+        (["--format", "latex"], "--format latex is of the table; add --table"),
+        (["--phrases", "p.npz", "--template", "a {}"], "--template: 'p.npz' has its embeddings in it, .* leave"),
     ],
 )
 def test_what_cannot_be_done_is_said(model, words, match):
@@ -209,7 +261,10 @@ def test_summaries_need_phrases(model, images):
     [
         ({"phrases": np.array(["a"])}, "no array 'embeddings' in it; there are 'phrases'"),
         ({"phrases": np.array([1]), "embeddings": np.ones((1, 6))}, "phrases must be a list of texts, got int64"),
-        ({"phrases": np.array(["a"]), "embeddings": np.ones((1, 5))}, "phrase_embeddings has 5 dimensions"),
+        (
+            {"phrases": np.array(["a"]), "embeddings": np.ones((1, 5))},
+            "bad.npz: embeddings of phrases have 5 dimensions, the model's 6; embed the phrases by the text tower",
+        ),
     ],
 )
 def test_a_bad_file_of_embedded_phrases_is_named(model, tmp_path, arrays, match):

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -17,8 +18,10 @@ from hcep.cli.app import app
 from hcep.cli.explain import find_images
 from hcep.cli.inputs import find_hierarchy
 from hcep.datasets import load_sample
+from hcep.embeddings import EmbeddingArrays, write_arrays
 from hcep.errors import HCEPError
-from hcep.models import load_summary
+from hcep.explain.naming import AtomNames
+from hcep.models import load_atom_names, load_summary, save_atom_names
 from tests.conftest import shared_file
 
 
@@ -117,7 +120,8 @@ def test_fit_errors_say_what_to_do(sample_file, tmp_path, pets):
 def test_arrays_without_labels_or_splits_are_refused_where_needed(model, tmp_path):
     np.save(tmp_path / "x.npy", load_sample().X_val[:5])
     fails("images have no labels", "evaluate", model, tmp_path / "x.npy")
-    fails("has no splits; leave --split out", "evaluate", model, tmp_path / "x.npy", "--split", "val")
+    match = "has no splits, so no image of it is in split 'val'; give data with that split, or, .* name no split"
+    fails(match, "evaluate", model, tmp_path / "x.npy", "--split", "val")
     run("predict", model, tmp_path / "x.npy", "-o", tmp_path / "p.parquet")
     assert "label" not in pq.read_table(tmp_path / "p.parquet").column_names
 
@@ -146,6 +150,42 @@ def test_columns_the_wrong_way_round_are_noticed(sample_file, tmp_path):
         app, ["fit", str(sample_file), "-o", str(tmp_path / "m"), "--hierarchy", str(tmp_path / "swapped.csv")]
     )
     assert "are the columns of the hierarchy parent, child?" in result.stderr.replace("\n", " ")
+
+
+def test_a_model_that_is_replaced_is_told_of(sample_file, tmp_path):
+    words = ["fit", str(sample_file), "-o", str(tmp_path / "m"), "--hierarchy", "flat", "--anchor", "0.1"]
+    words += ["--shrinkage", "none"]
+    assert CliRunner().invoke(app, words).stderr == ""
+    told = f"note: the model that was at {tmp_path / 'm'} is replaced"
+    assert CliRunner().invoke(app, words).stderr == f"{told}\n"
+    save_atom_names(AtomNames(()), tmp_path / "m")
+    assert CliRunner().invoke(app, words).stderr == f"{told}, and the names of its atoms dropped\n"
+    assert load_atom_names(tmp_path / "m") is None
+
+
+def test_every_format_of_hierarchies_is_pointed_to():
+    result = CliRunner().invoke(app, ["fit", "--help"], env={"COLUMNS": "200"})
+    assert "`hcep hierarchy formats` lists what is read" in result.stdout
+
+
+def test_info_says_what_is_in_a_file_of_embeddings(sample_file, tmp_path):
+    facts = json.loads(run("info", sample_file, "--json"))
+    assert facts["kind"] == "embeddings"
+    assert (facts["rows"], facts["dimensions"]) == (1000, load_sample().X_val.shape[1])
+    assert (facts["labels"], facts["splits"]) == ("10 classes", "train 500, val 500")
+    np.save(tmp_path / "x.npy", np.ones((2, 3)))
+    bare = json.loads(run("info", tmp_path / "x.npy", "--json"))
+    assert (bare["rows"], bare["labels"], bare["splits"]) == (2, "none", "none")
+    write_arrays(tmp_path / "x.parquet", EmbeddingArrays(np.ones((2, 3))))
+    assert json.loads(run("info", tmp_path / "x.parquet", "--json"))["kind"] == "embeddings"
+    np.savez(tmp_path / "bad.npz", nothing=np.ones(2))
+    fails("bad.npz", "info", tmp_path / "bad.npz")
+
+
+def test_info_of_a_table_of_images(tmp_path):
+    Image.new("RGB", (8, 8)).save(tmp_path / "tom.png")
+    pq.write_table(pa.table({"path": ["tom.png"], "label": ["cat"]}), tmp_path / "t.parquet")
+    assert json.loads(run("info", tmp_path / "t.parquet", "--json"))["kind"] == "images"
 
 
 def test_info_describes_whatever_it_is_given(model, tmp_path, pets):

@@ -13,6 +13,7 @@ from hcep.datasets.wordnet import (
     imagenet_hierarchy,
     imagenet_wnid,
     synset_gloss,
+    synset_lemmas,
 )
 from tests.conftest import shared_file
 
@@ -25,6 +26,14 @@ def test_classes_and_glosses_are_the_shared_ones():
     shared = json.loads(shared_file("data/imagenet1k_wordnet_dag.json").read_text(encoding="utf-8"))
     assert list(imagenet_classes()) == shared["leaf_wnids"]
     assert {wnid: synset_gloss(wnid) for wnid in shared["nodes"]} == {w: n["gloss"] for w, n in shared["nodes"].items()}
+
+
+def test_lemmas_are_words_apart_and_start_with_the_display_name():
+    assert synset_lemmas("n03445777") == synset_lemmas("golf_ball") == ("golf ball",)
+    h = imagenet_hierarchy()
+    assert all(synset_lemmas(wnid)[0] == h.name(wnid) for wnid in h.ids)
+    with pytest.raises(DatasetError, match="'unicorn' is neither a WordNet id nor a name"):
+        synset_lemmas("unicorn")
 
 
 def test_classes_are_the_leaves_in_order():

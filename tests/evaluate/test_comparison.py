@@ -150,9 +150,15 @@ def test_a_column_that_nobody_has(pets):
     assert [score.best for score in table.scores] == [False] * 4
 
 
+def test_the_plain_note_leaves_out_bold_type_alone(table):
+    assert "Bold" not in table.plain_note
+    assert table.plain_note.split("† ")[1] == table.note.split("† ")[1]
+
+
 def test_one_method_alone(methods):
     table = compare_scores({"good": methods["good"]}, columns=COLUMNS)
     assert "differs" not in table.note
+    assert table.note == f"{table.plain_note} Bold: the best of a column, and what is not significantly worse."
     assert table.score("good", "correct").best
 
 

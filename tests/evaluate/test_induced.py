@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hcep import Hierarchy
+from hcep.datasets import imagenet_hierarchy
 from hcep.errors import HCEPError
 from hcep.evaluate import score_induced
 from hcep.hierarchy.induction import induce_from_embeddings, induce_with_llm
@@ -35,6 +36,20 @@ def scores_against_gold(candidate):
 def test_the_gold_tree_itself_has_full_marks():
     assert scores_against_gold(GOLD) == [1, 1, 1, 1]
     assert score_induced(GOLD, GOLD)["n_leaves_compared"] == 4
+
+
+def test_synsets_of_one_name_are_told_apart_by_their_ids():
+    twice = Hierarchy.from_edges(
+        [("r", "1"), ("r", "2"), ("1", "cat"), ("1", "dog"), ("2", "car"), ("2", "bus")], names={"1": "cap", "2": "cap"}
+    )
+    assert [score_induced(twice, twice)[name] for name in AGAINST_GOLD] == [1, 1, 1, 1]
+
+
+def test_imagenets_hierarchy_is_like_itself():
+    imagenet = imagenet_hierarchy()
+    scores = score_induced(imagenet, imagenet)
+    assert [scores[name] for name in AGAINST_GOLD] == [1, 1, 1, 1]
+    assert scores["n_leaves"] == scores["n_leaves_gold"] == scores["n_leaves_compared"] == 1000
 
 
 def test_names_do_not_matter_to_clusters_and_root_names_to_nothing():

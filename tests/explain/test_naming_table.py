@@ -1,5 +1,7 @@
 """The interpretation table, and nothing in it that its format obeys."""
 
+from dataclasses import replace
+
 import pytest
 
 from hcep.errors import HCEPError
@@ -21,6 +23,15 @@ def test_text():
         "bear → grizzly",
         "    (no words for it)",
         "    a_1.jpg 1.25",
+        "    unlike b.jpg -0.90",
+    ]
+
+
+def test_text_shows_the_images_of_an_atom_that_has_phrases_too():
+    both = replace(SHOWN, phrases=(Phrase("brown fur", 0.2),), exemplars=(*SHOWN.exemplars, Exemplar("c.jpg", 1.1)))
+    assert interpretation_table([both], BEARS, top_k=1).splitlines()[2:] == [
+        "    brown fur 0.20",
+        "    images a_1.jpg 1.25",
         "    unlike b.jpg -0.90",
     ]
 

@@ -31,6 +31,18 @@ def test_header_may_swap_the_columns(tmp_path):
     assert read_hierarchy(tmp_path / "h.csv") == Hierarchy.from_edges([("r", "a"), ("r", "b")], names={"b": "Bee"})
 
 
+@pytest.mark.parametrize(
+    "header", ["source,target", "Superclass,Class", "superclass,subclass", "superclass,class,name", "parent,child"]
+)
+def test_headers_that_edge_lists_have_elsewhere(tmp_path, header):
+    columns = header.split(",")
+    wanted = Hierarchy.from_edges([("r", "a"), ("r", "b")])
+    (tmp_path / "h.csv").write_text(f"{header}\nr,a\nr,b\n")
+    assert read_hierarchy(tmp_path / "h.csv") == wanted
+    (tmp_path / "swapped.tsv").write_text(f"{columns[1]}\t{columns[0]}\na\tr\nb\tr\n")
+    assert read_hierarchy(tmp_path / "swapped.tsv") == wanted
+
+
 def test_a_format_by_name(tmp_path, pets):
     pets.write(tmp_path / "h.data", format="newick")
     assert Hierarchy.read(tmp_path / "h.data", format="newick").leaves == pets.leaves

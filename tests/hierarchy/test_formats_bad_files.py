@@ -101,7 +101,7 @@ BAD = {
     "void.csv": (b"genus,species,note\nFelis,catus,\n,,x\n", r"void\.csv, line 3: a row without a value"),
     # ontologies
     "frame.obo": (OBO.encode() + b"[Term]\nid\n", r"frame\.obo, line 7: is not OBO"),
-    "flat.obo": (OBO.encode(), r"flat\.obo: no term has a parent by 'is_a'"),
+    "flat.obo": (OBO.encode(), r"flat\.obo: no term has a parent by 'is_a'; expected terms with a parent each"),
     "prose.obo": (b"this is prose\n", r"prose\.obo: cannot be read as OBO: could not find a parser"),
     "no-header.owl": (OWL.encode(), r"no-header\.owl: cannot be read as OWL: could not find `owl:Ontology`"),
     "functional.owl": (b"Prefix(:=<http://x>)\nOntology()\n", r"functional\.owl: is OWL, but not in RDF/XML"),

@@ -120,3 +120,19 @@ def test_records_that_are_none(tmp_path):
     (tmp_path / "h.json").write_text('{"categories": [1, 2]}')
     with pytest.raises(HierarchyError, match=r'h\.json: expected a list of records such as \{"kingdom"'):
         Hierarchy.read(tmp_path / "h.json", format="levels")
+
+
+@pytest.mark.parametrize("header", ["level1,level2,level10", "Level_1,Level_2,Level_3"])
+def test_numbered_levels_highest_first(tmp_path, header):
+    (tmp_path / "h.csv").write_text(f"{header}\nanimal,mammal,cat\nanimal,mammal,dog\nvehicle,car,\n")
+    h = Hierarchy.read(tmp_path / "h.csv")
+    assert h.leaves == ("car", "cat", "dog")
+    assert h.parents("cat") == ("mammal",)
+    assert h.parents("mammal") == ("animal",)
+    assert "level1" not in h
+
+
+def test_columns_that_are_no_levels_name_the_option_of_the_command_line(tmp_path):
+    (tmp_path / "h.csv").write_text("a,b\nx,y\n")
+    with pytest.raises(HierarchyError, match=r"is known as a level; pass levels=\[highest, \.\.\.\] \(-O levels="):
+        Hierarchy.read(tmp_path / "h.csv", format="levels")

@@ -223,7 +223,7 @@ def test_cifar10_parts_animals_from_vehicles():
         ({"class_embeddings": POINTS * np.nan}, "must be finite; row 0 is not"),
         ({"class_embeddings": POINTS}, "must not be zero; row 0"),
         ({"class_names": ["cat"] * 5}, "names twice: 'cat'"),
-        ({"unit_norm": False, "names_from": (["x"], np.ones((1, 3)))}, r"names_from must be .*shape \(1, 3\)"),
+        ({"unit_norm": False, "names_from": (["x"], np.ones((1, 3)))}, r"names_from must be .*shape \(1, 3\) \(--voc"),
     ],
 )
 def test_arguments_that_do_not_fit(arguments, match):

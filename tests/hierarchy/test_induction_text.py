@@ -180,3 +180,16 @@ def test_a_damaged_archive_is_named(data, tmp_path):
     path.write_bytes(data)
     with pytest.raises(HCEPError, match=r"cannot read the corpus .*corpus\.gz"):
         induce_from_text(["cat", "dog"], path)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "message"),
+    [
+        ([], "the corpus is empty"),
+        (["\n", "  "], "the corpus is empty"),
+        (["Nothing."], "lower min_count (--min-count"),
+    ],
+)
+def test_a_corpus_without_text_is_said_to_be_empty(corpus, message):
+    (problem,) = induce_from_text(["cat", "dog"], corpus).problems
+    assert message in problem.message

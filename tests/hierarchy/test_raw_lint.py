@@ -126,3 +126,31 @@ def test_no_file(tmp_path):
         lint_file(tmp_path / "absent.csv")
     with pytest.raises(HierarchyError, match="the ending tells no format"):
         lint_file(write(tmp_path / "h.xyz", "a"))
+
+
+def test_a_first_row_that_looks_like_a_header(tmp_path):
+    findings, hierarchy = lint_file(write(tmp_path / "h.csv", "broader,narrower\nr,a\nr,b\na,x\na,y\n"))
+    (found,) = [f for f in findings if f.code == "header-row"]
+    assert found.severity == "warning"
+    assert found.synsets == ("broader", "narrower")
+    assert "if it is a header, remove it" in found.message
+    assert found.examples == ("line 1: ['broader', 'narrower']",)
+    assert "broader" in hierarchy
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "superclass,class\nr,a\nr,b\n",  # known as a header
+        "target,source\na,r\nb,r\n",
+        "r,a\nr,b\nr,c\n",  # an edge like the others
+        "x,r\nr,a\nr,b\n",
+        "r,a\nx,b\n",  # too few rows to tell
+        ",r,Everything\nr,a\nr,b\n",
+        "level1,level2\nr,a\nr,b\n",
+    ],
+)
+def test_first_rows_that_do_not(tmp_path, text):
+    findings, hierarchy = lint_file(write(tmp_path / "h.csv", text))
+    assert "header-row" not in [f.code for f in findings]
+    assert not {"superclass", "target", "level1"} & set(hierarchy)

@@ -207,8 +207,17 @@ def test_a_server_of_ones_own_needs_no_key(monkeypatch):
 
 
 def test_without_server_and_key():
-    with pytest.raises(LLMError, match="no API key: set OPENAI_API_KEY"):
+    with pytest.raises(LLMError, match=r"no API key: set OPENAI_API_KEY.*--base-url http"):
         ChatModel("gpt").ask(HELLO)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:8761/v1", "localhost:8761", "ftp://host/v1"])
+def test_an_address_without_http_is_refused_before_anything_is_asked(address, monkeypatch):
+    with pytest.raises(HCEPError, match=rf"base_url '{address}' is no web address; expected http://host:port/v1"):
+        ChatModel("tiny", address)
+    monkeypatch.setenv("OPENAI_BASE_URL", address)
+    with pytest.raises(HCEPError, match="or OPENAI_BASE_URL"):
+        ChatModel("tiny")
 
 
 def test_an_address_that_is_none():

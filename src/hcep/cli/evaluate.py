@@ -120,7 +120,10 @@ def _warn_of_training_images(model: Path, test: Embeddings) -> None:
     from hcep.cli.inputs import OF_SPLIT
     from hcep.models import load_summary
 
-    fitted, tested = (os.path.abspath(source) for source in (load_summary(model).training.data or "", test.source))
+    data = load_summary(model).training.data
+    if data is None:
+        return
+    fitted, tested = os.path.abspath(data), os.path.abspath(test.source)
     if fitted == tested or fitted.startswith(tested + OF_SPLIT):
         Console(stderr=True, soft_wrap=True).print(
             f"[yellow]warning:[/] {escape(test.source)} {'is' if fitted == tested else 'includes'} what the model was "

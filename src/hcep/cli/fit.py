@@ -26,7 +26,7 @@ def fit(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the model.")],
     hierarchy: Annotated[
         str | None,
-        typer.Option(help="File of any format that `hcep hierarchy formats` lists, `imagenet` (WordNet above its classes) or `flat`."),
+        typer.Option(help="File (`hcep hierarchy formats` lists what is read), `imagenet` (WordNet's) or `flat`."),
     ] = None,
     split: Annotated[str | None, typer.Option(help="Split to train on; train where there is one.")] = None,
     encoder: Annotated[
@@ -63,14 +63,14 @@ def fit(
     embeddings = _embeddings(data, split, encoder, preprocessing, output, as_json)
     y = embeddings.y
     graph = find_hierarchy(hierarchy, sorted(set(y.tolist())))
-    replaced = [name for name in ("model.json", "atoms.json") if (output / name).is_file()]
+    had_model, had_names = ((output / name).is_file() for name in ("model.json", "atoms.json"))
     with Console(stderr=True).status("fitting … (the first run compiles kernels)"):
         model = _estimator(graph, paper, anchor, shrinkage, beam_width, signed, unit_norm, center, tree, head)
         model.fit(embeddings.X, y)
         summary = _save(model, embeddings, output, name)
     save_resolved(context, output)
-    if replaced:
-        names = ", and the names of its atoms dropped" if len(replaced) > 1 else ""
+    if had_model:
+        names = ", and the names of its atoms dropped" if had_names else ""
         Console(stderr=True, soft_wrap=True).print(
             f"[yellow]note:[/] the model that was at {escape(str(output))} is replaced{names}", highlight=False
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Add, Edit, Hierarchy, Merge, Move, Remove, Rename
 
 if TYPE_CHECKING:
@@ -69,6 +69,24 @@ def parse_edits(
     return edits
 
 
+def refuse_inner_classes(before: Hierarchy, after: Hierarchy, classes: Sequence[str] | None) -> None:
+    """Refuse edits that hang something below a class: a file keeps no note of it, and the class is gone when read.
+
+    Raises
+    ------
+    HCEPError
+        A leaf of `before`, one of `classes` where they are given, has children in `after`.
+    """
+    kept = before.leaves if classes is None else [leaf for leaf in before.leaves if leaf in classes]
+    inner = [leaf for leaf in kept if leaf in after and after.children(leaf)]
+    if inner:
+        raise HCEPError(
+            f"class {quoted(inner)} would be lost: with {quoted(after.children(inner[0]))} below it, {inner[0]!r} is "
+            f"no leaf. Add an inner synset above both instead (--add NAME:PARENT:{inner[0]} --move SYNSET:NAME), or, "
+            "where it is no class, give those that are in --classes"
+        )
+
+
 def effect_table(effect: Effect) -> Table:
     """Metrics before and after, with the paired difference and its standard error."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
@@ -99,6 +117,8 @@ def _parts(option: str, form: str, text: str, checks: Sequence[Check], fewest: i
     ]
     if len(ways) == 1:
         return ways[0]
+    if pieces in ways and checks[0] is _anything:
+        return pieces  # "pet:animal:cat" adds "pet"; that its new name be "pet:animal" is hardly meant
     if not ways and fewest <= len(pieces) <= len(checks) and all(pieces):
         return pieces  # a synset that is not there: the edit itself says which, with near matches
     what = "can be taken apart in several ways" if ways else "is not of this form, or names no synset"

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from hcep.cli.hierarchy_edits import parse_edits
+from hcep.cli.hierarchy_edits import parse_edits, refuse_inner_classes
 from hcep.cli.hierarchy_files import File, Options, ReadAs, parsed, read, refuse_existing, tell
 from hcep.cli.hierarchy_findings import changes_of, print_json, print_report
 from hcep.errors import HCEPError
@@ -150,7 +150,9 @@ def edit_command(
     edits = parse_edits(hierarchy, add or (), merge or (), move or (), remove or (), rename or ())
     if not edits:
         raise HCEPError("nothing to do: give --move, --add, --merge, --remove or --rename")
-    after = apply_edits(hierarchy, edits, None if classes is None else _lines(classes))
+    labels = None if classes is None else _lines(classes)
+    after = apply_edits(hierarchy, edits, labels)
+    refuse_inner_classes(hierarchy, after, labels)
     effects = {} if embeddings is None else _edit_effect(file, hierarchy, after, embeddings, split, as_json)
     changes = diff(hierarchy, after)
     if output is not None:

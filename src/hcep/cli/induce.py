@@ -193,7 +193,7 @@ def geometry(
         linkage=linkage,
         gap=gap,
         max_branching=max_branching,
-        names_from=None if vocabulary is None else _vocabulary(vocabulary, encoder or known, template),
+        names_from=None if vocabulary is None else _vocabulary(vocabulary, encoder or known, template, means.shape[1]),
         chat=_chat(model, base_url, cache, offline, 64, 60.0, prices),
         root=root,
     )
@@ -252,13 +252,13 @@ def _chat(
     )
 
 
-def _vocabulary(path: Path, encoder: str | None, template: str) -> tuple[tuple[str, ...], Any]:
+def _vocabulary(path: Path, encoder: str | None, template: str, n_dims: int) -> tuple[tuple[str, ...], Any]:
     from hcep.cli.atom_naming import read_embedded
     from hcep.cli.inputs import load_named_encoder
     from hcep.explain.naming import embed_phrases, read_phrases
 
     if path.suffix == ".npz":
-        return read_embedded(path)
+        return read_embedded(path, n_dims)
     if encoder is None:
         raise HCEPError("--vocabulary: a file of text needs --encoder, one with a text tower, to embed its phrases")
     phrases = read_phrases(path)

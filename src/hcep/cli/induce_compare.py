@@ -60,10 +60,11 @@ def compare(
     with Console(stderr=True, quiet=as_json).status("scoring …") as status:
         for tree in trees:
             status.update(f"scoring {escape(tree)} …")
+            candidate = read(tree)
             try:
-                rows[tree] = score_induced(read(tree), reference, **images)
+                rows[tree] = score_induced(candidate, reference, **images)
             except HCEPError as error:
-                raise HCEPError(f"{tree}: {str(error).removeprefix(f'{tree}: ')}") from None
+                raise HCEPError(f"{tree}: {error}") from None
     _warn_of_other_classes(rows, Console(stderr=True, quiet=as_json, soft_wrap=True))
     if as_json:
         known = {t: {k: None if math.isnan(v) else v for k, v in row.items()} for t, row in rows.items()}
@@ -95,8 +96,8 @@ def _warn_of_other_classes(rows: dict[str, dict[str, float]], console: Console) 
         n_shared = row.get("n_leaves_compared")
         if n_shared is not None and not n_shared == row["n_leaves"] == row["n_leaves_gold"]:
             text = (
-                f"{name}: {_classes(row)} classes of --gold compared, {row['n_leaves'] - n_shared:,.0f} of its own left "
-                "out; scores over different classes do not compare"
+                f"{name}: {_classes(row)} classes of --gold compared, {row['n_leaves'] - n_shared:,.0f} of its own "
+                "left out; scores over different classes do not compare"
             )
             console.print(f"[yellow]warning:[/] {escape(text)}", highlight=False)
 

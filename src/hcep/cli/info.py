@@ -21,7 +21,7 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "pyarrow", "safetensors",
 
 
 def info(
-    path: Annotated[Path | None, typer.Argument(help="Model, store, embeddings, hierarchy or images to describe.")] = None,
+    path: Annotated[Path | None, typer.Argument(help="Model, store, embeddings, hierarchy or images.")] = None,
     as_json: Json = False,
 ) -> None:
     """Describe this installation, or a model, store, file of embeddings, hierarchy or folder of images.
@@ -87,7 +87,7 @@ def _version(package: str) -> str:
 
 
 def _describe(path: Path) -> dict[str, Any]:
-    from hcep.cli.inputs import is_store
+    from hcep.cli.inputs import ARRAY_SUFFIXES, is_store
 
     if not path.exists():
         raise HCEPError(f"nothing at {str(path)!r}")
@@ -95,8 +95,12 @@ def _describe(path: Path) -> dict[str, Any]:
         return _model(path)
     if is_store(path):
         return _store(path)
-    if path.suffix in (".npy", ".npz") or path.suffix == ".parquet" and _has_vectors(path):
-        return _arrays(path)
+    if path.suffix in ARRAY_SUFFIXES:
+        try:
+            return _arrays(path)
+        except HCEPError:
+            if path.suffix != ".parquet":  # which may also be a table that lists images
+                raise
     if path.suffix in (".json", ".csv", ".tsv"):
         return _hierarchy_or_table(path)
     from hcep.datasets import read_images
@@ -137,14 +141,6 @@ def _store(path: Path) -> dict[str, Any]:
         "skipped": len(store.skipped),
         "classes": len({label for label in store.labels.tolist() if label is not None}),
     }
-
-
-def _has_vectors(path: Path) -> bool:
-    """Whether a table holds embeddings; others list images."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    return any(pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) for kind in pq.read_schema(path).types)
 
 
 def _arrays(path: Path) -> dict[str, Any]:

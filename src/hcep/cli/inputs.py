@@ -97,9 +97,7 @@ def _label_names(path: Path) -> str | None:
         return next((name for name in ("wnids", "label_names", "class_names") if name in archive.files), None)
 
 
-def _wanted_split(
-    splits: NDArray[Any] | None, split: str | None, default_split: str | None, path: Path
-) -> str | None:
+def _wanted_split(splits: NDArray[Any] | None, split: str | None, default_split: str | None, path: Path) -> str | None:
     if splits is None:
         if split:
             raise HCEPError(

@@ -49,8 +49,9 @@ def score_induced(
     -------
     dict of str to float
         ``n_leaves, n_synsets, depth, max_branching`` of the tree without chains. With `gold`: ``n_leaves_gold``, of
-        which ``n_leaves_compared`` are in the tree too; ``edge_f1, ancestor_f1`` by ids and names, ``cluster_f1, overlap`` by leaves alone. With images: ``containment_outside,
-        orthogonality``, and on the held-out ones ``support_f1, accuracy``.
+        which ``n_leaves_compared`` are in the tree too; ``edge_f1, ancestor_f1`` by ids and names, ``cluster_f1,
+        overlap`` by leaves alone. With images: ``containment_outside, orthogonality``, and on the held-out ones
+        ``support_f1, accuracy``.
 
     Raises
     ------

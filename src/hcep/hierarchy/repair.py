@@ -215,7 +215,6 @@ def apply_edits(hierarchy: Hierarchy, edits: Iterable[Edit], classes: Iterable[s
             edit.apply(copy)
             copy.prune()
             copy.refuse_lost_classes()
-            copy.refuse_inner_classes()
         except HierarchyError as error:
             raise HierarchyError(f"cannot {edit}: {error}") from None
     return copy.hierarchy()

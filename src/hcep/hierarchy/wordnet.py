@@ -187,8 +187,8 @@ class WordNet:
             raise HierarchyError("\n".join(wrong[:MAX_LISTED]) + more)
         if not found:
             raise HierarchyError(
-                "ids_or_words is empty (on the command line: no word, and none in the files given); give WordNet ids or "
-                "words, or leave it out for all of WordNet"
+                "ids_or_words is empty (on the command line: no word, and none in the files given); give WordNet ids "
+                "or words, or leave it out for all of WordNet"
             )
         return list(found)
 

@@ -28,9 +28,7 @@ class WorkingCopy:
         self.own_leaves = dict(hierarchy.own_leaves)
         self.classes = {c for c in classes if c in hierarchy or c in self.own_leaves}
         self._class_of = {leaf: c for c, leaf in self.own_leaves.items()}
-        self._leaf_classes = {c for c in self.classes if c not in self.own_leaves and not self.children[c]}
         self._emptied: list[str] = []
-        self._extended: list[str] = []
         self._deleted: list[str] = []
         self._by_name: dict[str, list[str]] | None = None
 
@@ -70,7 +68,6 @@ class WorkingCopy:
         above = self.parents[child]
         above.insert(above.index(instead_of) if instead_of in above else len(above), parent)
         self.children[parent][child] = None
-        self._extended.append(parent)
 
     def unlink(self, parent: str, child: str) -> None:
         self.parents[child].remove(parent)
@@ -136,16 +133,6 @@ class WorkingCopy:
                 f"class {quoted(lost)} would be lost: images with this label would have no leaf. Keep the synset, or "
                 "relabel the images and give the classes that are left"
             )
-
-    def refuse_inner_classes(self) -> None:
-        """Raise when a class that was a leaf has got children; only synsets linked since the last call can have."""
-        extended, self._extended = dict.fromkeys(self._extended), []
-        for label in extended:
-            if label in self._leaf_classes and self.children.get(label):
-                raise HierarchyError(
-                    f"class {label!r} would be lost: with a synset below it, it is no leaf. Add an inner synset above "
-                    f"both (--add NAME:PARENT:{label},OTHER on the command line), or give the classes without it"
-                )
 
     def hierarchy(self) -> Hierarchy:
         ids = list(self.parents)

@@ -38,8 +38,8 @@ def interpretation_table(
     Returns
     -------
     str
-        Every text in it escaped for the format. Where an atom has images but no phrases, its concepts are the images; where
-        it has both, the text names its images below the phrases.
+        Every text in it escaped for the format. Where an atom has images but no phrases, its concepts are the images;
+        where it has both, the text has the images below the phrases.
 
     Raises
     ------

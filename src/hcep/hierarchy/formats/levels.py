@@ -29,7 +29,8 @@ def read(
     ----------
     levels : sequence of str, optional
         Columns from the highest level to the lowest. By default the biological ranks among the columns, with ``name``
-        as the lowest where there is no ``species``; or ``level1, level2, ...``; or ``supercategory`` and ``name`` (COCO).
+        as the lowest where there is no ``species``; or ``level1, level2, ...``; or ``supercategory`` and ``name``
+        (COCO).
     leaf : str, optional
         Column with the ids of the classes, such as iNaturalist's ``image_dir_name``; the lowest level by default.
     name : str, optional

@@ -53,8 +53,8 @@ def names_from_vocabulary(
     if texts.shape != (len(phrases), vectors.shape[1]) or not len(phrases):
         raise HCEPError(
             "names_from must be (phrases, embeddings) with one row a phrase, of as many dimensions as "
-            f"class_embeddings ({vectors.shape[1]:,}); got {len(phrases):,} phrases and an array of shape {texts.shape} "
-            "(--vocabulary on the command line: embed it with the encoder of the images)"
+            f"class_embeddings ({vectors.shape[1]:,}); got {len(phrases):,} phrases and an array of shape {texts.shape}"
+            " (--vocabulary on the command line: embed it with the encoder of the images)"
         )
     means = np.stack([vectors[list(group.members)].mean(axis=0) for group in groups])
     cosine = _units(means - vectors.mean(axis=0)) @ _units(texts - texts.mean(axis=0)).T
