@@ -130,6 +130,11 @@ def experiment(**changes: Any) -> Experiment:
         draw=draw,
         verdicts=verdicts,
         table=table,
+        reading="On the deep hierarchy of Tiny-ImageNet the published pattern shows at every number of images, "
+        "and ours is above it. CBM (one seed) recalls more: its support always has as many concepts as the "
+        "deepest path, right or not, which its precision pays for. On ImageNette's small tree HB-OMP stays below "
+        "HNN (see the ties above), and with one to five images of ten classes a linear probe, CBM or NN is at "
+        "times a point better than ours.",
     )
 
 

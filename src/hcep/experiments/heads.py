@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Config:
-    """HB-OMP codes at full depth; the published head needs torch and is left out without it."""
+    """HB-OMP codes at full depth; the published head needs torch and is left out without it.
 
-    heads: tuple[str, ...] = ("logistic", "adamw")
+    `heads` are the kind and, for the convex solver, its C: the default, and one as weak as AdamW's decay.
+    """
+
+    heads: tuple[tuple[str, float], ...] = (("logistic", 1.0), ("logistic", 1000.0), ("adamw", 0.0))
     beam: int = 8
     shots: int | None = None
     n_val: int | None = None
@@ -29,9 +32,9 @@ class Config:
 
 def cells(config: Config, problem: Problem) -> Iterator[Cell]:
     """A cell a head."""
-    for head in config.heads:
+    for head, C in config.heads:
         if head != "adamw" or find_spec("torch"):
-            yield {"head": head, "beam": config.beam, "shots": config.shots}
+            yield {"head": head, "C": C, "beam": config.beam, "shots": config.shots}
 
 
 def measure(config: Config, problem: Problem, cell: Cell) -> Iterator[Row]:
@@ -39,15 +42,17 @@ def measure(config: Config, problem: Problem, cell: Cell) -> Iterator[Row]:
     problem = problem.shots(config.shots, 0)
     problem = problem.first_images(config.n_val) if config.n_val else problem
     fitted(problem, "hb-omp", cell["beam"], head="path")  # the kernels, so that neither head pays for compiling
-    method, seconds = fitted(problem, "hb-omp", cell["beam"], head=cell["head"])
-    yield {**cell, "label": cell["head"], **graded(method, problem), "fit_seconds": seconds}
+    options = {"C": cell["C"], "max_iter": 5000} if cell["C"] else {}
+    method, seconds = fitted(problem, "hb-omp", cell["beam"], head=cell["head"], **options)
+    label = f"convex, C {cell['C']:g}" if cell["C"] else "AdamW"
+    yield {**cell, "label": label, **graded(method, problem), "fit_seconds": seconds}
 
 
 def draw(rows: list[Row]) -> Figure:
     """Accuracy with its interval and seconds, side by side."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 2.6), layout="constrained")
+    figure = Figure(figsize=(11, 2.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     names = [f"{r['data']}\n{r['label']}" for r in rows]
     low = [r["accuracy"] - r["accuracy_low"] for r in rows]
@@ -65,13 +70,15 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
     found = []
     for data in dict.fromkeys(r["data"] for r in rows):
         at = {r["label"]: r for r in rows if r["data"] == data}
-        if len(at) == 2:
-            a, b = at["logistic"], at["adamw"]
+        for weak, a in at.items():
+            if weak == "AdamW" or "AdamW" not in at:
+                continue
+            b = at["AdamW"]
             found.append(
                 Verdict(
-                    f"{data}: both heads agree to within half a point of accuracy",
+                    f"{data}: AdamW and the {weak} solver agree to within half a point of accuracy",
                     abs(a["accuracy"] - b["accuracy"]) <= 0.005,
-                    f"convex {short(a['accuracy'])} in {a['fit_seconds']:.1f} s, "
+                    f"{weak} {short(a['accuracy'])} in {a['fit_seconds']:.1f} s, "
                     f"AdamW {short(b['accuracy'])} in {b['fit_seconds']:.1f} s",
                 )
             )
@@ -102,11 +109,13 @@ EXPERIMENT = Experiment(
     "(ImageNet: 1,000 and 16,384).",
     question="Is the convex solver the same classifier, sooner?",
     config=Config(),
-    smoke=Config(heads=("logistic",), shots=5, n_val=200),
-    data=("imagenette",),
+    smoke=Config(heads=(("logistic", 1.0),), shots=5, n_val=200),
+    data=("imagenette", "tiny-imagenet"),
     cells=cells,
     measure=measure,
     draw=draw,
     verdicts=verdicts,
     table=table,
+    reading="AdamW's decay of 1e-4 hardly regularises, so its head is that of the convex solver with a large C. "
+    "With many images a class they are the same; with few, the default C of 1 regularises more and is better.",
 )
