@@ -71,8 +71,8 @@ def spread(X: NDArray[Any]) -> NDArray[Any]:
 def alpha_for(n_nonzero: float, mean_support: Callable[[float], float]) -> float:
     """The penalty whose `mean_support`, which falls as the penalty grows, is nearest to `n_nonzero`.
 
-    The support of a group penalty may jump over the size that is wanted: then the better side of the jump, and never one
-    that leaves less than half, as what is too much is cut to size later.
+    The support of a group penalty may jump over the size that is wanted: then the better side of the jump, and never
+    one that leaves less than half, as what is too much is cut to size later.
     """
     low, alpha, high = MIN_ALPHA / 2, 0.5, MAX_ALPHA
     tried: dict[float, float] = {}
