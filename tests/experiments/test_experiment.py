@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hcep import Hierarchy
+from hcep.errors import MissingExtraError
 from hcep.experiments.experiment import Experiment, Verdict, draw, run
 from hcep.experiments.figures import panels
 from hcep.experiments.problem import problem_from_arrays
@@ -107,6 +108,21 @@ def test_provenance_names_the_data(tmp_path):
     data = run(squares(Counting()), [problem()], tmp_path).provenance["data"]
     assert data[0]["digest"] == problem().digest
     assert (data[0]["n_train"], data[0]["n_val"]) == (2, 2)
+
+
+def test_a_cell_whose_extra_is_missing_is_skipped_with_the_reason_and_measured_later(tmp_path):
+    class Lacking(Counting):
+        def measure(self, config, problem, cell):
+            if cell["x"] == 2:
+                raise MissingExtraError("install it")
+            yield from super().measure(config, problem, cell)
+
+    records = run(squares(Lacking()), [None], tmp_path)
+    assert [row["x"] for row in records.rows] == [1, 3]
+    assert records.provenance["skipped"] == {"x 2": "install it"}
+    again = Counting()
+    assert run(squares(again), [None], tmp_path).provenance["skipped"] == {}
+    assert again.measured == [2]
 
 
 def test_progress_is_told(tmp_path):

@@ -222,6 +222,7 @@ def _report(experiment: Experiment, records: Records, folder: Path) -> dict[str,
         "folder": str(folder),
         "seconds": records.provenance.get("seconds"),
         "data": [d["name"] for d in records.provenance.get("data", [])],
+        "skipped": records.provenance.get("skipped", {}),
         "verdicts": [asdict(verdict) for verdict in experiment.verdicts(records.rows)],
     }
 
@@ -230,6 +231,8 @@ def _show(experiment: Experiment, report: dict[str, Any]) -> None:
     console = Console()
     of = f" on {', '.join(report['data'])}" if report["data"] else ""
     console.print(f"[bold]{experiment.name}[/]{escape(of)}: {report['rows']:,} rows, figure in {report['folder']}")
+    for cell, reason in report["skipped"].items():
+        console.print(f"  [yellow]skipped[/] {escape(cell)}: {escape(reason)}", soft_wrap=True)
     for verdict in report["verdicts"]:
         mark = "[green]✓[/]" if verdict["holds"] else "[red]✗[/]"
         console.print(f"  {mark} {escape(verdict['claim'])}: [dim]{escape(verdict['measured'])}[/]", soft_wrap=True)

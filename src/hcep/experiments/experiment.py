@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hcep.dictionary import DependentAtomsWarning
+from hcep.errors import MissingExtraError
 from hcep.experiments.problem import BUNDLED, Problem
 from hcep.experiments.records import Records, Row
 
@@ -105,7 +106,8 @@ def run(
     Returns
     -------
     Records
-        The rows of these problems; also in ``rows.json`` and ``rows.parquet``, drawn in ``figure.png`` and ``.svg``.
+        The rows of these problems; cells whose extra is not installed are skipped and listed in its provenance. Also
+        in ``rows.json`` and ``rows.parquet``, drawn in ``figure.png`` and ``.svg``.
     """
     config = experiment.smoke if smoke else experiment.config
     folder = Path(output)
@@ -117,13 +119,19 @@ def run(
     keys = [records.key(cell, digests[id(problem)]) for problem, cell in work]
     records.keep(keys)
     spent = records.provenance.get("seconds") or 0.0
-    records.describe(config, [problem for problem in problems if problem], spent)
+    if not records.done.issuperset(keys):  # what is measured is measured here and now; older rows keep their origin
+        records.describe(config, [problem for problem in problems if problem], spent)
+    records.provenance["skipped"] = {}
     start = time.perf_counter()
     for i, ((problem, cell), key) in enumerate(zip(work, keys, strict=True)):
         if key in records.done:
             continue
         on_cell(_shown(problem, cell), i, len(work))
-        rows = [_described(problem, row) for row in _quietly(experiment, config, problem, cell)]
+        try:
+            rows = [_described(problem, row) for row in _quietly(experiment, config, problem, cell)]
+        except MissingExtraError as error:
+            records.provenance["skipped"][_shown(problem, cell)] = str(error)
+            continue
         records.provenance["seconds"] = round(spent + time.perf_counter() - start, 1)
         records.add(key, rows)
     on_cell("drawing", len(work), len(work))

@@ -73,6 +73,11 @@ def _not_run(done: Done, missing: list[str]) -> str:
                 )
     lines = [f"- {note} ({', '.join(dict.fromkeys(names))})" for note, names in notes.items()]
     lines += [f"- `{name}` was not run" for name in missing]
+    lines += [
+        f"- `{experiment.name}`, {cell}: {reason}"
+        for experiment, records in done
+        for cell, reason in records.provenance.get("skipped", {}).items()
+    ]
     lines.append(
         "- With the data, the paper's setting is the same command: "
         "`hcep reproduce imagenet --data imagenet/ --encoder open_clip:ViT-L-14/openai`, and for the second encoder "
