@@ -11,7 +11,6 @@ from hcep.errors import HCEPError
 from hcep.explain.naming import embed_phrases, name_atoms
 from hcep.models import load_atom_names, save_model
 from tests.cli.test_interpret import fails, run
-from tests.embeddings.encoders.conftest import torchvision  # noqa: F401
 from tests.embeddings.encoders.test_transformers_adapter import clip, mended, transformers  # noqa: F401
 from tests.llm.chat_server import Answering, running_chat
 

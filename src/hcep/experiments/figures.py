@@ -91,7 +91,8 @@ def lines(
         look = style(label)
         axes.plot(at, means, label=label, **look)
         if band and any(high > low for low, high in zip(lows, highs, strict=True)):
-            axes.fill_between(at, lows, highs, color=look["color"], alpha=0.12, linewidth=0)
+            low, high = ([min(max(v, 0.0), 1.0) for v in values] for values in (lows, highs))  # all are shares
+            axes.fill_between(at, low, high, color=look["color"], alpha=0.12, linewidth=0)
     if categories is not None:
         axes.set_xticks(range(len(categories)), [str(c) for c in categories])
     elif all(isinstance(row[x], int) for row in rows):

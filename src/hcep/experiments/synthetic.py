@@ -217,6 +217,6 @@ EXPERIMENT = Experiment(
     table=table,
     reading="The published construction takes the same singular vectors for every parent at a level, so cousins' "
     "atoms are nearly collinear and flat pursuit cannot tell them apart. With a random orientation per parent "
-    "flat OMP is perfect too: the figure shows what a hierarchy is worth when atoms of different branches look "
-    "alike.",
+    "flat OMP is perfect too at the default noise: the figure shows what a hierarchy is worth when atoms of "
+    "different branches look alike.",
 )

@@ -30,7 +30,7 @@ class Config:
     methods: tuple[str, ...] = ("omp", "hnn", "nn", "tree-l1", "anchored", "hcep")
     beam: int = 32
     shots: int = 12
-    seeds: tuple[int, ...] = (0, 1)
+    seeds: tuple[int, ...] = (0, 1, 2)
     n_val: int | None = 2000
 
 

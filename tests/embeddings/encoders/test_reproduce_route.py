@@ -8,6 +8,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from hcep.cli.app import app
+
+pytest.importorskip("torch", reason="torch is not installed")
 from tests.embeddings.encoders.test_open_clip_adapter import CLIP, folder_of
 
 COLOURS = {
