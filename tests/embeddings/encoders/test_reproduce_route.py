@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from hcep.cli.app import app
 
+# Before the next import: a module that was skipped halfway has nothing to give.
 pytest.importorskip("torch", reason="torch is not installed")
 from tests.embeddings.encoders.test_open_clip_adapter import CLIP, folder_of
 
