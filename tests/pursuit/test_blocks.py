@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -69,6 +71,22 @@ def test_blas_is_single_threaded_inside() -> None:
     np.ones((2, 2)) @ np.ones((2, 2))
     with single_threaded_blas():
         assert set(blas_threads()) == {1}
+
+
+LATER = """
+from threadpoolctl import threadpool_info
+from hcep.pursuit.blocks import single_threaded_blas
+with single_threaded_blas():
+    pass
+import scipy.linalg
+with single_threaded_blas():
+    print(*(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"))
+"""
+
+
+def test_a_library_that_comes_later_is_limited_too() -> None:
+    done = subprocess.run([sys.executable, "-c", LATER], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == {"1"}
 
 
 def test_squared_norms_are_summed_in_double_precision() -> None:

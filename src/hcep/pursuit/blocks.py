@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 #: Images a block. Fixed, because the shape of a matrix product decides its rounding; large enough to amortise the
 #: packing of the directions in it, small enough that a block's products stay in cache.
 BLOCK = 1024
+#: Modules that bring a BLAS library of their own.
+WITH_BLAS = ("numpy", "scipy.linalg", "torch", "spams")
 
 
 def block_size(n_columns: int) -> int:
@@ -68,7 +71,8 @@ def for_blocks(
 
 
 @cache
-def _blas() -> ThreadpoolController:
+def _blas(loaded: tuple[bool, ...]) -> ThreadpoolController:
+    """The BLAS libraries of this process; `loaded` tells when there may be new ones, as finding them takes a while."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
@@ -77,7 +81,7 @@ def _blas() -> ThreadpoolController:
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
     """One BLAS thread a product, so that the threads over blocks do not compete with threads inside them."""
-    with _blas().limit(limits=1):
+    with _blas(tuple(name in sys.modules for name in WITH_BLAS)).limit(limits=1):
         yield
 
 
