@@ -93,7 +93,7 @@ def measure(config: Config, problem: None, cell: Cell) -> Iterator[Row]:
         methods = PURSUITS | (WHOLE if k == full else {})
         for label, pursuit in methods.items():
             yield {**settings, "sparsity": k, "label": label, **_graded(pursuit, data, k, slice(None))}
-        if cell["sweep"] == "sparsity" and cell["seed"] == config.seeds[0] and k == full:
+        if config.convex_images and cell["sweep"] == "sparsity" and cell["seed"] == config.seeds[0] and k == full:
             for label, pursuit in CONVEX.items():
                 yield {**settings, "sparsity": k, "label": label, **_graded(pursuit, data, k, few)}
 
