@@ -80,6 +80,8 @@ def _write(classifier: HCEPClassifier, embeddings: Embeddings, output: Path) -> 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from hcep.cli.outputs import replacing
+
     with Console(stderr=True).status("predicting …"):
         found = classifier.pursue(embeddings.X)
         probabilities = classifier.predict_proba(embeddings.X)
@@ -96,8 +98,6 @@ def _write(classifier: HCEPClassifier, embeddings: Embeddings, output: Path) -> 
             "coefficients": [found.coefficients(i).tolist() for i in range(len(found))],
             "residual_norm": found.residual_norms,
         }
-    output.parent.mkdir(parents=True, exist_ok=True)
-    partial = output.with_name(output.name + ".partial")
-    pq.write_table(pa.table(columns), partial)
-    partial.replace(output)
+    with replacing(output) as partial:
+        pq.write_table(pa.table(columns), partial)
     return len(found)

@@ -239,12 +239,10 @@ def _show(experiment: Experiment, report: dict[str, Any]) -> None:
 
 
 def _write_page(experiments: dict[str, Experiment], results: Path, page: Path) -> None:
+    from hcep.cli.outputs import write_text
     from hcep.experiments.page import MARK, results_page
 
     if page.exists() and not page.read_text(encoding="utf-8").startswith(MARK):
         raise HCEPError(f"{str(page)!r} was not written by this command; nothing is overwritten")
-    page.parent.mkdir(parents=True, exist_ok=True)
-    partial = page.with_name(page.name + ".partial")
-    partial.write_text(results_page(experiments, results, page), encoding="utf-8")
-    partial.replace(page)
+    write_text(page, results_page(experiments, results, page))
     typer.echo(f"{page}: written from {results}")

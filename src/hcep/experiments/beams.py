@@ -37,8 +37,7 @@ def ablation_cells(config: AblationConfig, problem: Problem) -> Iterator[Cell]:
 
 def ablation(config: AblationConfig, problem: Problem, cell: Cell) -> Iterator[Row]:
     """Rows of one beam at every sparsity level."""
-    problem = problem.shots(config.shots, 0)
-    problem = problem.first_images(config.n_val) if config.n_val else problem
+    problem = problem.shots(config.shots, 0).first_images(config.n_val)
     for level in range(1, problem.hierarchy.depth + 1):
         method, _ = fitted(problem, cell["method"], cell["beam"], max_steps=level)
         row = {**cell, "label": labelled(cell["method"], cell["beam"]), "sparsity": level}
@@ -106,8 +105,7 @@ def runtime_cells(config: RuntimeConfig, problem: Problem) -> Iterator[Cell]:
 
 def runtime(config: RuntimeConfig, problem: Problem, cell: Cell) -> Iterator[Row]:
     """Seconds of the pursuit of all validation images, beside accuracy and support scores."""
-    problem = problem.shots(config.shots, 0)
-    problem = problem.first_images(config.n_val) if config.n_val else problem
+    problem = problem.shots(config.shots, 0).first_images(config.n_val)
     plan: list[tuple[str, int | None]] = [("hb-omp", beam) for beam in config.beams]
     for name, beam in [*plan, *((name, None) for name in config.methods)]:
         method, fit_seconds = fitted(problem, name, beam)

@@ -12,7 +12,7 @@ from hcep.experiments.figures import METRICS, panels
 from hcep.experiments.grading import fitted, graded, labelled
 from hcep.experiments.problem import Problem
 from hcep.experiments.records import Row
-from hcep.experiments.tables import by_method, short
+from hcep.experiments.tables import by_data, by_method, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,8 +50,7 @@ def cells(config: Config, problem: Problem) -> Iterator[Cell]:
 def measure(config: Config, problem: Problem, cell: Cell) -> Iterator[Row]:
     """One row."""
     k = None if cell["shots"] == ALL else cell["shots"]
-    drawn = problem.shots(k, cell["seed"])
-    drawn = drawn.first_images(config.n_val) if config.n_val else drawn
+    drawn = problem.shots(k, cell["seed"]).first_images(config.n_val)
     method, seconds = fitted(drawn, cell["method"], cell["beam"])
     label = labelled(cell["method"], cell["beam"])
     per_class = problem.images_per_class if k is None else k
@@ -61,7 +60,7 @@ def measure(config: Config, problem: Problem, cell: Cell) -> Iterator[Row]:
 
 def draw(rows: list[Row]) -> Figure:
     """A line of panels for every data set."""
-    groups = _by_data(rows)
+    groups = by_data(rows)
     shots = {data: sorted({r["shots"] for r in group}) for data, group in groups.items()}
     return panels(groups, "shots", MAIN, "training images a class", categories=shots)
 
@@ -69,7 +68,7 @@ def draw(rows: list[Row]) -> Figure:
 def verdicts(rows: list[Row]) -> list[Verdict]:
     """As published for HB-OMP, the same for ours, and where ours is beaten."""
     found = []
-    for data, group in _by_data(rows).items():
+    for data, group in by_data(rows).items():
         paper = next(r["label"] for r in group if r["method"] == "hb-omp")
         for metric in MAIN[1:]:
             found.append(_everywhere(group, data, paper, ("OMP", "HNN"), metric, "as published"))
@@ -102,16 +101,12 @@ def _everywhere(rows: list[Row], data: str, ours: str, others: tuple[str, ...], 
 def table(rows: list[Row]) -> str:
     """Accuracy / precision / recall, one line a method."""
     text = ""
-    for data, group in _by_data(rows).items():
+    for data, group in by_data(rows).items():
         text += f"{data}, accuracy / support precision / support recall by training images a class "
         text += "(mean over seeds):\n\n" + by_method(group, "shots", MAIN) + "\n"
         text += "Half-widths of the 95 % interval over seeds (one seed: over the images), accuracy:\n\n"
         text += by_method(group, "shots", ("accuracy",), interval=True) + "\n"
     return text
-
-
-def _by_data(rows: list[Row]) -> dict[str, list[Row]]:
-    return {data: [r for r in rows if r["data"] == data] for data in dict.fromkeys(r["data"] for r in rows)}
 
 
 def experiment(**changes: Any) -> Experiment:

@@ -10,7 +10,7 @@ from hcep.experiments.experiment import Cell, Experiment, Verdict
 from hcep.experiments.grading import fitted, graded
 from hcep.experiments.problem import Problem
 from hcep.experiments.records import Row
-from hcep.experiments.tables import markdown, short
+from hcep.experiments.tables import by_data, markdown, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,8 +37,7 @@ def cells(config: Config, problem: Problem) -> Iterator[Cell]:
 
 def measure(config: Config, problem: Problem, cell: Cell) -> Iterator[Row]:
     """One row; fitting HB-OMP's dictionary is the same for both."""
-    problem = problem.shots(config.shots, 0)
-    problem = problem.first_images(config.n_val) if config.n_val else problem
+    problem = problem.shots(config.shots, 0).first_images(config.n_val)
     fitted(problem, "hb-omp", cell["beam"], head="path")  # the kernels, so that neither head pays for compiling
     options = {"C": cell["C"], "max_iter": 5000} if cell["C"] else {}
     method, seconds = fitted(problem, "hb-omp", cell["beam"], head=cell["head"], **options)
@@ -66,8 +65,8 @@ def draw(rows: list[Row]) -> Figure:
 def verdicts(rows: list[Row]) -> list[Verdict]:
     """Half a point is the bar."""
     found = []
-    for data in dict.fromkeys(r["data"] for r in rows):
-        at = {r["label"]: r for r in rows if r["data"] == data}
+    for data, mine in by_data(rows).items():
+        at = {r["label"]: r for r in mine}
         for weak, a in at.items():
             if weak == "AdamW" or "AdamW" not in at:
                 continue

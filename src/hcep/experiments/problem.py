@@ -72,8 +72,10 @@ class Problem:
         rows = k_shot_rows(self.ids.tolist(), self.y.tolist(), k, seed)
         return replace(self, X=self.X[rows], y=self.y[rows], ids=self.ids[rows])
 
-    def first_images(self, n_val: int) -> Problem:
-        """The same problem with at most n_val validation images, spread evenly."""
+    def first_images(self, n_val: int | None) -> Problem:
+        """The same problem with at most n_val validation images, spread evenly; None keeps all."""
+        if n_val is None:
+            return self
         rows = np.unique(np.linspace(0, len(self.y_val) - 1, min(n_val, len(self.y_val))).astype(int))
         return replace(self, X_val=self.X_val[rows], y_val=self.y_val[rows])
 

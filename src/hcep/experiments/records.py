@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from hcep.embeddings.arrays import replace_file
 from hcep.errors import HCEPError
 
 Row = dict[str, Any]
@@ -96,7 +97,8 @@ class Records:
         self.folder.mkdir(parents=True, exist_ok=True)
         lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in self._rows)
         head = json.dumps(self.provenance, indent=1, ensure_ascii=False)
-        _replace(self.folder / ROWS, f'{{"provenance": {head},\n"rows": [\n{lines}\n]}}\n'.encode())
+        text = f'{{"provenance": {head},\n"rows": [\n{lines}\n]}}\n'
+        replace_file(self.folder / ROWS, lambda file: _write_text(file, text))
         self._write_table()
 
     def _write_table(self) -> None:
@@ -105,9 +107,7 @@ class Records:
 
         names = list(dict.fromkeys(name for row in self._rows for name in row))
         table = pa.table({name: [row.get(name) for row in self._rows] for name in names})
-        partial = self.folder / (TABLE + ".partial")
-        pq.write_table(table, partial)
-        partial.replace(self.folder / TABLE)
+        replace_file(self.folder / TABLE, lambda file: pq.write_table(table, file))
 
     def _read(self) -> dict[str, Any]:
         file = self.folder / ROWS
@@ -136,7 +136,5 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _replace(file: Path, content: bytes) -> None:
-    partial = file.with_name(file.name + ".partial")
-    partial.write_bytes(content)
-    partial.replace(file)
+def _write_text(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")

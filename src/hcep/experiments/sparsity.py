@@ -12,7 +12,7 @@ from hcep.experiments.figures import panels
 from hcep.experiments.grading import fitted, graded, labelled
 from hcep.experiments.problem import Problem
 from hcep.experiments.records import Row
-from hcep.experiments.tables import by_method
+from hcep.experiments.tables import by_data, by_method
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,8 +49,7 @@ def cells(config: Config, problem: Problem) -> Iterator[Cell]:
 
 def measure(config: Config, problem: Problem, cell: Cell) -> Iterator[Row]:
     """Rows of one method at every level."""
-    problem = problem.shots(config.shots, config.seed)
-    problem = problem.first_images(config.n_val) if config.n_val else problem
+    problem = problem.shots(config.shots, config.seed).first_images(config.n_val)
     name, beam, depth = cell["method"], cell["beam"], problem.hierarchy.depth
     levels = [level for level in config.levels or range(1, depth + 1) if level < depth] + [depth]
     settings = {**cell, "label": labelled(name, beam), "depth": depth}
@@ -66,15 +65,14 @@ def measure(config: Config, problem: Problem, cell: Cell) -> Iterator[Row]:
 
 def draw(rows: list[Row]) -> Figure:
     """A line of panels for every data set."""
-    groups = {data: [r for r in rows if r["data"] == data] for data in dict.fromkeys(r["data"] for r in rows)}
-    return panels(groups, "sparsity", ("accuracy", "support_precision", "support_recall"), "sparsity level")
+    return panels(by_data(rows), "sparsity", ("accuracy", "support_precision", "support_recall"), "sparsity level")
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
     """The paper's claim about the interpretable baselines at full depth, and ours."""
     found = []
-    for data in dict.fromkeys(r["data"] for r in rows):
-        full = [r for r in rows if r["data"] == data and r["sparsity"] == r["depth"]]
+    for data, mine in by_data(rows).items():
+        full = [r for r in mine if r["sparsity"] == r["depth"]]
         beams = [r["label"] for r in full if r["label"].startswith("HB-OMP")]
         paper = beams[-1]
         for metric in ("support_precision", "support_recall"):
@@ -95,8 +93,8 @@ NOTE = (
 def table(rows: list[Row]) -> str:
     """At full depth, one line a method."""
     text = NOTE
-    for data in dict.fromkeys(r["data"] for r in rows):
-        full = [r for r in rows if r["data"] == data and r["sparsity"] == r["depth"]]
+    for data, mine in by_data(rows).items():
+        full = [r for r in mine if r["sparsity"] == r["depth"]]
         text += f"{data}, {full[0]['n_train']:,} training and {full[0]['n_val']:,} validation images, at full depth "
         text += f"{full[0]['depth']}:\n\n" + by_metric(full) + "\n"
     return text

@@ -54,6 +54,11 @@ def by_method(
     return "\n".join(lines) + "\n"
 
 
+def by_data(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of every data set, in the order in which they were measured."""
+    return {data: [r for r in rows if r["data"] == data] for data in dict.fromkeys(r["data"] for r in rows)}
+
+
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A plain table."""
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]

@@ -48,8 +48,7 @@ def cells(config: Config, problem: Problem) -> Iterator[Cell]:
 def measure(config: Config, problem: Problem, cell: Cell) -> Iterator[Row]:
     """Support F1 against the corrupted tree, which the method believes, and against the true one."""
     true = problem.hierarchy.as_tree().collapse()
-    drawn = problem.shots(config.shots, 0)
-    drawn = drawn.first_images(config.n_val) if config.n_val else drawn
+    drawn = problem.shots(config.shots, 0).first_images(config.n_val)
     wrong = corrupt(true, cell["kind"], cell["share"], cell["seed"])
     method, _ = fitted(drawn.under(wrong), cell["method"], cell["beam"])
     honest = support_scores(method.pursue(drawn.X_val), drawn.y_val, true)
