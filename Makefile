@@ -28,10 +28,11 @@ smoke: $(VENV)/test ## run every experiment of the paper in its short settings (
 reproduce: $(VENV)/all ## run every experiment in full (about an hour) and write docs/results.md
 	$(BIN)/hcep reproduce --all --page docs/results.md
 
-lint: $(VENV)/lint ## ruff and mypy, as CI runs them
+lint: $(VENV)/lint ## ruff, mypy and the order of packages, as CI runs them
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: $(VENV)/bench ## measure the pursuit against the bare matrix product, scikit-learn and SPAMS
 	$(BIN)/python benchmarks/run.py

@@ -21,7 +21,8 @@ import numpy as np
 from rich.progress import Progress
 from sklearn.linear_model import LogisticRegression
 
-from hcep import ConceptDictionary, HCEPClassifier, Hierarchy, hb_omp, hnn, nn, omp, support_scores
+from hcep import ConceptDictionary, HCEPClassifier, Hierarchy, hb_omp, omp, support_scores
+from hcep.classify import hnn, nn
 from hcep.dictionary import DependentAtomsWarning
 from hcep.pursuit import FlatResult, PathResult
 

@@ -13,9 +13,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from hcep import accuracy, support_scores
+from hcep import support_scores
 from hcep.classify import METHODS, make_method
 from hcep.dictionary import DependentAtomsWarning
+from hcep.evaluate import accuracy
 
 from defaults import Data, load, shots  # isort: skip
 

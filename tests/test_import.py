@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_a_hierarchy_needs_numpy_alone():
 
 @pytest.mark.parametrize("name", hcep.__all__)
 def test_every_public_name_is_there(name):
-    assert getattr(hcep, name).__name__ == name
+    assert callable(getattr(hcep, name))
     assert name in dir(hcep)
 
 
@@ -48,13 +49,13 @@ def test_public_names_are_listed_once_and_in_order():
     assert hcep.__all__ == sorted(set(hcep.__all__))
 
 
-@pytest.mark.parametrize("name", ["datasets", "evaluate"])
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in Path(hcep.__file__).parent.glob("*/__init__.py")))
 def test_subpackages_come_with_the_package(name):
     assert getattr(hcep, name).__name__ == f"hcep.{name}"
 
 
 def test_an_unknown_name():
-    with pytest.raises(AttributeError, match="module 'hcep' has no attribute 'Hierarchies'"):
+    with pytest.raises(AttributeError, match="No hcep attribute Hierarchies"):
         _ = hcep.Hierarchies
 
 

@@ -1,26 +1,9 @@
 """Hierarchical Concept Embedding & Pursuit: image classification explained by rooted paths of concepts.
 
-Names are loaded on first use, so that importing the package stays cheap.
+Names and subpackages are loaded on first use, so that importing the package stays cheap; ``__init__.pyi`` lists them.
 """
 
-from typing import TYPE_CHECKING
-
-from hcep.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from hcep.classify import HCEPClassifier as HCEPClassifier
-    from hcep.classify import HCEPTransformer as HCEPTransformer
-    from hcep.classify import hnn as hnn
-    from hcep.classify import nn as nn
-    from hcep.dictionary import ConceptDictionary as ConceptDictionary
-    from hcep.errors import HCEPError as HCEPError
-    from hcep.evaluate import accuracy as accuracy
-    from hcep.evaluate import support_scores as support_scores
-    from hcep.evaluate import tree_distances as tree_distances
-    from hcep.hierarchy import Hierarchy as Hierarchy
-    from hcep.hierarchy import HierarchyError as HierarchyError
-    from hcep.pursuit import hb_omp as hb_omp
-    from hcep.pursuit import omp as omp
+import lazy_loader
 
 __version__ = "0.1.0"
 
@@ -31,34 +14,12 @@ __all__ = [
     "HCEPTransformer",
     "Hierarchy",
     "HierarchyError",
-    "accuracy",
     "hb_omp",
-    "hnn",
-    "nn",
+    "load",
     "omp",
+    "read_hierarchy",
     "support_scores",
     "tree_distances",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "ConceptDictionary": "hcep.dictionary",
-        "HCEPClassifier": "hcep.classify",
-        "HCEPError": "hcep.errors",
-        "HCEPTransformer": "hcep.classify",
-        "Hierarchy": "hcep.hierarchy",
-        "HierarchyError": "hcep.hierarchy",
-        "accuracy": "hcep.evaluate",
-        "hb_omp": "hcep.pursuit",
-        "hnn": "hcep.classify",
-        "nn": "hcep.classify",
-        "omp": "hcep.pursuit",
-        "support_scores": "hcep.evaluate",
-        "tree_distances": "hcep.evaluate",
-        "datasets": "hcep.datasets",
-        "embeddings": "hcep.embeddings",
-        "evaluate": "hcep.evaluate",
-        "models": "hcep.models",
-    },
-)
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)

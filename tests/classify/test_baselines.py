@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from hcep import ConceptDictionary, HCEPError, Hierarchy, hnn, nn
+from hcep import ConceptDictionary, HCEPError, Hierarchy
+from hcep.classify import hnn, nn
 from hcep.dictionary import DictionaryError
 from hcep.pursuit.blocks import BLOCK
 from tests.reference.random_problems import random_dictionary, random_hierarchy

@@ -16,7 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hcep import HCEPClassifier, HCEPError, HCEPTransformer, Hierarchy, HierarchyError, hb_omp, nn
+from hcep import HCEPClassifier, HCEPError, HCEPTransformer, Hierarchy, HierarchyError, hb_omp
+from hcep.classify import nn
 from hcep.classify.leave_one_out import ANCHORS, FALLBACK_ANCHOR, FALLBACK_SHRINKAGE, SHRINKAGES
 from hcep.dictionary import DictionaryError
 

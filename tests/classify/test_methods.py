@@ -9,8 +9,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hcep import HCEPClassifier, HCEPError, Hierarchy, HierarchyError, hb_omp, hnn, nn, omp, support_scores
-from hcep.classify import METHODS, make_method
+from hcep import HCEPClassifier, HCEPError, Hierarchy, HierarchyError, hb_omp, omp, support_scores
+from hcep.classify import METHODS, hnn, make_method, nn
 from hcep.classify.methods import (
     BasisPursuitClassifier,
     CBMClassifier,

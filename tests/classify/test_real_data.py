@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from hcep import ConceptDictionary, HCEPClassifier, hb_omp, hnn, nn, omp, support_scores
+from hcep import ConceptDictionary, HCEPClassifier, hb_omp, omp, support_scores
+from hcep.classify import hnn, nn
 from tests.conftest import k_shot
 
 Data = dict[str, Any]

@@ -218,7 +218,7 @@ def test_two_models_of_one_name_are_told_apart(model, data, tmp_path):
 
 def test_all_methods(model, data, monkeypatch):
     few = {name: METHODS[name] for name in ("omp", "hb-omp", "nn", "linear-probe")}
-    monkeypatch.setattr("hcep.classify.methods.registry.METHODS", few)
+    monkeypatch.setattr("hcep.classify.methods.all_methods.METHODS", few)
     table = json.loads(run("evaluate", model, data, "--compare", "all", "--compare", "nn", "--json"))
     methods = list(dict.fromkeys(score["method"] for score in table["scores"]))
     assert methods == ["ours", "NN", "OMP", "HB-OMP", "Linear probe"]
@@ -235,7 +235,7 @@ def test_really_all_methods(model, data):
 
 def test_a_missing_extra_is_skipped_under_all_and_an_error_by_name(model, data, monkeypatch):
     few = {name: METHODS[name] for name in ("nn", "splice")}
-    monkeypatch.setattr("hcep.classify.methods.registry.METHODS", few)
+    monkeypatch.setattr("hcep.classify.methods.all_methods.METHODS", few)
     for part in ("", ".solvers", ".datafits", ".penalties"):
         monkeypatch.setitem(sys.modules, f"skglm{part}", None)  # what an import of a missing package finds
     result = invoke("evaluate", model, data, "--compare", "all", "--json")

@@ -109,10 +109,10 @@ def test_data_without_a_split(tmp_path):
 
 def test_all_skips_what_has_no_data(monkeypatch):
     """Only the lists are shortened: two experiments, one of which has no data here."""
-    from hcep.experiments import registry
+    from hcep.experiments import all_experiments
 
-    kept = {name: registry.EXPERIMENTS[name] for name in ("beam-ablation", "siglip")}
-    monkeypatch.setattr(registry, "EXPERIMENTS", kept)
+    kept = {name: all_experiments.EXPERIMENTS[name] for name in ("beam-ablation", "siglip")}
+    monkeypatch.setattr(all_experiments, "EXPERIMENTS", kept)
     result = hcep("--all", "--smoke")
     assert result.exit_code == 0
     assert "skipped siglip: no data: cifar10_500" in result.stderr.replace("\n", " ")

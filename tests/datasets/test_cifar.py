@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from hcep.datasets.images import DatasetError, read_images
+from hcep.datasets.image_dataset import DatasetError, read_images
 from hcep.datasets.layouts.cifar_classes import SUPERCLASSES, cifar100_hierarchy
 from tests.datasets.tiny_files import CIFAR10, cifar10, cifar100, cifar_pixels, python2_pickle
 

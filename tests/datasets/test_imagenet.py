@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from hcep.datasets.images import DatasetError, read_images
+from hcep.datasets.image_dataset import DatasetError, read_images
 from hcep.datasets.wordnet import imagenet_classes
 from tests.datasets.tiny_files import VAL, VAL_LABELS, imagenet, touch, write
 

@@ -3,8 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hcep.datasets.layouts.listing import DatasetError
 from hcep.datasets.splits import k_shot_rows, train_val_rows

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hcep.datasets.images import DatasetError, read_images
+from hcep.datasets.image_dataset import DatasetError, read_images
 from hcep.datasets.wordnet import imagenet_hierarchy
 from tests.datasets.tiny_files import tiny_imagenet, touch, write
 

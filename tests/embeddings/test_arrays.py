@@ -11,7 +11,7 @@ import pytest
 
 from hcep.embeddings import arrays as arrays_module
 from hcep.embeddings.arrays import EmbeddingArrays, read_arrays, write_arrays
-from hcep.embeddings.manifest import StoreError
+from hcep.embeddings.store.manifest import StoreError
 from tests.conftest import shared_file
 
 X = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from hcep.embeddings import ImageItem
-from hcep.embeddings.pipeline import EncodeReport, encode_to_store
+from hcep.embeddings.store.encoding import EncodeReport, encode_to_store
 
 
 class TinyEncoder:

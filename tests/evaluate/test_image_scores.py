@@ -2,21 +2,19 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hcep import (
     ConceptDictionary,
     HCEPClassifier,
     HCEPError,
     HierarchyError,
-    accuracy,
     hb_omp,
     support_scores,
     tree_distances,
 )
 from hcep.datasets import load_sample
-from hcep.evaluate import evaluate_method, expected_calibration_error, lca_heights, score_images
+from hcep.evaluate import accuracy, evaluate_method, expected_calibration_error, lca_heights, score_images
 from hcep.pursuit import FlatResult
 from tests.conftest import k_shot
 from tests.reference.random_problems import random_problem

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hcep import Hierarchy, HierarchyError, hb_omp, support_scores
 from hcep.evaluate.path_scores import SUPPORT_COLUMNS, is_rooted_path, path_columns

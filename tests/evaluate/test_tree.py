@@ -2,12 +2,11 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from hcep import Hierarchy, HierarchyError, accuracy, tree_distances
+from hcep import Hierarchy, HierarchyError, tree_distances
 from hcep.errors import HCEPError
-from hcep.evaluate import lca_heights
+from hcep.evaluate import accuracy, lca_heights
 from tests.reference.random_problems import random_hierarchy
 
 

@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hcep import Hierarchy
 from hcep.datasets import cifar10_hierarchy, imagenet_hierarchy

@@ -2,10 +2,10 @@
 
 import pytest
 
+from hcep.experiments.all_experiments import EXPERIMENTS
 from hcep.experiments.experiment import run
 from hcep.experiments.page import MARK, results_page
 from hcep.experiments.problem import SHARED, imagenette
-from hcep.experiments.registry import EXPERIMENTS
 from hcep.experiments.synthetic import Config, cells, measure
 from tests.conftest import shared_file
 

@@ -1,8 +1,7 @@
 """What passes as a summary and what does not."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hcep import Hierarchy
 from hcep.explain.naming.phrase_rules import cleaned, names_of, uses_name, violation, without_marker

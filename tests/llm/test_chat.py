@@ -9,8 +9,7 @@ from email.utils import format_datetime
 import pytest
 
 from hcep.errors import HCEPError, MissingExtraError
-from hcep.llm import Answer, ChatModel, LLMError, Usage
-from hcep.llm import endpoint as endpoint_module
+from hcep.llm import Answer, ChatModel, LLMError, Usage, endpoint as endpoint_module
 from hcep.llm.endpoint import retry_after
 from tests.llm.chat_server import (
     body,

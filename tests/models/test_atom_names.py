@@ -13,8 +13,8 @@ import pytest
 
 from hcep import HCEPClassifier
 from hcep.explain import explain
-from hcep.explain.html import Card, Section, report
 from hcep.explain.naming import AtomName, AtomNames, Exemplar, Phrase
+from hcep.explain.report import Card, Section, report
 from hcep.models import ModelError, load_atom_names, load_model, load_summary, save_atom_names, save_model
 from hcep.models.saving import pack
 from tests.models.conftest import PET_LABELS, PET_NAMES, images

@@ -3,8 +3,7 @@
 import pickle
 from itertools import pairwise
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hcep import Hierarchy
 

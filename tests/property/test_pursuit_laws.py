@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import ortho_group
 
-from hcep import ConceptDictionary, hb_omp, nn
+from hcep import ConceptDictionary, hb_omp
+from hcep.classify import nn
 from hcep.pursuit import path_objectives
 from tests.reference.oracle import Oracle
 from tests.reference.random_problems import BEAMS, Problem, random_dictionary, random_hierarchy, random_problem

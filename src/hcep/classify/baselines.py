@@ -25,7 +25,8 @@ def nn(X: ArrayLike, dictionary: ConceptDictionary, *, n_jobs: int | None = None
 
     Examples
     --------
-    >>> from hcep import ConceptDictionary, Hierarchy, nn
+    >>> from hcep import ConceptDictionary, Hierarchy
+    >>> from hcep.classify import nn
     >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("animal", "dog"), ("thing", "car")])
     >>> d = ConceptDictionary.from_leaf_embeddings(h, {"cat": [2.0, 1.0], "dog": [2.0, -1.0], "car": [0.0, 3.0]})
     >>> nn([[1.9, 0.8]], d).paths
@@ -49,7 +50,8 @@ def hnn(X: ArrayLike, dictionary: ConceptDictionary, *, n_jobs: int | None = Non
 
     Examples
     --------
-    >>> from hcep import ConceptDictionary, Hierarchy, hnn
+    >>> from hcep import ConceptDictionary, Hierarchy
+    >>> from hcep.classify import hnn
     >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("animal", "dog"), ("thing", "car")])
     >>> d = ConceptDictionary.from_leaf_embeddings(h, {"cat": [2.0, 1.0], "dog": [2.0, -1.0], "car": [0.0, 3.0]})
     >>> hnn([[0.9, 2.0]], d).paths

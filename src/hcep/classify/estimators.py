@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from hcep._checks import require_not_negative, require_positive
 from hcep.classify import leave_one_out
 from hcep.classify.heads import fit_head, require_head
 from hcep.classify.leave_one_out import LeaveOneOutScore, choose, leave_one_out_scores
@@ -27,7 +28,6 @@ from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import PathResult
 from hcep.pursuit.blocks import squared_norms
-from hcep.pursuit.result import require_not_negative, require_positive
 
 Auto = Literal["auto"]
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hcep._checks import require_not_negative, require_positive
+from hcep._optional import require
 from hcep.errors import HCEPError
-from hcep.extras import require
-from hcep.pursuit.result import require_not_negative, require_positive
 
 HeadKind = Literal["logistic", "adamw"]
 HEADS: tuple[str, ...] = get_args(HeadKind)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from hcep import __version__
-from hcep.cli import demo, encode, evaluate, explain, fit, hierarchy, induce, info, interpret, predict, reproduce
+from hcep.cli import demo, encode, evaluate, explain, fit, hierarchy, induction, info, interpret, predict, reproduce
 from hcep.errors import HCEPError, MissingExtraError
 
 app = typer.Typer(
@@ -32,7 +32,7 @@ app.command(name="reproduce")(reproduce.reproduce)
 app.command(name="info")(info.info)
 app.command(name="encoders")(info.encoders)
 app.add_typer(hierarchy.app, name="hierarchy")
-app.add_typer(induce.app, name="induce")
+app.add_typer(induction.app, name="induce")
 
 
 def _show_version(wanted: bool) -> None:

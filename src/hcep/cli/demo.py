@@ -140,7 +140,7 @@ def _print_contrast(console: Console, comparison: Comparison, sample: Any, i: in
 
 def _write_report(output: Path, comparison: Comparison, sample: Any, chosen: list[int], contrasted: int | None) -> Path:
     from hcep.explain import contrast, explain
-    from hcep.explain.html import Card, Section, report
+    from hcep.explain.report import Card, Section, report
 
     tree = comparison.ours.hierarchy_
 

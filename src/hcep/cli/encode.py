@@ -13,7 +13,7 @@ from rich.markup import escape
 from hcep.cli.config import Config, save_resolved
 
 if TYPE_CHECKING:
-    from hcep.embeddings.pipeline import EncodeReport
+    from hcep.embeddings.store.encoding import EncodeReport
 
 EncoderName = Annotated[
     str, typer.Option("--encoder", "-e", help="Encoder, such as onnx:model.onnx; `hcep encoders` lists them.")

@@ -209,7 +209,7 @@ def _rivals(one: Explained, classifier: PathModel) -> list[str]:
 
 def _write_html(target: Path, explained: list[Explained], classifier: PathModel) -> None:
     from hcep.embeddings.images import open_image
-    from hcep.explain.html import Card, Section, report
+    from hcep.explain.report import Card, Section, report
 
     cards = [
         Card(

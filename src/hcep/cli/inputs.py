@@ -14,9 +14,9 @@ from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy, read_hierarchy
 
 if TYPE_CHECKING:
-    from hcep.datasets.images import ImageDataset
+    from hcep.datasets.image_dataset import ImageDataset
     from hcep.embeddings import EmbeddingArrays, Encoder
-    from hcep.embeddings.items import ImageItem
+    from hcep.embeddings.store.items import ImageItem
     from hcep.models import EncoderRecord
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".parquet")
@@ -43,7 +43,7 @@ class Embeddings:
 
 
 def is_store(path: Path) -> bool:
-    from hcep.embeddings.manifest import MANIFEST
+    from hcep.embeddings.store.manifest import MANIFEST
 
     return (path / MANIFEST).is_file()
 

@@ -62,7 +62,7 @@ def reproduce(
 
       hcep reproduce --all --smoke
     """
-    from hcep.experiments.registry import EXPERIMENTS
+    from hcep.experiments.all_experiments import EXPERIMENTS
 
     results = output or (SMOKE if smoke else RESULTS)
     chosen = list(EXPERIMENTS) if everything else _known(names or [], EXPERIMENTS)

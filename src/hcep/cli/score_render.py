@@ -59,8 +59,8 @@ def _class_table(rows: list[dict[str, Any]]) -> Table:
 
 def _method_table(table: ScoreTable, width: int) -> Table:
     """Methods as rows, with intervals where the terminal is wide enough."""
-    from hcep.evaluate.formats import ARROWS, between, number
     from hcep.evaluate.metrics import metric_of
+    from hcep.evaluate.table_formats import ARROWS, between, number
 
     def cell(score: Score) -> str:
         text = f"[bold green]{number(score.mean)}[/]" if score.best else number(score.mean)

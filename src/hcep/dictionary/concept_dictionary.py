@@ -18,7 +18,7 @@ from hcep.errors import DictionaryError, near_matches, quoted
 from hcep.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
-    from hcep.dictionary.geometry import Geometry
+    from hcep.dictionary.geometry.measures import Geometry
 
 Missing = Literal["raise", "drop"]
 Batch = tuple[ArrayLike, ArrayLike]
@@ -244,7 +244,7 @@ class ConceptDictionary:
     @cached_property
     def geometry(self) -> Geometry:
         """Diagnostics of the paper's geometric conditions."""
-        from hcep.dictionary.geometry import Geometry
+        from hcep.dictionary.geometry.measures import Geometry
 
         return Geometry(self)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import DTypeLike, NDArray
 
-from hcep.embeddings.manifest import MAX_DIMS, StoreError
+from hcep.embeddings.store.manifest import MAX_DIMS, StoreError
 from hcep.errors import near_matches, quoted
 
 #: A file that unpacks to more than this is refused before it is read.

@@ -71,6 +71,10 @@ def load_model(folder: str | PathLike[str]) -> HCEPClassifier:
     return unpack(_read(folder))
 
 
+#: The same, as `hcep.load`.
+load = load_model
+
+
 def load_path_model(folder: str | PathLike[str]) -> PathModel:
     """Load what prediction needs of a saved model; without a logistic head, scikit-learn is not even imported.
 

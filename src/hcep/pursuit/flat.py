@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from hcep._checks import require_not_negative, require_positive
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
 from hcep.errors import HCEPError
 from hcep.pursuit.blocks import for_blocks, squared_norms
-from hcep.pursuit.result import FlatResult, require_not_negative, require_positive
+from hcep.pursuit.result import FlatResult
 
 #: A Gram matrix of this many atoms takes 3.6 GB in single precision.
 MAX_ATOMS = 30_000

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hcep._checks import require_not_negative, require_positive
 from hcep.dictionary import ConceptDictionary, PathBasis
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
 from hcep.errors import HCEPError
 from hcep.hierarchy import PathTree
 from hcep.pursuit.blocks import block_size, for_blocks, squared_norms
-from hcep.pursuit.result import PathResult, Trace, path_codes, require_not_negative, require_positive
+from hcep.pursuit.result import PathResult, Trace, path_codes
 
 
 @dataclass(frozen=True)

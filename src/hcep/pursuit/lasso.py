@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hcep._checks import require_positive
+from hcep._optional import require
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import check_shape, working_dtype
-from hcep.extras import require
 from hcep.pursuit.blocks import for_blocks
 from hcep.pursuit.flat import distinct_directions
-from hcep.pursuit.result import FlatResult, require_positive
+from hcep.pursuit.result import FlatResult
 from hcep.pursuit.sparsity import Collected, alpha_for, embedded, most_atoms, spread, strongest
 
 #: Largest violation of the optimality conditions, where an image's largest useful penalty is 1.

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hcep.dictionary import ConceptDictionary
-from hcep.errors import HCEPError
 from hcep.hierarchy import PathTree
 
 Path = tuple[str, ...]
@@ -188,20 +187,3 @@ def _hypotheses(
         for node, norm in zip(nodes, norms, strict=True)
         if node >= 0
     ]
-
-
-def require_positive(name: str, value: object, none_means: str | None = None) -> None:
-    """Refuse a step or beam count that is not a positive integer, or None where that means something."""
-    if value is None and none_means:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        alternative = f", or None for {none_means}" if none_means else ""
-        raise HCEPError(f"{name} must be a positive integer{alternative}; got {value!r}")
-
-
-def require_not_negative(name: str, value: object) -> float:
-    """Refuse a tolerance or weight that is not a finite number of at least 0."""
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if number and 0 <= float(value) < float("inf"):  # type: ignore[arg-type]
-        return float(value)  # type: ignore[arg-type]
-    raise HCEPError(f"{name} must be a finite number of at least 0, got {value!r}")

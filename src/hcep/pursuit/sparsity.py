@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hcep._checks import require_positive
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import refuse_non_finite, working_dtype
 from hcep.errors import HCEPError
-from hcep.pursuit.result import FlatResult, require_positive
+from hcep.pursuit.result import FlatResult
 
 #: Images on which a penalty is chosen, spread evenly over those given.
 N_SAMPLE = 200
@@ -36,14 +37,6 @@ def require_fraction(name: str, value: object) -> None:
             f"{name} must be a number above 0 and at most 1, a share of the penalty at which a code is empty; "
             f"got {value!r}"
         )
-
-
-def require_share(name: str, value: object) -> float:
-    """Refuse what is no number from 0 to 1."""
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if number and 0.0 <= float(value) <= 1.0:  # type: ignore[arg-type]
-        return float(value)  # type: ignore[arg-type]
-    raise HCEPError(f"{name} must be a number from 0 to 1, got {value!r}")
 
 
 def most_atoms(n_nonzero: int | None, alpha: float | None, dictionary: ConceptDictionary) -> int:

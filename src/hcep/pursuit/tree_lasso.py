@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hcep._checks import require_not_negative, require_positive, require_share
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import check_shape, working_dtype
 from hcep.pursuit.blocks import block_size, for_blocks
-from hcep.pursuit.result import FlatResult, require_not_negative, require_positive
+from hcep.pursuit.result import FlatResult
 from hcep.pursuit.sparsity import (
     Collected,
     NotConvergedWarning,
     alpha_for,
     embedded,
     most_atoms,
-    require_share,
     spread,
     strongest,
 )

@@ -9,8 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from hcep.embeddings.encoders import HubUnreachableError
-from hcep.embeddings.encoders import hub as hub_module
+from hcep.embeddings.encoders import HubUnreachableError, hub as hub_module
 from hcep.embeddings.encoders.hub import hub_answers, loading, quiet_root_logger
 from hcep.errors import HCEPError, MissingExtraError
 

@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from hcep._checks import require_positive
 from hcep.classify.heads import HeadKind, fit_head, require_head
 from hcep.classify.training import checked_training, class_hierarchy, class_leaves
 from hcep.dictionary import ConceptDictionary
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import FlatResult, PathResult
-from hcep.pursuit.result import require_positive
 
 Result = PathResult | FlatResult
 

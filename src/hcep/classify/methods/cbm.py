@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hcep._checks import require_positive
 from hcep.classify.heads import HeadKind
 from hcep.classify.methods.base import ConceptMethod
 from hcep.classify.methods.concept_predictor import ConceptPredictor, concept_targets, fit_concept_predictor
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import FlatResult
-from hcep.pursuit.result import require_positive
 
 
 class CBMClassifier(ConceptMethod):

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hcep._checks import require_positive
 from hcep.classify.baselines import hnn, nn
 from hcep.classify.leave_one_out import MAX_IMAGES, fit_temperature
 from hcep.classify.methods.base import ConceptMethod
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import PathResult
-from hcep.pursuit.result import path_codes, require_positive
+from hcep.pursuit.result import path_codes
 
 
 class HNNClassifier(ConceptMethod):

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep._checks import require_share
 from hcep.classify.heads import HeadKind
 from hcep.classify.methods.base import ConceptMethod
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import FlatResult
 from hcep.pursuit.lasso import lasso, lasso_alpha
-from hcep.pursuit.sparsity import require_fraction, require_share
+from hcep.pursuit.sparsity import require_fraction
 from hcep.pursuit.tree_lasso import tree_lasso, tree_lasso_alpha
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hcep.datasets.layouts import cifar, folder, imagenet, imagenette, table, tiny_imagenet
+from hcep.datasets.layouts import cifar, class_folders, imagenet, imagenette, table, tiny_imagenet
 from hcep.datasets.layouts.listing import Listing, Request
 
 __all__ = ["LAYOUTS", "Layout"]
@@ -36,5 +36,5 @@ LAYOUTS = {
     "imagenet": Layout(imagenet.LOOKS_FOR, imagenet.detect, imagenet.read),
     "imagenette": Layout(imagenette.LOOKS_FOR, imagenette.detect, imagenette.read),
     "table": Layout(table.LOOKS_FOR, table.detect, table.read),
-    "folder": Layout(folder.LOOKS_FOR, folder.detect, folder.read),
+    "folder": Layout(class_folders.LOOKS_FOR, class_folders.detect, class_folders.read),
 }

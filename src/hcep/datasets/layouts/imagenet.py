@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hcep.datasets.layouts.folder import class_of
+from hcep.datasets.layouts.class_folders import class_of
 from hcep.datasets.layouts.listing import (
     DatasetError,
     Listing,

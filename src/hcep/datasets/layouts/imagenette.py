@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from hcep.datasets.layouts import folder
+from hcep.datasets.layouts import class_folders
 from hcep.datasets.layouts.listing import OWN_LABEL, DatasetError, Listing, Request, column_error
 from hcep.datasets.layouts.table import read_columns
 from hcep.errors import quoted
@@ -21,7 +21,7 @@ def detect(source: Path) -> bool:
 
 def read(source: Path, request: Request) -> Listing:
     """List the images, labelled by their folders or by a column of the table, such as ``noisy_labels_5``."""
-    listing = folder.read(source, replace(request, label_column=OWN_LABEL))
+    listing = class_folders.read(source, replace(request, label_column=OWN_LABEL))
     if request.label_column in (OWN_LABEL, None):
         return listing
     table = _noisy(source)

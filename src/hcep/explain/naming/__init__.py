@@ -4,10 +4,10 @@ from hcep.explain.naming.asking import Failure
 from hcep.explain.naming.atom_names import AtomName, AtomNames, Exemplar, Phrase, chosen_edges, with_glosses
 from hcep.explain.naming.descriptions import Descriptions, describe_atoms
 from hcep.explain.naming.exemplars import exemplars
-from hcep.explain.naming.nearest import name_atoms, raw_atoms
+from hcep.explain.naming.name_table import interpretation_table
+from hcep.explain.naming.nearest_phrases import name_atoms, raw_atoms
 from hcep.explain.naming.pools import embed_phrases, gloss_phrases, merge_pools, read_phrases
 from hcep.explain.naming.summaries import Summaries, summarize_atoms
-from hcep.explain.naming.table import interpretation_table
 
 __all__ = [
     "AtomName",

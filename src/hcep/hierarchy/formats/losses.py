@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hcep.hierarchy.formats.registry import Format
+from hcep.hierarchy.formats.all_formats import Format
 from hcep.hierarchy.formats.source import counted
 from hcep.hierarchy.formats.walk import order_survives
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcep.hierarchy import serial
-from hcep.hierarchy.formats import levels as level_columns
-from hcep.hierarchy.formats import nested
+from hcep.hierarchy.formats import levels as level_columns, nested
 from hcep.hierarchy.formats.draft import Repeated
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.graph import Hierarchy

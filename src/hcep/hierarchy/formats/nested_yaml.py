@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from hcep.hierarchy.formats import nested
+from hcep.hierarchy.formats.all_formats import require
 from hcep.hierarchy.formats.draft import Repeated
-from hcep.hierarchy.formats.registry import require
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.formats.walk import outline_order, refuse_deep
 from hcep.hierarchy.graph import Hierarchy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hcep.errors import HierarchyError
-from hcep.hierarchy.formats.registry import require
+from hcep.hierarchy.formats.all_formats import require
 from hcep.hierarchy.graph import Hierarchy
 
 

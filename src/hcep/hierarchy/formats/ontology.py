@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hcep.errors import quoted
-from hcep.hierarchy.formats.registry import require
+from hcep.hierarchy.formats.all_formats import require
 from hcep.hierarchy.formats.source import Source, counted
 from hcep.hierarchy.formats.xml_guard import refuse_unsafe_xml
 from hcep.hierarchy.graph import Hierarchy

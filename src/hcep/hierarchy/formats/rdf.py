@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from hcep.errors import HierarchyError
+from hcep.hierarchy.formats.all_formats import require
 from hcep.hierarchy.formats.levels import parsed
-from hcep.hierarchy.formats.registry import require
 from hcep.hierarchy.formats.source import Source, counted
 from hcep.hierarchy.formats.xml_guard import refuse_unsafe_xml
 from hcep.hierarchy.graph import Hierarchy

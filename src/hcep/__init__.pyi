@@ -1,0 +1,26 @@
+from . import (
+    classify as classify,
+    cli as cli,
+    curation as curation,
+    datasets as datasets,
+    dictionary as dictionary,
+    embeddings as embeddings,
+    errors as errors,
+    evaluate as evaluate,
+    experiments as experiments,
+    explain as explain,
+    hierarchy as hierarchy,
+    induction as induction,
+    llm as llm,
+    models as models,
+    pursuit as pursuit,
+)
+from .classify import HCEPClassifier as HCEPClassifier, HCEPTransformer as HCEPTransformer
+from .dictionary import ConceptDictionary as ConceptDictionary
+from .errors import HCEPError as HCEPError, HierarchyError as HierarchyError
+from .evaluate import support_scores as support_scores, tree_distances as tree_distances
+from .hierarchy import Hierarchy as Hierarchy, read_hierarchy as read_hierarchy
+from .models import load as load
+from .pursuit import hb_omp as hb_omp, omp as omp
+
+__version__: str

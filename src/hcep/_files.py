@@ -1,0 +1,79 @@
+"""Files that are written whole or not at all, and never over another one unasked; the folder for what can be remade."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hcep.errors import HCEPError
+
+
+def refuse_existing(path: str | os.PathLike[str] | None, force: bool = False, option: str = "output") -> None:
+    """Refuse a file that is there already, before any work is done; `option` is what the user calls it.
+
+    Raises
+    ------
+    HCEPError
+        When the file exists and `force` is false, or the path is a folder.
+    """
+    if path is None:
+        return
+    if Path(path).is_dir():
+        raise HCEPError(f"{option}: {str(path)!r} is a folder; give the name of a file")
+    if not force and os.path.lexists(path):
+        raise HCEPError(f"{option}: {str(path)!r} is there already; pass --force to replace it, or give another name")
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str], error: type[HCEPError] = HCEPError) -> Iterator[Path]:
+    """A place beside `path` to write to; it becomes `path` when all is written, and vanishes when that fails.
+
+    Folders above are made; the permissions of a file that is replaced stay.
+
+    Raises
+    ------
+    HCEPError
+        Or `error`: when the place cannot be written.
+    """
+    target = Path(path)
+    partial = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield partial
+            if target.exists():
+                partial.chmod(target.stat().st_mode & 0o777)
+            _flush(partial)
+            os.replace(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as failure:
+        raise error(f"cannot write {str(path)!r}: {failure.strerror or failure}") from None
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes, error: type[HCEPError] = HCEPError) -> None:
+    """Write a file in one step."""
+    with replacing(path, error) as partial:
+        partial.write_bytes(data)
+
+
+def write_text(path: str | os.PathLike[str], text: str, error: type[HCEPError] = HCEPError) -> None:
+    """Write UTF-8 in one step; what UTF-8 cannot hold (a file name of other bytes) becomes a question mark."""
+    write_bytes(path, text.encode("utf-8", errors="replace"), error)
+
+
+def cache_folder(*parts: str) -> Path:
+    """Where things that can be made again are kept: ``HCEP_CACHE``, or the platform's place for the user's caches."""
+    from platformdirs import user_cache_path
+
+    own = os.environ.get("HCEP_CACHE")
+    return (Path(own) if own else user_cache_path("hcep", appauthor=False)).joinpath(*parts)
+
+
+def _flush(path: Path) -> None:
+    """Have the content on disk before the name points to it, so that a power cut leaves the old or the new file."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,51 @@
+"""The one progress bar: on standard error, gone when done, silent where nobody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Advance = Callable[[int], None]
+
+
+@contextmanager
+def progress(description: str, total: int, shown: bool = True, unit: str = "") -> Iterator[Advance]:
+    """Give a function that moves a bar on by n steps.
+
+    Parameters
+    ----------
+    description : what is under way
+    total : number of steps
+    shown : False draws nothing, and costs nothing
+    unit : such as "images": the speed is shown in it
+
+    Examples
+    --------
+    >>> from hcep._progress import progress
+    >>> with progress("adding", 3, shown=False) as advance:
+    ...     advance(1)
+    """
+    if not shown or not total:
+        yield lambda n: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn as Eta,
+    )
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text("" if speed is None or not unit else f"{speed:,.1f} {unit}/s")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), Eta())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda n: bar.advance(task, n)

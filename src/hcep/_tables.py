@@ -1,0 +1,37 @@
+"""Numbers and tables as people read them, in Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+#: What stands for a number that is not defined.
+NOTHING = "–"
+
+
+def number(value: float) -> str:
+    """Three digits after the point (one from 10 up), shares without the zero before it.
+
+    >>> number(0.5), number(1.0), number(-0.25), number(12.34), number(float("nan"))
+    ('.500', '1.000', '-.250', '12.3', '–')
+    """
+    if math.isnan(value):
+        return NOTHING
+    text = f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    r"""A Markdown table, its bars in cells escaped; ends in a newline.
+
+    >>> print(markdown(["a", "b"], [["1", "x|y"]]), end="")
+    | a | b |
+    |---|---|
+    | 1 | x\|y |
+    """
+    lines = [_line(head), "|---" * len(head) + "|", *map(_line, rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"

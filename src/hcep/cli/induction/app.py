@@ -1,0 +1,300 @@
+"""`hcep induce`: a hierarchy for classes that have none, by a language model, from text, or from embeddings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from hcep.cli.hierarchy.files import refuse_existing
+from hcep.cli.induction import compare as induce_compare
+from hcep.errors import HCEPError
+from hcep.hierarchy import write_hierarchy
+from hcep.hierarchy.formats import find_format
+
+if TYPE_CHECKING:
+    from hcep.induction import Induced
+    from hcep.induction.placement import Placement
+    from hcep.llm import ChatModel
+
+app = typer.Typer(no_args_is_help=True, help="Make a hierarchy for classes that have none.", rich_markup_mode="rich")
+app.command(name="compare")(induce_compare.compare)
+
+Classes = Annotated[Path, typer.Argument(help="Class names: a text file, one a line, or a JSON list.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Hierarchy to write (.json or another format).")]
+Root = Annotated[str, typer.Option(help="Name of the root.")]
+Force = Annotated[bool, typer.Option(help="Overwrite the output.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+Model = Annotated[str | None, typer.Option("--model", help="Language model, as its server names it.")]
+BaseUrl = Annotated[str | None, typer.Option(help="Its server, as a rule ending in /v1; OpenAI's by default.")]
+Cache = Annotated[Path | None, typer.Option(help="Folder that keeps its answers; a second run replays them.")]
+Offline = Annotated[bool, typer.Option(help="Answers from the cache alone.")]
+MaxTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
+Timeout = Annotated[float, typer.Option(help="Seconds for one answer.")]
+Prices = Annotated[
+    str | None, typer.Option(metavar="IN,OUT", help="Price of a million prompt and completion tokens, for the cost.")
+]
+
+
+@app.command()
+def llm(
+    classes: Classes,
+    output: Output,
+    model: Annotated[str, typer.Option("--model", help="Language model, as its server names it.")],
+    base_url: BaseUrl = None,
+    strategy: Annotated[
+        Literal["whole", "layers"], typer.Option(help="Ask for the whole tree, or for one layer after the other.")
+    ] = "whole",
+    root: Root = "entity",
+    rounds: Annotated[int, typer.Option(min=1, help="Answers to ask for at most.")] = 4,
+    cache: Cache = None,
+    offline: Offline = False,
+    max_tokens: MaxTokens = 4096,
+    timeout: Timeout = 60.0,
+    prices: Prices = None,
+    transcript: Annotated[Path | None, typer.Option(help="File to keep the conversation in, as JSON.")] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Ask a language model. The key of a hosted one is read from OPENAI_API_KEY; a local server needs none.
+
+    Exit code 1 where the model left classes out: the tree is written all the same, with those classes under the root.
+
+    [bold]Examples[/]
+
+      hcep induce llm classes.txt -o tree.json --model gpt-5-mini --cache answers/
+
+      hcep induce llm classes.txt -o tree.json --model qwen3 --base-url http://127.0.0.1:11434/v1 --strategy layers
+
+      hcep induce llm classes.txt -o tree.json --model gpt-5-mini --cache answers/ --offline
+    """
+    from hcep.induction import induce_with_llm
+
+    _check_output(output, force)
+    names = read_classes(classes)
+    chat = _chat(model, base_url, cache, offline, max_tokens, timeout, prices)
+    assert chat is not None
+    console = Console(stderr=True, quiet=as_json, soft_wrap=True)
+
+    def tell(number: int, placement: Placement) -> None:
+        n_placed = len({*placement.paths, *placement.guesses})
+        faults = sorted({problem.kind for problem in placement.problems})
+        console.print(
+            f"round {number}: {n_placed:,} of {len(names):,} classes placed; {', '.join(faults) or 'no fault'}"
+        )
+
+    induced = induce_with_llm(names, chat, root=root, strategy=strategy, max_rounds=rounds, progress=tell)
+    if transcript is not None:
+        induced.save_transcript(transcript)
+    _finish(induced, output, as_json)
+
+
+@app.command()
+def text(
+    classes: Classes,
+    output: Output,
+    corpus: Annotated[list[Path], typer.Option(help="Text to read, plain or .gz, a sentence never over two lines.")],
+    min_count: Annotated[int, typer.Option(min=1, help="Sentences that an edge needs.")] = 2,
+    max_parents: Annotated[int, typer.Option(min=0, help="Parents a synset keeps; 0 for all.")] = 1,
+    vocabulary: Annotated[
+        Path | None, typer.Option(help="Names that inner synsets may have, one a line; any noun by default.")
+    ] = None,
+    evidence: Annotated[Path | None, typer.Option(help="File for the evidence of each edge, as JSON.")] = None,
+    root: Root = "entity",
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Read what a text says about the classes ("vehicles such as cars and trucks").
+
+    Exit code 1 where the text places some classes nowhere: they hang from the root.
+
+    [bold]Examples[/]
+
+      hcep induce text classes.txt -o tree.json --corpus wikipedia.txt.gz --min-count 3
+
+      hcep induce text classes.txt -o tree.json --corpus a.txt --corpus b.txt --evidence evidence.json
+    """
+    from hcep.induction import induce_from_text
+    from hcep.induction.from_text import read_lines
+
+    _check_output(output, force)
+    names = read_classes(classes)
+    allowed = None if vocabulary is None else read_classes(vocabulary)
+    with Console(stderr=True, quiet=as_json).status("reading …"):
+        induced = induce_from_text(
+            names,
+            (line for path in corpus for line in read_lines(path)),
+            root=root,
+            vocabulary=allowed,
+            min_count=min_count,
+            max_parents=max_parents or None,
+        )
+    if evidence is not None:
+        rows = [
+            {"parent": parent, "child": child, "count": e.count, "patterns": e.patterns, "example": e.example}
+            for (parent, child), e in induced.evidence.items()
+        ]
+        evidence.write_text(json.dumps(rows, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    _finish(induced, output, as_json)
+
+
+@app.command()
+def geometry(
+    data: Annotated[Path, typer.Argument(help="Store, .npz or .parquet file of embeddings with labels.")],
+    output: Output,
+    split: Annotated[str | None, typer.Option(help="Split to use; train where there is one.")] = None,
+    linkage: Annotated[Literal["ward", "average"], typer.Option(help="How groups are merged.")] = "ward",
+    gap: Annotated[
+        float, typer.Option(min=0, max=1, help="How much lower than the one above a group must be: 0 binary, 1 flat.")
+    ] = 0.1,
+    max_branching: Annotated[int | None, typer.Option(min=2, help="Most children where groups are dissolved.")] = None,
+    vocabulary: Annotated[
+        Path | None,
+        typer.Option(help="Names for groups: an .npz of `phrases` and `embeddings`, or text, one a line."),
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option("--encoder", "-e", help="Text tower for a vocabulary of text; the store's by default.")
+    ] = None,
+    template: Annotated[str, typer.Option(help="What a phrase is put into, such as 'a photo of {}'.")] = "{}",
+    model: Model = None,
+    base_url: BaseUrl = None,
+    cache: Cache = None,
+    offline: Offline = False,
+    prices: Prices = None,
+    root: Root = "entity",
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Cluster the mean embeddings of the classes; groups are named by a vocabulary, a language model, or their members.
+
+    [bold]Examples[/]
+
+      hcep induce geometry store/ -o tree.json
+
+      hcep induce geometry store/ -o tree.json --gap 0.2 --vocabulary nouns.txt --encoder open_clip:ViT-B-32/openai
+
+      hcep induce geometry embeddings.npz -o tree.json --model qwen3 --base-url http://127.0.0.1:11434/v1
+    """
+    from hcep.cli.induction.compare import class_means
+    from hcep.cli.inputs import read_embeddings
+    from hcep.induction import induce_from_embeddings
+
+    _check_output(output, force)
+    embeddings = read_embeddings(data, split, default_split="train")
+    names, means = class_means(embeddings.X, embeddings.y)
+    known = embeddings.encoder.name if embeddings.encoder else None
+    induced = induce_from_embeddings(
+        means,
+        names,
+        linkage=linkage,
+        gap=gap,
+        max_branching=max_branching,
+        names_from=None if vocabulary is None else _vocabulary(vocabulary, encoder or known, template, means.shape[1]),
+        chat=_chat(model, base_url, cache, offline, 64, 60.0, prices),
+        root=root,
+    )
+    _finish(induced, output, as_json)
+
+
+def read_classes(path: Path) -> list[str]:
+    """Class names of a file: a JSON list of strings, or one a line, blank lines left out.
+
+    Raises
+    ------
+    HCEPError
+        A file that cannot be read or holds no names, or JSON that is no list of strings.
+    """
+    try:
+        content = path.read_text(encoding="utf-8-sig")
+        is_json = path.suffix.lower() == ".json"
+        names = json.loads(content) if is_json else [line.strip() for line in content.splitlines() if line.strip()]
+    except OSError as error:
+        raise HCEPError(f"cannot read names from {str(path)!r}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise HCEPError(f"cannot read names from {str(path)!r}: {error}") from None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise HCEPError(f"{str(path)!r} must hold a JSON list of names")
+    if not names:
+        raise HCEPError(f"{str(path)!r} holds no names; expected {'a JSON list of them' if is_json else 'one a line'}")
+    return names
+
+
+def _check_output(output: Path, force: bool) -> None:
+    """Everything that can be wrong with the output, before anything is paid for."""
+    find_format(output.name, None, to="write")
+    refuse_existing(output, force, "--output")
+    if not output.absolute().parent.is_dir():
+        raise HCEPError(f"--output: there is no folder {str(output.absolute().parent)!r}; make it first")
+
+
+def _chat(
+    model: str | None,
+    base_url: str | None,
+    cache: Path | None,
+    offline: bool,
+    max_tokens: int,
+    timeout: float,
+    prices: str | None,
+) -> ChatModel | None:
+    if model is None:
+        if base_url or cache or offline or prices:
+            raise HCEPError("--base-url, --cache, --offline and --prices are about a language model; say --model")
+        return None
+    from hcep.llm import ChatModel
+
+    per_million: Any = None if prices is None else prices.split(",")
+    return ChatModel(
+        model, base_url, cache=cache, offline=offline, max_tokens=max_tokens, timeout=timeout, prices=per_million
+    )
+
+
+def _vocabulary(path: Path, encoder: str | None, template: str, n_dims: int) -> tuple[tuple[str, ...], Any]:
+    from hcep.cli.atom_naming import read_embedded
+    from hcep.cli.inputs import load_named_encoder
+    from hcep.explain.naming import embed_phrases, read_phrases
+
+    if path.suffix == ".npz":
+        return read_embedded(path, n_dims)
+    if encoder is None:
+        raise HCEPError("--vocabulary: a file of text needs --encoder, one with a text tower, to embed its phrases")
+    phrases = read_phrases(path)
+    return phrases, embed_phrases(load_named_encoder(encoder), phrases, template=template)
+
+
+def _finish(induced: Induced, output: Path, as_json: bool) -> None:
+    """Write the tree, say what is wrong with it, and end with 1 where classes are missing from it."""
+    write_hierarchy(induced.hierarchy, output)
+    if as_json:
+        typer.echo(json.dumps(_record(induced, output), indent=2, ensure_ascii=False))
+        raise typer.Exit(int(not induced.complete))
+    typer.echo(induced.hierarchy.format_tree(max_children=12))
+    typer.echo(f"\n{output}: {induced.hierarchy!r}")
+    if induced.usage is not None:
+        typer.echo(str(induced.usage))
+    console = Console(stderr=True, soft_wrap=True)
+    for line in induced.summary().splitlines():
+        console.print(f"[yellow]warning:[/] {escape(line)}", highlight=False)
+    if not induced.complete:
+        console.print(
+            f"[yellow]warning:[/] the hierarchy is incomplete; look {escape(str(output))} over before using it"
+        )
+        raise typer.Exit(1)
+
+
+def _record(induced: Induced, output: Path) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "output": str(output),
+        "complete": induced.complete,
+        "missing": induced.missing,
+        "problems": [{"kind": problem.kind, "message": problem.message} for problem in induced.problems],
+        "rounds": induced.rounds,
+        "usage": None if induced.usage is None else asdict(induced.usage),
+        "n_synsets": len(induced.hierarchy),
+        "depth": induced.hierarchy.depth,
+    }

@@ -1,0 +1,137 @@
+"""`hcep induce compare`: several candidate hierarchies, scored in one table."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hcep.errors import HCEPError
+
+#: Columns, and whether more is better.
+COLUMNS = {
+    "n_synsets": ("synsets", None),
+    "depth": ("depth", None),
+    "edge_f1": ("edge F1", True),
+    "ancestor_f1": ("ancestor F1", True),
+    "cluster_f1": ("cluster F1", True),
+    "overlap": ("overlap", True),
+    "containment_outside": ("outside cone", False),
+    "orthogonality": ("|cos|", False),
+    "support_f1": ("support F1", True),
+    "accuracy": ("accuracy", True),
+}
+
+
+def compare(
+    trees: Annotated[list[str], typer.Argument(help="Hierarchies to compare: files, `imagenet`, model folders.")],
+    gold: Annotated[str | None, typer.Option(help="Hierarchy they should be like.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Store or array file of embeddings with labels.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split to fit on; train where there is one.")] = None,
+    val_split: Annotated[
+        str | None, typer.Option(help="Split to score on; val where there is one, else a share of each class.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Score hierarchies of the same classes: against a gold one, in the embedding space, and at classifying.
+
+    [bold]Examples[/]
+
+      hcep induce compare llm.json clusters.json hearst.json --gold wordnet.json --data store/
+
+      hcep induce compare a.json b.json --data embeddings.npz --json
+    """
+    from hcep.cli.hierarchy.files import read
+    from hcep.induction.scoring import score_induced
+
+    if gold is None and data is None:
+        raise typer.BadParameter("give --gold, --data or both; there is nothing to compare by", param_hint="--gold")
+    reference = None if gold is None else read(gold)
+    images = {} if data is None else _images(data, split, val_split)
+    rows: dict[str, dict[str, float]] = {}
+    with Console(stderr=True, quiet=as_json).status("scoring …") as status:
+        for tree in trees:
+            status.update(f"scoring {escape(tree)} …")
+            candidate = read(tree)
+            try:
+                rows[tree] = score_induced(candidate, reference, **images)
+            except HCEPError as error:
+                raise HCEPError(f"{tree}: {error}") from None
+    _warn_of_other_classes(rows, Console(stderr=True, quiet=as_json, soft_wrap=True))
+    if as_json:
+        known = {t: {k: None if math.isnan(v) else v for k, v in row.items()} for t, row in rows.items()}
+        typer.echo(json.dumps(known, indent=2, ensure_ascii=False))
+        return
+    Console().print(_table(rows))
+
+
+def class_means(X: NDArray[Any], y: NDArray[Any]) -> tuple[list[str], NDArray[np.float64]]:
+    """The classes in order of their names and the mean embedding of each, (n_classes, n_dims)."""
+    names, index = np.unique(y, return_inverse=True)
+    means = np.stack([X[index == i].mean(axis=0, dtype=np.float64) for i in range(len(names))])
+    return [str(name) for name in names], means
+
+
+def _images(data: Path, split: str | None, val_split: str | None) -> dict[str, Any]:
+    from hcep.cli.inputs import read_embeddings
+
+    train = read_embeddings(data, split, default_split="train")
+    held_out = read_embeddings(data, val_split, default_split="val")
+    if np.array_equal(train.ids, held_out.ids):  # no splits: a share of the images is held out
+        return {"X": train.X, "y": train.y}
+    return {"X": train.X, "y": train.y, "X_val": held_out.X, "y_val": held_out.y}
+
+
+def _warn_of_other_classes(rows: dict[str, dict[str, float]], console: Console) -> None:
+    """Scores over fewer classes, or other ones, do not compare with those over all."""
+    for name, row in rows.items():
+        n_shared = row.get("n_leaves_compared")
+        if n_shared is not None and not n_shared == row["n_leaves"] == row["n_leaves_gold"]:
+            text = (
+                f"{name}: {_classes(row)} classes of --gold compared, {row['n_leaves'] - n_shared:,.0f} of its own "
+                "left out; scores over different classes do not compare"
+            )
+            console.print(f"[yellow]warning:[/] {escape(text)}", highlight=False)
+
+
+def _classes(row: dict[str, float]) -> str:
+    return f"{row['n_leaves_compared']:,.0f} of {row['n_leaves_gold']:,.0f}"
+
+
+def _table(rows: dict[str, dict[str, float]]) -> Table:
+    """One line a tree, the best of each column in bold."""
+    shown = [column for column in COLUMNS if any(column in row for row in rows.values())]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("hierarchy")
+    counts = {name: _classes(row) for name, row in rows.items() if "n_leaves_gold" in row}
+    if counts:
+        table.add_column("classes", justify="right")
+    for column in shown:
+        table.add_column(COLUMNS[column][0], justify="right")
+    best = {column: _best([row[column] for row in rows.values()], COLUMNS[column][1]) for column in shown}
+    for name, row in rows.items():
+        cells = (_cell(row[column], best[column], COLUMNS[column][1]) for column in shown)
+        table.add_row(escape(name), *([counts[name]] if counts else []), *cells)
+    return table
+
+
+def _best(values: list[float], more_is_better: bool | None) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    if not known or more_is_better is None or len(values) < 2:
+        return math.nan
+    return max(known) if more_is_better else min(known)
+
+
+def _cell(value: float, best: float, more_is_better: bool | None) -> str:
+    if math.isnan(value):
+        return "–"
+    text = f"{value:,.0f}" if more_is_better is None else f"{value:.3f}"
+    return f"[bold]{text}[/]" if value == best else text

@@ -1,0 +1,238 @@
+"""Held-out images in coordinates that every hierarchy over the same classes shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hcep.classify.path_model import PathModel
+from hcep.dictionary import ConceptDictionary
+from hcep.dictionary.checks import check_shape, refuse_non_finite
+from hcep.dictionary.concept_dictionary import average_upwards
+from hcep.errors import HCEPError, quoted
+from hcep.evaluate.labels import as_labels
+from hcep.evaluate.outcome import Outcome
+from hcep.evaluate.support import support_scores
+from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.graph import TreePolicy
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """Class means of some images, and other images, both after the transform that the former fixed."""
+
+    model: PathModel
+    means: NDArray[np.float64]
+    images: NDArray[Any]
+
+
+@dataclass(eq=False)
+class HeldOut:
+    """Class means and held-out images: all of a fitted model that does not depend on the hierarchy.
+
+    Build one with `from_images` or `from_model`; `hcep.curation.what_if` measures edits on it.
+
+    Attributes
+    ----------
+    hierarchy : Hierarchy
+        As given, before it is restricted and collapsed; edits apply to it.
+    y : (n_images,) array of str
+        Classes of the held-out images, fold by fold.
+    rows : (n_images,) int64
+        Where each stood in the arrays given.
+    folds : list of Fold
+    model : PathModel
+        Of all the images given: what geometry is measured on, and images of another split.
+    tree, collapse
+        What is done to a hierarchy before it is used, as in `HCEPClassifier`.
+    """
+
+    hierarchy: Hierarchy
+    y: NDArray[np.str_]
+    rows: NDArray[np.int64]
+    folds: list[Fold]
+    model: PathModel
+    tree: TreePolicy | None = None
+    collapse: bool = True
+
+    @classmethod
+    def from_images(
+        cls,
+        hierarchy: Hierarchy,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        n_folds: int = 3,
+        random_state: int = 0,
+        **options: Any,
+    ) -> Self:
+        """Hold every image out once: split each class into folds, and take means and metric from the other folds.
+
+        Parameters
+        ----------
+        hierarchy : Hierarchy
+        X : (n_images, n_dims) array
+        y : (n_images,) array of str
+            A class with a single image is in the means of every fold and never held out.
+        n_folds : int
+        random_state : int
+            Shuffles the images of a class before they are dealt to the folds.
+        **options
+            Of `HCEPClassifier`, such as ``anchor`` or ``tree``. What is "auto" is chosen once, on all images, by
+            leaving each of them out.
+
+        Raises
+        ------
+        HCEPError
+            Fewer than two folds, no class with two images, NaN or infinite values; what the estimators refuse.
+
+        Examples
+        --------
+        >>> from hcep.datasets import load_sample
+        >>> from hcep.curation import HeldOut
+        >>> data = load_sample()
+        >>> held_out = HeldOut.from_images(data.hierarchy, data.X_val, data.y_val, shrinkage=0.6, anchor=0.03)
+        >>> len(held_out.folds), len(held_out.y)
+        (3, 500)
+        """
+        from hcep.classify import HCEPTransformer
+
+        if n_folds < 2:
+            raise HCEPError(f"n_folds must be at least 2, so that some images are held out; got {n_folds}")
+        images, labels = check_shape(X), np.array(as_labels(y, "y"))
+        refuse_non_finite(images)
+        whole = HCEPTransformer(hierarchy, **options).fit(images, labels)
+        settled = whole.get_params(deep=False) | {"anchor": whole.anchor_, "shrinkage": whole.shrinkage_}
+        fold_of = stratified_folds(labels, n_folds, random_state)
+        if not (fold_of >= 0).any():
+            raise HCEPError("no class has two images, so none can be held out; give at least two of a class")
+        folds, rows = [], []
+        for k in range(n_folds):
+            held = np.flatnonzero(fold_of == k)
+            if len(held):
+                model = HCEPTransformer(**settled).fit(images[fold_of != k], labels[fold_of != k])
+                folds.append(_fold(model.path_model(), images[held]))
+                rows.append(held)
+        order = np.concatenate(rows)
+        return cls(hierarchy, labels[order], order, folds, whole.path_model(), whole.tree, whole.collapse)
+
+    @classmethod
+    def from_model(cls, model: Any, X: ArrayLike, y: ArrayLike) -> Self:
+        """Take means, metric and options from a fitted `HCEPClassifier`, and images it has not seen.
+
+        Without its logistic head, where it has one: codes over other atoms are not what the head was fitted on.
+
+        Raises
+        ------
+        HCEPError
+            Labels that are not classes of the model, or another number of labels than images.
+        """
+        hierarchy = model.hierarchy if model.hierarchy is not None else model.hierarchy_
+        return cls._of(hierarchy, model.path_model(), X, y, model.tree, model.collapse)
+
+    def on(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """The means of all images given before, and other images: a split that had no part in any choice.
+
+        Raises
+        ------
+        HCEPError
+            As `from_model`.
+        """
+        return self._of(self.hierarchy, self.model, X, y, self.tree, self.collapse)
+
+    @classmethod
+    def _of(
+        cls, hierarchy: Hierarchy, model: PathModel, X: ArrayLike, y: ArrayLike, tree: TreePolicy | None, collapse: bool
+    ) -> Self:
+        labels, images = np.array(as_labels(y, "y")), np.asarray(X)
+        unknown = sorted(set(labels.tolist()) - {str(c) for c in model.classes.tolist()})
+        if unknown:
+            raise HCEPError(
+                f"y has {len(unknown):,} labels that are not classes of the model: {quoted(unknown)}; "
+                "leave these images out"
+            )
+        if len(images) != len(labels) or not len(labels):
+            raise HCEPError(f"X and y must hold as many images, one at least; got {len(images):,} and {len(labels):,}")
+        return cls(hierarchy, labels, np.arange(len(labels)), [_fold(model, images)], model, tree, collapse)
+
+    @property
+    def dictionary(self) -> ConceptDictionary:
+        """The dictionary of `model`."""
+        return self.model.dictionary
+
+    @property
+    def classes(self) -> list[str]:
+        """The classes that have a mean."""
+        return [str(c) for c in self.model.classes.tolist()]
+
+    def prepared(self, hierarchy: Hierarchy) -> Hierarchy:
+        """The hierarchy as a model uses it: on the classes alone, chains merged."""
+        kept = hierarchy.restrict(self.classes) if self.tree is None else hierarchy.as_tree(self.tree)
+        kept = kept if self.tree is None else kept.restrict(self.classes)
+        return kept.collapse() if self.collapse else kept
+
+    def outcome(self, hierarchy: Hierarchy) -> Outcome:
+        """How the held-out images fare in a hierarchy over the same classes."""
+        prepared = self.prepared(hierarchy)
+        paths: list[tuple[str, ...]] = []
+        predicted = []
+        for model, images in self._models(prepared):
+            found = model.pursue(images)
+            paths += found.paths
+            predicted.append(model.classes[model.class_index(images, found)])
+        return Outcome(prepared, self.y, np.concatenate(predicted), support_scores(paths, self.y, prepared))
+
+    @cached_property
+    def baseline(self) -> Outcome:
+        """The outcome in the hierarchy as it is."""
+        return self.outcome(self.hierarchy)
+
+    def _models(self, prepared: Hierarchy) -> Iterator[tuple[PathModel, NDArray[Any]]]:
+        """A model of each fold over a prepared hierarchy, and the images it has not seen."""
+        for fold in self.folds:
+            labels = [str(c) for c in fold.model.classes.tolist()]
+            leaves = [prepared.leaf_of(label) for label in labels]
+            embeddings = average_upwards(prepared, dict(zip(leaves, fold.means, strict=True)))
+            dictionary = ConceptDictionary(prepared, embeddings)
+            yield replace(fold.model, leaves=np.array(leaves), dictionary=dictionary, head=None), fold.images
+
+
+def stratified_folds(y: NDArray[np.str_], n_folds: int, random_state: int) -> NDArray[np.int64]:
+    """Fold of each image, (n_images,): the images of a class are dealt out in turn; -1 for a class's only image.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hcep.curation.held_out import stratified_folds
+    >>> sorted(stratified_folds(np.array(["a", "a", "a", "b"]), 3, 0).tolist())
+    [-1, 0, 1, 2]
+    """
+    fold_of = np.full(len(y), -1, dtype=np.int64)
+    rng = np.random.default_rng(random_state)
+    _, index, counts = np.unique(y, return_inverse=True, return_counts=True)
+    for k in np.flatnonzero(counts > 1):
+        members = rng.permutation(np.flatnonzero(index == k))
+        # A random start, so that small classes do not all land in the first folds.
+        fold_of[members] = (np.arange(len(members)) + rng.integers(n_folds)) % n_folds
+    return fold_of
+
+
+def _fold(model: PathModel, images: NDArray[Any]) -> Fold:
+    """Means and images in the span of the means, where that has fewer dimensions.
+
+    Every atom of every hierarchy over these classes lies in that span, and what an image has outside it adds the same
+    to the objective of every path: the search finds the same paths, in far fewer dimensions. A residual tolerance is
+    the exception, because it compares the whole residual.
+    """
+    dictionary = model.dictionary
+    means = np.stack([dictionary.synset_embedding(leaf) for leaf in model.leaves])
+    embedded = dictionary.embed(images)
+    if len(means) < dictionary.n_dims and model.tol == 0.0:
+        span = np.linalg.qr(means.T)[0]
+        means, embedded = means @ span, embedded @ span.astype(embedded.dtype)
+    return Fold(model, means, embedded)

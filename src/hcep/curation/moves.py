@@ -1,0 +1,205 @@
+"""Children nearer to another parent than to their own, and which moves hold what they promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.curation.held_out import HeldOut
+from hcep.curation.repairs import Move
+from hcep.curation.what_if import Effect, what_if
+from hcep.dictionary import ConceptDictionary
+from hcep.errors import HierarchyError
+from hcep.hierarchy import Hierarchy
+
+Floats = NDArray[np.float64]
+
+#: Metrics that a hierarchy cannot raise by sharing more of its paths; a move that lowers one does not help.
+UNBIASED = ("accuracy", "f1_above_chance", "class_f1_before")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A move that would bring a child to a nearer parent.
+
+    Attributes
+    ----------
+    move : Move
+        In terms of the hierarchy as given, not of the collapsed one.
+    distance, own_distance : float
+        From the child to the other and to its own parent, each averaged without the child.
+    ratio : float
+        Square root of the scatter that joining the other parent adds, over that of joining its own; below 1.
+    """
+
+    move: Move
+    distance: float
+    own_distance: float
+    ratio: float
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredMove:
+    """A proposal and what it does to held-out images."""
+
+    proposal: Proposal
+    effect: Effect
+
+    @property
+    def move(self) -> Move:
+        return self.proposal.move
+
+    @property
+    def helps(self) -> bool:
+        """Whether support F1 rises by more than its standard error, and no unbiased metric falls by that much."""
+        metrics = self.effect.metrics
+        gain = metrics["support_f1"]
+        return gain.difference > gain.error and all(
+            metrics[name].difference >= -metrics[name].error for name in UNBIASED
+        )
+
+
+def propose_moves(held_out: HeldOut, n_per_child: int = 2) -> list[Proposal]:
+    """Children nearer to another inner synset than to a parent of theirs, the clearest case first.
+
+    Parameters
+    ----------
+    held_out : HeldOut
+    n_per_child : int
+        Other parents to consider for each child.
+
+    Notes
+    -----
+    A parent's embedding is the mean of its children's, so it is near each of them by construction. Distances are
+    therefore to what each parent's embedding would be *without the child*: its own parents and all synsets above them
+    are averaged again. Neither the root (its embedding is zero) nor a synset below the child is a candidate, and a
+    parent that would be left without children has nothing to compare with.
+
+    The mean of many children lies near the middle of everything and so near every child. A proposal must therefore also
+    lower the scatter of children about their parents, which is the squared length of the atoms: joining n children at
+    distance d adds ``n / (n + 1) d**2`` (Hartigan's rule for k-means).
+    """
+    hierarchy = held_out.dictionary.hierarchy
+    n_children = np.diff(hierarchy.child_pointer).tolist()
+    proposals: list[Proposal] = []
+    for child in range(1, len(hierarchy)):
+        distances = distances_to_parents(held_out.dictionary, child)
+        parents = _parents(hierarchy, child)
+        scatter = {p: _scatter(n_children[p] - (p in parents), d) for p, d in distances.items()}
+        others = sorted((p for p in distances if p not in parents), key=scatter.__getitem__)[:n_per_child]
+        for own in (p for p in parents if p in distances):
+            for other in others:
+                if distances[other] < distances[own] and scatter[other] < scatter[own]:
+                    move = Move(hierarchy.ids[child], hierarchy.ids[other], hierarchy.ids[own])
+                    move = in_whole(held_out.hierarchy, hierarchy, move)
+                    ratio = float(np.sqrt(scatter[other] / scatter[own]))
+                    proposals.append(Proposal(move, distances[other], distances[own], ratio))
+    return sorted(proposals, key=lambda proposal: proposal.ratio)
+
+
+def distances_to_parents(dictionary: ConceptDictionary, child: int) -> dict[int, float]:
+    """Distance of a synset to every inner synset that could be its parent, each averaged without the child.
+
+    Keys are indices; a parent that the child leaves empty is not among them.
+    """
+    hierarchy, embeddings = dictionary.hierarchy, dictionary.synset_embeddings
+    without = _embeddings_without(dictionary, child)
+    barred = {0, child, *(hierarchy.index(s) for s in hierarchy.descendants(hierarchy.ids[child]))}
+    inner = np.flatnonzero(np.diff(hierarchy.child_pointer) > 0).tolist()
+    candidates = [i for i in inner if i not in barred and not (i in without and without[i] is None)]
+    vectors = embeddings[candidates]
+    for row, i in enumerate(candidates):
+        changed = without.get(i)
+        if changed is not None:
+            vectors[row] = changed
+    return dict(zip(candidates, np.linalg.norm(vectors - embeddings[child], axis=1).tolist(), strict=True))
+
+
+def _embeddings_without(dictionary: ConceptDictionary, child: int) -> dict[int, Floats | None]:
+    """Embeddings of the synsets above a child after it is taken out; None for one that is left without children."""
+    hierarchy, embeddings = dictionary.hierarchy, dictionary.synset_embeddings
+    without: dict[int, Floats | None] = {child: None}
+    above = [hierarchy.index(s) for s in hierarchy.ancestors(hierarchy.ids[child])]
+    for i in sorted(above, reverse=True):  # parents come before their children in the index
+        children = _children(hierarchy, i)
+        changed = [c for c in children if c in without]
+        left = [vector for c in changed if (vector := without[c]) is not None]
+        n_left = len(children) - len(changed) + len(left)
+        kept = [c for c in children if c not in without]
+        total = embeddings[kept].sum(axis=0) + np.sum(left, axis=0) if left else embeddings[kept].sum(axis=0)
+        without[i] = total / n_left if n_left else None
+    return without
+
+
+def in_whole(whole: Hierarchy, collapsed: Hierarchy, move: Move) -> Move:
+    """A move between synsets of a restricted and collapsed hierarchy, as one of the hierarchy that it was made from.
+
+    An edge there may be a chain here, p → m → c. What moves is the highest synset of the chain that has no other child:
+    names stay together, and nothing moves that was not measured.
+    """
+
+    @cache
+    def next_above(synset: str) -> frozenset[str]:
+        if synset in collapsed:
+            return frozenset([synset])
+        return frozenset(top for parent in whole.parents(synset) for top in next_above(parent))
+
+    synset = move.synset
+    while True:
+        parent = next(p for p in whole.parents(synset) if move.from_parent in next_above(p))
+        shared = len(next_above(parent)) > 1  # the chain comes from several parents: leave this one only
+        if parent == move.from_parent or not (shared or len(whole.children(parent)) == 1):
+            return Move(synset, move.to_parent, parent)
+        synset = parent
+
+
+def measure_moves(
+    held_out: HeldOut, proposals: Sequence[Proposal], step: Callable[[], object] = lambda: None
+) -> list[MeasuredMove]:
+    """Measure each proposal alone, the best first: by support F1 above chance, which a longer path does not raise.
+
+    `step` is called after each, for a progress bar.
+    """
+    measured = []
+    for proposal in proposals:
+        measured.append(MeasuredMove(proposal, what_if(held_out, [proposal.move])))
+        step()
+    return sorted(measured, key=lambda m: -m.effect.metrics["f1_above_chance"].difference)
+
+
+def best_moves(held_out: HeldOut, measured: Iterable[MeasuredMove], n_moves: int) -> Effect:
+    """The effect of up to `n_moves` moves that help together; they are its ``edits``.
+
+    Moves meet: two may concern one synset, or one may change what another was measured against. So each, the best alone
+    first, is measured again on top of those already taken, and kept only if it still adds to them.
+    """
+    effect = what_if(held_out, [])
+    for candidate in (m for m in measured if m.helps):
+        if len(effect.edits) == n_moves:
+            break
+        try:
+            together = what_if(held_out, [*effect.edits, candidate.move])
+        except HierarchyError:  # a move taken before has removed the edge, or made this one close a cycle
+            continue
+        gains = [together.metrics[m].after - effect.metrics[m].after for m in ("support_f1", "f1_above_chance")]
+        if min(gains) > 0 and together.accuracy.difference >= -together.accuracy.error:
+            effect = together
+    return effect
+
+
+def _scatter(n_children: int, distance: float) -> float:
+    return n_children / (n_children + 1) * distance**2
+
+
+def _parents(hierarchy: Hierarchy, i: int) -> list[int]:
+    found: list[int] = hierarchy.parent_index[hierarchy.parent_pointer[i] : hierarchy.parent_pointer[i + 1]].tolist()
+    return found
+
+
+def _children(hierarchy: Hierarchy, i: int) -> list[int]:
+    found: list[int] = hierarchy.child_index[hierarchy.child_pointer[i] : hierarchy.child_pointer[i + 1]].tolist()
+    return found

@@ -1,0 +1,256 @@
+"""Edits of a hierarchy: move, add, merge, remove, rename, cut, collapse; and what changed between two hierarchies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from hcep.curation.working_copy import WorkingCopy
+from hcep.errors import HierarchyError
+from hcep.hierarchy.graph import Hierarchy
+
+
+@dataclass(frozen=True)
+class Move:
+    """Hang a synset, and all that is below it, from another parent.
+
+    Without `from_parent` it leaves every parent it has.
+    """
+
+    synset: str
+    to_parent: str
+    from_parent: str | None = None
+
+    def apply(self, copy: WorkingCopy) -> None:
+        synset, target = copy.find(self.synset), copy.find(self.to_parent)
+        old = [copy.find(self.from_parent)] if self.from_parent is not None else list(copy.parents[synset])
+        if synset == copy.root:
+            raise HierarchyError(f"{copy.label(synset)} is the root; move what is below it instead")
+        copy.require_edge(old[0], synset)
+        copy.refuse_own_leaf_parent(target)
+        copy.refuse_cycle(target, synset)
+        copy.link(target, synset, instead_of=old[0])
+        for parent in old:
+            if parent != target:
+                copy.unlink(parent, synset)
+
+    def __str__(self) -> str:
+        source = "" if self.from_parent is None else f" from {self.from_parent!r}"
+        return f"move {self.synset!r}{source} to {self.to_parent!r}"
+
+
+@dataclass(frozen=True)
+class Add:
+    """A new synset below `parent` that takes over `children`: from `parent`, or from the one parent they have."""
+
+    synset: str
+    parent: str
+    children: tuple[str, ...] = ()
+    name: str | None = None
+
+    def apply(self, copy: WorkingCopy) -> None:
+        parent = copy.find(self.parent)
+        children = [copy.find(child) for child in self.children]
+        copy.refuse_own_leaf_parent(parent)
+        copy.create(self.synset, self.name)
+        copy.link(parent, self.synset)
+        for child in children:
+            above = copy.parents[child]
+            if parent not in above and len(above) != 1:
+                raise HierarchyError(
+                    f"{copy.label(child)} has {len(above)} parents and {copy.label(parent)} is none of them; "
+                    "say which it leaves with a Move"
+                )
+            Move(child, self.synset, parent if parent in above else above[0]).apply(copy)
+
+    def __str__(self) -> str:
+        return f"add {self.synset!r} below {self.parent!r}"
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Make one synset of two: `into` keeps its id, name and place, and takes over the children of `synset`."""
+
+    synset: str
+    into: str
+
+    def apply(self, copy: WorkingCopy) -> None:
+        synset, into = copy.find(self.synset), copy.find(self.into)
+        if synset == into:
+            raise HierarchyError(f"cannot merge {copy.label(synset)} into itself")
+        if synset == copy.root:
+            raise HierarchyError(f"{copy.label(synset)} is the root and stays; merge {copy.label(into)} into it")
+        copy.refuse_own_leaf_parent(into)
+        children = [child for child in copy.children[synset] if child != into]
+        for child in children:
+            copy.refuse_cycle(into, child)
+        for parent in list(copy.parents[synset]) if into in copy.children[synset] else []:
+            copy.link(parent, into, instead_of=synset)
+        for child in children:
+            copy.link(into, child, instead_of=synset)
+        copy.remember(synset, into)
+        copy.delete(synset)
+
+    def __str__(self) -> str:
+        return f"merge {self.synset!r} into {self.into!r}"
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Take a synset out; its children go to its parents."""
+
+    synset: str
+
+    def apply(self, copy: WorkingCopy) -> None:
+        synset = copy.find(self.synset)
+        if synset == copy.root:
+            raise HierarchyError(f"{copy.label(synset)} is the root and cannot be removed; merge a child into it")
+        for child in list(copy.children[synset]):
+            for parent in copy.parents[synset]:
+                copy.link(parent, child, instead_of=synset)
+        copy.delete(synset)
+
+    def __str__(self) -> str:
+        return f"remove {self.synset!r}"
+
+
+@dataclass(frozen=True)
+class Rename:
+    """Give a synset another display name; its id, and with it every label, stays."""
+
+    synset: str
+    name: str
+
+    def apply(self, copy: WorkingCopy) -> None:
+        synset = copy.find(self.synset)
+        if not self.name.strip():
+            raise HierarchyError(f"the new name of {copy.label(synset)} is blank; give it one that can be read")
+        copy.rename(synset, self.name)
+
+    def __str__(self) -> str:
+        return f"rename {self.synset!r} to {self.name!r}"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Drop one edge; the child must have another parent."""
+
+    parent: str
+    child: str
+
+    def apply(self, copy: WorkingCopy) -> None:
+        parent, child = copy.find(self.parent), copy.find(self.child)
+        copy.require_edge(parent, child)
+        if len(copy.parents[child]) == 1:
+            raise HierarchyError(
+                f"{copy.label(parent)} is the only parent of {copy.label(child)}; move the child, or remove it"
+            )
+        copy.unlink(parent, child)
+
+    def __str__(self) -> str:
+        return f"drop the edge {self.parent!r} → {self.child!r}"
+
+
+@dataclass(frozen=True)
+class Collapse:
+    """Merge a synset with one child into that child, as `Hierarchy.collapse` does to every such synset."""
+
+    synset: str
+
+    def apply(self, copy: WorkingCopy) -> None:
+        synset = copy.find(self.synset)
+        if len(copy.children[synset]) != 1:
+            raise HierarchyError(
+                f"{copy.label(synset)} has {len(copy.children[synset])} children; only a synset with one collapses"
+            )
+        (child,) = copy.children[synset]
+        if synset == copy.root:
+            if not copy.children[child]:
+                raise HierarchyError(f"{copy.label(synset)} is the root and {copy.label(child)} all that is below it")
+            copy.root = child
+        for parent in copy.parents[synset]:
+            copy.link(parent, child, instead_of=synset)
+        copy.remember(synset, child, above=True)
+        copy.delete(synset)
+
+    def __str__(self) -> str:
+        return f"collapse {self.synset!r} into its only child"
+
+
+Edit = Move | Add | Merge | Remove | Rename | Cut | Collapse
+
+
+def apply_edits(hierarchy: Hierarchy, edits: Iterable[Edit], classes: Iterable[str] | None = None) -> Hierarchy:
+    r"""Apply edits one after the other; the hierarchy given does not change.
+
+    Synsets are named by id, or by a display name that only one synset has. An inner synset that an edit leaves without
+    children is dropped, so that it does not turn into a class.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+    edits : iterable of Move, Add, Merge, Remove, Rename, Cut, Collapse
+    classes : iterable of str, optional
+        The labels that must survive; those of the leaves by default.
+
+    Raises
+    ------
+    HierarchyError
+        An unknown or ambiguous synset, an edit that would close a cycle or lose a class.
+
+    Examples
+    --------
+    >>> from hcep import Hierarchy
+    >>> from hcep.curation import Move, apply_edits, diff
+    >>> h = Hierarchy.from_edges([("r", "land"), ("r", "sea"), ("land", "cat"), ("land", "seal"), ("sea", "cod")])
+    >>> after = apply_edits(h, [Move("seal", "sea")])
+    >>> print("\n".join(diff(h, after)))
+    - land → seal
+    + sea → seal
+    """
+    leaves = [hierarchy.class_of(leaf) for leaf in hierarchy.leaves]
+    copy = WorkingCopy(hierarchy, dict.fromkeys(leaves if classes is None else classes))
+    for edit in edits:
+        try:
+            edit.apply(copy)
+            copy.prune()
+            copy.refuse_lost_classes()
+        except HierarchyError as error:
+            raise HierarchyError(f"cannot {edit}: {error}") from None
+    return copy.hierarchy()
+
+
+def diff(before: Hierarchy, after: Hierarchy) -> list[str]:
+    """What changed, one line a change: ``-`` and ``+`` edges, ``~`` names, ``=`` merged synsets.
+
+    Examples
+    --------
+    >>> from hcep import Hierarchy
+    >>> from hcep.curation import diff
+    >>> h = Hierarchy.from_edges([("r", "feline"), ("feline", "cat"), ("r", "dog")])
+    >>> diff(h, h.collapse())
+    ['- r → feline', '- feline → cat', '+ r → cat', '= feline merged into cat']
+    """
+    old, new = set(before.edges), set(after.edges)
+    lines = [f"- {_edge(before, edge)}" for edge in before.edges if edge not in new]
+    lines += [f"+ {_edge(after, edge)}" for edge in after.edges if edge not in old]
+    return [*lines, *_names(before, after)]
+
+
+def _names(before: Hierarchy, after: Hierarchy) -> Iterator[str]:
+    for synset in after.ids:
+        if synset in before and before.name(synset) != after.name(synset):
+            yield f"~ {synset}: {before.name(synset)!r} → {after.name(synset)!r}"
+    for synset in after.ids:
+        known = before.merged(synset) if synset in before else ()
+        for other, name in after.merged(synset):
+            if (other, name) not in known:
+                yield f"= {_shown(other, name)} merged into {_shown(synset, after.name(synset))}"
+
+
+def _edge(hierarchy: Hierarchy, edge: tuple[str, str]) -> str:
+    return " → ".join(_shown(synset, hierarchy.name(synset)) for synset in edge)
+
+
+def _shown(synset: str, name: str) -> str:
+    return name if name == synset else f"{name} ({synset})"

@@ -1,0 +1,17 @@
+from .image_dataset import (
+    DatasetError as DatasetError,
+    ImageDataset as ImageDataset,
+    ImageItem as ImageItem,
+    read_images as read_images,
+)
+from .layouts.cifar_classes import cifar10_hierarchy as cifar10_hierarchy, cifar100_hierarchy as cifar100_hierarchy
+from .sample_data import load_sample as load_sample
+from .synthetic import make_hierarchical_concepts as make_hierarchical_concepts
+from .wordnet import (
+    ambiguous_classes as ambiguous_classes,
+    imagenet_classes as imagenet_classes,
+    imagenet_hierarchy as imagenet_hierarchy,
+    imagenet_wnid as imagenet_wnid,
+    synset_gloss as synset_gloss,
+    synset_lemmas as synset_lemmas,
+)

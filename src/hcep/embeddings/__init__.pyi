@@ -1,0 +1,8 @@
+from .arrays import EmbeddingArrays as EmbeddingArrays, read_arrays as read_arrays, write_arrays as write_arrays
+from .encoders import available_encoders as available_encoders, load_encoder as load_encoder
+from .protocol import Encoder as Encoder
+from .store.embedding_store import EmbeddingStore as EmbeddingStore
+from .store.encoding import EncodeReport as EncodeReport, encode_to_store as encode_to_store
+from .store.items import ImageItem as ImageItem
+from .store.manifest import SkippedImage as SkippedImage, StoreError as StoreError
+from .store.writer import import_arrays as import_arrays

@@ -1,0 +1,1 @@
+"""Embeddings on disk: Parquet shards, a manifest, and what fills them."""

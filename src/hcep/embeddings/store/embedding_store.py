@@ -1,0 +1,379 @@
+"""The embedding store: a folder of Parquet shards and a manifest, opened lazily, read in pieces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from hcep.embeddings.arrays import EmbeddingArrays, map_npy, replace_file, write_npy_in_pieces
+from hcep.embeddings.store.manifest import (
+    EncoderRecord,
+    ShardRecord,
+    SkippedImage,
+    StoreError,
+    flat_copy_name,
+    read_manifest,
+    write_manifest,
+)
+from hcep.embeddings.store.shards import (
+    IMAGE_COLUMNS,
+    check_size,
+    checksum,
+    open_shard,
+    read_columns,
+    read_vectors,
+    shard_schema,
+)
+from hcep.embeddings.store.writer import locked
+from hcep.errors import near_matches, quoted
+
+
+class EmbeddingStore:
+    """Vectors of images with their ids, paths and labels, from one encoder.
+
+    Opening reads the manifest only; vectors are read in pieces, when asked for. `encode_to_store` writes stores.
+
+    Parameters
+    ----------
+    folder : path
+
+    Raises
+    ------
+    StoreError
+        There is no store, or its manifest is damaged.
+
+    Notes
+    -----
+    Rows stand in the order in which images were encoded. A run that adds images writes new files and leaves
+    the old ones; a reader that was opened before it sees the store as it was.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._open(Path(folder))
+
+    def _open(self, folder: Path) -> None:
+        vars(self).clear()
+        self.folder = folder
+        self._manifest = read_manifest(folder)
+        self._rows: NDArray[np.intp] | None = None
+
+    # -- what is known without opening a shard -------------------------------------------------------
+
+    @property
+    def n_dims(self) -> int:
+        """Length of a vector."""
+        return self._manifest.n_dims
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision the vectors are stored in."""
+        return np.dtype(self._manifest.dtype)
+
+    @property
+    def encoder(self) -> EncoderRecord:
+        """Name, fingerprint and preprocessing of the encoder."""
+        return self._manifest.encoder
+
+    @property
+    def skipped(self) -> tuple[SkippedImage, ...]:
+        """Images that could not be encoded, with the reason."""
+        return self._manifest.skipped
+
+    @property
+    def shards(self) -> tuple[ShardRecord, ...]:
+        """The files of the vectors, in order."""
+        return self._manifest.shards
+
+    def __len__(self) -> int:
+        return self._manifest.n_images if self._rows is None else len(self._rows)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n_images, n_dims), as of the array `to_numpy` gives."""
+        return len(self), self.n_dims
+
+    def __repr__(self) -> str:
+        part = "" if self._rows is None else f" of {self._manifest.n_images:,}"
+        skipped = f", {len(self.skipped):,} skipped" if self.skipped else ""
+        return (
+            f"EmbeddingStore({str(self.folder)!r}: {len(self):,}{part} images, {self.n_dims:,} dimensions, "
+            f"{self.dtype}, encoder {self.encoder.name!r}{skipped})"
+        )
+
+    def check_encoder(self, name: str, fingerprint: str) -> None:
+        """Raise when the vectors do not come from this encoder."""
+        self._manifest.refuse_other_encoder(EncoderRecord(name, fingerprint), self.folder)
+
+    # -- images -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _images(self) -> pa.Table:
+        """Columns of the selected images, without vectors."""
+        tables = [self._empty]
+        for shard in self.shards:
+            with open_shard(self.folder, shard, self._manifest) as file:
+                tables.append(read_columns(file, list(self._empty.schema.names)))
+        table = pa.concat_tables(tables)
+        return table if self._rows is None else table.take(pa.array(self._rows))
+
+    @property
+    def _empty(self) -> pa.Table:
+        schema = shard_schema(self._manifest)
+        return pa.schema([schema.field(name) for name in IMAGE_COLUMNS], metadata=schema.metadata).empty_table()
+
+    def _column(self, name: str) -> NDArray[Any]:
+        column = self._images.column(name)
+        values: NDArray[Any] = np.array(column.to_pylist(), dtype=object)
+        return values if column.null_count else values.astype(np.str_)
+
+    @cached_property
+    def ids(self) -> NDArray[Any]:
+        """(n_images,) str, unique."""
+        return self._column("id")
+
+    @cached_property
+    def paths(self) -> NDArray[Any]:
+        """(n_images,) str, as given when the images were encoded."""
+        return self._column("path")
+
+    @cached_property
+    def labels(self) -> NDArray[Any]:
+        """(n_images,) str; an object array with None where images have no label."""
+        return self._column("label")
+
+    @cached_property
+    def splits(self) -> NDArray[Any]:
+        """(n_images,) str; an object array with None where images are in no split."""
+        return self._column("split")
+
+    @cached_property
+    def content_hashes(self) -> NDArray[Any]:
+        """(n_images,) SHA-256 of the image files; None where vectors were imported."""
+        return self._column("content_hash")
+
+    def select(
+        self,
+        *,
+        labels: Iterable[str] | str | None = None,
+        splits: Iterable[str] | str | None = None,
+        rows: ArrayLike | None = None,
+    ) -> EmbeddingStore:
+        """The images that meet every condition, as a store that reads the same files.
+
+        Parameters
+        ----------
+        labels, splits : str or iterable of str, optional
+            Keep these.
+        rows : (n_images,) bool, or indices, optional
+            Keep these; the order stays the store's.
+
+        Raises
+        ------
+        StoreError
+            A label or split that no image has; rows that are not there.
+        """
+        keep = np.ones(len(self), dtype=bool)
+        if labels is not None:
+            keep &= self._having("label", self.labels, labels)
+        if splits is not None:
+            keep &= self._having("split", self.splits, splits)
+        if rows is not None:
+            keep &= self._at(np.asarray(rows))
+        return self._keeping(np.flatnonzero(keep))
+
+    def _having(self, what: str, values: NDArray[Any], wanted: Iterable[str] | str) -> NDArray[np.bool_]:
+        names = [wanted] if isinstance(wanted, str) else list(wanted)
+        known = {str(value) for value in set(values.tolist()) - {None}}
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise StoreError(
+                f"no image in {str(self.folder)!r} has {what} {quoted(unknown)}." + near_matches(unknown[0], known)
+            )
+        return np.isin(values, names)
+
+    def _at(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
+        if rows.dtype == bool and rows.shape == (len(self),):
+            return rows
+        is_index = rows.ndim == 1 and (rows.dtype.kind in "iu" or not len(rows))
+        if not is_index or (len(rows) and not 0 <= rows.min() <= rows.max() < len(self)):
+            raise StoreError(
+                f"rows must be {len(self):,} booleans or indices from 0 to {len(self) - 1:,}; "
+                f"got {rows.dtype} of shape {rows.shape}" + (f", {rows.min()} to {rows.max()}" if is_index else "")
+            )
+        keep = np.zeros(len(self), dtype=bool)
+        keep[rows.astype(np.intp)] = True
+        return keep
+
+    def _keeping(self, rows: NDArray[np.intp]) -> EmbeddingStore:
+        part = EmbeddingStore.__new__(EmbeddingStore)
+        part.folder, part._manifest = self.folder, self._manifest
+        part._rows = rows if self._rows is None else self._rows[rows]
+        return part
+
+    # -- vectors ------------------------------------------------------------------------------------
+
+    def _vectors(self) -> Iterator[NDArray[Any]]:
+        """Vectors of the selected images, a row group at a time; shards without any stay closed."""
+        start = 0
+        for shard in self.shards:
+            rows = None if self._rows is None else _between(self._rows, start, start + shard.n_images)
+            if rows is None or len(rows):
+                yield from self._of_shard(shard, rows)
+            start += shard.n_images
+
+    def _of_shard(self, shard: ShardRecord, rows: NDArray[np.intp] | None) -> Iterator[NDArray[Any]]:
+        start = 0
+        with open_shard(self.folder, shard, self._manifest) as file:
+            for vectors in read_vectors(file, self._manifest):
+                stop = start + len(vectors)
+                yield vectors if rows is None else vectors[_between(rows, start, stop)]
+                start = stop
+
+    def batches(self, size: int = 8192, dtype: DTypeLike = np.float32) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Stream (X, y) batches in row order; memory does not grow with the store.
+
+        Parameters
+        ----------
+        size : int
+            Images a batch; the last one is shorter.
+        dtype : dtype
+            Of X.
+
+        Yields
+        ------
+        X : (size, n_dims) array
+        y : (size,) array of labels, as `labels`
+
+        Raises
+        ------
+        StoreError
+            A shard is damaged.
+        """
+        if size < 1:
+            raise StoreError(f"size must be at least 1, got {size}")
+        return self._batches(size, np.dtype(dtype))
+
+    def _batches(self, size: int, dtype: np.dtype[Any]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        start = filled = 0
+        batch = np.empty((min(size, len(self)), self.n_dims), dtype)
+        for vectors in self._vectors():
+            while len(vectors):
+                taken = vectors[: len(batch) - filled]
+                batch[filled : filled + len(taken)] = taken
+                filled, vectors = filled + len(taken), vectors[len(taken) :]
+                if filled == len(batch):
+                    yield batch, self.labels[start : start + filled]
+                    start, filled = start + filled, 0
+                    batch = np.empty((min(size, len(self) - start), self.n_dims), dtype)
+
+    def to_numpy(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
+        """All vectors, (n_images, n_dims), in memory once: shards are decoded into place one by one.
+
+        Parameters
+        ----------
+        dtype : dtype, optional
+            The stored one where none is given.
+        """
+        self._refuse_other_sizes()
+        X = np.empty(self.shape, self.dtype if dtype is None else dtype)
+        start = 0
+        for vectors in self._vectors():
+            X[start : start + len(vectors)] = vectors
+            start += len(vectors)
+        return X
+
+    def to_arrays(self) -> EmbeddingArrays:
+        """Vectors and columns in memory, ready for `write_arrays`."""
+        return EmbeddingArrays(self.to_numpy(), self.labels, self.ids, self.paths, self.splits)
+
+    def _refuse_other_sizes(self) -> None:
+        # Before memory or disk is set aside for what the manifest claims.
+        for shard in self.shards:
+            check_size(self.folder / shard.file, shard)
+
+    def memory_map(self, path: str | os.PathLike[str] | None = None) -> NDArray[Any]:
+        """All vectors as a read-only memory-mapped array; pages are read when touched.
+
+        Parquet cannot be mapped, so the first call writes a flat ``.npy`` copy; later calls find it.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where the copy goes. By default into the store's folder, under a name that changes with the content; a
+            selection has no such place and needs a path, which is written anew.
+        """
+        if path is None and self._rows is not None:
+            raise StoreError("a selection has no place for its copy: give memory_map a path, or map the whole store")
+        target = self.folder / flat_copy_name(self._manifest) if path is None else Path(path)
+        if path is not None or not target.exists():
+            self._refuse_other_sizes()
+            write = partial(write_npy_in_pieces, shape=self.shape, dtype=self.dtype, pieces=self._vectors())
+            replace_file(target, write)
+        X = map_npy(target)
+        if X.shape != self.shape or X.dtype != self.dtype:
+            raise StoreError(
+                f"{str(target)!r} is damaged: {X.dtype} of shape {X.shape}; delete it, it will be made again"
+            )
+        return X
+
+    # -- integrity ----------------------------------------------------------------------------------
+
+    def damaged_shards(self) -> dict[str, str]:
+        """Read every shard in full; those that are not as they were written, with what is wrong."""
+        return {shard.file: what for shard in self.shards if (what := self._damage(shard))}
+
+    def _damage(self, shard: ShardRecord) -> str:
+        try:
+            with open_shard(self.folder, shard, self._manifest):
+                pass
+            found = checksum(self.folder / shard.file)
+        except (StoreError, OSError) as error:
+            return str(error).partition(" is damaged: ")[2].partition("; Embedding")[0] or str(error)
+        return "" if found == shard.sha256 else "its checksum is not the manifest's"
+
+    def verify(self) -> None:
+        """Check every shard's checksum, size, columns and counts.
+
+        Raises
+        ------
+        StoreError
+            Names every damaged shard and what is wrong with it.
+        """
+        found = self.damaged_shards()
+        if found:
+            listed = "; ".join(f"{name}: {what}" for name, what in found.items())
+            raise StoreError(
+                f"{len(found):,} of {len(self.shards):,} shards of {str(self.folder)!r} are damaged ({listed}); "
+                "repair() drops them, then encode again"
+            )
+
+    def repair(self) -> list[str]:
+        """Take damaged shards out of the manifest and return their names; the next run encodes their images again.
+
+        Raises
+        ------
+        StoreError
+            On a selection, or while a run writes to the store.
+        """
+        if self._rows is not None:
+            raise StoreError("a selection cannot be repaired: open the whole store")
+        with locked(self.folder):
+            self._open(self.folder)
+            bad = self.damaged_shards()
+            left = [shard for shard in self.shards if shard.file not in bad]
+            write_manifest(self.folder, self._manifest.with_shards(left))
+            self._open(self.folder)
+        return list(bad)
+
+
+def _between(rows: NDArray[np.intp], start: int, stop: int) -> NDArray[np.intp]:
+    """Rows from `start` to `stop` of a sorted selection, counted from `start`."""
+    first, last = np.searchsorted(rows, [start, stop])
+    return rows[first:last] - start

@@ -1,0 +1,357 @@
+"""Writing an embedding store: one writer at a time, every commit atomic, vectors never changed once written."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hcep.embeddings.arrays import EmbeddingArrays
+from hcep.embeddings.store.items import ImageItem, storable
+from hcep.embeddings.store.manifest import (
+    MANIFEST,
+    EncoderRecord,
+    Manifest,
+    ShardRecord,
+    SkippedImage,
+    StoredDtype,
+    StoreError,
+    is_old_flat_copy,
+    read_manifest,
+    shard_number,
+    write_manifest,
+)
+from hcep.embeddings.store.shards import IMAGE_COLUMNS, ROW_GROUP, open_shard, read_columns, shard_table, write_shard
+
+logger = logging.getLogger(__name__)
+
+
+class StoredImage(NamedTuple):
+    """What a store knows of an image, beside its vector."""
+
+    shard: str
+    path: str
+    label: str | None
+    split: str | None
+    content_hash: str | None
+
+
+class _Batch(NamedTuple):
+    items: Sequence[ImageItem]
+    hashes: Sequence[str | None]
+    vectors: NDArray[Any]
+    skipped: Sequence[SkippedImage]
+
+
+class StoreWriter:
+    """Adds images to a store; what `flush` has committed survives any crash.
+
+    Use `StoreWriter.open`, which holds the folder's lock.
+
+    Attributes
+    ----------
+    manifest : Manifest
+        As committed.
+    images : dict of str to StoredImage
+        By id, as committed.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.images = dict(_stored_images(folder, manifest))
+        self._pending: list[_Batch] = []
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, folder: Path, encoder: EncoderRecord, n_dims: int, dtype: StoredDtype, *, resume: bool = True
+    ) -> Iterator[StoreWriter]:
+        """Open a store for writing, or begin one.
+
+        Raises
+        ------
+        StoreError
+            The folder holds vectors of another encoder or precision, something else, or is being written to.
+        """
+        empty = Manifest(encoder, n_dims, dtype)
+        with locked(folder):
+            manifest = _begin(folder, empty, resume)
+            _remove_leftovers(folder, manifest)
+            yield cls(folder, manifest)
+
+    @property
+    def skipped(self) -> dict[str, SkippedImage]:
+        """Images the manifest lists as skipped, by id."""
+        return {image.id: image for image in self.manifest.skipped}
+
+    # -- adding ------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        items: Sequence[ImageItem],
+        vectors: NDArray[Any],
+        hashes: Sequence[str | None],
+        skipped: Sequence[SkippedImage] = (),
+    ) -> None:
+        """Take a batch, to be committed by the next `flush`."""
+        self._pending.append(_Batch(items, hashes, self._as_stored(items, vectors), skipped))
+
+    def _as_stored(self, items: Sequence[ImageItem], vectors: NDArray[Any]) -> NDArray[Any]:
+        if vectors.shape != (len(items), self.manifest.n_dims):
+            raise StoreError(
+                f"expected vectors of shape ({len(items)}, {self.manifest.n_dims}) for {str(self.folder)!r}, "
+                f"got {vectors.shape}"
+            )
+        with np.errstate(over="ignore"):
+            stored = np.asarray(vectors).astype(self.manifest.dtype)
+        bad = np.flatnonzero(~np.isfinite(stored).all(axis=1))
+        if len(bad) and np.isfinite(vectors[bad[0]]).all():
+            raise StoreError(
+                f"the vector of {items[bad[0]].id!r} reaches {np.abs(vectors[bad[0]]).max():g}, more than "
+                f'{self.manifest.dtype} can hold; encode into a new store with dtype="float32"'
+            )
+        if len(bad):
+            raise StoreError(f"the vector of {items[bad[0]].id!r} has NaN or infinite values")
+        return stored
+
+    def flush(self) -> None:
+        """Commit what was added: one new shard, and the images that it replaces leave theirs."""
+        if not self._pending:
+            return
+        pending = list(self._pending)
+        items = [item for batch in pending for item in batch.items]
+        skipped = {image.id: image for batch in pending for image in batch.skipped}
+        # A file that could not be read is not known to have changed: its vector stays.
+        broken = {key for key, image in skipped.items() if image.content_hash is not None}
+        replaced = ({item.id for item in items} | broken) & self.images.keys()
+        shards = self._rewritten(replaced, {})
+        if items:
+            shards.append(self._new_shard(pending, items, _next_number(self.manifest, shards)))
+        kept = {key: image for key, image in self.skipped.items() if key not in {item.id for item in items}}
+        self._commit(
+            replace(
+                self.manifest,
+                next_row=self.manifest.next_row + len(items),
+                shards=tuple(shards),
+                skipped=tuple((kept | skipped).values()),
+            )
+        )
+        hashes = [digest for batch in pending for digest in batch.hashes]
+        for key in broken:
+            self.images.pop(key, None)
+        for item, digest in zip(items, hashes, strict=True):
+            self.images[item.id] = _stored(item, shards[-1].file, digest)
+
+    def _new_shard(self, pending: list[_Batch], items: list[ImageItem], number: int) -> ShardRecord:
+        first = self.manifest.next_row
+        columns: dict[str, Sequence[Any]] = {
+            "row": range(first, first + len(items)),
+            "id": [item.id for item in items],
+            "path": [storable(str(item.path)) for item in items],
+            "label": [item.label for item in items],
+            "split": [item.split for item in items],
+            "content_hash": [digest for batch in pending for digest in batch.hashes],
+        }
+        vectors = np.concatenate([batch.vectors for batch in pending])
+        return write_shard(self.folder, number, shard_table(self.manifest, columns, vectors))
+
+    # -- changing ----------------------------------------------------------------------------------
+
+    def remove(self, ids: Collection[str]) -> int:
+        """Drop images and what is said of skipped ones; returns how many vectors went."""
+        self.flush()
+        gone = set(ids) & self.images.keys()
+        skipped = tuple(image for image in self.manifest.skipped if image.id not in set(ids))
+        if gone or len(skipped) < len(self.manifest.skipped):
+            self._commit(replace(self.manifest, shards=tuple(self._rewritten(gone, {})), skipped=skipped))
+        for key in gone:
+            del self.images[key]
+        return len(gone)
+
+    def update(self, items: Sequence[ImageItem]) -> int:
+        """Give stored images their present path, label and split; returns how many differed."""
+        self.flush()
+        old = self.images
+        changed = {i.id: i for i in items if _described(i) != (old[i.id].path, old[i.id].label, old[i.id].split)}
+        if changed:
+            self._commit(self.manifest.with_shards(self._rewritten(set(), changed)))
+            self.images = dict(_stored_images(self.folder, self.manifest))
+        return len(changed)
+
+    def note_skipped(self, images: Sequence[SkippedImage], cleared: Collection[str] = ()) -> None:
+        """List images as skipped, and take others from the list."""
+        self.flush()
+        noted = {key: image for key, image in self.skipped.items() if key not in set(cleared)}
+        noted |= {image.id: image for image in images}
+        if tuple(noted.values()) != self.manifest.skipped:
+            self._commit(replace(self.manifest, skipped=tuple(noted.values())))
+
+    def _rewritten(self, dropped: set[str], changed: Mapping[str, ImageItem]) -> list[ShardRecord]:
+        """The store's shards without some images and with others described anew, vectors untouched."""
+        touched = {self.images[key].shard for key in (*dropped, *changed)}
+        shards: list[ShardRecord] = []
+        for shard in self.manifest.shards:
+            if shard.file not in touched:
+                shards.append(shard)
+                continue
+            table = self._table_without(shard, dropped, changed)
+            if table.num_rows:
+                shards.append(write_shard(self.folder, _next_number(self.manifest, shards), table))
+        return shards
+
+    def _table_without(self, shard: ShardRecord, dropped: set[str], changed: Mapping[str, ImageItem]) -> pa.Table:
+        with open_shard(self.folder, shard, self.manifest) as file:
+            table = file.read()
+        ids = table.column("id").to_pylist()
+        table = table.filter(pa.array([key not in dropped for key in ids]))
+        ids = table.column("id").to_pylist()
+        for place, name in enumerate(("path", "label", "split")):
+            old = table.column(name).to_pylist()
+            new = [
+                _described(changed[key])[place] if key in changed else value
+                for key, value in zip(ids, old, strict=True)
+            ]
+            index = table.schema.get_field_index(name)
+            table = table.set_column(index, table.schema.field(name), pa.array(new, IMAGE_COLUMNS[name]))
+        return table
+
+    def _commit(self, manifest: Manifest) -> None:
+        write_manifest(self.folder, manifest)
+        # In one step: an interrupt between the two would commit the pending images twice.
+        self.__dict__.update(manifest=manifest, _pending=[])
+        _remove_leftovers(self.folder, manifest)
+
+
+def _described(item: ImageItem) -> tuple[str, str | None, str | None]:
+    return storable(str(item.path)), item.label, item.split
+
+
+def _stored(item: ImageItem, shard: str, digest: str | None) -> StoredImage:
+    return StoredImage(shard, *_described(item), digest)
+
+
+def _stored_images(folder: Path, manifest: Manifest) -> Iterator[tuple[str, StoredImage]]:
+    names = ("id", "path", "label", "split", "content_hash")
+    for shard in manifest.shards:
+        with open_shard(folder, shard, manifest) as file:
+            columns = read_columns(file, names).to_pydict()
+        for key, *known in zip(*(columns[name] for name in names), strict=True):
+            yield key, StoredImage(shard.file, *known)
+
+
+def _next_number(manifest: Manifest, shards: Sequence[ShardRecord]) -> int:
+    """A number above every shard that is committed or about to be, so that no file in use is ever overwritten."""
+    return max((shard.number for shard in (*manifest.shards, *shards)), default=-1) + 1
+
+
+def import_arrays(
+    arrays: EmbeddingArrays,
+    folder: str | os.PathLike[str],
+    *,
+    encoder: str,
+    fingerprint: str | None = None,
+    dtype: StoredDtype | None = None,
+) -> None:
+    """Make vectors that were encoded elsewhere a store.
+
+    Parameters
+    ----------
+    arrays : EmbeddingArrays
+        Images without an id are known by their path, without a path by their row.
+    folder : path
+        Of the store; images it holds under the same ids are replaced.
+    encoder : str
+        Name of the encoder the vectors come from.
+    fingerprint : str, optional
+        The encoder's; its name where it is not known.
+    dtype : {"float16", "float32"}, optional
+        As the vectors are where none is given; float64 becomes float32.
+
+    Raises
+    ------
+    StoreError
+        The store holds vectors of another encoder, or a vector is not finite or does not fit `dtype`.
+    """
+    stored: StoredDtype = dtype or ("float16" if arrays.vectors.dtype == np.float16 else "float32")
+    record = EncoderRecord(encoder, fingerprint or f"imported:{encoder}", {})
+    with StoreWriter.open(Path(folder), record, arrays.vectors.shape[1], stored) as writer:
+        for start in range(0, len(arrays), ROW_GROUP):
+            rows = range(start, min(start + ROW_GROUP, len(arrays)))
+            writer.add([_imported(arrays, i) for i in rows], arrays.vectors[rows.start : rows.stop], [None] * len(rows))
+            writer.flush()
+
+
+def _imported(arrays: EmbeddingArrays, i: int) -> ImageItem:
+    label, key, path, split = (
+        None if values is None or values[i] is None else str(values[i])
+        for values in (arrays.labels, arrays.ids, arrays.paths, arrays.splits)
+    )
+    return ImageItem(Path(path or key or str(i)), label, key or path or str(i), split)
+
+
+# -- the folder ----------------------------------------------------------------------------------------
+
+
+def _begin(folder: Path, empty: Manifest, resume: bool) -> Manifest:
+    if not (folder / MANIFEST).exists():
+        foreign = [name for name in os.listdir(folder) if shard_number(name) >= 0]
+        if foreign:
+            raise StoreError(f"{str(folder)!r} holds {sorted(foreign)[0]!r} but no {MANIFEST}: give another folder")
+        write_manifest(folder, empty)
+        return empty
+    stored = read_manifest(folder)
+    if not resume:
+        logger.info("encoding %s anew: %d images leave it", folder, stored.n_images)
+        write_manifest(folder, empty)
+        return empty
+    stored.refuse_other_encoder(empty.encoder, folder)
+    if (stored.n_dims, stored.dtype) != (empty.n_dims, empty.dtype):
+        raise StoreError(
+            f"{str(folder)!r} holds {stored.dtype} vectors of {stored.n_dims:,} dimensions, not {empty.dtype} of "
+            f"{empty.n_dims:,}; ask for the same, or use another folder"
+        )
+    return stored
+
+
+def _remove_leftovers(folder: Path, manifest: Manifest) -> None:
+    """Remove shards that no manifest lists and files a crash left half written; nothing that is not ours."""
+    listed = {shard.file for shard in manifest.shards}
+    for name in os.listdir(folder):
+        written = name.removeprefix(".").removesuffix(".tmp")
+        half = name == f".{written}.tmp" and (written == MANIFEST or shard_number(written) >= 0)
+        if half or (shard_number(name) >= 0 and name not in listed) or is_old_flat_copy(name, manifest):
+            (folder / name).unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Be the only writer; the system lets go of the lock when the process ends, however it ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot make the folder {str(folder)!r}: {error.strerror or error}") from None
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreError(f"another run is writing to {str(folder)!r}: wait for it or stop it") from None
+        except OSError:  # a network file system without locks
+            logger.info("%s cannot be locked: take care that only one run writes to it", folder)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,119 @@
+"""Scores of several methods on the same images, as a table to print or to read on."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+
+from hcep.errors import HCEPError, near_matches
+from hcep.evaluate import table_formats
+from hcep.evaluate.metrics import metric_of
+
+
+@dataclass(frozen=True)
+class Score:
+    """One method's score on one metric.
+
+    Attributes
+    ----------
+    method, metric : str
+    mean, low, high : float
+        Estimate and confidence interval; NaN where the metric is defined for no image.
+    n_images : int
+        Images it is defined for.
+    difference, difference_low, difference_high : float
+        What it has over the reference method.
+    p, p_holm : float
+        Two-sided, paired, against the reference: raw, and adjusted for the number of methods in the column. NaN for
+        the reference itself.
+    best : bool
+        The best mean of its column, or not significantly worse (paired, adjusted) than that of the best.
+    """
+
+    method: str
+    metric: str
+    mean: float
+    low: float
+    high: float
+    n_images: int
+    difference: float
+    difference_low: float
+    difference_high: float
+    p: float
+    p_holm: float
+    best: bool
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Scores of several methods on the same images; made by `compare_scores`.
+
+    Attributes
+    ----------
+    methods, metrics : tuple of str
+        Rows and columns.
+    reference : str
+        The method the others are tested against.
+    n_images : int
+    level : float
+        Of the intervals; differences are called significant below ``1 - level``.
+    scores : tuple of Score
+        Method by method.
+    """
+
+    methods: tuple[str, ...]
+    metrics: tuple[str, ...]
+    reference: str
+    n_images: int
+    level: float
+    scores: tuple[Score, ...]
+
+    def score(self, method: str, metric: str) -> Score:
+        """The score of one method on one metric."""
+        for name, known in ((method, self.methods), (metric, self.metrics)):
+            if name not in known:
+                raise HCEPError(f"{name!r} is not in the table.{near_matches(name, known)}")
+        return self.scores[self.methods.index(method) * len(self.metrics) + self.metrics.index(metric)]
+
+    def is_significant(self, score: Score) -> bool:
+        """Whether a method is better or worse than the reference; a metric without a better side says neither."""
+        return score.p_holm < 1.0 - self.level and metric_of(score.metric).better is not None
+
+    @property
+    def note(self) -> str:
+        """What intervals, bold type and daggers mean."""
+        return self._explained("Bold: the best of a column, and what is not significantly worse.")
+
+    @property
+    def plain_note(self) -> str:
+        """The same where there is no bold type."""
+        return self._explained()
+
+    def _explained(self, *type_styles: str) -> str:
+        told = [f"{self.n_images:,} images; intervals: {self.level:.0%}, bootstrap over images.", *type_styles]
+        if len(self.methods) > 1:
+            told.append(f"† differs from {self.reference} (paired test, Holm, p < {1.0 - self.level:.2g}).")
+        return " ".join(told)
+
+    def to_markdown(self, *, intervals: bool = True) -> str:
+        """A Markdown table, methods as rows, best values in bold, and a line that says how to read it."""
+        return table_formats.markdown(self, intervals)
+
+    def to_latex(self, *, intervals: bool = True) -> str:
+        """A LaTeX tabular; needs the package booktabs."""
+        return table_formats.latex(self, intervals)
+
+    def to_csv(self) -> str:
+        """A line a method and metric, with everything `Score` has."""
+        return table_formats.csv(self)
+
+    def to_json(self) -> str:
+        """The table as JSON; what is not defined is null."""
+        facts = {"n_images": self.n_images, "level": self.level, "reference": self.reference}
+        scores = [{key: _defined(value) for key, value in asdict(score).items()} for score in self.scores]
+        return json.dumps({**facts, "scores": scores}, indent=2, ensure_ascii=False)
+
+
+def _defined(value: object) -> object:
+    return None if isinstance(value, float) and math.isnan(value) else value

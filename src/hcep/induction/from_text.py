@@ -1,0 +1,242 @@
+"""A hierarchy from text: what Hearst's patterns say in a corpus, the strongest evidence first."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import IO
+
+from hcep.errors import HCEPError, HierarchyError
+from hcep.hierarchy.graph import Hierarchy
+from hcep.induction.hearst import Phrase, matches, sentences
+from hcep.induction.induced import Evidence, Induced, Problem
+from hcep.induction.leaf_names import LeafNames, normal_form
+from hcep.induction.nouns import singular
+
+Pair = tuple[str, str]  # below, above
+Corpus = Iterable[str] | str | PathLike[str]
+#: Characters of a line that are read, and of an example that is kept.
+MAX_LINE, MAX_EXAMPLE = 20_000, 300
+
+
+def induce_from_text(
+    leaves: Iterable[str],
+    lines: Corpus,
+    *,
+    root: str = "entity",
+    vocabulary: Iterable[str] | None = None,
+    min_count: int = 2,
+    max_parents: int | None = 1,
+) -> Induced:
+    """Find a hierarchy above some classes in a text that mentions them.
+
+    Parameters
+    ----------
+    leaves : iterable of str
+        The classes.
+    lines : iterable of str, or path
+        The corpus, read once and line by line; a path may end in ``.gz``. A sentence must not run over lines.
+    root : str
+        What all classes are.
+    vocabulary : iterable of str, optional
+        Names that inner synsets may have. Without it any noun may be one, by its last word: "motor vehicles" count as
+        "vehicle".
+    min_count : int
+        Sentences that an edge needs.
+    max_parents : int or None
+        Parents that a synset keeps, the strongest first; None keeps all and returns a DAG.
+
+    Returns
+    -------
+    Induced
+        With `evidence` for every edge but those from the root. Classes that no sentence places hang from the root.
+
+    Raises
+    ------
+    HCEPError
+        A corpus that cannot be read, options out of range.
+
+    Notes
+    -----
+    Patterns: *X such as A, B and C*; *such X as A*; *A and (or) other X*; *X including (especially) A*; *A is a kind
+    (type, sort, form) of X*. Pairs are counted; in descending order of count (ties by name) each becomes an edge unless
+    it closes a cycle. An edge that only shortens a longer way is left out, then each synset keeps its `max_parents`
+    strongest. Memory grows with the number of different pairs, not with the corpus.
+
+    Examples
+    --------
+    >>> from hcep.induction import induce_from_text
+    >>> corpus = ["Mammals such as cats and dogs.", "Animals such as birds.", "Mammals are a kind of animal."]
+    >>> found = induce_from_text(["cat", "dog", "bird", "car"], corpus, min_count=1)
+    >>> found.hierarchy.print_tree()
+    entity
+    ├── car
+    └── animal
+        ├── mammal
+        │   ├── cat
+        │   └── dog
+        └── bird
+    >>> found.missing, found.evidence["mammal", "cat"].example
+    (('car',), 'Mammals such as cats and dogs.')
+    """
+    if not isinstance(min_count, int) or min_count < 1:
+        raise HCEPError(f"min_count must be a whole number of at least 1, got {min_count!r}")
+    if max_parents is not None and (not isinstance(max_parents, int) or max_parents < 1):
+        raise HCEPError(f"max_parents must be None or a whole number of at least 1, got {max_parents!r}")
+    names = LeafNames(leaves, root)
+    reader = _PairReader(names, vocabulary)
+    is_empty = True
+    for line in read_lines(lines):
+        reader.add(line)
+        is_empty = is_empty and not line.strip()
+    above = _strongest(reader.counts, min_count, set(names.leaves), max_parents)
+    return _induced(above, names, reader, is_empty)
+
+
+class _PairReader:
+    """Counts of (below, above) pairs while a corpus goes by."""
+
+    def __init__(self, names: LeafNames, vocabulary: Iterable[str] | None) -> None:
+        self.counts: Counter[Pair] = Counter()
+        self.patterns: dict[Pair, dict[str, None]] = {}
+        self.examples: dict[Pair, str] = {}
+        self._root = normal_form(names.root)
+        known = [*(vocabulary or ()), *names.leaves]
+        self._known = {normal_form(name): name for name in known}
+        self._open = vocabulary is None
+        self._longest = max((len(form.split()) for form in self._known), default=1)
+
+    def add(self, line: str) -> None:
+        for sentence in sentences(line[:MAX_LINE]):
+            for found in matches(sentence):
+                above = self._name(found.above)
+                for phrase in found.below:
+                    below = self._name(phrase)
+                    if above and below and above != below:
+                        self._count((below, above), found.pattern, sentence)
+
+    def _count(self, pair: Pair, pattern: str, sentence: str) -> None:
+        self.counts[pair] += 1
+        self.patterns.setdefault(pair, {})[pattern] = None
+        self.examples.setdefault(pair, " ".join(sentence.split())[:MAX_EXAMPLE])
+
+    def _name(self, phrase: Phrase) -> str | None:
+        """The longest known name in a phrase, at the side that is sure; else its noun, where any is allowed."""
+        words = phrase.words
+        n = len(words)
+        for size in range(min(n, self._longest), 0, -1):
+            starts = range(n - size if phrase.whole else 0, n - size + 1)
+            for start in starts:
+                form = normal_form(" ".join(words[start : start + size]))
+                if form in self._known:
+                    return self._known[form]
+        noun = singular(phrase.head)
+        # A sentence that says "cats are a kind of entity" says nothing: everything is below the root.
+        return noun if self._open and noun != self._root and len(noun) > 2 else None
+
+
+def _strongest(
+    counts: Mapping[Pair, int], min_count: int, leaves: set[str], max_parents: int | None
+) -> dict[str, list[str]]:
+    """Parents of each synset: an acyclic choice of the pairs, the strongest of them first."""
+    enough = {pair: n for pair, n in counts.items() if n >= min_count and pair[1] not in leaves}
+    strongest_first = sorted(_above_leaves(enough, leaves), key=lambda pair: (-enough[pair], pair))
+    above: dict[str, list[str]] = {}
+    for below, parent in strongest_first:
+        if not _reaches(parent, below, above):
+            above.setdefault(below, []).append(parent)
+    kept: dict[str, list[str]] = {}
+    for below, parents in above.items():
+        direct = [p for p in parents if not any(q != p and _reaches(q, p, above) for q in parents)]
+        kept[below] = direct[:max_parents]
+    return kept
+
+
+def _above_leaves(pairs: Iterable[Pair], leaves: set[str]) -> list[Pair]:
+    """The pairs that may lie above a leaf: as a rule a small part of what a corpus says."""
+    by_lower: dict[str, list[str]] = {}
+    for below, parent in pairs:
+        by_lower.setdefault(below, []).append(parent)
+    seen, waiting = set(leaves), list(leaves)
+    while waiting:
+        fresh = {parent for parent in by_lower.get(waiting.pop(), ()) if parent not in seen}
+        seen |= fresh
+        waiting += fresh
+    return [(below, parent) for below in seen for parent in by_lower.get(below, ())]
+
+
+def _reaches(start: str, goal: str, above: Mapping[str, list[str]]) -> bool:
+    """Whether `goal` is `start` or above it."""
+    seen, waiting = {start}, [start]
+    while waiting:
+        at = waiting.pop()
+        if at == goal:
+            return True
+        fresh = [parent for parent in above.get(at, ()) if parent not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return False
+
+
+def _induced(above: Mapping[str, list[str]], names: LeafNames, reader: _PairReader, is_empty: bool) -> Induced:
+    edges: dict[Pair, None] = {}
+    waiting = list(names.leaves)
+    seen = set(waiting)
+    for below in waiting:  # grows while it is walked: the ancestors of the leaves, and nothing else
+        for parent in above.get(below, ()):
+            edges[below, parent] = None
+            if parent not in seen:
+                seen.add(parent)
+                waiting.append(parent)
+    tops = [synset for synset in waiting if not above.get(synset)]
+    everything = [*((names.root, top) for top in tops), *((parent, below) for below, parent in edges)]
+    missing = tuple(leaf for leaf in names.leaves if not above.get(leaf))
+    evidence = {
+        (parent, below): Evidence(
+            reader.counts[below, parent], tuple(reader.patterns[below, parent]), reader.examples[below, parent]
+        )
+        for below, parent in edges
+    }
+    unheard = "no pattern with enough evidence mentions any class; lower min_count (--min-count on the command line)"
+    problems = [] if edges else [Problem("empty", "the corpus is empty: it holds no text" if is_empty else unheard)]
+    return Induced(
+        Hierarchy.from_edges(everything, root=names.root), not missing, missing, tuple(problems), evidence=evidence
+    )
+
+
+def read_lines(corpus: Corpus) -> Iterator[str]:
+    """The lines of a corpus, of a file never more than a bounded part at a time.
+
+    Raises
+    ------
+    HCEPError
+        A file that cannot be read, or something that is not text.
+    """
+    if isinstance(corpus, str | PathLike):
+        yield from _file_lines(Path(corpus))
+        return
+    for line in corpus:
+        if not isinstance(line, str):
+            raise HCEPError(f"lines must be a path or an iterable of strings; it gave a {type(line).__name__}")
+        yield line
+
+
+def _file_lines(path: Path) -> Iterator[str]:
+    try:
+        with _opened(path) as file:
+            # One line of a gigabyte must not fill the memory: it comes in parts.
+            yield from iter(lambda: file.readline(MAX_LINE), "")
+    except (OSError, EOFError, zlib.error) as error:
+        raise HierarchyError(
+            f"cannot read the corpus {str(path)!r}: {getattr(error, 'strerror', None) or error}"
+        ) from None
+
+
+def _opened(path: Path) -> IO[str]:
+    if path.suffix.lower() == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8", errors="replace")
+    return path.open(encoding="utf-8", errors="replace")

@@ -1,0 +1,102 @@
+"""The given classes, and how a label that somebody else wrote is compared with them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from difflib import get_close_matches
+from functools import cache
+
+from hcep.errors import HierarchyError, quoted
+from hcep.induction.nouns import singular
+
+EMPHASIS = "*_`~ \t"
+QUOTES = "\"'“”‘’«»"
+#: What may follow a name on its line: an explanation after a dash or colon, or in brackets.
+TRAILING = re.compile(r"\s+[-–—]+\s+.*$|\s*[:;]\s.*$|\s*[(\[].*$|\s*(?:→|=>|->).*$")
+
+EXPLANATION = re.compile(r"\s*:\s.*$|\s+[-–—]+\s+.*$")
+
+
+class LeafNames:
+    """Leaves in their order, found by what a label says.
+
+    Raises
+    ------
+    HierarchyError
+        Fewer than two, an empty or repeated one, one that is the root.
+    """
+
+    def __init__(self, leaves: Iterable[str], root: str) -> None:
+        given = [leaves] if isinstance(leaves, str) else list(leaves)
+        if any(not isinstance(leaf, str) or not leaf.strip() for leaf in given) or isinstance(leaves, str):
+            raise HierarchyError(f"leaves must be a list of class names, none of them empty; got {quoted(given, 3)}")
+        if not isinstance(root, str) or not root.strip():
+            raise HierarchyError(f"root must be a name, got {root!r}")
+        self.leaves = tuple(str(leaf) for leaf in given)
+        self.root = root
+        self._exact = {_spaced(leaf): leaf for leaf in self.leaves}
+        if len(self._exact) < len(self.leaves):
+            counts = Counter(map(_spaced, self.leaves))
+            repeated = [leaf for leaf, n in counts.items() if n > 1]
+            raise HierarchyError(f"leaves has names twice: {quoted(repeated)}; give each class once")
+        if len(self.leaves) < 2:
+            raise HierarchyError(f"leaves must hold at least two classes to build a hierarchy above; got {given!r}")
+        if _spaced(root) in self._exact:
+            raise HierarchyError(f"root {root!r} is also one of the leaves; name another root")
+        alike: dict[str, list[str]] = {}
+        for leaf in self.leaves:
+            alike.setdefault(normal_form(leaf), []).append(leaf)
+        self._alike = {key: found[0] for key, found in alike.items() if len(found) == 1}
+        self.exact = cache(self._find_exact)
+        self.alike = cache(self._find_alike)
+
+    def _find_exact(self, label: str) -> str | None:
+        """The leaf that a label spells exactly, emphasis, quotes or an explanation behind it aside."""
+        return next((self._exact[text] for text in _readings(label) if text in self._exact), None)
+
+    def _find_alike(self, label: str) -> str | None:
+        """The one leaf that differs in case, spacing, punctuation or number alone."""
+        forms = (normal_form(text) for text in _readings(label))
+        return next((self._alike[form] for form in forms if form in self._alike), None)
+
+    def near(self, label: str, among: Iterable[str]) -> str | None:
+        """The closest of some leaves to a label, if any is close."""
+        by_form = {normal_form(leaf): leaf for leaf in among}
+        close = get_close_matches(normal_form(label), by_form, n=1, cutoff=0.75)
+        return by_form[close[0]] if close else None
+
+
+def clean_label(label: str) -> str:
+    """A label without emphasis, quotes and what JSON or an outline ends a line with, its spaces single."""
+    return _spaced(label).strip(EMPHASIS).rstrip(":,{[" + EMPHASIS).strip(EMPHASIS + QUOTES + ":")
+
+
+def group_label(label: str) -> str:
+    """The name of a group, an explanation after a colon or dash left out."""
+    return clean_label(EXPLANATION.sub("", _spaced(label))) or clean_label(label)
+
+
+def normal_form(label: str) -> str:
+    """A label without case, punctuation and plural, to compare."""
+    words = re.sub(r"[\W_]+", " ", label.casefold()).split()
+    return " ".join([*words[:-1], singular(words[-1])]) if words else ""
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _readings(label: str) -> Iterator[str]:
+    """What a label may mean, literally first."""
+    yield _spaced(label)
+    with suppress(ValueError, RecursionError):
+        yield _spaced(str(json.loads(label.strip(" ,"))))
+    cleaned = clean_label(label)
+    yield cleaned
+    with suppress(ValueError):
+        yield _spaced(str(json.loads(f'"{cleaned}"')))
+    yield clean_label(TRAILING.sub("", _spaced(label)))

@@ -1,0 +1,332 @@
+"""`hcep hierarchy lint` and `hcep hierarchy edit`: findings, repairs, and what they do to images."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from hcep import HCEPClassifier, HCEPError, Hierarchy, HierarchyError
+from hcep.cli.app import app
+from hcep.cli.hierarchy.edits import parse_edits
+from hcep.curation import Add, Merge, Move, Remove, Rename
+from hcep.hierarchy import read_hierarchy
+
+LABELS = ["cat", "dog", "fox", "bat", "car", "bus", "van"]
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["hierarchy", *map(str, words)])
+
+
+def loaded(*words):
+    return json.loads(run(*words, "--json").stdout)
+
+
+@pytest.fixture
+def pets_file(tmp_path, pets):
+    pets.to_json(tmp_path / "pets.json")
+    return tmp_path / "pets.json"
+
+
+@pytest.fixture
+def broken(tmp_path):
+    """A chain, a shortcut, a self-loop and an edge that stands there twice."""
+    file = tmp_path / "broken.csv"
+    file.write_text("r,a\na,feline\nfeline,cat\na,dog\nr,dog\ndog,dog\nr,b\nb,x\nb,y\nb,x\n")
+    return file
+
+
+@pytest.fixture
+def cycle(tmp_path):
+    file = tmp_path / "cycle.csv"
+    file.write_text("r,a\na,b\nb,c\nc,a\nr,dog\n")
+    return file
+
+
+@pytest.fixture
+def odd_one(tmp_path):
+    """A hierarchy with "bat" among the animals, and images where it lies with the vehicles."""
+    rng = np.random.default_rng(0)
+    tree = Hierarchy.from_edges(
+        [
+            ("thing", "animal"),
+            ("thing", "vehicle"),
+            *(("animal", c) for c in LABELS[:4]),
+            *(("vehicle", c) for c in LABELS[4:]),
+        ]
+    )
+    tree.to_json(tmp_path / "odd.json")
+    centres = {c: np.r_[5.0, 0.0, rng.normal(size=6)] for c in LABELS[:3]}
+    centres |= {c: np.r_[0.0, 5.0, rng.normal(size=6)] for c in LABELS[3:]}
+    labels = np.repeat(LABELS, 18)
+    X = np.stack([centres[c] for c in labels.tolist()]) + 0.8 * rng.normal(size=(len(labels), 8))
+    split = np.tile(np.repeat(["train", "val"], [12, 6]), len(LABELS))
+    ids = np.array([f"{label}/{i % 18}" for i, label in enumerate(labels.tolist())])
+    np.savez(tmp_path / "odd.npz", embeddings=X, labels=labels, split=split, ids=ids)
+    return tmp_path / "odd.json", tmp_path / "odd.npz"
+
+
+def test_a_cycle_is_reported_and_nothing_is_written(cycle, tmp_path):
+    result = run("lint", cycle, "--fix", "-o", tmp_path / "out.csv")
+    assert result.exit_code == 1
+    assert "'a' → 'b' → 'c' → 'a'" in result.stdout
+    assert "not a hierarchy: 1 finding" in result.stdout
+    assert result.stdout.endswith("nothing written; mend the errors above by hand first\n")
+    assert "nothing to change" not in result.stdout
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_what_needs_no_repair_is_written_all_the_same(pets, pets_file, tmp_path):
+    out = tmp_path / "out.csv"
+    result = run("lint", pets_file, "--fix", "-o", out)
+    assert result.exit_code == 0
+    assert "nothing to change" in result.stdout
+    assert result.stdout.endswith(f"{out}: {pets!r}, unchanged\n")
+    assert read_hierarchy(out) == pets
+    assert loaded("lint", pets_file, "--fix", "-o", out, "--force")["output"] == str(out)
+    assert loaded("lint", pets_file, "--fix", "--in-place")["output"] is None
+
+
+def test_fix_shows_what_changed_and_writes_on_request_only(broken, tmp_path):
+    before = broken.read_text()
+    shown = run("lint", broken, "--fix")
+    assert shown.exit_code == 0
+    for line in (
+        "- self-loop, line 6: 'dog'",
+        "- duplicate-edge, line 10: 'b', 'x'",
+        "- r → dog",
+        "= feline merged into cat",
+    ):
+        assert line in shown.stdout
+    assert "nothing written" in shown.stdout
+    assert broken.read_text() == before
+    result = run("lint", broken, "--fix", "-o", tmp_path / "out.csv")
+    assert result.exit_code == 0
+    assert set(read_hierarchy(tmp_path / "out.csv").edges) == {
+        ("r", "a"),
+        ("r", "b"),
+        ("a", "cat"),
+        ("a", "dog"),
+        ("b", "x"),
+        ("b", "y"),
+    }
+    assert run("lint", tmp_path / "out.csv", "--fix").stdout.endswith("nothing to change\n")
+
+
+def test_without_fix_a_self_loop_is_an_error(broken):
+    result = run("lint", broken)
+    assert result.exit_code == 1
+    assert "self-loop" in result.stdout
+
+
+def test_in_place(broken):
+    assert run("lint", broken, "--fix", "--in-place").exit_code == 0
+    assert ("dog", "dog") not in read_hierarchy(broken).edges
+    assert not list(broken.parent.glob("*.partial*"))
+
+
+def test_a_chain_that_is_a_class_stays(broken, tmp_path):
+    labels = tmp_path / "labels.txt"
+    labels.write_text("cat\nfeline\ndog\n\n")
+    changes = loaded("lint", broken, "--classes", labels, "--fix")["diff"]
+    assert not any("feline" in line for line in changes)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--fix", "-o", "there.csv"), "pass --force"),
+        (("--fix", "-o", "new.csv", "--in-place"), "not both"),
+    ],
+)
+def test_targets_that_do_not_do(broken, monkeypatch, words, message):
+    monkeypatch.chdir(broken.parent)
+    (broken.parent / "there.csv").write_text("kept")
+    result = run("lint", broken, *words)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert (broken.parent / "there.csv").read_text() == "kept"
+
+
+def test_imagenet_cannot_be_written_over():
+    result = run("lint", "imagenet", "--fix", "--in-place")
+    assert result.exit_code == 2
+    assert "not a file" in result.output
+
+
+def test_a_format_that_cannot_hold_the_graph_leaves_nothing(tmp_path, diamond):
+    diamond.to_json(tmp_path / "diamond.json")
+    result = run("edit", tmp_path / "diamond.json", "--rename", "cat:tom", "-o", tmp_path / "out.nwk")
+    assert isinstance(result.exception, HierarchyError)
+    assert not (tmp_path / "out.nwk").exists()
+
+
+def test_lint_with_images_names_them_and_the_move(odd_one):
+    file, data = odd_one
+    result = run("lint", file, "--embeddings", data)
+    assert result.exit_code == 0
+    assert "'bat' is nearer to 'vehicle' than to its parent 'animal'" in result.stdout
+    assert "bat/" in result.stdout
+    record = loaded("lint", file, "--embeddings", data, "--images", "1")
+    (move,) = [f for f in record["findings"] if f["code"] == "nearer-parent" and f["severity"] == "warning"]
+    assert move["fixes"] == ["move 'bat' from 'animal' to 'vehicle'"]
+    assert move["effect"]["support_f1"]["difference"] > 0
+    (cone,) = [f for f in record["findings"] if f["code"] == "containment"]
+    assert len(cone["examples"]) == 1
+    assert record["output"] is None
+
+
+def test_fix_moves_measures_them_together_and_on_the_other_split(odd_one, tmp_path):
+    file, data = odd_one
+    record = loaded("lint", file, "--embeddings", data, "--fix-moves", "3", "-o", tmp_path / "moved.json")
+    assert record["diff"] == ["- animal → bat", "+ vehicle → bat"]
+    chosen, val = record["effects"].values()
+    assert chosen["support_f1"]["difference"] > 0
+    assert val["support_f1"]["difference"] >= 0
+    assert record["output"] == str(tmp_path / "moved.json")
+    assert read_hierarchy(tmp_path / "moved.json").parents("bat") == ("vehicle",)
+
+
+def test_moves_need_images(pets_file):
+    with pytest.raises(HCEPError, match="--fix-moves: moves are measured on images; give --embeddings"):
+        raise run("lint", pets_file, "--fix-moves", "1").exception
+
+
+def test_a_class_that_is_missing_is_an_error_and_the_others_are_looked_at(odd_one, tmp_path):
+    file, data = odd_one
+    read_hierarchy(file).restrict([c for c in LABELS if c != "fox"]).to_json(tmp_path / "less.json")
+    result = run("lint", tmp_path / "less.json", "--embeddings", data)
+    assert result.exit_code == 1
+    assert "'fox'" in result.stdout
+    assert "nearer-parent" in result.stdout
+
+
+def test_images_of_no_class_at_all_are_not_measured(pets_file, tmp_path):
+    np.savez(tmp_path / "x.npz", embeddings=np.eye(4), labels=np.array(["a", "a", "b", "b"]))
+    record = loaded("lint", pets_file, "--embeddings", tmp_path / "x.npz")
+    assert {f["code"] for f in record["findings"]} == {"missing-class", "extra-leaf"}
+
+
+def test_nothing_to_write_without_a_repair(pets_file, tmp_path):
+    with pytest.raises(HCEPError, match="give --fix or --fix-moves as well"):
+        raise run("lint", pets_file, "-o", tmp_path / "out.json").exception
+
+
+def test_labels_that_are_no_text(pets_file, tmp_path):
+    (tmp_path / "labels.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(HCEPError, match=r"--classes: .* is not text in UTF-8"):
+        raise run("lint", pets_file, "--classes", tmp_path / "labels.txt").exception
+
+
+def test_edit_shows_without_writing(pets_file):
+    before = pets_file.read_text()
+    result = run("edit", pets_file, "--move", "fox:vehicle")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[:2] == ["- animal → fox", "+ vehicle → fox"]
+    assert "nothing written" in result.stdout
+    assert pets_file.read_text() == before
+
+
+def test_edit_does_everything_in_one_go_and_writes(pets_file, tmp_path):
+    out = tmp_path / "out.csv"
+    words = [
+        "--add",
+        "pet:animal:cat,dog",
+        "--move",
+        "fox:pet",
+        "--rename",
+        "car:motor car",
+        "--merge",
+        "vehicle:thing",
+    ]
+    assert run("edit", pets_file, *words, "-o", out).exit_code == 0
+    after = read_hierarchy(out)
+    assert after.children("thing") == ("animal", "car", "bus")
+    assert after.children("pet") == ("cat", "dog", "fox")
+    assert after.name("car") == "motor car"
+    again = run("edit", pets_file, *words, "-o", out)
+    assert again.exit_code == 2
+    assert "--force" in again.output
+
+
+def test_edit_with_images_tells_the_metrics(odd_one):
+    file, data = odd_one
+    result = run("edit", file, "--move", "bat:vehicle", "--embeddings", data)
+    assert "84 held-out images" in result.stdout
+    assert "support F1 above chance" in result.stdout
+    (effect,) = loaded("edit", file, "--move", "bat:vehicle", "--embeddings", data)["effects"].values()
+    assert effect["accuracy"]["before"] > 0.5
+    assert effect["support_f1"]["difference"] > 0
+
+
+def test_edit_a_model_measures_on_images_it_has_not_seen(odd_one, tmp_path):
+    file, data = odd_one
+    arrays = np.load(data)
+    train = arrays["split"] == "train"
+    model = HCEPClassifier(read_hierarchy(file)).fit(arrays["embeddings"][train], arrays["labels"][train])
+    model.save(tmp_path / "model")
+    record = loaded("edit", tmp_path / "model", "--move", "bat:vehicle", "--embeddings", data)
+    ((where, effect),) = record["effects"].items()
+    assert where.startswith("42 held-out images")
+    assert effect["accuracy"]["before"] == pytest.approx(
+        model.score(arrays["embeddings"][~train], arrays["labels"][~train])
+    )
+
+
+def test_a_leaf_that_is_no_class_may_be_removed(pets_file, tmp_path):
+    labels = tmp_path / "labels.txt"
+    labels.write_text("cat\ncar\n")
+    with pytest.raises(HierarchyError, match="class 'dog' would be lost"):
+        raise run("edit", pets_file, "--remove", "dog").exception
+    assert run("edit", pets_file, "--remove", "dog", "--classes", labels).exit_code == 0
+
+
+def test_synsets_below_a_leaf_that_is_no_class_or_below_a_new_synset_above_it(pets_file, tmp_path):
+    labels = tmp_path / "labels.txt"
+    labels.write_text("dog\ncar\n")
+    assert run("edit", pets_file, "--move", "dog:cat", "--classes", labels).exit_code == 0
+    done = run("edit", pets_file, "--add", "pet:animal:cat", "--move", "dog:pet", "-o", tmp_path / "out.csv")
+    assert done.exit_code == 0
+    assert set(read_hierarchy(tmp_path / "out.csv").leaves) == set(read_hierarchy(pets_file).leaves)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "nothing to do: give --move"),
+        (("--move", "fox"), "--move: expected SYNSET"),
+        (("--move", "fix:vehicle"), "'fix' is neither the id nor the name of a synset. Near matches: 'fox'"),
+        (("--add", "pet"), "--add: expected NAME:PARENT"),
+        (("--merge", ":"), "--merge: expected SYNSET:INTO"),
+        (("--move", "animal:cat"), "close a cycle"),
+        (("--move", "dog:cat"), r"class 'cat' would be lost: with 'dog' below it.* \(--add NAME:PARENT:cat"),
+    ],
+)
+def test_edits_that_cannot_be_read_or_done(pets_file, words, message):
+    with pytest.raises(HCEPError, match=message):
+        raise run("edit", pets_file, *words).exception
+
+
+def test_ids_with_colons_are_taken_apart_where_there_is_one_way():
+    hierarchy = Hierarchy.from_edges([("HP:1", "HP:2"), ("HP:1", "HP:3"), ("HP:2", "HP:4"), ("HP:2", "HP:5")])
+    assert parse_edits(hierarchy, move=["HP:4:HP:3"]) == [Move("HP:4", "HP:3")]
+    assert parse_edits(hierarchy, move=["HP:4:HP:2:HP:3"]) == [Move("HP:4", "HP:3", "HP:2")]
+    assert parse_edits(hierarchy, add=["HP:9:HP:2:HP:4,HP:5"]) == [Add("HP:9", "HP:2", ("HP:4", "HP:5"))]
+    assert parse_edits(hierarchy, add=["HP:9:HP:2"]) == [Add("HP:9", "HP:2")]
+    assert parse_edits(hierarchy, merge=["HP:2:HP:3"], remove=["HP:4"], rename=["HP:5:eye: left"]) == [
+        Merge("HP:2", "HP:3"),
+        Remove("HP:4"),
+        Rename("HP:5", "eye: left"),
+    ]
+
+
+def test_ids_with_colons_that_can_be_taken_apart_in_two_ways():
+    hierarchy = Hierarchy.from_edges([("r", "a"), ("r", "a:b"), ("r", "b:c"), ("r", "c")])
+    with pytest.raises(HCEPError, match="can be taken apart in several ways"):
+        parse_edits(hierarchy, move=["a:b:c"])
+
+
+def test_help_has_examples():
+    for command in ("lint", "edit"):
+        assert "hcep hierarchy" in run(command, "--help").stdout

@@ -1,0 +1,276 @@
+"""Datasets of images: what read_images finds, and what a dataset can be asked for."""
+
+import os
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hcep.datasets.image_dataset import DatasetError, ImageDataset, ImageItem, read_images
+from hcep.datasets.wordnet import imagenet_wnid
+from hcep.errors import HCEPError
+from tests.conftest import shared_file
+from tests.datasets.tiny_files import VAL, cifar10, cifar100, imagenet, tiny_imagenet, touch, write
+
+VAL_TXT = "".join(f"{name} n01440764\n" for name in VAL)
+
+
+@pytest.fixture
+def pets(tmp_path):
+    """Four cats, two dogs."""
+    return read_images(touch(tmp_path / "pets", *(f"cat/{i}.jpg" for i in range(4)), "dog/0.jpg", "dog/1.jpg"))
+
+
+@pytest.fixture
+def split_pets(tmp_path):
+    return read_images(touch(tmp_path, "train/cat/0.jpg", "train/dog/0.jpg", "validation/cat/1.jpg"))
+
+
+def test_items_have_path_label_and_id(pets):
+    first, *_, last = pets
+    assert first == ImageItem(pets.root / "cat" / "0.jpg", "cat", "cat/0.jpg")
+    assert last == pets[-1]
+    assert pets.paths == tuple(item.path for item in pets)
+    assert len(pets) == 6
+    assert pets.classes == ("cat", "dog")
+
+
+def test_real_images():
+    dataset = read_images(shared_file("data/imagenette_images"))
+    assert repr(dataset) == "ImageDataset(300 images, 10 classes, layout 'folder', train 200, val 100)"
+    assert dataset.split("val").k_shot(3).labels == tuple(np.repeat(dataset.classes, 3).tolist())
+    assert dataset.image(0).format == "JPEG"
+
+
+@pytest.mark.parametrize(
+    ("make", "layout"),
+    [
+        (lambda root: cifar10(root, binary=False), "cifar"),
+        (lambda root: cifar100(root, binary=True), "cifar"),
+        (lambda root: write(imagenet(root), "val.txt", VAL_TXT).parent, "imagenet"),
+        (tiny_imagenet, "tiny_imagenet"),
+        (lambda root: write(touch(root, "train/n1/a.JPEG"), "noisy_imagewoof.csv", "path\n").parent, "imagenette"),
+        (lambda root: touch(root, "a/b.png"), "folder"),
+        (lambda root: write(touch(root, "b.png"), "table.csv", "path,label\nb.png,b\n"), "table"),
+    ],
+    ids=["cifar10", "cifar100", "imagenet", "tiny_imagenet", "imagenette", "folder", "table"],
+)
+def test_layout_is_detected(make, layout, tmp_path):
+    assert read_images(make(tmp_path / "data"), label_column=None).layout == layout
+
+
+def test_a_dataset_does_not_change(pets):
+    with pytest.raises(FrozenInstanceError):
+        pets.labels = ()
+    with pytest.raises(TypeError):
+        pets.class_names["cat"] = "Cat"
+
+
+def test_labels_can_be_left_out(pets):
+    unlabelled = read_images(pets.root, label_column=None)
+    assert unlabelled.labels == (None,) * 6
+    assert unlabelled.classes == ()
+
+
+# -- subsets -----------------------------------------------------------------------------------------
+
+
+def test_subset_of_rows(pets):
+    assert pets.subset([5, 0]).ids == ("dog/1.jpg", "cat/0.jpg")
+    assert pets.subset(np.array(pets.labels) == "dog").ids == ("dog/0.jpg", "dog/1.jpg")
+    assert len(pets.subset([])) == 0
+
+
+def test_subset_of_classes(pets):
+    assert pets.subset(classes=["dog"]).ids == ("dog/0.jpg", "dog/1.jpg")
+    assert pets.subset([0, 4], classes=["dog"]).ids == ("dog/0.jpg",)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([6], "rows must lie between 0 and 5, got 6 to 6"),
+        ([-1], "between 0 and 5, got -1 to -1"),
+        ([True, False], r"whole numbers or 6 booleans, got bool of shape \(2,\)"),
+        ([0.5], "whole numbers or 6 booleans, got float64"),
+        ([[0]], r"got int64 of shape \(1, 1\)"),
+    ],
+)
+def test_subset_refuses_rows(pets, rows, message):
+    with pytest.raises(DatasetError, match=message):
+        pets.subset(rows)
+
+
+def test_subset_refuses_unknown_classes(pets):
+    with pytest.raises(DatasetError, match=r"1 of 2 classes have no image here: 'dogs'. Near matches: 'dog'"):
+        pets.subset(classes=["cat", "dogs"])
+
+
+def test_splits(split_pets):
+    assert split_pets.split_names == ("train", "val")
+    assert split_pets.split("val").ids == split_pets.split("valid").ids == ("validation/cat/1.jpg",)
+    assert read_images(split_pets.root, split="val").ids == ("validation/cat/1.jpg",)
+    assert split_pets.pooled().split_names == ()
+
+
+def test_unknown_split(split_pets):
+    with pytest.raises(DatasetError, match=r"split 'test' is not in .*, which has 'train', 'val'"):
+        split_pets.split("test")
+    with pytest.raises(DatasetError, match=r"split 'test' is not in"):
+        read_images(split_pets.root, split="test")
+
+
+def test_dataset_without_splits(pets):
+    with pytest.raises(DatasetError, match=r"has no splits, so there is no split 'train'; .* divide it with train_val"):
+        pets.split("train")
+    with pytest.raises(DatasetError, match=r"has no splits"):
+        read_images(pets.root, split="train")
+
+
+def test_relabel(tmp_path):
+    dataset = read_images(touch(tmp_path, "tench/0.jpg", "golf_ball/0.jpg", "0.jpg")).relabel(imagenet_wnid)
+    assert dataset.labels == (None, "n03445777", "n01440764")
+
+
+def test_k_shot_and_train_val_keep_the_order_of_the_dataset(pets):
+    chosen = pets.k_shot(2, seed=3)
+    assert [chosen.labels.count(c) for c in pets.classes] == [2, 2]
+    assert list(chosen.ids) == sorted(chosen.ids)
+    train, val = pets.train_val(0.5)
+    assert sorted(train.ids + val.ids) == list(pets.ids)
+    assert val.labels == ("cat", "cat", "dog")
+    assert (train.split_names, val.split_names) == (("train",), ("val",))
+
+
+def test_drawing_does_not_mix_splits(split_pets):
+    with pytest.raises(
+        DatasetError, match=r"k_shot would mix the splits 'train', 'val'; choose one with .split\('train'"
+    ):
+        split_pets.k_shot(1)
+    with pytest.raises(DatasetError, match=r"train_val would mix the splits"):
+        split_pets.train_val()
+    assert len(split_pets.pooled().k_shot(1)) == 2
+
+
+def test_order_of_the_file_system_does_not_matter(pets, monkeypatch):
+    scandir = os.scandir
+
+    class Backwards:
+        def __init__(self, path):
+            self.entries = reversed(list(scandir(path)))
+
+        def __enter__(self):
+            return self.entries
+
+        def __exit__(self, *_): ...
+
+    monkeypatch.setattr(os, "scandir", Backwards)
+    again = read_images(pets.root)
+    assert again.ids == pets.ids
+    assert again.k_shot(1).ids == pets.k_shot(1).ids
+
+
+# -- export ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cifar(tmp_path):
+    return read_images(cifar10(tmp_path / "cifar", binary=True))
+
+
+def test_images_in_memory_have_no_files(cifar):
+    message = r"images of this 'cifar' dataset are in memory and have no files; call dataset.export\(folder\)"
+    for ask in (lambda: next(iter(cifar)), lambda: cifar[0], lambda: cifar.paths):
+        with pytest.raises(DatasetError, match=message):
+            ask()
+
+
+def test_export_writes_the_images(cifar, tmp_path):
+    files = cifar.export(tmp_path / "png")
+    assert (files.ids, files.labels, files.splits) == (cifar.ids, cifar.labels, cifar.splits)
+    for item, pixels in zip(files, cifar.pixels, strict=True):
+        assert np.array_equal(np.asarray(Image.open(item.path)), pixels)
+
+
+def test_exported_folder_reads_as_the_same_dataset(cifar, tmp_path):
+    cifar.export(tmp_path / "png")
+    again = read_images(tmp_path / "png")
+    assert sorted(zip(again.ids, again.labels, again.splits, strict=True)) == sorted(
+        zip(cifar.ids, cifar.labels, cifar.splits, strict=True)
+    )
+    assert again.split("train").k_shot(1).ids == tuple(sorted(cifar.split("train").k_shot(1).ids))
+
+
+def test_export_resumes(cifar, tmp_path):
+    half = cifar.subset(range(6)).export(tmp_path)
+    before = [path.stat().st_mtime_ns for path in half.paths]
+    whole = cifar.export(tmp_path)
+    assert [path.stat().st_mtime_ns for path in half.paths] == before
+    assert all(path.is_file() for path in whole.paths)
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_an_interrupted_export_leaves_no_broken_file(cifar, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cifar.export(tmp_path / "png")
+    assert [path for path in (tmp_path / "png").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("content", [b"", b"another image"])
+def test_export_keeps_what_is_not_its_own(cifar, tmp_path, content):
+    target = tmp_path / "png" / cifar.files[3]
+    target.parent.mkdir(parents=True)
+    target.write_bytes(content)
+    with pytest.raises(DatasetError, match=r"is there already and is another image; export to an empty folder"):
+        cifar.export(tmp_path / "png")
+    assert target.read_bytes() == content
+
+
+def test_export_of_files_is_the_dataset_itself(pets, tmp_path):
+    assert pets.export(tmp_path / "none") is pets
+    assert not (tmp_path / "none").exists()
+
+
+# -- what cannot be read -------------------------------------------------------------------------------
+
+
+def test_missing_source(pets):
+    with pytest.raises(DatasetError, match=r"no file or folder at '.*pest'. Near matches: 'pets'"):
+        read_images(pets.root.with_name("pest"))
+    with pytest.raises(HCEPError, match=r"no file or folder at 'nowhere/at/all'"):
+        read_images(Path("nowhere/at/all"))
+
+
+def test_unknown_layout_says_what_was_looked_for(tmp_path):
+    write(tmp_path, "notes.txt", "no image")
+    with pytest.raises(DatasetError, match=r"no known layout in .*(?s:.*)cifar: .*data_batch_1(?s:.*)wnids.txt"):
+        read_images(tmp_path)
+    with pytest.raises(DatasetError, match=r"no known layout in .*notes.txt"):
+        read_images(tmp_path / "notes.txt")
+
+
+def test_unknown_layout_name(tmp_path):
+    with pytest.raises(DatasetError, match=r"unknown layout 'folders'; there are 'cifar', .*Near matches: 'folder'"):
+        read_images(tmp_path, layout="folders")
+
+
+def test_no_images(tmp_path):
+    with pytest.raises(DatasetError, match=r"no images in .* as a 'folder' layout; images are files that end in .jpg"):
+        read_images(tmp_path, layout="folder")
+
+
+def test_fields_must_be_equally_many():
+    with pytest.raises(DatasetError, match=r"must be equally many, got \[1, 1, 2, 1\]"):
+        ImageDataset(Path(), ("a.png",), ("a",), ("cat", "dog"), (None,))
+
+
+def test_ids_must_differ():
+    with pytest.raises(DatasetError, match=r"1 ids are there more than once: 'a'; ids must differ"):
+        ImageDataset(Path(), ("a.png", "b.png"), ("a", "a"), ("cat", "dog"), (None, None))
