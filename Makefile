@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PARALLEL := -n auto --dist loadfile
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-all lint smoke reproduce bench defaults format clean
+.PHONY: help demo test test-all fuzz lint smoke reproduce bench defaults format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -15,12 +15,17 @@ help: ## list the targets
 demo: $(VENV)/core ## install the package and run it on the bundled sample
 	$(BIN)/hcep demo
 
-test: $(VENV)/test ## run the tests that need no heavy extra (under 5 minutes)
+test: $(VENV)/test ## run the tests that need no heavy extra (under 3 minutes)
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
 test-all: $(VENV)/all ## run every test, with all extras installed
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 	$(BIN)/python -m pytest -m slow
+
+ROUNDS ?= 10
+fuzz: $(VENV)/test ## look for new counterexamples in the property tests (ROUNDS=10 times as many as `make test` tries)
+	@for round in $$(seq $(ROUNDS)); do \
+	  HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -m "hypothesis and not slow" $(PARALLEL) || exit 1; done
 
 smoke: $(VENV)/test ## run every experiment of the paper in its short settings (under 3 minutes)
 	$(BIN)/hcep reproduce --all --smoke --fresh

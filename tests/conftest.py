@@ -9,12 +9,18 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 
 from hcep import ConceptDictionary, Hierarchy
 
 SHARED = Path(os.environ.get("HCEP_SHARED", Path(__file__).parents[2] / "shared"))
+
+# The same examples in every run, so that a red test is a change of the code; `make fuzz` looks for new ones.
+hypothesis.settings.register_profile("same-every-time", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same-every-time"))
 
 NMS = "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
