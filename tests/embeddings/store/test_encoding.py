@@ -25,7 +25,7 @@ from hcep.embeddings.store.writer import StoreWriter
 from tests.conftest import shared_file
 from tests.embeddings.tiny import TinyEncoder, encode, folder_items, make_images
 
-TINY = Path(__file__).with_name("tiny.py")
+TINY = Path(__file__).parents[1] / "tiny.py"
 
 
 @pytest.fixture
