@@ -1,12 +1,7 @@
 """Findings on small hierarchies, each with one thing to look at."""
 
-import time
-
-import pytest
-
 from hcep import Hierarchy
 from hcep.curation import Collapse, Cut, Rename, apply_edits, diff, fix, lint
-from hcep.hierarchy.names import like_spelled, spelled_alike, spelling_key
 
 
 def codes(hierarchy, classes=None):
@@ -135,43 +130,3 @@ def test_fix_is_collapse_where_there_are_chains_alone(wordnet_dag):
     merged, collapsed = apply_edits(tree, found(tree, "chain").fixes), tree.collapse()
     assert set(merged.edges) == set(collapsed.edges)
     assert all(merged.merged(s) == collapsed.merged(s) for s in merged)
-
-
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ("Guinea-Pigs", "guinea pig"),
-        ("berries", "Berry"),
-        ("boxes", "box"),
-        ("café", "Cafe"),
-        ("ice_cream", "ice cream"),
-    ],
-)
-def test_names_spelled_alike(a, b):
-    assert spelling_key(a) == spelling_key(b)
-    assert spelled_alike([a, "zebra", b]) == [(a, b)]
-
-
-@pytest.mark.parametrize(("a", "b"), [("C", "C++"), ("glass", "glas s2"), ("bus", "bu"), ("iris", "iri"), ("+", "-")])
-def test_names_that_differ(a, b):
-    assert spelled_alike([a, b]) == []
-
-
-@pytest.mark.parametrize(
-    ("a", "b"), [("submarine", "submarin"), ("submarine", "sumbarine"), ("submarine", "submarixe")]
-)
-def test_one_slip_in_a_long_name(a, b):
-    assert like_spelled([a, b]) == [(a, b)]
-
-
-@pytest.mark.parametrize(("a", "b"), [("bat", "cat"), ("submarine", "sxbmarxne"), ("Boeing 747-400", "Boeing 747-300")])
-def test_no_slip(a, b):
-    assert like_spelled([a, b]) == []
-
-
-def test_twenty_thousand_names_are_not_compared_in_pairs():
-    names = [f"{i * 7919 % 20_011:x} of {i * 104_729 % 20_011:x}" for i in range(20_000)]
-    start = time.process_time()
-    like_spelled(names)
-    spelled_alike(names)
-    assert time.process_time() - start < 10

@@ -8,7 +8,6 @@ from hypothesis import given, settings, strategies as st
 from hcep import Hierarchy
 from hcep.induction import read_answer
 from hcep.induction.leaf_names import normal_form
-from hcep.induction.nouns import is_plural, singular
 
 LEAVES = ("cat", "dog", "bird", "car", "fire truck")
 EDGES = {
@@ -178,33 +177,6 @@ def test_a_drawn_tree_and_its_json_are_read_back(hierarchy):
 
     for text in (hierarchy.format_tree(), json.dumps(nested("entity"))):
         assert set(read_answer(text, hierarchy.leaves).hierarchy.edges) == set(hierarchy.edges)
-
-
-@pytest.mark.parametrize(
-    ("plural", "one"),
-    [
-        ("cats", "cat"),
-        ("buses", "bus"),
-        ("glasses", "glass"),
-        ("dishes", "dish"),
-        ("benches", "bench"),
-        ("foxes", "fox"),
-        ("tomatoes", "tomato"),
-        ("shoes", "shoe"),
-        ("berries", "berry"),
-        ("pies", "pie"),
-        ("wolves", "wolf"),
-        ("mice", "mouse"),
-        ("horses", "horse"),
-        ("species", "species"),
-        ("walrus", "walrus"),
-        ("tennis", "tennis"),
-    ],
-)
-def test_singulars(plural, one):
-    assert singular(plural) == one
-    assert singular(one) == one
-    assert is_plural(plural) is (plural != one)
 
 
 def test_normal_form_sets_aside_case_spacing_punctuation_and_number():

@@ -11,7 +11,7 @@ import numpy as np
 from hcep.curation.repairs import Collapse, Cut, Edit, Rename, apply_edits
 from hcep.errors import near_matches, quoted
 from hcep.hierarchy.graph import VIRTUAL_ROOT, Hierarchy
-from hcep.hierarchy.names import like_spelled, spelled_alike, tidy
+from hcep.hierarchy.names import nearly_same, same_but_for_spelling, tidy
 
 Severity = Literal["error", "warning", "note"]
 
@@ -155,11 +155,11 @@ def _repeated_names(hierarchy: Hierarchy) -> Iterable[Finding]:
 
 def _near_names(hierarchy: Hierarchy) -> Iterable[Finding]:
     names = {hierarchy.name(synset): synset for synset in hierarchy.ids}
-    alike = spelled_alike(names)
+    alike = same_but_for_spelling(names)
     if alike:
         text = f"{counted(alike, 'pair')} of names apart in case, punctuation or number only; merge them or rename one"
         yield _pairs_finding("warning", "same-name", text, names, alike)
-    near = like_spelled(names)
+    near = nearly_same(names)
     if near:
         text = f"{counted(near, 'pair')} of names one letter apart; correct the spelling where it is one word"
         yield _pairs_finding("note", "near-name", text, names, near)

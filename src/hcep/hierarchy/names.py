@@ -1,4 +1,7 @@
-"""Names that mean the same but are spelled differently: found by keys, never by comparing all pairs."""
+"""English names: their singulars, and those that mean the same but are spelled differently.
+
+Found by keys, never by comparing all pairs.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,48 @@ import numpy as np
 
 #: Letters a name needs before one that differs in a single letter is suspicious: "cat" and "bat" are not.
 MIN_LETTERS = 8
+
+#: Plurals that also end longer words: firemen, werewolves, horseshoes.
+_ENDINGS = {
+    "children": "child", "feet": "foot", "geese": "goose", "men": "man", "mice": "mouse", "people": "person",
+    "teeth": "tooth", "knives": "knife", "leaves": "leaf", "shelves": "shelf", "wives": "wife", "wolves": "wolf",
+    "shoes": "shoe",
+}  # fmt: skip
+#: Plurals that stand alone.
+_ALONE = {
+    "lice": "louse", "oxen": "ox", "dice": "die", "calves": "calf", "elves": "elf", "halves": "half", "hooves": "hoof",
+    "lives": "life", "loaves": "loaf", "scarves": "scarf", "thieves": "thief", "buses": "bus", "gases": "gas",
+    "lenses": "lens", "viruses": "virus", "walruses": "walrus", "octopuses": "octopus", "fungi": "fungus",
+    "cacti": "cactus", "cookies": "cookie", "movies": "movie", "canoes": "canoe", "axes": "axe",
+}  # fmt: skip
+#: Words that end like a plural and are none.
+_SINGULAR = {
+    "abdomen", "bus", "chess", "gas", "lens", "mathematics", "news", "omen", "physics", "regimen", "series", "sheep",
+    "species", "specimen", "stamen", "this",
+}  # fmt: skip
+
+
+def singular(word: str) -> str:
+    """The singular of a lower-case English noun, by rule and a short list; a word that is none stays as it is.
+
+    Examples
+    --------
+    >>> from hcep.hierarchy.names import singular
+    >>> [singular(word) for word in ("cats", "boxes", "cherries", "wolves", "firemen", "glass", "bus")]
+    ['cat', 'box', 'cherry', 'wolf', 'fireman', 'glass', 'bus']
+    """
+    if word in _ALONE:
+        return _ALONE[word]
+    if word in _SINGULAR or word.endswith(("ss", "us", "is")):
+        return word
+    irregular = next((ending for ending in _ENDINGS if word.endswith(ending)), None)
+    if irregular:
+        return word.removesuffix(irregular) + _ENDINGS[irregular]
+    if len(word) < 4 or not word.endswith("s"):
+        return word
+    if word.endswith("ies"):
+        return word[:-3] + "y" if len(word) > 4 else word[:-1]
+    return word[:-2] if word.endswith(("sses", "shes", "ches", "xes", "zes", "oes")) else word[:-1]
 
 
 def tidy(name: str) -> str:
@@ -29,16 +74,16 @@ def spelling_key(name: str) -> str:
     """
     words = re.findall(r"\w+", _plain(name).replace("_", " "))
     # A name of signs alone ("+", "C++" against "C") has nothing else to be told apart by.
-    return "".join([*words[:-1], _singular(words[-1])]) if words and not _has_signs(name) else _plain(name)
+    return "".join([*words[:-1], singular(words[-1])]) if words and not _has_signs(name) else _plain(name)
 
 
-def spelled_alike(names: Iterable[str]) -> list[tuple[str, str]]:
+def same_but_for_spelling(names: Iterable[str]) -> list[tuple[str, str]]:
     """Pairs of different names with one key; names equal but for case are left to the caller.
 
     Examples
     --------
-    >>> from hcep.hierarchy.names import spelled_alike
-    >>> spelled_alike(["T-shirt", "car", "tshirts", "cars"])
+    >>> from hcep.hierarchy.names import same_but_for_spelling
+    >>> same_but_for_spelling(["T-shirt", "car", "tshirts", "cars"])
     [('T-shirt', 'tshirts'), ('car', 'cars')]
     """
     by_key: dict[str, list[str]] = {}
@@ -48,7 +93,7 @@ def spelled_alike(names: Iterable[str]) -> list[tuple[str, str]]:
     return [(a, b) for a, b in pairs if a.casefold() != b.casefold()]
 
 
-def like_spelled(names: Iterable[str]) -> list[tuple[str, str]]:
+def nearly_same(names: Iterable[str]) -> list[tuple[str, str]]:
     """Pairs of long names whose keys are one letter apart: one left out, put in, changed, or two swapped.
 
     Notes
@@ -59,8 +104,8 @@ def like_spelled(names: Iterable[str]) -> list[tuple[str, str]]:
 
     Examples
     --------
-    >>> from hcep.hierarchy.names import like_spelled
-    >>> like_spelled(["labrador retriever", "labrador retreiver", "model 2021", "model 2022"])
+    >>> from hcep.hierarchy.names import nearly_same
+    >>> nearly_same(["labrador retriever", "labrador retreiver", "model 2021", "model 2022"])
     [('labrador retriever', 'labrador retreiver')]
     """
     by_key: dict[str, str] = {}
@@ -108,13 +153,3 @@ def _plain(name: str) -> str:
 
 def _has_signs(name: str) -> bool:
     return any(c in "+#<>=%" for c in name)
-
-
-def _singular(word: str) -> str:
-    if len(word) < 4 or word.endswith(("ss", "us", "is")):
-        return word
-    if word.endswith("ies") and len(word) > 4:
-        return word[:-3] + "y"
-    if word.endswith(("ches", "shes", "xes", "sses", "zes")):
-        return word[:-2]
-    return word.removesuffix("s")

@@ -12,10 +12,10 @@ from typing import IO
 
 from hcep.errors import HCEPError, HierarchyError
 from hcep.hierarchy.graph import Hierarchy
+from hcep.hierarchy.names import singular
 from hcep.induction.hearst import Phrase, matches, sentences
 from hcep.induction.induced import Evidence, Induced, Problem
 from hcep.induction.leaf_names import LeafNames, normal_form
-from hcep.induction.nouns import singular
 
 Pair = tuple[str, str]  # below, above
 Corpus = Iterable[str] | str | PathLike[str]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hcep.induction.nouns import is_plural
+from hcep.hierarchy.names import singular
 
 TOKEN = re.compile(r"[A-Za-z0-9][\w'’&-]*|[,;:()]")
 CUE = re.compile(r"such |other |including|especially|particularly|notably| of ", re.IGNORECASE)
@@ -48,7 +48,7 @@ class Phrase(NamedTuple):
     @property
     def head(self) -> str:
         """The noun, as far as one can tell: the last word, or the first plural where the phrase may not be whole."""
-        plurals = () if self.whole else (word for word in self.words if is_plural(word))
+        plurals = () if self.whole else (word for word in self.words if singular(word) != word)
         return next(iter(plurals), self.words[-1])
 
 

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from functools import cache
 
 from hcep.errors import HierarchyError, quoted
-from hcep.induction.nouns import singular
+from hcep.hierarchy.names import singular
 
 EMPHASIS = "*_`~ \t"
 QUOTES = "\"'“”‘’«»"

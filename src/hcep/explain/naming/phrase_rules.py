@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hcep.explain.naming.atom_names import odd_character
 from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.names import singular
 
 MIN_WORDS, MAX_WORDS = 3, 10
 #: Longer than ten long words.
@@ -19,10 +20,6 @@ _CHATTER = re.compile(
     r"(?:i(?= )|i['’]m|sorry|sure|certainly|okay|here|as an?|cannot|unable|the answer)\b", re.IGNORECASE
 )
 _ABOUT_THE_TASK = {"category", "synset", "hypernym", "hyponym", "taxonomy", "embedding", "subclass"}
-_IRREGULAR = {
-    "children": "child", "feet": "foot", "geese": "goose", "lice": "louse", "men": "man", "mice": "mouse",
-    "oxen": "ox", "people": "person", "teeth": "tooth", "women": "woman",
-}  # fmt: skip
 
 
 def cleaned(answer: str) -> str:
@@ -62,7 +59,7 @@ def violation(
     used = next((name for name in names if uses_name(phrase, name)), None)
     if used is not None:
         return f"uses the name {used!r}"
-    about = sorted(_ABOUT_THE_TASK & {form for word in _words(phrase) for form in _singulars(word)})
+    about = sorted(_ABOUT_THE_TASK & set(map(singular, _words(phrase))))
     return f"speaks of the task ({about[0]!r}) and not of what can be seen" if about else None
 
 
@@ -106,16 +103,11 @@ def uses_name(phrase: str, name: str) -> bool:
     said, wanted = _words(phrase), _words(name)
     if not wanted:
         return False
-    joined = _singulars("".join(wanted))
+    joined, parts = singular("".join(wanted)), list(map(singular, wanted))
     for start in range(len(said)):
-        window = said[start : start + len(wanted)]
-        if len(window) == len(wanted) and all(
-            _singulars(a) & _singulars(b) for a, b in zip(window, wanted, strict=True)
-        ):
-            return True
-        if any(
-            _singulars("".join(said[start:stop])) & joined for stop in range(start + 1, min(start + 4, len(said)) + 1)
-        ):
+        windows = (said[start:stop] for stop in range(start + 1, min(start + 4, len(said)) + 1))
+        apart = list(map(singular, said[start : start + len(wanted)])) == parts
+        if apart or any(singular("".join(window)) == joined for window in windows):
             return True
     return False
 
@@ -135,19 +127,3 @@ def names_of(hierarchy: Hierarchy, synsets: Iterable[str], aliases: Mapping[str,
 def _words(text: str) -> list[str]:
     plain = unicodedata.normalize("NFKC", text).casefold().replace("_", " ")
     return re.findall(r"\w+", re.sub(r"['’]s\b", "", plain))
-
-
-def _singulars(word: str) -> set[str]:
-    """The word and what it may be the plural of; two words are one when these meet."""
-    forms = {word, _IRREGULAR.get(word, word)}
-    if len(word) > 3 and word.endswith("s") and not word.endswith("ss"):
-        forms.add(word[:-1])
-        if word.endswith("es"):
-            forms.add(word[:-2])
-        if word.endswith("ies"):
-            forms.add(word[:-3] + "y")
-        if word.endswith("ves"):
-            forms |= {word[:-3] + "f", word[:-3] + "fe"}
-    if len(word) > 4 and word.endswith("men"):
-        forms.add(word[:-3] + "man")
-    return forms

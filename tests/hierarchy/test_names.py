@@ -1,0 +1,75 @@
+import time
+
+import pytest
+
+from hcep.hierarchy.names import nearly_same, same_but_for_spelling, singular, spelling_key
+
+
+@pytest.mark.parametrize(
+    ("plural", "one"),
+    [
+        ("cats", "cat"),
+        ("buses", "bus"),
+        ("glasses", "glass"),
+        ("dishes", "dish"),
+        ("benches", "bench"),
+        ("foxes", "fox"),
+        ("tomatoes", "tomato"),
+        ("shoes", "shoe"),
+        ("berries", "berry"),
+        ("pies", "pie"),
+        ("wolves", "wolf"),
+        ("mice", "mouse"),
+        ("firemen", "fireman"),
+        ("horseshoes", "horseshoe"),
+        ("specimen", "specimen"),
+        ("specimens", "specimen"),
+        ("horses", "horse"),
+        ("species", "species"),
+        ("walrus", "walrus"),
+        ("tennis", "tennis"),
+    ],
+)
+def test_singulars(plural, one):
+    assert singular(plural) == one
+    assert singular(one) == one
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Guinea-Pigs", "guinea pig"),
+        ("berries", "Berry"),
+        ("boxes", "box"),
+        ("café", "Cafe"),
+        ("ice_cream", "ice cream"),
+    ],
+)
+def test_names_same_but_for_spelling(a, b):
+    assert spelling_key(a) == spelling_key(b)
+    assert same_but_for_spelling([a, "zebra", b]) == [(a, b)]
+
+
+@pytest.mark.parametrize(("a", "b"), [("C", "C++"), ("glass", "glas s2"), ("bus", "bu"), ("iris", "iri"), ("+", "-")])
+def test_names_that_differ(a, b):
+    assert same_but_for_spelling([a, b]) == []
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [("submarine", "submarin"), ("submarine", "sumbarine"), ("submarine", "submarixe")]
+)
+def test_one_slip_in_a_long_name(a, b):
+    assert nearly_same([a, b]) == [(a, b)]
+
+
+@pytest.mark.parametrize(("a", "b"), [("bat", "cat"), ("submarine", "sxbmarxne"), ("Boeing 747-400", "Boeing 747-300")])
+def test_no_slip(a, b):
+    assert nearly_same([a, b]) == []
+
+
+def test_twenty_thousand_names_are_not_compared_in_pairs():
+    names = [f"{i * 7919 % 20_011:x} of {i * 104_729 % 20_011:x}" for i in range(20_000)]
+    start = time.process_time()
+    nearly_same(names)
+    same_but_for_spelling(names)
+    assert time.process_time() - start < 10
