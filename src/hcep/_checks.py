@@ -23,11 +23,11 @@ def require_positive(name: str, value: object, none_means: str | None = None) ->
         raise HCEPError(f"{name} must be a positive integer{alternative}; got {value!r}")
 
 
-def require_not_negative(name: str, value: Any) -> float:
-    """Refuse a tolerance or weight that is not a finite number of at least 0."""
-    if is_number(value) and 0 <= float(value) < float("inf"):
+def require_not_negative(name: str, value: Any, least: float = 0) -> float:
+    """Refuse a tolerance or weight that is not a finite number of at least `least`."""
+    if is_number(value) and least <= float(value) < float("inf"):
         return float(value)
-    raise HCEPError(f"{name} must be a finite number of at least 0, got {value!r}")
+    raise HCEPError(f"{name} must be a finite number of at least {least:g}, got {value!r}")
 
 
 def require_share(name: str, value: Any) -> float:

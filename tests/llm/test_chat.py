@@ -320,7 +320,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch):
 
     with running_chat("one") as server:
         monkeypatch.setattr("os.replace", full)
-        with pytest.raises(OSError, match="disk full"):
+        with pytest.raises(HCEPError, match="disk full"):
             model(server, cache=tmp_path).ask(HELLO)
     assert list(tmp_path.iterdir()) == []
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from hcep.errors import quoted
 from hcep.hierarchy.graph import Hierarchy
-from hcep.llm.usage import Usage
+from hcep.llm.answer import Usage
 
 
 @dataclass(frozen=True)

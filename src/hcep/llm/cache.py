@@ -1,21 +1,30 @@
-"""Answers on disk, one readable JSON file a request, named by the hash of what was asked."""
+"""Answers on disk, one readable JSON file per request, named by the hash of what was asked."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from hcep._files import write_text
 from hcep.errors import HCEPError
 from hcep.llm.answer import Answer
 
 FORMAT = "hcep-chat-answer"
 Request = Mapping[str, Any]
+
+
+class Entry(msgspec.Struct):
+    """What one file holds."""
+
+    format: str
+    request: dict[str, Any]
+    answer: Answer
 
 
 def request_hash(request: Request) -> str:
@@ -41,37 +50,13 @@ class AnswerCache:
 
     def get(self, request: Request) -> Answer | None:
         try:
-            record = json.loads(self.path(request).read_text(encoding="utf-8"))
-            if record["format"] != FORMAT or record["request"] != request:
-                return None
-            kept = record["answer"]
-            return Answer(
-                text=_typed(kept["text"], str),
-                prompt_tokens=_typed(kept["prompt_tokens"], int),
-                completion_tokens=_typed(kept["completion_tokens"], int),
-                cached=True,
-                model=_typed(kept["model"], str),
-                finish_reason=_typed(kept["finish_reason"], str),
-            )
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            kept = msgspec.json.decode(self.path(request).read_bytes(), type=Entry)
+        except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
             return None
+        same = kept.format == FORMAT and kept.request == request
+        return replace(kept.answer, cached=True) if same else None
 
     def put(self, request: Request, answer: Answer) -> None:
-        """Write an answer; a reader sees the whole file or none."""
         kept = {key: value for key, value in asdict(answer).items() if key != "cached"}
         record = {"format": FORMAT, "request": request, "answer": kept}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".part", dir=self.folder)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(record, file, indent=2, ensure_ascii=False)
-            os.replace(temporary, self.path(request))
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-
-
-def _typed(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind):
-        raise TypeError
-    return value
+        write_text(self.path(request), json.dumps(record, indent=2, ensure_ascii=False))

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from hcep._checks import is_number, require_not_negative
 from hcep.errors import HCEPError
-from hcep.llm.answer import Answer, LLMError, UnusableAnswerError
+from hcep.llm.answer import Answer, LLMError, Prices, TransientError, Usage
 from hcep.llm.cache import AnswerCache, request_hash
-from hcep.llm.endpoint import Endpoint, TransientError, UnsupportedParameterError
-from hcep.llm.usage import Prices, Usage, checked_prices
+from hcep.llm.endpoint import Endpoint, UnsupportedParameterError
 
 Messages = Sequence[Mapping[str, str]]
+Accepted = TypeVar("Accepted")
+Heard = Callable[[Messages, Answer, str], None]
 #: Seconds; a wait between two tries doubles up to here unless the server asks for another.
 LONGEST_BACKOFF = 8.0
+#: Of a rejected answer, what the model is shown again.
+SHOWN = 400
+
+
+class RejectedError(Exception):
+    """An answer does not pass; the message is the end of "it …"."""
 
 
 class ChatModel:
@@ -90,18 +98,24 @@ class ChatModel:
             raise HCEPError(f"model must be the name of a model on the server, got {model!r}")
         if offline and cache is None:
             raise HCEPError("offline answers come from cache; pass the folder of a recorded run")
-        _require("timeout", timeout, above=0)
-        _require("max_wait", max_wait, at_least=0)
-        _require("backoff", backoff, at_least=0)
-        _require("max_retries", max_retries, at_least=0)
-        _require("temperature", 0 if temperature is None else temperature, at_least=0)
-        _require("max_tokens", 1 if max_tokens is None else max_tokens, at_least=1)
+        if not is_number(timeout) or not 0 < timeout < float("inf"):
+            raise HCEPError(f"timeout must be a finite number above 0, got {timeout!r}")
+        temperature_or_0 = 0 if temperature is None else temperature
+        bounded = {
+            "max_wait": max_wait,
+            "backoff": backoff,
+            "max_retries": max_retries,
+            "temperature": temperature_or_0,
+        }
+        for name, value in bounded.items():
+            require_not_negative(name, value)
+        require_not_negative("max_tokens", 1 if max_tokens is None else max_tokens, least=1)
         self.model = model
         self.base_url = _address(base_url or os.environ.get("OPENAI_BASE_URL") or None)
         self.timeout, self.max_retries, self.max_wait, self.backoff = timeout, max_retries, max_wait, backoff
         self.offline = offline
         self.cache = None if cache is None else AnswerCache(cache)
-        self.prices = checked_prices(prices)
+        self.prices = _prices(prices)
         self.usage = Usage(cost=None if self.prices is None else 0.0)
         self._api_key = api_key
         self._parameters = {"temperature": temperature, "max_tokens": max_tokens}
@@ -149,7 +163,6 @@ class ChatModel:
     def _request(self, messages: Messages, seed: int | None) -> dict[str, Any]:
         if isinstance(messages, str) or not messages:
             raise HCEPError('messages must be a list of {"role": ..., "content": ...}, with one at least')
-        checked = []
         for message in messages:
             role, content = message.get("role"), message.get("content")
             if role not in ("system", "user", "assistant") or not isinstance(content, str):
@@ -157,13 +170,9 @@ class ChatModel:
                     'a message needs a "role" (system, user or assistant) and a "content" of text; '
                     f"got role {role!r} and content of type {type(content).__name__}"
                 )
-            checked.append({"role": role, "content": content})
-        parameters = {**self._parameters, "seed": seed}
-        return {
-            "model": self.model,
-            "messages": checked,
-            **{name: value for name, value in parameters.items() if value is not None},
-        }
+        said = [{"role": message["role"], "content": message["content"]} for message in messages]
+        request = {"model": self.model, "messages": said, **self._parameters, "seed": seed}
+        return {name: value for name, value in request.items() if value is not None}
 
     def _ask_patiently(self, request: dict[str, Any]) -> Answer:
         endpoint = self._connected()
@@ -171,9 +180,8 @@ class ChatModel:
         for n_failed in range(self.max_retries + 1):
             try:
                 return self._ask_adapting(endpoint, request)
-            except (TransientError, UnusableAnswerError) as error:
-                asked = error.wait if isinstance(error, TransientError) else None
-                wait = min(self.backoff * 2**n_failed, LONGEST_BACKOFF) if asked is None else asked
+            except TransientError as error:
+                wait = min(self.backoff * 2**n_failed, LONGEST_BACKOFF) if error.wait is None else error.wait
                 if n_failed == self.max_retries:
                     raise LLMError(f"gave up after {n_failed + 1} tries: {error}") from error
                 if waited + wait > self.max_wait:
@@ -183,7 +191,7 @@ class ChatModel:
             time.sleep(wait)
             waited += wait
             with self._lock:
-                self.usage = self.usage.with_retry()
+                self.usage = replace(self.usage, retries=self.usage.retries + 1)
         raise AssertionError("the last failure raises")
 
     def _ask_adapting(self, endpoint: Endpoint, request: dict[str, Any]) -> Answer:
@@ -208,6 +216,49 @@ class ChatModel:
             return self._endpoint
 
 
+def ask_until_accepted(
+    chat: ChatModel,
+    messages: Messages,
+    accept: Callable[[str], Accepted],
+    rounds: int,
+    seed: int | None = None,
+    heard: Heard = lambda messages, answer, fault: None,
+) -> Accepted:
+    """The first answer that `accept` takes; a rejected one goes back with the reason.
+
+    Parameters
+    ----------
+    chat : ChatModel
+    messages : the conversation so far
+    accept : what makes something of an answer's text, or raises `RejectedError`
+    rounds : answers to ask for at most
+    seed : of every question
+    heard : called with the messages, the answer and what is wrong with it, or ""
+
+    Raises
+    ------
+    RejectedError
+        When none of `rounds` answers passes.
+    """
+    for left in range(rounds - 1, -1, -1):
+        answer = chat.ask(messages, seed=seed)
+        try:
+            if answer.truncated:
+                raise RejectedError("was cut off at the limit of tokens")
+            accepted = accept(answer.text)
+        except RejectedError as error:
+            heard(messages, answer, f"it {error}")
+            if not left:
+                raise
+            said = [{"role": "assistant", "content": answer.text[:SHOWN]}] if answer.text.strip() else []
+            again = f"This cannot be used: it {error}. Answer again and keep to the rules."
+            messages = [*messages, *said, {"role": "user", "content": again}]
+        else:
+            heard(messages, answer, "")
+            return accepted
+    raise AssertionError("the last rejection raises")
+
+
 def _address(base_url: str | None) -> str | None:
     if base_url is not None and not base_url.startswith(("http://", "https://")):
         raise HCEPError(
@@ -217,8 +268,14 @@ def _address(base_url: str | None) -> str | None:
     return base_url
 
 
-def _require(name: str, value: float, *, at_least: float = -math.inf, above: float = -math.inf) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not (at_least <= value < math.inf and value > above):
-        bound = f"above {above:g}" if above > -math.inf else f"of at least {at_least:g}"
-        raise HCEPError(f"{name} must be a finite number {bound}, got {value!r}")
+def _prices(prices: Any) -> Prices | None:
+    try:
+        prompt, completion = (0.0, 0.0) if prices is None else (float(price) for price in prices)
+    except (TypeError, ValueError):
+        prompt = completion = -1.0
+    if not (0 <= prompt < float("inf") and 0 <= completion < float("inf")):
+        raise HCEPError(
+            "prices must be two numbers of at least 0, the price of a million prompt tokens and of a million "
+            f"completion tokens; got {prices!r}"
+        )
+    return None if prices is None else (prompt, completion)

@@ -6,22 +6,13 @@ import time
 import weakref
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from importlib import import_module
 from typing import Any
 
-from hcep.errors import MissingExtraError
-from hcep.llm.answer import Answer, LLMError, read_completion
+from hcep._optional import require
+from hcep.llm.answer import Answer, LLMError, TransientError, read_completion
 
 #: No answer that we ask for comes near; an endpoint that sends more is broken or hostile.
 MAX_BODY = 16_000_000
-
-
-class TransientError(LLMError):
-    """A failure that may pass: `wait` is how many seconds the server asked for, if it did."""
-
-    def __init__(self, message: str, wait: float | None = None) -> None:
-        super().__init__(message)
-        self.wait = wait
 
 
 class UnsupportedParameterError(LLMError):
@@ -32,30 +23,16 @@ class UnsupportedParameterError(LLMError):
         self.parameter = parameter
 
 
-def load_openai() -> Any:
-    """The client library.
-
-    Raises
-    ------
-    MissingExtraError
-        With the command that installs it.
-    """
-    try:
-        return import_module("openai")
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f'a language model needs {error.name}, which is not installed: pip install "hcep[llm]"'
-        ) from error
-
-
 class Endpoint:
     """A server that speaks the chat completions protocol."""
 
     def __init__(self, base_url: str | None, api_key: str | None, timeout: float) -> None:
-        self._openai = load_openai()
+        self._openai = require("openai", "llm", "a language model")
         self._timeout = timeout
+        self._too_slow = f"no whole answer within {timeout:g} s; raise timeout, or ask for fewer tokens"
         try:
-            # Repeating is our business: the library's own would hide how often, and wait without a bound.
+            # Not the library's own retries: they are not counted, wait without a bound in sum, and end with a body
+            # that is no completion, as servers behind a proxy send while they load.
             self._client = self._openai.OpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0)
         except self._openai.OpenAIError:
             raise LLMError(
@@ -73,7 +50,7 @@ class Endpoint:
         Raises
         ------
         TransientError
-            Too many requests, a fault of the server, a time-out, a lost connection.
+            Too many requests, a fault of the server, a time-out, a lost connection, a body that is no completion.
         UnsupportedParameterError
             The model does not take a parameter that can be left out or renamed.
         LLMError
@@ -94,26 +71,21 @@ class Endpoint:
             raise _status_error(error) from None
 
     def _body(self, response: Any, deadline: float) -> bytes:
-        parts, size = [], 0
+        body = bytearray()
         try:
             for part in response.iter_bytes():
-                parts.append(part)
-                size += len(part)
-                if size > MAX_BODY:
+                body += part
+                if len(body) > MAX_BODY:
                     raise LLMError(f"the endpoint sent more than {MAX_BODY:,} bytes; stopped reading")
                 if time.monotonic() > deadline:
                     raise TransientError(self._too_slow)
         except LLMError:
             raise
         except Exception as error:  # the transport's own errors, which differ between its versions
-            if "Timeout" in type(error).__name__:
-                raise TransientError(self._too_slow) from None
-            raise TransientError(f"the connection broke off in the middle of the answer ({error})") from None
-        return b"".join(parts)
-
-    @property
-    def _too_slow(self) -> str:
-        return f"no whole answer within {self._timeout:g} s; raise timeout, or ask for fewer tokens"
+            slow = "Timeout" in type(error).__name__
+            broken = f"the connection broke off in the middle of the answer ({error})"
+            raise TransientError(self._too_slow if slow else broken) from None
+        return bytes(body)
 
 
 def _status_error(error: Any) -> LLMError:

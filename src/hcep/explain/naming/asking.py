@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from hcep.errors import HCEPError
+from hcep.llm.answer import LLMError
+from hcep.llm.chat import RejectedError, ask_until_accepted
 
-if TYPE_CHECKING:
-    from hcep.llm import ChatModel
+__all__ = ["Failure", "RejectedError", "ask_until_accepted", "check_rounds", "for_atoms", "messages_of"]
 
 Accepted = TypeVar("Accepted")
 #: Atoms in a row that got no answer at all before the rest is left unasked.
 PATIENCE = 3
-#: Of a rejected answer, what the model is shown again.
-SHOWN = 400
-
-
-class RejectedError(Exception):
-    """An answer does not pass; the message is the end of "it …"."""
 
 
 @dataclass(frozen=True)
@@ -44,37 +39,6 @@ def messages_of(instructions: Iterable[str], data: Mapping[str, Any]) -> list[di
     ]
 
 
-def ask_until_accepted(
-    chat: ChatModel,
-    messages: list[dict[str, str]],
-    accept: Callable[[str], Accepted],
-    rounds: int,
-    seed: int | None = None,
-) -> Accepted:
-    """The first answer that `accept` takes; a rejected one goes back with the reason.
-
-    Raises
-    ------
-    RejectedError
-        When none of `rounds` answers passes.
-    """
-    for left in range(rounds - 1, -1, -1):
-        answer = chat.ask(messages, seed=seed)
-        try:
-            if answer.truncated:
-                raise RejectedError("was cut off at the limit of tokens")
-            return accept(answer.text)
-        except RejectedError as error:
-            if not left:
-                raise
-            messages = [
-                *messages,
-                {"role": "assistant", "content": answer.text[:SHOWN]},
-                {"role": "user", "content": f"This cannot be used: it {error}. Answer again and keep to the rules."},
-            ]
-    raise AssertionError("the last rejection raises")
-
-
 def check_rounds(rounds: int) -> None:
     if rounds < 1:
         raise HCEPError(f"rounds must be at least 1, got {rounds}")
@@ -84,8 +48,6 @@ def for_atoms(
     edges: Iterable[tuple[str, str]], ask: Callable[[str, str], Accepted], advance: Callable[[int], None]
 ) -> tuple[dict[tuple[str, str], Accepted], tuple[Failure, ...]]:
     """Ask about every atom; what fails is told and the rest goes on, until the server seems gone."""
-    from hcep.llm import LLMError
-
     accepted: dict[tuple[str, str], Accepted] = {}
     failures: list[Failure] = []
     silent = 0
