@@ -178,7 +178,7 @@ def test_pursue_is_hb_omp_with_the_fitted_dictionary(
     model = HCEPClassifier(animals, beam_width=3, signed=True).fit(X, y)
     found = model.pursue(X, n_best=2, trace=True, progress=True)
     assert "40/40" in capsys.readouterr().out
-    expected = hb_omp(X, model.dictionary_, 3, signed=True, anchor=model.anchor_, n_best=2)
+    expected = hb_omp(X, model.dictionary_, beam_width=3, signed=True, anchor=model.anchor_, n_best=2)
     assert found.n_best_nodes.tolist() == expected.n_best_nodes.tolist()
     assert found.trace is not None
 
@@ -297,7 +297,7 @@ def test_paper_is_the_published_configuration(animals: Hierarchy, training: tupl
     model = HCEPClassifier.paper(animals, C=2.0, n_jobs=1).fit(X, y)
     expected = {"beam_width": 8, "shrinkage": None, "anchor": 0.0, "signed": False, "head": "logistic", "C": 2.0}
     assert {name: model.get_params()[name] for name in expected} == expected
-    codes = hb_omp(X, model.dictionary_, 8).codes
+    codes = hb_omp(X, model.dictionary_, beam_width=8).codes
     assert (model.transform(X) != codes).nnz == 0
     head = LogisticRegression(C=2.0, max_iter=1000).fit(codes, y)
     assert model.predict(X).tolist() == head.predict(codes).tolist()

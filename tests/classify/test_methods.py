@@ -150,11 +150,11 @@ def codes_of_the_function(name: str, model: Any, X: np.ndarray) -> Any:
     d, depth = model.dictionary_, model.hierarchy_.depth
     functions = {
         "omp": lambda: omp(X, d, depth),
-        "hier-omp": lambda: hb_omp(X, d, 1),
-        "hb-omp": lambda: hb_omp(X, d, 8),
-        "exact": lambda: hb_omp(X, d, None),
-        "signed": lambda: hb_omp(X, d, None, signed=True),
-        "anchored": lambda: hb_omp(X, d, None, anchor=model.anchor_),
+        "hier-omp": lambda: hb_omp(X, d, beam_width=1),
+        "hb-omp": lambda: hb_omp(X, d, beam_width=8),
+        "exact": lambda: hb_omp(X, d, beam_width=None),
+        "signed": lambda: hb_omp(X, d, beam_width=None, signed=True),
+        "anchored": lambda: hb_omp(X, d, beam_width=None, anchor=model.anchor_),
         "nn": lambda: nn(X, d),
         "hnn": lambda: hnn(X, d),
         "splice": lambda: lasso(X, d, depth, alpha=lasso_alpha(X, d, depth, positive=True), positive=True),

@@ -27,7 +27,7 @@ def scores_of_baselines(X: np.ndarray, y: np.ndarray, data: Data) -> dict[str, t
         "omp": omp(data["X_val"], dictionary),
         "hnn": hnn(data["X_val"], dictionary),
         "nn": nn(data["X_val"], dictionary),
-        "hb_omp": hb_omp(data["X_val"], dictionary, 32),
+        "hb_omp": hb_omp(data["X_val"], dictionary, beam_width=32),
     }
     return {name: support_scores(result, data["y_val"], data["hierarchy"]).mean for name, result in found.items()}
 
@@ -35,7 +35,7 @@ def scores_of_baselines(X: np.ndarray, y: np.ndarray, data: Data) -> dict[str, t
 def test_the_published_pursuit_at_50_shots(tiny_imagenet: Data) -> None:
     data = tiny_imagenet
     dictionary = ConceptDictionary.from_images(data["hierarchy"], data["X"], data["y"])
-    found = hb_omp(data["X_val"], dictionary, 32)
+    found = hb_omp(data["X_val"], dictionary, beam_width=32)
     precision, recall = support_scores(found, data["y_val"], data["hierarchy"]).mean
     assert precision == pytest.approx(0.743, abs=0.01)
     assert recall == pytest.approx(0.759, abs=0.01)

@@ -45,14 +45,14 @@ def test_the_support_is_one_rooted_path(problem: Problem) -> None:
 @given(problems, st.sampled_from(BEAMS))
 @quick
 def test_without_tolerance_and_sign_a_path_ends_in_a_leaf(problem: Problem, beam_width: int | None) -> None:
-    found = hb_omp(problem.X, problem.dictionary, beam_width, anchor=problem.options["anchor"])
+    found = hb_omp(problem.X, problem.dictionary, beam_width=beam_width, anchor=problem.options["anchor"])
     assert set(found.leaves) <= set(problem.dictionary.hierarchy.leaves)
 
 
 @given(problems, st.sampled_from(BEAMS), st.booleans())
 @quick
 def test_the_residual_is_orthogonal_to_the_chosen_atoms(problem: Problem, beam_width: int | None, signed: bool) -> None:
-    found = hb_omp(problem.X, problem.dictionary, beam_width, signed=signed)
+    found = hb_omp(problem.X, problem.dictionary, beam_width=beam_width, signed=signed)
     residuals = problem.X - found.codes @ problem.dictionary.atoms
     for i, residual in enumerate(residuals):
         chosen = problem.dictionary.atoms[found.codes.indices[found.codes.indptr[i] : found.codes.indptr[i + 1]]]
@@ -73,7 +73,10 @@ def test_residual_norms_are_those_of_the_codes(problem: Problem) -> None:
 def test_the_residual_never_grows_with_max_steps(problem: Problem, beam_width: int | None, signed: bool) -> None:
     # A beam between one and all may drop the ancestor of a later winner; greedy and exact search cannot.
     steps = range(1, problem.dictionary.hierarchy.depth + 1)
-    norms = [hb_omp(problem.X, problem.dictionary, beam_width, n, signed=signed).residual_norms for n in steps]
+    norms = [
+        hb_omp(problem.X, problem.dictionary, beam_width=beam_width, max_steps=n, signed=signed).residual_norms
+        for n in steps
+    ]
     assert (np.diff(norms, axis=0) <= 1e-9).all()
 
 
@@ -85,9 +88,9 @@ def test_rotating_and_scaling_the_space_keeps_the_support(
     dictionary, options = problem.dictionary, {"signed": problem.options["signed"]}
     rotation = scale * ortho_group(dictionary.n_dims, seed=seed).rvs()
     turned = ConceptDictionary(dictionary.hierarchy, dictionary.synset_embeddings @ rotation)
-    before = hb_omp(problem.X, dictionary, beam_width, **options, anchor=problem.options["anchor"])
+    before = hb_omp(problem.X, dictionary, beam_width=beam_width, **options, anchor=problem.options["anchor"])
     anchor = problem.options["anchor"] * scale**2
-    after = hb_omp(problem.X @ rotation, turned, beam_width, **options, anchor=anchor)
+    after = hb_omp(problem.X @ rotation, turned, beam_width=beam_width, **options, anchor=anchor)
     clear = clear_images(problem, beam_width)
     assert before.nodes[clear].tolist() == after.nodes[clear].tolist()
     assert after.residual_norms[clear] / scale == pytest.approx(before.residual_norms[clear], abs=1e-7)
@@ -98,8 +101,8 @@ def test_rotating_and_scaling_the_space_keeps_the_support(
 def test_an_unbounded_beam_equals_listing_every_path(problem: Problem) -> None:
     oracle = Oracle(problem.dictionary, problem.options["signed"], problem.options["anchor"])
     options = {name: problem.options[name] for name in ("signed", "anchor", "tol", "max_steps")}
-    exact = hb_omp(problem.X, problem.dictionary, None, **options)
-    wide = hb_omp(problem.X, problem.dictionary, 10**6, **options)
+    exact = hb_omp(problem.X, problem.dictionary, beam_width=None, **options)
+    wide = hb_omp(problem.X, problem.dictionary, beam_width=10**6, **options)
     answers = [oracle.exact(x, options["max_steps"], options["tol"]) for x in problem.X]
     expected = [(i, answer.best.synsets) for i, answer in enumerate(answers) if answer.margin > 1e-9]
     assert [(i, exact.paths[i]) for i, _ in expected] == expected
@@ -109,7 +112,7 @@ def test_an_unbounded_beam_equals_listing_every_path(problem: Problem) -> None:
 @given(problems)
 @quick
 def test_a_huge_anchor_is_the_nearest_class_mean(problem: Problem) -> None:
-    found = hb_omp(problem.X, problem.dictionary, None, anchor=1e7)
+    found = hb_omp(problem.X, problem.dictionary, beam_width=None, anchor=1e7)
     nearest = nn(problem.X, problem.dictionary)
     assert found.residual_norms**2 == pytest.approx(nearest.residual_norms**2, abs=1e-3)
     assert found.codes.data == pytest.approx(np.ones(found.codes.nnz), abs=1e-4)
@@ -121,8 +124,8 @@ def test_a_huge_anchor_is_the_nearest_class_mean(problem: Problem) -> None:
 @given(problems, st.sampled_from([1e3, 1e6, 1e9]))
 @quick
 def test_a_large_anchor_is_as_good_in_single_precision(problem: Problem, anchor: float) -> None:
-    double = hb_omp(problem.X, problem.dictionary, None, anchor=anchor)
-    single = hb_omp(problem.X.astype(np.float32), problem.dictionary, None, anchor=anchor)
+    double = hb_omp(problem.X, problem.dictionary, beam_width=None, anchor=anchor)
+    single = hb_omp(problem.X.astype(np.float32), problem.dictionary, beam_width=None, anchor=anchor)
     assert single.residual_norms == pytest.approx(double.residual_norms, abs=1e-3)
 
 
@@ -148,7 +151,7 @@ def test_a_noiseless_image_has_a_code_of_ones(seed: int, anchor: float) -> None:
     rng = np.random.default_rng(seed)
     hierarchy = random_hierarchy(rng, several_parents=False).collapse()
     dictionary = random_dictionary(rng, hierarchy, leaf_means=True)
-    found = hb_omp(dictionary.leaf_embeddings, dictionary, None, anchor=anchor)
+    found = hb_omp(dictionary.leaf_embeddings, dictionary, beam_width=None, anchor=anchor)
     # The objective of the true path is 0, so no other path can beat it by more than rounding.
     assert found.residual_norms == pytest.approx(np.zeros(len(found)), abs=1e-6)
     assert found.leaves.tolist() == list(hierarchy.leaves)
@@ -160,7 +163,7 @@ def test_a_noiseless_image_has_a_code_of_ones(seed: int, anchor: float) -> None:
 def test_the_lowest_path_objective_is_the_exact_answer(problem: Problem) -> None:
     anchor = problem.options["anchor"]
     objectives = path_objectives(problem.X, problem.dictionary, anchor=anchor)
-    found = hb_omp(problem.X, problem.dictionary, None, anchor=anchor)
+    found = hb_omp(problem.X, problem.dictionary, beam_width=None, anchor=anchor)
     leaf_nodes = problem.dictionary.hierarchy.path_tree.leaf_nodes
     column = np.searchsorted(leaf_nodes, found.nodes)
     assert objectives[np.arange(len(found)), column] == pytest.approx(objectives.min(axis=1), abs=1e-9)

@@ -93,15 +93,15 @@ def test_a_greedy_beam_can_miss_what_a_wider_one_finds() -> None:
     embeddings = {"near": [1.0, 0.1, 0.0], "n1": [1.0, 0.1, 1.0], "far": [1.0, 1.0, 0.0], "f1": [2.0, 1.0, 0.0]}
     dictionary = ConceptDictionary.from_synset_embeddings(hierarchy, {**embeddings, "f2": [1.0, 1.0, 1.0]})
     x = [[1.0, 0.3, 0.0]]
-    assert hb_omp(x, dictionary, 1).paths == [("near", "n1")]
-    assert hb_omp(x, dictionary, 2).paths == [("far", "f1")]
-    assert hb_omp(x, dictionary, None).paths == [("far", "f1")]
+    assert hb_omp(x, dictionary, beam_width=1).paths == [("near", "n1")]
+    assert hb_omp(x, dictionary, beam_width=2).paths == [("far", "f1")]
+    assert hb_omp(x, dictionary, beam_width=None).paths == [("far", "f1")]
 
 
 def test_each_way_to_a_synset_of_two_parents_is_a_path_of_its_own(diamond: Hierarchy) -> None:
     embeddings = {"pet": [1.0, 0.0], "feline": [0.0, 1.0], "cat": [2.0, 2.0], "hamster": [3.0, 0.0], "lion": [0.0, 3.0]}
     dictionary = ConceptDictionary.from_synset_embeddings(diamond, embeddings)
-    found = hb_omp([[2.0, 2.0]], dictionary, None, n_best=5, anchor=1e-3)
+    found = hb_omp([[2.0, 2.0]], dictionary, beam_width=None, n_best=5, anchor=1e-3)
     paths = [h.path for h in found.hypotheses(0)]
     assert set(paths[:2]) == {("pet", "cat"), ("feline", "cat")}
     assert len(paths) == 4
@@ -118,12 +118,12 @@ def test_a_two_way_split_is_a_tie_and_goes_to_the_lowest_index(
     balance: ConceptDictionary, beam_width: int | None, dtype: type
 ) -> None:
     x = np.array([[4.1, -0.7, 0.2], [4.1, 0.7, 0.2], [3.7, -0.001, 0.3]], dtype)
-    assert hb_omp(x, balance, beam_width).paths == [("a", "a1")] * 3
+    assert hb_omp(x, balance, beam_width=beam_width).paths == [("a", "a1")] * 3
 
 
 @pytest.mark.parametrize("beam_width", [1, 2, None])
 def test_the_signed_rule_tells_the_two_ways_apart(balance: ConceptDictionary, beam_width: int | None) -> None:
-    found = hb_omp([[4.1, -0.7, 0.2], [4.1, 0.7, 0.2]], balance, beam_width, signed=True)
+    found = hb_omp([[4.1, -0.7, 0.2], [4.1, 0.7, 0.2]], balance, beam_width=beam_width, signed=True)
     assert found.paths == [("a", "a2"), ("a", "a1")]
 
 
@@ -134,7 +134,7 @@ def test_equal_siblings_are_a_tie_for_either_rule(beam_width: int | None, option
     dictionary = ConceptDictionary.from_leaf_embeddings(
         hierarchy, {"first": [1.0, 0.3], "second": [1.0, 0.3], "third": [0.0, 1.0]}
     )
-    assert hb_omp([[2.0, 0.5]], dictionary, beam_width, **options).paths == [("first",)]
+    assert hb_omp([[2.0, 0.5]], dictionary, beam_width=beam_width, **options).paths == [("first",)]
 
 
 def test_a_hypothesis_without_an_eligible_child_ends_where_it_is(pets: Hierarchy) -> None:
@@ -149,7 +149,7 @@ def test_a_hypothesis_without_an_eligible_child_ends_where_it_is(pets: Hierarchy
 def test_max_steps_cuts_the_path(pets_dictionary: ConceptDictionary) -> None:
     x = [[3.0, 1.0, 0.0, 0.0]]
     assert hb_omp(x, pets_dictionary, max_steps=1).paths == [("animal",)]
-    assert hb_omp(x, pets_dictionary, None, max_steps=1).paths == [("animal",)]
+    assert hb_omp(x, pets_dictionary, beam_width=None, max_steps=1).paths == [("animal",)]
     assert hb_omp(x, pets_dictionary, max_steps=99).paths == [("animal", "cat")]
 
 
@@ -167,15 +167,15 @@ def test_a_tiny_tol_stops_a_noiseless_image_in_spite_of_cancellation(
 ) -> None:
     # ||x||**2 less the projections leaves about 1e-16, whose root is far above 1e-10: the residual must be measured.
     x = pets_dictionary.synset_embedding("animal")[None]
-    found = hb_omp(x, pets_dictionary, beam_width, tol=1e-10, **options)
+    found = hb_omp(x, pets_dictionary, beam_width=beam_width, tol=1e-10, **options)
     assert found.paths == [("animal",)]
     assert found.residual_norms[0] < 1e-10
 
 
 def test_a_zero_image_goes_down_the_first_children(pets_dictionary: ConceptDictionary) -> None:
     zero = np.zeros((1, 4))
-    assert hb_omp(zero, pets_dictionary, 3).paths == [("animal", "cat")]
-    assert hb_omp(zero, pets_dictionary, None).paths == [("animal", "cat")]
+    assert hb_omp(zero, pets_dictionary, beam_width=3).paths == [("animal", "cat")]
+    assert hb_omp(zero, pets_dictionary, beam_width=None).paths == [("animal", "cat")]
     assert hb_omp(zero, pets_dictionary).codes.toarray().tolist() == [[0.0] * 7]
     assert hb_omp(zero, pets_dictionary, signed=True).paths == [()]
     assert hb_omp(zero, pets_dictionary).residual_norms.tolist() == [0.0]
@@ -293,8 +293,8 @@ def test_the_progress_bar_changes_nothing(
 @pytest.mark.parametrize("beam_width", [2, None])
 def test_block_boundaries(dictionary: ConceptDictionary, beam_width: int | None, n: int) -> None:
     X = np.random.default_rng(3).standard_normal((n, 8))
-    found = hb_omp(X, dictionary, beam_width)
-    pieces = [hb_omp(X[i : i + 100], dictionary, beam_width) for i in range(0, n, 100)]
+    found = hb_omp(X, dictionary, beam_width=beam_width)
+    pieces = [hb_omp(X[i : i + 100], dictionary, beam_width=beam_width) for i in range(0, n, 100)]
     assert found.paths == [path for piece in pieces for path in piece.paths]
     assert found.residual_norms == pytest.approx(np.concatenate([piece.residual_norms for piece in pieces]))
     residuals = X - found.codes @ dictionary.atoms
@@ -320,7 +320,7 @@ def test_memory_does_not_grow_with_images_times_nodes(options: dict[str, Any]) -
 
 
 def test_n_best_lists_the_final_beam(pets_dictionary: ConceptDictionary) -> None:
-    found = hb_omp([[3.0, 0.9, 0.1, 0.0]], pets_dictionary, None, anchor=0.1, n_best=9)
+    found = hb_omp([[3.0, 0.9, 0.1, 0.0]], pets_dictionary, beam_width=None, anchor=0.1, n_best=9)
     assert {h.path[-1] for h in found.hypotheses(0)} == {"cat", "dog", "fox", "car", "bus"}
     assert found.hypotheses(0)[0].path == ("animal", "cat")
     assert found.n_best_nodes[0, 5:].tolist() == [-1] * 4
@@ -328,7 +328,7 @@ def test_n_best_lists_the_final_beam(pets_dictionary: ConceptDictionary) -> None
 
 
 def test_n_best_beyond_the_beam_is_left_empty(pets_dictionary: ConceptDictionary) -> None:
-    found = hb_omp([[3.0, 0.9, 0.1, 0.0]], pets_dictionary, 2, n_best=3)
+    found = hb_omp([[3.0, 0.9, 0.1, 0.0]], pets_dictionary, beam_width=2, n_best=3)
     assert len(found.hypotheses(0)) == 2
     assert found.n_best_nodes[0, 2] == -1
 
@@ -336,7 +336,7 @@ def test_n_best_beyond_the_beam_is_left_empty(pets_dictionary: ConceptDictionary
 def test_trace_by_hand(balance: ConceptDictionary) -> None:
     # x = (4, -1, 3). Step 1: a = (4, 0, 0) leaves (0, -1, 3); b = (0, 1, 4) leaves x - (11/17) b. Step 2: below a only
     # a2 is eligible, below b only b1, whose atom (0, -1, 1) lengthens the way to (0, 0, 5).
-    found = hb_omp([[4.0, -1.0, 3.0]], balance, 2, signed=True, trace=True)
+    found = hb_omp([[4.0, -1.0, 3.0]], balance, beam_width=2, signed=True, trace=True)
     steps = found.trace.steps(0)
     assert [[h.path for h in beam] for beam in steps] == [[()], [("a",), ("b",)], [("a", "a2"), ("b", "b1")]]
     assert [h.residual_norm for h in steps[0]] == pytest.approx([np.sqrt(26)])
@@ -347,7 +347,7 @@ def test_trace_by_hand(balance: ConceptDictionary) -> None:
 
 def test_trace_ends_where_the_search_does(pets_dictionary: ConceptDictionary) -> None:
     x = pets_dictionary.synset_embedding("animal")[None]
-    steps = hb_omp(x, pets_dictionary, 2, tol=0.1, trace=True).trace.steps(0)
+    steps = hb_omp(x, pets_dictionary, beam_width=2, tol=0.1, trace=True).trace.steps(0)
     assert [[h.path for h in beam] for beam in steps] == [[()], [("animal",), ("vehicle",)]]
 
 

@@ -45,7 +45,7 @@ def test_the_best_column_is_the_exact_answer(pets_dictionary: ConceptDictionary)
     X = np.random.default_rng(1).standard_normal((BLOCK + 3, 4))
     objectives = path_objectives(X, pets_dictionary, anchor=0.05, n_jobs=2)
     leaf_nodes = pets_dictionary.hierarchy.path_tree.leaf_nodes
-    found = hb_omp(X, pets_dictionary, None, anchor=0.05)
+    found = hb_omp(X, pets_dictionary, beam_width=None, anchor=0.05)
     assert leaf_nodes[objectives.argmin(axis=1)].tolist() == found.nodes.tolist()
 
 

@@ -14,7 +14,7 @@ from hcep.pursuit.result import path_codes, path_of
 @pytest.fixture
 def found(pets_dictionary: ConceptDictionary):
     X = pets_dictionary.leaf_embeddings[[0, 3, 0]]
-    return hb_omp(X, pets_dictionary, None, anchor=0.1, n_best=2, trace=True)
+    return hb_omp(X, pets_dictionary, beam_width=None, anchor=0.1, n_best=2, trace=True)
 
 
 def test_length_and_repr(found, pets_dictionary: ConceptDictionary) -> None:

@@ -18,7 +18,7 @@ def test_the_defaults_have_3280_atoms(concepts) -> None:
 
 
 def test_hb_omp_recovers_the_supports(concepts) -> None:
-    found = hb_omp(concepts.X, concepts.dictionary, 8)
+    found = hb_omp(concepts.X, concepts.dictionary, beam_width=8)
     precision, recall = support_scores(found, concepts.y, concepts.hierarchy).mean
     assert precision >= 0.9
     assert recall >= 0.9

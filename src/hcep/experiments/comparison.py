@@ -67,7 +67,7 @@ def compare_methods(
         "OMP": (lambda images: omp(images, plain, tree.depth), True),
         "HNN": (lambda images: hnn(images, plain), False),
         "NN": (lambda images: nn(images, plain), False),
-        "HB-OMP (paper)": (lambda images: hb_omp(images, plain, beam_width), True),
+        "HB-OMP (paper)": (lambda images: hb_omp(images, plain, beam_width=beam_width), True),
         "HCEP (ours)": (ours.pursue, False),
     }
     rows, results = [], {}

@@ -27,11 +27,11 @@ ANCHOR = 0.03
 #: On the true dictionary, with at most k atoms.
 PURSUITS: dict[str, Pursuit] = {
     "OMP": lambda X, d, k: omp(X, d, k),
-    "Hierarchical OMP": lambda X, d, k: hb_omp(X, d, 1, k),
-    "HB-OMP (beam 8)": lambda X, d, k: hb_omp(X, d, 8, k),
-    "Exact": lambda X, d, k: hb_omp(X, d, None, k),
-    "Exact, signed": lambda X, d, k: hb_omp(X, d, None, k, signed=True),
-    "Anchored": lambda X, d, k: hb_omp(X, d, None, k, anchor=ANCHOR),
+    "Hierarchical OMP": lambda X, d, k: hb_omp(X, d, beam_width=1, max_steps=k),
+    "HB-OMP (beam 8)": lambda X, d, k: hb_omp(X, d, beam_width=8, max_steps=k),
+    "Exact": lambda X, d, k: hb_omp(X, d, beam_width=None, max_steps=k),
+    "Exact, signed": lambda X, d, k: hb_omp(X, d, beam_width=None, max_steps=k, signed=True),
+    "Anchored": lambda X, d, k: hb_omp(X, d, beam_width=None, max_steps=k, anchor=ANCHOR),
 }
 #: These always return whole paths, so they have no sparsity to vary.
 WHOLE: dict[str, Pursuit] = {"NN": lambda X, d, k: nn(X, d), "HNN": lambda X, d, k: hnn(X, d)}

@@ -1,20 +1,22 @@
 """Atoms + vectors -> rooted paths and sparse codes."""
 
 from hcep.pursuit.flat import omp
-from hcep.pursuit.hierarchical import hb_omp, path_objectives
 from hcep.pursuit.lasso import lasso, lasso_alpha
 from hcep.pursuit.result import FlatResult, Hypothesis, PathResult
+from hcep.pursuit.search import SearchOptions, hb_omp, path_objectives, search
 from hcep.pursuit.tree_lasso import tree_lasso, tree_lasso_alpha
 
 __all__ = [
     "FlatResult",
     "Hypothesis",
     "PathResult",
+    "SearchOptions",
     "hb_omp",
     "lasso",
     "lasso_alpha",
     "omp",
     "path_objectives",
+    "search",
     "tree_lasso",
     "tree_lasso_alpha",
 ]

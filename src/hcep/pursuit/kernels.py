@@ -317,6 +317,32 @@ def finish_paths(
 
 
 @njit(cache=True, nogil=True)
+def explained_shares(
+    x: Array, nodes: Array, parent: Array, level: Array, edge: Array, atoms: Array, coefficients: Array, shares: Array
+) -> None:
+    """Share of ``||x||**2`` explained by the first k atoms of each path, (n, depth); entries beyond its end stay."""
+    path = np.zeros(shares.shape[1], np.int64)
+    left = np.zeros(x.shape[1])
+    for i in range(len(nodes)):
+        node = nodes[i]
+        length = level[node]
+        for k in range(length - 1, -1, -1):
+            path[k] = edge[node]
+            node = parent[node]
+        square = 0.0
+        for j in range(len(left)):
+            left[j] = x[i, j]
+            square += left[j] * left[j]
+        for k in range(length):
+            a = coefficients[i, k]
+            total = 0.0
+            for j in range(len(left)):
+                left[j] -= a * atoms[path[k], j]
+                total += left[j] * left[j]
+            shares[i, k] = 1.0 - total / (square if square > 0.0 else 1.0)
+
+
+@njit(cache=True, nogil=True)
 def some_residual_below(
     i: int,
     tol: float,

@@ -61,6 +61,8 @@ class PathResult:
     n_best_nodes, n_best_residual_norms : (n_images, n_best) arrays
         The best hypotheses of the final beam, the answer first; -1 and NaN where there are fewer.
     trace : Trace or None
+    explained_shares : (n_images, depth) float64 or None
+        Share of ``||x||**2`` that the first k atoms of a path explain, with its final coefficients; NaN beyond its end.
     """
 
     dictionary: ConceptDictionary
@@ -70,6 +72,7 @@ class PathResult:
     n_best_nodes: NDArray[np.int32]
     n_best_residual_norms: NDArray[np.float64]
     trace: Trace | None = None
+    explained_shares: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.nodes)

@@ -1,0 +1,111 @@
+"""The search that hb_omp, the classifier and explanations share: one product per image, everything known from it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hcep import ConceptDictionary, HCEPError, hb_omp
+from hcep.pursuit import SearchOptions, path_objectives, search
+from hcep.pursuit.blocks import BLOCK
+
+OPTIONS = [
+    SearchOptions(),
+    SearchOptions(beam_width=None),
+    SearchOptions(beam_width=None, signed=True, anchor=0.03),
+    SearchOptions(beam_width=2, tol=0.2, n_jobs=2),
+]
+
+
+@pytest.fixture
+def images(pets_dictionary: ConceptDictionary) -> np.ndarray:
+    """More than two blocks of images near the leaves."""
+    rng = np.random.default_rng(0)
+    leaves = pets_dictionary.leaf_embeddings
+    return leaves[rng.integers(len(leaves), size=2 * BLOCK + 3)] + 0.3 * rng.standard_normal((2 * BLOCK + 3, 4))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_explained_shares_are_what_is_left_of_each_image(
+    images: np.ndarray, pets_dictionary: ConceptDictionary, options: SearchOptions, dtype: type
+) -> None:
+    found = search(images[:50].astype(dtype), pets_dictionary, options, explained=True)
+    assert found.explained_shares is not None
+    for i, x in enumerate(images[:50]):
+        coefficients, atoms = (
+            found.coefficients(i),
+            found.codes.indices[found.codes.indptr[i] : found.codes.indptr[i + 1]],
+        )
+        left = [x - coefficients[:k] @ pets_dictionary.atoms[atoms[:k]] for k in range(1, len(atoms) + 1)]
+        expected = [1 - (r @ r) / (x @ x) for r in left]
+        shares = found.explained_shares[i]
+        assert shares[: len(atoms)] == pytest.approx(expected, abs=1e-6)
+        assert np.isnan(shares[len(atoms) :]).all()
+
+
+def test_of_a_zero_image_nothing_is_left_to_explain(pets_dictionary: ConceptDictionary) -> None:
+    found = search(np.zeros((1, 4)), pets_dictionary, SearchOptions(), explained=True)
+    assert found.explained_shares is not None
+    assert found.explained_shares.tolist() == [[1.0, 1.0]]
+
+
+def test_shares_are_left_out_unless_asked_for(images: np.ndarray, pets_dictionary: ConceptDictionary) -> None:
+    assert search(images[:5], pets_dictionary, SearchOptions()).explained_shares is None
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_objectives_come_block_by_block(
+    images: np.ndarray, pets_dictionary: ConceptDictionary, options: SearchOptions
+) -> None:
+    out = np.full((len(images), 5), np.nan)
+    search(images, pets_dictionary, options, on_objectives=lambda block, objectives: out.__setitem__(block, objectives))
+    assert np.array_equal(out, path_objectives(images, pets_dictionary, options.signed, options.anchor))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_every_image_is_projected_once(
+    images: np.ndarray, pets_dictionary: ConceptDictionary, options: SearchOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module("hcep.pursuit.search")
+    blocks: list[tuple[int, int]] = []
+
+    def counting(rows: np.ndarray, block: slice, *rest: Any) -> Any:
+        blocks.append((block.start, block.stop))
+        return project(rows, block, *rest)
+
+    project = module.project
+    monkeypatch.setattr(module, "project", counting)
+    search(images, pets_dictionary, options, n_best=2, trace=True, explained=True, on_objectives=lambda block, o: None)
+    starts, stops = zip(*sorted(blocks), strict=True)
+    assert (0, *stops) == (*starts, len(images))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_it_is_what_hb_omp_does(images: np.ndarray, pets_dictionary: ConceptDictionary, options: SearchOptions) -> None:
+    spelled_out = hb_omp(
+        images,
+        pets_dictionary,
+        beam_width=options.beam_width,
+        tol=options.tol,
+        signed=options.signed,
+        anchor=options.anchor,
+    )
+    found = search(images, pets_dictionary, options)
+    assert np.array_equal(found.nodes, spelled_out.nodes)
+    assert np.array_equal(found.codes.data, spelled_out.codes.data)
+
+
+def test_options_are_checked_where_they_are_made() -> None:
+    with pytest.raises(HCEPError, match=r"beam_width must be a positive integer, or None for an exact search"):
+        SearchOptions(beam_width=0)
+    with pytest.raises(HCEPError, match=r"n_jobs must be a positive number of threads"):
+        SearchOptions(n_jobs=0)
+
+
+def test_options_of_hb_omp_are_given_by_name(images: np.ndarray, pets_dictionary: ConceptDictionary) -> None:
+    with pytest.raises(TypeError, match="positional"):
+        hb_omp(images, pets_dictionary, 8)  # type: ignore[misc]
