@@ -1,3 +1,4 @@
+from .hierarchies import find_hierarchy as find_hierarchy
 from .image_dataset import (
     DatasetError as DatasetError,
     ImageDataset as ImageDataset,

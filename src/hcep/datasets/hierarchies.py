@@ -1,0 +1,84 @@
+"""Which hierarchy is meant: by its name, its place, or the classes it is to be above."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from hcep.datasets.layouts.cifar_classes import cifar10_hierarchy, cifar100_hierarchy
+from hcep.datasets.wordnet import imagenet_hierarchy
+from hcep.errors import HCEPError, quoted
+from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.files import read_with_notes
+
+CIFAR: dict[Any, Callable[[], Hierarchy]] = {"cifar10": cifar10_hierarchy, "cifar100": cifar100_hierarchy}
+
+
+def find_hierarchy(
+    wanted: str | os.PathLike[str] | None = None,
+    classes: Iterable[str] = (),
+    *,
+    format: str | None = None,
+    on_note: Callable[[str], object] = lambda note: None,
+    **options: Any,
+) -> Hierarchy | None:
+    """The hierarchy a user means.
+
+    Parameters
+    ----------
+    wanted : str or path, optional
+        "imagenet" (WordNet above ImageNet's classes), "cifar10", "cifar100"; "flat" for none; otherwise a place that
+        `Hierarchy.read` takes, or the folder of a model. A file called like one of the names is given as
+        ``./imagenet``. Unsaid, it is the hierarchy above the classes: CIFAR's where they are exactly CIFAR's, else
+        WordNet's where all of them are in it.
+    classes : iterable of str
+        Labels of the data, for the choice alone: the hierarchy is neither restricted to them nor collapsed.
+    format, **options
+        Of `Hierarchy.read`.
+    on_note : callable
+        Told each sentence of what the reader passed over.
+
+    Returns
+    -------
+    Hierarchy or None
+        None for "flat".
+
+    Raises
+    ------
+    HCEPError
+        Classes that are not in the hierarchy of that name, or in none that has a name; what `Hierarchy.read` refuses.
+
+    Examples
+    --------
+    >>> from hcep.datasets import find_hierarchy
+    >>> find_hierarchy(classes=["n01440764", "n02979186"]).root
+    'n00001740'
+    """
+    labels = list(dict.fromkeys(classes))
+    if wanted == "flat":
+        return None
+    if wanted is None:
+        wanted = next((name for name in CIFAR if set(labels) == set(CIFAR[name]().leaves)), "imagenet")
+    if wanted in CIFAR:
+        return CIFAR[wanted]()
+    if wanted == "imagenet":
+        return _imagenet_with(labels)
+    of_model = Path(wanted, "hierarchy.json")
+    place = of_model if format is None and of_model.is_file() else wanted
+    hierarchy, notes = read_with_notes(place, format, **options)
+    for note in notes:
+        on_note(note)
+    return hierarchy
+
+
+def _imagenet_with(labels: list[str]) -> Hierarchy:
+    whole = imagenet_hierarchy()
+    outside = [label for label in labels if label not in whole]
+    if outside:
+        raise HCEPError(
+            f"--hierarchy: {len(outside):,} of {len(labels):,} classes are not in WordNet's above ImageNet: "
+            f"{quoted(outside, 3)}; give a file (`hcep hierarchy formats` lists what is read), or `flat` for none"
+        )
+    return whole

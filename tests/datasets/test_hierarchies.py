@@ -1,0 +1,35 @@
+import pytest
+
+from hcep.datasets import cifar10_hierarchy, find_hierarchy
+from hcep.errors import HCEPError
+
+
+def test_by_name():
+    assert find_hierarchy("flat", ["cat"]) is None
+    assert find_hierarchy("imagenet").root == "n00001740"
+    assert find_hierarchy("cifar10") == cifar10_hierarchy()
+    assert len(find_hierarchy("cifar100").leaves) == 100
+
+
+def test_by_place_with_the_readers_options_and_notes(tmp_path):
+    (tmp_path / "animals.nwk").write_text("((cat:1,lion:2)feline,dog)animal;")
+    told = []
+    found = find_hierarchy(tmp_path / "animals.nwk", root="feline", on_note=told.append)
+    assert found.leaves == ("cat", "lion")
+    assert any("branch lengths" in note for note in told)
+
+
+def test_the_folder_of_a_model_has_one(tmp_path):
+    cifar10_hierarchy().to_json(tmp_path / "hierarchy.json")
+    assert find_hierarchy(tmp_path) == cifar10_hierarchy()
+
+
+def test_by_the_classes_alone():
+    assert find_hierarchy(None, cifar10_hierarchy().leaves) == cifar10_hierarchy()
+    assert "n00001740" in find_hierarchy(None, ["n01440764"])
+
+
+@pytest.mark.parametrize("wanted", [None, "imagenet"])
+def test_classes_of_no_named_hierarchy_are_asked_about(wanted):
+    with pytest.raises(HCEPError, match=r"1 of 2 classes are not in WordNet's above ImageNet: 'unicorn'; give a file"):
+        find_hierarchy(wanted, ["n01440764", "unicorn"])
