@@ -1,10 +1,11 @@
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hcep import ConceptDictionary, Hierarchy, HierarchyError
-from hcep.dictionary import DictionaryError, EmbeddingTransform
+from hcep.dictionary import DictionaryError, EmbeddingTransform, class_moments
 
 
 @pytest.fixture
@@ -351,3 +352,16 @@ def test_real_embeddings_in_batches(tiny_imagenet):
     batches = ((X[i : i + 3000], y[i : i + 3000]) for i in range(0, len(X), 3000))
     equal(ConceptDictionary.from_images(tiny_imagenet["hierarchy"], batches), whole)
     np.testing.assert_allclose(whole.synset_embedding(y[0]), X[y == y[0]].mean(axis=0, dtype=np.float64), rtol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"center": True, "shrinkage": 0.5, "rescale": True, "unit_norm": True}])
+def test_moments_give_the_dictionary_of_their_images(options: dict[str, Any]) -> None:
+    h = Hierarchy.from_edges([("thing", "cat"), ("thing", "dog")])
+    X, y = np.random.default_rng(0).standard_normal((20, 3)), ["cat", "dog"] * 10
+    moments = class_moments(h, X, y, unit_norm=options.get("unit_norm", False), second_moment=True)
+    summed, direct = (
+        ConceptDictionary.from_moments(h, moments, **options),
+        ConceptDictionary.from_images(h, X, y, **options),
+    )
+    assert np.array_equal(summed.atoms, direct.atoms)
+    assert np.array_equal(summed.embed(X), direct.embed(X))

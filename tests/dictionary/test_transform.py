@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 
@@ -152,3 +154,16 @@ def test_no_covariance_to_whiten_by(flat):
     X, y = np.repeat(np.eye(3), 2, axis=0), np.repeat(["a", "b", "c"], 2)
     with pytest.raises(DictionaryError, match="images of every class are all equal"):
         ConceptDictionary.from_images(flat, X, y, shrinkage=0.5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_whitener_is_scaled_once_and_not_stored_twice(dtype: type) -> None:
+    transform = EmbeddingTransform(mean=np.ones(3), whitener=2.0 * np.eye(3), scale=0.5)
+    size = len(pickle.dumps(transform))
+    X = np.arange(6, dtype=dtype).reshape(2, 3)
+    first, second = transform(X), transform(X)
+    assert np.array_equal(first, X - 1)
+    assert np.array_equal(first, second)
+    assert first.dtype == dtype
+    assert len(pickle.dumps(transform)) == size
+    assert np.array_equal(pickle.loads(pickle.dumps(transform))(X), first)

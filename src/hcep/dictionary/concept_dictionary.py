@@ -114,11 +114,45 @@ class ConceptDictionary:
         >>> dict(zip(d.edges, d.atoms.tolist()))[("animal", "cat")]
         [0.0, -1.0]
         """
-        moments = ClassMoments(second_moment=shrinkage is not None)
-        for rows, labels in _batches(X, y):
-            _add_batch(moments, hierarchy, rows, labels, unit_norm)
-        if moments.n_images == 0:
-            raise DictionaryError("X holds no image")
+        moments = class_moments(hierarchy, X, y, unit_norm=unit_norm, second_moment=shrinkage is not None)
+        return cls.from_moments(
+            hierarchy,
+            moments,
+            unit_norm=unit_norm,
+            center=center,
+            shrinkage=shrinkage,
+            rescale=rescale,
+            missing=missing,
+        )
+
+    @classmethod
+    def from_moments(
+        cls,
+        hierarchy: Hierarchy,
+        moments: ClassMoments,
+        *,
+        unit_norm: bool = False,
+        center: bool = False,
+        shrinkage: float | None = None,
+        rescale: bool = False,
+        missing: Missing = "raise",
+    ) -> ConceptDictionary:
+        """Build a dictionary from the moments of images that are already summed up.
+
+        Parameters
+        ----------
+        hierarchy : Hierarchy
+        moments : ClassMoments
+            From `class_moments`, with a second moment where there is a `shrinkage`.
+        unit_norm : bool
+            Whether the moments are those of embeddings scaled to norm 1.
+        center, shrinkage, rescale, missing : as for `from_images`
+
+        Raises
+        ------
+        DictionaryError
+            As `from_images`.
+        """
         transform = fit_transform_parameters(
             moments, unit_norm=unit_norm, center=center, shrinkage=shrinkage, rescale=rescale
         )
@@ -272,6 +306,30 @@ def average_upwards(hierarchy: Hierarchy, by_leaf: Mapping[str, NDArray[np.float
         inner = np.flatnonzero((hierarchy.levels == level) & (n_children > 0))
         embeddings[inner] = mean_of_children[inner] @ embeddings
     return embeddings
+
+
+def class_moments(
+    hierarchy: Hierarchy,
+    X: ArrayLike | Iterable[Batch],
+    y: ArrayLike | None = None,
+    *,
+    unit_norm: bool = False,
+    second_moment: bool = False,
+) -> ClassMoments:
+    """Check labelled images, or batches of them, and sum them up: one pass, whatever is made of the moments later.
+
+    Parameters
+    ----------
+    hierarchy, X, y, unit_norm : as for `ConceptDictionary.from_images`
+    second_moment : bool
+        Sum up products of dimensions too, which the within-class covariance needs.
+    """
+    moments = ClassMoments(second_moment=second_moment)
+    for rows, labels in _batches(X, y):
+        _add_batch(moments, hierarchy, rows, labels, unit_norm)
+    if moments.n_images == 0:
+        raise DictionaryError("X holds no image")
+    return moments
 
 
 def _batches(X: Any, y: ArrayLike | None) -> Iterable[Batch]:

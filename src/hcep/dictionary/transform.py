@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,12 +44,24 @@ class EmbeddingTransform:
 
     def after_unit_norm(self, X: Embeddings) -> Embeddings:
         """The affine part alone: what class means, already averages of unit vectors, still need."""
-        if self.mean is not None:
-            X = X - self.mean.astype(X.dtype)
-        if self.whitener is not None:
-            whitened: Embeddings = X @ (self.scale * self.whitener).astype(X.dtype)
+        if X.dtype not in self._folded:
+            whitener = None if self.whitener is None else (self.scale * self.whitener).astype(X.dtype)
+            self._folded[X.dtype] = None if self.mean is None else self.mean.astype(X.dtype), whitener
+        mean, whitener = self._folded[X.dtype]
+        if mean is not None:
+            X = X - mean
+        if whitener is not None:
+            whitened: Embeddings = X @ whitener
             return whitened
         return X if self.scale == 1.0 else X * X.dtype.type(self.scale)
+
+    @cached_property
+    def _folded(self) -> dict[np.dtype[Any], tuple[Embeddings | None, Embeddings | None]]:
+        """The mean, and the whitener times the scale, in each precision that images came in."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def unit_rows(X: Embeddings) -> Embeddings:
@@ -64,7 +78,7 @@ def fit_transform_parameters(
     mean = moments.total_mean() if center else None
     whitener = None
     if shrinkage is not None:
-        whitener = shrunk_inverse_root(*np.linalg.eigh(moments.within_covariance()), shrinkage)
+        whitener = shrunk_inverse_root(*moments.within_spectrum(), shrinkage)
     scale = 1.0 / np.sqrt(moments.mean_square_norm(mean, whitener)) if rescale else 1.0
     return EmbeddingTransform(unit_norm, mean, whitener, float(scale), shrinkage)
 
