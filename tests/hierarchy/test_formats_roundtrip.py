@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from hcep import Hierarchy, HierarchyError
 from hcep.hierarchy import FORMATS
-from hcep.hierarchy.formats.walk import order_survives
+from hcep.hierarchy.formats.writing import order_survives
 
 ODD = [
     "a, b",

@@ -9,9 +9,8 @@ from typing import Any
 
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy.formats.all_formats import FORMATS, check_options, find_format
-from hcep.hierarchy.formats.losses import detail_losses, graph_loss
 from hcep.hierarchy.formats.source import MAX_BYTES, Source, load, local_path
-from hcep.hierarchy.formats.target import write_whole
+from hcep.hierarchy.formats.writing import detail_losses, graph_loss, write_whole
 from hcep.hierarchy.graph import Hierarchy
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import typer
 from hcep.hierarchy import Hierarchy, write_hierarchy
 from hcep.hierarchy.files import read_with_notes
 from hcep.hierarchy.formats import find_format
-from hcep.hierarchy.formats.losses import graph_loss
+from hcep.hierarchy.formats.writing import graph_loss
 
 File = Annotated[
     str,

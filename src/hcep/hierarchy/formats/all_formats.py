@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from hcep.errors import HierarchyError, MissingExtraError, near_matches, quoted
+from hcep.errors import HierarchyError, near_matches, quoted
 
 ALL = ("ids", "names", "parents", "order", "merged", "classes")
 GRAPH = ("ids", "names", "parents")
@@ -19,28 +19,30 @@ class Format:
 
     Attributes
     ----------
-    name : str
-        What ``format=`` takes.
-    extensions : tuple of str
-        File endings it is recognised by; the first is the usual one. Another format may own an ending for reading.
-    module : str
-        Module of this package with ``read(source, *, options)`` and ``write(hierarchy, format)``.
-    reads, writes : bool
-    keeps : tuple of str
-        What survives being written and read: ``ids``, ``names``, ``parents`` (more than one), ``order`` (the index of
-        each synset, and so that of a dictionary's atoms), ``merged`` (chains that `collapse` merged), ``classes``
-        (classes that are inner synsets). Of a format that is only read: what it can tell.
-    about : str
-        One line for people.
+    name : what ``format=`` takes
+    extensions : file endings it is recognised by, the usual one first; another format may own one for reading
+    module : of this package, with ``read(source, *, options)`` and ``write(hierarchy, format)``
+    does : "reads", "writes" or both
+    keeps : what survives being written and read: ``ids``, ``names``, ``parents`` (more than one), ``order`` (the index
+        of each synset, and so that of a dictionary's atoms), ``merged`` (chains that `collapse` merged), ``classes``
+        (classes that are inner synsets); of a format that is only read, what it can tell
+    about : one line for people
     """
 
     name: str
     extensions: tuple[str, ...]
     module: str
-    reads: bool
-    writes: bool
+    does: str
     keeps: tuple[str, ...]
     about: str
+
+    @property
+    def reads(self) -> bool:
+        return "reads" in self.does
+
+    @property
+    def writes(self) -> bool:
+        return "writes" in self.does
 
     def options(self) -> tuple[str, ...]:
         """Names of the options that its reader takes."""
@@ -56,32 +58,32 @@ class Format:
         return import_module(f"hcep.hierarchy.formats.{self.module}")
 
 
+_BOTH = "reads, writes"
+_NAMES = ("names", "parents")
 FORMATS: dict[str, Format] = {
-    known.name: known
-    for known in (
-        Format("json", (".json",), "native", True, True, ALL, "this package's own, exact"),
-        Format("csv", (".csv",), "edge_list", True, True, (*GRAPH, "order"), "rows of parent, child[, name]"),
-        Format("tsv", (".tsv",), "edge_list", True, True, (*GRAPH, "order"), "the same, apart by tabs"),
-        Format("nested", (".nested.json",), "nested", True, True, GRAPH, "JSON objects in objects, or name/children"),
-        Format("yaml", (".yaml", ".yml"), "nested_yaml", True, True, GRAPH, "the same shapes in YAML"),
-        Format(
-            "outline", (".txt", ".md"), "outline", True, True, ("names", "parents"), "indented, bulleted or numbered"
-        ),
-        Format("newick", (".nwk", ".newick"), "newick", True, True, ("names",), "trees of biology: (cat,dog)animal;"),
-        Format(
-            "levels", (), "levels", True, False, ("ids", "names"), "a column a level (iNaturalist): CSV, TSV or JSON"
-        ),
-        Format("folder", (), "folder_tree", True, False, GRAPH, "a directory tree; its directories are the synsets"),
-        Format("obo", (".obo",), "ontology", True, False, GRAPH, "OBO ontologies, through pronto"),
-        Format("owl", (".owl",), "ontology", True, False, GRAPH, "OWL ontologies in RDF/XML, through pronto"),
-        Format("turtle", (".ttl", ".turtle"), "rdf", True, False, GRAPH, "SKOS or RDFS in Turtle, through rdflib"),
-        Format("rdf", (".rdf",), "rdf", True, False, GRAPH, "SKOS or RDFS in RDF/XML, through rdflib"),
-        Format("ntriples", (".nt",), "rdf", True, False, GRAPH, "SKOS or RDFS in N-Triples, through rdflib"),
-        Format("jsonld", (".jsonld",), "rdf", True, False, GRAPH, "SKOS or RDFS in JSON-LD, through rdflib"),
-        Format("dot", (".dot", ".gv"), "drawings", False, True, GRAPH, "Graphviz"),
-        Format("mermaid", (".mmd", ".mermaid"), "drawings", False, True, ("names", "parents"), "Mermaid flowcharts"),
+    row[0]: Format(*row)
+    for row in (
+        ("json", (".json",), "native", _BOTH, ALL, "this package's own, exact"),
+        ("csv", (".csv",), "edge_list", _BOTH, (*GRAPH, "order"), "rows of parent, child[, name]"),
+        ("tsv", (".tsv",), "edge_list", _BOTH, (*GRAPH, "order"), "the same, apart by tabs"),
+        ("nested", (".nested.json",), "nested", _BOTH, GRAPH, "JSON objects in objects, or name/children"),
+        ("yaml", (".yaml", ".yml"), "nested_yaml", _BOTH, GRAPH, "the same shapes in YAML"),
+        ("outline", (".txt", ".md"), "outline", _BOTH, _NAMES, "indented, bulleted or numbered"),
+        ("newick", (".nwk", ".newick"), "newick", _BOTH, ("names",), "trees of biology: (cat,dog)animal;"),
+        ("levels", (), "levels", "reads", ("ids", "names"), "a column per level (iNaturalist): CSV, TSV or JSON"),
+        ("folder", (), "folder_tree", "reads", GRAPH, "a directory tree; its directories are the synsets"),
+        ("obo", (".obo",), "ontology", "reads", GRAPH, "OBO ontologies, through pronto"),
+        ("owl", (".owl",), "ontology", "reads", GRAPH, "OWL ontologies in RDF/XML, through pronto"),
+        ("turtle", (".ttl", ".turtle"), "rdf", "reads", GRAPH, "SKOS or RDFS in Turtle, through rdflib"),
+        ("rdf", (".rdf",), "rdf", "reads", GRAPH, "SKOS or RDFS in RDF/XML, through rdflib"),
+        ("ntriples", (".nt",), "rdf", "reads", GRAPH, "SKOS or RDFS in N-Triples, through rdflib"),
+        ("jsonld", (".jsonld",), "rdf", "reads", GRAPH, "SKOS or RDFS in JSON-LD, through rdflib"),
+        ("dot", (".dot", ".gv"), "drawings", "writes", GRAPH, "Graphviz"),
+        ("mermaid", (".mmd", ".mermaid"), "drawings", "writes", _NAMES, "Mermaid flowcharts"),
     )
 }
+_DONE = {"read": "read", "write": "written"}
+_OPTION = {"read": "--format", "write": "--to"}
 
 
 def find_format(file_name: str, format: str | None, *, to: str) -> Format:
@@ -96,57 +98,29 @@ def find_format(file_name: str, format: str | None, *, to: str) -> Format:
     HierarchyError
         An unknown name or ending, or a format that cannot do it.
     """
-    if format is None:
-        return _by_ending(file_name, to)
-    if format not in FORMATS:
+    able = [known for known in FORMATS.values() if f"{to}s" in known.does]
+    names = ", ".join(known.name for known in able)
+    found = FORMATS.get(format) if format else _by_ending(file_name, able)
+    if found is None and format is not None:
         raise HierarchyError(
             f"format {format!r} is unknown; expected one of {', '.join(FORMATS)}.{near_matches(format, FORMATS)}"
         )
-    found = FORMATS[format]
-    if not getattr(found, f"{to}s"):
-        raise HierarchyError(f"format {format!r} cannot be {_DONE[to]}; those that can: {', '.join(_able(to))}")
+    if found is None:
+        endings = ", ".join(ending for known in able for ending in known.extensions)
+        raise HierarchyError(
+            f"{file_name!r}: the ending tells no format that can be {_DONE[to]}; expected a file ending in {endings}, "
+            f"or pass format= ({_OPTION[to]} on the command line): {names}"
+        )
+    if found not in able:
+        raise HierarchyError(f"format {found.name!r} cannot be {_DONE[to]}; those that can: {names}")
     return found
 
 
-_DONE = {"read": "read", "write": "written"}
-_OPTION = {"read": "--format", "write": "--to"}
-
-
-def _able(to: str) -> list[str]:
-    return [known.name for known in FORMATS.values() if getattr(known, f"{to}s")]
-
-
-def _by_ending(file_name: str, to: str) -> Format:
-    ending = file_name.lower().removesuffix(".gz")
-    able = [FORMATS[name] for name in _able(to)]
-    fitting = [(len(e), known) for known in able for e in known.extensions if ending.endswith(e)]
-    if fitting:
-        return max(fitting, key=lambda pair: pair[0])[1]
-    for known in FORMATS.values():
-        if ending.endswith(known.extensions or ("\0",)):
-            return find_format(file_name, known.name, to=to)
-    endings = [e for known in able for e in known.extensions]
-    raise HierarchyError(
-        f"{file_name!r}: the ending tells no format that can be {_DONE[to]}; expected a file ending in "
-        f"{', '.join(endings)}, or pass format= ({_OPTION[to]} on the command line): "
-        f"{', '.join(_able(to))}"
-    )
-
-
-def require(module: str, why: str) -> Any:
-    """Import a package of the extra ``formats``.
-
-    Raises
-    ------
-    MissingExtraError
-        When it is not installed.
-    """
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise MissingExtraError(
-            f'{why} needs {error.name or module}, which is not installed: pip install "hcep[formats]"'
-        ) from None
+def _by_ending(file_name: str, able: list[Format]) -> Format | None:
+    """The format with the longest ending that fits, one that can do what is asked before one that cannot."""
+    name = file_name.lower().removesuffix(".gz")
+    fitting = [(k in able, len(e), k) for k in FORMATS.values() for e in k.extensions if name.endswith(e)]
+    return max(fitting, key=lambda found: found[:2])[2] if fitting else None
 
 
 def check_options(known: Format, options: dict[str, Any]) -> None:

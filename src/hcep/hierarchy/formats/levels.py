@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +37,7 @@ def read(
     """
     text = source.text()
     if text.lstrip().startswith(("{", "[")):
-        return from_records(source, parsed(source, text), levels, leaf, name)
+        return from_records(source, source.json(text), levels, leaf, name)
     from hcep.hierarchy.formats.edge_list import table
 
     delimiter = "\t" if "\t" in text.split("\n", 1)[0] else ","
@@ -57,24 +56,6 @@ def known_levels(columns: Iterable[str]) -> tuple[str, ...]:
     if not ranks and {"supercategory", "name"} <= set(present):
         ranks = [present["supercategory"], present["name"]]
     return tuple(ranks)
-
-
-def parsed(source: Source, text: str) -> Any:
-    """JSON as Python objects."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-            raise source.fail(f"{twice!r} stands twice in one object; remove one of them")
-        return found
-
-    try:
-        return json.loads(text, object_pairs_hook=unique)
-    except json.JSONDecodeError as error:
-        raise source.fail(f"is not JSON: {error.msg}", error.lineno) from None
-    except RecursionError:
-        raise source.fail("is nested too deeply to be read; write it as an edge list (.csv)") from None
 
 
 def from_table(

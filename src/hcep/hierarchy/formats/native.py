@@ -22,7 +22,7 @@ def read(
 ) -> Hierarchy:
     """Read JSON: an object with ``"format": "hcep-hierarchy"`` is ours; records with ranks are level columns."""
     text = source.text()
-    data = level_columns.parsed(source, text)
+    data = source.json(text)
     if isinstance(data, dict) and (data.get("format") == serial.FORMAT or {"synsets", "root"} <= set(data)):
         return Hierarchy.from_json(text.lstrip())
     if levels is not None or leaf is not None or name is not None or _has_levels(data):

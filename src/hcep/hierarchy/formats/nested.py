@@ -7,9 +7,8 @@ from typing import Any
 
 from hcep.errors import HierarchyError
 from hcep.hierarchy.formats.draft import Draft, Repeated
-from hcep.hierarchy.formats.levels import parsed
 from hcep.hierarchy.formats.source import Source
-from hcep.hierarchy.formats.walk import outline_order
+from hcep.hierarchy.formats.writing import outline_order
 from hcep.hierarchy.graph import Hierarchy
 
 EXPECTED = 'an object, a list, a name, null, or {"name": ..., "children": [...]}'
@@ -20,7 +19,7 @@ def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
 
     A record's ``"id"`` identifies its synset: two records with one id are one synset with two parents.
     """
-    return from_data(source, parsed(source, source.text()), repeated)
+    return from_data(source, source.json(), repeated)
 
 
 def from_data(source: Source, data: Any, repeated: Repeated) -> Hierarchy:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from hcep._optional import require
 from hcep.hierarchy.formats import nested
-from hcep.hierarchy.formats.all_formats import require
 from hcep.hierarchy.formats.draft import Repeated
 from hcep.hierarchy.formats.source import Source
-from hcep.hierarchy.formats.walk import outline_order, refuse_deep
+from hcep.hierarchy.formats.writing import outline_order, refuse_deep
 from hcep.hierarchy.graph import Hierarchy
 
 NULLS = ("", "~", "null", "Null", "NULL")
@@ -42,7 +42,7 @@ def write(hierarchy: Hierarchy, format: str) -> str:
 
 def _data(source: Source) -> Any:
     """The one document of a YAML file as dicts, lists, strings and None."""
-    yaml = require("yaml", "reading YAML")
+    yaml = require("yaml", "formats", "reading YAML")
     text = source.text()
     # libyaml's parser is ten times quicker, and not in every build of the package.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from hcep._optional import require
 from hcep.errors import HierarchyError
-from hcep.hierarchy.formats.all_formats import require
 from hcep.hierarchy.graph import Hierarchy
 
 
 def to_networkx(hierarchy: Hierarchy) -> Any:
     """A DiGraph with the synsets in index order."""
-    graph = require("networkx", "a networkx graph").DiGraph()
+    graph = require("networkx", "formats", "a networkx graph").DiGraph()
     for synset in hierarchy:
         graph.add_node(synset, name=hierarchy.name(synset))
     for child in hierarchy:

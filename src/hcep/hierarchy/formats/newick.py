@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hcep.hierarchy.formats.draft import Draft, Repeated
 from hcep.hierarchy.formats.source import Source, counted
-from hcep.hierarchy.formats.walk import labels
+from hcep.hierarchy.formats.writing import labels
 from hcep.hierarchy.graph import Hierarchy
 
 TOKEN = re.compile(

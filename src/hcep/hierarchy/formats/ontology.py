@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from hcep._optional import require
 from hcep.errors import quoted
-from hcep.hierarchy.formats.all_formats import require
 from hcep.hierarchy.formats.source import Source, counted
 from hcep.hierarchy.formats.xml_guard import refuse_unsafe_xml
 from hcep.hierarchy.graph import Hierarchy
@@ -47,7 +47,7 @@ def read(source: Source, *, relationships: Sequence[str] = ("is_a",)) -> Hierarc
 
 
 def _ontology(source: Source) -> Any:
-    pronto = require("pronto", f"reading {source.format.upper()}")
+    pronto = require("pronto", "formats", f"reading {source.format.upper()}")
     if source.format == "owl":
         _refuse_other_syntax(source)
         refuse_unsafe_xml(source)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from hcep.hierarchy.formats.draft import Draft, Repeated
 from hcep.hierarchy.formats.source import Source
-from hcep.hierarchy.formats.walk import labels, outline_order, refuse_deep
+from hcep.hierarchy.formats.writing import labels, outline_order, refuse_deep
 from hcep.hierarchy.graph import Hierarchy
 
 BULLET = re.compile(r"[-*+•]\s+")

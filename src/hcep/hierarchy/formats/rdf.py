@@ -7,9 +7,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from hcep._optional import require
 from hcep.errors import HierarchyError
-from hcep.hierarchy.formats.all_formats import require
-from hcep.hierarchy.formats.levels import parsed
 from hcep.hierarchy.formats.source import Source, counted
 from hcep.hierarchy.formats.xml_guard import refuse_unsafe_xml
 from hcep.hierarchy.graph import Hierarchy
@@ -29,7 +28,7 @@ def read(source: Source, *, language: str = "en", ids: Literal["iri", "local"] =
     """
     if ids not in ("iri", "local"):
         raise HierarchyError(f"ids must be 'iri' or 'local', got {ids!r}")
-    rdflib = require("rdflib", "reading RDF")
+    rdflib = require("rdflib", "formats", "reading RDF")
     graph = _graph(source, rdflib)
     deprecated = {s for s, value in graph.subject_objects(rdflib.OWL.deprecated) if str(value) in ("true", "1")}
     edges = [(p, c) for p, c in _edges(graph, rdflib) if p not in deprecated and c not in deprecated]
@@ -48,9 +47,9 @@ def _graph(source: Source, rdflib: Any) -> Any:
     if source.format == "rdf":
         refuse_unsafe_xml(source)
     else:
-        text = source.text()
-        if source.format == "jsonld":
-            _refuse_remote_context(source, parsed(source, text))
+        source.text()
+    if source.format == "jsonld":
+        _refuse_remote_context(source, source.json())
     graph = rdflib.Graph()
     try:
         # The address stands for the file in relative references; nothing is fetched from it.

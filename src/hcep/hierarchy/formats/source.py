@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import zlib
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from hcep.errors import HierarchyError
@@ -21,16 +23,11 @@ class Source:
 
     Attributes
     ----------
-    name : str
-        What messages call it: the last part of the path.
-    data : bytes
-        Uncompressed.
-    format : str
-        Name of the format it is read as.
-    place : Path
-        Where it is on disk; for a fetched one, the name alone.
-    notes : list of str
-        What the reader passed over, for the user to know.
+    name : what messages call it: the last part of the path
+    data : uncompressed
+    format : name of the format it is read as
+    place : where it is on disk; for a fetched one, the name alone
+    notes : what the reader passed over, for the user to know
     """
 
     name: str
@@ -64,6 +61,23 @@ class Source:
         """The lines of the text, whatever ended them."""
         return self.text().replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
+    def json(self, text: str | None = None) -> Any:
+        """The content as JSON, no key twice in one object."""
+
+        def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            found = dict(pairs)
+            if len(found) < len(pairs):
+                twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+                raise self.fail(f"{twice!r} stands twice in one object; remove one of them")
+            return found
+
+        try:
+            return json.loads(self.text() if text is None else text, object_pairs_hook=unique)
+        except json.JSONDecodeError as error:
+            raise self.fail(f"is not JSON: {error.msg}", error.lineno) from None
+        except RecursionError:
+            raise self.fail("is nested too deeply to be read; write it as an edge list (.csv)") from None
+
 
 def counted(n: int, what: str) -> str:
     """A number with its noun: 1 synset, 2 synsets, 2 classes."""
@@ -87,24 +101,19 @@ def local_path(place: str) -> Path | None:
 def load(place: str, max_bytes: int, timeout: float) -> Source:
     """Read a file or fetch an address, never more than `max_bytes`, compressed or not."""
     path = local_path(place)
-    name = path.name if path is not None else unquote(urlsplit(place).path).rsplit("/", 1)[-1] or place
     if path is None:
         from hcep.hierarchy.formats.web import fetch  # it loads the standard library's web client
 
-        data = fetch(place, max_bytes, timeout)
-    else:
-        data = _read(path, max_bytes)
-    return Source(name, _unpacked(data, name, max_bytes), place=path or Path(name))
-
-
-def _read(path: Path, max_bytes: int) -> bytes:
+        name = unquote(urlsplit(place).path).rsplit("/", 1)[-1] or place
+        return Source(name, _unpacked(fetch(place, max_bytes, timeout), name, max_bytes), place=Path(name))
     try:
         with path.open("rb") as file:
-            return bounded(file, path.name, max_bytes)
+            data = bounded(file, path.name, max_bytes)
     except HierarchyError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise HierarchyError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from None
+    return Source(path.name, _unpacked(data, path.name, max_bytes), place=path)
 
 
 def bounded(file: IO[bytes] | gzip.GzipFile, name: str, max_bytes: int) -> bytes:

@@ -1,8 +1,11 @@
-"""What an XML file may declare before it is parsed: nothing outside it, and no entities that unfold into a flood."""
+"""What an XML file may declare before it is parsed: nothing outside it, and no entities that unfold into a flood.
+
+Ours and not `defusedxml`: that refuses every entity or none, while older tools write the namespaces of an ontology as
+entities (``&owl;Class``); and rdflib and pronto bring parsers of their own, which it does not reach.
+"""
 
 from __future__ import annotations
 
-from typing import NoReturn
 from xml.parsers import expat
 
 from hcep.hierarchy.formats.source import Source
@@ -17,8 +20,6 @@ class _DeclarationsOver(Exception):  # noqa: N818 # no error: it ends the parsin
 
 def refuse_unsafe_xml(source: Source) -> None:
     """Refuse external entities and definitions, entities made of entities, and those that multiply the file.
-
-    Older tools write the namespaces of an ontology as entities (``&owl;Class``): short, plain, and allowed.
 
     Raises
     ------
@@ -41,11 +42,14 @@ def refuse_unsafe_xml(source: Source) -> None:
     def attribute(element: str, name: str, *rest: object) -> None:
         raise source.fail(f"XML DOCTYPE gives <{element}> the attribute {name!r}; such files are not read")
 
+    def element(name: str, attributes: dict[str, str]) -> None:
+        raise _DeclarationsOver
+
     parser = expat.ParserCreate()
     parser.StartDoctypeDeclHandler = doctype
     parser.EntityDeclHandler = declared
     parser.AttlistDeclHandler = attribute  # its default comes with every element: a flood without an entity
-    parser.StartElementHandler = _stop
+    parser.StartElementHandler = element
     try:
         parser.Parse(source.data, True)
     except _DeclarationsOver:
@@ -53,16 +57,8 @@ def refuse_unsafe_xml(source: Source) -> None:
     except expat.ExpatError as error:
         raise source.fail(f"is not XML: {expat.ErrorString(error.code)}", error.lineno) from None
     if entities:
-        _refuse_growth(source, entities)
-
-
-def _stop(name: str, attributes: dict[str, str]) -> NoReturn:
-    raise _DeclarationsOver
-
-
-def _refuse_growth(source: Source, entities: dict[str, str]) -> None:
-    # Counting needs the text itself, so a file that declares entities must be in UTF-8.
-    text = source.text()
-    grown = sum(text.count(f"&{name};") * len(value) for name, value in entities.items())
-    if grown > MAX_GROWTH * len(text) + 1_000_000:
-        raise source.fail(f"XML entities unfold {len(text):,} characters into {grown:,}; such a file is not read")
+        # Counting needs the text itself, so a file that declares entities must be in UTF-8.
+        text = source.text()
+        grown = sum(text.count(f"&{name};") * len(value) for name, value in entities.items())
+        if grown > MAX_GROWTH * len(text) + 1_000_000:
+            raise source.fail(f"XML entities unfold {len(text):,} characters into {grown:,}; such a file is not read")

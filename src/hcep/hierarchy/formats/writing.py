@@ -1,0 +1,114 @@
+"""What the writers share: an order, labels of one's own, what a format cannot hold in words, the file in one step."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hcep import _files
+from hcep.errors import HierarchyError
+from hcep.hierarchy.formats.all_formats import Format
+from hcep.hierarchy.formats.source import counted
+
+if TYPE_CHECKING:
+    from hcep.hierarchy.graph import Hierarchy
+
+MAX_INDENTED = 5_000
+
+
+def outline_order(hierarchy: Hierarchy) -> Iterator[tuple[int, str, str | None, bool]]:
+    """Yield (depth, synset, parent, met before) from the root down; what is below a synset comes only once."""
+    seen: set[str] = set()
+    waiting: list[tuple[int, str, str | None]] = [(0, hierarchy.root, None)]
+    while waiting:
+        depth, synset, parent = waiting.pop()
+        again = synset in seen
+        yield depth, synset, parent, again
+        if not again:
+            seen.add(synset)
+            waiting += [(depth + 1, child, synset) for child in reversed(hierarchy.children(synset))]
+
+
+def refuse_deep(hierarchy: Hierarchy, format: str) -> None:
+    """Indentation grows with the square of the depth: refuse what would fill a disk."""
+    if hierarchy.depth > MAX_INDENTED:
+        raise HierarchyError(
+            f"{format} cannot hold {hierarchy.depth:,} levels, more than {MAX_INDENTED:,}; write .csv or .json"
+        )
+
+
+def order_survives(hierarchy: Hierarchy) -> bool:
+    """Whether synsets numbered as `outline_order` meets them, level by level, get the index they have now."""
+    parents: dict[str, list[str]] = {}
+    for _, synset, parent, _ in outline_order(hierarchy):
+        parents.setdefault(synset, []).extend([] if parent is None else [parent])
+    by_level = tuple(sorted(parents, key=hierarchy.level))
+    return by_level == hierarchy.ids and all(tuple(above) == hierarchy.parents(s) for s, above in parents.items())
+
+
+def labels(hierarchy: Hierarchy) -> dict[str, str]:
+    """A label of its own for each synset: its name, with the id in brackets where several share it."""
+    count = Counter(hierarchy.name(s) for s in hierarchy)
+    taken = {name for name, n in count.items() if n == 1}
+    found = {}
+    for synset in hierarchy:
+        label = hierarchy.name(synset)
+        if count[label] > 1:
+            label = f"{label} ({synset})" if synset != label else label
+            while label in taken:
+                label += "'"
+            taken.add(label)
+        found[synset] = label
+    return found
+
+
+def graph_loss(format: Format, hierarchy: Hierarchy) -> str | None:
+    """What the format would change in the graph itself; None when it holds it."""
+    if "parents" in format.keeps or hierarchy.is_tree:
+        return None
+    n_shared = sum(len(hierarchy.parents(s)) > 1 for s in hierarchy)
+    n_dropped = len(hierarchy) - len(hierarchy.as_tree())
+    are = "is" if n_dropped == 1 else "are"
+    dropped = f" and {counted(n_dropped, 'inner synset')} left without children {are} dropped" if n_dropped else ""
+    lose = "loses" if n_shared == 1 else "lose"
+    return f"{format.name} keeps one parent a synset: {counted(n_shared, 'synset')} {lose} the others{dropped}"
+
+
+def detail_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
+    """What else is lost, a sentence each: ids, numbering, merged chains, classes that are inner synsets."""
+    n_renamed = sum(hierarchy.name(s) != s for s in hierarchy)
+    n_merged = sum(bool(hierarchy.merged(s)) for s in hierarchy)
+    n_own = len(hierarchy.own_leaves)
+    some_share = len({hierarchy.name(s) for s in hierarchy}) < len(hierarchy)
+    shared = "; a name that several share has the id behind it" if some_share and format.reads else ""
+    lost = [
+        ("ids", n_renamed, f"names kept, ids lost ({counted(n_renamed, 'synset')}){shared}"),
+        ("merged", n_merged, f"what collapse merged into {counted(n_merged, 'synset')} is lost"),
+        ("classes", n_own, f"the own leaf of {counted(n_own, 'inner class')} is a plain leaf: its class is lost"),
+    ]
+    said = [text for kept, n, text in lost if n and kept not in format.keeps]
+    if format.reads and "order" not in format.keeps and not order_survives(hierarchy):
+        said.append("synsets will be numbered in another order, and with them a dictionary's atoms")
+    return tuple(f"{format.name}: {text}" for text in said)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write text in UTF-8, compressed where the path ends in ``.gz``; a failure leaves no file and no change.
+
+    Raises
+    ------
+    HierarchyError
+        Text that has no UTF-8 (a lone surrogate), or a place that cannot be written.
+    """
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise HierarchyError(
+            f"cannot write {str(path)!r}: a name holds {error.object[error.start]!r}, which is no character of UTF-8; "
+            "rename the synset"
+        ) from None
+    packed = gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data
+    _files.write_bytes(path, packed, HierarchyError)
