@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep._files import write_bytes
 from hcep.errors import HierarchyError
-from hcep.hierarchy.formats.target import write_bytes
 from hcep.hierarchy.wordnet_files import Tables, content, parse
 
 LAYOUT = 1  # a change of the tables needs a new number
