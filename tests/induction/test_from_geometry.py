@@ -218,7 +218,7 @@ def test_cifar10_parts_animals_from_vehicles():
         ({"gap": 1.5}, "gap must be a number from 0 to 1"),
         ({"gap": float("nan")}, "gap must be a number from 0 to 1"),
         ({"max_branching": 1}, "max_branching must be None or"),
-        ({"class_embeddings": POINTS[:4]}, r"one row a class, \(5, n_dims\); got shape \(4, 2\)"),
+        ({"class_embeddings": POINTS[:4]}, r"one row per class, \(5, n_dims\); got shape \(4, 2\)"),
         ({"class_embeddings": POINTS * np.nan}, "must be finite; row 0 is not"),
         ({"class_embeddings": POINTS}, "must not be zero; row 0"),
         ({"class_names": ["cat"] * 5}, "names twice: 'cat'"),

@@ -1,6 +1,6 @@
 from .from_geometry import induce_from_embeddings as induce_from_embeddings
 from .from_language_model import induce_with_llm as induce_with_llm
 from .from_text import induce_from_text as induce_from_text
-from .induced import Evidence as Evidence, Induced as Induced, Problem as Problem
+from .induced import Evidence as Evidence, Fault as Fault, Induced as Induced
 from .placement import read_answer as read_answer
 from .scoring import score_induced as score_induced

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-
-from hcep.errors import HCEPError
 
 Linkage = Literal["ward", "average"]
 
@@ -50,13 +48,9 @@ def cut(tree: Cluster, gap: float, max_branching: int | None = None) -> Cluster:
     A group stays only where its height is at most ``(1 - gap)`` times the height of the group it ends up under; its
     parts go to that group otherwise, the highest first, as long as the group has at most `max_branching` of them.
     """
-    order: list[tuple[Cluster, list[Cluster]]] = []
-    waiting = [tree]
-    while waiting:  # no recursion: a thousand classes may merge one by one
-        group = waiting.pop()
-        parts = _parts(group, gap, max_branching)
-        order.append((group, parts))
-        waiting += [part for part in parts if part.children]
+    order = [(tree, _parts(tree, gap, max_branching))]
+    for _, parts in order:  # grows while it is walked; no recursion: a thousand classes may merge one by one
+        order += [(part, _parts(part, gap, max_branching)) for part in parts if part.children]
     built: dict[tuple[int, ...], Cluster] = {}
     for group, parts in order[::-1]:
         below = tuple(built.get(part.members, part) for part in parts)
@@ -66,29 +60,9 @@ def cut(tree: Cluster, gap: float, max_branching: int | None = None) -> Cluster:
 
 def _parts(group: Cluster, gap: float, max_branching: int | None) -> list[Cluster]:
     parts = list(group.children)
-    limit = (1 - gap) * group.height
     while max_branching is None or len(parts) < max_branching:
         at = max(range(len(parts)), key=lambda i: parts[i].height)
-        if not parts[at].children or parts[at].height <= limit:
+        if not parts[at].children or parts[at].height <= (1 - gap) * group.height:
             break
         parts[at : at + 1] = parts[at].children
     return sorted(parts, key=lambda part: min(part.members))
-
-
-def checked_vectors(class_embeddings: Any, n_classes: int) -> NDArray[np.float64]:
-    """Class embeddings as a finite (n_classes, d) array.
-
-    Raises
-    ------
-    HCEPError
-        Another shape, or numbers that are not finite.
-    """
-    vectors = np.asarray(class_embeddings, dtype=np.float64)
-    if vectors.ndim != 2 or len(vectors) != n_classes or vectors.shape[1] == 0:
-        raise HCEPError(
-            f"class_embeddings must have one row a class, ({n_classes:,}, n_dims); got shape {vectors.shape}"
-        )
-    if not np.isfinite(vectors).all():
-        row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
-        raise HCEPError(f"class_embeddings must be finite; row {row} is not")
-    return vectors

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hcep._checks import require_share
 from hcep.errors import HCEPError
 from hcep.hierarchy.graph import Hierarchy
-from hcep.induction.clustering import Cluster, Linkage, binary_tree, checked_vectors, cut
-from hcep.induction.induced import Induced, Problem
+from hcep.induction.clustering import Cluster, Linkage, binary_tree, cut
+from hcep.induction.induced import Fault, Induced
 from hcep.induction.leaf_names import LeafNames
-from hcep.induction.naming import members_name, name_by_llm, names_from_vocabulary
+from hcep.induction.naming import members_name, name_by_llm, names_from_vocabulary, unit_rows
 from hcep.llm.chat import ChatModel
 
 
@@ -62,6 +63,11 @@ def induce_from_embeddings(
     HCEPError
         Shapes that do not fit, numbers that are not finite, options out of range.
 
+    References
+    ----------
+    Ward, J. H. (1963). Hierarchical grouping to optimize an objective function. *Journal of the American Statistical
+    Association*, 58.
+
     Examples
     --------
     >>> from hcep.induction import induce_from_embeddings
@@ -79,14 +85,11 @@ def induce_from_embeddings(
     """
     if linkage not in ("ward", "average"):
         raise HCEPError(f"linkage must be 'ward' or 'average', got {linkage!r}")
-    if not 0 <= gap <= 1:
-        raise HCEPError(f"gap must be a number from 0 to 1, got {gap!r}")
+    require_share("gap", gap)
     if max_branching is not None and (not isinstance(max_branching, int) or max_branching < 2):
         raise HCEPError(f"max_branching must be None or a whole number of at least 2, got {max_branching!r}")
     names = LeafNames(class_names, root)
-    vectors = checked_vectors(class_embeddings, len(names.leaves))
-    if unit_norm:
-        vectors = _unit_rows(vectors)
+    vectors = _checked(class_embeddings, len(names.leaves), unit_norm)
     tree = cut(binary_tree(vectors, linkage), gap, max_branching)
     return _named(tree, vectors, names, names_from, chat)
 
@@ -103,9 +106,9 @@ def _named(
     found: list[str | None] = [None] * len(groups)
     if names_from is not None and groups:
         found = names_from_vocabulary(groups, vectors, names.leaves, *names_from, names.root)
-    problems: list[Problem] = []
+    problems: list[Fault] = []
     transcript: list[dict[str, Any]] = []
-    ids = {tree.members: names.root}
+    ids = {(i,): leaf for i, leaf in enumerate(names.leaves)} | {tree.members: names.root}
     taken = {names.root, *names.leaves, *(name for name in found if name)}
     for group, name in zip(groups, found, strict=True):
         members = [names.leaves[i] for i in group.members]
@@ -116,8 +119,9 @@ def _named(
             problems += [problem] if problem else []
         ids[group.members] = name or members_name(members, taken)
         taken.add(ids[group.members])
+    edges = [(ids[group.members], ids[part.members]) for group in tree.groups() for part in group.children]
     return Induced(
-        Hierarchy.from_edges(_edges(tree, ids, names.leaves), root=names.root),
+        Hierarchy.from_edges(edges, root=names.root),
         True,
         (),
         tuple(problems),
@@ -127,18 +131,25 @@ def _named(
     )
 
 
-def _edges(tree: Cluster, ids: dict[tuple[int, ...], str], leaves: Sequence[str]) -> list[tuple[str, str]]:
-    return [
-        (ids[group.members], ids[part.members] if part.children else leaves[part.members[0]])
-        for group in tree.groups()
-        for part in group.children
-    ]
+def class_means(X: ArrayLike, y: ArrayLike) -> tuple[list[str], NDArray[np.float64]]:
+    """The classes in order of their names and the mean embedding of each, (n_classes, n_dims)."""
+    images = np.asarray(X)
+    names, index = np.unique(np.asarray(y), return_inverse=True)
+    means = np.stack([images[index == i].mean(axis=0, dtype=np.float64) for i in range(len(names))])
+    return [str(name) for name in names], means
 
 
-def _unit_rows(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not norms.all():
-        row = int(np.flatnonzero(norms == 0)[0])
+def _checked(class_embeddings: ArrayLike, n_classes: int, unit_norm: bool) -> NDArray[np.float64]:
+    """Class embeddings as a finite (n_classes, d) array, its rows of norm 1 where that is asked."""
+    vectors = np.asarray(class_embeddings, dtype=np.float64)
+    if vectors.ndim != 2 or len(vectors) != n_classes or vectors.shape[1] == 0:
+        raise HCEPError(
+            f"class_embeddings must have one row per class, ({n_classes:,}, n_dims); got shape {vectors.shape}"
+        )
+    if not np.isfinite(vectors).all():
+        row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
+        raise HCEPError(f"class_embeddings must be finite; row {row} is not")
+    if unit_norm and not vectors.any(axis=1).all():
+        row = int(np.flatnonzero(~vectors.any(axis=1))[0])
         raise HCEPError(f"class_embeddings must not be zero; row {row} is (or pass unit_norm=False)")
-    units: NDArray[np.float64] = vectors / norms
-    return units
+    return unit_rows(vectors) if unit_norm else vectors

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from hcep.errors import HCEPError
-from hcep.induction.induced import Induced, Problem
+from hcep.induction.induced import Fault, Induced
 from hcep.induction.layers import Layers
 from hcep.induction.leaf_names import LeafNames
 from hcep.induction.placement import BLOCKING, Path, Placement, assembled, place
@@ -89,7 +89,7 @@ class _Talk:
         self.chat, self.progress = chat, progress
         self.before = chat.usage
         self.transcript: list[dict[str, Any]] = []
-        self.failures: list[Problem] = []
+        self.failures: list[Fault] = []
 
     def round(self, messages: Sequence[Message], names: LeafNames) -> tuple[Answer, Placement] | None:
         """Ask and read the answer; None where no answer comes any more."""
@@ -100,11 +100,11 @@ class _Talk:
         except LLMError as error:
             if number == 1:
                 raise
-            self.failures.append(Problem("no-answer", f"round {number} got no answer: {error}"))
+            self.failures.append(Fault("no-answer", f"round {number} got no answer: {error}"))
             return None
         placement = place(answer.text, names)
         if answer.truncated:
-            cut = Problem("truncated", "the answer was cut off at the limit of tokens (max_tokens)")
+            cut = Fault("truncated", "the answer was cut off at the limit of tokens (max_tokens)")
             placement = replace(placement, problems=(cut, *placement.problems))
         self.transcript.append(_record(messages, answer, placement))
         self.progress(number, placement)
@@ -155,13 +155,13 @@ def _with_places_of_other_rounds(best: Placement, placements: Sequence[Placement
     return paths
 
 
-def _is_settled(problem: Problem, paths: dict[str, Path]) -> bool:
+def _is_settled(problem: Fault, paths: dict[str, Path]) -> bool:
     return problem.kind == "missing" and all(leaf in paths for leaf in problem.names)
 
 
 def _layers(names: LeafNames, talk: _Talk, max_rounds: int) -> Induced:
     layers = Layers(names)
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Fault, ...] = ()
     for _ in range(max_rounds):
         if layers.finished:
             break

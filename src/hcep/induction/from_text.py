@@ -14,7 +14,7 @@ from hcep.errors import HCEPError, HierarchyError
 from hcep.hierarchy.graph import Hierarchy
 from hcep.hierarchy.names import singular
 from hcep.induction.hearst import Phrase, matches, sentences
-from hcep.induction.induced import Evidence, Induced, Problem
+from hcep.induction.induced import Evidence, Fault, Induced
 from hcep.induction.leaf_names import LeafNames, normal_form
 
 Pair = tuple[str, str]  # below, above
@@ -202,7 +202,7 @@ def _induced(above: Mapping[str, list[str]], names: LeafNames, reader: _PairRead
         for below, parent in edges
     }
     unheard = "no pattern with enough evidence mentions any class; lower min_count (--min-count on the command line)"
-    problems = [] if edges else [Problem("empty", "the corpus is empty: it holds no text" if is_empty else unheard)]
+    problems = [] if edges else [Fault("empty", "the corpus is empty: it holds no text" if is_empty else unheard)]
     return Induced(
         Hierarchy.from_edges(everything, root=names.root), not missing, missing, tuple(problems), evidence=evidence
     )

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+from hcep._files import write_text
 from hcep.errors import quoted
 from hcep.hierarchy.graph import Hierarchy
 from hcep.llm.answer import Usage
 
 
 @dataclass(frozen=True)
-class Problem:
+class Fault:
     """One thing that is wrong with an answer or a corpus: what kind, the names it concerns, in words.
 
     Kinds: ``missing``, ``renamed``, ``repeated``, ``invented``, ``leaf-as-group``, ``cycle``, ``flat``, ``empty``,
@@ -44,28 +46,20 @@ class Induced:
 
     Attributes
     ----------
-    hierarchy : Hierarchy
-        Classes that found no place hang straight from the root.
-    complete : bool
-        Whether every class found a place.
-    missing : tuple of str
-        The classes that did not.
-    problems : tuple of Problem
-        What was wrong and could not be put right by asking again.
-    rounds : int
-        Answers a language model gave.
-    usage : Usage or None
-        Calls, tokens and cost of this run.
-    transcript : tuple of mappings
-        Every question with its answer and what was wrong with it.
-    evidence : mapping of (parent, child) to Evidence
-        From text only.
+    hierarchy : classes that found no place hang straight from the root
+    complete : whether every class found a place
+    missing : the classes that did not
+    problems : what was wrong and could not be put right by asking again
+    rounds : answers a language model gave
+    usage : calls, tokens and cost of this run
+    transcript : every question with its answer and what was wrong with it
+    evidence : of each (parent, child), from text only
     """
 
     hierarchy: Hierarchy
     complete: bool
     missing: tuple[str, ...]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Fault, ...] = ()
     rounds: int = 0
     usage: Usage | None = None
     transcript: tuple[Mapping[str, Any], ...] = ()
@@ -77,16 +71,24 @@ class Induced:
 
     def summary(self) -> str:
         """What is missing and wrong, one line each; empty where nothing is."""
-        lines = []
-        if self.missing:
-            lines.append(f"not placed, left under the root: {quoted(self.missing, 10)}")
-        lines += [str(problem) for problem in self.problems if problem.kind != "missing"]
-        return "\n".join(lines)
+        missing = [f"not placed, left under the root: {quoted(self.missing, 10)}"] if self.missing else []
+        return "\n".join([*missing, *(str(fault) for fault in self.problems if fault.kind != "missing")])
 
     def save_transcript(self, path: str | Path) -> None:
         """Write the conversation as readable JSON."""
-        text = json.dumps(list(self.transcript), indent=2, ensure_ascii=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        write_text(path, json.dumps(list(self.transcript), indent=2, ensure_ascii=False) + "\n")
+
+    def record(self) -> dict[str, Any]:
+        """What a program wants to know of the result, as JSON can hold it."""
+        return {
+            "complete": self.complete,
+            "missing": self.missing,
+            "problems": [{"kind": fault.kind, "message": fault.message} for fault in self.problems],
+            "rounds": self.rounds,
+            "usage": None if self.usage is None else asdict(self.usage),
+            "n_synsets": len(self.hierarchy),
+            "depth": self.hierarchy.depth,
+        }
 
 
 def hierarchy_of_paths(paths: Mapping[str, Sequence[str]], leaves: Sequence[str], root: str) -> Hierarchy:
@@ -103,17 +105,14 @@ def hierarchy_of_paths(paths: Mapping[str, Sequence[str]], leaves: Sequence[str]
         for group in paths.get(leaf, ()):
             above, key = ids[key], (*key, group.casefold())
             if key not in ids:
-                ids[key] = _free_id(group, above, taken)
+                ids[key] = free_name(taken, group, f"{group} ({above})", f"{group} ({above}, {{}})")
                 taken.add(ids[key])
                 edges.append((above, ids[key]))
         edges.append((ids[key], leaf))
     return Hierarchy.from_edges(edges, root=root)
 
 
-def _free_id(group: str, above: str, taken: set[str]) -> str:
-    name = group if group not in taken else f"{group} ({above})"
-    number = 2
-    while name in taken:
-        name = f"{group} ({above}, {number})"
-        number += 1
-    return name
+def free_name(taken: Container[str], *names: str) -> str:
+    """The first of some names that is not taken; the last has a place for a number, 2 and so on."""
+    *plain, numbered = names
+    return next(name for name in chain(plain, map(numbered.format, count(2))) if name not in taken)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from hcep.errors import quoted
-from hcep.induction.induced import Problem
+from hcep.induction.induced import Fault
 from hcep.induction.leaf_names import LeafNames
 from hcep.induction.placement import Path, Placement
 from hcep.induction.prompts import layer_prompt
@@ -34,7 +34,7 @@ class Layers:
         """Whether every leaf has a place and no group is left to divide."""
         return not self._groups()
 
-    def prompt(self, problems: Sequence[Problem]) -> str:
+    def prompt(self, problems: Sequence[Fault]) -> str:
         """The question for the next layer, with what was wrong with the last answer."""
         asked = self._groups()
         groups = {" > ".join(path) or self.names.root: leaves for path, leaves in asked.items()}
@@ -42,7 +42,7 @@ class Layers:
         listed = "\n".join(f"- {problem}" for problem in problems[:20])
         return f"{text}\n\nYour last answer had faults; avoid them:\n{listed}" if listed else text
 
-    def add(self, placement: Placement) -> tuple[Problem, ...]:
+    def add(self, placement: Placement) -> tuple[Fault, ...]:
         """Take one layer from an answer; return what is wrong with it.
 
         A leaf goes one group deeper at most, and only below the group it is in. A group that would hold one leaf, or
@@ -83,11 +83,11 @@ class Layers:
                 groups.setdefault(path or (), []).append(leaf)
         return {path: leaves for path, leaves in groups.items() if not path or len(leaves) >= SMALLEST_DIVIDED}
 
-    def _problems(self, placement: Placement, asked: dict[Path, list[str]]) -> tuple[Problem, ...]:
+    def _problems(self, placement: Placement, asked: dict[Path, list[str]]) -> tuple[Fault, ...]:
         """What is wrong with the layer; leaves that were not asked for are not missing from it."""
         wanted = {leaf for leaves in asked.values() for leaf in leaves}
         problems = [p for p in placement.problems if p.kind not in ("missing", "flat")]
         missing = [leaf for leaf in self.names.leaves if leaf in wanted and leaf not in self.paths]
         if missing:
-            problems.append(Problem("missing", f"these names are missing: {quoted(missing, 200)}", tuple(missing)))
+            problems.append(Fault("missing", f"these names are missing: {quoted(missing, 200)}", tuple(missing)))
         return tuple(problems)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from hcep.errors import quoted
-from hcep.induction.induced import Induced, Problem, hierarchy_of_paths
+from hcep.induction.induced import Fault, Induced, hierarchy_of_paths
 from hcep.induction.leaf_names import LeafNames, clean_label, group_label
 from hcep.induction.outline import Entry, read_outline
 
@@ -17,7 +17,7 @@ MAX_ANSWER = 200_000
 MAX_COMPARED = 100
 #: Kinds that the tree cannot be rid of without guessing: worth asking again for.
 BLOCKING = frozenset({"missing", "renamed", "repeated", "leaf-as-group", "cycle", "flat", "empty", "unreadable"})
-FLAT = Problem("flat", "there are no categories between the root and the leaves; add some")
+FLAT = Fault("flat", "there are no categories between the root and the leaves; add some")
 
 Path = tuple[str, ...]
 
@@ -32,12 +32,12 @@ class Placement:
         The groups above each leaf that is spelled exactly, outermost first, the root left out.
     guesses : mapping of leaf to tuple of str
         The same for leaves spelled otherwise (case, spacing, plural) but unmistakably.
-    problems : tuple of Problem
+    problems : tuple of Fault
     """
 
     paths: Mapping[str, Path]
     guesses: Mapping[str, Path]
-    problems: tuple[Problem, ...]
+    problems: tuple[Fault, ...]
 
     @property
     def usable(self) -> bool:
@@ -76,7 +76,7 @@ def read_answer(text: str, leaves: Iterable[str], *, root: str = "entity") -> In
     return assembled(paths, names, placement.problems)
 
 
-def assembled(paths: Mapping[str, Path], names: LeafNames, problems: tuple[Problem, ...]) -> Induced:
+def assembled(paths: Mapping[str, Path], names: LeafNames, problems: tuple[Fault, ...]) -> Induced:
     """The result that the paths make, whatever is missing hung from the root."""
     missing = tuple(leaf for leaf in names.leaves if leaf not in paths)
     tree = hierarchy_of_paths(paths, names.leaves, names.root)
@@ -92,20 +92,18 @@ def place(text: str, names: LeafNames) -> Placement:
     entries = read_outline(text[:MAX_ANSWER], lambda label: names.exact(label) is not None)
     first = _unreadable(text, entries)
     if too_long:
-        first.append(Problem("too-long", f"the answer has {len(text):,} characters; read the first {MAX_ANSWER:,}"))
+        first.append(Fault("too-long", f"the answer has {len(text):,} characters; read the first {MAX_ANSWER:,}"))
     found = _Found(entries, names)
     problems = [*first, *found.problems()]
     return Placement(found.paths, found.guesses, tuple(problems))
 
 
-def _unreadable(text: str, entries: list[Entry]) -> list[Problem]:
+def _unreadable(text: str, entries: list[Entry]) -> list[Fault]:
     if not text.strip():
-        return [Problem("empty", "the answer is empty; write the outline")]
+        return [Fault("empty", "the answer is empty; write the outline")]
     if not entries:
         start = " ".join(text.split())[:60]
-        return [
-            Problem("unreadable", f"no outline found in the answer, which starts {start!r}; write one entry a line")
-        ]
+        return [Fault("unreadable", f"no outline found in the answer, which starts {start!r}; write one entry a line")]
     return []
 
 
@@ -171,41 +169,41 @@ class _Found:
     def _contradict(self, above: str, below: str) -> bool:
         return above == below or below == self.names.root.casefold() or (below, above) in self._above
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[Fault]:
         found = [
             *self._renamed(),
             *self._as_groups(),
             *(
-                Problem("repeated", f"{leaf!r} stands there {n} times; keep one", (leaf,))
+                Fault("repeated", f"{leaf!r} stands there {n} times; keep one", (leaf,))
                 for leaf, n in self.repeated.items()
             ),
-            *(Problem("cycle", _cycle_message(a, b), (a, b)) for a, b in self.cycles),
+            *(Fault("cycle", _cycle_message(a, b), (a, b)) for a, b in self.cycles),
         ]
         missing = [leaf for leaf in self.names.leaves if leaf not in self.paths and leaf not in self.guesses]
         if missing:
-            found.append(Problem("missing", f"these leaves are missing: {quoted(missing, 200)}", tuple(missing)))
+            found.append(Fault("missing", f"these leaves are missing: {quoted(missing, 200)}", tuple(missing)))
         grouped = any(self.paths.values()) or any(self.guesses.values())
         if not missing and not grouped and len(self.names.leaves) > 2:
             found.append(FLAT)
         invented = self._invented()
         if invented:
-            found.append(Problem("invented", f"not in the list, left out: {quoted(invented, 20)}", tuple(invented)))
+            found.append(Fault("invented", f"not in the list, left out: {quoted(invented, 20)}", tuple(invented)))
         return found
 
-    def _renamed(self) -> list[Problem]:
+    def _renamed(self) -> list[Fault]:
         problems = []
         for leaf, written in self._written.items():
             message = f"you wrote {written!r}; the leaf is spelled {leaf!r}, exactly so"
-            problems.append(Problem("renamed", message, (written, leaf)))
+            problems.append(Fault("renamed", message, (written, leaf)))
         absent = [leaf for leaf in self.names.leaves if leaf not in self.paths and leaf not in self.guesses]
         for label in self._invented()[:MAX_COMPARED]:
             meant = self.names.near(label, absent)
             if meant is not None:
                 message = f"you wrote {label!r}; if that means the leaf {meant!r}, write {meant!r}"
-                problems.append(Problem("renamed", message, (label, meant)))
+                problems.append(Fault("renamed", message, (label, meant)))
         return problems
 
-    def _as_groups(self) -> list[Problem]:
+    def _as_groups(self) -> list[Fault]:
         """Leaves with other leaves below them."""
         holding = [
             self.leaf_of[entry.parent]
@@ -213,7 +211,7 @@ class _Found:
             if leaf is not None and entry.parent >= 0 and self.leaf_of[entry.parent] not in (None, leaf)
         ]
         message = "{!r} is a leaf and has leaves below it; put them beside it, under a category"
-        return [Problem("leaf-as-group", message.format(leaf), (leaf,)) for leaf in dict.fromkeys(holding) if leaf]
+        return [Fault("leaf-as-group", message.format(leaf), (leaf,)) for leaf in dict.fromkeys(holding) if leaf]
 
     def _invented(self) -> list[str]:
         """Labels with nothing below them that are no leaf, however spelled; and the groups that hold only such."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from hcep.induction.induced import Problem
+from hcep.induction.induced import Fault
 
 Message = dict[str, str]
 #: Characters of an answer that are sent back with what was wrong with it.
@@ -85,7 +85,7 @@ def name_prompt(members: Sequence[str], others: Sequence[str]) -> str:
     return ONE_NAME.format(members=_json(list(members)), others=_json(list(others)), data=DATA)
 
 
-def conversation(prompt: str, last_answer: str | None, problems: Sequence[Problem]) -> list[Message]:
+def conversation(prompt: str, last_answer: str | None, problems: Sequence[Fault]) -> list[Message]:
     """The messages of a round: the prompt, and from the second on the last answer with what was wrong with it."""
     if last_answer is None:
         return [{"role": "user", "content": prompt}]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep.errors import HCEPError, quoted
+from hcep.evaluate.image_scores import evaluate_method
 from hcep.evaluate.labels import as_labels
-from hcep.evaluate.support import support_scores
-from hcep.evaluate.tree import accuracy
 from hcep.hierarchy import Hierarchy
 from hcep.induction.leaf_names import normal_form
 
@@ -43,7 +40,11 @@ def score_induced(
     y : (n_images,) array of str, optional
         Embeddings and classes of training images.
     X_val, y_val : optional
-        Held-out images. Without them a share `held_out` of each class in `y` is held out, drawn by `random_state`.
+        Held-out images.
+    held_out : float
+        Without them, the share of each class in `y` that is held out.
+    random_state : int
+        Draws that share.
 
     Returns
     -------
@@ -88,16 +89,17 @@ def score_induced(
     if (X is None) != (y is None) or (X_val is None) != (y_val is None) or (X is None and X_val is not None):
         raise HCEPError("give X with y, and X_val with y_val on top of them; one came without the other")
     flat = tree.collapse()
-    scores: dict[str, float] = {
-        "n_leaves": float(len(flat.leaves)),
-        "n_synsets": float(len(flat)),
-        "depth": float(flat.depth),
-        "max_branching": float(flat.max_branching),
-    }
+    sizes = {"n_leaves": len(flat.leaves), "n_synsets": len(flat), "depth": flat.depth}
+    scores = {name: float(n) for name, n in {**sizes, "max_branching": flat.max_branching}.items()}
     if gold is not None:
-        scores.update(_against_gold(tree, gold))
+        scores |= _against_gold(tree, gold)
     if X is not None and y is not None:
-        scores.update(_on_images(tree, X, y, X_val, y_val, held_out, random_state))
+        images, labels = np.asarray(X), np.array(as_labels(y, "y"))
+        if X_val is None or y_val is None:
+            train = _training_rows(labels, held_out, random_state)
+            scores |= _on_images(tree, images[train], labels[train], images[~train], labels[~train])
+        else:
+            scores |= _on_images(tree, images, labels, np.asarray(X_val), np.array(as_labels(y_val, "y_val")))
     return scores
 
 
@@ -121,17 +123,15 @@ def _against_gold(tree: Hierarchy, gold: Hierarchy) -> dict[str, float]:
 
 def _shared_leaves(tree: Hierarchy, gold: Hierarchy) -> dict[str, str]:
     """Each class of the tree that gold has, by id or else by name, and its class in gold."""
-    known = {gold.class_of(leaf) for leaf in gold.leaves}
     by_name: dict[str, list[str]] = {}
     for leaf in gold.leaves:
         by_name.setdefault(normal_form(gold.name(leaf)), []).append(gold.class_of(leaf))
+    known = {label for labels in by_name.values() for label in labels}
     shared: dict[str, str] = {}
     for leaf in tree.leaves:
         label = tree.class_of(leaf)
-        namesakes = by_name.get(normal_form(tree.name(leaf)), [])
-        if label in known:
-            shared[label] = label
-        elif len(namesakes) == 1 and namesakes[0] not in shared.values():
+        namesakes = [label] if label in known else by_name.get(normal_form(tree.name(leaf)), [])
+        if label in known or (len(namesakes) == 1 and namesakes[0] not in shared.values()):
             shared[label] = namesakes[0]
     if len(shared) < 2:
         raise HCEPError(
@@ -148,15 +148,13 @@ class _Named:
         self.hierarchy = hierarchy.restrict(own_class.values()).collapse()
         self.leaf_of = {label: self.hierarchy.leaf_of(own) for label, own in own_class.items()}
         self.class_of = {leaf: label for label, leaf in self.leaf_of.items()}
+        # The inner synsets above each class, the root left out.
+        self.above = {label: self.hierarchy.ancestors(leaf)[1:] for leaf, label in self.class_of.items()}
 
-    def ids(self, synset: str) -> list[str]:
-        """All ids of a synset, its own first."""
-        return [synset, *(other for other, _ in self.hierarchy.merged(synset)[::-1])]
-
-    def names(self, synset: str) -> list[str]:
-        """All names of a synset, its own first."""
-        merged = [name for _, name in self.hierarchy.merged(synset)[::-1]]
-        return [normal_form(name) or name for name in (self.hierarchy.name(synset), *merged)]
+    def known_as(self, synset: str) -> tuple[list[str], list[str]]:
+        """All ids and all names of a synset, its own first, then those that were merged into it."""
+        both = [(synset, self.hierarchy.name(synset)), *self.hierarchy.merged(synset)[::-1]]
+        return [own for own, _ in both], [normal_form(name) or name for _, name in both]
 
     def matched_to(self, gold: _Named) -> dict[str, str]:
         """Each synset's counterpart in gold; itself, marked as foreign, where gold has none of its ids and names."""
@@ -164,16 +162,14 @@ class _Named:
         by_name: dict[str, str] = {}
         for synset in gold.hierarchy:
             if synset not in gold.class_of and synset != gold.hierarchy.root:
-                by_id.update(dict.fromkeys(gold.ids(synset), synset))
-                for name in gold.names(synset):
-                    by_name.setdefault(name, synset)
+                ids, names = gold.known_as(synset)
+                by_id.update(dict.fromkeys(ids, synset))
+                by_name = {**dict.fromkeys(names, synset), **by_name}
         matched = {leaf: gold.leaf_of[label] for leaf, label in self.class_of.items()}
         for synset in self.hierarchy:
-            if synset not in matched:
-                same_id = (by_id[other] for other in self.ids(synset) if other in by_id)
-                same_name = (by_name[name] for name in self.names(synset) if name in by_name)
-                known = next(chain(same_id, same_name), None)
-                matched[synset] = f"\0{synset}" if known is None else known
+            ids, names = self.known_as(synset)
+            known = [*(by_id[i] for i in ids if i in by_id), *(by_name[n] for n in names if n in by_name)]
+            matched.setdefault(synset, known[0] if known else f"\0{synset}")
         return matched
 
     def edges(self, names: dict[str, str]) -> set[tuple[str, str]]:
@@ -181,18 +177,15 @@ class _Named:
         return {(known[parent], known[child]) for parent, child in self.hierarchy.edges}
 
     def ancestors(self, names: dict[str, str]) -> set[tuple[str, str]]:
-        return {(names[above], label) for leaf, label in self.class_of.items() for above in self._inner_above(leaf)}
+        return {(names[synset], label) for label, above in self.above.items() for synset in above}
 
     def clusters(self) -> set[Leaves]:
         """Leaves below each inner synset but the root."""
         below: dict[str, set[str]] = {}
-        for leaf, label in self.class_of.items():
-            for above in self._inner_above(leaf):
-                below.setdefault(above, set()).add(label)
+        for label, above in self.above.items():
+            for synset in above:
+                below.setdefault(synset, set()).add(label)
         return {frozenset(leaves) for leaves in below.values()}
-
-    def _inner_above(self, leaf: str) -> tuple[str, ...]:
-        return self.hierarchy.ancestors(leaf)[1:]
 
 
 def _f1(found: set[Any], wanted: set[Any]) -> float:
@@ -201,11 +194,10 @@ def _f1(found: set[Any], wanted: set[Any]) -> float:
     return 2 * len(found & wanted) / total if total else 1.0
 
 
-def _overlap(found: Iterable[Leaves], wanted: Iterable[Leaves]) -> float:
-    here, there = list(found), list(wanted)
-    if not here or not there:
-        return float(not here and not there)
-    jaccard = np.array([[len(a & b) / len(a | b) for b in there] for a in here])
+def _overlap(found: set[Leaves], wanted: set[Leaves]) -> float:
+    if not found or not wanted:
+        return float(not found and not wanted)
+    jaccard = np.array([[len(a & b) / len(a | b) for b in wanted] for a in found])
     return float((jaccard.max(axis=1).mean() + jaccard.max(axis=0).mean()) / 2)
 
 
@@ -214,33 +206,23 @@ def _overlap(found: Iterable[Leaves], wanted: Iterable[Leaves]) -> float:
 
 def _on_images(
     tree: Hierarchy,
-    X: ArrayLike,
-    y: ArrayLike,
-    X_val: ArrayLike | None,
-    y_val: ArrayLike | None,
-    held_out: float,
-    random_state: int,
+    images: NDArray[Any],
+    labels: NDArray[np.str_],
+    images_val: NDArray[Any],
+    labels_val: NDArray[np.str_],
 ) -> dict[str, float]:
     from hcep.classify import HCEPClassifier
     from hcep.dictionary import ConceptDictionary
 
-    images, labels = np.asarray(X), np.array(as_labels(y, "y"))
-    if X_val is None or y_val is None:
-        train = _training_rows(labels, held_out, random_state)
-        images_val, labels_val = images[~train], labels[~train]
-        images, labels = images[train], labels[train]
-    else:
-        images_val, labels_val = np.asarray(X_val), np.array(as_labels(y_val, "y_val"))
     restricted = tree.restrict(dict.fromkeys(labels.tolist())).collapse()
     leaf_ids = np.array([restricted.leaf_of(label) for label in labels.tolist()])
     geometry = ConceptDictionary.from_images(restricted, images, leaf_ids).geometry
-    model = HCEPClassifier(tree).fit(images, labels)
-    found = model.pursue(images_val)
+    held_out = evaluate_method(HCEPClassifier(tree).fit(images, labels), images_val, labels_val)
     return {
         "containment_outside": _mean(geometry.containment().fraction),
         "orthogonality": _mean(np.abs(geometry.orthogonality().cosine)),
-        "support_f1": float(np.mean(support_scores(found, labels_val, model.hierarchy_).f1)),
-        "accuracy": accuracy(labels_val, model.predict(images_val)),
+        "support_f1": _mean(held_out["support_f1"]),
+        "accuracy": _mean(held_out["correct"]),
     }
 
 
@@ -253,7 +235,7 @@ def _training_rows(labels: NDArray[np.str_], held_out: float, random_state: int)
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
         if len(rows) < 2:
-            raise HCEPError(f"class {label.item()!r} has one image; give X_val and y_val, or two images a class")
+            raise HCEPError(f"class {label.item()!r} has one image; give X_val and y_val, or two images per class")
         n_out = min(max(1, round(held_out * len(rows))), len(rows) - 1)
         train[rng.permutation(rows)[:n_out]] = False
     return train
