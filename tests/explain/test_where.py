@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+
+from hcep import ConceptDictionary, hb_omp
+from hcep.explain.where import concept_maps, margin_map
+from hcep.pursuit import path_objectives
+
+SETTINGS = [
+    {},
+    {"center": True},
+    {"shrinkage": 0.3, "rescale": True},
+    {"unit_norm": True, "center": True, "shrinkage": 0.5, "rescale": True},
+]
+
+
+@pytest.fixture(params=range(4), ids=str)
+def seed(request):
+    return request.param
+
+
+def labelled(rng, hierarchy, n_dims):
+    y = np.repeat(hierarchy.leaves, 4)
+    means = dict(zip(hierarchy.leaves, rng.normal(size=(len(hierarchy.leaves), n_dims)), strict=True))
+    return np.stack([means[c] for c in y]) + 0.3 * rng.normal(size=(len(y), n_dims)), y
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("anchor", [0.0, 0.1, 100.0])
+def test_shares_and_constant_add_up_to_every_coefficient(pets, settings, anchor, seed):
+    rng = np.random.default_rng(seed)
+    X, y = labelled(rng, pets, 12)
+    dictionary = ConceptDictionary.from_images(pets, X, y, **settings)
+    features = rng.normal(size=(12, 3, 5)) + X[0][:, None, None]
+    found = hb_omp(features.mean(axis=(1, 2))[None], dictionary, beam_width=None, anchor=anchor)
+    atoms = found.codes.indices
+    maps = concept_maps(dictionary, atoms, anchor, features)
+    assert [m.total for m in maps] == pytest.approx(found.coefficients(0), abs=1e-8)
+    assert all(m.shares.shape == (3, 5) for m in maps)
+
+
+def test_a_change_at_one_position_changes_that_share_alone(pets):
+    rng = np.random.default_rng(0)
+    X, y = labelled(rng, pets, 12)
+    dictionary = ConceptDictionary.from_images(pets, X, y, shrinkage=0.3, rescale=True)
+    features = rng.normal(size=(12, 2, 2))
+    found = hb_omp(features.mean(axis=(1, 2))[None], dictionary, beam_width=None, anchor=0.1)
+    before = concept_maps(dictionary, found.codes.indices, 0.1, features)
+    changed = features.copy()
+    changed[:, 1, 0] += 1.0
+    after = concept_maps(dictionary, found.codes.indices, 0.1, changed)
+    for a, b in zip(before, after, strict=True):
+        moved = a.shares != b.shares
+        assert moved.tolist() == [[False, False], [True, False]]
+        assert a.constant == b.constant
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("anchor", [0.0, 0.1])
+def test_a_margin_adds_up_to_the_difference_of_objectives(pets, settings, anchor, seed):
+    rng = np.random.default_rng(seed)
+    X, y = labelled(rng, pets, 12)
+    dictionary = ConceptDictionary.from_images(pets, X, y, **settings)
+    features = rng.normal(size=(12, 3, 3)) + X[5][:, None, None]
+    x = features.mean(axis=(1, 2))[None]
+    objectives = path_objectives(x, dictionary, anchor=anchor)[0]
+    tree = pets.path_tree
+    first, second = np.argsort(objectives)[:2]
+    paths = [tree.ancestors()[tree.leaf_nodes[i]] for i in (first, second)]
+    atoms = [tree.edge[p[p > 0]] for p in paths]
+    found = margin_map(dictionary, *atoms, anchor, features)
+    assert found.total == pytest.approx(objectives[second] - objectives[first], abs=1e-8)
+
+
+def test_a_dependent_atom_has_no_map(pets_dictionary):
+    maps = concept_maps(pets_dictionary, np.array([0, 0]), 0.0, np.ones((4, 2, 2)))
+    assert maps[0].shares.any()
+    assert maps[1].total == 0.0
+    assert not maps[1].shares.any()
