@@ -121,12 +121,18 @@ def test_a_failure_leaves_what_was_there(tmp_path, name):
 
 
 def test_a_place_that_cannot_be_written(tmp_path, pets):
-    with pytest.raises(HierarchyError, match=r"cannot write '.*h\.json': No such file or directory"):
-        pets.write(tmp_path / "absent" / "h.json")
+    (tmp_path / "file").touch()
+    with pytest.raises(HierarchyError, match=r"cannot write '.*h\.json': (File exists|Not a directory)"):
+        pets.write(tmp_path / "file" / "h.json")
     (tmp_path / "taken.json").mkdir()
     with pytest.raises(HierarchyError, match=r"cannot write '.*taken\.json': Is a directory"):
         pets.write(tmp_path / "taken.json")
-    assert [p.name for p in tmp_path.iterdir()] == ["taken.json"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "taken.json"]
+
+
+def test_folders_above_are_made(tmp_path, pets):
+    pets.write(tmp_path / "new" / "h.json")
+    assert Hierarchy.read(tmp_path / "new" / "h.json") == pets
 
 
 def test_the_mode_is_that_of_a_new_file_and_stays(tmp_path, pets):

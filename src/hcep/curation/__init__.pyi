@@ -1,8 +1,4 @@
-from .embedding_checks import lint_embeddings as lint_embeddings
-from .file_checks import lint_edges as lint_edges, lint_file as lint_file
-from .graph_checks import Finding as Finding, fix as fix, lint as lint
-from .held_out import HeldOut as HeldOut
-from .repairs import (
+from .edits import (
     Add as Add,
     Collapse as Collapse,
     Cut as Cut,
@@ -14,3 +10,8 @@ from .repairs import (
     apply_edits as apply_edits,
     diff as diff,
 )
+from .embedding_checks import lint_embeddings as lint_embeddings
+from .file_checks import lint_edges as lint_edges, lint_file as lint_file
+from .findings import Finding as Finding
+from .graph_checks import fix as fix, lint as lint
+from .held_out import HeldOut as HeldOut

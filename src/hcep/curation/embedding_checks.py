@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hcep.curation import Finding
+from hcep.curation.findings import Finding
 from hcep.curation.held_out import HeldOut
 from hcep.curation.moves import MeasuredMove, measure_moves, propose_moves
 from hcep.dictionary import ConceptDictionary

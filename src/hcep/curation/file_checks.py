@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from hcep.curation.graph_checks import Finding, counted, lint
+from hcep.curation.findings import Finding, found
+from hcep.curation.graph_checks import lint, several_roots
+from hcep.datasets.hierarchies import NAMED, place_of
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy import serial
-from hcep.hierarchy.files import read_hierarchy
-from hcep.hierarchy.formats.all_formats import find_format
+from hcep.hierarchy.files import hierarchy_in, open_source
 from hcep.hierarchy.formats.edge_list import DELIMITERS, has_levels, header_order, table
-from hcep.hierarchy.formats.source import MAX_BYTES, Source, load, local_path
+from hcep.hierarchy.formats.source import MAX_BYTES, Source
 from hcep.hierarchy.graph import Hierarchy
 
 #: Cycles spelled out; the others are counted.
@@ -28,45 +29,18 @@ class FileLint(NamedTuple):
     hierarchy: Hierarchy | None
 
 
-@dataclass(frozen=True)
+@dataclass
 class RawEdges:
-    """The edges of a file as they stand there, and where."""
+    """The edges of a file as they stand there, where, and how to build their hierarchy without self-loops."""
 
-    edges: list[Sequence[str]]
-    places: list[str]
-    source: Source
-    has_header: bool = True
+    cleaned: Callable[[], Hierarchy]
+    edges: list[Sequence[str]] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
-    def unknown_header(self) -> Iterator[Finding]:
-        """A first row whose two cells stand nowhere else: column names that are not known as such, read as an edge."""
-        first, *others = self.edges or [()]
-        if self.has_header or len(first) < 2 or not all(first[:2]) or len(others) < 2:
-            return
-        if not set(first[:2]) & {cell for row in others for cell in row[:2]}:
-            text = (
-                f"the first row, {quoted(first[:2])}, shares no synset with the others: if it is a header, remove it "
-                "or write parent,child"
-            )
-            yield Finding("warning", "header-row", text, tuple(first[:2]), examples=(f"{self.places[0]}: {first!r}",))
-
-    def below_others(self) -> tuple[list[Sequence[str]], list[str]]:
-        """Edges and places without the rows of a table that have no parent: they name a root, which is no error."""
-        if self.source.format not in DELIMITERS:
-            return self.edges, self.places
-        kept = [i for i, edge in enumerate(self.edges) if len(edge) < 2 or edge[0] or not edge[1]]
-        return [self.edges[i] for i in kept], [self.places[i] for i in kept]
-
-    def cleaned(self) -> Hierarchy:
-        """The hierarchy without self-loops; edges that are there twice count once anyway."""
-        if self.source.format in DELIMITERS:
-            kept = [tuple(edge) for edge in self.edges if edge[0] != edge[1]]
-            roots = {edge[1]: edge[2] for edge in kept if not edge[0] and len(edge) == 3}
-            return Hierarchy.from_edges([edge for edge in kept if edge[0]], roots)
-        data = json.loads(self.source.text())
-        for synset in data["synsets"]:
-            if "parents" in synset:
-                synset["parents"] = [parent for parent in synset["parents"] if parent != synset["id"]]
-        return Hierarchy.from_json(json.dumps(data))
+    def add(self, edge: Sequence[str], place: str) -> None:
+        self.edges.append(edge)
+        self.places.append(place)
 
 
 def lint_edges(edges: Iterable[Sequence[str]], places: Sequence[str] | None = None) -> list[Finding]:
@@ -95,19 +69,32 @@ def lint_edges(edges: Iterable[Sequence[str]], places: Sequence[str] | None = No
     where = [f"row {i + 1}" for i in range(len(rows))] if places is None else list(places)
     sound = [i for i, row in enumerate(rows) if len(row) in (2, 3) and all(isinstance(part, str) for part in row)]
     whole = [i for i in sound if rows[i][0].strip() and rows[i][1].strip()]
-    loops = [i for i in whole if rows[i][0] == rows[i][1]]
     first: dict[tuple[str, str], int] = {}
     for i in whole:
         first.setdefault(rows[i][:2], i)
+
+    def listed(severity: Any, code: str, at: Iterable[int], noun: str, text: str, safe: bool = True) -> list[Finding]:
+        shown = sorted(at)
+        synsets = [rows[i][1] for i in shown] if safe else []
+        told = [quoted(dict.fromkeys(rows[i][:2])) if safe else repr(rows[i]) for i in shown]
+        examples = (f"{where[i]}: {text}" for i, text in zip(shown, told, strict=True))
+        return found(severity, code, shown, text, noun=noun, synsets=synsets, examples=examples, safe=safe)
+
+    odd, empty = set(range(len(rows))) - set(sound), set(sound) - set(whole)
+    loops = [i for i in whole if rows[i][0] == rows[i][1]]
     twice = [i for i in whole if first[rows[i][:2]] != i]
-    findings = [
-        *_malformed(rows, where, sound, whole),
-        *_listed("error", "self-loop", "row", "with a synset as its own parent; drop", rows, where, loops),
-        *_listed("warning", "duplicate-edge", "edge", "given before; keep one of each", rows, where, twice),
-        *_two_names(rows, sound),
+    graph = [edge for edge in first if edge[0] != edge[1]]
+    below = {child for _, child in graph}
+    roots = dict.fromkeys(parent for parent, _ in graph if parent not in below)
+    return [
+        *listed("error", "malformed-row", odd, "row", "other than parent, child[, name]; correct", safe=False),
+        *listed("error", "empty-id", empty, "row", "with an empty id; name the synset", safe=False),
+        *listed("error", "self-loop", loops, "row", "with a synset as its own parent; drop"),
+        *listed("warning", "duplicate-edge", twice, "edge", "given before; keep one of each"),
+        *_two_names([rows[i] for i in sound]),
+        *_cycles(graph),
+        *several_roots(roots if len(roots) > 1 else (), "will be"),
     ]
-    graph = [rows[i][:2] for i in whole if rows[i][0] != rows[i][1]]
-    return [*findings, *_cycles(graph), *_several_roots(graph)]
 
 
 def lint_file(
@@ -118,7 +105,7 @@ def lint_file(
     Parameters
     ----------
     place : str or path
-        What `Hierarchy.read` takes. Edge lists and this package's JSON are looked at row by row first; of other formats
+        What `find_hierarchy` takes. Edge lists and this package's JSON are looked at row by row first; of other formats
         the reader's own complaint is the finding.
     classes : iterable of str, optional
         As for `lint`.
@@ -139,26 +126,26 @@ def lint_file(
     >>> [finding.code for finding in found], hierarchy.leaves
     (['self-loop', 'flat'], ('cat', 'dog'))
     """
-    raw = None if options else _raw_edges(os.fspath(place), format)
-    findings = [] if raw is None else [*raw.unknown_header(), *lint_edges(*raw.below_others())]
+    if place in NAMED:
+        named = NAMED[str(place)]()
+        return FileLint(lint(named, classes), named)
+    limits = (options.pop("max_bytes", MAX_BYTES), options.pop("timeout", 20.0))
+    source = open_source(place_of(place, format), format, *limits)
+    raw = None if options else _raw_edges(source)
+    findings = [] if raw is None else [*raw.findings, *lint_edges(raw.edges, raw.places)]
     errors = [finding for finding in findings if finding.severity == "error"]
     if any(not error.safe for error in errors):
         return FileLint(findings, None)
     try:
-        hierarchy = raw.cleaned() if raw is not None and errors else read_hierarchy(place, format, **options)
+        hierarchy = raw.cleaned() if raw is not None and errors else hierarchy_in(source, **options)
     except HierarchyError as error:
         return FileLint([*findings, Finding("error", "unreadable", str(error), ())], None)
     kept = [finding for finding in findings if finding.code != "several-roots"]  # `lint` says it again
     return FileLint([*kept, *lint(hierarchy, classes)], hierarchy)
 
 
-def _raw_edges(place: str, format: str | None) -> RawEdges | None:
+def _raw_edges(source: Source) -> RawEdges | None:
     """The rows of an edge list or of our JSON; None for other formats, and for what is not even a table or JSON."""
-    path = local_path(place)
-    if path is not None and path.is_dir():
-        return None
-    source = load(place, MAX_BYTES, 20.0)
-    source.format = find_format(source.name, format, to="read").name
     try:
         if source.format in DELIMITERS:
             return _table_edges(source)
@@ -172,71 +159,75 @@ def _table_edges(source: Source) -> RawEdges | None:
     if not rows or has_levels(rows[0][1]):
         return None
     order = header_order(rows[0][1])
-    rows = rows[order is not None :]
-    edges = [[*cells[1::-1], *cells[2:]] if order == (1, 0) else cells for _, cells in rows]
-    edges = [cells[:2] if len(cells) == 3 and not cells[2] else cells for cells in edges]
-    return RawEdges(list(edges), [f"line {line:,}" for line, _ in rows], source, has_header=order is not None)
+    roots: dict[str, str] = {}  # a row without a parent names a root, which is no error
+    raw = RawEdges(lambda: Hierarchy.from_edges([edge for edge in raw.edges if edge[0] != edge[1]], roots))
+    for line, cells in rows[order is not None :]:
+        edge = [*cells[1::-1], *cells[2:]] if order == (1, 0) else cells
+        edge = edge[:2] if len(edge) == 3 and not edge[2] else edge
+        if len(edge) > 1 and edge[1] and not edge[0]:
+            roots |= {edge[1]: edge[2]} if len(edge) == 3 else {}
+        else:
+            raw.add(edge, f"line {line:,}")
+    raw.findings = [] if order is not None else _unknown_header(rows)
+    return raw
+
+
+def _unknown_header(rows: list[tuple[int, list[str]]]) -> list[Finding]:
+    """A first row whose two cells stand nowhere else: column names that are not known as such, read as an edge."""
+    (line, first), *others = rows
+    alone = not set(first[:2]) & {cell for _, row in others for cell in row[:2]}
+    if len(first) < 2 or not all(first[:2]) or len(others) < 2 or not alone:
+        return []
+    text = (
+        f"the first row, {quoted(first[:2])}, shares no synset with the others: if it is a header, remove it "
+        "or write parent,child"
+    )
+    return [Finding("warning", "header-row", text, tuple(first[:2]), examples=(f"line {line:,}: {first!r}",))]
 
 
 def _json_edges(source: Source) -> RawEdges | None:
     data: Any = json.loads(source.text())
     synsets = data.get("synsets") if isinstance(data, dict) and data.get("format") == serial.FORMAT else None
-    if not isinstance(synsets, list):
+    if not isinstance(synsets, list) or not all(
+        isinstance(s, dict) and isinstance(s.get("parents", []), list) for s in synsets
+    ):
         return None
-    if not all(isinstance(s, dict) and isinstance(s.get("parents", []), list) for s in synsets):
-        return None
-    edges, places = [], []
+
+    def cleaned() -> Hierarchy:
+        for synset in synsets:
+            if "parents" in synset:
+                synset["parents"] = [parent for parent in synset["parents"] if parent != synset["id"]]
+        return Hierarchy.from_json(json.dumps(data))
+
+    raw = RawEdges(cleaned)
     for synset in synsets:
         for parent in synset.get("parents", ()):
-            edges.append((parent, synset.get("id")))
-            places.append(f"synset {synset.get('id')!r}")
-    return RawEdges(list(edges), places, source)
+            raw.add((parent, synset.get("id")), f"synset {synset.get('id')!r}")
+    return raw
 
 
-def _malformed(rows: list[tuple[Any, ...]], where: list[str], sound: list[int], whole: list[int]) -> Iterator[Finding]:
-    odd = sorted(set(range(len(rows))) - set(sound))
-    empty = sorted(set(sound) - set(whole))
-    if odd:
-        text = f"{counted(odd, 'row')} other than parent, child[, name]; correct"
-        yield Finding("error", "malformed-row", text, (), examples=tuple(f"{where[i]}: {rows[i]!r}" for i in odd))
-    if empty:
-        text = f"{counted(empty, 'row')} with an empty id; name the synset"
-        yield Finding("error", "empty-id", text, (), examples=tuple(f"{where[i]}: {rows[i]!r}" for i in empty))
+def _two_names(rows: list[tuple[Any, ...]]) -> list[Finding]:
+    names: dict[str, dict[str, None]] = {}
+    for row in rows:
+        names.setdefault(row[1], {}).update(dict.fromkeys(row[2:]))
+    several = {synset: given for synset, given in names.items() if len(given) > 1}
+    text = "with several names; keep one, or give the meanings ids of their own"
+    examples = (f"{synset!r}: {quoted(given)}" for synset, given in several.items())
+    return found("error", "two-names", several, text, examples=examples)
 
 
-def _listed(
-    severity: Any, code: str, noun: str, text: str, rows: list[tuple[Any, ...]], where: list[str], found: list[int]
-) -> Iterator[Finding]:
-    if found:
-        synsets = tuple(dict.fromkeys(rows[i][1] for i in found))
-        shown = tuple(f"{where[i]}: {quoted(dict.fromkeys(rows[i][:2]))}" for i in found)
-        yield Finding(severity, code, f"{counted(found, noun)} {text}", synsets, safe=True, examples=shown)
-
-
-def _two_names(rows: list[tuple[Any, ...]], sound: list[int]) -> Iterator[Finding]:
-    names: dict[str, list[str]] = {}
-    for i in sound:
-        if len(rows[i]) == 3:
-            names.setdefault(rows[i][1], []).append(rows[i][2])
-    several = {synset: list(dict.fromkeys(given)) for synset, given in names.items() if len(set(given)) > 1}
-    if several:
-        text = f"{counted(several, 'synset')} with several names; keep one, or give the meanings ids of their own"
-        shown = tuple(f"{synset!r}: {quoted(given)}" for synset, given in several.items())
-        yield Finding("error", "two-names", text, tuple(several), examples=shown)
-
-
-def _cycles(edges: Sequence[Sequence[str]]) -> Iterator[Finding]:
-    found = list(_back_edges(edges))
-    for cycle in found[:MAX_CYCLES]:
+def _cycles(edges: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    cycles = list(_back_edges(edges))
+    for cycle in cycles[:MAX_CYCLES]:
         loop = " → ".join(map(repr, [*cycle, cycle[0]]))
         text = f"a cycle of {len(cycle)} synsets: {loop}; remove one of these edges"
         yield Finding("error", "cycle", text, tuple(cycle), examples=(loop,))
-    if len(found) > MAX_CYCLES:
-        text = f"{len(found) - MAX_CYCLES} more cycles; break those above first"
-        yield Finding("error", "cycle", text, tuple(cycle[0] for cycle in found[MAX_CYCLES:]))
+    more = [cycle[0] for cycle in cycles[MAX_CYCLES:]]
+    if more:
+        yield Finding("error", "cycle", f"{len(more)} more cycles; break those above first", tuple(more))
 
 
-def _back_edges(edges: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+def _back_edges(edges: Iterable[tuple[str, str]]) -> Iterator[list[str]]:
     """One cycle for every edge that leads back to a synset above it in a depth-first walk.
 
     Without these edges nothing is left that goes round. All cycles could be exponentially many.
@@ -245,7 +236,7 @@ def _back_edges(edges: Sequence[Sequence[str]]) -> Iterator[list[str]]:
     for parent, child in edges:
         children.setdefault(parent, {})[child] = None
         children.setdefault(child, {})
-    below = {child for _, child in edges}
+    below = {child for lower in children.values() for child in lower}
     done: set[str] = set()
     for start in [*(s for s in children if s not in below), *children]:
         trail = [] if start in done else [start]
@@ -262,11 +253,3 @@ def _back_edges(edges: Sequence[Sequence[str]]) -> Iterator[list[str]]:
                 place[lower] = len(trail)
                 trail.append(lower)
                 waiting.append(iter(children[lower]))
-
-
-def _several_roots(edges: Sequence[Sequence[str]]) -> Iterator[Finding]:
-    below = {child for _, child in edges}
-    roots = tuple(dict.fromkeys(parent for parent, _ in edges if parent not in below))
-    if len(roots) > 1:
-        text = f"{len(roots)} roots will be joined under a virtual one; add a synset above those that belong together"
-        yield Finding("note", "several-roots", text, roots)

@@ -2,50 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Sized
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable
 
 import numpy as np
 
-from hcep.curation.repairs import Collapse, Cut, Edit, Rename, apply_edits
+from hcep.curation.edits import Collapse, Cut, Rename, apply_edits
+from hcep.curation.findings import Finding, Severity, found
 from hcep.errors import near_matches, quoted
 from hcep.hierarchy.graph import VIRTUAL_ROOT, Hierarchy
 from hcep.hierarchy.names import nearly_same, same_but_for_spelling, tidy
 
-Severity = Literal["error", "warning", "note"]
-
 #: Children from which a synset is called wide: above this no one reads the list, and a level is often missing.
 WIDE = 50
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing to look at, the synsets it concerns and what to do.
-
-    Attributes
-    ----------
-    severity : {"error", "warning", "note"}
-        An error must be repaired before a model can be fitted; a note may be as wanted.
-    code : str
-    message : str
-        What is there, then what to do about it.
-    synsets : tuple of str
-    fixes : tuple of Edit
-        Edits that would settle it, for `apply_edits`.
-    safe : bool
-        Whether the edits keep every class and every "is below" of the hierarchy, so that `--fix` may apply them.
-    examples : tuple of str
-        The worst cases in words: a pair of names, a cycle, an image.
-    """
-
-    severity: Severity
-    code: str
-    message: str
-    synsets: tuple[str, ...]
-    fixes: tuple[Edit, ...] = ()
-    safe: bool = False
-    examples: tuple[str, ...] = ()
 
 
 def lint(hierarchy: Hierarchy, classes: Iterable[str] | None = None) -> list[Finding]:
@@ -61,7 +29,7 @@ def lint(hierarchy: Hierarchy, classes: Iterable[str] | None = None) -> list[Fin
     Returns
     -------
     list of Finding
-        One a code, with all the synsets it concerns.
+        One per code, with all the synsets it concerns.
 
     Examples
     --------
@@ -71,9 +39,9 @@ def lint(hierarchy: Hierarchy, classes: Iterable[str] | None = None) -> list[Fin
     >>> [(finding.code, finding.fixes) for finding in lint(h, ["cat", "dog"])]
     [('chain', (Collapse(synset='feline'),))]
     """
-    labels = None if classes is None else list(dict.fromkeys(classes))
-    findings = [*_chains(hierarchy, set(labels or ())), *(f for check in CHECKS for f in check(hierarchy))]
-    return findings + ([] if labels is None else list(_classes(hierarchy, labels)))
+    labels = list(dict.fromkeys(classes or ()))
+    findings = [*_chains(hierarchy, set(labels)), *(f for check in CHECKS for f in check(hierarchy))]
+    return findings + (_classes(hierarchy, labels) if classes is not None else [])
 
 
 def fix(hierarchy: Hierarchy, classes: Iterable[str] | None = None) -> Hierarchy:
@@ -95,138 +63,129 @@ def fix(hierarchy: Hierarchy, classes: Iterable[str] | None = None) -> Hierarchy
     return hierarchy
 
 
-def counted(found: Sized, noun: str) -> str:
-    """The number of things found with their noun, in the plural where it is due."""
-    plural = {"class": "classes", "leaf": "leaves"}.get(noun, f"{noun}s")
-    return f"{len(found):,} {noun if len(found) == 1 else plural}"
+def _chains(hierarchy: Hierarchy, classes: set[str]) -> list[Finding]:
+    chains = [s for s in hierarchy.ids[1:] if len(hierarchy.children(s)) == 1 and s not in classes]
+    text = "with one child, whose atom is zero: collapse"
+    return found("warning", "chain", chains, text, fixes=map(Collapse, chains), safe=True)
 
 
-def _several_roots(hierarchy: Hierarchy) -> Iterable[Finding]:
-    if hierarchy.root.strip("()") == VIRTUAL_ROOT.strip("()") and hierarchy.root.startswith("("):
-        tops = hierarchy.children(hierarchy.root)
-        text = f"{len(tops)} roots were joined under a virtual one; add a synset above those that belong together"
-        yield Finding("note", "several-roots", text, tops)
-        alone = tuple(top for top in tops if hierarchy.is_leaf(top))
-        if alone:
-            text = f"{counted(alone, 'synset')} with neither parents nor children; give each a parent, or remove it"
-            yield Finding("warning", "orphan", text, alone)
+def _several_roots(hierarchy: Hierarchy) -> list[Finding]:
+    if not _is_virtual(hierarchy.root):
+        return []
+    tops = hierarchy.children(hierarchy.root)
+    alone = [top for top in tops if hierarchy.is_leaf(top)]
+    return [
+        *several_roots(tops, "were"),
+        *found("warning", "orphan", alone, "with neither parents nor children; give each a parent, or remove it"),
+    ]
 
 
-def _chains(hierarchy: Hierarchy, classes: set[str]) -> Iterable[Finding]:
-    found = tuple(s for s in hierarchy.ids[1:] if len(hierarchy.children(s)) == 1)
-    mergeable = tuple(s for s in found if s not in classes)
-    if mergeable:
-        text = f"{counted(mergeable, 'synset')} with one child, whose atom is zero: collapse"
-        yield Finding("warning", "chain", text, mergeable, tuple(map(Collapse, mergeable)), safe=True)
+def several_roots(roots: Iterable[str], joined: str) -> list[Finding]:
+    """The note that roots "were" or "will be" joined."""
+    text = f"{joined} joined under a virtual one; add a synset above those that belong together"
+    return found("note", "several-roots", tuple(roots), text, noun="root")
 
 
-def _several_parents(hierarchy: Hierarchy) -> Iterable[Finding]:
-    found = tuple(s for s in hierarchy.ids if len(hierarchy.parents(s)) > 1)
-    if found:
-        text = f"{counted(found, 'synset')} with several parents; nothing is wrong with that, as_tree keeps one"
-        yield Finding("note", "several-parents", text, found)
+def _is_virtual(root: str) -> bool:
+    return root.startswith("(") and root.strip("()") == VIRTUAL_ROOT.strip("()")
 
 
-def _shortcuts(hierarchy: Hierarchy) -> Iterable[Finding]:
+def _several_parents(hierarchy: Hierarchy) -> list[Finding]:
+    several = [s for s in hierarchy.ids if len(hierarchy.parents(s)) > 1]
+    text = "with several parents; nothing is wrong with that, as_tree keeps one"
+    return found("note", "several-parents", several, text)
+
+
+def _shortcuts(hierarchy: Hierarchy) -> list[Finding]:
     cuts = []
     for synset in hierarchy.ids:
         parents = hierarchy.parents(synset)
         above = {a for p in parents for a in hierarchy.ancestors(p)} if len(parents) > 1 else set()
         cuts += [Cut(parent, synset) for parent in parents if parent in above]
-    if cuts:
-        synsets = tuple(dict.fromkeys(cut.child for cut in cuts))
-        text = (
-            f"{counted(synsets, 'synset')} below a synset and directly below one above it; drop that edge, a shortcut"
-        )
-        yield Finding("warning", "shortcut", text, synsets, tuple(cuts), safe=True)
+    synsets = dict.fromkeys(cut.child for cut in cuts)
+    text = "below a synset and directly below one above it; drop that edge, a shortcut"
+    return found("warning", "shortcut", synsets, text, fixes=cuts, safe=True)
 
 
-def _repeated_names(hierarchy: Hierarchy) -> Iterable[Finding]:
+def _repeated_names(hierarchy: Hierarchy) -> list[Finding]:
     by_name: dict[str, list[str]] = {}
     for synset in hierarchy.ids:
         by_name.setdefault(hierarchy.name(synset).casefold(), []).append(synset)
-    repeated = [ids for ids in by_name.values() if len(ids) > 1]
-    if repeated:
-        names = quoted(hierarchy.name(ids[0]) for ids in repeated)
-        text = f"{counted(repeated, 'name')} for several synsets: {names}; rename them apart, or merge what is the same"
-        examples = tuple(f"{hierarchy.name(ids[0])}: {', '.join(ids)}" for ids in repeated)
-        yield Finding("warning", "repeated-name", text, tuple(s for ids in repeated for s in ids), examples=examples)
+    repeated = {hierarchy.name(ids[0]): ids for ids in by_name.values() if len(ids) > 1}
+    text = f"for several synsets: {quoted(repeated)}; rename them apart, or merge what is the same"
+    examples = (f"{name}: {', '.join(ids)}" for name, ids in repeated.items())
+    synsets = (s for ids in repeated.values() for s in ids)
+    return found("warning", "repeated-name", repeated, text, noun="name", synsets=synsets, examples=examples)
 
 
-def _near_names(hierarchy: Hierarchy) -> Iterable[Finding]:
-    names = {hierarchy.name(synset): synset for synset in hierarchy.ids}
-    alike = same_but_for_spelling(names)
-    if alike:
-        text = f"{counted(alike, 'pair')} of names apart in case, punctuation or number only; merge them or rename one"
-        yield _pairs_finding("warning", "same-name", text, names, alike)
-    near = nearly_same(names)
-    if near:
-        text = f"{counted(near, 'pair')} of names one letter apart; correct the spelling where it is one word"
-        yield _pairs_finding("note", "near-name", text, names, near)
+def _near_names(hierarchy: Hierarchy) -> list[Finding]:
+    ids = {hierarchy.name(synset): synset for synset in hierarchy.ids}
+
+    def of_pairs(severity: Severity, code: str, pairs: list[tuple[str, str]], text: str) -> list[Finding]:
+        synsets = (ids[name] for pair in pairs for name in pair)
+        examples = (f"{a!r} and {b!r}" for a, b in pairs)
+        return found(severity, code, pairs, f"of names {text}", noun="pair", synsets=synsets, examples=examples)
+
+    alike = "apart in case, punctuation or number only; merge them or rename one"
+    near = "one letter apart; correct the spelling where it is one word"
+    return [
+        *of_pairs("warning", "same-name", same_but_for_spelling(ids), alike),
+        *of_pairs("note", "near-name", nearly_same(ids), near),
+    ]
 
 
-def _pairs_finding(
-    severity: Severity, code: str, text: str, names: dict[str, str], pairs: Sequence[tuple[str, str]]
-) -> Finding:
-    synsets = tuple(dict.fromkeys(names[name] for pair in pairs for name in pair))
-    return Finding(severity, code, text, synsets, examples=tuple(f"{a!r} and {b!r}" for a, b in pairs))
+def _untidy_names(hierarchy: Hierarchy) -> list[Finding]:
+    tidied = {s: tidy(hierarchy.name(s)) for s in hierarchy.ids}
+    blank = [s for s, name in tidied.items() if not name]
+    edits = [Rename(s, name) for s, name in tidied.items() if name and name != hierarchy.name(s)]
+    spaced = [edit.synset for edit in edits]
+    text = "with spaces around or several within; strip them"
+    return [
+        *found("warning", "blank-name", blank, "with a blank name; rename"),
+        *found("warning", "untidy-name", spaced, text, noun="name", fixes=edits, safe=True),
+    ]
 
 
-def _untidy_names(hierarchy: Hierarchy) -> Iterable[Finding]:
-    untidy = [s for s in hierarchy.ids if hierarchy.name(s) != tidy(hierarchy.name(s))]
-    blank = tuple(s for s in untidy if not tidy(hierarchy.name(s)))
-    if blank:
-        yield Finding("warning", "blank-name", f"{counted(blank, 'synset')} with a blank name; rename", blank)
-    spaced = tuple(s for s in untidy if s not in blank)
-    if spaced:
-        edits = tuple(Rename(s, tidy(hierarchy.name(s))) for s in spaced)
-        text = f"{counted(spaced, 'name')} with spaces around or several within; strip them"
-        yield Finding("warning", "untidy-name", text, spaced, edits, safe=True)
-
-
-def _uneven_depth(hierarchy: Hierarchy) -> Iterable[Finding]:
+def _uneven_depth(hierarchy: Hierarchy) -> list[Finding]:
     levels = hierarchy.levels[hierarchy.leaf_index]
-    if levels.min() * 3 <= levels.max():
-        shallow = tuple(hierarchy.ids[i] for i in hierarchy.leaf_index[np.argsort(levels, kind="stable")[:5]])
-        text = f"leaves lie between levels {levels.min()} and {levels.max()}; group the shallow, or flatten the deep"
-        yield Finding("note", "uneven-depth", text, shallow)
+    if levels.min() * 3 > levels.max():
+        return []
+    shallow = tuple(hierarchy.ids[i] for i in hierarchy.leaf_index[np.argsort(levels, kind="stable")[:5]])
+    text = f"leaves lie between levels {levels.min()} and {levels.max()}; group the shallow, or flatten the deep"
+    return [Finding("note", "uneven-depth", text, shallow)]
 
 
-def _leaves_at_the_root(hierarchy: Hierarchy) -> Iterable[Finding]:
+def _leaves_at_the_root(hierarchy: Hierarchy) -> list[Finding]:
+    top = hierarchy.root
     if hierarchy.depth == 1:
         text = "the hierarchy is flat: every path is one synset and explains nothing; group classes under synsets"
-        yield Finding("note", "flat", text, (hierarchy.root,))
-        return
-    top = hierarchy.root
-    found = tuple(s for s in hierarchy.children(top) if hierarchy.is_leaf(s) and hierarchy.parents(s) == (top,))
-    if found and not hierarchy.root.startswith("("):  # below a virtual root they are orphans already
-        text = f"{counted(found, 'class')} directly below the root, grouped by nothing; move below a synset"
-        yield Finding("note", "leaf-at-root", text, found)
+        return [Finding("note", "flat", text, (top,))]
+    if top.startswith("("):  # below a virtual root they are orphans already
+        return []
+    leaves = [s for s in hierarchy.children(top) if hierarchy.is_leaf(s) and hierarchy.parents(s) == (top,)]
+    text = "directly below the root, grouped by nothing; move below a synset"
+    return found("note", "leaf-at-root", leaves, text, noun="class")
 
 
-def _wide(hierarchy: Hierarchy) -> Iterable[Finding]:
-    n_children = np.diff(hierarchy.child_pointer)
-    found = tuple(hierarchy.ids[i] for i in np.flatnonzero(n_children >= WIDE))
-    if found and hierarchy.depth > 1:
-        text = f"{counted(found, 'synset')} with {WIDE} children or more; add synsets between"
-        yield Finding("note", "wide", text, found)
+def _wide(hierarchy: Hierarchy) -> list[Finding]:
+    wide = [s for s in hierarchy.ids if len(hierarchy.children(s)) >= WIDE and hierarchy.depth > 1]
+    return found("note", "wide", wide, f"with {WIDE} children or more; add synsets between")
 
 
-def _classes(hierarchy: Hierarchy, classes: list[str]) -> Iterable[Finding]:
-    missing = tuple(c for c in classes if c not in hierarchy and c not in hierarchy.own_leaves)
-    inner = tuple(c for c in classes if c in hierarchy and not hierarchy.is_leaf(c) and c not in hierarchy.own_leaves)
-    wanted = set(classes)
-    extra = tuple(leaf for leaf in hierarchy.leaves if hierarchy.class_of(leaf) not in wanted)
-    if missing:
-        text = f"{counted(missing, 'class')} of the data not in the hierarchy; add below a parent, or correct the label"
-        near = tuple(f"{c!r}: {near_matches(c, hierarchy.ids).strip() or 'no near match'}" for c in missing[:20])
-        yield Finding("error", "missing-class", text, missing, examples=near)
-    if inner:
-        text = f"{counted(inner, 'class')} of the data with synsets below; each gets a leaf of its own below itself"
-        yield Finding("note", "inner-class", text, inner)
-    if extra:
-        text = f"{counted(extra, 'leaf')} without a class of the data; left out when a model is fitted"
-        yield Finding("note", "extra-leaf", text, extra)
+def _classes(hierarchy: Hierarchy, classes: list[str]) -> list[Finding]:
+    own, wanted = hierarchy.own_leaves, set(classes)
+    missing = [c for c in classes if c not in hierarchy and c not in own]
+    inner = [c for c in classes if c in hierarchy and not hierarchy.is_leaf(c) and c not in own]
+    extra = [leaf for leaf in hierarchy.leaves if hierarchy.class_of(leaf) not in wanted]
+    near = (f"{c!r}: {near_matches(c, hierarchy.ids).strip() or 'no near match'}" for c in missing[:20])
+    unknown = "of the data not in the hierarchy; add below a parent, or correct the label"
+    above = "of the data with synsets below; each gets a leaf of its own below itself"
+    unused = "without a class of the data; left out when a model is fitted"
+    return [
+        *found("error", "missing-class", missing, unknown, noun="class", examples=near),
+        *found("note", "inner-class", inner, above, noun="class"),
+        *found("note", "extra-leaf", extra, unused, noun="leaf"),
+    ]
 
 
 CHECKS = (

@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep.curation.edits import Move
 from hcep.curation.held_out import HeldOut
-from hcep.curation.repairs import Move
 from hcep.curation.what_if import Effect, what_if
 from hcep.dictionary import ConceptDictionary
 from hcep.errors import HierarchyError

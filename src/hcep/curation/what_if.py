@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep.curation.edits import Edit, apply_edits
 from hcep.curation.held_out import HeldOut
-from hcep.curation.repairs import Edit, apply_edits
 from hcep.evaluate.outcome import Outcome, class_f1
 from hcep.hierarchy import Hierarchy
 

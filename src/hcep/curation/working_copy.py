@@ -30,13 +30,12 @@ class WorkingCopy:
         self._class_of = {leaf: c for c, leaf in self.own_leaves.items()}
         self._emptied: list[str] = []
         self._deleted: list[str] = []
-        self._by_name: dict[str, list[str]] | None = None
 
     def find(self, wanted: str) -> str:
         """The id meant by an id, or by a name that one synset alone has."""
         if wanted in self.parents:
             return wanted
-        found = [s for s in self._named(wanted) if s in self.parents]
+        found = [synset for synset, name in self.names.items() if name.casefold() == wanted.casefold()]
         if len(found) > 1:
             raise HierarchyError(f"{len(found)} synsets are called {wanted!r}: {quoted(found)}; say which by its id")
         if not found:
@@ -55,11 +54,6 @@ class WorkingCopy:
             raise HierarchyError(f"there is a synset {self.label(synset)} already; choose another id")
         self.parents[synset], self.children[synset] = [], {}
         self.names[synset], self.merged[synset] = name or synset, ()
-        self._by_name = None
-
-    def rename(self, synset: str, name: str) -> None:
-        self.names[synset] = name
-        self._by_name = None
 
     def link(self, parent: str, child: str, instead_of: str | None = None) -> None:
         """Add an edge; in the child's list of parents it stands before `instead_of`, which keeps the first first."""
@@ -73,6 +67,11 @@ class WorkingCopy:
         self.parents[child].remove(parent)
         del self.children[parent][child]
         self._emptied.append(parent)
+
+    def hand_up(self, child: str, synset: str) -> None:
+        """Hang a child of a synset that is about to go from the parents of that synset."""
+        for parent in list(self.parents[synset]):
+            self.link(parent, child, instead_of=synset)
 
     def delete(self, synset: str) -> None:
         """Take a synset and its edges out."""
@@ -103,6 +102,10 @@ class WorkingCopy:
                 f"{self.label(parent)} is not a parent of {self.label(child)}; its parents are "
                 f"{', '.join(map(self.label, self.parents[child])) or 'none'}"
             )
+
+    def refuse_root(self, synset: str, instead: str) -> None:
+        if synset == self.root:
+            raise HierarchyError(f"{self.label(synset)} is the root{instead}")
 
     def refuse_cycle(self, parent: str, child: str) -> None:
         """Raise when an edge parent → child would close a cycle: the parent is the child, or below it."""
@@ -139,10 +142,3 @@ class WorkingCopy:
         place = {synset: i for i, synset in enumerate(ids)}
         parents = [[place[p] for p in self.parents[synset]] for synset in ids]
         return Hierarchy(ids, parents, self.names, self.merged, self.own_leaves)
-
-    def _named(self, wanted: str) -> list[str]:
-        if self._by_name is None:
-            self._by_name = {}
-            for synset, name in self.names.items():
-                self._by_name.setdefault(name.casefold(), []).append(synset)
-        return self._by_name.get(wanted.casefold(), [])

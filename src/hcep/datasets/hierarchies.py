@@ -13,7 +13,12 @@ from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.files import read_with_notes
 
-CIFAR: dict[Any, Callable[[], Hierarchy]] = {"cifar10": cifar10_hierarchy, "cifar100": cifar100_hierarchy}
+#: Hierarchies that have a name.
+NAMED: dict[Any, Callable[[], Hierarchy]] = {
+    "imagenet": imagenet_hierarchy,
+    "cifar10": cifar10_hierarchy,
+    "cifar100": cifar100_hierarchy,
+}
 
 
 def find_hierarchy(
@@ -60,25 +65,24 @@ def find_hierarchy(
     if wanted == "flat":
         return None
     if wanted is None:
-        wanted = next((name for name in CIFAR if set(labels) == set(CIFAR[name]().leaves)), "imagenet")
-    if wanted in CIFAR:
-        return CIFAR[wanted]()
-    if wanted == "imagenet":
-        return _imagenet_with(labels)
-    of_model = Path(wanted, "hierarchy.json")
-    place = of_model if format is None and of_model.is_file() else wanted
-    hierarchy, notes = read_with_notes(place, format, **options)
-    for note in notes:
-        on_note(note)
+        wanted = next((n for n in ("cifar10", "cifar100") if set(labels) == set(NAMED[n]().leaves)), "imagenet")
+    if wanted not in NAMED:
+        hierarchy, notes = read_with_notes(place_of(wanted, format), format, **options)
+        for note in notes:
+            on_note(note)
+        return hierarchy
+    hierarchy = NAMED[wanted]()
+    outside = [label for label in labels if label not in hierarchy]
+    if outside:
+        whose = "WordNet's above ImageNet" if wanted == "imagenet" else f"the hierarchy of {wanted}"
+        raise HCEPError(
+            f"--hierarchy: {len(outside):,} of {len(labels):,} classes are not in {whose}: {quoted(outside, 3)}; "
+            "give a file (`hcep hierarchy formats` lists what is read), or `flat` for no hierarchy"
+        )
     return hierarchy
 
 
-def _imagenet_with(labels: list[str]) -> Hierarchy:
-    whole = imagenet_hierarchy()
-    outside = [label for label in labels if label not in whole]
-    if outside:
-        raise HCEPError(
-            f"--hierarchy: {len(outside):,} of {len(labels):,} classes are not in WordNet's above ImageNet: "
-            f"{quoted(outside, 3)}; give a file (`hcep hierarchy formats` lists what is read), or `flat` for none"
-        )
-    return whole
+def place_of(wanted: str | os.PathLike[str], format: str | None = None) -> str | os.PathLike[str]:
+    """Where the hierarchy is: that of a model is in its folder."""
+    of_model = Path(wanted, "hierarchy.json")
+    return of_model if format is None and of_model.is_file() else wanted

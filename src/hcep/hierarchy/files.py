@@ -30,26 +30,23 @@ def read_hierarchy(place: Place, format: str | None = None, **options: Any) -> H
 
 
 def read_with_notes(
-    place: Place,
-    format: str | None = None,
-    *,
-    root: str | None = None,
-    max_bytes: int = MAX_BYTES,
-    timeout: float = 20.0,
-    **options: Any,
+    place: Place, format: str | None = None, *, max_bytes: int = MAX_BYTES, timeout: float = 20.0, **options: Any
 ) -> tuple[Hierarchy, tuple[str, ...]]:
     """`read_hierarchy` with the notes given back instead of logged."""
-    place = os.fspath(place)
-    source = _source(place, format, max_bytes, timeout)
+    source = open_source(place, format, max_bytes, timeout)
+    return hierarchy_in(source, **options), tuple(source.notes)
+
+
+def hierarchy_in(source: Source, *, root: str | None = None, **options: Any) -> Hierarchy:
+    """The hierarchy in a source that is open; its notes grow by what the reader passes over."""
     known = FORMATS[source.format]
     check_options(known, options)
     try:
         hierarchy = known.functions().read(source, **options)
-        hierarchy = hierarchy if root is None else branch(hierarchy, root)
+        return hierarchy if root is None else branch(hierarchy, root)
     except HierarchyError as error:
         told = str(error)
         raise HierarchyError(told if told.startswith(source.name) else f"{source.name}: {told}") from None
-    return hierarchy, tuple(source.notes)
 
 
 def write_hierarchy(
@@ -100,16 +97,23 @@ def _named(hierarchy: Hierarchy, name: str) -> str:
     return found[0]
 
 
-def _source(place: str, format: str | None, max_bytes: int, timeout: float) -> Source:
+def open_source(place: Place, format: str | None = None, max_bytes: int = MAX_BYTES, timeout: float = 20.0) -> Source:
+    """The bytes at a place, with the format they are in; those of a folder are its names, read later.
+
+    Raises
+    ------
+    HierarchyError
+        Nothing there, more than `max_bytes`, or no format that the ending tells.
+    """
+    place = os.fspath(place)
     path = local_path(place)
     is_folder = path is not None and path.is_dir()
     if format == "folder" or (is_folder and format is None):
-        if not is_folder:
+        if path is None or not is_folder:
             raise HierarchyError(f"{place!r} is not a directory, which format 'folder' needs")
-        assert path is not None
         return Source(path.resolve().name or str(path), b"", "folder", path)
-    name = place if path is None else path.name
-    known = find_format(name.split("?")[0].split("#")[0] if path is None else name, format, to="read")
+    name = place.split("?")[0].split("#")[0] if path is None else path.name
+    known = find_format(name, format, to="read")
     source = load(place, max_bytes, timeout)
     source.format = known.name
     return source

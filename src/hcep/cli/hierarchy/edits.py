@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from hcep.curation import Add, Edit, Merge, Move, Remove, Rename
-from hcep.errors import HCEPError, quoted
+from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
@@ -68,24 +68,6 @@ def parse_edits(
     for text in rename:
         edits.append(Rename(*_parts("--rename", "SYNSET:NAME", text, (is_known, _anything), 2)))
     return edits
-
-
-def refuse_inner_classes(before: Hierarchy, after: Hierarchy, classes: Sequence[str] | None) -> None:
-    """Refuse edits that hang something below a class: a file keeps no note of it, and the class is gone when read.
-
-    Raises
-    ------
-    HCEPError
-        A leaf of `before`, one of `classes` where they are given, has children in `after`.
-    """
-    kept = before.leaves if classes is None else [leaf for leaf in before.leaves if leaf in classes]
-    inner = [leaf for leaf in kept if leaf in after and after.children(leaf)]
-    if inner:
-        raise HCEPError(
-            f"class {quoted(inner)} would be lost: with {quoted(after.children(inner[0]))} below it, {inner[0]!r} is "
-            f"no leaf. Add an inner synset above both instead (--add NAME:PARENT:{inner[0]} --move SYNSET:NAME), or, "
-            "where it is no class, give those that are in --classes"
-        )
 
 
 def effect_table(effect: Effect) -> Table:

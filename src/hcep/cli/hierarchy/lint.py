@@ -11,10 +11,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from hcep.cli.hierarchy.edits import parse_edits, refuse_inner_classes
+from hcep.cli.hierarchy.edits import parse_edits
 from hcep.cli.hierarchy.files import File, Options, ReadAs, parsed, read, refuse_existing, tell
 from hcep.cli.hierarchy.findings import changes_of, print_json, print_report
 from hcep.curation import Finding, apply_edits, diff, fix, lint, lint_file
+from hcep.curation.edits import refuse_inner_classes
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy, write_hierarchy
 

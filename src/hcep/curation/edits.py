@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from hcep.curation.working_copy import WorkingCopy
-from hcep.errors import HierarchyError
+from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy.graph import Hierarchy
 
 
 @dataclass(frozen=True)
-class Move:
+class Edit:
+    """A change of a hierarchy; synsets are given by id, or by a display name that only one has."""
+
+    words: ClassVar[str]
+
+    def apply(self, copy: WorkingCopy) -> None:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.words.format_map(vars(self))
+
+
+@dataclass(frozen=True)
+class Move(Edit):
     """Hang a synset, and all that is below it, from another parent.
 
     Without `from_parent` it leaves every parent it has.
@@ -24,8 +38,7 @@ class Move:
     def apply(self, copy: WorkingCopy) -> None:
         synset, target = copy.find(self.synset), copy.find(self.to_parent)
         old = [copy.find(self.from_parent)] if self.from_parent is not None else list(copy.parents[synset])
-        if synset == copy.root:
-            raise HierarchyError(f"{copy.label(synset)} is the root; move what is below it instead")
+        copy.refuse_root(synset, "; move what is below it instead")
         copy.require_edge(old[0], synset)
         copy.refuse_own_leaf_parent(target)
         copy.refuse_cycle(target, synset)
@@ -40,17 +53,17 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Add:
+class Add(Edit):
     """A new synset below `parent` that takes over `children`: from `parent`, or from the one parent they have."""
 
+    words = "add {synset!r} below {parent!r}"
     synset: str
     parent: str
     children: tuple[str, ...] = ()
     name: str | None = None
 
     def apply(self, copy: WorkingCopy) -> None:
-        parent = copy.find(self.parent)
-        children = [copy.find(child) for child in self.children]
+        parent, children = copy.find(self.parent), [copy.find(child) for child in self.children]
         copy.refuse_own_leaf_parent(parent)
         copy.create(self.synset, self.name)
         copy.link(parent, self.synset)
@@ -63,14 +76,12 @@ class Add:
                 )
             Move(child, self.synset, parent if parent in above else above[0]).apply(copy)
 
-    def __str__(self) -> str:
-        return f"add {self.synset!r} below {self.parent!r}"
-
 
 @dataclass(frozen=True)
-class Merge:
+class Merge(Edit):
     """Make one synset of two: `into` keeps its id, name and place, and takes over the children of `synset`."""
 
+    words = "merge {synset!r} into {into!r}"
     synset: str
     into: str
 
@@ -78,46 +89,39 @@ class Merge:
         synset, into = copy.find(self.synset), copy.find(self.into)
         if synset == into:
             raise HierarchyError(f"cannot merge {copy.label(synset)} into itself")
-        if synset == copy.root:
-            raise HierarchyError(f"{copy.label(synset)} is the root and stays; merge {copy.label(into)} into it")
+        copy.refuse_root(synset, f" and stays; merge {copy.label(into)} into it")
         copy.refuse_own_leaf_parent(into)
         children = [child for child in copy.children[synset] if child != into]
         for child in children:
             copy.refuse_cycle(into, child)
-        for parent in list(copy.parents[synset]) if into in copy.children[synset] else []:
-            copy.link(parent, into, instead_of=synset)
+        if into in copy.children[synset]:
+            copy.hand_up(into, synset)
         for child in children:
             copy.link(into, child, instead_of=synset)
         copy.remember(synset, into)
         copy.delete(synset)
 
-    def __str__(self) -> str:
-        return f"merge {self.synset!r} into {self.into!r}"
-
 
 @dataclass(frozen=True)
-class Remove:
+class Remove(Edit):
     """Take a synset out; its children go to its parents."""
 
+    words = "remove {synset!r}"
     synset: str
 
     def apply(self, copy: WorkingCopy) -> None:
         synset = copy.find(self.synset)
-        if synset == copy.root:
-            raise HierarchyError(f"{copy.label(synset)} is the root and cannot be removed; merge a child into it")
+        copy.refuse_root(synset, " and cannot be removed; merge a child into it")
         for child in list(copy.children[synset]):
-            for parent in copy.parents[synset]:
-                copy.link(parent, child, instead_of=synset)
+            copy.hand_up(child, synset)
         copy.delete(synset)
-
-    def __str__(self) -> str:
-        return f"remove {self.synset!r}"
 
 
 @dataclass(frozen=True)
-class Rename:
+class Rename(Edit):
     """Give a synset another display name; its id, and with it every label, stays."""
 
+    words = "rename {synset!r} to {name!r}"
     synset: str
     name: str
 
@@ -125,16 +129,14 @@ class Rename:
         synset = copy.find(self.synset)
         if not self.name.strip():
             raise HierarchyError(f"the new name of {copy.label(synset)} is blank; give it one that can be read")
-        copy.rename(synset, self.name)
-
-    def __str__(self) -> str:
-        return f"rename {self.synset!r} to {self.name!r}"
+        copy.names[synset] = self.name
 
 
 @dataclass(frozen=True)
-class Cut:
+class Cut(Edit):
     """Drop one edge; the child must have another parent."""
 
+    words = "drop the edge {parent!r} → {child!r}"
     parent: str
     child: str
 
@@ -147,44 +149,34 @@ class Cut:
             )
         copy.unlink(parent, child)
 
-    def __str__(self) -> str:
-        return f"drop the edge {self.parent!r} → {self.child!r}"
-
 
 @dataclass(frozen=True)
-class Collapse:
+class Collapse(Edit):
     """Merge a synset with one child into that child, as `Hierarchy.collapse` does to every such synset."""
 
+    words = "collapse {synset!r} into its only child"
     synset: str
 
     def apply(self, copy: WorkingCopy) -> None:
         synset = copy.find(self.synset)
-        if len(copy.children[synset]) != 1:
+        child, *others = copy.children[synset] or [""]
+        if others or not child:
             raise HierarchyError(
                 f"{copy.label(synset)} has {len(copy.children[synset])} children; only a synset with one collapses"
             )
-        (child,) = copy.children[synset]
         if synset == copy.root:
             if not copy.children[child]:
                 raise HierarchyError(f"{copy.label(synset)} is the root and {copy.label(child)} all that is below it")
             copy.root = child
-        for parent in copy.parents[synset]:
-            copy.link(parent, child, instead_of=synset)
+        copy.hand_up(child, synset)
         copy.remember(synset, child, above=True)
         copy.delete(synset)
-
-    def __str__(self) -> str:
-        return f"collapse {self.synset!r} into its only child"
-
-
-Edit = Move | Add | Merge | Remove | Rename | Cut | Collapse
 
 
 def apply_edits(hierarchy: Hierarchy, edits: Iterable[Edit], classes: Iterable[str] | None = None) -> Hierarchy:
     r"""Apply edits one after the other; the hierarchy given does not change.
 
-    Synsets are named by id, or by a display name that only one synset has. An inner synset that an edit leaves without
-    children is dropped, so that it does not turn into a class.
+    An inner synset that an edit leaves without children is dropped, so that it does not turn into a class.
 
     Parameters
     ----------
@@ -220,8 +212,26 @@ def apply_edits(hierarchy: Hierarchy, edits: Iterable[Edit], classes: Iterable[s
     return copy.hierarchy()
 
 
+def refuse_inner_classes(before: Hierarchy, after: Hierarchy, classes: Sequence[str] | None = None) -> None:
+    """Refuse edits that hang something below a class: a file keeps no note of it, and the class is gone when read.
+
+    Raises
+    ------
+    HierarchyError
+        A leaf of `before`, one of `classes` where they are given, has children in `after`.
+    """
+    kept = before.leaves if classes is None else [leaf for leaf in before.leaves if leaf in classes]
+    inner = [leaf for leaf in kept if leaf in after and after.children(leaf)]
+    if inner:
+        raise HierarchyError(
+            f"class {quoted(inner)} would be lost: with {quoted(after.children(inner[0]))} below it, {inner[0]!r} is "
+            f"no leaf. Add an inner synset above both instead (--add NAME:PARENT:{inner[0]} --move SYNSET:NAME), or, "
+            "where it is no class, give those that are in --classes"
+        )
+
+
 def diff(before: Hierarchy, after: Hierarchy) -> list[str]:
-    """What changed, one line a change: ``-`` and ``+`` edges, ``~`` names, ``=`` merged synsets.
+    """What changed, one line per change: ``-`` and ``+`` edges, ``~`` names, ``=`` merged synsets.
 
     Examples
     --------

@@ -1,0 +1,80 @@
+"""Findings: what checks of files, graphs and embeddings have to say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from hcep.curation.edits import Edit
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to look at, the synsets it concerns and what to do.
+
+    Attributes
+    ----------
+    severity : {"error", "warning", "note"}
+        An error must be repaired before a model can be fitted; a note may be as wanted.
+    code : str
+    message : str
+        What is there, then what to do about it.
+    synsets : tuple of str
+    fixes : tuple of Edit
+        Edits that would settle it, for `apply_edits`.
+    safe : bool
+        Whether the edits keep every class and every "is below" of the hierarchy, so that `--fix` may apply them.
+    examples : tuple of str
+        The worst cases in words: a pair of names, a cycle, an image.
+    """
+
+    severity: Severity
+    code: str
+    message: str
+    synsets: tuple[str, ...]
+    fixes: tuple[Edit, ...] = ()
+    safe: bool = False
+    examples: tuple[str, ...] = ()
+
+
+def counted(things: Collection[object], noun: str) -> str:
+    """The number of things with their noun, in the plural where it is due."""
+    plural = {"class": "classes", "leaf": "leaves"}.get(noun, f"{noun}s")
+    return f"{len(things):,} {noun if len(things) == 1 else plural}"
+
+
+def found(
+    severity: Severity,
+    code: str,
+    things: Collection[object],
+    text: str,
+    *,
+    noun: str = "synset",
+    synsets: Iterable[str] | None = None,
+    fixes: Iterable[Edit] = (),
+    safe: bool = False,
+    examples: Iterable[str] = (),
+) -> list[Finding]:
+    """The finding about some things, none where there are none.
+
+    Parameters
+    ----------
+    severity, code, safe
+        Of the `Finding`.
+    things : collection
+        What was found: counted, with their `noun`, in front of the text.
+    text : str
+    noun : str
+    synsets : iterable of str, optional
+        Those it concerns; the things themselves when left out.
+    fixes : iterable of Edit
+    examples : iterable of str
+    """
+    if not things:
+        return []
+    concerned = tuple(dict.fromkeys(map(str, things) if synsets is None else synsets))
+    message = f"{counted(things, noun)} {text}"
+    return [Finding(severity, code, message, concerned, tuple(fixes), safe, tuple(examples))]
