@@ -78,6 +78,11 @@ class Induced:
         """Write the conversation as readable JSON."""
         write_text(path, json.dumps(list(self.transcript), indent=2, ensure_ascii=False) + "\n")
 
+    def save_evidence(self, path: str | Path) -> None:
+        """Write why each edge is there as readable JSON."""
+        rows = [{"parent": parent, "child": child, **asdict(why)} for (parent, child), why in self.evidence.items()]
+        write_text(path, json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+
     def record(self) -> dict[str, Any]:
         """What a program wants to know of the result, as JSON can hold it."""
         return {

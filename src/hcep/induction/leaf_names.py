@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
+from os import PathLike
+from pathlib import Path
 
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy.names import singular
@@ -68,6 +70,27 @@ class LeafNames:
         by_form = {normal_form(leaf): leaf for leaf in among}
         close = get_close_matches(normal_form(label), by_form, n=1, cutoff=0.75)
         return by_form[close[0]] if close else None
+
+
+def read_names(path: str | PathLike[str]) -> list[str]:
+    """Class names of a file: a JSON list of strings, or one per line, blank lines left out.
+
+    Raises
+    ------
+    HierarchyError
+        A file that cannot be read or holds no names, or JSON that is no list of strings.
+    """
+    place, is_json = repr(str(path)), str(path).lower().endswith(".json")
+    try:
+        content = Path(path).read_text(encoding="utf-8-sig")
+        names = json.loads(content) if is_json else [line.strip() for line in content.splitlines() if line.strip()]
+    except (OSError, ValueError, RecursionError) as error:
+        raise HierarchyError(f"cannot read names from {place}: {getattr(error, 'strerror', None) or error}") from None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise HierarchyError(f"{place} must hold a JSON list of names")
+    if not names:
+        raise HierarchyError(f"{place} holds no names; expected {'a JSON list of them' if is_json else 'one per line'}")
+    return names
 
 
 def clean_label(label: str) -> str:

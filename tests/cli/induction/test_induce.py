@@ -132,7 +132,7 @@ def test_nothing_is_asked_before_the_output_is_known_to_be_writable(classes, out
         ("a.json", b"[1", "cannot read names"),
         ("a.txt", b"\xff\xfe\x00", "cannot read names"),
         ("a.txt", b"cat\n", "at least two classes"),
-        ("a.txt", b"\n \n", r"a\.txt' holds no names; expected one a line"),
+        ("a.txt", b"\n \n", r"a\.txt' holds no names; expected one per line"),
         ("a.json", b"[]", r"a\.json' holds no names; expected a JSON list"),
     ],
 )

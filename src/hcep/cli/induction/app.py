@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Make a hierarchy for classes that have none.", rich_markup_mode="rich")
 app.command(name="compare")(induce_compare.compare)
 
-Classes = Annotated[Path, typer.Argument(help="Class names: a text file, one a line, or a JSON list.")]
+Classes = Annotated[Path, typer.Argument(help="Class names: a text file, one per line, or a JSON list.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Hierarchy to write (.json or another format).")]
 Root = Annotated[str, typer.Option(help="Name of the root.")]
 Force = Annotated[bool, typer.Option(help="Overwrite the output.")]
@@ -44,6 +44,7 @@ Prices = Annotated[
 def llm(
     classes: Classes,
     output: Output,
+    *,
     model: Annotated[str, typer.Option("--model", help="Language model, as its server names it.")],
     base_url: BaseUrl = None,
     strategy: Annotated[
@@ -72,11 +73,11 @@ def llm(
 
       hcep induce llm classes.txt -o tree.json --model gpt-5-mini --cache answers/ --offline
     """
-    from hcep.induction import induce_with_llm
+    from hcep.induction import induce_with_llm, read_names
 
     _check_output(output, force)
-    names = read_classes(classes)
-    chat = _chat(model, base_url, cache, offline, max_tokens, timeout, prices)
+    names = read_names(classes)
+    chat = _chat(model, base_url, prices, cache=cache, offline=offline, max_tokens=max_tokens, timeout=timeout)
     assert chat is not None
     console = Console(stderr=True, quiet=as_json, soft_wrap=True)
 
@@ -97,11 +98,12 @@ def llm(
 def text(
     classes: Classes,
     output: Output,
+    *,
     corpus: Annotated[list[Path], typer.Option(help="Text to read, plain or .gz, a sentence never over two lines.")],
     min_count: Annotated[int, typer.Option(min=1, help="Sentences that an edge needs.")] = 2,
-    max_parents: Annotated[int, typer.Option(min=0, help="Parents a synset keeps; 0 for all.")] = 1,
+    max_parents: Annotated[int, typer.Option(min=0, help="Parents a concept keeps; 0 for all.")] = 1,
     vocabulary: Annotated[
-        Path | None, typer.Option(help="Names that inner synsets may have, one a line; any noun by default.")
+        Path | None, typer.Option(help="Names that inner concepts may have, one per line; any noun by default.")
     ] = None,
     evidence: Annotated[Path | None, typer.Option(help="File for the evidence of each edge, as JSON.")] = None,
     root: Root = "entity",
@@ -118,27 +120,18 @@ def text(
 
       hcep induce text classes.txt -o tree.json --corpus a.txt --corpus b.txt --evidence evidence.json
     """
-    from hcep.induction import induce_from_text
+    from hcep.induction import induce_from_text, read_names
     from hcep.induction.from_text import read_lines
 
     _check_output(output, force)
-    names = read_classes(classes)
-    allowed = None if vocabulary is None else read_classes(vocabulary)
+    names = read_names(classes)
+    allowed = None if vocabulary is None else read_names(vocabulary)
+    lines = (line for path in corpus for line in read_lines(path))
+    options: Any = {"root": root, "vocabulary": allowed, "min_count": min_count, "max_parents": max_parents or None}
     with Console(stderr=True, quiet=as_json).status("reading …"):
-        induced = induce_from_text(
-            names,
-            (line for path in corpus for line in read_lines(path)),
-            root=root,
-            vocabulary=allowed,
-            min_count=min_count,
-            max_parents=max_parents or None,
-        )
+        induced = induce_from_text(names, lines, **options)
     if evidence is not None:
-        rows = [
-            {"parent": parent, "child": child, "count": e.count, "patterns": e.patterns, "example": e.example}
-            for (parent, child), e in induced.evidence.items()
-        ]
-        evidence.write_text(json.dumps(rows, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        induced.save_evidence(evidence)
     _finish(induced, output, as_json)
 
 
@@ -146,6 +139,7 @@ def text(
 def geometry(
     data: Annotated[Path, typer.Argument(help="Store, .npz or .parquet file of embeddings with labels.")],
     output: Output,
+    *,
     split: Annotated[str | None, typer.Option(help="Split to use; train where there is one.")] = None,
     linkage: Annotated[Literal["ward", "average"], typer.Option(help="How groups are merged.")] = "ward",
     gap: Annotated[
@@ -154,7 +148,7 @@ def geometry(
     max_branching: Annotated[int | None, typer.Option(min=2, help="Most children where groups are dissolved.")] = None,
     vocabulary: Annotated[
         Path | None,
-        typer.Option(help="Names for groups: an .npz of `phrases` and `embeddings`, or text, one a line."),
+        typer.Option(help="Names for groups: an .npz of `phrases` and `embeddings`, or text, one per line."),
     ] = None,
     encoder: Annotated[
         str | None, typer.Option("--encoder", "-e", help="Text tower for a vocabulary of text; the store's by default.")
@@ -179,9 +173,8 @@ def geometry(
 
       hcep induce geometry embeddings.npz -o tree.json --model qwen3 --base-url http://127.0.0.1:11434/v1
     """
-    from hcep.cli.induction.compare import class_means
     from hcep.cli.inputs import read_embeddings
-    from hcep.induction import induce_from_embeddings
+    from hcep.induction import class_means, induce_from_embeddings
 
     _check_output(output, force)
     embeddings = read_embeddings(data, split, default_split="train")
@@ -194,33 +187,10 @@ def geometry(
         gap=gap,
         max_branching=max_branching,
         names_from=None if vocabulary is None else _vocabulary(vocabulary, encoder or known, template, means.shape[1]),
-        chat=_chat(model, base_url, cache, offline, 64, 60.0, prices),
+        chat=_chat(model, base_url, prices, cache=cache, offline=offline, max_tokens=64),
         root=root,
     )
     _finish(induced, output, as_json)
-
-
-def read_classes(path: Path) -> list[str]:
-    """Class names of a file: a JSON list of strings, or one a line, blank lines left out.
-
-    Raises
-    ------
-    HCEPError
-        A file that cannot be read or holds no names, or JSON that is no list of strings.
-    """
-    try:
-        content = path.read_text(encoding="utf-8-sig")
-        is_json = path.suffix.lower() == ".json"
-        names = json.loads(content) if is_json else [line.strip() for line in content.splitlines() if line.strip()]
-    except OSError as error:
-        raise HCEPError(f"cannot read names from {str(path)!r}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise HCEPError(f"cannot read names from {str(path)!r}: {error}") from None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise HCEPError(f"{str(path)!r} must hold a JSON list of names")
-    if not names:
-        raise HCEPError(f"{str(path)!r} holds no names; expected {'a JSON list of them' if is_json else 'one a line'}")
-    return names
 
 
 def _check_output(output: Path, force: bool) -> None:
@@ -231,34 +201,23 @@ def _check_output(output: Path, force: bool) -> None:
         raise HCEPError(f"--output: there is no folder {str(output.absolute().parent)!r}; make it first")
 
 
-def _chat(
-    model: str | None,
-    base_url: str | None,
-    cache: Path | None,
-    offline: bool,
-    max_tokens: int,
-    timeout: float,
-    prices: str | None,
-) -> ChatModel | None:
+def _chat(model: str | None, base_url: str | None, prices: str | None, **options: Any) -> ChatModel | None:
     if model is None:
-        if base_url or cache or offline or prices:
+        if base_url or prices or options["cache"] or options["offline"]:
             raise HCEPError("--base-url, --cache, --offline and --prices are about a language model; say --model")
         return None
     from hcep.llm import ChatModel
 
     per_million: Any = None if prices is None else prices.split(",")
-    return ChatModel(
-        model, base_url, cache=cache, offline=offline, max_tokens=max_tokens, timeout=timeout, prices=per_million
-    )
+    return ChatModel(model, base_url, prices=per_million, **options)
 
 
 def _vocabulary(path: Path, encoder: str | None, template: str, n_dims: int) -> tuple[tuple[str, ...], Any]:
-    from hcep.cli.atom_naming import read_embedded
     from hcep.cli.inputs import load_named_encoder
-    from hcep.explain.naming import embed_phrases, read_phrases
+    from hcep.explain.naming import embed_phrases, read_embedded_phrases, read_phrases
 
     if path.suffix == ".npz":
-        return read_embedded(path, n_dims)
+        return read_embedded_phrases(path, n_dims)
     if encoder is None:
         raise HCEPError("--vocabulary: a file of text needs --encoder, one with a text tower, to embed its phrases")
     phrases = read_phrases(path)
@@ -269,32 +228,14 @@ def _finish(induced: Induced, output: Path, as_json: bool) -> None:
     """Write the tree, say what is wrong with it, and end with 1 where classes are missing from it."""
     write_hierarchy(induced.hierarchy, output)
     if as_json:
-        typer.echo(json.dumps(_record(induced, output), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps({"output": str(output), **induced.record()}, indent=2, ensure_ascii=False))
         raise typer.Exit(int(not induced.complete))
     typer.echo(induced.hierarchy.format_tree(max_children=12))
     typer.echo(f"\n{output}: {induced.hierarchy!r}")
     if induced.usage is not None:
         typer.echo(str(induced.usage))
     console = Console(stderr=True, soft_wrap=True)
-    for line in induced.summary().splitlines():
+    incomplete = [] if induced.complete else [f"the hierarchy is incomplete; look {output} over before using it"]
+    for line in (*induced.summary().splitlines(), *incomplete):
         console.print(f"[yellow]warning:[/] {escape(line)}", highlight=False)
-    if not induced.complete:
-        console.print(
-            f"[yellow]warning:[/] the hierarchy is incomplete; look {escape(str(output))} over before using it"
-        )
-        raise typer.Exit(1)
-
-
-def _record(induced: Induced, output: Path) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {
-        "output": str(output),
-        "complete": induced.complete,
-        "missing": induced.missing,
-        "problems": [{"kind": problem.kind, "message": problem.message} for problem in induced.problems],
-        "rounds": induced.rounds,
-        "usage": None if induced.usage is None else asdict(induced.usage),
-        "n_synsets": len(induced.hierarchy),
-        "depth": induced.hierarchy.depth,
-    }
+    raise typer.Exit(int(not induced.complete))

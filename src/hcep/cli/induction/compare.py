@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hcep._tables import NOTHING
 from hcep.errors import HCEPError
 
-#: Columns, and whether more is better.
-COLUMNS = {
-    "n_synsets": ("synsets", None),
+#: Columns, and what makes the best of one.
+COLUMNS: dict[str, tuple[str, Callable[[Iterable[float]], float] | None]] = {
+    "n_synsets": ("concepts", None),
     "depth": ("depth", None),
-    "edge_f1": ("edge F1", True),
-    "ancestor_f1": ("ancestor F1", True),
-    "cluster_f1": ("cluster F1", True),
-    "overlap": ("overlap", True),
-    "containment_outside": ("outside cone", False),
-    "orthogonality": ("|cos|", False),
-    "support_f1": ("support F1", True),
-    "accuracy": ("accuracy", True),
+    "edge_f1": ("edge F1", max),
+    "ancestor_f1": ("ancestor F1", max),
+    "cluster_f1": ("cluster F1", max),
+    "overlap": ("overlap", max),
+    "containment_outside": ("outside cone", min),
+    "orthogonality": ("|cos|", min),
+    "support_f1": ("support F1", max),
+    "accuracy": ("accuracy", max),
 }
 
 
@@ -73,13 +74,6 @@ def compare(
     Console().print(_table(rows))
 
 
-def class_means(X: NDArray[Any], y: NDArray[Any]) -> tuple[list[str], NDArray[np.float64]]:
-    """The classes in order of their names and the mean embedding of each, (n_classes, n_dims)."""
-    names, index = np.unique(y, return_inverse=True)
-    means = np.stack([X[index == i].mean(axis=0, dtype=np.float64) for i in range(len(names))])
-    return [str(name) for name in names], means
-
-
 def _images(data: Path, split: str | None, val_split: str | None) -> dict[str, Any]:
     from hcep.cli.inputs import read_embeddings
 
@@ -107,31 +101,23 @@ def _classes(row: dict[str, float]) -> str:
 
 
 def _table(rows: dict[str, dict[str, float]]) -> Table:
-    """One line a tree, the best of each column in bold."""
-    shown = [column for column in COLUMNS if any(column in row for row in rows.values())]
+    """One line per tree, the best of each column in bold."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("hierarchy")
-    counts = {name: _classes(row) for name, row in rows.items() if "n_leaves_gold" in row}
-    if counts:
+    cells = {name: [escape(name)] for name in rows}
+    if any("n_leaves_gold" in row for row in rows.values()):
         table.add_column("classes", justify="right")
-    for column in shown:
-        table.add_column(COLUMNS[column][0], justify="right")
-    best = {column: _best([row[column] for row in rows.values()], COLUMNS[column][1]) for column in shown}
-    for name, row in rows.items():
-        cells = (_cell(row[column], best[column], COLUMNS[column][1]) for column in shown)
-        table.add_row(escape(name), *([counts[name]] if counts else []), *cells)
+        cells = {name: [*shown, _classes(rows[name])] for name, shown in cells.items()}
+    for column, (title, better) in COLUMNS.items():
+        values = {name: row[column] for name, row in rows.items() if column in row}
+        if not values:
+            continue
+        table.add_column(title, justify="right")
+        known = [value for value in values.values() if not math.isnan(value)]
+        best = better(known) if better and known and len(rows) > 1 else None
+        for name, value in values.items():
+            text = NOTHING if math.isnan(value) else f"{value:.3f}" if better else f"{value:,.0f}"
+            cells[name].append(f"[bold]{text}[/]" if value == best else text)
+    for row in cells.values():
+        table.add_row(*row)
     return table
-
-
-def _best(values: list[float], more_is_better: bool | None) -> float:
-    known = [value for value in values if not math.isnan(value)]
-    if not known or more_is_better is None or len(values) < 2:
-        return math.nan
-    return max(known) if more_is_better else min(known)
-
-
-def _cell(value: float, best: float, more_is_better: bool | None) -> str:
-    if math.isnan(value):
-        return "–"
-    text = f"{value:,.0f}" if more_is_better is None else f"{value:.3f}"
-    return f"[bold]{text}[/]" if value == best else text
