@@ -148,6 +148,24 @@ class Preprocessing:
         scaled = (pixels * np.float32(self.rescale) - mean) / std
         return np.ascontiguousarray(scaled.transpose(2, 0, 1), dtype=np.float32)
 
+    def region(self, width: int, height: int) -> tuple[float, float, float, float]:
+        """Left, top, right and bottom of what the model sees of an image, in the image's pixels; padding lies beyond.
+
+        >>> Preprocessing(size=10, edge=20).region(40, 20)
+        (15.0, 5.0, 25.0, 15.0)
+        """
+        reach = 4 * min(width, height) if self.resize == "shortest" else max(width, height)
+        middle = min(width, reach), min(height, reach)
+        scaled = self._resized(*middle)
+        sides = zip((width, height), middle, scaled, self.size[::-1], strict=True)
+        found = []
+        for whole, cut, resized, wanted in sides:
+            start, step = _offset(resized, wanted), cut / resized
+            before = _offset(whole, cut)
+            found.append((before + start * step, before + (start + wanted) * step))
+        (left, right), (top, bottom) = found
+        return left, top, right, bottom
+
     def _resized(self, width: int, height: int) -> tuple[int, int]:
         """Width and height to scale to."""
         if not self.crop_square and width == height:
