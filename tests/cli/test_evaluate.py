@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hcep.classify.methods import METHODS
-from hcep.cli import compare
 from hcep.cli.app import app
+from hcep.cli.evaluate import needs_training
 from hcep.datasets import load_sample
 from hcep.errors import HCEPError, MissingExtraError
 
@@ -320,6 +320,6 @@ def test_help_teaches():
 
 
 def test_only_methods_need_training_images():
-    assert compare.needs_training(["all"])
-    assert compare.needs_training(["folder/", "nn"])
-    assert not compare.needs_training(["folder/"])
+    assert needs_training(["all"])
+    assert needs_training(["folder/", "nn"])
+    assert not needs_training(["folder/"])

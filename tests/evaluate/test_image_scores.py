@@ -3,6 +3,7 @@ import time
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from sklearn.metrics import accuracy_score
 
 from hcep import (
     ConceptDictionary,
@@ -14,7 +15,7 @@ from hcep import (
     tree_distances,
 )
 from hcep.datasets import load_sample
-from hcep.evaluate import accuracy, evaluate_method, expected_calibration_error, lca_heights, score_images
+from hcep.evaluate import evaluate_method, expected_calibration_error, lca_heights, score_images
 from hcep.pursuit import FlatResult
 from tests.conftest import k_shot
 from tests.reference.random_problems import random_problem
@@ -118,7 +119,7 @@ def test_columns_agree_with_the_functions_of_one_metric(tiny_imagenet):
     probabilities = np.random.default_rng(0).dirichlet(np.ones(200), 400)
     scores = score_images(found, y, h, predicted=predicted, probabilities=probabilities, classes=h.leaves)
     summary = scores.summary()
-    assert summary["correct"] == pytest.approx(accuracy(y, predicted))
+    assert summary["correct"] == pytest.approx(accuracy_score(y, predicted))
     assert (summary["support_precision"], summary["support_recall"]) == pytest.approx(support_scores(found, y, h).mean)
     assert summary["tree_distance"] == pytest.approx(tree_distances(y[wrong], predicted[wrong], h).mean())
     assert summary["lca_height"] == pytest.approx(lca_heights(y[wrong], predicted[wrong], h).mean())
@@ -193,13 +194,13 @@ def test_representation_and_unknown_columns(scores):
 
 def test_what_is_refused(pets):
     supports, y = [("animal",)], ["cat"]
-    with pytest.raises(HCEPError, match="1 supports but 2 labels; give one label a support"):
+    with pytest.raises(HCEPError, match="1 supports but 2 labels; give one label per support"):
         score_images(supports, ["cat", "dog"], pets)
-    with pytest.raises(HCEPError, match="predicted has 2 labels, y 1; give one an image"):
+    with pytest.raises(HCEPError, match="predicted has 2 labels, y 1; give one per image"):
         score_images(supports, y, pets, predicted=["cat", "dog"])
     with pytest.raises(HCEPError, match="classes is missing: say which class each column of probabilities stands for"):
         score_images(supports, y, pets, probabilities=[[1.0]])
-    with pytest.raises(HCEPError, match=r"a row an image and a column a class, \(1, 2\); got shape \(1, 1\)"):
+    with pytest.raises(HCEPError, match=r"a row per image and a column per class, \(1, 2\); got shape \(1, 1\)"):
         score_images(supports, y, pets, probabilities=[[1.0]], classes=["cat", "dog"])
     with pytest.raises(HCEPError, match="top_k must hold positive integers, got 0"):
         score_images(supports, y, pets, top_k=(1, 0))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from hcep import Hierarchy, HierarchyError, hb_omp, support_scores
-from hcep.evaluate.path_scores import SUPPORT_COLUMNS, is_rooted_path, path_columns
+from hcep.evaluate.support import SUPPORT_COLUMNS, is_rooted_path, path_columns
 from tests.evaluate.slow_scores import acceptable_scores, is_one_path, prefix_row
 from tests.reference.random_problems import random_hierarchy, random_problem
 

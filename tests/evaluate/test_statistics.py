@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from scipy.stats import binomtest, wilcoxon
+from scipy.stats import binomtest, bootstrap, permutation_test, ttest_rel, wilcoxon
 
 from hcep.errors import HCEPError
 from hcep.evaluate import (
@@ -13,10 +13,11 @@ from hcep.evaluate import (
     holm,
     mcnemar,
     paired_bootstrap,
-    resampling,
+    paired_draws,
     sign_flip_test,
+    statistics,
 )
-from hcep.evaluate.resampling import sign_flip_p
+from hcep.evaluate.statistics import sign_flip_p
 
 quick = settings(deadline=None, max_examples=40)
 columns = st.lists(st.floats(-5, 5), min_size=1, max_size=30)
@@ -67,7 +68,7 @@ def test_nothing_to_average():
 def test_blocks_do_not_change_the_resamples(monkeypatch):
     values = np.random.default_rng(0).random(40)
     whole = bootstrap_interval(values, n_resamples=100), sign_flip_test(values, values[::-1], n_permutations=100)
-    monkeypatch.setattr(resampling, "BLOCK", 7 * 40)
+    monkeypatch.setattr(statistics, "BLOCK", 7 * 40)
     assert (bootstrap_interval(values, n_resamples=100), sign_flip_test(values, values[::-1], n_permutations=100)) == (
         pytest.approx(whole[0], rel=1e-12),
         whole[1],
@@ -173,7 +174,7 @@ def test_holm_by_hand():
 def test_what_every_paired_test_refuses(test):
     with pytest.raises(HCEPError, match="a has 2 images, b 1; paired tests need the same images"):
         test([1, 0], [1])
-    with pytest.raises(HCEPError, match=r"b must hold one number an image; got shape \(1, 2\)"):
+    with pytest.raises(HCEPError, match=r"b must hold one number per image; got shape \(1, 2\)"):
         test([1, 0], [[1, 0]])
 
 
@@ -182,7 +183,75 @@ def test_what_is_refused():
         mcnemar([0.5, 1], [1, 0])
     with pytest.raises(HCEPError, match=r"level must be between 0 and 1, such as 0\.95; got 95"):
         bootstrap_interval([1.0, 0.0], level=95)
-    with pytest.raises(HCEPError, match="n_resamples must be a positive integer, got 0"):
+    with pytest.raises(HCEPError, match=r"n_resamples must be a positive integer[;,] got 0"):
         bootstrap_interval([1.0], n_resamples=0)
-    with pytest.raises(HCEPError, match=r"n_permutations must be a positive integer, got 1\.5"):
+    with pytest.raises(HCEPError, match=r"n_permutations must be a positive integer[;,] got 1\.5"):
         sign_flip_test([1.0], [0.0], n_permutations=1.5)
+
+
+def test_the_bootstrap_is_scipys():
+    values = np.random.default_rng(5).gamma(2.0, 1.0, 300)
+    theirs = bootstrap((values,), np.mean, n_resamples=4000, method="percentile", rng=1).confidence_interval
+    ours = bootstrap_interval(values, n_resamples=4000)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.02)
+
+
+def test_the_paired_bootstrap_is_scipys():
+    rng = np.random.default_rng(6)
+    a = rng.random(300)
+    b = a + rng.normal(0.05, 0.2, 300)
+    theirs = bootstrap(
+        (a, b), lambda x, y: np.mean(x) - np.mean(y), paired=True, vectorized=False, n_resamples=2000,
+        method="percentile", rng=1,
+    ).confidence_interval  # fmt: skip
+    assert paired_bootstrap(a, b)[1:3] == pytest.approx((theirs.low, theirs.high), abs=0.004)
+
+
+def test_sign_flips_are_scipys_permutations():
+    rng = np.random.default_rng(7)
+    a, b = rng.random(40), rng.random(40)
+    theirs = permutation_test(
+        (a, b), lambda x, y: np.mean(x - y), permutation_type="samples", vectorized=False, n_resamples=4000, rng=1
+    )
+    assert sign_flip_test(a, b, n_permutations=20_000) == pytest.approx(theirs.pvalue, abs=0.03)
+
+
+def test_one_draw_is_the_paired_t_interval():
+    a, b = np.random.default_rng(8).random((2, 50))
+    theirs = ttest_rel(a, b)
+    low, high = theirs.confidence_interval(0.9)
+    assert paired_draws([a], [b], level=0.9) == pytest.approx((np.mean(a - b), low, high, theirs.pvalue))
+
+
+def test_draws_that_differ_widen_the_interval():
+    rng = np.random.default_rng(9)
+    luck = np.array([-0.1, 0.0, 0.1])[:, None]
+    a, b = rng.normal(0.5, 0.1, (3, 400)), rng.normal(0.5, 0.1, (3, 400))
+    same, other = paired_draws(a, b), paired_draws(a + luck, b)
+    assert same.difference == pytest.approx(other.difference)
+    assert other.high - other.low > 5 * (same.high - same.low)
+
+
+def test_intervals_over_draws_hold_the_truth_as_often_as_they_say():
+    """Images are easy or hard, draws lucky or not, for both methods alike and each alone."""
+    rng, held = np.random.default_rng(10), 0
+    for _ in range(300):
+        images, draws = rng.normal(0, 0.3, (2, 1, 200)), rng.normal(0, 0.02, (2, 3, 1))
+        a, b = (0.5 + images[k] + draws[k] + rng.normal(0, 0.2, (3, 200)) for k in (0, 1))
+        found = paired_draws(a, b)
+        held += found.low <= 0.0 <= found.high
+    assert 0.92 <= held / 300 <= 0.99
+
+
+def test_draws_of_mistakes_alone():
+    a, b = np.array([[2.0, np.nan] * 20]), np.array([[np.nan, 4.0] * 20])
+    assert paired_draws(a, b)[:3] == pytest.approx((-2.0, -2.0, -2.0))
+    assert np.isnan(paired_draws(a, np.full((1, 40), np.nan))).all()
+    rng = np.random.default_rng(11)
+    a, b = (np.where(rng.random((1, 500)) < 0.4, rng.integers(1, 6, (1, 500)), np.nan) for _ in range(2))
+    assert paired_draws(a, b)[:3] == pytest.approx(paired_bootstrap(a[0], b[0])[:3], abs=0.03)
+
+
+def test_draws_must_have_two_axes():
+    with pytest.raises(HCEPError, match=r"a must have the shape \(n_draws, n_images\), got \(2,\)"):
+        paired_draws([1.0, 0.0], [[1.0, 0.0]])

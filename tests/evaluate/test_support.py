@@ -100,7 +100,7 @@ def test_what_are_no_supports(pets, supports):
 
 @pytest.mark.parametrize("y", ["cat", [["cat"]]])
 def test_what_are_no_labels(pets, y):
-    with pytest.raises(HCEPError, match=r"y must hold one label an image; got (str|list) of shape"):
+    with pytest.raises(HCEPError, match=r"y must hold one label per image; got (str|list) of shape"):
         support_scores([("cat",)], y, pets)
 
 

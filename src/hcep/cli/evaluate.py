@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Collection, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,31 +14,33 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from hcep._files import refuse_existing, replacing, write_text
 from hcep.cli.config import Config
-from hcep.cli.outputs import refuse_existing, replacing, write_text
-from hcep.cli.predict import Data, Json, Model, check_encoder, load
+from hcep.cli.predict import Data, Json, Model, check_encoder
 from hcep.cli.score_render import show_scores
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, near_matches, quoted
 
 if TYPE_CHECKING:
-    from hcep.cli.compare import Rivals
     from hcep.cli.inputs import Embeddings
-    from hcep.evaluate import ImageScores, ScoreTable
+    from hcep.evaluate import Grades, ImageScores, ScoreTable
     from hcep.hierarchy import Hierarchy
 
 Format = Literal["table", "markdown", "latex", "csv"]
+#: Stands for every method that can run here.
+ALL = "all"
 FORMATS = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
 #: What columns of `ImageScores` are called in the JSON of one model; those left out keep their name.
 KEYS = {"correct": "accuracy", "tree_distance": "mistake_tree_distance", "lca_height": "mistake_lca_height"}
-#: Columns with one value a level, and what the list of them is called.
+#: Columns with one value per level, and what the list of them is called.
 BY_LEVEL = {"prefix": "prefix_accuracy", "explained": "explained_energy"}
 
 
 def evaluate(
     model: Model,
     data: Data,
+    *,
     split: Annotated[str | None, typer.Option(help="Split to evaluate on; val where there is one.")] = None,
-    by_class: Annotated[bool, typer.Option(help="A line a class, too.")] = False,
+    by_class: Annotated[bool, typer.Option(help="A line per class, too.")] = False,
     compare: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,39 +81,124 @@ def evaluate(
 
       hcep evaluate model/ store/ --compare other-model/ --per-image scores.parquet
     """
-    from hcep.cli.compare import check_classes, check_names, fit_and_score, needs_training, read_training
     from hcep.cli.inputs import read_embeddings
-    from hcep.evaluate import DEFAULT_COLUMNS, compare_scores, evaluate_method
+    from hcep.evaluate import DEFAULT_COLUMNS, grade_methods
+    from hcep.models import load_model
 
     wanted = _form(form, output, as_json)
-    _check_per_image(per_image)
-    refuse_existing("--output", output, force)
-    refuse_existing("--per-image", per_image, force)
-    names, ks = compare or [], tuple(top_k or (1, 5))
-    check_names(names)
-    classifier = load(model)
+    if per_image is not None and per_image.suffix not in (".parquet", ".csv"):
+        raise HCEPError(f"--per-image: expected a name ending in .parquet or .csv, got {str(per_image)!r}")
+    refuse_existing(output, force, "--output")
+    refuse_existing(per_image, force, "--per-image")
+    names = compare or []
+    _check_names(names)
+    classifier = load_model(model)
     test = read_embeddings(data, split, default_split="val")
     check_encoder(model, test)
-    check_classes(classifier, test)
+    _check_classes(classifier, test)
     _warn_of_training_images(model, test)
-    train = read_training(data, train_split, classifier.classes_.tolist()) if needs_training(names) else None
-    with Console(stderr=True).status("evaluating …"):
-        scores = evaluate_method(classifier, test.X, test.y, top_k=ks)
-    rivals = fit_and_score(names, classifier, train, test, ks)
-    methods = {_own_label(model, rivals.scores): scores, **rivals.scores}
+    train = _read_training(data, train_split, classifier.classes_.tolist()) if needs_training(names) else None
+    rivals, optional = _rivals(names, classifier.hierarchy_, test)
+    own = model.resolve().name
+    own = str(model.resolve()) if own in rivals else own
+    with Console(stderr=True).status("evaluating …") as status:
+        grades = grade_methods(
+            {own: classifier, **rivals},
+            (test.X, test.y),
+            None if train is None else (train.X, train.y),
+            optional=optional,
+            top_k=tuple(top_k or (1, 5)),
+            on_method=lambda label: status.update(f"{escape(label)} …"),
+        )
     if per_image is not None:
-        _write_images(per_image, methods, test)
-    facts = _facts(scores, test, classifier.hierarchy_, by_class)
+        _write_images(per_image, {label: one.scores for label, one in grades.graded.items()}, test)
+    facts = _facts(grades.graded[own].scores, test, classifier.hierarchy_, by_class)
     columns = (*DEFAULT_COLUMNS, *(f"top_{k}" for k in top_k or ()))
-    table = compare_scores(methods, columns=columns) if names or wanted not in ("table", "json") else None
-    _report_trouble(rivals)
+    table = grades.table(columns) if names or wanted not in ("table", "json") else None
+    _report_trouble(grades, own)
     if output is not None:
-        write_text(output, _text(wanted, table, facts, rivals))
-        typer.echo(json.dumps({"table": str(output), "n_images": len(scores)}) if as_json else str(output))
+        write_text(output, _text(wanted, table, facts, grades).rstrip("\n") + "\n")
+        typer.echo(json.dumps({"table": str(output), "n_images": len(test.y)}) if as_json else str(output))
     elif wanted == "table":
         show_scores(facts, table)
     else:
-        typer.echo(_text(wanted, table, facts, rivals).rstrip("\n"))
+        typer.echo(_text(wanted, table, facts, grades).rstrip("\n"))
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """Refuse, before any work, what is neither a method nor the folder of a model."""
+    from hcep.classify.methods.all_methods import METHODS
+    from hcep.models import load_summary
+
+    for name in names:
+        if name == ALL or name in METHODS:
+            continue
+        if Path(name).is_dir():
+            load_summary(Path(name))  # says what is missing before the other methods are fitted
+            continue
+        known = [ALL, *METHODS]
+        close = near_matches(name, known) or f" The methods are {quoted(known, len(known))}."
+        raise HCEPError(f"--compare: {name!r} is neither a method nor the folder of a model.{close}")
+
+
+def needs_training(names: Iterable[str]) -> bool:
+    """Whether any of the names is a method to fit."""
+    from hcep.classify.methods.all_methods import METHODS
+
+    return any(name == ALL or name in METHODS for name in names)
+
+
+def _rivals(names: Sequence[str], hierarchy: Hierarchy, test: Embeddings) -> tuple[dict[str, Any], set[str]]:
+    """What the model is compared with, by label: methods to fit and models from folders; and what may be skipped."""
+    from hcep.classify.methods.all_methods import METHODS, make_method
+    from hcep.models import load_model
+
+    asked = [name for name in dict.fromkeys(names) if name != ALL]
+    everything = [name for name in METHODS if name not in asked] if ALL in names else []
+    found: dict[str, Any] = {}
+    for name in [*asked, *everything]:
+        if name in METHODS:
+            found[METHODS[name].label] = make_method(name, hierarchy)
+            continue
+        found[name] = load_model(Path(name))
+        check_encoder(Path(name), test)
+        _check_classes(found[name], test, f"the model {name!r}")
+    return found, {METHODS[name].label for name in everything}
+
+
+def _read_training(data: Path, split: str, classes: Sequence[object]) -> Embeddings:
+    """The images methods are fitted on.
+
+    Raises
+    ------
+    HCEPError
+        When the data has no such split, or it lacks a class of the model.
+    """
+    from hcep.cli.inputs import read_embeddings
+
+    try:
+        train = read_embeddings(data, split)
+    except HCEPError as error:
+        raise HCEPError(
+            f"--compare fits methods on the training images of {str(data)!r} (--train-split {split}): {error}"
+        ) from None
+    absent = sorted({str(c) for c in classes} - set(train.y.tolist()))
+    if absent:
+        raise HCEPError(
+            f"--train-split {split}: {len(absent):,} classes of the model have no image in {train.source}: "
+            f"{quoted(absent, 3)}; compare on the data that the model was fitted on"
+        )
+    return train
+
+
+def _check_classes(estimator: Any, test: Embeddings, name: str = "the model") -> None:
+    """Refuse images of classes that a model does not have."""
+    unknown = sorted(set(test.y.tolist()) - {str(c) for c in estimator.classes_.tolist()})
+    if unknown:
+        raise HCEPError(
+            f"{len(unknown):,} labels are not classes of {name}: {quoted(unknown)}; "
+            "evaluate on data with the classes it was fitted on"
+        )
 
 
 def _warn_of_training_images(model: Path, test: Embeddings) -> None:
@@ -149,17 +235,6 @@ def _form(form: str | None, output: Path | None, as_json: bool) -> str:
     if form is None and not as_json and output.suffix not in FORMATS:
         raise HCEPError(f"--output: expected a name ending in {', '.join(FORMATS)}, or --format; got {str(output)!r}")
     return "json" if as_json else form or FORMATS[output.suffix]
-
-
-def _check_per_image(path: Path | None) -> None:
-    if path is not None and path.suffix not in (".parquet", ".csv"):
-        raise HCEPError(f"--per-image: expected a name ending in .parquet or .csv, got {str(path)!r}")
-
-
-def _own_label(model: Path, taken: Collection[str]) -> str:
-    """What the model's row is called: its folder, as long as it needs to be to differ from the others."""
-    short = model.resolve().name
-    return short if short not in taken else str(model.resolve())
 
 
 def _write_images(path: Path, methods: Mapping[str, ImageScores], test: Embeddings) -> None:
@@ -201,19 +276,16 @@ def _facts(scores: ImageScores, test: Embeddings, hierarchy: Hierarchy, by_class
 
 
 def _class_rows(scores: ImageScores, hierarchy: Hierarchy) -> list[dict[str, Any]]:
-    labels = np.array(scores.labels)
-    rows = []
+    labels, rows = np.array(scores.labels), []
     for label in sorted(set(scores.labels)):
         own = scores.take(labels == label).summary()
+        facts = {
+            "class": label,
+            "name": hierarchy.name(hierarchy.leaf_of(label)),
+            "n_images": int((labels == label).sum()),
+        }
         rows.append(
-            {
-                "class": label,
-                "name": hierarchy.name(hierarchy.leaf_of(label)),
-                "n_images": int(np.sum(labels == label)),
-                "accuracy": own["correct"],
-                "support_precision": own["support_precision"],
-                "support_recall": own["support_recall"],
-            }
+            {**facts, "accuracy": own["correct"], **{k: own[k] for k in ("support_precision", "support_recall")}}
         )
     return rows
 
@@ -222,11 +294,11 @@ def _defined(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _text(wanted: str, table: ScoreTable | None, facts: dict[str, Any], rivals: Rivals) -> str:
+def _text(wanted: str, table: ScoreTable | None, facts: dict[str, Any], grades: Grades) -> str:
     if table is None:
         return json.dumps(facts, indent=2, ensure_ascii=False)
     if wanted == "json":
-        skipped = [asdict(one) for one in rivals.skipped]
+        skipped = [{"method": label, "reason": reason} for label, reason in grades.skipped.items()]
         whole = {"data": facts["data"], **json.loads(table.to_json()), "skipped": skipped}
         if facts["classes"] is not None:
             whole["classes"] = facts["classes"]
@@ -234,9 +306,11 @@ def _text(wanted: str, table: ScoreTable | None, facts: dict[str, Any], rivals: 
     return {"markdown": table.to_markdown, "latex": table.to_latex, "csv": table.to_csv}[wanted]()
 
 
-def _report_trouble(rivals: Rivals) -> None:
+def _report_trouble(grades: Grades, own: str) -> None:
     console = Console(stderr=True, soft_wrap=True)
-    for one in rivals.skipped:
-        console.print(f"[yellow]skipped:[/] {escape(one.method)}: {escape(one.reason)}", highlight=False)
-    for text, labels in rivals.warnings.items():
-        console.print(f"[yellow]warning:[/] {escape(', '.join(labels))}: {escape(text)}", highlight=False)
+    for label, reason in grades.skipped.items():
+        console.print(f"[yellow]skipped:[/] {escape(label)}: {escape(reason)}", highlight=False)
+    for text, labels in grades.warnings.items():
+        rivals = ", ".join(label for label in labels if label != own)
+        if rivals:  # the model's own warnings were shown when it was fitted
+            console.print(f"[yellow]warning:[/] {escape(rivals)}: {escape(text)}", highlight=False)

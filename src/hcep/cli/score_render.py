@@ -59,18 +59,17 @@ def _class_table(rows: list[dict[str, Any]]) -> Table:
 
 def _method_table(table: ScoreTable, width: int) -> Table:
     """Methods as rows, with intervals where the terminal is wide enough."""
-    from hcep.evaluate.metrics import metric_of
-    from hcep.evaluate.table_formats import ARROWS, between, number
+    from hcep._tables import number
 
     def cell(score: Score) -> str:
         text = f"[bold green]{number(score.mean)}[/]" if score.best else number(score.mean)
         text += "†" if table.is_significant(score) else ""
-        return f"{text}\n[dim]{escape(between(score))}[/]" if width >= WIDE and score.n_images else text
+        return f"{text}\n[dim]{escape(score.between)}[/]" if width >= WIDE and score.n_images else text
 
     shown = Table(box=None, padding=(0, 2 if width >= WIDE else 1, 0, 0), header_style="bold")
     shown.add_column("method")
-    for metric in map(metric_of, table.metrics):
-        shown.add_column(metric.title + ARROWS[metric.better], justify="right")
+    for title in table.titles:
+        shown.add_column(title, justify="right")
     for method in table.methods:
         shown.add_row(escape(method), *(cell(table.score(method, metric)) for metric in table.metrics))
     return shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,18 +12,19 @@ from numpy.typing import NDArray
 from hcep.errors import HCEPError, near_matches
 from hcep.evaluate.image_scores import ImageScores
 from hcep.evaluate.metrics import metric_of
-from hcep.evaluate.resampling import (
+from hcep.evaluate.statistics import (
     Difference,
     calibration_errors,
     difference,
+    holm,
     interval,
+    mcnemar,
     means,
     resampled_sums,
     sign_flip_p,
     summable,
     summable_gaps,
 )
-from hcep.evaluate.statistics import holm, mcnemar
 from hcep.evaluate.table import Score, ScoreTable
 
 #: The columns of a table where none are named.
@@ -32,6 +34,7 @@ DEFAULT_COLUMNS = (
 )  # fmt: skip
 #: Sign flips of a paired test.
 N_PERMUTATIONS = 10_000
+Floats = NDArray[np.float64]
 
 
 def compare_scores(
@@ -90,21 +93,23 @@ def compare_scores(
     """
     methods, columns = tuple(scores), tuple(columns)
     against = _checked(scores, reference, columns)
-    tables = [_summable(s, column) for s in scores.values() for column in columns]
-    sums = resampled_sums(np.hstack(tables), n_resamples, random_state)
-    edges = np.cumsum([0, *(table.shape[1] for table in tables)])
-    found: list[list[Score]] = []
-    for k, column in enumerate(columns):
-        own = [i * len(columns) + k for i in range(len(methods))]
+    tables = [[_summable(s, column) for s in scores.values()] for column in columns]
+    sums = resampled_sums(np.hstack([t for tables_ in tables for t in tables_]), n_resamples, random_state)
+    found, start = [], 0
+    for column, own in zip(columns, tables, strict=True):
         reduce = calibration_errors if column == "ece" else means
-        estimates = np.array([reduce(tables[i].sum(axis=0)) for i in own])
-        resampled = np.stack([reduce(sums[:, edges[i] : edges[i + 1]]) for i in own])
-        n_images = [int(tables[i][:, -1].sum()) for i in own]
-        values = None if column == "ece" else np.stack([s[column] for s in scores.values()])
-        found.append(_column_scores(_Column(column, estimates, resampled, values), methods, against, n_images, level))
+        edges = start + np.cumsum([0, *(table.shape[1] for table in own)])
+        start = edges[-1]
+        measured = _Column(
+            column,
+            np.array([reduce(table.sum(axis=0)) for table in own]),
+            np.stack([reduce(sums[:, low:high]) for low, high in pairwise(edges)]),
+            None if column == "ece" else np.stack([s[column] for s in scores.values()]),
+        )
+        n_images = [int(table[:, -1].sum()) for table in own]
+        found.append(_column_scores(measured, methods, against, n_images, level))
     by_method = tuple(score for row in zip(*found, strict=True) for score in row)
-    first = next(iter(scores.values()))
-    return ScoreTable(methods, columns, methods[against], len(first), level, by_method)
+    return ScoreTable(methods, columns, methods[against], len(next(iter(scores.values()))), level, by_method)
 
 
 def _checked(scores: Mapping[str, ImageScores], reference: str | None, columns: Sequence[str]) -> int:
@@ -120,17 +125,13 @@ def _checked(scores: Mapping[str, ImageScores], reference: str | None, columns: 
     for other, theirs in others:
         if theirs.labels != first.labels:
             raise HCEPError(f"{name!r} and {other!r} were not scored on the same images in the same order")
-    if reference is None:
-        return 0
-    if reference not in scores:
+    if reference is not None and reference not in scores:
         raise HCEPError(f"reference: there is no method {reference!r}.{near_matches(reference, scores)}")
-    return list(scores).index(reference)
+    return 0 if reference is None else list(scores).index(reference)
 
 
-def _summable(scores: ImageScores, column: str) -> NDArray[np.float64]:
-    if column == "ece":
-        return summable_gaps(scores["confidence"], scores["correct"])
-    return summable(scores[column])
+def _summable(scores: ImageScores, column: str) -> Floats:
+    return summable_gaps(scores["confidence"], scores["correct"]) if column == "ece" else summable(scores[column])
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,9 @@ class _Column:
     """One metric of all methods: estimates, the same in every resample, and the values by image (None for ``ece``)."""
 
     metric: str
-    estimates: NDArray[np.float64]
-    resampled: NDArray[np.float64]
-    values: NDArray[np.float64] | None
+    estimates: Floats
+    resampled: Floats
+    values: Floats | None
 
     def differences(self, against: int, level: float) -> list[Difference]:
         """What each method has over one of them, with the p-value of the test that suits the metric."""
@@ -149,13 +150,14 @@ class _Column:
         p = _paired_p(against, self.values, np.array([d.p for d in found]))
         return [d._replace(p=float(own)) for d, own in zip(found, p, strict=True)]
 
-    @property
-    def top(self) -> int | None:
-        """The method with the best estimate; None where neither side is better or nobody has one."""
+    def best(self, level: float) -> NDArray[np.bool_]:
+        """The highest (or lowest) estimate, its equals, and what is not significantly worse than it."""
         goodness = metric_of(self.metric).sign * self.estimates
         if metric_of(self.metric).better is None or np.isnan(goodness).all():
-            return None
-        return int(np.nanargmax(goodness))
+            return np.zeros(len(goodness), dtype=bool)
+        top = int(np.nanargmax(goodness))
+        tied = holm([d.p for d in self.differences(top, level)]) >= 1.0 - level
+        return np.asarray(tied | (self.estimates == self.estimates[top]))
 
 
 def _column_scores(
@@ -163,33 +165,23 @@ def _column_scores(
 ) -> list[Score]:
     intervals = [interval(e, r, level) for e, r in zip(column.estimates, column.resampled, strict=True)]
     differences = column.differences(against, level)
-    adjusted, top = holm([d.p for d in differences]), column.top
-    best = np.zeros(len(methods), dtype=bool)
-    if top is not None:
-        from_top = differences if top == against else column.differences(top, level)
-        best |= column.estimates == column.estimates[top]
-        best |= holm([d.p for d in from_top]) >= 1.0 - level
+    adjusted, best = holm([d.p for d in differences]), column.best(level)
     return [
         Score(method, column.metric, *intervals[i], n_images[i], *differences[i], float(adjusted[i]), bool(best[i]))
         for i, method in enumerate(methods)
     ]
 
 
-def _paired_p(
-    against: int, values: NDArray[np.float64] | None, bootstrapped: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _paired_p(against: int, values: Floats | None, bootstrapped: Floats) -> Floats:
     """The p-value of every method against one; NaN for that one and where a metric is not defined."""
     p = bootstrapped.copy()
     p[against] = np.nan
     if values is None:
         return p
-    others = [i for i in np.flatnonzero(~np.isnan(p)) if _same_defined(values[i], values[against])]
-    if np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
+    known = ~np.isnan(values)
+    others = [i for i in np.flatnonzero(~np.isnan(p)) if np.array_equal(known[i], known[against])]
+    if np.isin(values[known], (0.0, 1.0)).all():
         p[others] = [mcnemar(values[i], values[against]) for i in others]
     elif others:
         p[others] = sign_flip_p((values[others] - values[against]).T, N_PERMUTATIONS, 0)
     return p
-
-
-def _same_defined(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
-    return bool(np.array_equal(np.isnan(a), np.isnan(b)))

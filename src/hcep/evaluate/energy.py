@@ -19,7 +19,7 @@ DEPENDENT = 1e-11
 
 
 def energy_columns(result: Any, X: ArrayLike | None, n_images: int, depth: int) -> dict[str, NDArray[np.float64]]:
-    """Reconstruction error, and energy explained by the first 1 … `depth` atoms, one value an image.
+    """Reconstruction error, and energy explained by the first 1 … `depth` atoms, one value per image.
 
     NaN where X is not given, where the result has no residual (a method that reconstructs nothing), and for a zero
     image.
@@ -84,7 +84,7 @@ def explained_energy(
     Notes
     -----
     With the atoms' Gram matrix ``G = L L^T`` (Cholesky) and ``b = D x``, the projections onto the orthogonalised atoms
-    are ``p = L^-1 b``; one column of L a step, for all images at once. Along a rooted path these are the p_u of
+    are ``p = L^-1 b``; one column of L per step, for all images at once. Along a rooted path these are the p_u of
     docs/pursuit.md.
     """
     n_images, n_steps = order.shape

@@ -10,21 +10,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep.errors import HCEPError, near_matches
-from hcep.evaluate.calibration import expected_calibration_error
+from hcep.evaluate.calibration import class_index, expected_calibration_error, true_class_ranks
 from hcep.evaluate.energy import energy_columns
-from hcep.evaluate.label_scores import checked_predictions, checked_probabilities, label_columns
 from hcep.evaluate.labels import as_labels
-from hcep.evaluate.path_scores import path_columns
-from hcep.evaluate.support import as_supports
+from hcep.evaluate.support import path_columns, supports_and_labels
+from hcep.evaluate.tree import lca_heights, tree_distances
 from hcep.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Floats = NDArray[np.float64]
+Columns = dict[str, Floats]
+
 
 @dataclass(frozen=True, eq=False)
 class ImageScores:
-    """Metrics of a batch of images, one value an image.
+    """Metrics of a batch of images, one value per image.
 
     Attributes
     ----------
@@ -65,7 +67,7 @@ class ImageScores:
         )
 
     def to_table(self, ids: Sequence[str] | None = None) -> pa.Table:
-        """The scores as a pyarrow table, a row an image: id (where given), label, predicted, then every metric.
+        """The scores as a pyarrow table, a row per image: id (where given), label, predicted, then every metric.
 
         What is not defined is null.
         """
@@ -134,15 +136,15 @@ def score_images(
     >>> scores.summary()["correct"]
     0.5
     """
-    labels, supports = as_labels(y, "y"), as_supports(result)
-    if len(supports) != len(labels):
-        raise HCEPError(f"{len(supports):,} supports but {len(labels):,} labels; give one label a support")
-    table, names = checked_probabilities(probabilities, classes, len(labels))
-    answers = checked_predictions(predicted, table, names, len(labels))
-    columns = label_columns(labels, answers, table, names, hierarchy, top_k)
+    supports, labels = supports_and_labels(result, y)
+    table, names = _checked_probabilities(probabilities, classes, len(labels))
+    answers = _checked_predictions(predicted, table, names, len(labels))
+    columns = _label_columns(labels, answers, table, names, top_k)
+    columns |= _mistake_columns(labels, answers, columns["correct"], hierarchy)
     columns |= path_columns(supports, labels, hierarchy)
     columns["n_atoms"] = np.array([len(support) for support in supports], dtype=np.float64)
-    if not _names_concepts(result):
+    selected = getattr(result, "selected", None)
+    if selected is not None and np.shape(selected)[1] == 0:  # a black box: a flat result without room for an atom
         columns |= {name: np.full(len(labels), np.nan) for name in (*path_columns([], [], hierarchy), "n_atoms")}
     columns |= energy_columns(result, X, len(labels), hierarchy.depth)
     return ImageScores(tuple(labels), None if answers is None else tuple(answers), columns)
@@ -171,20 +173,90 @@ def evaluate_method(estimator: Any, X: ArrayLike, y: ArrayLike, *, top_k: Sequen
     >>> scores.summary()["one_path"]
     1.0
     """
-    result, hierarchy = estimator.pursue(X), estimator.hierarchy_
-    if not hasattr(estimator, "predict_proba"):
-        return score_images(result, y, hierarchy, predicted=estimator.predict(X), X=X, top_k=top_k)
-    # The most probable class is the predicted one; asking for both would search every image once more.
-    probabilities = estimator.predict_proba(X)
-    return score_images(result, y, hierarchy, probabilities=probabilities, classes=estimator.classes_, X=X, top_k=top_k)
+    return score_estimator(estimator, X, y, top_k=top_k)[0]
 
 
-def _names_concepts(result: Any) -> bool:
-    """Whether a method has supports at all: a black box has a flat result without room for an atom."""
-    selected = getattr(result, "selected", None)
-    return selected is None or np.shape(selected)[1] > 0
+def score_estimator(
+    estimator: Any, X: ArrayLike, y: ArrayLike, *, top_k: Sequence[int] = (1, 5), energy: bool = True
+) -> tuple[ImageScores, Any]:
+    """`evaluate_method`, and the paths or supports that were scored: each image is searched once.
+
+    Without `energy`, reconstruction error and explained energy are left undefined, which saves a product per image.
+    """
+    told: dict[str, Any] = {"X": X if energy else None, "top_k": top_k}
+    if hasattr(estimator, "infer"):
+        found = estimator.infer(X)
+        result, told["probabilities"] = found.paths, found.probabilities
+    else:
+        result = estimator.pursue(X)
+        if hasattr(estimator, "predict_proba"):  # the most probable class is the predicted one
+            told["probabilities"] = estimator.predict_proba(X)
+    if "probabilities" in told:
+        told["classes"] = estimator.classes_
+    else:
+        told["predicted"] = estimator.predict(X)
+    return score_images(result, y, estimator.hierarchy_, **told), result
 
 
-def _mean(values: NDArray[np.float64]) -> float:
+def _checked_probabilities(
+    probabilities: ArrayLike | None, classes: ArrayLike | None, n_images: int
+) -> tuple[Floats | None, list[str]]:
+    """The probabilities as an array, and what its columns stand for; None and nothing where none are given."""
+    if probabilities is None:
+        return None, []
+    if classes is None:
+        raise HCEPError("classes is missing: say which class each column of probabilities stands for")
+    table, names = np.asarray(probabilities, dtype=np.float64), as_labels(classes, "classes")
+    if table.shape != (n_images, len(names)):
+        raise HCEPError(
+            f"probabilities must have a row per image and a column per class, ({n_images:,}, {len(names):,}); "
+            f"got shape {table.shape}"
+        )
+    return table, names
+
+
+def _checked_predictions(
+    predicted: ArrayLike | None, table: Floats | None, names: list[str], n_images: int
+) -> list[str] | None:
+    """One predicted class per image: as given, or the most probable one; None where neither is known."""
+    if predicted is None:
+        return None if table is None else [names[i] for i in np.argmax(table, axis=1)]
+    answers = as_labels(predicted, "predicted")
+    if len(answers) != n_images:
+        raise HCEPError(f"predicted has {len(answers):,} labels, y {n_images:,}; give one per image")
+    return answers
+
+
+def _label_columns(
+    labels: list[str], answers: list[str] | None, table: Floats | None, names: list[str], top_k: Sequence[int]
+) -> Columns:
+    """Accuracy, top-k and the probability of the predicted class; NaN where they are not known."""
+    odd = [k for k in top_k if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1]
+    if odd:
+        raise HCEPError(f"top_k must hold positive integers, got {odd[0]!r}")
+    columns = {name: np.full(len(labels), np.nan) for name in ("correct", *(f"top_{k}" for k in top_k), "confidence")}
+    if answers is not None:
+        columns["correct"] = np.array([a == b for a, b in zip(labels, answers, strict=True)], dtype=np.float64)
+    if table is not None:
+        ranks = true_class_ranks(table, class_index(labels, names))
+        columns |= {f"top_{k}": (ranks <= k).astype(np.float64) for k in top_k}
+    if table is not None and answers is not None:
+        index = class_index(answers, names)
+        own = np.take_along_axis(table, np.maximum(index, 0)[:, None], axis=1)[:, 0]
+        columns["confidence"] = np.where(index >= 0, own, np.nan)
+    return columns
+
+
+def _mistake_columns(labels: list[str], answers: list[str] | None, correct: Floats, hierarchy: Hierarchy) -> Columns:
+    columns = {name: np.full(len(labels), np.nan) for name in ("tree_distance", "lca_height")}
+    wrong = np.flatnonzero(correct == 0.0)
+    if answers is not None and len(wrong):
+        truth, given = [labels[i] for i in wrong], [answers[i] for i in wrong]
+        columns["tree_distance"][wrong] = tree_distances(truth, given, hierarchy)
+        columns["lca_height"][wrong] = lca_heights(truth, given, hierarchy)
+    return columns
+
+
+def _mean(values: Floats) -> float:
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")

@@ -9,7 +9,7 @@ from hcep.errors import HCEPError
 
 
 def as_labels(y: ArrayLike, name: str) -> list[str]:
-    """Return one string an image.
+    """Return one string per image.
 
     Raises
     ------
@@ -18,5 +18,5 @@ def as_labels(y: ArrayLike, name: str) -> list[str]:
     """
     labels = np.asarray(y)
     if labels.ndim != 1:
-        raise HCEPError(f"{name} must hold one label an image; got {type(y).__name__} of shape {labels.shape}")
+        raise HCEPError(f"{name} must hold one label per image; got {type(y).__name__} of shape {labels.shape}")
     return [str(label) for label in labels.tolist()]

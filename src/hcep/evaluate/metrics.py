@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
-Better = Literal["higher", "lower"]
+from typing import Literal, NamedTuple
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A column of a table.
-
-    Attributes
-    ----------
-    title : str
-    better : "higher", "lower" or None
-        None where neither is: such a column has no best method.
-    """
+class Metric(NamedTuple):
+    """A column of a table: its title, and which side is better; None where neither is, and no method the best."""
 
     title: str
-    better: Better | None
+    better: Literal["higher", "lower"] | None
 
     @property
     def sign(self) -> float:

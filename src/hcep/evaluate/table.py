@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass, fields
+from io import StringIO
 
+from hcep._tables import NOTHING, markdown, number
 from hcep.errors import HCEPError, near_matches
-from hcep.evaluate import table_formats
 from hcep.evaluate.metrics import metric_of
+
+ARROWS = {"higher": " ↑", "lower": " ↓", None: ""}
+LATEX_ESCAPES = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+}  # fmt: skip
+#: In a whole LaTeX table: dash, dagger and arrows.
+LATEX_SYMBOLS = str.maketrans({NOTHING: "--", "†": r"$^{\dagger}$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"})
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,11 @@ class Score:
     p: float
     p_holm: float
     best: bool
+
+    @property
+    def between(self) -> str:
+        """The interval, for tables."""
+        return f"[{number(self.low)}, {number(self.high)}]"
 
 
 @dataclass(frozen=True)
@@ -96,17 +111,50 @@ class ScoreTable:
             told.append(f"† differs from {self.reference} (paired test, Holm, p < {1.0 - self.level:.2g}).")
         return " ".join(told)
 
+    @property
+    def titles(self) -> list[str]:
+        """Heads of the columns, with the direction that is better."""
+        return [metric_of(name).title + ARROWS[metric_of(name).better] for name in self.metrics]
+
     def to_markdown(self, *, intervals: bool = True) -> str:
         """A Markdown table, methods as rows, best values in bold, and a line that says how to read it."""
-        return table_formats.markdown(self, intervals)
+        rows = [[name, *cells] for name, cells in self._cells("**{}**", "{} {}", intervals)]
+        return f"{markdown(['method', *self.titles], rows)}\n{self.note}"
 
     def to_latex(self, *, intervals: bool = True) -> str:
         """A LaTeX tabular; needs the package booktabs."""
-        return table_formats.latex(self, intervals)
+        # Braces, or a row that starts with a bracket reads as an argument of the line break before it.
+        rows = self._cells(r"\textbf{{{}}}", r"{} {{\scriptsize {}}}", intervals)
+        lines = [
+            f"% {self.note}",
+            rf"\begin{{tabular}}{{l{'r' * len(self.metrics)}}}",
+            r"\toprule",
+            " & ".join(["method", *map(escaped, self.titles)]) + r" \\",
+            r"\midrule",
+            *(" & ".join([escaped(name), *cells]) + r" \\" for name, cells in rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+        return "\n".join(lines).translate(LATEX_SYMBOLS)
+
+    def _cells(self, bold: str, with_interval: str, intervals: bool) -> list[tuple[str, list[str]]]:
+        """Each method with its cells; the templates put a number in bold, and its interval behind it."""
+
+        def cell(score: Score) -> str:
+            shown = bold.format(number(score.mean)) if score.best else number(score.mean)
+            shown += "†" if self.is_significant(score) else ""
+            whole = intervals and not math.isnan(score.mean)
+            return with_interval.format(shown, score.between) if whole else shown
+
+        return [(method, [cell(self.score(method, m)) for m in self.metrics]) for method in self.methods]
 
     def to_csv(self) -> str:
-        """A line a method and metric, with everything `Score` has."""
-        return table_formats.csv(self)
+        """A line per method and metric, with everything `Score` has."""
+        out = StringIO()
+        rows = csv.writer(out, lineterminator="\n")
+        rows.writerow([field.name for field in fields(Score)])
+        rows.writerows([_defined(value, "") for value in astuple(score)] for score in self.scores)
+        return out.getvalue()
 
     def to_json(self) -> str:
         """The table as JSON; what is not defined is null."""
@@ -115,5 +163,17 @@ class ScoreTable:
         return json.dumps({**facts, "scores": scores}, indent=2, ensure_ascii=False)
 
 
-def _defined(value: object) -> object:
-    return None if isinstance(value, float) and math.isnan(value) else value
+def escaped(text: str) -> str:
+    r"""Text that LaTeX prints as it is.
+
+    Examples
+    --------
+    >>> from hcep.evaluate.table import escaped
+    >>> print(escaped("50% of a_b & c"))
+    50\% of a\_b \& c
+    """
+    return "".join(LATEX_ESCAPES.get(character, character) for character in text)
+
+
+def _defined(value: object, nothing: object = None) -> object:
+    return nothing if isinstance(value, float) and math.isnan(value) else value

@@ -1,8 +1,9 @@
-"""Accuracy, and how far in the hierarchy a mistake is from the truth."""
+"""How far in the hierarchy a mistake is from the truth."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -12,18 +13,7 @@ from hcep.errors import HCEPError
 from hcep.evaluate.labels import as_labels
 from hcep.hierarchy import Hierarchy
 
-
-def accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
-    """Share of labels that are equal.
-
-    Examples
-    --------
-    >>> from hcep.evaluate import accuracy
-    >>> accuracy(["cat", "dog"], ["cat", "car"])
-    0.5
-    """
-    pairs = _pairs(y_true, y_pred)
-    return float(np.mean([a == b for a, b in pairs])) if pairs else float("nan")
+Steps = dict[int, int]
 
 
 def tree_distances(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> NDArray[np.float64]:
@@ -39,15 +29,7 @@ def tree_distances(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -
     >>> tree_distances(["cat", "cat", "cat"], ["cat", "dog", "car"], h)
     array([0., 2., 3.])
     """
-    above = cache(lambda synset: _steps_up(hierarchy, synset))
-
-    @cache
-    def distance(a: str, b: str) -> float:
-        up_a, up_b = above(_synset(hierarchy, a)), above(_synset(hierarchy, b))
-        common = _lowest_common(hierarchy, up_a, up_b)
-        return float(up_a[common] + up_b[common])
-
-    return np.array([distance(a, b) for a, b in _pairs(y_true, y_pred)], dtype=np.float64)
+    return _by_ancestors(y_true, y_pred, hierarchy, lambda common, up_a, up_b: up_a[common] + up_b[common])
 
 
 def lca_heights(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> NDArray[np.float64]:
@@ -56,30 +38,36 @@ def lca_heights(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> N
     The height of a synset is the length of the longest way down to a leaf, so a mistake between siblings costs little
     and one between branches of the root costs the depth of the hierarchy.
     """
-    height = _heights(hierarchy)
-    above = cache(lambda synset: _steps_up(hierarchy, synset))
-
-    @cache
-    def at(a: str, b: str) -> float:
-        up_a, up_b = above(_synset(hierarchy, a)), above(_synset(hierarchy, b))
-        return float(height[_lowest_common(hierarchy, up_a, up_b)])
-
-    return np.array([at(a, b) for a, b in _pairs(y_true, y_pred)], dtype=np.float64)
+    height = np.zeros(len(hierarchy), dtype=np.int64)
+    for i in range(len(hierarchy) - 1, -1, -1):
+        below = hierarchy.child_index[hierarchy.child_pointer[i] : hierarchy.child_pointer[i + 1]]
+        height[i] = 1 + height[below].max() if len(below) else 0
+    return _by_ancestors(y_true, y_pred, hierarchy, lambda common, up_a, up_b: int(height[common]))
 
 
-def _pairs(y_true: ArrayLike, y_pred: ArrayLike) -> list[tuple[str, str]]:
+def _by_ancestors(
+    y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy, cost: Callable[[int, Steps, Steps], int]
+) -> NDArray[np.float64]:
+    """The cost of each mistake, from the lowest common ancestor and the steps up from either label."""
     truth, predicted = as_labels(y_true, "y_true"), as_labels(y_pred, "y_pred")
     if len(truth) != len(predicted):
         raise HCEPError(f"y_true has {len(truth):,} labels, y_pred {len(predicted):,}; give as many")
-    return list(zip(truth, predicted, strict=True))
+
+    @cache
+    def above(label: str) -> Steps:
+        # A predicted inner synset stands for itself, a class for its leaf.
+        return _steps_up(hierarchy, hierarchy.index(hierarchy.own_leaves.get(label, label)))
+
+    @cache
+    def between(a: str, b: str) -> float:
+        up_a, up_b = above(a), above(b)
+        common = max(up_a.keys() & up_b.keys(), key=lambda i: (hierarchy.levels[i], -i))  # as `Hierarchy.lca`
+        return float(cost(common, up_a, up_b))
+
+    return np.array([between(a, b) for a, b in zip(truth, predicted, strict=True)], dtype=np.float64)
 
 
-def _synset(hierarchy: Hierarchy, label: str) -> int:
-    """Index of a class's leaf; a predicted inner synset stands for itself."""
-    return hierarchy.index(hierarchy.own_leaves.get(label, label))
-
-
-def _steps_up(hierarchy: Hierarchy, synset: int) -> dict[int, int]:
+def _steps_up(hierarchy: Hierarchy, synset: int) -> Steps:
     """Every synset above one (and itself) with the fewest edges to it."""
     steps = {synset: 0}
     waiting = deque([synset])
@@ -90,16 +78,3 @@ def _steps_up(hierarchy: Hierarchy, synset: int) -> dict[int, int]:
         steps |= dict.fromkeys(new, steps[i] + 1)
         waiting.extend(new)
     return steps
-
-
-def _lowest_common(hierarchy: Hierarchy, up_a: dict[int, int], up_b: dict[int, int]) -> int:
-    """Index of what `Hierarchy.lca` finds, from ancestors that are kept between pairs."""
-    return max(up_a.keys() & up_b.keys(), key=lambda i: (hierarchy.levels[i], -i))
-
-
-def _heights(hierarchy: Hierarchy) -> NDArray[np.int64]:
-    height = np.zeros(len(hierarchy), dtype=np.int64)
-    for i in range(len(hierarchy) - 1, -1, -1):
-        below = hierarchy.child_index[hierarchy.child_pointer[i] : hierarchy.child_pointer[i + 1]]
-        height[i] = 1 + height[below].max() if len(below) else 0
-    return height
