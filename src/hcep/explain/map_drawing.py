@@ -1,0 +1,69 @@
+"""Maps of evidence drawn on the photo they are of: red for, blue against, nothing where nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from hcep.explain.where import EvidenceMap
+
+FOR, AGAINST = (214, 40, 57), (38, 92, 196)
+#: Opacity of the strongest share.
+STRONGEST = 0.72
+Region = tuple[float, float, float, float]
+
+
+def common_limit(maps: Sequence[EvidenceMap]) -> float:
+    """The share at which colours are strongest: one scale for maps that are looked at side by side."""
+    return max((float(np.abs(one.shares).max()) for one in maps), default=0.0) or 1.0
+
+
+def overlay(evidence: EvidenceMap, limit: float, size: tuple[int, int]) -> Image.Image:
+    """A transparent picture of the shares, (width, height) `size`, smooth between positions."""
+    smooth = Image.fromarray(evidence.shares.astype(np.float32)).resize(size, Image.Resampling.BICUBIC)
+    strength = np.clip(np.asarray(smooth, dtype=np.float32) / np.float32(limit), -1.0, 1.0)
+    pixels: NDArray[np.uint8] = np.empty((*strength.shape, 4), dtype=np.uint8)
+    pixels[..., :3] = np.where(strength[..., None] > 0, np.uint8(FOR), np.uint8(AGAINST))
+    pixels[..., 3] = (255 * STRONGEST * np.abs(strength)).astype(np.uint8)
+    return Image.fromarray(pixels, "RGBA")
+
+
+def drawn_on(photo: Image.Image, evidence: EvidenceMap, region: Region, limit: float) -> Image.Image:
+    """The photo with the map where the model saw it; what the model did not see stays as it is.
+
+    Parameters
+    ----------
+    photo : RGB image, upright
+    evidence : EvidenceMap
+    region : left, top, right, bottom of what the model saw (see `Preprocessing.region`)
+    limit : the share of the strongest colour
+    """
+    left, top, right, bottom = (round(edge) for edge in region)
+    layer = Image.new("RGBA", photo.size)
+    layer.paste(overlay(evidence, limit, (max(right - left, 1), max(bottom - top, 1))), (left, top))
+    return Image.alpha_composite(photo.convert("RGBA"), layer).convert("RGB")
+
+
+def strip(
+    photo: Image.Image, maps: Sequence[EvidenceMap], names: Sequence[str], region: Region, height: int = 260
+) -> Image.Image:
+    """The photo, then a copy per map with its name above, all on one scale of colours."""
+    limit = common_limit(maps)
+    pictures = [photo.convert("RGB"), *(drawn_on(photo, one, region, limit) for one in maps)]
+    width = max(1, round(photo.width * height / photo.height))
+    caption, gap = 26, 8
+    out = Image.new("RGB", ((width + gap) * len(pictures) - gap, height + caption), "white")
+    pen, font = ImageDraw.Draw(out), ImageFont.load_default(size=15)
+    for i, (picture, name) in enumerate(zip(pictures, ("photo", *names), strict=True)):
+        out.paste(picture.resize((width, height), Image.Resampling.LANCZOS), (i * (width + gap), caption))
+        pen.text((i * (width + gap) + 2, 4), _fitting(name, font, width), fill="black", font=font)
+    return out
+
+
+def _fitting(text: str, font: ImageFont.ImageFont | ImageFont.FreeTypeFont, width: int) -> str:
+    while len(text) > 1 and font.getlength(text) > width - 4:
+        text = text[:-2] + "…"
+    return text
