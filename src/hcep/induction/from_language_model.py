@@ -10,9 +10,9 @@ from hcep.errors import HCEPError
 from hcep.induction.induced import Fault, Induced
 from hcep.induction.layers import Layers
 from hcep.induction.leaf_names import LeafNames
-from hcep.induction.placement import BLOCKING, Path, Placement, assembled, place
+from hcep.induction.placement import Placement, assembled, place
 from hcep.induction.prompts import Message, conversation, whole_prompt
-from hcep.llm.answer import Answer, LLMError
+from hcep.llm.answer import LLMError
 from hcep.llm.chat import ChatModel
 
 Strategy = Literal["whole", "layers"]
@@ -58,6 +58,11 @@ def induce_with_llm(
     LLMError
         The first question got no answer. A later failure keeps what there is.
 
+    References
+    ----------
+    Zeng, Q., Bai, Y., Tan, Z., et al. (2024). Chain-of-Layer: iteratively prompting large language models for taxonomy
+    induction from limited examples. *CIKM*.
+
     Notes
     -----
     An answer is parsed leniently (numbered, bulleted, indented, JSON, code fences, sentences around it) and checked
@@ -70,9 +75,8 @@ def induce_with_llm(
     if not isinstance(max_rounds, int) or max_rounds < 1:
         raise HCEPError(f"max_rounds must be a whole number of at least 1, got {max_rounds!r}")
     names = LeafNames(leaves, root)
-    talk = _Talk(chat, progress or (lambda _round, _placement: None))
-    run = _whole if strategy == "whole" else _layers
-    induced = run(names, talk, max_rounds)
+    talk = _Talk(chat, names, progress or (lambda _round, _placement: None))
+    induced = (_whole if strategy == "whole" else _layers)(names, talk, max_rounds)
     return replace(
         induced,
         problems=(*induced.problems, *talk.failures),
@@ -85,78 +89,58 @@ def induce_with_llm(
 class _Talk:
     """The conversation so far: the transcript, and the failure that ended it, if one did."""
 
-    def __init__(self, chat: ChatModel, progress: Progress) -> None:
-        self.chat, self.progress = chat, progress
+    def __init__(self, chat: ChatModel, names: LeafNames, progress: Progress) -> None:
+        self.chat, self.names, self.progress = chat, names, progress
         self.before = chat.usage
         self.transcript: list[dict[str, Any]] = []
         self.failures: list[Fault] = []
 
-    def round(self, messages: Sequence[Message], names: LeafNames) -> tuple[Answer, Placement] | None:
+    def round(self, messages: Sequence[Message]) -> tuple[str, Placement] | None:
         """Ask and read the answer; None where no answer comes any more."""
         number = len(self.transcript) + 1
         try:
-            # Another seed a round: a question asked twice is not answered from disk with the same words.
+            # Another seed per round: a question asked twice is not answered from disk with the same words.
             answer = self.chat.ask(messages, seed=number if number > 1 else None)
         except LLMError as error:
             if number == 1:
                 raise
             self.failures.append(Fault("no-answer", f"round {number} got no answer: {error}"))
             return None
-        placement = place(answer.text, names)
+        placement = place(answer.text, self.names)
         if answer.truncated:
             cut = Fault("truncated", "the answer was cut off at the limit of tokens (max_tokens)")
             placement = replace(placement, problems=(cut, *placement.problems))
-        self.transcript.append(_record(messages, answer, placement))
+        self.transcript.append(
+            {
+                "messages": [dict(message) for message in messages],
+                "answer": answer.text,
+                "model": answer.model,
+                "finish_reason": answer.finish_reason,
+                "cached": answer.cached,
+                "n_placed": len(placement.paths),
+                "problems": [{"kind": fault.kind, "message": fault.message} for fault in placement.problems],
+            }
+        )
         self.progress(number, placement)
-        return answer, placement
-
-
-def _record(messages: Sequence[Message], answer: Answer, placement: Placement) -> dict[str, Any]:
-    return {
-        "messages": [dict(message) for message in messages],
-        "answer": answer.text,
-        "model": answer.model,
-        "finish_reason": answer.finish_reason,
-        "cached": answer.cached,
-        "n_placed": len(placement.paths),
-        "problems": [{"kind": problem.kind, "message": problem.message} for problem in placement.problems],
-    }
+        return answer.text, placement
 
 
 def _whole(names: LeafNames, talk: _Talk, max_rounds: int) -> Induced:
     prompt = whole_prompt(names.leaves, names.root)
     placements: list[Placement] = []
     text: str | None = None
-    while len(placements) < max_rounds:
-        heard = talk.round(conversation(prompt, text, placements[-1].problems if placements else ()), names)
+    while len(placements) < max_rounds and not (placements and not placements[-1].n_blocking):
+        heard = talk.round(conversation(prompt, text, placements[-1].problems if placements else ()))
         if heard is None:
             break
-        text = heard[0].text
-        placements.append(heard[1])
-        if heard[1].usable:
-            break
-    best = max(placements, key=_quality)
-    paths = _with_places_of_other_rounds(best, placements)
-    problems = tuple(problem for problem in best.problems if not _is_settled(problem, paths))
-    return assembled(paths, names, problems)
-
-
-def _quality(placement: Placement) -> tuple[int, int, int]:
-    n_blocking = sum(problem.kind in BLOCKING for problem in placement.problems)
-    n_placed = len(placement.paths.keys() | placement.guesses.keys())
-    return n_placed, len(placement.paths), -n_blocking
-
-
-def _with_places_of_other_rounds(best: Placement, placements: Sequence[Placement]) -> dict[str, Path]:
-    """The places of the best answer; what it forgot where another answer, the latest first, put it."""
-    paths = {**best.guesses, **best.paths}
-    for other in placements[::-1]:
+        text, placement = heard
+        placements.append(placement)
+    best = max(placements, key=lambda p: (len(p.placed), len(p.paths), -p.n_blocking))
+    paths = best.placed
+    for other in placements[::-1]:  # what the best answer forgot, where another one put it, the latest first
         paths = {**other.paths, **paths}
-    return paths
-
-
-def _is_settled(problem: Fault, paths: dict[str, Path]) -> bool:
-    return problem.kind == "missing" and all(leaf in paths for leaf in problem.names)
+    settled = [f for f in best.problems if f.kind == "missing" and all(leaf in paths for leaf in f.names)]
+    return assembled(paths, names, tuple(fault for fault in best.problems if fault not in settled))
 
 
 def _layers(names: LeafNames, talk: _Talk, max_rounds: int) -> Induced:
@@ -165,7 +149,7 @@ def _layers(names: LeafNames, talk: _Talk, max_rounds: int) -> Induced:
     for _ in range(max_rounds):
         if layers.finished:
             break
-        heard = talk.round([{"role": "user", "content": layers.prompt(problems)}], names)
+        heard = talk.round([{"role": "user", "content": layers.prompt(problems)}])
         if heard is None:
             break
         problems = layers.add(heard[1])

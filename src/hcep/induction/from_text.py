@@ -7,8 +7,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
-from pathlib import Path
-from typing import IO
+from typing import Any
 
 from hcep.errors import HCEPError, HierarchyError
 from hcep.hierarchy.graph import Hierarchy
@@ -59,6 +58,10 @@ def induce_from_text(
     ------
     HCEPError
         A corpus that cannot be read, options out of range.
+
+    References
+    ----------
+    Hearst, M. A. (1992). Automatic acquisition of hyponyms from large text corpora. *COLING*.
 
     Notes
     -----
@@ -144,62 +147,42 @@ def _strongest(
 ) -> dict[str, list[str]]:
     """Parents of each synset: an acyclic choice of the pairs, the strongest of them first."""
     enough = {pair: n for pair, n in counts.items() if n >= min_count and pair[1] not in leaves}
-    strongest_first = sorted(_above_leaves(enough, leaves), key=lambda pair: (-enough[pair], pair))
+    said: dict[str, list[str]] = {}
+    for below, parent in enough:
+        said.setdefault(below, []).append(parent)
+    # Only what may lie above a leaf: as a rule a small part of what a corpus says.
+    near = [(below, parent) for below in _reached(leaves, said) for parent in said.get(below, ())]
     above: dict[str, list[str]] = {}
-    for below, parent in strongest_first:
-        if not _reaches(parent, below, above):
+    for below, parent in sorted(near, key=lambda pair: (-enough[pair], pair)):
+        if below not in _reached([parent], above):
             above.setdefault(below, []).append(parent)
     kept: dict[str, list[str]] = {}
     for below, parents in above.items():
-        direct = [p for p in parents if not any(q != p and _reaches(q, p, above) for q in parents)]
-        kept[below] = direct[:max_parents]
+        indirect = {q for p in parents for q in _reached([p], above)[1:]}
+        kept[below] = [parent for parent in parents if parent not in indirect][:max_parents]
     return kept
 
 
-def _above_leaves(pairs: Iterable[Pair], leaves: set[str]) -> list[Pair]:
-    """The pairs that may lie above a leaf: as a rule a small part of what a corpus says."""
-    by_lower: dict[str, list[str]] = {}
-    for below, parent in pairs:
-        by_lower.setdefault(below, []).append(parent)
-    seen, waiting = set(leaves), list(leaves)
-    while waiting:
-        fresh = {parent for parent in by_lower.get(waiting.pop(), ()) if parent not in seen}
-        seen |= fresh
+def _reached(starts: Iterable[str], above: Mapping[str, list[str]]) -> list[str]:
+    """The starts and all that is above them, each once."""
+    found = dict.fromkeys(starts)
+    waiting = list(found)
+    for at in waiting:  # grows while it is walked
+        fresh = [parent for parent in above.get(at, ()) if parent not in found]
+        found.update(dict.fromkeys(fresh))
         waiting += fresh
-    return [(below, parent) for below in seen for parent in by_lower.get(below, ())]
-
-
-def _reaches(start: str, goal: str, above: Mapping[str, list[str]]) -> bool:
-    """Whether `goal` is `start` or above it."""
-    seen, waiting = {start}, [start]
-    while waiting:
-        at = waiting.pop()
-        if at == goal:
-            return True
-        fresh = [parent for parent in above.get(at, ()) if parent not in seen]
-        seen.update(fresh)
-        waiting += fresh
-    return False
+    return waiting
 
 
 def _induced(above: Mapping[str, list[str]], names: LeafNames, reader: _PairReader, is_empty: bool) -> Induced:
-    edges: dict[Pair, None] = {}
-    waiting = list(names.leaves)
-    seen = set(waiting)
-    for below in waiting:  # grows while it is walked: the ancestors of the leaves, and nothing else
-        for parent in above.get(below, ()):
-            edges[below, parent] = None
-            if parent not in seen:
-                seen.add(parent)
-                waiting.append(parent)
-    tops = [synset for synset in waiting if not above.get(synset)]
+    reached = _reached(names.leaves, above)
+    edges = [(below, parent) for below in reached for parent in above.get(below, ())]
+    tops = [synset for synset in reached if not above.get(synset)]
     everything = [*((names.root, top) for top in tops), *((parent, below) for below, parent in edges)]
     missing = tuple(leaf for leaf in names.leaves if not above.get(leaf))
     evidence = {
-        (parent, below): Evidence(
-            reader.counts[below, parent], tuple(reader.patterns[below, parent]), reader.examples[below, parent]
-        )
-        for below, parent in edges
+        (pair[1], pair[0]): Evidence(reader.counts[pair], tuple(reader.patterns[pair]), reader.examples[pair])
+        for pair in edges
     }
     unheard = "no pattern with enough evidence mentions any class; lower min_count (--min-count on the command line)"
     problems = [] if edges else [Fault("empty", "the corpus is empty: it holds no text" if is_empty else unheard)]
@@ -216,27 +199,18 @@ def read_lines(corpus: Corpus) -> Iterator[str]:
     HCEPError
         A file that cannot be read, or something that is not text.
     """
-    if isinstance(corpus, str | PathLike):
-        yield from _file_lines(Path(corpus))
+    if not isinstance(corpus, str | PathLike):
+        for line in corpus:
+            if not isinstance(line, str):
+                raise HCEPError(f"lines must be a path or an iterable of strings; it gave a {type(line).__name__}")
+            yield line
         return
-    for line in corpus:
-        if not isinstance(line, str):
-            raise HCEPError(f"lines must be a path or an iterable of strings; it gave a {type(line).__name__}")
-        yield line
-
-
-def _file_lines(path: Path) -> Iterator[str]:
+    opened: Any = gzip.open if str(corpus).lower().endswith(".gz") else open
     try:
-        with _opened(path) as file:
+        with opened(corpus, "rt", encoding="utf-8", errors="replace") as file:
             # One line of a gigabyte must not fill the memory: it comes in parts.
             yield from iter(lambda: file.readline(MAX_LINE), "")
     except (OSError, EOFError, zlib.error) as error:
         raise HierarchyError(
-            f"cannot read the corpus {str(path)!r}: {getattr(error, 'strerror', None) or error}"
+            f"cannot read the corpus {str(corpus)!r}: {getattr(error, 'strerror', None) or error}"
         ) from None
-
-
-def _opened(path: Path) -> IO[str]:
-    if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", errors="replace")
-    return path.open(encoding="utf-8", errors="replace")

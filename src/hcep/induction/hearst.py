@@ -6,7 +6,8 @@ Words are told from phrases by lists and endings, no tagger: good enough where c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from hcep.hierarchy.names import singular
@@ -77,109 +78,82 @@ def matches(sentence: str) -> Iterator[Match]:
     if not CUE.search(sentence):  # most sentences say nothing of the kind
         return
     tokens = [token.lower() for token in TOKEN.findall(sentence)][:MAX_TOKENS]
-    for i, token in enumerate(tokens):
-        after = tokens[i + 1] if i + 1 < len(tokens) else ""
-        found: Match | None = None
-        if token == "such" and after == "as":
-            found = _match(_before(tokens, i), _list_after(tokens, i + 2), "such as")
+    above: Phrase | None
+    below: tuple[Phrase, ...]
+    tokens += ["", ""]  # no word: nothing has to look whether the sentence is over
+    for i, (token, following) in enumerate(pairwise(tokens)):
+        above, below, pattern = None, (), token
+        if token == "such" and following == "as":
+            above, below, pattern = _before(tokens, i), _list_after(tokens, i + 2), "such as"
         elif token == "such":
-            found = _such_above_as(tokens, i)
-        elif token in ("and", "or") and after == "other":
-            above, _ = _after(tokens, i + 2)
-            found = _match(above, _list_before(tokens, i), f"{token} other")
+            above, end = _after(tokens, i + 1)
+            above = Phrase(above.words, True) if above else None
+            below, pattern = _list_after(tokens, end + 1) if tokens[end] == "as" else (), "such … as"
+        elif token in ("and", "or") and following == "other":
+            above, below, pattern = _after(tokens, i + 2)[0], _list_before(tokens, i), f"{token} other"
         elif token in FOLLOWED_BY_LIST:
-            found = _match(_before(tokens, i), _list_after(tokens, i + 1), token)
-        elif token in ("is", "are") and after:
-            found = _kind_of(tokens, i)
-        if found:
-            yield found
-
-
-def _match(above: Phrase | None, below: tuple[Phrase, ...], pattern: str) -> Match | None:
-    return Match(above, below, pattern) if above and below else None
-
-
-def _such_above_as(tokens: list[str], i: int) -> Match | None:
-    above, end = _after(tokens, i + 1)
-    if above is None or end >= len(tokens) or tokens[end] != "as":
-        return None
-    return _match(Phrase(above.words, True), _list_after(tokens, end + 1), "such … as")
-
-
-def _kind_of(tokens: list[str], i: int) -> Match | None:
-    """``a cat is a kind of animal``, ``cats are types of animals``."""
-    at = i + 1
-    while at < len(tokens) and tokens[at] in DETERMINERS:
-        at += 1
-    if tokens[at : at + 1] == [] or tokens[at] not in KINDS or tokens[at + 1 : at + 2] != ["of"]:
-        return None
-    above, _ = _after(tokens, at + 2)
-    return _match(above, _list_before(tokens, i), f"{tokens[at]} of")
+            above, below = _before(tokens, i), _list_after(tokens, i + 1)
+        elif token in ("is", "are"):  # a cat is a kind of animal; cats are types of animals
+            at = _skip(tokens, i + 1, DETERMINERS)
+            if tokens[at] in KINDS and tokens[at + 1] == "of":
+                above, below, pattern = _after(tokens, at + 2)[0], _list_before(tokens, i), f"{tokens[at]} of"
+        if above and below:
+            yield Match(above, below, pattern)
 
 
 def _is_word(token: str) -> bool:
-    return token[0].isalnum() and token not in NO_NOUNS and not token.isdigit()
+    return token[:1].isalnum() and token not in NO_NOUNS and not token.isdigit()
+
+
+def _skip(tokens: list[str], at: int, words: Container[str]) -> int:
+    """Where the first token that is none of some words stands."""
+    while tokens[at] in words:
+        at += 1
+    return at
 
 
 def _before(tokens: list[str], end: int) -> Phrase | None:
     """The phrase that ends right before a position, a comma between them allowed."""
     end -= end > 0 and tokens[end - 1] in (",", ":", "(")
     start = end
-    while (
-        start > 0 and end - start < MAX_WORDS and _is_word(tokens[start - 1]) and tokens[start - 1] not in DETERMINERS
-    ):
+    while start > max(0, end - MAX_WORDS) and _is_word(tokens[start - 1]):
         start -= 1
     return Phrase(tuple(tokens[start:end]), True) if start < end else None
 
 
 def _after(tokens: list[str], start: int) -> tuple[Phrase | None, int]:
     """The phrase that starts at a position, its determiners left out, and where it ends."""
-    while start < len(tokens) and tokens[start] in DETERMINERS:
-        start += 1
-    end = start
-    while end < len(tokens) and end - start < MAX_WORDS and _is_word(tokens[end]):
+    start = end = _skip(tokens, start, DETERMINERS)
+    while end - start < MAX_WORDS and _is_word(tokens[end]):
         end += 1
-    if start == end:
-        return None, end
     # Before a comma or "and" a phrase is whole; elsewhere a verb may have come along, with what follows it.
-    whole = end < len(tokens) and tokens[end] in (",", ";", ":", "(", ")", "and", "or", "as")
-    return Phrase(tuple(tokens[start:end]), whole), end
+    whole = tokens[end] in (",", ";", ":", "(", ")", "and", "or", "as")
+    return (Phrase(tuple(tokens[start:end]), whole) if start < end else None), end
 
 
 def _list_after(tokens: list[str], start: int) -> tuple[Phrase, ...]:
-    start += start < len(tokens) and tokens[start] in (",", ":")
+    start += tokens[start] in (",", ":")
     found: list[Phrase] = []
-    while start < len(tokens):
+    while tokens[start] != "other":
         phrase, end = _after(tokens, start)
-        if phrase is None or tokens[start] == "other":
+        if phrase is None:
             break
         found.append(phrase)
-        start = _skip_separator(tokens, end)
+        start = end + (tokens[end] == ",")
+        start += tokens[start] in ("and", "or")
         if start == end:
             break
     return tuple(found)
 
 
-def _skip_separator(tokens: list[str], at: int) -> int:
-    if at < len(tokens) and tokens[at] == ",":
-        at += 1
-    if at < len(tokens) and tokens[at] in ("and", "or"):
-        at += 1
-    return at
-
-
 def _list_before(tokens: list[str], end: int) -> tuple[Phrase, ...]:
     found: list[Phrase] = []
-    while end > 0:
-        phrase = _before(tokens, end)
-        if phrase is None:
-            break
+    while phrase := _before(tokens, end):
         found.append(phrase)
         end -= (tokens[end - 1] in (",", ":", "(")) + len(phrase.words)
         while end > 0 and tokens[end - 1] in DETERMINERS:
             end -= 1
-        joined = end > 0 and tokens[end - 1] in (",", "and", "or")
-        if not joined:
+        if end == 0 or tokens[end - 1] not in (",", "and", "or"):
             break
         end -= tokens[end - 1] in ("and", "or")
     return tuple(found[::-1])

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from hcep.errors import quoted
 from hcep.induction.induced import Fault
 from hcep.induction.leaf_names import LeafNames
-from hcep.induction.placement import Path, Placement
+from hcep.induction.placement import Path, Placement, missing_fault
 from hcep.induction.prompts import layer_prompt
 
 #: A group of fewer leaves is not divided further.
@@ -16,13 +15,7 @@ SMALLEST_DIVIDED = 3
 
 
 class Layers:
-    """The taxonomy while it grows downwards.
-
-    Attributes
-    ----------
-    paths : dict of leaf to tuple of str
-        The groups above each leaf that has a place.
-    """
+    """The taxonomy while it grows downwards: `paths` has the groups above each leaf that has a place."""
 
     def __init__(self, names: LeafNames) -> None:
         self.names = names
@@ -49,7 +42,7 @@ class Layers:
         all the leaves of the group above, divides nothing and is left out.
         """
         asked = self._groups()
-        found = {**placement.guesses, **placement.paths}
+        found = placement.placed
         existing = {group.casefold(): group for group in self._top()}
         for path, leaves in asked.items():
             placed = [leaf for leaf in leaves if leaf in found]
@@ -86,8 +79,6 @@ class Layers:
     def _problems(self, placement: Placement, asked: dict[Path, list[str]]) -> tuple[Fault, ...]:
         """What is wrong with the layer; leaves that were not asked for are not missing from it."""
         wanted = {leaf for leaves in asked.values() for leaf in leaves}
-        problems = [p for p in placement.problems if p.kind not in ("missing", "flat")]
-        missing = [leaf for leaf in self.names.leaves if leaf in wanted and leaf not in self.paths]
-        if missing:
-            problems.append(Fault("missing", f"these names are missing: {quoted(missing, 200)}", tuple(missing)))
-        return tuple(problems)
+        missing = (leaf for leaf in self.names.leaves if leaf in wanted and leaf not in self.paths)
+        others = (fault for fault in placement.problems if fault.kind not in ("missing", "flat"))
+        return (*others, *missing_fault(missing, "names"))

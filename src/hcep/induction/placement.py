@@ -28,11 +28,9 @@ class Placement:
 
     Attributes
     ----------
-    paths : mapping of leaf to tuple of str
-        The groups above each leaf that is spelled exactly, outermost first, the root left out.
-    guesses : mapping of leaf to tuple of str
-        The same for leaves spelled otherwise (case, spacing, plural) but unmistakably.
-    problems : tuple of Fault
+    paths : the groups above each leaf that is spelled exactly, outermost first, the root left out
+    guesses : the same for leaves spelled otherwise (case, spacing, plural) but unmistakably
+    problems : what is wrong with the answer
     """
 
     paths: Mapping[str, Path]
@@ -40,9 +38,14 @@ class Placement:
     problems: tuple[Fault, ...]
 
     @property
-    def usable(self) -> bool:
-        """Whether nothing is left to ask about."""
-        return not any(problem.kind in BLOCKING for problem in self.problems)
+    def placed(self) -> dict[str, Path]:
+        """The paths of all leaves that have a place, guessed or not."""
+        return {**self.guesses, **self.paths}
+
+    @property
+    def n_blocking(self) -> int:
+        """How many faults are worth asking again for; 0 where nothing is left to ask about."""
+        return sum(fault.kind in BLOCKING for fault in self.problems)
 
 
 def read_answer(text: str, leaves: Iterable[str], *, root: str = "entity") -> Induced:
@@ -72,8 +75,7 @@ def read_answer(text: str, leaves: Iterable[str], *, root: str = "entity") -> In
     """
     names = LeafNames(leaves, root)
     placement = place(text, names)
-    paths = {**placement.guesses, **placement.paths}
-    return assembled(paths, names, placement.problems)
+    return assembled(placement.placed, names, placement.problems)
 
 
 def assembled(paths: Mapping[str, Path], names: LeafNames, problems: tuple[Fault, ...]) -> Induced:
@@ -81,30 +83,31 @@ def assembled(paths: Mapping[str, Path], names: LeafNames, problems: tuple[Fault
     missing = tuple(leaf for leaf in names.leaves if leaf not in paths)
     tree = hierarchy_of_paths(paths, names.leaves, names.root)
     flat = len(names.leaves) > 2 and tree.depth == 1
-    if flat and not missing and not any(problem.kind == "flat" for problem in problems):
+    if flat and not missing and FLAT not in problems:
         problems = (*problems, FLAT)
     return Induced(tree, not missing and not flat, missing, problems)
 
 
+def missing_fault(missing: Iterable[str], what: str) -> list[Fault]:
+    """The fault of leaves that an answer leaves out; none where it has all."""
+    names = tuple(missing)
+    return [Fault("missing", f"these {what} are missing: {quoted(names, 200)}", names)] if names else []
+
+
 def place(text: str, names: LeafNames) -> Placement:
     """Find a place for every leaf in an answer; never raises for what the answer says."""
-    too_long = len(text) > MAX_ANSWER
     entries = read_outline(text[:MAX_ANSWER], lambda label: names.exact(label) is not None)
-    first = _unreadable(text, entries)
-    if too_long:
-        first.append(Fault("too-long", f"the answer has {len(text):,} characters; read the first {MAX_ANSWER:,}"))
     found = _Found(entries, names)
-    problems = [*first, *found.problems()]
-    return Placement(found.paths, found.guesses, tuple(problems))
-
-
-def _unreadable(text: str, entries: list[Entry]) -> list[Fault]:
+    problems = []
     if not text.strip():
-        return [Fault("empty", "the answer is empty; write the outline")]
-    if not entries:
+        problems.append(Fault("empty", "the answer is empty; write the outline"))
+    elif not entries:
         start = " ".join(text.split())[:60]
-        return [Fault("unreadable", f"no outline found in the answer, which starts {start!r}; write one entry a line")]
-    return []
+        told = f"no outline found in the answer, which starts {start!r}; write one entry a line"
+        problems.append(Fault("unreadable", told))
+    if len(text) > MAX_ANSWER:
+        problems.append(Fault("too-long", f"the answer has {len(text):,} characters; read the first {MAX_ANSWER:,}"))
+    return Placement(found.paths, found.guesses, (*problems, *found.faults()))
 
 
 class _Found:
@@ -113,39 +116,27 @@ class _Found:
     def __init__(self, entries: list[Entry], names: LeafNames) -> None:
         self.entries, self.names = entries, names
         self.leaf_of = [names.exact(entry.label) for entry in entries]
+        self.has_below = {entry.parent for entry in entries}
         self.paths: dict[str, Path] = {}
         self.guesses: dict[str, Path] = {}
-        self.repeated: dict[str, int] = {}
-        self.cycles: dict[tuple[str, str], None] = {}
-        self._above: dict[tuple[str, str], None] = {}  # group pairs, upper first, as the leaves so far need them
+        self._n_times: dict[str, int] = {}
+        self._cycles: dict[tuple[str, str], None] = {}
+        self._above: set[tuple[str, str]] = set()  # group pairs, upper first, as the leaves so far need them
         self._written: dict[str, str] = {}
-        self._n_below = [0] * len(entries)
-        for entry in entries:
-            if entry.parent >= 0:
-                self._n_below[entry.parent] += 1
-        self._place_exact()
-        self._place_alike()
-
-    def _place_exact(self) -> None:
         for i, leaf in enumerate(self.leaf_of):
-            if leaf is None:
-                continue
-            if leaf not in self.paths:
+            if leaf is not None and leaf not in self.paths:
                 self.paths[leaf] = self._path_to(i)
-            elif not self._is_own_group(i):
-                self.repeated[leaf] = self.repeated.get(leaf, 1) + 1
+            elif leaf is not None and self._leaf_above(i) != leaf:  # a group may hold the leaf of its own name
+                self._n_times[leaf] = self._n_times.get(leaf, 1) + 1
+        for i, entry in enumerate(entries):
+            like = None if self.leaf_of[i] or i in self.has_below else names.alike(entry.label)
+            if like is not None and like not in self.paths and like not in self.guesses:
+                self.guesses[like] = self._path_to(i)
+                self._written[like] = clean_label(entry.label)
 
-    def _place_alike(self) -> None:
-        for i, entry in enumerate(self.entries):
-            leaf = None if self.leaf_of[i] or self._n_below[i] else self.names.alike(entry.label)
-            if leaf is not None and leaf not in self.paths and leaf not in self.guesses:
-                self.guesses[leaf] = self._path_to(i)
-                self._written[leaf] = clean_label(entry.label)
-
-    def _is_own_group(self, i: int) -> bool:
-        """Whether a leaf stands right under its own name, a group that holds it."""
+    def _leaf_above(self, i: int) -> str | None:
         parent = self.entries[i].parent
-        return parent >= 0 and self.leaf_of[parent] == self.leaf_of[i]
+        return self.leaf_of[parent] if parent >= 0 else None
 
     def _path_to(self, i: int) -> Path:
         """The groups above an entry, without the root, leaves, and what would turn the order of two groups round."""
@@ -155,69 +146,50 @@ class _Found:
             if self.leaf_of[at] is None:
                 path.append(group_label(self.entries[at].label))
             at = self.entries[at].parent
+        root = self.names.root.casefold()
         groups: list[str] = []
         for group in path[::-1]:
             key = group.casefold()
-            clash = next((g for g in groups if self._contradict(g.casefold(), key)), None)
+            clash = next((g for g in groups if key in (g.casefold(), root) or (key, g.casefold()) in self._above), None)
             if clash is not None:
-                self.cycles[clash, group] = None
-            elif group and key != self.names.root.casefold():
+                self._cycles[clash, group] = None
+            elif group and key != root:
                 groups.append(group)
-        self._above.update(dict.fromkeys(combinations([group.casefold() for group in groups], 2)))
+        self._above.update(combinations([group.casefold() for group in groups], 2))
         return tuple(groups)
 
-    def _contradict(self, above: str, below: str) -> bool:
-        return above == below or below == self.names.root.casefold() or (below, above) in self._above
-
-    def problems(self) -> list[Fault]:
-        found = [
-            *self._renamed(),
-            *self._as_groups(),
-            *(
-                Fault("repeated", f"{leaf!r} stands there {n} times; keep one", (leaf,))
-                for leaf, n in self.repeated.items()
-            ),
-            *(Fault("cycle", _cycle_message(a, b), (a, b)) for a, b in self.cycles),
-        ]
-        missing = [leaf for leaf in self.names.leaves if leaf not in self.paths and leaf not in self.guesses]
-        if missing:
-            found.append(Fault("missing", f"these leaves are missing: {quoted(missing, 200)}", tuple(missing)))
-        grouped = any(self.paths.values()) or any(self.guesses.values())
-        if not missing and not grouped and len(self.names.leaves) > 2:
-            found.append(FLAT)
+    def faults(self) -> list[Fault]:
+        """Everything that is wrong, the sure before the suspected."""
+        placed = {**self.guesses, **self.paths}
+        missing = [leaf for leaf in self.names.leaves if leaf not in placed]
         invented = self._invented()
-        if invented:
-            found.append(Fault("invented", f"not in the list, left out: {quoted(invented, 20)}", tuple(invented)))
-        return found
-
-    def _renamed(self) -> list[Fault]:
-        problems = []
-        for leaf, written in self._written.items():
-            message = f"you wrote {written!r}; the leaf is spelled {leaf!r}, exactly so"
-            problems.append(Fault("renamed", message, (written, leaf)))
-        absent = [leaf for leaf in self.names.leaves if leaf not in self.paths and leaf not in self.guesses]
-        for label in self._invented()[:MAX_COMPARED]:
-            meant = self.names.near(label, absent)
-            if meant is not None:
-                message = f"you wrote {label!r}; if that means the leaf {meant!r}, write {meant!r}"
-                problems.append(Fault("renamed", message, (label, meant)))
-        return problems
-
-    def _as_groups(self) -> list[Fault]:
-        """Leaves with other leaves below them."""
-        holding = [
-            self.leaf_of[entry.parent]
-            for entry, leaf in zip(self.entries, self.leaf_of, strict=True)
-            if leaf is not None and entry.parent >= 0 and self.leaf_of[entry.parent] not in (None, leaf)
+        renamed = [(written, leaf, "the leaf is spelled {!r}, exactly so") for leaf, written in self._written.items()]
+        for label in invented[:MAX_COMPARED]:
+            if meant := self.names.near(label, missing):
+                renamed.append((label, meant, "if that means the leaf {0!r}, write {0!r}"))
+        holding = dict.fromkeys(
+            above for i, leaf in enumerate(self.leaf_of) if leaf and (above := self._leaf_above(i)) and above != leaf
+        )
+        as_group = "{!r} is a leaf and has leaves below it; put them beside it, under a category"
+        left_out = f"not in the list, left out: {quoted(invented, 20)}"
+        return [
+            *(Fault("renamed", f"you wrote {a!r}; {told.format(b)}", (a, b)) for a, b, told in renamed),
+            *(Fault("leaf-as-group", as_group.format(leaf), (leaf,)) for leaf in holding),
+            *(
+                Fault("repeated", f"{a!r} stands there {n + 1} times; keep one", (a,))
+                for a, n in self._repeated.items()
+            ),
+            *(Fault("cycle", _cycle_message(a, b), (a, b)) for a, b in self._cycles),
+            *missing_fault(missing, "leaves"),
+            *([FLAT] if not missing and not any(placed.values()) and len(self.names.leaves) > 2 else []),
+            *([Fault("invented", left_out, tuple(invented))] if invented else []),
         ]
-        message = "{!r} is a leaf and has leaves below it; put them beside it, under a category"
-        return [Fault("leaf-as-group", message.format(leaf), (leaf,)) for leaf in dict.fromkeys(holding) if leaf]
 
     def _invented(self) -> list[str]:
         """Labels with nothing below them that are no leaf, however spelled; and the groups that hold only such."""
         kept = [leaf is not None for leaf in self.leaf_of]
         for i in range(len(self.entries) - 1, -1, -1):
-            alike = not self._n_below[i] and self.names.alike(self.entries[i].label) in self.guesses
+            alike = i not in self.has_below and self.names.alike(self.entries[i].label) in self.guesses
             kept[i] = kept[i] or alike
             if kept[i] and self.entries[i].parent >= 0:
                 kept[self.entries[i].parent] = True

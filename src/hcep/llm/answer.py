@@ -91,8 +91,11 @@ class Usage:
 
     def __sub__(self, before: Usage) -> Usage:
         """What came on top of an earlier state."""
-        pairs = [(getattr(self, field.name), getattr(before, field.name)) for field in fields(self)]
-        return Usage(*(None if now is None or then is None else now - then for now, then in pairs))
+        since: Any = {}
+        for field in fields(self):
+            now, then = getattr(self, field.name), getattr(before, field.name)
+            since[field.name] = None if now is None or then is None else now - then
+        return Usage(**since)
 
     def __str__(self) -> str:
         calls = f"{self.calls:,} call{'' if self.calls == 1 else 's'}"

@@ -82,7 +82,7 @@ def llm(
     console = Console(stderr=True, quiet=as_json, soft_wrap=True)
 
     def tell(number: int, placement: Placement) -> None:
-        n_placed = len({*placement.paths, *placement.guesses})
+        n_placed = len(placement.placed)
         faults = sorted({problem.kind for problem in placement.problems})
         console.print(
             f"round {number}: {n_placed:,} of {len(names):,} classes placed; {', '.join(faults) or 'no fault'}"
