@@ -175,10 +175,7 @@ class _Found:
         return [
             *(Fault("renamed", f"you wrote {a!r}; {told.format(b)}", (a, b)) for a, b, told in renamed),
             *(Fault("leaf-as-group", as_group.format(leaf), (leaf,)) for leaf in holding),
-            *(
-                Fault("repeated", f"{a!r} stands there {n + 1} times; keep one", (a,))
-                for a, n in self._repeated.items()
-            ),
+            *(Fault("repeated", f"{a!r} stands there {n} times; keep one", (a,)) for a, n in self._n_times.items()),
             *(Fault("cycle", _cycle_message(a, b), (a, b)) for a, b in self._cycles),
             *missing_fault(missing, "leaves"),
             *([FLAT] if not missing and not any(placed.values()) and len(self.names.leaves) > 2 else []),
