@@ -73,6 +73,17 @@ def cache_folder(*parts: str) -> Path:
     return (Path(own) if own else user_cache_path("hcep", appauthor=False)).joinpath(*parts)
 
 
+def sync_folder(folder: Path) -> None:
+    """Bring a folder's entries to disk, where the platform lets a folder be opened."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _flush(path: Path) -> None:
     """Have the content on disk before the name points to it, so that a power cut leaves the old or the new file."""
     with path.open("rb") as file:

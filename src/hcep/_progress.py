@@ -9,7 +9,9 @@ Advance = Callable[[int], None]
 
 
 @contextmanager
-def progress(description: str, total: int, shown: bool = True, unit: str = "") -> Iterator[Advance]:
+def progress(
+    description: str, total: int, shown: bool = True, unit: str = "", stays: bool = False
+) -> Iterator[Advance]:
     """Give a function that moves a bar on by n steps.
 
     Parameters
@@ -18,6 +20,7 @@ def progress(description: str, total: int, shown: bool = True, unit: str = "") -
     total : number of steps
     shown : False draws nothing, and costs nothing
     unit : such as "images": the speed is shown in it
+    stays : leave the finished bar where it is, in a log file too
 
     Examples
     --------
@@ -46,6 +49,7 @@ def progress(description: str, total: int, shown: bool = True, unit: str = "") -
             return Text("" if speed is None or not unit else f"{speed:,.1f} {unit}/s")
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), Eta())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=not stays, disable=not (stays or console.is_terminal)) as bar:
         task = bar.add_task(description, total=total)
         yield lambda n: bar.advance(task, n)

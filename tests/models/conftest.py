@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier, Hierarchy
-from hcep.explain.naming import AtomName, AtomNames, Exemplar, Phrase
-from hcep.models import save_atom_names, save_model
+from hcep.models import AtomName, AtomNames, Exemplar, Phrase, save_atom_names, save_model
 
 PETS = Hierarchy.from_edges(
     [

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
 from hcep import HCEPClassifier, Hierarchy
+from hcep.classify.heads import AdamWHead
 from hcep.models import EncoderRecord, model_card, save_model
 from tests.models.conftest import PETS, TANGLED, TANGLED_LABELS, fitted
 
@@ -149,3 +152,11 @@ def test_an_unfitted_model_has_no_card() -> None:
 def test_the_paper_is_cited(auto_model: HCEPClassifier) -> None:
     citation = section(model_card(auto_model), "Citation")
     assert "Nguyen, Nghia and Ding, Tianjiao and Vidal" in citation
+
+
+def test_a_head_that_adamw_trained_is_not_called_logistic(logistic_model: HCEPClassifier) -> None:
+    model = copy.copy(logistic_model)
+    model.head_ = AdamWHead(np.zeros((6, 8), np.float32), np.zeros(6, np.float32), np.arange(6), 5, 64, 0.1, 1e-4)
+    introduction = model_card(model).partition("## Hierarchy")[0]
+    assert "linear classifier on the path's coefficients, trained with AdamW" in introduction
+    assert "logistic" not in introduction

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import DTypeLike, NDArray
 
+from hcep._files import replacing
 from hcep.embeddings.store.manifest import MAX_DIMS, StoreError
 from hcep.errors import near_matches, quoted
 
@@ -129,17 +130,8 @@ def write_arrays(path: str | os.PathLike[str], arrays: EmbeddingArrays) -> None:
     }
     if target.suffix not in writers:
         raise StoreError(f"{str(target)!r}: expected a .npy, .npz or .parquet file")
-    replace_file(target, lambda temporary: writers[target.suffix](temporary, arrays))
-
-
-def replace_file(target: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` make a file beside `target`, then put it in its place."""
-    temporary = target.with_name(f".{target.name}.tmp")
-    try:
-        write(temporary)
-        temporary.replace(target)
-    except OSError as error:
-        raise StoreError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
+    with replacing(target, StoreError) as partial:
+        writers[target.suffix](partial, arrays)
 
 
 def _checked(source: Path, arrays: EmbeddingArrays) -> EmbeddingArrays:
@@ -327,10 +319,6 @@ def _vectors(source: Path, file: pq.ParquetFile, name: str) -> NDArray[Any]:
             X[start : start + len(rows)] = rows
             start += len(rows)
     return X
-
-
-def _ragged(source: Path, name: str, one: int, other: int) -> StoreError:
-    return StoreError(f"{str(source)!r}: column {name!r} holds vectors of {one} and {other} numbers")
 
 
 def _rectangular(source: Path, chunk: Any, name: str) -> NDArray[Any]:

@@ -16,6 +16,8 @@ from hcep.errors import HCEPError
 MAX_PIXELS = 89_478_485
 """Pillow's own threshold for a suspected decompression bomb: a quarter of a GiB of RGB."""
 
+#: How the names of image files end, where a folder is searched for them.
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 # Raster formats only: among Pillow's others, EPS starts Ghostscript and some read further files.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "TIFF", "WEBP", "PPM", "JPEG2000", "MPO", "ICO", "TGA", "AVIF")
 _SIXTEEN_BIT = ("I", "I;16", "I;16B", "I;16L", "I;16N")

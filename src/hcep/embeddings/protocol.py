@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
-from PIL.Image import Image
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+class EncoderRecord(Struct, frozen=True, forbid_unknown_fields=True):
+    """What stores and models remember of an encoder.
+
+    Attributes
+    ----------
+    name : str
+    fingerprint : str or None
+        Hash of what decides its vectors: another encoder with the same one is the same. None where it is not known.
+    preprocessing : dict or None
+        How it prepares images, for `load_encoder` to make the same encoder again.
+    """
+
+    name: str
+    fingerprint: str | None = None
+    preprocessing: dict[str, Any] | None = None
 
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Images to vectors; one small adapter a library implements it.
+    """Images to vectors; one small adapter per library implements it.
 
     Attributes
     ----------

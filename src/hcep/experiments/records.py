@@ -1,4 +1,8 @@
-"""Rows of an experiment on disk: written after every cell, so that a stopped run goes on where it was."""
+"""Rows of an experiment on disk: written after every cell, so that a stopped run goes on where it was.
+
+Beside the rows, what each validation image got: the paired intervals behind every verdict need it, and with it the rows
+of one method can be measured again alone.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from hcep.embeddings.arrays import replace_file
+from hcep._files import replacing, write_text
 from hcep.errors import HCEPError
 
 Row = dict[str, Any]
@@ -25,8 +29,9 @@ PACKAGES = ("hcep", "numpy", "scipy", "scikit-learn", "numba", "skglm", "torch")
 class Records:
     """The rows of one experiment in one folder: `rows.json` with where they come from, `rows.parquet` for analysis.
 
-    Every row carries the key of its cell: a hash of the experiment, the cell's settings, the data and the package's
-    version. Rows of other keys stay untouched, so two data sets may share a folder.
+    Every row carries the key of its cell: a hash of the experiment, the cell's settings and the data. Rows of other
+    keys stay untouched, so two data sets may share a folder. What a row has under `OF_IMAGES` goes to
+    `images.parquet`, packed by `packed`.
 
     Examples
     --------
@@ -43,6 +48,7 @@ class Records:
         document = self._read()
         self.provenance: dict[str, Any] = document["provenance"]
         self._rows: list[Row] = document["rows"]
+        self._read_images()
 
     @property
     def rows(self) -> list[Row]:
@@ -56,7 +62,7 @@ class Records:
 
     def key(self, settings: Mapping[str, Any], data: str) -> str:
         """The key of a cell."""
-        known = [self.experiment, sorted(settings.items()), data, _version("hcep")]
+        known = [self.experiment, sorted(settings.items()), data]
         return sha256(json.dumps(known, default=str).encode()).hexdigest()[:16]
 
     def keep(self, keys: Iterable[str]) -> None:
@@ -69,7 +75,11 @@ class Records:
         self._rows += [{"cell": key, **{name: _plain(value) for name, value in row.items()}} for row in rows]
         self.write()
 
-    def describe(self, config: Any, problems: Iterable[Any], seconds: float | None = None) -> None:
+    def drop(self, keys: Iterable[str]) -> None:
+        """Forget the rows of some cells, so that they are measured again."""
+        self.keep(self.done.difference(keys))
+
+    def describe(self, config: Any, tasks: Iterable[Any], seconds: float | None = None) -> None:
         """Set what the rows come from: settings, versions, data; written with the next rows."""
         self.provenance = {
             "experiment": self.experiment,
@@ -87,27 +97,43 @@ class Records:
                     "n_val": len(p.y_val),
                     "note": p.note,
                 }
-                for p in problems
+                for p in tasks
             ],
             "seconds": seconds,
         }
 
     def write(self) -> None:
-        """Write both files."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in self._rows)
-        head = json.dumps(self.provenance, indent=1, ensure_ascii=False)
-        text = f'{{"provenance": {head},\n"rows": [\n{lines}\n]}}\n'
-        replace_file(self.folder / ROWS, lambda file: _write_text(file, text))
-        self._write_table()
-
-    def _write_table(self) -> None:
+        """Write all files."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        names = list(dict.fromkeys(name for row in self._rows for name in row))
-        table = pa.table({name: [row.get(name) for row in self._rows] for name in names})
-        replace_file(self.folder / TABLE, lambda file: pq.write_table(table, file))
+        rows = [{name: value for name, value in row.items() if name != OF_IMAGES} for row in self._rows]
+        lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+        head = json.dumps(self.provenance, indent=1, ensure_ascii=False)
+        write_text(self.folder / ROWS, f'{{"provenance": {head},\n"rows": [\n{lines}\n]}}\n')
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        tables = {TABLE: {name: [row.get(name) for row in rows] for name in names}}
+        seen = [(i, row[OF_IMAGES]) for i, row in enumerate(self._rows) if OF_IMAGES in row]
+        if seen:
+            columns = {name: pa.array([images[name] for _, images in seen], pa.list_(pa.uint8())) for name in PER_IMAGE}
+            cells = [self._rows[i]["cell"] for i, _ in seen]
+            tables[IMAGES] = {"cell": cells, "row": pa.array([i for i, _ in seen], pa.int32()), **columns}
+        for file, table in tables.items():
+            with replacing(self.folder / file) as partial:
+                pq.write_table(pa.table(table), partial, compression="zstd", compression_level=9)
+
+    def _read_images(self) -> None:
+        """Give rows back what their images got; what no longer fits the rows is left out."""
+        import pyarrow.parquet as pq
+
+        if not (self.folder / IMAGES).exists():
+            return
+        table = pq.read_table(self.folder / IMAGES)
+        columns = {name: table[name].combine_chunks() for name in PER_IMAGE}
+        for k, (cell, i) in enumerate(zip(table["cell"].to_pylist(), table["row"].to_pylist(), strict=True)):
+            if i < len(self._rows) and self._rows[i]["cell"] == cell:
+                values = {name: column[k].values.to_numpy(zero_copy_only=False) for name, column in columns.items()}
+                self._rows[i][OF_IMAGES] = values
 
     def _read(self) -> dict[str, Any]:
         file = self.folder / ROWS
@@ -124,6 +150,25 @@ class Records:
         raise HCEPError(f"{str(file)!r} is not what `hcep reproduce` writes ({problem}); move it away or pass --fresh")
 
 
+def packed(scores: Any) -> dict[str, Bytes]:
+    """Columns of `ImageScores` that verdicts need, one byte per image (see `PER_IMAGE`).
+
+    >>> from hcep.evaluate import ImageScores
+    >>> one = packed(ImageScores(("a", "b"), None, {name: np.array([1.0, np.nan]) for name in PER_IMAGE}))
+    >>> one["correct"], unpacked(one, "support_recall"), unpacked(one, "tree_distance")
+    (array([254, 255], dtype=uint8), array([ 1., nan]), array([ 1., nan]))
+    """
+    return {
+        name: np.where(np.isnan(scores[name]), 255, np.round(np.nan_to_num(scores[name]) * steps)).astype(np.uint8)
+        for name, steps in PER_IMAGE.items()
+    }
+
+
+def unpacked(images: Mapping[str, Bytes], name: str) -> NDArray[np.float64]:
+    """A column as numbers again, NaN where it is not defined."""
+    return np.where(images[name] == 255, np.nan, images[name] / PER_IMAGE[name])
+
+
 def _plain(value: Any) -> Any:
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -134,7 +179,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _write_text(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")

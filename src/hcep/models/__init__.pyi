@@ -1,6 +1,11 @@
-from .atom_names import load_atom_names as load_atom_names, save_atom_names as save_atom_names
+from .atom_names import (
+    AtomName as AtomName,
+    AtomNames as AtomNames,
+    Exemplar as Exemplar,
+    Phrase as Phrase,
+)
+from .atoms_file import load_atom_names as load_atom_names, save_atom_names as save_atom_names
 from .card import model_card as model_card
-from .fields import ModelError as ModelError
 from .hub import (
     download_model as download_model,
     from_pretrained as from_pretrained,
@@ -8,10 +13,17 @@ from .hub import (
     push_model as push_model,
 )
 from .loading import (
+    SavedModel as SavedModel,
     load as load,
     load_model as load_model,
     load_path_model as load_path_model,
     load_summary as load_summary,
+    read_model as read_model,
 )
-from .records import EncoderRecord as EncoderRecord, ModelSummary as ModelSummary, TrainingRecord as TrainingRecord
 from .saving import save_model as save_model
+from .schema import (
+    EncoderRecord as EncoderRecord,
+    ModelError as ModelError,
+    ModelSummary as ModelSummary,
+    TrainingRecord as TrainingRecord,
+)

@@ -1,186 +1,170 @@
-"""``atoms.json``: names of a model's atoms, kept with the model and sealed like its other files."""
+"""What the atoms of a dictionary mean, in words and images: one record per edge."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import asdict, replace
-from os import PathLike
-from pathlib import Path
-from typing import Any, TypeVar
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
 
-from hcep.errors import HierarchyError
-from hcep.explain.naming import AtomName, AtomNames, Exemplar, Phrase
-from hcep.explain.naming.atom_names import odd_character
+from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy import Hierarchy
-from hcep.models.fields import Fields, ModelError
-from hcep.models.folder import read_file, update_folder
-from hcep.models.loading import check_content, parse_hierarchy
-from hcep.models.schema import (
-    ATOMS,
-    ATOMS_FORMAT,
-    DOCUMENT,
-    HIERARCHY,
-    file_record,
-    json_object,
-    parse_document,
-    seal,
-)
 
-VERSION = 1
-#: Longest phrase, summary or gloss that is taken from a file, in characters.
-MAX_TEXT = 4000
-
-Item = TypeVar("Item")
+Source = Literal["summary", "phrase", "gloss", "exemplars"]
+#: Categories of characters that have no place in a phrase, but for the joiners that some scripts need inside words.
+_ODD, _JOINERS = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"), "\u200c\u200d"
 
 
-def save_atom_names(names: AtomNames, folder: str | PathLike[str]) -> Path:
-    """Keep names of atoms with a saved model; names that are there already are replaced.
+def odd_character(text: str) -> str | None:
+    """The first character that only misleads: a control or formatting one, a line's end, half a pair."""
+    return next((c for c in text if unicodedata.category(c) in _ODD and c not in _JOINERS), None)
 
-    Parameters
+
+@dataclass(frozen=True)
+class Phrase:
+    """A candidate phrase and the cosine of its embedding to the atom, rounded to six decimals."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Exemplar:
+    """An image below the parent and its projection on the atom: 0 at the parent's embedding, 1 at the child's."""
+
+    id: str
+    projection: float
+
+
+@dataclass(frozen=True)
+class AtomName:
+    """What is known of the meaning of one atom.
+
+    Attributes
     ----------
-    names : AtomNames
-        Of atoms of this model; some may be left out.
-    folder : path
-        A model that `save_model` wrote. Only ``atoms.json`` and the document that seals it are written, in one step:
-        a process that dies leaves the old names or the new ones.
+    parent, child : str
+        The synsets whose difference the atom is.
+    phrases : tuple of Phrase
+        The nearest of a pool, the nearest first; empty where none were compared, or the atom is zero.
+    summary : str or None
+        A language model's 3 to 10 words.
+    exemplars, contrast : tuple of Exemplar
+        Images below the parent that lie furthest along the atom, and furthest against it.
+    gloss : str or None
+        Definition of the child.
+    """
 
-    Raises
-    ------
-    ModelError
-        When there is no model, a name is of an edge it does not have, or a text has control characters.
+    parent: str
+    child: str
+    phrases: tuple[Phrase, ...] = ()
+    summary: str | None = None
+    exemplars: tuple[Exemplar, ...] = ()
+    contrast: tuple[Exemplar, ...] = ()
+    gloss: str | None = None
+
+    @property
+    def meaning(self) -> str | None:
+        """The best words there are: the summary, else the nearest phrase, else the gloss."""
+        return self.summary or (self.phrases[0].text if self.phrases else None) or self.gloss
+
+    @property
+    def source(self) -> Source | None:
+        """What `meaning` is; "exemplars" where there are only images, None where there is nothing."""
+        known: dict[Source, object] = {
+            "summary": self.summary, "phrase": self.phrases, "gloss": self.gloss, "exemplars": self.exemplars
+        }  # fmt: skip
+        return next((source for source, found in known.items() if found), None)
+
+    def updated(self, newer: AtomName) -> AtomName:
+        """This record with what `newer` has in its place; a summary of phrases that changed is dropped."""
+        stale = bool(newer.phrases) and newer.phrases != self.phrases
+        return replace(
+            self,
+            phrases=newer.phrases or self.phrases,
+            summary=newer.summary or (None if stale else self.summary),
+            exemplars=newer.exemplars or self.exemplars,
+            contrast=newer.contrast or (() if newer.exemplars else self.contrast),
+            gloss=newer.gloss or self.gloss,
+        )
+
+
+@dataclass(frozen=True)
+class AtomNames:
+    """Names of a dictionary's atoms.
+
+    Attributes
+    ----------
+    atoms : tuple of AtomName
+        In the order of the hierarchy's edges; some may be left out.
+    encoder : str or None
+        Whose text space the phrases were compared in.
+    template : str or None
+        What the phrases were put into before they were embedded, such as ``"a photo of {}"``.
+    centered : bool
+        Whether the mean of the pool was subtracted.
+    llm : str or None
+        The language model of the summaries.
 
     Examples
     --------
-    >>> import tempfile
-    >>> from hcep import HCEPClassifier
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> from hcep.explain.naming import AtomName, AtomNames
-    >>> from hcep.models import load_atom_names, save_atom_names, save_model
-    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-3)
-    >>> model = HCEPClassifier(data.hierarchy).fit(data.X, data.y)
-    >>> parent, child = model.hierarchy_.edges[0]
-    >>> names = AtomNames((AtomName(parent, child, summary="long curved neck"),))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = save_atom_names(names, save_model(model, folder))
-    ...     load_atom_names(folder).meaning(parent, child)
-    'long curved neck'
+    >>> from hcep.explain.naming import AtomName, AtomNames, Phrase
+    >>> bear = AtomName("bear", "polar bear", (Phrase("thick white fur", 0.31),), gloss="white bear of Arctic regions")
+    >>> names = AtomNames((bear,))
+    >>> names.meaning("bear", "polar bear")
+    'thick white fur'
+    >>> names["bear", "polar bear"].source
+    'phrase'
     """
-    place = Path(folder)
-    document = read_file(place, DOCUMENT)
-    parse_document(document)
-    hierarchy = _sealed_hierarchy(place)
-    data = dump_names(names, hierarchy)
-    parsed = json.loads(document)
-    parsed["files"][ATOMS] = asdict(file_record(data))
-    update_folder(place, {ATOMS: data, DOCUMENT: seal(parsed)})
-    return place
 
+    atoms: tuple[AtomName, ...]
+    encoder: str | None = None
+    template: str | None = None
+    centered: bool = False
+    llm: str | None = None
 
-def load_atom_names(folder: str | PathLike[str]) -> AtomNames | None:
-    """Read the names of a saved model's atoms; None where it has none.
+    def __post_init__(self) -> None:
+        if len(self.by_edge) < len(self.atoms):
+            raise HierarchyError("atoms must hold each parent and child once; an edge is named twice")
 
-    Raises
-    ------
-    ModelError
-        As `load_model`, for these files; names of edges that the model does not have.
-    """
-    place = Path(folder)
-    record = parse_document(read_file(place, DOCUMENT)).files.get(ATOMS)
-    if record is None:
-        return None
-    data = read_file(place, ATOMS)
-    check_content(ATOMS, file_record(data), record)
-    return parse_names(data, _sealed_hierarchy(place))
+    @cached_property
+    def by_edge(self) -> Mapping[tuple[str, str], AtomName]:
+        """Records by (parent, child)."""
+        return {(atom.parent, atom.child): atom for atom in self.atoms}
 
+    def __len__(self) -> int:
+        return len(self.atoms)
 
-def _sealed_hierarchy(folder: Path) -> Hierarchy:
-    data = read_file(folder, HIERARCHY)
-    check_content(HIERARCHY, file_record(data), parse_document(read_file(folder, DOCUMENT)).files[HIERARCHY])
-    return parse_hierarchy(data)
+    def __iter__(self) -> Iterator[AtomName]:
+        return iter(self.atoms)
 
+    def __getitem__(self, edge: tuple[str, str]) -> AtomName:
+        return self.by_edge[edge]
 
-def dump_names(names: AtomNames, hierarchy: Hierarchy) -> bytes:
-    """The content of ``atoms.json``, checked by reading it again."""
-    document: dict[str, Any] = {"format": ATOMS_FORMAT, "version": VERSION, **asdict(replace(names, atoms=()))}
-    try:
-        document["atoms"] = [asdict(atom) for atom in names.ordered(hierarchy)]
-        data = (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode("utf-8")
-        parse_names(data, hierarchy)
-    except (ModelError, HierarchyError, TypeError, UnicodeEncodeError) as error:
-        raise ModelError(f"these names cannot be saved: {error}") from None
-    return data
+    def meaning(self, parent: str, child: str) -> str | None:
+        """The words for an atom; None where there are none."""
+        atom = self.by_edge.get((parent, child))
+        return None if atom is None else atom.meaning
 
+    def updated(self, newer: AtomNames) -> AtomNames:
+        """Both, where `newer` has the last word; atoms that it leaves out stay as they are."""
+        merged = dict(self.by_edge)
+        for edge, atom in newer.by_edge.items():
+            merged[edge] = merged[edge].updated(atom) if edge in merged else atom
+        compared = any(atom.phrases for atom in newer)
+        llm = newer.llm or (None if compared else self.llm)
+        return replace(newer if compared else self, atoms=tuple(merged.values()), llm=llm)
 
-def parse_names(data: bytes, hierarchy: Hierarchy) -> AtomNames:
-    """Read ``atoms.json`` and check every field.
+    def ordered(self, hierarchy: Hierarchy) -> AtomNames:
+        """The records in the order of the hierarchy's edges.
 
-    Raises
-    ------
-    ModelError
-        Text that is not JSON, another format or version, a field that is unknown, missing or of a wrong type or range,
-        a text with control characters, an edge that the hierarchy does not have.
-    """
-    document = json_object(ATOMS, data)
-    fields = Fields(ATOMS, "", document, ("format", "version", "atoms", "encoder", "template", "centered", "llm"))
-    if fields.text("format") != ATOMS_FORMAT:
-        fields.fail("format", f'"{ATOMS_FORMAT}"')
-    if fields.integer("version") != VERSION:
-        fields.fail("version", f"{VERSION}, which this release of hcep reads")
-    atoms = _list(fields, "atoms", _atom)
-    try:
-        names = AtomNames(
-            atoms,
-            encoder=_words_or_none(fields, "encoder"),
-            template=_words_or_none(fields, "template"),
-            centered=fields.boolean("centered"),
-            llm=_words_or_none(fields, "llm"),
-        )
-        return names.ordered(hierarchy)
-    except HierarchyError as error:
-        raise ModelError(f"{ATOMS}: {error}") from None
-
-
-def _atom(path: str, value: object) -> AtomName:
-    fields = Fields(ATOMS, path, value, ("parent", "child", "phrases", "summary", "exemplars", "contrast", "gloss"))
-    return AtomName(
-        parent=fields.text("parent"),
-        child=fields.text("child"),
-        phrases=_list(fields, "phrases", _phrase),
-        summary=_words_or_none(fields, "summary"),
-        exemplars=_list(fields, "exemplars", _exemplar),
-        contrast=_list(fields, "contrast", _exemplar),
-        gloss=_words_or_none(fields, "gloss"),
-    )
-
-
-def _phrase(path: str, value: object) -> Phrase:
-    fields = Fields(ATOMS, path, value, ("text", "score"))
-    return Phrase(_words(fields, "text"), float(fields.number("score", -1.0, 1.0)))
-
-
-def _exemplar(path: str, value: object) -> Exemplar:
-    fields = Fields(ATOMS, path, value, ("id", "projection"))
-    return Exemplar(fields.text("id"), float(fields.number("projection", -float("inf"))))
-
-
-def _list(fields: Fields, key: str, read: Callable[[str, object], Item]) -> tuple[Item, ...]:
-    rows = fields.values[key]
-    if not isinstance(rows, list):
-        fields.fail(key, "a list")
-    at = f"{fields.path}.{key}" if fields.path else key
-    return tuple(read(f"{at}[{i}]", row) for i, row in enumerate(rows))
-
-
-def _words(fields: Fields, key: str) -> str:
-    """A text that people are shown: not empty, not endless, nothing in it that a terminal obeys."""
-    text = fields.text(key)
-    if not 0 < len(text) <= MAX_TEXT:
-        fields.fail(key, f"a text of 1 to {MAX_TEXT:,} characters")
-    if odd_character(text) is not None:
-        fields.fail(key, "a text without control characters")
-    return text
-
-
-def _words_or_none(fields: Fields, key: str) -> str | None:
-    return None if fields.is_null(key) else _words(fields, key)
+        Raises
+        ------
+        HierarchyError
+            When an edge is not the hierarchy's.
+        """
+        known = set(hierarchy.edges)
+        strange = [f"{p} → {c}" for p, c in self.by_edge if (p, c) not in known]
+        if strange:
+            raise HierarchyError(f"{quoted(strange)}: the hierarchy has no such edge, so there is no such atom")
+        return replace(self, atoms=tuple(self.by_edge[edge] for edge in hierarchy.edges if edge in self.by_edge))

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 from sklearn.utils.validation import check_is_fitted
 
 import hcep
+from hcep._tables import markdown
 from hcep.classify import HCEPClassifier
+from hcep.embeddings.protocol import EncoderRecord
 from hcep.hierarchy import Hierarchy
-from hcep.models.records import EncoderRecord
 
 #: Levels and children of the tree excerpt, and rows of the table of classes.
 MAX_DEPTH, MAX_CHILDREN, MAX_CLASSES = 3, 6, 50
@@ -130,11 +131,13 @@ def _front_matter(license: str, language: str | None, tags: Sequence[str]) -> st
 def _introduction(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:
     vectors = f"{model.n_features_in_:,}-dimensional embeddings"
     source = f"{vectors} of `{_line(encoder.name)}`" if encoder else f"{vectors} (the encoder was not recorded)"
-    head = (
-        "The class is the leaf at the end of the path."
-        if model.head_ is None
-        else "The class is predicted by logistic regression on the path's coefficients."
-    )
+    heads = {
+        "NoneType": "The class is the leaf at the end of the path.",
+        "AdamWHead": "The class is predicted by a linear classifier on the path's coefficients, trained with AdamW.",
+        "LogisticRegression": "The class is predicted by logistic regression on the path's coefficients.",
+    }
+    kind = type(model.head_).__name__
+    head = heads.get(kind, f"The class is predicted by a `{kind}` on the path's coefficients.")
     return (
         "An image classifier that explains itself, made with HCEP (Hierarchical Concept Embedding & Pursuit). It takes "
         f"{source} and finds, for each image, the rooted path of concepts in a hierarchy whose embeddings best add up "
@@ -230,12 +233,7 @@ def _configuration(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return _line(text).replace("|", "\\|")
+    return markdown(head, ([_line(cell) for cell in row] for row in rows)).rstrip("\n")
 
 
 def _line(text: str) -> str:

@@ -11,9 +11,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from hcep._files import sync_folder
 from hcep.errors import quoted
-from hcep.models.fields import ModelError
-from hcep.models.schema import ATOMS, ATOMS_FORMAT, CARD, DOCUMENT, FORMAT, HIERARCHY, TENSORS
+from hcep.models.schema import ATOMS, ATOMS_FORMAT, CARD, DOCUMENT, FORMAT, HIERARCHY, TENSORS, ModelError
 
 #: In the order of the renames; the document's comes last.
 NAMES = (TENSORS, HIERARCHY, ATOMS, CARD, DOCUMENT)
@@ -100,11 +100,11 @@ def _complete(folder: Path) -> None:
     """Make the renames of a save that has its document; none are left of one that has not."""
     if not _is_pending(folder):
         return
-    _sync_folder(folder)
+    sync_folder(folder)
     for name in NAMES:
         if (folder / (name + _NEW)).exists():
             os.replace(folder / (name + _NEW), folder / name)
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
 def _discard(folder: Path) -> None:
@@ -121,16 +121,6 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":  # elsewhere a folder has no descriptor to sync
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _refuse_strangers(folder: Path) -> None:

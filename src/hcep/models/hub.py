@@ -12,13 +12,12 @@ from typing import Any, TypedDict, Unpack
 import hcep
 from hcep.classify import HCEPClassifier
 from hcep.errors import MissingExtraError, quoted
-from hcep.models.atom_names import load_atom_names
+from hcep.models.atoms_file import load_atom_names
 from hcep.models.card import EncoderLike, model_card
-from hcep.models.fields import ModelError
 from hcep.models.folder import NAMES, read_file
 from hcep.models.loading import load_model, load_summary
 from hcep.models.saving import encoded, pack
-from hcep.models.schema import CARD, OPTIONAL
+from hcep.models.schema import CARD, OPTIONAL, ModelError
 
 #: Names of exceptions by which the clients of several major versions say that nobody answered.
 _UNREACHABLE = {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,26 +16,218 @@ from hcep.classify.path_model import PathModel
 from hcep.dictionary import ConceptDictionary, EmbeddingTransform
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy import Hierarchy
-from hcep.models.fields import ModelError
 from hcep.models.folder import read_file
-from hcep.models.records import FileRecord, ModelSummary
 from hcep.models.schema import (
+    ATOMS,
     DOCUMENT,
     HIERARCHY,
-    SEALED,
     TENSORS,
+    AdamWRecord,
+    FileRecord,
+    ModelError,
+    ModelSummary,
     file_record,
     parse_document,
 )
 from hcep.models.tensors import TensorSpec, parse_tensors
 
 if TYPE_CHECKING:
-    from sklearn.linear_model import LogisticRegression
+    from hcep.classify import HCEPClassifier
+    from hcep.models.atom_names import AtomNames
 
-    from hcep.classify import HCEPClassifier, LeaveOneOutScore
-    from hcep.classify.heads import AdamWHead
+#: Read for `SavedModel.classifier` alone: as many booleans as images times tried metrics.
+LEFT_OUT = "leave_one_out.correct"
 
-Arrays = dict[str, NDArray[Any]]
+
+class SavedModel:
+    """A model's folder: each file is read and parsed once, when it is first needed.
+
+    Parameters
+    ----------
+    folder : path
+    files : mapping of str to bytes, optional
+        Content of files by name, instead of what the folder holds.
+
+    Raises
+    ------
+    ModelError
+        By every attribute, as `load_model`.
+    """
+
+    def __init__(self, folder: str | PathLike[str], files: Mapping[str, bytes] | None = None) -> None:
+        self.folder = Path(folder)
+        self._files = dict(files or {})
+
+    @cached_property
+    def summary(self) -> ModelSummary:
+        """What ``model.json`` says: encoder, training data, metrics, parameters."""
+        return parse_document(self.file(DOCUMENT))
+
+    @cached_property
+    def hierarchy(self) -> Hierarchy:
+        """The fitted hierarchy."""
+        return parse_hierarchy(self.file(HIERARCHY))
+
+    @cached_property
+    def dictionary(self) -> ConceptDictionary:
+        """The concept dictionary."""
+        record, embeddings = self.summary.transform, self._arrays["synset_embeddings"]
+        if embeddings[0].any():
+            raise ModelError(f"{TENSORS}: row 0 of array 'synset_embeddings', the root's, must be zero")
+        transform = EmbeddingTransform(
+            unit_norm=record.unit_norm,
+            mean=self._arrays.get("transform.mean"),
+            whitener=self._arrays.get("transform.whitener"),
+            scale=record.scale,
+            shrinkage=record.shrinkage,
+        )
+        return ConceptDictionary(self.hierarchy, embeddings, transform)
+
+    @cached_property
+    def path_model(self) -> PathModel:
+        """What prediction needs; without a logistic head, scikit-learn is not even imported."""
+        parameters = self.summary.parameters
+        options = {name: getattr(parameters, name) for name in ("beam_width", "max_steps", "tol", "signed", "n_jobs")}
+        return PathModel(
+            classes=self.summary.classes,
+            leaves=self._leaves,
+            dictionary=self.dictionary,
+            anchor=self.summary.anchor,
+            temperature=self.summary.temperature,
+            head=self._head,
+            **options,
+        )
+
+    @cached_property
+    def classifier(self) -> HCEPClassifier:
+        """The whole classifier, with the table of its leave-one-out scores."""
+        from hcep.classify import HCEPClassifier, LeaveOneOutScore
+
+        summary = self.summary
+        known = HCEPClassifier._get_param_names()
+        given = {name: value for name, value in msgspec.structs.asdict(summary.parameters).items() if name in known}
+        given = {name: value for name, value in given.items() if value is not msgspec.UNSET}
+        given["hierarchy"] = None if given["hierarchy"] is None else self.hierarchy
+        if given.get("C") == "inf":
+            given["C"] = np.inf
+        model = HCEPClassifier(**given)
+        model.classes_ = summary.classes
+        model.hierarchy_ = self.hierarchy
+        model._leaves = self._leaves
+        model.anchor_, model.shrinkage_, model.temperature_ = summary.anchor, summary.shrinkage, summary.temperature
+        correct = self._tensors([LEFT_OUT]).get(LEFT_OUT, ())
+        model.leave_one_out_ = [
+            LeaveOneOutScore(*msgspec.structs.astuple(row), right)
+            for row, right in zip(summary.leave_one_out, correct, strict=True)
+        ]
+        model.dictionary_ = self.dictionary
+        model.head_ = self._head
+        model.n_iter_ = 1 if model.head_ is None else int(model.head_.n_iter_.max())
+        model.n_features_in_ = summary.n_dims
+        if summary.feature_names is not None:
+            model.feature_names_in_ = np.array(summary.feature_names, dtype=object)
+        return model
+
+    @cached_property
+    def atom_names(self) -> AtomNames | None:
+        """Names of the atoms; None where the model has none."""
+        from hcep.models.atoms_file import parse_names
+
+        return parse_names(self.file(ATOMS), self.hierarchy) if ATOMS in self.summary.files else None
+
+    def file(self, name: str) -> bytes:
+        """The content of a file, which is the one that was saved."""
+        if name not in self._files:
+            self._files[name] = read_file(self.folder, name)
+        if name != DOCUMENT:
+            check_content(name, file_record(self._files[name]), self.summary.files[name])
+        return self._files[name]
+
+    @cached_property
+    def _leaves(self) -> NDArray[np.str_]:
+        """The leaf of each class, in the order of the classes; every leaf must be some class's."""
+        hierarchy = self.hierarchy
+        try:
+            leaves = [hierarchy.leaf_of(str(label)) for label in self.summary.classes.tolist()]
+        except HierarchyError as error:
+            raise ModelError(f"{DOCUMENT}: classes.labels does not fit {HIERARCHY}: {error}") from None
+        rest = set(hierarchy.leaves) - set(leaves)
+        if rest or len(set(leaves)) < len(leaves):
+            raise ModelError(
+                f"{HIERARCHY}: {len(hierarchy.leaves):,} leaves for {len(leaves):,} classes in {DOCUMENT}"
+                + (f"; no class has the leaf {quoted(sorted(rest))}" if rest else "; two classes share one")
+            )
+        return np.array(leaves)
+
+    @cached_property
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return self._tensors([name for name in self._specs if name != LEFT_OUT])
+
+    def _tensors(self, names: list[str]) -> dict[str, NDArray[Any]]:
+        return parse_tensors(self.file(TENSORS), self._specs, names)
+
+    @cached_property
+    def _specs(self) -> dict[str, TensorSpec]:
+        """The arrays that the other two files promise."""
+        summary, n_dims, n_classes = self.summary, self.summary.n_dims, len(self._leaves)
+        specs = {"synset_embeddings": TensorSpec(("F64",), (len(self.hierarchy), n_dims))}
+        if summary.transform.mean:
+            specs["transform.mean"] = TensorSpec(("F64",), (n_dims,))
+        if summary.transform.whitener:
+            specs["transform.whitener"] = TensorSpec(("F64",), (n_dims, n_dims))
+        if summary.head is not None:
+            # scikit-learn keeps one row for two classes, the logit of the second.
+            n_rows = 1 if n_classes == 2 and not isinstance(summary.head, AdamWRecord) else n_classes
+            specs["head.coef"] = TensorSpec(("F64", "F32"), (n_rows, self.hierarchy.n_edges))
+            specs["head.intercept"] = TensorSpec(("F64", "F32"), (n_rows,))
+            specs["head.classes"] = TensorSpec(("I64",), (n_classes,))
+            specs["head.n_iter"] = TensorSpec(("I32",), (1,))
+        if summary.leave_one_out:
+            specs[LEFT_OUT] = TensorSpec(("BOOL",), (len(summary.leave_one_out), None))
+        return specs
+
+    @cached_property
+    def _head(self) -> Any:
+        """The linear head, or None."""
+        record, arrays = self.summary.head, self._arrays
+        if record is None:
+            return None
+        if not np.array_equal(arrays["head.classes"], np.arange(len(self._leaves))):
+            raise ModelError(f"{TENSORS}: array 'head.classes' must count the classes from 0")
+        coef, intercept, classes = (arrays[f"head.{name}"] for name in ("coef", "intercept", "classes"))
+        if isinstance(record, AdamWRecord):
+            from hcep.classify.heads import AdamWHead
+
+            return AdamWHead(coef, intercept, classes, **msgspec.structs.asdict(record))
+        from sklearn.linear_model import LogisticRegression
+
+        head = LogisticRegression(C=np.inf if record.C == "inf" else record.C, max_iter=record.max_iter)
+        head.classes_, head.coef_, head.intercept_, head.n_iter_ = classes, coef, intercept, arrays["head.n_iter"]
+        head.n_features_in_ = coef.shape[1]
+        return head
+
+
+def read_model(folder: str | PathLike[str]) -> SavedModel:
+    """Open what `save_model` wrote, to read no more of it than is asked for.
+
+    Parameters
+    ----------
+    folder : path
+
+    Returns
+    -------
+    SavedModel
+        With ``summary``, ``hierarchy``, ``dictionary``, ``path_model``, ``classifier`` and ``atom_names``, each read,
+        checked and kept when it is first used.
+
+    Raises
+    ------
+    ModelError
+        When there is no model, or ``model.json`` is damaged; the attributes raise it for their files.
+    """
+    model = SavedModel(folder)
+    _ = model.summary
+    return model
 
 
 def load_model(folder: str | PathLike[str]) -> HCEPClassifier:
@@ -68,7 +262,7 @@ def load_model(folder: str | PathLike[str]) -> HCEPClassifier:
     >>> bool((loaded.predict(data.X) == model.predict(data.X)).all())
     True
     """
-    return unpack(_read(folder))
+    return SavedModel(folder).classifier
 
 
 #: The same, as `hcep.load`.
@@ -76,56 +270,13 @@ load = load_model
 
 
 def load_path_model(folder: str | PathLike[str]) -> PathModel:
-    """Load what prediction needs of a saved model; without a logistic head, scikit-learn is not even imported.
-
-    Raises
-    ------
-    ModelError
-        As `load_model`.
-    """
-    summary, hierarchy, leaves, arrays = _parts(_read(folder))
-    if summary.head is not None:
-        return _classifier(summary, hierarchy, leaves, arrays).path_model()
-    options = {name: summary.parameters[name] for name in ("beam_width", "max_steps", "tol", "signed", "n_jobs")}
-    return PathModel(
-        classes=summary.classes,
-        leaves=leaves,
-        dictionary=_dictionary(summary, hierarchy, arrays),
-        anchor=summary.anchor,
-        temperature=summary.temperature,
-        head=None,
-        **options,
-    )
-
-
-def _read(folder: str | PathLike[str]) -> dict[str, bytes]:
-    return {name: read_file(Path(folder), name) for name in (DOCUMENT, *SEALED)}
+    """Load what prediction needs of a saved model (see `SavedModel.path_model`); raises as `load_model`."""
+    return SavedModel(folder).path_model
 
 
 def load_summary(folder: str | PathLike[str]) -> ModelSummary:
-    """Read what is known of a saved model (encoder, training data, metrics, parameters) from ``model.json`` alone.
-
-    Raises
-    ------
-    ModelError
-        As `load_model`, for this one file.
-    """
-    return parse_document(read_file(Path(folder), DOCUMENT))
-
-
-def unpack(files: Mapping[str, bytes]) -> HCEPClassifier:
-    """The classifier in the files' bytes, given by name."""
-    return _classifier(*_parts(files))
-
-
-def _parts(files: Mapping[str, bytes]) -> tuple[ModelSummary, Hierarchy, NDArray[np.str_], Arrays]:
-    """What the files say, every part checked."""
-    summary = parse_document(files[DOCUMENT])
-    for name in SEALED:
-        check_content(name, file_record(files[name]), summary.files[name])
-    hierarchy = parse_hierarchy(files[HIERARCHY])
-    leaves = _leaves(hierarchy, summary)
-    return summary, hierarchy, leaves, parse_tensors(files[TENSORS], tensor_specs(summary, hierarchy))
+    """Read what is known of a saved model from ``model.json`` alone; raises as `load_model`, for this one file."""
+    return SavedModel(folder).summary
 
 
 def check_content(name: str, found: FileRecord, saved: FileRecord) -> None:
@@ -155,111 +306,3 @@ def parse_hierarchy(data: bytes) -> Hierarchy:
         return Hierarchy.from_json(text)
     except HierarchyError as error:
         raise ModelError(f"{HIERARCHY}: {error}") from None
-
-
-def _leaves(hierarchy: Hierarchy, summary: ModelSummary) -> NDArray[np.str_]:
-    """The leaf of each class, in the order of the classes; every leaf must be some class's."""
-    try:
-        leaves = [hierarchy.leaf_of(str(label)) for label in summary.classes.tolist()]
-    except HierarchyError as error:
-        raise ModelError(f"{DOCUMENT}: classes.labels does not fit {HIERARCHY}: {error}") from None
-    rest = set(hierarchy.leaves) - set(leaves)
-    if rest or len(set(leaves)) < len(leaves):
-        raise ModelError(
-            f"{HIERARCHY}: {len(hierarchy.leaves):,} leaves for {len(leaves):,} classes in {DOCUMENT}"
-            + (f"; no class has the leaf {quoted(sorted(rest))}" if rest else "; two classes share one")
-        )
-    return np.array(leaves)
-
-
-def tensor_specs(summary: ModelSummary, hierarchy: Hierarchy) -> dict[str, TensorSpec]:
-    """The arrays that the other two files promise."""
-    n_dims, n_classes = summary.n_dims, len(summary.classes)
-    specs = {"synset_embeddings": TensorSpec(("F64",), (len(hierarchy), n_dims))}
-    if summary.transform.mean:
-        specs["transform.mean"] = TensorSpec(("F64",), (n_dims,))
-    if summary.transform.whitener:
-        specs["transform.whitener"] = TensorSpec(("F64",), (n_dims, n_dims))
-    if summary.head is not None:
-        # scikit-learn keeps one row for two classes, the logit of the second.
-        n_rows = 1 if n_classes == 2 and summary.head.kind == "logistic" else n_classes
-        specs["head.coef"] = TensorSpec(("F64", "F32"), (n_rows, hierarchy.n_edges))
-        specs["head.intercept"] = TensorSpec(("F64", "F32"), (n_rows,))
-        specs["head.classes"] = TensorSpec(("I64",), (n_classes,))
-        specs["head.n_iter"] = TensorSpec(("I32",), (1,))
-    if summary.leave_one_out:
-        specs["leave_one_out.correct"] = TensorSpec(("BOOL",), (len(summary.leave_one_out), None))
-    return specs
-
-
-def _classifier(
-    summary: ModelSummary, hierarchy: Hierarchy, leaves: NDArray[np.str_], arrays: Arrays
-) -> HCEPClassifier:
-    from hcep.classify import HCEPClassifier
-
-    given = None if summary.parameters["hierarchy"] is None else hierarchy
-    model = HCEPClassifier(**{**summary.parameters, "hierarchy": given})
-    model.classes_ = summary.classes
-    model.hierarchy_ = hierarchy
-    model._leaves = leaves
-    model.anchor_, model.shrinkage_, model.temperature_ = summary.anchor, summary.shrinkage, summary.temperature
-    model.leave_one_out_ = _scores(summary, arrays)
-    model.dictionary_ = _dictionary(summary, hierarchy, arrays)
-    model.head_ = _head(summary, arrays)
-    model.n_iter_ = 1 if model.head_ is None else int(model.head_.n_iter_.max())
-    model.n_features_in_ = summary.n_dims
-    if summary.feature_names is not None:
-        model.feature_names_in_ = np.array(summary.feature_names, dtype=object)
-    return model
-
-
-def _dictionary(summary: ModelSummary, hierarchy: Hierarchy, arrays: Arrays) -> ConceptDictionary:
-    record, embeddings = summary.transform, arrays["synset_embeddings"]
-    if embeddings[0].any():
-        raise ModelError(f"{TENSORS}: row 0 of array 'synset_embeddings', the root's, must be zero")
-    transform = EmbeddingTransform(
-        unit_norm=record.unit_norm,
-        mean=arrays.get("transform.mean"),
-        whitener=arrays.get("transform.whitener"),
-        scale=record.scale,
-        shrinkage=record.shrinkage,
-    )
-    return ConceptDictionary(hierarchy, embeddings, transform)
-
-
-def _head(summary: ModelSummary, arrays: Arrays) -> LogisticRegression | AdamWHead | None:
-    if summary.head is None:
-        return None
-    if not np.array_equal(arrays["head.classes"], np.arange(len(summary.classes))):
-        raise ModelError(f"{TENSORS}: array 'head.classes' must count the classes from 0")
-    fit = _adamw_head if summary.head.kind == "adamw" else _logistic_head
-    return fit(summary.head.settings, arrays)
-
-
-def _adamw_head(settings: dict[str, Any], arrays: Arrays) -> AdamWHead:
-    from hcep.classify.heads import AdamWHead
-
-    return AdamWHead(arrays["head.coef"], arrays["head.intercept"], arrays["head.classes"], **settings)
-
-
-def _logistic_head(settings: dict[str, Any], arrays: Arrays) -> LogisticRegression:
-    from sklearn.linear_model import LogisticRegression
-
-    head = LogisticRegression(**settings)
-    head.classes_ = arrays["head.classes"]
-    head.coef_ = arrays["head.coef"]
-    head.intercept_ = arrays["head.intercept"]
-    head.n_iter_ = arrays["head.n_iter"]
-    head.n_features_in_ = arrays["head.coef"].shape[1]
-    return head
-
-
-def _scores(summary: ModelSummary, arrays: Arrays) -> list[LeaveOneOutScore]:
-    from hcep.classify import LeaveOneOutScore
-
-    return [
-        LeaveOneOutScore(
-            row.shrinkage, row.anchor, row.accuracy, row.log_loss, row.temperature, arrays["leave_one_out.correct"][i]
-        )
-        for i, row in enumerate(summary.leave_one_out)
-    ]

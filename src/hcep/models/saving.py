@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
@@ -19,11 +19,10 @@ from hcep.classify.heads import AdamWHead
 from hcep.dictionary import EmbeddingTransform
 from hcep.errors import HCEPError
 from hcep.models.card import EncoderLike, encoder_record, model_card
-from hcep.models.fields import ModelError
 from hcep.models.folder import write_folder
 from hcep.models.labels import class_record
-from hcep.models.loading import unpack
-from hcep.models.schema import CARD, DOCUMENT, FORMAT, HIERARCHY, TENSORS, VERSION, file_record, seal
+from hcep.models.loading import SavedModel
+from hcep.models.schema import CARD, DOCUMENT, FORMAT, HIERARCHY, TENSORS, VERSION, ModelError, file_record, seal
 from hcep.models.tensors import dump_tensors
 
 
@@ -100,16 +99,16 @@ def pack(
         tensors = dump_tensors(_tensors(model))
         document = {
             **_document(model),
-            "encoder": None if record is None else asdict(record),
+            "encoder": msgspec.to_builtins(record),
             "training": {
                 "data": data,
                 "images_per_class": {str(_plain(k)): _plain(n) for k, n in (images_per_class or {}).items()},
                 "metrics": {name: _plain(value) for name, value in (metrics or {}).items()},
             },
-            "files": {HIERARCHY: asdict(file_record(hierarchy)), TENSORS: asdict(file_record(tensors))},
+            "files": msgspec.to_builtins({HIERARCHY: file_record(hierarchy), TENSORS: file_record(tensors)}),
         }
         files = {HIERARCHY: hierarchy, TENSORS: tensors, DOCUMENT: seal(document)}
-        unpack(files)
+        _ = SavedModel(".", files).classifier
     except HCEPError as error:
         raise ModelError(f"this model cannot be saved: {error}") from None
     return files
@@ -117,17 +116,15 @@ def pack(
 
 def _document(model: HCEPClassifier) -> dict[str, Any]:
     parameters = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
+    if "C" in parameters:
+        parameters["C"] = _penalty(parameters["C"])
     names = getattr(model, "feature_names_in_", None)
     head = model.head_
     return {
         "format": FORMAT,
         "version": VERSION,
         "hcep_version": hcep.__version__,
-        "parameters": {
-            **parameters,
-            "hierarchy": None if model.hierarchy is None else "fitted",
-            "C": _penalty(parameters["C"]),
-        },
+        "parameters": {**parameters, "hierarchy": None if model.hierarchy is None else "fitted"},
         "classes": class_record(model.classes_),
         "n_dims": model.n_features_in_,
         "feature_names": None if names is None else names.tolist(),

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any, Literal
 
-import numpy as np
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 from numpy.typing import NDArray
 
-from hcep.errors import near_matches
-from hcep.models.fields import Fields, ModelError
-from hcep.models.labels import read_classes
-from hcep.models.records import (
-    EncoderRecord,
-    FileRecord,
-    HeadRecord,
-    LeaveOneOutRecord,
-    ModelSummary,
-    TrainingRecord,
-    TransformRecord,
-)
+from hcep import _json
+from hcep._json import Count, Finite, NotNegative, Positive, PositiveCount, PositiveShare, Share
+from hcep.embeddings.protocol import EncoderRecord
+from hcep.errors import HCEPError, near_matches
+from hcep.models.labels import ClassRecord
 
 FORMAT = "hcep-model"
 VERSION = 2
@@ -40,10 +35,190 @@ SEALED = (HIERARCHY, TENSORS)
 #: Sealed as well, where they are there.
 OPTIONAL = (ATOMS,)
 
-_KEYS = (
-    "format", "version", "hcep_version", "parameters", "classes", "n_dims", "feature_names", "fitted", "transform",
-    "head", "leave_one_out", "encoder", "training", "files", "checksum",
-)  # fmt: skip
+
+class ModelError(HCEPError):
+    """A saved model is damaged, of another version, or not a model; the message names the file and the field."""
+
+
+# -- what is in it -------------------------------------------------------------------------------------
+
+
+class _Record(Struct, frozen=True, forbid_unknown_fields=True):
+    """An object whose fields are exactly those listed."""
+
+
+class Parameters(_Record, frozen=True):
+    """Parameters of the estimator; "hierarchy" is "fitted" (the one in the folder), or None for a flat one.
+
+    Those that describe the head are in files of earlier releases, when they were the estimator's own.
+    """
+
+    hierarchy: Literal[None, "fitted"]
+    tree: Literal[None, "first", "shortest", "longest"]
+    collapse: bool
+    unit_norm: bool
+    center: bool
+    shrinkage: PositiveShare | Literal["auto"] | None
+    beam_width: PositiveCount | None
+    max_steps: PositiveCount | None
+    tol: NotNegative
+    signed: bool
+    anchor: NotNegative | Literal["auto"]
+    head: Literal["path", "logistic", "adamw"]
+    n_jobs: Annotated[int, Meta(description="an integer or null")] | None
+    # scikit-learn takes C = inf for no penalty, which JSON has no number for.
+    C: Positive | Literal["inf"] | UnsetType = UNSET
+    max_iter: PositiveCount | UnsetType = UNSET
+    epochs: PositiveCount | UnsetType = UNSET
+    batch_size: PositiveCount | UnsetType = UNSET
+    random_state: Count | UnsetType | None = UNSET
+
+
+class FittedRecord(_Record, frozen=True):
+    """What the fit settled on."""
+
+    anchor: NotNegative
+    shrinkage: PositiveShare | None
+    temperature: Positive | None
+
+
+class TransformRecord(_Record, frozen=True):
+    """The scalars of an `EmbeddingTransform`, and which of its arrays there are."""
+
+    unit_norm: bool
+    mean: bool
+    whitener: bool
+    scale: Positive
+    shrinkage: PositiveShare | None
+
+    def __post_init__(self) -> None:
+        if self.whitener != (self.shrinkage is not None):
+            raise ValueError("shrinkage must be a number where whitener is true, null where it is false")
+
+
+class LogisticRecord(_Record, frozen=True, tag_field="kind", tag="logistic"):
+    """How scikit-learn's logistic regression was fitted."""
+
+    C: Positive | Literal["inf"]
+    max_iter: PositiveCount
+
+
+class AdamWRecord(_Record, frozen=True, tag_field="kind", tag="adamw"):
+    """How the published linear head was trained."""
+
+    epochs: PositiveCount
+    batch_size: PositiveCount
+    lr: NotNegative
+    weight_decay: NotNegative
+
+
+class LeaveOneOutRecord(_Record, frozen=True):
+    """One row of the leave-one-out table."""
+
+    shrinkage: PositiveShare | None
+    anchor: NotNegative
+    accuracy: Share
+    log_loss: Finite
+    temperature: Positive
+
+
+class TrainingRecord(_Record, frozen=True):
+    """What the model was trained on, as far as it was said when it was saved.
+
+    Attributes
+    ----------
+    data : str or None
+        Name of the data.
+    images_per_class : dict of str to int
+        By the class as text; empty where it was not said.
+    metrics : dict of str to float
+    """
+
+    data: str | None
+    images_per_class: dict[str, Count]
+    metrics: dict[str, Finite]
+
+    @property
+    def n_images(self) -> int:
+        return sum(self.images_per_class.values())
+
+
+class FileRecord(_Record, frozen=True):
+    """Size and hash of another file of the folder."""
+
+    bytes: Count
+    sha256: str
+
+
+class ModelSummary(_Record, frozen=True, dict=True, eq=False):
+    """What ``model.json`` says of a model, without its arrays.
+
+    Attributes
+    ----------
+    hcep_version : str
+        The release that saved it.
+    parameters : Parameters
+        Of the estimator.
+    classes : (n_classes,) array
+        Labels, of the type they had in y.
+    n_dims : int
+    feature_names : list of str or None
+    anchor, shrinkage, temperature : what was fitted
+    transform, head, leave_one_out, encoder, training, files : records
+    """
+
+    format: str
+    version: int
+    hcep_version: str
+    parameters: Parameters
+    class_record: ClassRecord = msgspec.field(name="classes")
+    n_dims: PositiveCount
+    feature_names: list[str] | None
+    fitted: FittedRecord
+    transform: TransformRecord
+    head: LogisticRecord | AdamWRecord | None
+    leave_one_out: list[LeaveOneOutRecord]
+    encoder: EncoderRecord | None
+    training: TrainingRecord
+    files: dict[str, FileRecord]
+    checksum: str
+
+    @cached_property
+    def classes(self) -> NDArray[Any]:
+        return self.class_record.array()
+
+    @property
+    def anchor(self) -> float:
+        return self.fitted.anchor
+
+    @property
+    def shrinkage(self) -> float | None:
+        return self.fitted.shrinkage
+
+    @property
+    def temperature(self) -> float:
+        return float("nan") if self.fitted.temperature is None else self.fitted.temperature
+
+    def __post_init__(self) -> None:
+        n_classes = len(self.class_record.labels)
+        if self.feature_names is not None and len(self.feature_names) != self.n_dims:
+            raise ValueError(f"feature_names must be a list of {self.n_dims:,} names, one for each of n_dims")
+        if self.fitted.temperature is None and self.head is None and n_classes > 1:
+            raise ValueError("fitted.temperature must be a number above 0, since there is no head")
+        if self.head is not None and n_classes == 1:
+            raise ValueError("head must be null for a single class")
+        for name in (*self.files, *SEALED):
+            if name not in (*SEALED, *OPTIONAL):
+                raise ValueError(f"unknown field {f'files.{name}'!r}")
+            if name not in self.files:
+                raise ValueError(f"field {f'files.{name}'!r} is missing")
+        labels = {str(label) for label in self.class_record.labels}
+        unknown = [label for label in self.training.images_per_class if label not in labels]
+        if unknown:
+            raise ValueError(
+                f"training.images_per_class has {unknown[0]!r}, which is not a class of the model."
+                + near_matches(unknown[0], labels)
+            )
 
 
 # -- out -----------------------------------------------------------------------------------------------
@@ -87,29 +262,6 @@ def parse_document(data: bytes) -> ModelSummary:
         a text that changed since it was saved.
     """
     document = json_object(DOCUMENT, data)
-    _check_version(document)
-    fields = Fields(DOCUMENT, "", _upgraded(document), _KEYS)
-    summary = _summary(fields)
-    if fields.text("checksum") != checksum(document):
-        raise ModelError(
-            f"{DOCUMENT}: the content does not match its field 'checksum', so it changed after it was saved; "
-            "copy or download it again"
-        )
-    return summary
-
-
-def json_object(file: str, data: bytes) -> dict[str, Any]:
-    """The JSON object that a file holds."""
-    try:
-        document = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{file}: not valid JSON ({error}); copy or download it again") from None
-    if not isinstance(document, dict):
-        raise ModelError(f"{file}: the file must be a JSON object, got a {type(document).__name__}")
-    return document
-
-
-def _check_version(document: Mapping[str, Any]) -> None:
     if "format" not in document:
         raise ModelError(f"{DOCUMENT}: field 'format' is missing.{near_matches('format', document)}")
     if document["format"] != FORMAT:
@@ -120,177 +272,27 @@ def _check_version(document: Mapping[str, Any]) -> None:
             f"{DOCUMENT}: version is {version!r:.60}; this release of hcep reads versions 1 to {VERSION}: "
             "upgrade hcep, or save the model again"
         )
-
-
-def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
-    """A document of version 1 as one of version 2: what it could not say yet, said by the defaults."""
-    parameters, head = document.get("parameters"), document.get("head")
-    if document["version"] != 1 or not isinstance(parameters, dict):
-        return document
-    upgraded = {**document, "parameters": {"epochs": 500, "batch_size": 4096, "random_state": 0, **parameters}}
-    return {**upgraded, "head": {"kind": "logistic", **head}} if isinstance(head, dict) else upgraded
-
-
-def _summary(fields: Fields) -> ModelSummary:
-    fitted = fields.inner("fitted", ("anchor", "shrinkage", "temperature"))
-    classes = read_classes(fields)
-    summary = ModelSummary(
-        hcep_version=fields.text("hcep_version"),
-        parameters=_parameters(fields),
-        classes=classes,
-        n_dims=fields.integer("n_dims", 1),
-        feature_names=None if fields.is_null("feature_names") else fields.texts("feature_names"),
-        anchor=fitted.number("anchor"),
-        shrinkage=_shrinkage(fitted),
-        temperature=float("nan") if fitted.is_null("temperature") else fitted.number("temperature", above=True),
-        transform=_transform(fields),
-        head=_head(fields),
-        leave_one_out=_leave_one_out(fields),
-        encoder=_encoder(fields),
-        training=_training(fields, classes),
-        files=_files(fields),
-    )
-    if summary.feature_names is not None and len(summary.feature_names) != summary.n_dims:
-        fields.fail("feature_names", f"a list of {summary.n_dims:,} names, one for each of n_dims")
-    if fitted.is_null("temperature") and summary.head is None and len(classes) > 1:
-        fitted.fail("temperature", "a number above 0, since there is no head")
-    if (summary.head is not None) and len(classes) == 1:
-        fields.fail("head", "null for a single class")
+    summary = _json.convert(_upgraded(document), ModelSummary, DOCUMENT, ModelError)
+    if summary.checksum != checksum(document):
+        raise ModelError(
+            f"{DOCUMENT}: the content does not match its field 'checksum', so it changed after it was saved; "
+            "copy or download it again"
+        )
     return summary
 
 
-def _shrinkage(fields: Fields) -> float | None:
-    return None if fields.is_null("shrinkage") else fields.number("shrinkage", 0.0, 1.0, above=True)
+def json_object(file: str, data: bytes) -> dict[str, Any]:
+    """The JSON object that a file holds."""
+    try:
+        document = _json.parse(data)
+    except ValueError as error:
+        raise ModelError(f"{file}: not valid JSON ({error}); copy or download it again") from None
+    if not isinstance(document, dict):
+        raise ModelError(f"{file}: the file must be a JSON object, got a {type(document).__name__}")
+    return document
 
 
-def _positive_or_null(fields: Fields, key: str) -> int | None:
-    return None if fields.is_null(key) else fields.integer(key, 1)
-
-
-def _n_jobs(fields: Fields, key: str) -> int | None:
-    value = fields.values[key]
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    return fields.fail(key, "an integer or null")
-
-
-def _auto_or(fields: Fields, key: str, otherwise: Callable[[Fields, str], Any]) -> Any:
-    return "auto" if fields.values[key] == "auto" else otherwise(fields, key)
-
-
-def _inverse_penalty(fields: Fields, key: str) -> float:
-    # scikit-learn takes C = inf for no penalty, which JSON has no number for.
-    return float("inf") if fields.values[key] == "inf" else fields.number(key, above=True)
-
-
-_PARAMETERS: dict[str, Callable[[Fields, str], Any]] = {
-    "hierarchy": lambda fields, key: fields.choice(key, (None, "fitted")),
-    "tree": lambda fields, key: fields.choice(key, (None, "first", "shortest", "longest")),
-    "collapse": Fields.boolean,
-    "unit_norm": Fields.boolean,
-    "center": Fields.boolean,
-    "shrinkage": lambda fields, key: _auto_or(fields, key, lambda f, _: _shrinkage(f)),
-    "beam_width": _positive_or_null,
-    "max_steps": _positive_or_null,
-    "tol": Fields.number,
-    "signed": Fields.boolean,
-    "anchor": lambda fields, key: _auto_or(fields, key, Fields.number),
-    "head": lambda fields, key: fields.choice(key, ("path", "logistic", "adamw")),
-    "C": _inverse_penalty,
-    "max_iter": lambda fields, key: fields.integer(key, 1),
-    "epochs": lambda fields, key: fields.integer(key, 1),
-    "batch_size": lambda fields, key: fields.integer(key, 1),
-    "random_state": lambda fields, key: None if fields.is_null(key) else fields.integer(key),
-    "n_jobs": _n_jobs,
-}
-
-
-_HEADS: dict[str, dict[str, Callable[[Fields, str], Any]]] = {
-    "logistic": {key: _PARAMETERS[key] for key in ("C", "max_iter")},
-    "adamw": {
-        **{key: _PARAMETERS[key] for key in ("epochs", "batch_size")},
-        "lr": Fields.number,
-        "weight_decay": Fields.number,
-    },
-}
-
-
-def _parameters(fields: Fields) -> dict[str, Any]:
-    inner = fields.inner("parameters", _PARAMETERS)
-    return {key: read(inner, key) for key, read in _PARAMETERS.items()}
-
-
-def _transform(fields: Fields) -> TransformRecord:
-    inner = fields.inner("transform", ("unit_norm", "mean", "whitener", "scale", "shrinkage"))
-    record = TransformRecord(
-        unit_norm=inner.boolean("unit_norm"),
-        mean=inner.boolean("mean"),
-        whitener=inner.boolean("whitener"),
-        scale=inner.number("scale", above=True),
-        shrinkage=_shrinkage(inner),
-    )
-    if record.whitener != (record.shrinkage is not None):
-        inner.fail("shrinkage", "a number where whitener is true, null where it is false")
-    return record
-
-
-def _head(fields: Fields) -> HeadRecord | None:
-    if fields.is_null("head"):
-        return None
-    outer = fields.mapping("head")
-    kind = outer.choice("kind", tuple(_HEADS)) if "kind" in outer.values else "logistic"
-    inner = fields.inner("head", ("kind", *_HEADS[kind]))
-    return HeadRecord(kind, {key: read(inner, key) for key, read in _HEADS[kind].items()})
-
-
-def _leave_one_out(fields: Fields) -> tuple[LeaveOneOutRecord, ...]:
-    rows = fields.values["leave_one_out"]
-    if not isinstance(rows, list):
-        fields.fail("leave_one_out", "a list")
-    return tuple(_leave_one_out_row(fields.file, f"leave_one_out[{i}]", row) for i, row in enumerate(rows))
-
-
-def _leave_one_out_row(file: str, path: str, row: object) -> LeaveOneOutRecord:
-    inner = Fields(file, path, row, ("shrinkage", "anchor", "accuracy", "log_loss", "temperature"))
-    return LeaveOneOutRecord(
-        shrinkage=_shrinkage(inner),
-        anchor=inner.number("anchor"),
-        accuracy=inner.number("accuracy", 0.0, 1.0),
-        log_loss=inner.number("log_loss", -np.inf),
-        temperature=inner.number("temperature", above=True),
-    )
-
-
-def _encoder(fields: Fields) -> EncoderRecord | None:
-    if fields.is_null("encoder"):
-        return None
-    inner = fields.inner("encoder", ("name", "fingerprint", "preprocessing"))
-    return EncoderRecord(
-        name=inner.text("name"),
-        fingerprint=None if inner.is_null("fingerprint") else inner.text("fingerprint"),
-        preprocessing=None if inner.is_null("preprocessing") else dict(inner.mapping("preprocessing").values),
-    )
-
-
-def _training(fields: Fields, classes: NDArray[Any]) -> TrainingRecord:
-    inner = fields.inner("training", ("data", "images_per_class", "metrics"))
-    counts, metrics = inner.mapping("images_per_class"), inner.mapping("metrics")
-    labels = {str(label) for label in classes.tolist()}
-    unknown = [label for label in counts.values if label not in labels]
-    if unknown:
-        raise ModelError(
-            f"{fields.file}: training.images_per_class has {unknown[0]!r}, which is not a class of the model."
-            + near_matches(unknown[0], labels)
-        )
-    return TrainingRecord(
-        data=None if inner.is_null("data") else inner.text("data"),
-        images_per_class={label: counts.integer(label) for label in counts.values},
-        metrics={name: metrics.number(name, -np.inf) for name in metrics.values},
-    )
-
-
-def _files(fields: Fields) -> dict[str, FileRecord]:
-    names = (*SEALED, *(name for name in OPTIONAL if name in fields.mapping("files").values))
-    inner = fields.inner("files", names)
-    records = {name: inner.inner(name, ("bytes", "sha256")) for name in names}
-    return {name: FileRecord(r.integer("bytes"), r.text("sha256")) for name, r in records.items()}
+def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
+    """A document of version 1 as one of version 2: its head could only be of one kind."""
+    head = document.get("head")
+    return {**document, "head": {"kind": "logistic", **head}} if isinstance(head, dict) else document

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from hcep.errors import near_matches, quoted
-from hcep.models.fields import ModelError
-from hcep.models.schema import TENSORS
+from hcep.models.schema import TENSORS, ModelError
 
 _DTYPES: dict[str, Any] = {"F64": np.float64, "F32": np.float32, "I64": np.int64, "I32": np.int32, "BOOL": np.bool_}
 
@@ -31,8 +30,8 @@ def dump_tensors(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
-def parse_tensors(data: bytes, specs: Mapping[str, TensorSpec]) -> dict[str, NDArray[Any]]:
-    """Read the arrays named in `specs`, and nothing else, from the bytes of a safetensors file.
+def parse_tensors(data: bytes, specs: Mapping[str, TensorSpec], names: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Read arrays from the bytes of a safetensors file that must hold those in `specs`, and nothing else.
 
     Raises
     ------
@@ -50,7 +49,7 @@ def parse_tensors(data: bytes, specs: Mapping[str, TensorSpec]) -> dict[str, NDA
     missing = [name for name in specs if name not in found]
     if missing:
         raise ModelError(f"{TENSORS}: array {quoted(missing)} is missing, which model.json speaks of")
-    return {name: _array(name, found[name], spec) for name, spec in specs.items()}
+    return {name: _array(name, found[name], specs[name]) for name in names if name in specs}
 
 
 def _array(name: str, tensor: Mapping[str, Any], spec: TensorSpec) -> NDArray[Any]:

@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from hcep.embeddings.arrays import EmbeddingArrays
+from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store import manifest as manifest_module
 from hcep.embeddings.store.embedding_store import EmbeddingStore
 from hcep.embeddings.store.items import ImageItem
-from hcep.embeddings.store.manifest import EncoderRecord, StoreError
+from hcep.embeddings.store.manifest import StoreError
 from hcep.embeddings.store.shards import ROW_GROUP
 from hcep.embeddings.store.writer import StoreWriter, import_arrays
 
@@ -222,7 +223,8 @@ def test_a_damaged_copy(folder, store):
 
 
 def test_a_copy_that_cannot_be_written(store, tmp_path):
-    with pytest.raises(StoreError, match=r"cannot write '.*nowhere/x.npy': No such file"):
+    (tmp_path / "nowhere").write_text("a file, not a folder")
+    with pytest.raises(StoreError, match=r"cannot write '.*nowhere/x.npy': (File exists|Not a directory)"):
         store.memory_map(tmp_path / "nowhere" / "x.npy")
 
 
@@ -391,17 +393,25 @@ def test_an_absurdly_large_manifest(folder, monkeypatch):
         ("n_dims", 10**12, "n_dims must be a whole number from 1 to"),
         ("n_dims", True, "n_dims must be a whole number from 1 to"),
         ("n_dims", "6", "n_dims must be a whole number from 1 to"),
-        ("dtype", "object", "dtype must be float16 or float32, got 'object'"),
-        ("dtype", None, "dtype must be a string"),
-        ("next_row", -1, "next_row must be a whole number from 0"),
-        ("encoder", None, "encoder must be an object"),
-        ("encoder", {"name": "x", "fingerprint": "y", "preprocessing": []}, "encoder.preprocessing must be an object"),
-        ("encoder", {"name": "x"}, "encoder.preprocessing must be an object"),
-        ("encoder", {"name": 1, "fingerprint": "y", "preprocessing": {}}, "encoder.name must be a string, got '1'"),
+        ("dtype", "object", "dtype must be one of 'float16', 'float32', got 'object'"),
+        ("dtype", None, "dtype must be one of 'float16', 'float32', got None"),
+        ("next_row", -1, "next_row must be an integer of at least 0, got -1"),
+        ("encoder", None, "encoder must be a JSON object, got None"),
+        (
+            "encoder",
+            {"name": "x", "fingerprint": "y", "preprocessing": []},
+            "encoder.preprocessing must be a JSON object, got \\[\\]",
+        ),
+        (
+            "encoder",
+            {"name": "x"},
+            "encoder.fingerprint must be a string, and encoder.preprocessing must be a JSON object",
+        ),
+        ("encoder", {"name": 1, "fingerprint": "y", "preprocessing": {}}, "encoder.name must be a string, got 1"),
         ("shards", {}, "shards must be a list"),
-        ("shards", ["x"], r"shards\[0\] must be an object, got 'x'"),
+        ("shards", ["x"], r"shards\[0\] must be a JSON object, got 'x'"),
         ("skipped", None, "skipped must be a list"),
-        ("skipped", [{"id": "a", "path": "b"}], r"skipped\[0\].reason must be a string"),
+        ("skipped", [{"id": "a", "path": "b"}], r"field 'skipped\[0\].reason' is missing"),
         ("n_images", 51, "n_images is 51, its shards hold 50"),
     ],
 )

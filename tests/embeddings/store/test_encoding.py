@@ -17,10 +17,11 @@ from PIL import Image
 from hcep import ConceptDictionary, Hierarchy
 from hcep.embeddings import ImageItem
 from hcep.embeddings.images import content_hash
+from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store import manifest, writer
 from hcep.embeddings.store.embedding_store import EmbeddingStore
 from hcep.embeddings.store.encoding import encode_to_store
-from hcep.embeddings.store.manifest import EncoderRecord, StoreError
+from hcep.embeddings.store.manifest import StoreError
 from hcep.embeddings.store.writer import StoreWriter
 from tests.conftest import shared_file
 from tests.embeddings.tiny import TinyEncoder, encode, folder_items, make_images

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from hcep.embeddings.arrays import EmbeddingArrays, map_npy, replace_file, write_npy_in_pieces
+from hcep._files import replacing
+from hcep.embeddings.arrays import EmbeddingArrays, map_npy, write_npy_in_pieces
+from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store.manifest import (
-    EncoderRecord,
     ShardRecord,
     SkippedImage,
     StoreError,
@@ -314,8 +315,8 @@ class EmbeddingStore:
         target = self.folder / flat_copy_name(self._manifest) if path is None else Path(path)
         if path is not None or not target.exists():
             self._refuse_other_sizes()
-            write = partial(write_npy_in_pieces, shape=self.shape, dtype=self.dtype, pieces=self._vectors())
-            replace_file(target, write)
+            with replacing(target, StoreError) as partial:
+                write_npy_in_pieces(partial, self.shape, self.dtype, self._vectors())
         X = map_npy(target)
         if X.shape != self.shape or X.dtype != self.dtype:
             raise StoreError(

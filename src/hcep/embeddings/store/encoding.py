@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -16,10 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep._progress import Advance, progress
 from hcep.embeddings.images import ImageProblem, content_hash, open_image
-from hcep.embeddings.protocol import Encoder
+from hcep.embeddings.protocol import Encoder, EncoderRecord
 from hcep.embeddings.store.items import ImageItem, storable
-from hcep.embeddings.store.manifest import EncoderRecord, SkippedImage, StoredDtype, StoreError
+from hcep.embeddings.store.manifest import SkippedImage, StoredDtype, StoreError
 from hcep.embeddings.store.writer import StoreWriter
 from hcep.errors import quoted
 
@@ -30,7 +31,6 @@ FILES_AHEAD = 1024
 
 T = TypeVar("T")
 R = TypeVar("R")
-Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class _Plan:
         known = [item for item in self.items if item.id in stored or item.id in skipped]
         self.fresh = [item for item in self.items if not (item.id in stored or item.id in skipped)]
         hashes = _in_order(pool, _digest, known, FILES_AHEAD)
-        with closing(hashes), _bar(settings.progress, len(known), "checking") as advance:
+        with closing(hashes), progress("checking", len(known), settings.progress, "images", stays=True) as advance:
             for item, digest in zip(known, hashes, strict=True):
                 self._sort(item, digest, skipped.get(item.id))
                 settings.refuse_skipped(self.skipped)
@@ -267,7 +267,7 @@ def _encode(
 ) -> list[SkippedImage]:
     """Encode each part in batches of its own and commit shard by shard; returns what had to be skipped."""
     skipped: list[SkippedImage] = []
-    with _bar(settings.progress, sum(map(len, parts)), "encoding") as advance:
+    with progress("encoding", sum(map(len, parts)), settings.progress, "images", stays=True) as advance:
         try:
             for items in parts:
                 skipped += _encode_part(writer, pool, settings, items, advance)
@@ -358,31 +358,3 @@ def _in_order(
 def _batched(results: Iterator[T], size: int) -> Iterator[list[T]]:
     while batch := list(islice(results, size)):
         yield batch
-
-
-@contextmanager
-def _bar(shown: bool, total: int, description: str) -> Iterator[Advance]:
-    if not shown or not total:
-        yield lambda n: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn as Eta,
-    )
-    from rich.text import Text
-
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            speed = task.finished_speed or task.speed
-            return Text("" if speed is None else f"{speed:,.1f} images/s")
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), Eta())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(description, total=total)
-        yield lambda n: bar.advance(task, n)

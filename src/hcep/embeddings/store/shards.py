@@ -39,7 +39,7 @@ def shard_schema(manifest: Manifest) -> pa.Schema:
     element = pa.field("element", pa.from_numpy_dtype(np.dtype(manifest.dtype)), nullable=False)
     fields = [pa.field(name, kind, nullable=name not in _ALWAYS) for name, kind in IMAGE_COLUMNS.items()]
     vector = pa.field(VECTOR, pa.list_(element, manifest.n_dims), nullable=False)
-    return pa.schema([*fields, vector], metadata={_FINGERPRINT: manifest.encoder.fingerprint.encode()})
+    return pa.schema([*fields, vector], metadata={_FINGERPRINT: manifest.fingerprint.encode()})
 
 
 def shard_table(manifest: Manifest, columns: dict[str, Sequence[Any]], vectors: NDArray[Any]) -> pa.Table:

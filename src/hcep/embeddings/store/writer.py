@@ -6,25 +6,25 @@ import logging
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hcep.embeddings.arrays import EmbeddingArrays
+from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store.items import ImageItem, storable
 from hcep.embeddings.store.manifest import (
     MANIFEST,
-    EncoderRecord,
     Manifest,
     ShardRecord,
     SkippedImage,
     StoredDtype,
     StoreError,
-    is_old_flat_copy,
+    is_leftover,
     read_manifest,
     shard_number,
     write_manifest,
@@ -82,7 +82,7 @@ class StoreWriter:
         StoreError
             The folder holds vectors of another encoder or precision, something else, or is being written to.
         """
-        empty = Manifest(encoder, n_dims, dtype)
+        empty = Manifest(encoder, n_dims, dtype, next_row=0, shards=(), skipped=())
         with locked(folder):
             manifest = _begin(folder, empty, resume)
             _remove_leftovers(folder, manifest)
@@ -324,11 +324,8 @@ def _begin(folder: Path, empty: Manifest, resume: bool) -> Manifest:
 
 def _remove_leftovers(folder: Path, manifest: Manifest) -> None:
     """Remove shards that no manifest lists and files a crash left half written; nothing that is not ours."""
-    listed = {shard.file for shard in manifest.shards}
     for name in os.listdir(folder):
-        written = name.removeprefix(".").removesuffix(".tmp")
-        half = name == f".{written}.tmp" and (written == MANIFEST or shard_number(written) >= 0)
-        if half or (shard_number(name) >= 0 and name not in listed) or is_old_flat_copy(name, manifest):
+        if is_leftover(name, manifest):
             (folder / name).unlink(missing_ok=True)
 
 

@@ -1,0 +1,67 @@
+"""The encoder of a model: made as it was for training, and embeddings of another one refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hcep.embeddings.protocol import EncoderRecord
+from hcep.errors import HCEPError
+
+if TYPE_CHECKING:
+    from hcep.embeddings import Encoder
+
+
+def load_model_encoder(
+    record: EncoderRecord | None, model: object, wanted: Encoder | str | None = None, preprocessing: Any = None
+) -> Encoder:
+    """The encoder of a model's embeddings, or another name for it.
+
+    Parameters
+    ----------
+    record : EncoderRecord or None
+        What the model says of its encoder.
+    model : object
+        What the model is called in messages.
+    wanted : Encoder or str, optional
+        Instead of the one the model names; it must lead to the same.
+    preprocessing : optional
+        Instead of the recorded one, see `load_encoder`.
+
+    Raises
+    ------
+    HCEPError
+        When nobody says which encoder, it cannot be loaded, or is another one than the model was fitted with.
+    """
+    from hcep.embeddings import load_encoder
+
+    known = record or EncoderRecord("")
+    name = wanted or known.name
+    if not name:
+        raise HCEPError(f"{str(model)!r} does not say which encoder its embeddings are of; pass --encoder")
+    try:
+        encoder = (
+            load_encoder(name, preprocessing=preprocessing or known.preprocessing) if isinstance(name, str) else name
+        )
+    except HCEPError as error:
+        hint = "" if wanted else "; the model names this encoder, say with --encoder where it is now"
+        raise HCEPError(f"{error}{hint}") from None
+    if known.fingerprint not in (None, encoder.fingerprint):
+        raise HCEPError(f"encoder {encoder.name!r} is not the one the model was fitted with: its fingerprint differs")
+    return encoder
+
+
+def refuse_other_encoder(expected: EncoderRecord | None, given: EncoderRecord | None, source: object) -> None:
+    """Refuse embeddings of another encoder than the model's, where both are known.
+
+    Raises
+    ------
+    HCEPError
+        Naming both encoders and `source`, where the embeddings came from.
+    """
+    if expected is None or given is None or None in (expected.fingerprint, given.fingerprint):
+        return
+    if expected.fingerprint != given.fingerprint:
+        raise HCEPError(
+            f"{source} was encoded by {given.name!r}, the model is of {expected.name!r}; "
+            "encode the images with the model's encoder"
+        )
