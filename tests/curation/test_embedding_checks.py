@@ -21,7 +21,7 @@ def odd_one():
     centres = {c: np.r_[5.0, 0.0, rng.normal(size=6)] for c in animals[:3]}
     centres |= {c: np.r_[0.0, 5.0, rng.normal(size=6)] for c in ["bat", *vehicles]}
     y = np.repeat([*animals, *vehicles], 12)
-    X = np.stack([centres[c] for c in y.tolist()]) + 0.8 * rng.normal(size=(len(y), 8))
+    X = np.stack([centres[c] for c in y.tolist()]) + 1.6 * rng.normal(size=(len(y), 8))
     ids = [f"{label}{i % 12}" for i, label in enumerate(y.tolist())]
     return Hierarchy.from_edges(edges), X, y, ids
 
@@ -35,7 +35,7 @@ def test_the_odd_one_is_found_with_its_images_and_the_move(odd_one):
     (move,) = [f for f in findings if f.code == "nearer-parent" and f.severity == "warning"]
     assert move.fixes == (Move("bat", "vehicle", "animal"),)
     assert not move.safe
-    assert "'bat' is nearer to 'vehicle' than to its parent 'animal'" in move.message
+    assert "in this encoder's space 'bat' lies nearer to 'vehicle' than to its parent 'animal'" in move.message
     assert move.measured.effect.metrics["f1_above_chance"].difference > 0
 
 
@@ -94,15 +94,15 @@ def test_ids_of_another_length(odd_one):
 
 
 @pytest.mark.slow
-def test_the_best_five_moves_on_tiny_imagenet_do_not_lower_f1_of_images_they_were_not_chosen_on(tiny_imagenet):
+def test_the_moves_suggested_on_tiny_imagenet_do_not_lower_f1_of_images_they_were_not_chosen_on(tiny_imagenet):
     data = tiny_imagenet
     dag = imagenet_hierarchy().restrict(np.unique(data["y"]))
     held_out = HeldOut.from_images(dag, data["X"], data["y"])
     findings = lint_embeddings(dag, data["X"], data["y"], held_out=held_out)
     measured = [f.measured for f in findings if isinstance(f, MoveFinding)]
-    assert sum(m.helps for m in measured) >= 5
+    assert 1 <= sum(m.helps for m in measured) <= 10  # of 60 tried
     chosen = best_moves(held_out, measured, 5)
-    assert len(chosen.edits) == 5
+    assert chosen.edits
     effect = what_if(held_out.on(data["X_val"], data["y_val"]), chosen.edits)
     assert effect.support_f1.after >= effect.support_f1.before
     assert effect.metrics["f1_above_chance"].difference >= 0

@@ -1,20 +1,33 @@
 """Distances to parents without the child, moves in the hierarchy they are meant for, and the best of them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from hcep import ConceptDictionary, Hierarchy
 from hcep.curation import Move, apply_edits
+from hcep.curation.embedding_checks import move_finding
 from hcep.curation.held_out import HeldOut
-from hcep.curation.moves import best_moves, distances_to_parents, in_whole, measure_moves, propose_moves
+from hcep.curation.moves import (
+    MeasuredMove,
+    Proposal,
+    best_moves,
+    distances_to_parents,
+    in_whole,
+    measure_moves,
+    propose_moves,
+)
+from hcep.curation.what_if import Effect
 from hcep.datasets import make_hierarchical_concepts
+from hcep.evaluate.outcome import Outcome
 
 
 @pytest.fixture(scope="module")
 def misplaced():
     """A noisy three-level tree whose first leaf hangs from the wrong parent: held-out images, and the right move."""
-    data = make_hierarchical_concepts(branching=4, depth=3, dim=24, samples_per_leaf=12, orientation="random")
-    X = data.X + 1.5 * np.random.default_rng(0).normal(size=data.X.shape)  # three in four images are recognised
+    data = make_hierarchical_concepts(branching=3, depth=3, dim=24, samples_per_leaf=24, orientation="random")
+    X = data.X + 1.5 * np.random.default_rng(0).normal(size=data.X.shape)  # five in six images are recognised
     leaf = data.hierarchy.leaves[0]
     right = data.hierarchy.parents(leaf)[0]
     wrong = data.hierarchy.parents(data.hierarchy.leaves[-1])[0]
@@ -94,15 +107,54 @@ def test_the_misplaced_leaf_is_proposed_first_and_its_move_helps(misplaced):
     (best, *_) = measure_moves(held_out, proposals[:5])
     assert best.move == right
     assert best.helps
+    assert best.gain().low > 0
+
+
+def measured(pets, gains, n_tried=1):
+    """A move to which images of class "cat" owe these gains in F1, and nothing else changes."""
+    y = np.array(["cat"] * len(gains))
+    scores = (SimpleNamespace(precision=f1, recall=f1, f1=f1) for f1 in (np.zeros(len(gains)), gains))
+    before, after = (Outcome(pets, y, y, support) for support in scores)
+    move = Move("cat", "vehicle", "animal")
+    return MeasuredMove(Proposal(move, 0.5, 0.6, 0.8), Effect((move,), before, after), n_tried)
+
+
+def test_a_gain_of_about_its_standard_error_is_no_reason_to_move(pets):
+    gains = 0.0042 + 0.0041 * np.sqrt(500) * np.resize([-1.0, 1.0], 500)
+    move = measured(pets, gains)
+    assert move.effect.support_f1.difference == pytest.approx(0.0042)
+    assert move.effect.support_f1.error == pytest.approx(0.0041)
+    assert not move.helps
+    assert move.gain().low < 0 < move.gain().high
+
+
+def test_the_interval_is_corrected_for_the_moves_tried(pets):
+    gains = 0.01 + 0.004 * np.sqrt(500) * np.resize([-1.0, 1.0], 500)  # two and a half standard errors
+    alone, one_of_many = measured(pets, gains), measured(pets, gains, n_tried=60)
+    assert alone.helps
+    assert not one_of_many.helps
+    assert one_of_many.gain().low < alone.gain().low
+
+
+def test_a_suggested_move_is_a_hint_about_the_embedding(pets):
+    gains = 0.1 + 0.01 * np.resize([-1.0, 1.0], 500)
+    hint, silent = (move_finding(pets, measured(pets, sign * gains, n_tried=3)) for sign in (1.0, -1.0))
+    assert hint.message.startswith("in this encoder's space 'cat' lies nearer to 'vehicle' than to its parent 'animal'")
+    assert "95% interval" in hint.message
+    assert "corrected for 3 moves tried" in hint.message
+    assert hint.message.endswith("the embedding groups it there, which need not be wrong here")
+    assert (hint.severity, hint.fixes) == ("warning", (Move("cat", "vehicle", "animal"),))
+    assert (silent.severity, silent.fixes) == ("note", ())
+    assert silent.message.endswith("no clear gain")
 
 
 def test_the_best_moves_add_up(misplaced):
     held_out, right = misplaced
-    measured = measure_moves(held_out, propose_moves(held_out)[:5])
-    effect = best_moves(held_out, [measured[0], measured[0], *measured[1:]], 1)
+    tried = measure_moves(held_out, propose_moves(held_out)[:5])
+    effect = best_moves(held_out, [tried[0], tried[0], *tried[1:]], 1)
     assert effect.edits == (right,)
     assert effect.support_f1.difference > 0
-    twice = best_moves(held_out, [measured[0], measured[0]], 5)
+    twice = best_moves(held_out, [tried[0], tried[0]], 5)
     assert twice.edits == (right,)
 
 

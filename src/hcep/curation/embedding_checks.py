@@ -208,19 +208,20 @@ def _moves(held_out: HeldOut, max_moves: int, progress: Progress | None) -> Iter
 
 
 def move_finding(hierarchy: Hierarchy, measured: MeasuredMove) -> MoveFinding:
-    """A measured move as a finding: a warning with a fix where it helps, a note where it does not."""
-    move, gain = measured.move, measured.effect.support_f1
+    """A measured move as a hint about the embedding: a warning with a fix where it helps, a note where it does not."""
+    move, gain = measured.move, measured.gain()
     assert move.from_parent is not None
-    child, own, other = (_named(hierarchy, s) for s in (move.synset, move.from_parent, move.to_parent))
+    synsets = (move.synset, move.from_parent, move.to_parent)
+    child, own, other = (_named(hierarchy, s) for s in synsets)
+    tried = f", corrected for {measured.n_tried:,} moves tried" if measured.n_tried > 1 else ""
+    verdict = "the embedding groups it there, which need not be wrong here" if measured.helps else "no clear gain"
     text = (
-        f"{child} is nearer to {other} than to its parent {own} ({measured.proposal.distance:.2f} against "
-        f"{measured.proposal.own_distance:.2f}); the move changes held-out support F1 by {gain.difference:+.4f} "
-        f"(± {gain.error:.4f}), accuracy by {measured.effect.accuracy.difference:+.4f}: "
-        + ("move it" if measured.helps else "leave it")
+        f"in this encoder's space {child} lies nearer to {other} than to its parent {own} "
+        f"({measured.proposal.distance:.2f} against {measured.proposal.own_distance:.2f}); with it there held-out "
+        f"support F1 changes by {gain.difference:+.4f} (95% interval {gain.low:+.4f} to {gain.high:+.4f}{tried}), "
+        f"accuracy by {measured.effect.accuracy.difference:+.4f}: {verdict}"
     )
-    finding = MoveFinding(
-        "warning", "nearer-parent", text, (move.synset, move.from_parent, move.to_parent), (move,), measured=measured
-    )
+    finding = MoveFinding("warning", "nearer-parent", text, synsets, (move,), measured=measured)
     return finding if measured.helps else replace(finding, severity="note", fixes=())
 
 

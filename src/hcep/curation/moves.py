@@ -14,6 +14,7 @@ from hcep.curation.held_out import HeldOut
 from hcep.curation.what_if import Effect, what_if
 from hcep.dictionary import ConceptDictionary
 from hcep.errors import HierarchyError
+from hcep.evaluate.statistics import Difference
 from hcep.hierarchy import Hierarchy
 
 Floats = NDArray[np.float64]
@@ -44,21 +45,28 @@ class Proposal:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredMove:
-    """A proposal and what it does to held-out images."""
+    """A proposal and what it does to held-out images, one of `n_tried` that were measured on them."""
 
     proposal: Proposal
     effect: Effect
+    n_tried: int = 1
 
     @property
     def move(self) -> Move:
         return self.proposal.move
 
+    def gain(self, metric: str = "support_f1") -> Difference:
+        """Paired difference with its 95% interval, corrected for the number of moves tried (Bonferroni)."""
+        return self.effect.interval(metric, 1.0 - 0.05 / self.n_tried)
+
     @property
     def helps(self) -> bool:
-        """Whether support F1 rises by more than its standard error, and no unbiased metric falls by that much."""
+        """Whether support F1 rises clearly, also above chance, and no unbiased metric falls by its standard error.
+
+        Clearly: the interval of `gain` lies above zero.
+        """
         metrics = self.effect.metrics
-        gain = metrics["support_f1"]
-        return gain.difference > gain.error and all(
+        return all(self.gain(name).low > 0 for name in ("support_f1", "f1_above_chance")) and all(
             metrics[name].difference >= -metrics[name].error for name in UNBIASED
         )
 
@@ -88,8 +96,9 @@ def propose_moves(held_out: HeldOut, n_per_child: int = 2) -> list[Proposal]:
     proposals: list[Proposal] = []
     for child in range(1, len(hierarchy)):
         distances = distances_to_parents(held_out.dictionary, child)
-        parents = _parents(hierarchy, child)
-        scatter = {p: _scatter(n_children[p] - (p in parents), d) for p, d in distances.items()}
+        parents = list(map(hierarchy.index, hierarchy.parents(hierarchy.ids[child])))
+        n_others = {p: n_children[p] - (p in parents) for p in distances}
+        scatter = {p: n_others[p] / (n_others[p] + 1) * distance**2 for p, distance in distances.items()}
         others = sorted((p for p in distances if p not in parents), key=scatter.__getitem__)[:n_per_child]
         for own in (p for p in parents if p in distances):
             for other in others:
@@ -108,30 +117,24 @@ def distances_to_parents(dictionary: ConceptDictionary, child: int) -> dict[int,
     """
     hierarchy, embeddings = dictionary.hierarchy, dictionary.synset_embeddings
     without = _embeddings_without(dictionary, child)
-    barred = {0, child, *(hierarchy.index(s) for s in hierarchy.descendants(hierarchy.ids[child]))}
+    barred = {0, child, *map(hierarchy.index, hierarchy.descendants(hierarchy.ids[child]))}
     inner = np.flatnonzero(np.diff(hierarchy.child_pointer) > 0).tolist()
-    candidates = [i for i in inner if i not in barred and not (i in without and without[i] is None)]
-    vectors = embeddings[candidates]
-    for row, i in enumerate(candidates):
-        changed = without.get(i)
-        if changed is not None:
-            vectors[row] = changed
-    return dict(zip(candidates, np.linalg.norm(vectors - embeddings[child], axis=1).tolist(), strict=True))
+    vectors = {i: without.get(i, embeddings[i]) for i in inner if i not in barred}
+    known = {i: vector for i, vector in vectors.items() if vector is not None}
+    if not known:
+        return {}
+    distances = np.linalg.norm(np.stack(list(known.values())) - embeddings[child], axis=1)
+    return dict(zip(known, distances.tolist(), strict=True))
 
 
 def _embeddings_without(dictionary: ConceptDictionary, child: int) -> dict[int, Floats | None]:
     """Embeddings of the synsets above a child after it is taken out; None for one that is left without children."""
     hierarchy, embeddings = dictionary.hierarchy, dictionary.synset_embeddings
     without: dict[int, Floats | None] = {child: None}
-    above = [hierarchy.index(s) for s in hierarchy.ancestors(hierarchy.ids[child])]
-    for i in sorted(above, reverse=True):  # parents come before their children in the index
-        children = _children(hierarchy, i)
-        changed = [c for c in children if c in without]
-        left = [vector for c in changed if (vector := without[c]) is not None]
-        n_left = len(children) - len(changed) + len(left)
-        kept = [c for c in children if c not in without]
-        total = embeddings[kept].sum(axis=0) + np.sum(left, axis=0) if left else embeddings[kept].sum(axis=0)
-        without[i] = total / n_left if n_left else None
+    for synset in reversed(hierarchy.ancestors(hierarchy.ids[child])):  # the root comes first there
+        children = map(hierarchy.index, hierarchy.children(synset))
+        left = [v for c in children if (v := without.get(c, embeddings[c])) is not None]
+        without[hierarchy.index(synset)] = np.mean(left, axis=0) if left else None
     return without
 
 
@@ -166,7 +169,7 @@ def measure_moves(
     """
     measured = []
     for proposal in proposals:
-        measured.append(MeasuredMove(proposal, what_if(held_out, [proposal.move])))
+        measured.append(MeasuredMove(proposal, what_if(held_out, [proposal.move]), len(proposals)))
         step()
     return sorted(measured, key=lambda m: -m.effect.metrics["f1_above_chance"].difference)
 
@@ -189,17 +192,3 @@ def best_moves(held_out: HeldOut, measured: Iterable[MeasuredMove], n_moves: int
         if min(gains) > 0 and together.accuracy.difference >= -together.accuracy.error:
             effect = together
     return effect
-
-
-def _scatter(n_children: int, distance: float) -> float:
-    return n_children / (n_children + 1) * distance**2
-
-
-def _parents(hierarchy: Hierarchy, i: int) -> list[int]:
-    found: list[int] = hierarchy.parent_index[hierarchy.parent_pointer[i] : hierarchy.parent_pointer[i + 1]].tolist()
-    return found
-
-
-def _children(hierarchy: Hierarchy, i: int) -> list[int]:
-    found: list[int] = hierarchy.child_index[hierarchy.child_pointer[i] : hierarchy.child_pointer[i + 1]].tolist()
-    return found

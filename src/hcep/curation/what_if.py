@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hcep.curation.edits import Edit, apply_edits
 from hcep.curation.held_out import HeldOut
 from hcep.evaluate.outcome import Outcome, class_f1
+from hcep.evaluate.statistics import Difference, paired_draws
 from hcep.hierarchy import Hierarchy
 
 Floats = NDArray[np.float64]
@@ -49,7 +50,12 @@ class Effect:
     @cached_property
     def metrics(self) -> Mapping[str, Change]:
         """Every metric by name, with its paired difference."""
-        return {name: _change(*pair) for name, pair in self._per_image().items()}
+        return {name: _change(*pair) for name, pair in self._per_image.items()}
+
+    def interval(self, metric: str, level: float = 0.95) -> Difference:
+        """Paired difference of a metric, after less before, with its confidence interval over images."""
+        before, after = self._per_image[metric]
+        return paired_draws(after[None], before[None], level=level)
 
     @property
     def support_f1(self) -> Change:
@@ -60,11 +66,12 @@ class Effect:
     def accuracy(self) -> Change:
         return self.metrics["accuracy"]
 
+    @cached_property
     def _per_image(self) -> dict[str, tuple[Floats, Floats]]:
         before, after = self.before, self.after
         base = [(o.support.f1 - o.chance_f1) / max(1.0 - o.chance_f1, 1e-12) for o in (before, after)]
         return {
-            "accuracy": (_number(before.predicted == before.y), _number(after.predicted == after.y)),
+            "accuracy": (np.float64(before.predicted == before.y), np.float64(after.predicted == after.y)),
             "support_precision": (before.support.precision, after.support.precision),
             "support_recall": (before.support.recall, after.support.recall),
             "support_f1": (before.support.f1, after.support.f1),
@@ -125,7 +132,3 @@ def _change(before: Floats, after: Floats) -> Change:
     difference = after - before
     error = float(difference.std() / np.sqrt(len(difference)))
     return Change(float(before.mean()), float(after.mean()), float(difference.mean()), error)
-
-
-def _number(flags: NDArray[np.bool_]) -> Floats:
-    return flags.astype(np.float64)

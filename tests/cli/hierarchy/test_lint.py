@@ -60,7 +60,7 @@ def odd_one(tmp_path):
     centres = {c: np.r_[5.0, 0.0, rng.normal(size=6)] for c in LABELS[:3]}
     centres |= {c: np.r_[0.0, 5.0, rng.normal(size=6)] for c in LABELS[3:]}
     labels = np.repeat(LABELS, 18)
-    X = np.stack([centres[c] for c in labels.tolist()]) + 0.8 * rng.normal(size=(len(labels), 8))
+    X = np.stack([centres[c] for c in labels.tolist()]) + 1.4 * rng.normal(size=(len(labels), 8))
     split = np.tile(np.repeat(["train", "val"], [12, 6]), len(LABELS))
     ids = np.array([f"{label}/{i % 18}" for i, label in enumerate(labels.tolist())])
     np.savez(tmp_path / "odd.npz", embeddings=X, labels=labels, split=split, ids=ids)
@@ -166,7 +166,7 @@ def test_lint_with_images_names_them_and_the_move(odd_one):
     file, data = odd_one
     result = run("lint", file, "--embeddings", data)
     assert result.exit_code == 0
-    assert "'bat' is nearer to 'vehicle' than to its parent 'animal'" in result.stdout
+    assert "in this encoder's space 'bat' lies nearer to 'vehicle' than to its parent 'animal'" in result.stdout
     assert "bat/" in result.stdout
     record = loaded("lint", file, "--embeddings", data, "--images", "1")
     (move,) = [f for f in record["findings"] if f["code"] == "nearer-parent" and f["severity"] == "warning"]
