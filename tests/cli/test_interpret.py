@@ -236,7 +236,7 @@ def test_images_added_to_phrases_are_shown(model, embedded, images):
     ("words", "match"),
     [
         ([], "there is nothing to name the atoms by: give --phrases or --vocabulary"),
-        (["--synset", "grizly"], "no synset 'grizly' in the hierarchy. Near matches: 'grizzly'"),
+        (["--synset", "grizly"], "no concept 'grizly' in the hierarchy. Near matches: 'grizzly'"),
         (["--offline"], "--base-url, --cache and --offline are about a language model; say which with --llm-model"),
         (["--describe", "3"], "--describe: a language model writes these candidates; say which with --llm-model"),
         (["--images", "nowhere.npz"], "no embeddings at 'nowhere.npz'"),

@@ -58,8 +58,10 @@ def test_every_violation_goes_back_with_its_reason():
         meanings = [summarize_atoms(names(POLAR), BEARS, client).names.meaning(*POLAR) for _ in VIOLATIONS]
     assert meanings == [GOOD] * len(VIOLATIONS)
     retries = [request["messages"] for request in chat.requests[1::2]]
-    assert [messages[2]["content"] for messages in retries] == [answer[:400] for answer in VIOLATIONS]
-    assert [messages[3]["content"] for messages in retries] == [
+    said = [[m["content"] for m in messages if m["role"] == "assistant"] for messages in retries]
+    # Many servers refuse an empty message.
+    assert said == [[answer[:400]] * bool(answer.strip()) for answer in VIOLATIONS]
+    assert [messages[-1]["content"] for messages in retries] == [
         f"This cannot be used: it {reason}. Answer again and keep to the rules." for reason in VIOLATIONS.values()
     ]
 

@@ -88,7 +88,7 @@ def test_a_synset_with_two_parents_has_two_atoms(diamond):
 @pytest.mark.parametrize(
     ("synset", "match"),
     [
-        ("grizly", "no synset 'grizly' in the hierarchy. Near matches: 'grizzly'"),
+        ("grizly", "no concept 'grizly' in the hierarchy. Near matches: 'grizzly'"),
         ("thing", "'thing' is the root: no atom leads to it"),
     ],
 )

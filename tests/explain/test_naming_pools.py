@@ -1,5 +1,7 @@
 """Candidate phrases from files, definitions and several pools; their embeddings."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -67,13 +69,14 @@ def test_the_template_is_filled_and_nothing_in_a_phrase_is_a_field():
     np.testing.assert_array_equal(vectors, encoder.encode_texts(seen[:2]))
 
 
-def test_many_phrases_are_embedded_in_batches_with_a_bar(capsys):
+def test_many_phrases_are_embedded_in_batches_with_a_bar(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal; elsewhere the bar stays silent
     phrases = [f"fur {i}" for i in range(600)]
     vectors = embed_phrases(bear_encoder(), phrases, progress=True)
     assert vectors.shape == (600, 6)
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "600/600" in captured.err
+    assert "600/600" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", captured.err)
 
 
 @pytest.mark.parametrize("template", ["a photo", "{} and {}", "{0}"])

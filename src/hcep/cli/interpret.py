@@ -12,31 +12,31 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from hcep.cli.atom_naming import Candidates, Task, define, name_by_phrases, show_by_images, start, sum_up, warn_of
 from hcep.cli.config import Config
 from hcep.cli.encode import Preprocessing
+from hcep.cli.predict import Model
 from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
-    from hcep.explain.naming import Failure
+    from hcep.embeddings import EmbeddingArrays, EmbeddingStore
+    from hcep.explain.naming import Interpretation
     from hcep.llm import ChatModel
 
-#: Atoms listed where no table is asked for.
-LISTED = 20
-#: Phrases a language model writes for a pair where nothing else is given to compare with.
-DESCRIBED = 5
+#: Atoms listed where no table is asked for, and warnings of a language model's failures.
+LISTED, WARNED = 20, 10
 
 
 def interpret(
-    model: Annotated[Path, typer.Argument(help="Model folder made by `hcep fit`.")],
+    model: Model,
+    *,
     phrases: Annotated[
         Path | None,
-        typer.Option(help="Candidate phrases, one a line; or an .npz of `phrases` and their `embeddings`."),
+        typer.Option(help="Candidate phrases, one per line; or an .npz of `phrases` and their `embeddings`."),
     ] = None,
-    vocabulary: Annotated[Path | None, typer.Option(help="More candidates, one word or phrase a line.")] = None,
+    vocabulary: Annotated[Path | None, typer.Option(help="More candidates, one word or phrase per line.")] = None,
     glosses: Annotated[bool, typer.Option(help="WordNet's definitions as candidates, too (ImageNet's ids).")] = False,
     describe: Annotated[
-        int | None, typer.Option(min=0, help="Candidates a pair that the language model writes.")
+        int | None, typer.Option(min=0, help="Candidates per pair that the language model writes.")
     ] = None,
     encoder: Annotated[str | None, typer.Option("--encoder", "-e", help="The model's own by default.")] = None,
     preprocessing: Preprocessing = None,
@@ -53,8 +53,10 @@ def interpret(
     ] = None,
     offline: Annotated[bool, typer.Option(help="Answers from the cache alone.")] = False,
     rounds: Annotated[int, typer.Option(min=1, help="Answers to ask for before an atom is given up.")] = 3,
-    top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Phrases, or images, an atom.")] = 10,
-    synset: Annotated[list[str] | None, typer.Option(help="Only atoms that lead to this synset (id or name).")] = None,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Phrases, or images, per atom.")] = 10,
+    synset: Annotated[
+        list[str] | None, typer.Option("--concept", "--synset", help="Only atoms that lead to this one (id or name).")
+    ] = None,
     table: Annotated[bool, typer.Option("--table", help="Print the paper's table: pair, concepts, words.")] = False,
     format: Annotated[Literal["text", "markdown", "latex"], typer.Option(help="Of the table.")] = "text",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
@@ -72,47 +74,51 @@ def interpret(
 
       hcep interpret model/ --llm-model gpt-5 --cache answers/ --table --format latex
 
-      hcep interpret model/ --synset 'polar bear' --json
+      hcep interpret model/ --concept 'polar bear' --json
     """
+    from hcep.cli.inputs import with_absolute_path
+    from hcep.explain import naming
+
     if format != "text" and not table:
         raise HCEPError(f"--format {format} is of the table; add --table")
-    task = start(model, synset, as_json)
     chat = _chat(llm_model, base_url, cache, offline)
-    files = tuple(path for path in (phrases, vocabulary) if path is not None)
-    if describe is None:
-        nothing_else = not (files or glosses or any(atom.phrases for atom in task.chosen))
-        describe = DESCRIBED if chat is not None and nothing_else else 0
     if describe and chat is None:
         raise HCEPError("--describe: a language model writes these candidates; say which with --llm-model")
-    candidates = Candidates(files, glosses, describe, template, center, top_k)
-    failures: tuple[Failure, ...] = ()
-    if candidates:
-        task, failures = name_by_phrases(task, candidates, encoder, preprocessing, chat, rounds)
-    if images is not None:
-        task = show_by_images(task, images, split, top_k)
-    if chat is not None:
-        task, unsummed = sum_up(task, chat, rounds)
-        failures += unsummed
-    if candidates or images is not None:
-        task = define(task)
-    kept = bool(task.chosen)
-    if not kept:
-        task = define(task, keep=False)
-    if not task.chosen:
+    found = naming.interpret(
+        model,
+        phrases=[path for path in (phrases, vocabulary) if path is not None],
+        glosses=glosses,
+        describe=describe,
+        images=None if images is None else _images(images, split),
+        chat=chat,
+        encoder=encoder and with_absolute_path(encoder),
+        preprocessing=preprocessing,
+        template=template,
+        center=center,
+        top_k=top_k,
+        rounds=rounds,
+        synsets=synset or None,
+        progress=not as_json,
+    )
+    for text in found.notes:
+        _tell("dim", "note", text)
+    if not found.names.atoms:
         raise HCEPError(
             "there is nothing to name the atoms by: give --phrases or --vocabulary (the encoder needs a text tower), "
             "--images, or --llm-model"
         )
     if as_json:
-        typer.echo(json.dumps(_record(task, failures, chat), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(_record(model, found, chat), indent=2, ensure_ascii=False))
         return
-    warn_of(failures)
+    for failure in found.failures[:WARNED]:
+        _tell("yellow", "warning", str(failure))
+    if len(found.failures) > WARNED:
+        more = f"and {len(found.failures) - WARNED:,} more atoms without an accepted answer; --json has them all"
+        _tell("yellow", "warning", more)
     if table:
-        from hcep.explain.naming import interpretation_table
-
-        typer.echo(_printable(interpretation_table(task.chosen, task.hierarchy, format, top_k=top_k)))
+        typer.echo(_printable(naming.interpretation_table(found.names, found.hierarchy, format, top_k=top_k)))
     else:
-        _print(task, chat, kept)
+        _print(model, found, chat)
 
 
 def _chat(model: str | None, base_url: str | None, cache: Path | None, offline: bool) -> ChatModel | None:
@@ -125,16 +131,27 @@ def _chat(model: str | None, base_url: str | None, cache: Path | None, offline: 
     return ChatModel(model, base_url, cache=cache, offline=offline)
 
 
-def _record(task: Task, failures: tuple[Failure, ...], chat: ChatModel | None) -> dict[str, Any]:
-    name = task.hierarchy.name
+def _images(path: Path, split: str | None) -> EmbeddingStore | EmbeddingArrays:
+    from hcep.cli.inputs import is_store, read_embeddings
+    from hcep.embeddings import EmbeddingArrays, EmbeddingStore
+
+    if is_store(path):
+        store = EmbeddingStore(path)
+        return store.select(splits=split) if split else store
+    found = read_embeddings(path, split)
+    return EmbeddingArrays(found.X, found.y, found.ids)
+
+
+def _record(model: Path, found: Interpretation, chat: ChatModel | None) -> dict[str, Any]:
+    name, names = found.hierarchy.name, found.names
     return {
-        "model": str(task.model),
-        "encoder": task.names.encoder,
-        "template": task.names.template,
-        "centered": task.names.centered,
-        "llm": task.names.llm,
+        "model": str(model),
+        "encoder": names.encoder,
+        "template": names.template,
+        "centered": names.centered,
+        "llm": names.llm,
         "usage": None if chat is None else asdict(chat.usage),
-        "failures": [asdict(failure) for failure in failures],
+        "failures": [asdict(failure) for failure in found.failures],
         "atoms": [
             {
                 **asdict(atom),
@@ -143,15 +160,15 @@ def _record(task: Task, failures: tuple[Failure, ...], chat: ChatModel | None) -
                 "meaning": atom.meaning,
                 "source": atom.source,
             }
-            for atom in task.chosen
+            for atom in names
         ],
     }
 
 
-def _print(task: Task, chat: ChatModel | None, kept: bool) -> None:
+def _print(model: Path, found: Interpretation, chat: ChatModel | None) -> None:
     console = Console(soft_wrap=True, highlight=False)
-    name = task.hierarchy.name
-    for atom in task.chosen[:LISTED]:
+    name, atoms = found.hierarchy.name, found.names.atoms
+    for atom in atoms[:LISTED]:
         images = ", ".join(image.id for image in atom.exemplars[:3])
         words = atom.meaning or images or "(nothing)"
         more = f"  (images {images})" if atom.meaning and images else ""
@@ -159,20 +176,24 @@ def _print(task: Task, chat: ChatModel | None, kept: bool) -> None:
             f"[bold]{escape(name(atom.parent))} → {escape(name(atom.child))}[/]  "
             f"{escape(_printable(words))}[dim]{escape(_printable(more))}[/]"
         )
-    if len(task.chosen) > LISTED:
-        console.print(f"[dim]and {len(task.chosen) - LISTED:,} more: --table shows all, --synset some[/]")
-    sources = Counter(atom.source or "nothing" for atom in task.chosen)
+    if len(atoms) > LISTED:
+        console.print(f"[dim]and {len(atoms) - LISTED:,} more: --table shows all, --concept some[/]")
+    sources = Counter(atom.source or "nothing" for atom in atoms)
     told = ", ".join(f"{n:,} by {source}" for source, n in sources.most_common())
-    with_images = sum(bool(atom.exemplars) for atom in task.chosen)
+    with_images = sum(bool(atom.exemplars) for atom in atoms)
     told += f"; {with_images:,} with images" if with_images else ""
-    where = f"{'kept' if kept else 'not kept'} with {task.model}"
-    console.print(f"{len(task.chosen):,} of {task.hierarchy.n_edges:,} atoms: {told}; {escape(where)}")
+    where = f"{'kept' if found.kept else 'not kept'} with {model}"
+    console.print(f"{len(atoms):,} of {found.hierarchy.n_edges:,} atoms: {told}; {escape(where)}")
     if chat is not None:
         console.print(f"[dim]{escape(str(chat.usage))}[/]")
 
 
+def _tell(colour: str, kind: str, text: str) -> None:
+    Console(stderr=True, soft_wrap=True).print(f"[{colour}]{kind}:[/] {escape(text)}", highlight=False)
+
+
 def _printable(text: str) -> str:
     """Names of images are anything; what a terminal would obey is shown as a replacement character."""
-    from hcep.explain.naming.atom_names import odd_character
+    from hcep.models.atom_names import odd_character
 
     return "".join(c if c == "\n" or odd_character(c) is None else "\ufffd" for c in text)

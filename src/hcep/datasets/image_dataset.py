@@ -14,16 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from hcep.datasets.layouts import LAYOUTS, Layout
-from hcep.datasets.layouts.listing import (
-    IMAGE_SUFFIXES,
-    OWN_LABEL,
-    DatasetError,
-    Listing,
-    Request,
-    choose_splits,
-    printable,
-)
+from hcep.datasets.layouts.listing import OWN_LABEL, DatasetError, Listing, Request, choose_splits, printable
 from hcep.datasets.splits import k_shot_rows, train_val_rows
+from hcep.embeddings.images import IMAGE_SUFFIXES
 from hcep.embeddings.store.items import ImageItem
 from hcep.errors import near_matches, quoted
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from hcep.errors import HCEPError
+from hcep.models.atom_names import AtomNames
 from hcep.pursuit import Hypothesis, PathResult
-
-if TYPE_CHECKING:
-    from hcep.explain.naming import AtomNames
 
 
 @dataclass(frozen=True)
@@ -105,25 +104,43 @@ def explain(
     rows = np.atleast_2d(np.asarray(X))
     if len(rows) != len(result):
         raise HCEPError(f"X has {len(rows):,} images, the result {len(result):,}; give the images of that pursuit")
-    chosen = list(range(len(rows))) if images is None else [int(i) for i in images]
-    return [_explain_one(rows[i], result, i, names) for i in chosen]
+    chosen = np.arange(len(rows)) if images is None else np.array([int(i) for i in images], dtype=np.intp)
+    if result.explained_shares is None:
+        shares = _explained_shares(rows[chosen], result, chosen)
+    else:
+        shares = result.explained_shares[chosen]
+    hierarchy, edges, pointer = result.dictionary.hierarchy, result.dictionary.edges, result.codes.indptr
 
-
-def _explain_one(row: ArrayLike, result: PathResult, i: int, names: AtomNames | None) -> Explanation:
-    dictionary, hierarchy = result.dictionary, result.dictionary.hierarchy
-    x = dictionary.embed(row)[0].astype(np.float64)
-    left, steps = x.copy(), []
-    square = float(x @ x) or 1.0
-    atoms = result.codes.indices[result.codes.indptr[i] : result.codes.indptr[i + 1]]
-    for synset, atom, coefficient in zip(result.paths[i], atoms, result.coefficients(i), strict=True):
-        left -= float(coefficient) * dictionary.atoms[atom]
+    @cache
+    def concept(atom: int) -> tuple[str, str, tuple[str, ...], str | None]:
+        synset = edges[atom][1]
         merged = tuple(name for _, name in hierarchy.merged(synset))
-        explained = 1.0 - float(left @ left) / square
-        meaning = None if names is None else names.meaning(*dictionary.edges[atom])
-        steps.append(Step(synset, hierarchy.name(synset), merged, float(coefficient), explained, meaning))
-    return Explanation(
-        root=hierarchy.name(hierarchy.root),
-        steps=tuple(steps),
-        residual_norm=float(result.residual_norms[i]),
-        runners_up=tuple(result.hypotheses(i)[1:]),
-    )
+        return synset, hierarchy.name(synset), merged, None if names is None else names.meaning(*edges[atom])
+
+    def one(i: int, explained: list[float]) -> Explanation:
+        at = slice(pointer[i], pointer[i + 1])
+        found = zip(result.codes.indices[at].tolist(), result.codes.data[at].tolist(), explained, strict=False)
+        steps = []
+        for atom, coefficient, share in found:
+            synset, name, merged, meaning = concept(atom)
+            steps.append(Step(synset, name, merged, coefficient, share, meaning))
+        runners_up = tuple(result.hypotheses(i)[1:]) if result.n_best_nodes.shape[1] > 1 else ()
+        return Explanation(hierarchy.name(hierarchy.root), tuple(steps), float(result.residual_norms[i]), runners_up)
+
+    return [one(i, row) for i, row in zip(chosen.tolist(), shares.tolist(), strict=True)]
+
+
+def _explained_shares(rows: NDArray[Any], result: PathResult, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Share of each image's squared norm that the first atoms of its path explain, (n_images, depth)."""
+    dictionary, codes = result.dictionary, result.codes
+    left = dictionary.embed(rows).astype(np.float64)
+    squares = np.einsum("ij,ij->i", left, left)
+    squares[squares == 0] = 1.0
+    starts, lengths = codes.indptr[chosen], np.diff(codes.indptr)[chosen]
+    shares = np.full((len(rows), lengths.max(initial=0)), np.nan)
+    for k in range(shares.shape[1]):
+        at = np.flatnonzero(lengths > k)
+        entries = starts[at] + k
+        left[at] -= codes.data[entries].astype(np.float64)[:, None] * dictionary.atoms[codes.indices[entries]]
+        shares[at, k] = 1.0 - np.einsum("ij,ij->i", left[at], left[at]) / squares[at]
+    return shares

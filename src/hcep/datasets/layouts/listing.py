@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep.embeddings.images import IMAGE_SUFFIXES
 from hcep.errors import HCEPError, near_matches, quoted
 
 #: The label a layout gives by itself, and the column of a table that is read when no other is named.
 OWN_LABEL = "label"
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 SPLIT_NAMES = {
     "train": "train",
     "training": "train",

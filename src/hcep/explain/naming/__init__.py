@@ -1,32 +1,16 @@
 """Names for atoms: phrases near them, images along them, a language model's summary."""
 
-from hcep.explain.naming.asking import Failure
-from hcep.explain.naming.atom_names import AtomName, AtomNames, Exemplar, Phrase, chosen_edges, with_glosses
-from hcep.explain.naming.descriptions import Descriptions, describe_atoms
+from hcep.explain.naming.by_language_model import Descriptions, Failure, Summaries, describe_atoms, summarize_atoms
 from hcep.explain.naming.exemplars import exemplars
+from hcep.explain.naming.interpretation import Interpretation, chosen_edges, interpret, with_glosses
 from hcep.explain.naming.name_table import interpretation_table
 from hcep.explain.naming.nearest_phrases import name_atoms, raw_atoms
-from hcep.explain.naming.pools import embed_phrases, gloss_phrases, merge_pools, read_phrases
-from hcep.explain.naming.summaries import Summaries, summarize_atoms
+from hcep.explain.naming.pools import embed_phrases, gloss_phrases, merge_pools, read_embedded_phrases, read_phrases
+from hcep.models.atom_names import AtomName, AtomNames, Exemplar, Phrase
 
 __all__ = [
-    "AtomName",
-    "AtomNames",
-    "Descriptions",
-    "Exemplar",
-    "Failure",
-    "Phrase",
-    "Summaries",
-    "chosen_edges",
-    "describe_atoms",
-    "embed_phrases",
-    "exemplars",
-    "gloss_phrases",
-    "interpretation_table",
-    "merge_pools",
-    "name_atoms",
-    "raw_atoms",
-    "read_phrases",
-    "summarize_atoms",
-    "with_glosses",
-]
+    "AtomName", "AtomNames", "Descriptions", "Exemplar", "Failure", "Interpretation", "Phrase", "Summaries",
+    "chosen_edges", "describe_atoms", "embed_phrases", "exemplars", "gloss_phrases", "interpret",
+    "interpretation_table", "merge_pools", "name_atoms", "raw_atoms", "read_embedded_phrases", "read_phrases",
+    "summarize_atoms", "with_glosses",
+]  # fmt: skip

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import as_embeddings
 from hcep.errors import DictionaryError, HCEPError, near_matches, quoted
-from hcep.explain.naming.atom_names import AtomName, AtomNames, Exemplar
 from hcep.explain.naming.ranking import BestColumns
+from hcep.models.atom_names import AtomName, AtomNames, Exemplar
 
 #: Images looked at a time.
 CHUNK = 4096
@@ -42,14 +42,14 @@ def exemplars(
     ids : sequence of str, optional
         What to call the images, in the order of all rows; their numbers by default.
     top_k : int
-        Images an atom.
+        Images per atom.
     contrast : int
         How many of the lowest projections to keep as well.
 
     Returns
     -------
     AtomNames
-        One record an edge; a zero atom has no images.
+        One record per edge; a zero atom has no images.
 
     Raises
     ------
@@ -107,15 +107,15 @@ class _Projector:
     def __init__(self, dictionary: ConceptDictionary) -> None:
         atoms, hierarchy = dictionary.atoms, dictionary.hierarchy
         squares = np.einsum("ij,ij->i", atoms, atoms)
-        is_zero = squares == 0
-        self._dictionary = dictionary
-        self._directions = atoms / np.where(is_zero, 1.0, squares)[:, None]
         parents = np.array([hierarchy.index(parent) for parent, _ in dictionary.edges])
+        self._dictionary = dictionary
+        self._directions = atoms / np.where(squares == 0, 1.0, squares)[:, None]
         self._offsets = np.einsum("ij,ij->i", self._directions, dictionary.synset_embeddings[parents])
-        self._leaf_row = {leaf: row for row, leaf in enumerate(hierarchy.leaves)}
-        self._class_row = {hierarchy.class_of(leaf): row for leaf, row in self._leaf_row.items()}
+        self._class_row = {hierarchy.class_of(leaf): row for row, leaf in enumerate(hierarchy.leaves)}
+        below = {p: set(hierarchy.descendants(p)) for p in dict.fromkeys(parent for parent, _ in dictionary.edges)}
+        outside = [[leaf not in below[parent] for leaf in hierarchy.leaves] for parent, _ in dictionary.edges]
         # A zero atom has no direction: to it, every image is outside.
-        self._outside = ~self._below_parent() | is_zero[:, None]
+        self._outside = np.array(outside) | (squares == 0)[:, None]
 
     def __call__(self, rows: Any, labels: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Both (n_atoms, n_images)."""
@@ -128,21 +128,8 @@ class _Projector:
             )
         # In double precision the rounded projections do not depend on how images are batched.
         images = as_embeddings(rows, self._dictionary.n_dims).astype(np.float64)
-        embedded = self._dictionary.embed(images)
-        scores = self._directions @ embedded.T - self._offsets[:, None]
+        scores = self._directions @ self._dictionary.embed(images).T - self._offsets[:, None]
         return scores, self._outside[:, [self._class_row[label] for label in classes]]
-
-    def _below_parent(self) -> NDArray[np.bool_]:
-        """Whether a leaf is below the parent of an atom, (n_atoms, n_leaves)."""
-        edges, hierarchy = self._dictionary.edges, self._dictionary.hierarchy
-        rows = {
-            parent: [self._leaf_row[s] for s in hierarchy.descendants(parent) if s in self._leaf_row]
-            for parent in dict.fromkeys(parent for parent, _ in edges)
-        }
-        below = np.zeros((len(edges), len(self._leaf_row)), dtype=bool)
-        for i, (parent, _) in enumerate(edges):
-            below[i, rows[parent]] = True
-        return below
 
 
 def _pieces(X: Any, y: ArrayLike | None) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:

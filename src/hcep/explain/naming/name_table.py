@@ -7,16 +7,14 @@ from collections.abc import Iterable
 from typing import Literal
 
 from hcep.errors import HCEPError, near_matches, quoted
-from hcep.explain.naming.atom_names import AtomName, Exemplar
 from hcep.hierarchy import Hierarchy
+from hcep.models.atom_names import AtomName
 
 TableFormat = Literal["text", "markdown", "latex"]
-FORMATS: tuple[TableFormat, ...] = ("text", "markdown", "latex")
-
-_LATEX = {
+_ESCAPED = str.maketrans({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-}  # fmt: skip
+})  # fmt: skip
 
 
 def interpretation_table(
@@ -33,7 +31,7 @@ def interpretation_table(
     format : {"text", "markdown", "latex"}
         LaTeX needs the packages booktabs and enumitem.
     top_k : int
-        Concepts, and images, a row.
+        Concepts, and images, per row.
 
     Returns
     -------
@@ -57,15 +55,12 @@ def interpretation_table(
     |---|---|---|
     | bear → polar bear | matte white texture | thick white winter fur |
     """
-    if format not in FORMATS:
-        raise HCEPError(f"format must be one of {quoted(FORMATS)}, got {format!r}.{near_matches(format, FORMATS)}")
-    rows = [(hierarchy.name(atom.parent), hierarchy.name(atom.child), _concepts(atom, top_k), atom) for atom in atoms]
-    if format == "text":
-        return "\n".join(_text(*row, top_k) for row in rows)
-    if format == "markdown":
-        head = "| Parent → Child | Top concepts | Text interpretation |\n|---|---|---|"
-        return "\n".join([head, *(_markdown(*row) for row in rows)])
-    return "\n".join([_LATEX_HEAD, "    \\midrule\n".join(_latex(*row) for row in rows) + _LATEX_FOOT])
+    if format not in _ROWS:
+        raise HCEPError(f"format must be one of {quoted(_ROWS)}, got {format!r}.{near_matches(format, _ROWS)}")
+    rows = [_ROWS[format](hierarchy.name(atom.parent), hierarchy.name(atom.child), atom, top_k) for atom in atoms]
+    if format == "latex":
+        return _LATEX_HEAD + "    \\midrule\n".join(rows) + _LATEX_FOOT
+    return "\n".join([_MARKDOWN_HEAD, *rows] if format == "markdown" else rows)
 
 
 def _concepts(atom: AtomName, top_k: int) -> list[tuple[str, float]]:
@@ -74,44 +69,39 @@ def _concepts(atom: AtomName, top_k: int) -> list[tuple[str, float]]:
     return [(image.id, image.projection) for image in atom.exemplars[:top_k]]
 
 
-def _text(parent: str, child: str, concepts: list[tuple[str, float]], atom: AtomName, top_k: int) -> str:
-    lines = [f"{parent} → {child}", f"    {atom.meaning or '(no words for it)'}"]
-    if concepts:
-        lines.append("    " + ", ".join(f"{text} {value:.2f}" for text, value in concepts))
-    if atom.phrases and atom.exemplars:
-        lines.append("    images " + _images(atom.exemplars[:top_k]))
-    if atom.contrast:
-        lines.append("    unlike " + _images(atom.contrast))
-    return "\n".join(lines)
+def _text(parent: str, child: str, atom: AtomName, top_k: int) -> str:
+    def listed(pairs: Iterable[tuple[str, float]]) -> str:
+        return ", ".join(f"{text} {value:.2f}" for text, value in pairs)
+
+    images = atom.exemplars[:top_k] if atom.phrases else ()
+    lists = {
+        "": listed(_concepts(atom, top_k)),
+        "images ": listed((image.id, image.projection) for image in images),
+        "unlike ": listed((image.id, image.projection) for image in atom.contrast),
+    }
+    lines = [atom.meaning or "(no words for it)", *(title + items for title, items in lists.items() if items)]
+    return "\n    ".join([f"{parent} → {child}", *lines])
 
 
-def _images(images: Iterable[Exemplar]) -> str:
-    return ", ".join(f"{image.id} {image.projection:.2f}" for image in images)
+def _markdown(parent: str, child: str, atom: AtomName, top_k: int) -> str:
+    cells = (f"{parent} → {child}", "; ".join(text for text, _ in _concepts(atom, top_k)), atom.meaning or "")
+    # Letters of tags become entities, what marks up is escaped.
+    safe = (cell.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for cell in cells)
+    return "| " + " | ".join(re.sub(r"([\\`*_\[\]|#~])", r"\\\1", cell) for cell in safe) + " |"
 
 
-def _markdown(parent: str, child: str, concepts: list[tuple[str, float]], atom: AtomName) -> str:
-    cells = (f"{parent} → {child}", "; ".join(text for text, _ in concepts), atom.meaning or "")
-    return "| " + " | ".join(_for_markdown(cell) for cell in cells) + " |"
-
-
-def _for_markdown(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]|#~])", r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
-
-
-def _latex(parent: str, child: str, concepts: list[tuple[str, float]], atom: AtomName) -> str:
-    items = "".join(f"      \\item {_for_latex(text)}\n" for text, _ in concepts)
+def _latex(parent: str, child: str, atom: AtomName, top_k: int) -> str:
+    items = "".join(f"      \\item {text.translate(_ESCAPED)}\n" for text, _ in _concepts(atom, top_k))
     listed = f"    \\begin{{enumerate}}[leftmargin=*, nosep]\n{items}    \\end{{enumerate}}" if items else "    "
-    pair = f"    \\texttt{{{_for_latex(parent)}}} $\\rightarrow$ \\texttt{{{_for_latex(child)}}} &\n"
-    return f"{pair}{listed} &\n    {_for_latex(atom.meaning or '')} \\\\\n"
+    pair = " $\\rightarrow$ ".join(f"\\texttt{{{name.translate(_ESCAPED)}}}" for name in (parent, child))
+    return f"    {pair} &\n{listed} &\n    {(atom.meaning or '').translate(_ESCAPED)} \\\\\n"
 
 
-def _for_latex(text: str) -> str:
-    return "".join(_LATEX.get(c, c) for c in text)
-
-
-_LATEX_HEAD = """\
-\\begin{tabular}{l p{0.35\\linewidth} p{0.35\\linewidth}}
-    \\toprule
-    Parent $\\rightarrow$ Child & Top concepts & Text interpretation \\\\
-    \\midrule"""
+_ROWS = {"text": _text, "markdown": _markdown, "latex": _latex}
+_MARKDOWN_HEAD = "| Parent → Child | Top concepts | Text interpretation |\n|---|---|---|"
+_LATEX_HEAD = r"""\begin{tabular}{l p{0.35\linewidth} p{0.35\linewidth}}
+    \toprule
+    Parent $\rightarrow$ Child & Top concepts & Text interpretation \\
+    \midrule
+"""
 _LATEX_FOOT = "    \\bottomrule\n\\end{tabular}"

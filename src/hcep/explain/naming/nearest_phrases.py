@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,8 +12,8 @@ from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import as_embeddings, refuse_non_finite
 from hcep.dictionary.transform import unit_rows
 from hcep.errors import DictionaryError, HCEPError, quoted
-from hcep.explain.naming.atom_names import AtomName, AtomNames, Phrase
 from hcep.explain.naming.ranking import BestColumns
+from hcep.models.atom_names import AtomName, AtomNames, Phrase
 
 #: Phrases compared at a time.
 CHUNK = 2048
@@ -78,7 +79,7 @@ def name_atoms(
     Returns
     -------
     AtomNames
-        With one record an edge. An atom that is zero (a child equal to its parent) has no direction and gets no phrase.
+        One record per edge. An atom that is zero (a child equal to its parent) has no direction and gets no phrase.
 
     Raises
     ------
@@ -103,55 +104,48 @@ def name_atoms(
     >>> names.meaning("thing", "bear")
     'fur'
     """
-    _check_pool(phrases, top_k)
+    if isinstance(phrases, str):
+        raise HCEPError(f"phrases must be a list of strings, got one string {phrases!r:.60}")
+    if not len(phrases):
+        raise HCEPError("phrases is empty: give candidate phrases to compare the atoms with")
+    twice = [phrase for phrase, n in Counter(phrases).items() if n > 1]
+    if twice:
+        raise HCEPError(f"phrases has {quoted(twice)} twice; merge_pools() keeps each phrase once")
+    if top_k < 1:
+        raise HCEPError(f"top_k must be at least 1, got {top_k}")
     texts = as_embeddings(phrase_embeddings, dictionary.n_dims, name="phrase_embeddings")
     refuse_non_finite(texts, name="phrase_embeddings")
     if len(texts) != len(phrases):
         raise HCEPError(f"phrase_embeddings has {len(texts):,} rows for {len(phrases):,} phrases; give one a phrase")
-    known = dictionary.edges
-    wanted = known if edges is None else tuple(edges)
-    row_of = {edge: row for row, edge in enumerate(known)}
+    row_of = {edge: row for row, edge in enumerate(dictionary.edges)}
+    wanted = dictionary.edges if edges is None else tuple(edges)
     unknown = [f"{p} → {c}" for p, c in wanted if (p, c) not in row_of]
     if unknown:
         raise HCEPError(f"edges: {quoted(unknown)} is not an edge of the hierarchy")
     rows = [row_of[edge] for edge in wanted]
-    atoms = raw_atoms(dictionary)[rows]
-    found = _nearest(unit_rows(atoms), texts, sorted(range(len(phrases)), key=phrases.__getitem__), top_k, center)
-    is_zero = [not dictionary.atoms[row].any() for row in rows]
-    records = (
-        AtomName(parent, child, () if is_zero[i] else tuple(Phrase(phrases[k], score) for k, score in found[i]))
-        for i, (parent, child) in enumerate(wanted)
-    )
+    order = sorted(range(len(phrases)), key=phrases.__getitem__)
+    best = _nearest(unit_rows(raw_atoms(dictionary)[rows]), texts, order, top_k, center)
+    records = [
+        AtomName(*edge, phrases=tuple(Phrase(phrases[order[k]], score) for k, score in best.row(i)))
+        # An atom that is zero has no direction.
+        if dictionary.atoms[row].any()
+        else AtomName(*edge)
+        for i, (edge, row) in enumerate(zip(wanted, rows, strict=True))
+    ]
     return AtomNames(tuple(records), centered=center)
 
 
 def _nearest(
     atoms: NDArray[np.float64], texts: NDArray[np.float64], order: list[int], top_k: int, center: bool
-) -> list[list[tuple[int, float]]]:
-    """(phrase, score) of the best phrases of each atom."""
-    mean = _mean_direction(texts) if center else np.zeros(texts.shape[1])
+) -> BestColumns:
+    """The best phrases of each atom, as places in `order`."""
+
+    def chunks() -> Iterator[NDArray[np.float64]]:
+        for start in range(0, len(order), CHUNK):
+            yield unit_rows(texts[order[start : start + CHUNK]].astype(np.float64))
+
+    mean = sum(chunk.sum(axis=0) for chunk in chunks()) / len(order) if center else 0.0
     best = BestColumns(len(atoms), min(top_k, len(order)))
-    for start in range(0, len(order), CHUNK):
-        some = unit_rows(texts[order[start : start + CHUNK]].astype(np.float64)) - mean
-        best.add(atoms @ unit_rows(some).T)
-    return [[(order[column], score) for column, score in best.row(i)] for i in range(len(atoms))]
-
-
-def _mean_direction(texts: NDArray[np.float64]) -> NDArray[np.float64]:
-    total = np.zeros(texts.shape[1])
-    for start in range(0, len(texts), CHUNK):
-        total += unit_rows(texts[start : start + CHUNK].astype(np.float64)).sum(axis=0)
-    return total / len(texts)
-
-
-def _check_pool(phrases: Sequence[str], top_k: int) -> None:
-    if isinstance(phrases, str):
-        raise HCEPError(f"phrases must be a list of strings, got one string {phrases!r:.60}")
-    if not len(phrases):
-        raise HCEPError("phrases is empty: give candidate phrases to compare the atoms with")
-    if len(set(phrases)) < len(phrases):
-        seen: set[str] = set()
-        twice = [phrase for phrase in phrases if phrase in seen or seen.add(phrase)]  # type: ignore[func-returns-value]
-        raise HCEPError(f"phrases has {quoted(twice)} twice; merge_pools() keeps each phrase once")
-    if top_k < 1:
-        raise HCEPError(f"top_k must be at least 1, got {top_k}")
+    for chunk in chunks():
+        best.add(atoms @ unit_rows(chunk - mean).T)
+    return best

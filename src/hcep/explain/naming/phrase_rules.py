@@ -6,19 +6,25 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
-from hcep.explain.naming.atom_names import odd_character
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.names import singular
+from hcep.models.atom_names import odd_character
 
 MIN_WORDS, MAX_WORDS = 3, 10
 #: Longer than ten long words.
 MAX_CHARACTERS = 160
 
-_MARKUP = re.compile(r"[\"“”„«»`*#_<>\[\]{}|~\\=]|^['‘].*['’]$|https?:|www\.")
-_LIST_ITEM = re.compile(r"\s*(?:[-–—•·+]\s+|\(?\d{1,3}[.):]\s*|\(?[a-z][.)]\s+)", re.IGNORECASE)
-_CHATTER = re.compile(
-    r"(?:i(?= )|i['’]m|sorry|sure|certainly|okay|here|as an?|cannot|unable|the answer)\b", re.IGNORECASE
-)
+_LIST_ITEM = re.compile(r"^\s*(?:[-–—•·+]\s+|\(?\d{1,3}[.):]\s*|\(?[a-z][.)]\s+)", re.IGNORECASE)
+#: What a bare phrase does not have, in the order in which it is told.
+_NOT_BARE = {
+    _LIST_ITEM: "is an item of a list and not a bare phrase",
+    re.compile(r"[\"“”„«»`*#_<>\[\]{}|~\\=]|^['‘].*['’]$|https?:|www\."): "has quotation marks or markup",
+    re.compile(
+        r"^(?:i(?= )|i['’]m|sorry|sure|certainly|okay|here|as an?|cannot|unable|the answer)\b", re.IGNORECASE
+    ): "speaks to the reader and is not a bare phrase",
+    re.compile(r"[:;]"): "has a label or several parts, with a colon or semicolon",
+    re.compile(r"[!?…]|\.\s|\.\."): "is a sentence or several, not one phrase",
+}
 _ABOUT_THE_TASK = {"category", "synset", "hypernym", "hyponym", "taxonomy", "embedding", "subclass"}
 
 
@@ -73,17 +79,7 @@ def _wrong_form(phrase: str) -> str | None:
         return f"has a control character, {odd!r}"
     if len(phrase) > MAX_CHARACTERS:
         return f"has {len(phrase):,} characters, where {MAX_CHARACTERS} are the limit"
-    if _LIST_ITEM.match(phrase):
-        return "is an item of a list and not a bare phrase"
-    if _MARKUP.search(phrase):
-        return "has quotation marks or markup"
-    if _CHATTER.match(phrase):
-        return "speaks to the reader and is not a bare phrase"
-    if ":" in phrase or ";" in phrase:
-        return "has a label or several parts, with a colon or semicolon"
-    if re.search(r"[!?…]|\.\s|\.\.", phrase):
-        return "is a sentence or several, not one phrase"
-    return None
+    return next((reason for pattern, reason in _NOT_BARE.items() if pattern.search(phrase)), None)
 
 
 def without_marker(line: str) -> str:

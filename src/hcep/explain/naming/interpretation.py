@@ -1,0 +1,328 @@
+"""Names for a model's atoms in stages, each kept with the model before the next one starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hcep.dictionary import ConceptDictionary
+from hcep.embeddings import EmbeddingArrays
+from hcep.errors import HCEPError, HierarchyError, near_matches
+from hcep.explain.naming.exemplars import exemplars
+from hcep.explain.naming.nearest_phrases import name_atoms
+from hcep.explain.naming.pools import (
+    embed_phrases,
+    gloss_phrases,
+    merge_pools,
+    read_embedded_phrases,
+    read_phrases,
+    wordnet_words,
+)
+from hcep.hierarchy import Hierarchy
+from hcep.models import ModelError, load_atom_names, load_path_model, load_summary, save_atom_names
+from hcep.models.atom_names import AtomName, AtomNames
+from hcep.models.card import encoder_record
+from hcep.models.model_encoder import load_model_encoder, refuse_other_encoder
+
+if TYPE_CHECKING:
+    from hcep.embeddings import EmbeddingStore, Encoder
+    from hcep.explain.naming.by_language_model import Failure
+    from hcep.llm import ChatModel
+
+#: Phrases a language model writes for a pair where nothing else is given to compare with.
+DESCRIBED = 5
+#: Images that lie furthest against an atom.
+CONTRASTED = 3
+
+
+@dataclass(frozen=True)
+class Interpretation:
+    """Names of the atoms in question, and what happened on the way.
+
+    Attributes
+    ----------
+    names : AtomNames
+    hierarchy : Hierarchy
+    failures : tuple of Failure
+        Atoms for which the language model gave no answer that passes.
+    notes : tuple of str
+        What a person should know, such as why definitions were not compared.
+    kept : bool
+        Whether the names are in the model's folder.
+    """
+
+    names: AtomNames
+    hierarchy: Hierarchy
+    failures: tuple[Failure, ...]
+    notes: tuple[str, ...]
+    kept: bool
+
+
+def interpret(
+    model: str | PathLike[str] | ConceptDictionary,
+    *,
+    phrases: Sequence[str | Path] = (),
+    glosses: bool = False,
+    describe: int | None = None,
+    images: EmbeddingStore | EmbeddingArrays | None = None,
+    chat: ChatModel | None = None,
+    encoder: Encoder | str | None = None,
+    preprocessing: Any = None,
+    template: str = "{}",
+    center: bool = False,
+    top_k: int = 10,
+    rounds: int = 3,
+    synsets: Iterable[str] | None = None,
+    progress: bool = False,
+) -> Interpretation:
+    """Name the atoms of a model by the nearest phrases, images along them, and a language model's summary.
+
+    Without anything to name them by, the names that the model has, or WordNet's definitions, are returned.
+
+    Parameters
+    ----------
+    model : path or ConceptDictionary
+        A saved model, in whose folder the names of every stage are kept; or a dictionary, where nothing is.
+    phrases : sequence of str or Path
+        Candidates; a `Path` is a file of them, one per line, or an .npz of ``phrases`` and their ``embeddings``.
+    glosses : bool
+        WordNet's definitions as candidates, too; attached to the atoms where they cannot be compared.
+    describe : int, optional
+        Candidates per pair that the language model writes; 5 by default where there are no others.
+    images : EmbeddingStore or EmbeddingArrays, optional
+        Labelled images to show atoms by; no text tower is needed.
+    chat : ChatModel, optional
+        Sums up the phrases.
+    encoder, preprocessing : optional
+        Of the phrases; the model's own by default.
+    template, center : see `embed_phrases` and `name_atoms`
+    top_k : int
+        Phrases, or images, per atom.
+    rounds : int
+        Answers to ask for before an atom is given up.
+    synsets : iterable of str, optional
+        Name only atoms that lead to these, given by id or display name.
+    progress : bool
+        Show progress bars.
+
+    Raises
+    ------
+    HCEPError
+        Candidates that cannot be compared (no text tower, no known encoder, none left), images of another encoder or
+        without labels, a summary without phrases.
+    """
+    run = _Naming(model, synsets, encoder, preprocessing, progress)
+    if describe is None:
+        alone = not (phrases or glosses or any(atom.phrases for atom in run.chosen))
+        describe = DESCRIBED if chat is not None and alone else 0
+    compared = bool(phrases or glosses or describe)
+    embedded = next((path for path in phrases if isinstance(path, Path) and path.suffix == ".npz"), None)
+    if embedded is not None:
+        if len(phrases) > 1 or glosses or describe:
+            raise HCEPError(
+                f"{str(embedded)!r} has its embeddings in it and is not compared together with other candidates; "
+                "leave them out"
+            )
+        if template != "{}":
+            raise HCEPError(
+                f"--template: {str(embedded)!r} has its embeddings in it, made of whole texts; leave --template out"
+            )
+        pool, vectors = read_embedded_phrases(embedded, run.dictionary.n_dims)
+        run.add(name_atoms(run.dictionary, pool, vectors, top_k=top_k, center=center, edges=run.edges))
+    elif compared and not (glosses and not phrases and not describe and run.attach_glosses()):
+        text_encoder = run.text_encoder(template)
+        pool = run.pool(phrases, glosses, describe, chat, rounds)
+        vectors = embed_phrases(text_encoder, pool, template=template, progress=progress)
+        names = name_atoms(run.dictionary, pool, vectors, top_k=top_k, center=center, edges=run.edges)
+        run.add(replace(names, encoder=text_encoder.name, template=template))
+    if images is not None:
+        run.add(run.shown(images, top_k))
+    if chat is not None:
+        run.sum_up(chat, rounds)
+    if compared or images is not None:
+        run.define()
+    kept = run.folder is not None and bool(run.chosen)
+    if not run.chosen:
+        run.define(keep=False)
+    names = replace(run.names, atoms=tuple(run.chosen))
+    return Interpretation(names, run.hierarchy, tuple(run.failures), tuple(run.notes), kept)
+
+
+def chosen_edges(hierarchy: Hierarchy, synsets: Iterable[str] | None = None) -> tuple[tuple[str, str], ...]:
+    """Edges whose child is one of `synsets`, given by id or display name; all edges where it is None.
+
+    Raises
+    ------
+    HierarchyError
+        When there is no such synset, or it is the root, which no atom leads to.
+    """
+    if synsets is None:
+        return hierarchy.edges
+    by_name: dict[str, list[str]] = {}
+    for synset in hierarchy.ids:
+        by_name.setdefault(hierarchy.name(synset).casefold(), []).append(synset)
+    wanted: set[str] = set()
+    for name in synsets:
+        found = [name] if name in hierarchy else by_name.get(name.casefold(), [])
+        if not found:
+            known = [*hierarchy.ids, *map(hierarchy.name, hierarchy.ids)]
+            raise HierarchyError(f"no concept {name!r} in the hierarchy.{near_matches(name, known)}")
+        if found == [hierarchy.root]:
+            raise HierarchyError(f"{name!r} is the root: no atom leads to it; name one of the concepts below")
+        wanted.update(found)
+    return tuple(edge for edge in hierarchy.edges if edge[1] in wanted)
+
+
+def with_glosses(names: AtomNames, glosses: Mapping[str, str]) -> AtomNames:
+    """The names with the definition of each child that has one in `glosses`."""
+    atoms = (replace(atom, gloss=glosses.get(atom.child, atom.gloss)) for atom in names)
+    return replace(names, atoms=tuple(atoms))
+
+
+class _Naming:
+    """Which atoms of which model, and what is known of them by now."""
+
+    def __init__(
+        self,
+        model: str | PathLike[str] | ConceptDictionary,
+        synsets: Iterable[str] | None,
+        encoder: Encoder | str | None,
+        preprocessing: Any,
+        progress: bool,
+    ) -> None:
+        self.notes: list[str] = []
+        self.failures: list[Failure] = []
+        self.names, self._record, self.folder = AtomNames(()), None, None
+        self._wanted, self._preprocessing, self._progress = encoder, preprocessing, progress
+        if isinstance(model, ConceptDictionary):
+            self.dictionary = model
+        else:
+            self.folder = Path(model)
+            self.dictionary = load_path_model(model).dictionary
+            self._record = load_summary(model).encoder
+            try:
+                self.names = load_atom_names(model) or self.names
+            except ModelError as error:
+                # The model itself is sound, or it would not have loaded.
+                self.notes.append(f"the names that were there cannot be read and are made anew ({error})")
+        self.hierarchy = self.dictionary.hierarchy
+        self.edges = chosen_edges(self.hierarchy, synsets)
+
+    @property
+    def chosen(self) -> list[AtomName]:
+        """The known names of the atoms in question."""
+        return [self.names[edge] for edge in self.edges if edge in self.names.by_edge]
+
+    def add(self, newer: AtomNames, *, keep: bool = True) -> None:
+        """Take in new names of these atoms, and write them to the model's folder."""
+        wanted = set(self.edges)
+        atoms = tuple(atom for edge, atom in newer.by_edge.items() if edge in wanted)
+        self.names = self.names.updated(replace(newer, atoms=atoms)).ordered(self.hierarchy)
+        if keep and self.folder is not None:
+            save_atom_names(self.names, self.folder)
+
+    @cached_property
+    def _wordnet(self) -> tuple[dict[str, str], dict[str, Sequence[str]]]:
+        return wordnet_words(self.hierarchy)
+
+    def define(self, *, keep: bool = True) -> None:
+        """WordNet's definition of every child that is in it."""
+        glosses, _ = self._wordnet
+        atoms = tuple(AtomName(*edge, gloss=glosses[edge[1]]) for edge in self.edges if edge[1] in glosses)
+        if atoms:
+            self.add(AtomNames(atoms), keep=keep)
+
+    @cached_property
+    def _encoder(self) -> Encoder | None:
+        """The encoder of the model's embeddings; None where neither the model nor the user says which."""
+        if self._wanted is None and self._record is None:
+            return None
+        return load_model_encoder(self._record, self.folder or "the model", self._wanted, self._preprocessing)
+
+    def attach_glosses(self) -> bool:
+        """Where there is no text space to compare definitions in, they say something of the atoms as they are."""
+        if self._encoder is not None and self._encoder.has_text:
+            return False
+        if not self._wordnet[0]:
+            self.notes.append("--glosses adds nothing: the hierarchy has none of WordNet's ids")
+            return True
+        known = "the model does not say which encoder it is of"
+        why = f"encoder {self._encoder.name!r} has no text tower" if self._encoder else known
+        self.notes.append(f"glosses are attached to the atoms, not compared with them: {why}")
+        self.define()
+        return True
+
+    def text_encoder(self, template: str) -> Encoder:
+        """The encoder, where it has a text tower: said before anything is paid for."""
+        if self._encoder is None:
+            raise HCEPError(
+                f"{str(self.folder or 'the model')!r} does not say which encoder its embeddings are of, so phrases "
+                "cannot be compared; pass --encoder, give --phrases an .npz of phrases and embeddings, or show atoms "
+                "by --images"
+            )
+        embed_phrases(self._encoder, (), template=template)
+        return self._encoder
+
+    def pool(
+        self, phrases: Sequence[str | Path], glosses: bool, describe: int, chat: ChatModel | None, rounds: int
+    ) -> tuple[str, ...]:
+        """All candidates, each once."""
+        pools = [read_phrases(some) if isinstance(some, Path) else (some,) for some in phrases]
+        definitions, lemmas = self._wordnet if glosses or describe else ({}, {})
+        if glosses:
+            pools.append(gloss_phrases(definitions))
+        if describe and chat is not None:
+            from hcep.explain.naming.by_language_model import describe_atoms
+
+            described = describe_atoms(
+                self.hierarchy,
+                chat,
+                edges=self.edges,
+                n_phrases=describe,
+                aliases=lemmas,
+                rounds=rounds,
+                progress=self._progress,
+            )
+            pools.append(described.pool)
+            self.failures += described.failures
+        pool = merge_pools(*pools)
+        if not pool:
+            reason = f": {self.failures[0]}" if self.failures else "; --glosses needs a hierarchy of WordNet's ids"
+            raise HCEPError(f"there is no candidate phrase to compare with{reason}")
+        return pool
+
+    def shown(self, images: EmbeddingStore | EmbeddingArrays, top_k: int) -> AtomNames:
+        """The images that lie furthest along each atom, and a few that lie furthest against it; a store is streamed."""
+        store = None if isinstance(images, EmbeddingArrays) else images
+        source = "images" if store is None else store.folder
+        refuse_other_encoder(self._record, encoder_record(store.encoder) if store is not None else None, source)
+        if images.labels is None or any(label is None for label in images.labels.tolist()):
+            raise HCEPError(f"{source}: images have no labels; give a store or file with one label an image")
+        options = {"ids": images.ids, "top_k": top_k, "contrast": CONTRASTED}
+        if store is not None:
+            return exemplars(self.dictionary, store.batches(), **options)
+        return exemplars(self.dictionary, images.vectors, images.labels, **options)
+
+    def sum_up(self, chat: ChatModel, rounds: int) -> None:
+        """The language model's summaries of the phrases."""
+        from hcep.explain.naming.by_language_model import summarize_atoms
+
+        if not any(atom.phrases for atom in self.chosen):
+            raise HCEPError(
+                "the atoms have no phrases to sum up: give candidates (--phrases, --vocabulary, --describe), "
+                "which need an encoder with a text tower"
+            )
+        found = summarize_atoms(
+            replace(self.names, atoms=tuple(self.chosen)),
+            self.hierarchy,
+            chat,
+            aliases=self._wordnet[1],
+            rounds=rounds,
+            progress=self._progress,
+        )
+        self.add(found.names)
+        self.failures += found.failures
