@@ -34,24 +34,18 @@ def induce_from_embeddings(
 
     Parameters
     ----------
-    class_embeddings : (n_classes, n_dims) array
-        As a rule the mean embedding of each class's training images.
+    class_embeddings : (n_classes, n_dims) array; as a rule the mean embedding of each class's training images
     class_names : sequence of str
-    linkage : {"ward", "average"}
-        How groups are merged: the least increase of variance, or the least mean distance.
+    linkage : {"ward", "average"}; how groups are merged: the least increase of variance, or the least mean distance
     gap : float
         From 0, a binary tree, to 1, no groups at all. A group stays where its merge is at least this much lower than
         that of the group above it: ``height <= (1 - gap) * height above``.
-    max_branching : int, optional
-        Groups are dissolved into the one above only while that has at most so many parts.
-    unit_norm : bool
-        Scale embeddings to norm 1 first, so that angles decide.
+    max_branching : groups are dissolved into the one above only while that has at most so many parts
+    unit_norm : scale embeddings to norm 1 first, so that angles decide
     names_from : (phrases, (n_phrases, n_dims) array), optional
         Candidate names and their embeddings in the same space (the text tower's): each group gets the nearest.
-    chat : ChatModel, optional
-        A language model that names each group from its members; it comes before `names_from`.
-    root : str
-        Name of the root.
+    chat : a language model that names each group from its members; it comes before `names_from`
+    root : name of the root
 
     Returns
     -------

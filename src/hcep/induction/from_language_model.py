@@ -32,18 +32,14 @@ def induce_with_llm(
 
     Parameters
     ----------
-    leaves : iterable of str
-        The classes.
+    leaves : the classes
     chat : ChatModel
-    root : str
-        What all classes are.
+    root : what all classes are
     strategy : {"whole", "layers"}
         "whole": the taxonomy in one answer, sent back with what is wrong with it until it is right. "layers": from the
         root down, one layer an answer, after Chain-of-Layer (Zeng et al., 2024).
-    max_rounds : int
-        Most answers asked for; with "layers" also the most levels.
-    progress : callable, optional
-        Called with the number of the round and its `Placement` after each answer.
+    max_rounds : most answers asked for; with "layers" also the most levels
+    progress : called with the number of the round and its `Placement` after each answer
 
     Returns
     -------

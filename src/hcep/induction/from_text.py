@@ -35,19 +35,14 @@ def induce_from_text(
 
     Parameters
     ----------
-    leaves : iterable of str
-        The classes.
-    lines : iterable of str, or path
-        The corpus, read once and line by line; a path may end in ``.gz``. A sentence must not run over lines.
-    root : str
-        What all classes are.
+    leaves : the classes
+    lines : the corpus, read once and line by line; a path may end in ``.gz``. A sentence must not run over lines.
+    root : what all classes are
     vocabulary : iterable of str, optional
         Names that inner synsets may have. Without it any noun may be one, by its last word: "motor vehicles" count as
         "vehicle".
-    min_count : int
-        Sentences that an edge needs.
-    max_parents : int or None
-        Parents that a synset keeps, the strongest first; None keeps all and returns a DAG.
+    min_count : sentences that an edge needs
+    max_parents : parents that a synset keeps, the strongest first; None keeps all and returns a DAG
 
     Returns
     -------

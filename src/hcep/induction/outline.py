@@ -44,8 +44,7 @@ def read_outline(text: str, is_leaf: IsLeaf) -> list[Entry]:
 
     Parameters
     ----------
-    is_leaf : callable
-        Whether a label spells a known leaf: such a line is never taken for numbering, a sentence or a list.
+    is_leaf : whether a label spells a known leaf: such a line is never taken for numbering, a sentence or a list
     """
     said = without_thinking(text)
     readings = []

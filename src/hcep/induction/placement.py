@@ -56,8 +56,7 @@ def read_answer(text: str, leaves: Iterable[str], *, root: str = "entity") -> In
     text : str
         A numbered, bulleted, indented or drawn outline or nested JSON, in code fences or not, with or without
         sentences around it.
-    leaves : iterable of str
-        The classes. Those that the text does not place hang from the root.
+    leaves : the classes. Those that the text does not place hang from the root.
 
     Examples
     --------

@@ -32,19 +32,13 @@ def score_induced(
 
     Parameters
     ----------
-    tree : Hierarchy
-        The candidate.
-    gold : Hierarchy, optional
-        What it should be like.
+    tree : the candidate
+    gold : what it should be like
     X : (n_images, n_dims) array, optional
-    y : (n_images,) array of str, optional
-        Embeddings and classes of training images.
-    X_val, y_val : optional
-        Held-out images.
-    held_out : float
-        Without them, the share of each class in `y` that is held out.
-    random_state : int
-        Draws that share.
+    y : (n_images,) array of str, optional; embeddings and classes of training images
+    X_val, y_val : held-out images
+    held_out : without them, the share of each class in `y` that is held out
+    random_state : draws that share
 
     Returns
     -------

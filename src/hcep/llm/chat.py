@@ -34,35 +34,23 @@ class ChatModel:
 
     Parameters
     ----------
-    model : str
-        The model's name on the server.
-    base_url : str, optional
-        Address of the server, as a rule ending in ``/v1``; OPENAI_BASE_URL, then OpenAI's, where it is left out.
-    api_key : str, optional
-        OPENAI_API_KEY where it is left out; a server given by `base_url` may need none.
-    temperature : float or None
-        None leaves the choice to the server.
-    max_tokens : int or None
-        Limit of the answer; what it cuts off has ``finish_reason == "length"``.
-    timeout : float
-        Seconds for one whole answer.
-    max_retries : int
-        Further tries after too many requests, faults of the server, time-outs and broken connections.
+    model : the model's name on the server
+    base_url : address of the server, as a rule ending in ``/v1``; OPENAI_BASE_URL, then OpenAI's, where it is left out
+    api_key : OPENAI_API_KEY where it is left out; a server given by `base_url` may need none
+    temperature : none leaves the choice to the server
+    max_tokens : limit of the answer; what it cuts off has ``finish_reason == "length"``
+    timeout : seconds for one whole answer
+    max_retries : further tries after too many requests, faults of the server, time-outs and broken connections
     max_wait : float
         Most seconds waited between the tries of one answer in all. A server that asks for more is not waited for.
-    backoff : float
-        First wait in seconds where the server names none; it doubles up to 8 s.
-    cache : path, optional
-        Folder that keeps every answer as JSON, by the hash of model, messages and parameters.
-    offline : bool
-        Answer from `cache` alone.
-    prices : (float, float), optional
-        Price of a million prompt tokens and of a million completion tokens, for `usage`.
+    backoff : first wait in seconds where the server names none; it doubles up to 8 s
+    cache : folder that keeps every answer as JSON, by the hash of model, messages and parameters
+    offline : answer from `cache` alone
+    prices : (float, float), optional; price of a million prompt tokens and of a million completion tokens, for `usage`
 
     Attributes
     ----------
-    usage : Usage
-        Calls, tokens and cost so far. Safe to use from several threads.
+    usage : calls, tokens and cost so far. Safe to use from several threads.
 
     Raises
     ------
@@ -132,10 +120,8 @@ class ChatModel:
 
         Parameters
         ----------
-        messages : sequence of {"role": ..., "content": ...}
-            Roles are "system", "user" and "assistant".
-        seed : int, optional
-            For servers that draw by it; different seeds are different requests on disk.
+        messages : roles are "system", "user" and "assistant"
+        seed : for servers that draw by it; different seeds are different requests on disk
 
         Raises
         ------

@@ -62,10 +62,8 @@ class Draft:
 
         Parameters
         ----------
-        has_id : bool
-            The label is an id that the file gives: wherever it comes again, it is the same synset.
-        same : bool
-            The label met again below the same parent is the same synset, as in rows of level columns.
+        has_id : the label is an id that the file gives: wherever it comes again, it is the same synset
+        same : the label met again below the same parent is the same synset, as in rows of level columns
         """
         if not label:
             raise self.source.fail("a synset without a name; give it one", line)

@@ -27,12 +27,14 @@ def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
     waiting: list[tuple[Path, int | None, frozenset[tuple[int, int]]]] = [(top, None, frozenset())]
     while waiting:
         path, parent, above = waiting.pop()
-        real = _identity(path)
+        status = path.stat()
+        real = (status.st_dev, status.st_ino)
         if real in above:
             n_loops += 1
             continue
         if real in known:
-            _hang(draft, known[real], parent)
+            parents = draft.branches[known[real]].parents
+            parents += [parent] if parent is not None and parent not in parents else []
             continue
         known[real] = draft.add(path.name or str(path), parent)
         if len(known) > MAX_DIRECTORIES:
@@ -42,17 +44,6 @@ def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
     if n_loops:
         source.notes.append(f"passed over: {counted(n_loops, 'link')} to a directory above")
     return draft.hierarchy()
-
-
-def _hang(draft: Draft, branch: int, parent: int | None) -> None:
-    parents = draft.branches[branch].parents
-    if parent is not None and parent not in parents:
-        parents.append(parent)
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_dev, status.st_ino
 
 
 def _directories(path: Path) -> list[Path]:

@@ -30,10 +30,8 @@ def read(
         Columns from the highest level to the lowest. By default the biological ranks among the columns, with ``name``
         as the lowest where there is no ``species``; or ``level1, level2, ...``; or ``supercategory`` and ``name``
         (COCO).
-    leaf : str, optional
-        Column with the ids of the classes, such as iNaturalist's ``image_dir_name``; the lowest level by default.
-    name : str, optional
-        Column with the display names of the classes, such as ``common_name``.
+    leaf : column with the ids of the classes, such as iNaturalist's ``image_dir_name``; the lowest level by default
+    name : column with the display names of the classes, such as ``common_name``
     """
     text = source.text()
     if text.lstrip().startswith(("{", "[")):

@@ -28,11 +28,11 @@ def from_data(source: Source, data: Any, repeated: Repeated) -> Hierarchy:
         raise source.fail(f"expected {EXPECTED}; got {_shown(data)}")
     draft = Draft(source, repeated)
     top: int | None = None
-    waiting = [(entry, below, top) for entry, below in reversed(_entries(draft, data, None))]
+    waiting = [(*found, top) for found in _entries(draft, data, None)[::-1]]
     while waiting:
         (label, name, has_id), value, parent = waiting.pop()
         here = draft.add(label, parent, name=name, has_id=has_id)
-        waiting += [(entry, below, here) for entry, below in _entries(draft, value, here)][::-1]
+        waiting += [(*found, here) for found in _entries(draft, value, here)[::-1]]
     return draft.hierarchy()
 
 
@@ -71,7 +71,10 @@ def _entries(draft: Draft, value: Any, parent: int | None) -> list[tuple[Entry, 
     if isinstance(value, str):
         return [((value, None, False), None)]
     if isinstance(value, list):
-        return [found for item in value for found in _entries(draft, _not_list(draft, item, parent), parent)]
+        if wrong := [item for item in value if item is None or isinstance(item, list)]:
+            told = f"a list holds {_shown(wrong[0])}; expected names or objects"
+            raise draft.source.fail(f"{_where(draft, parent)}{told}")
+        return [found for item in value for found in _entries(draft, item, parent)]
     if not isinstance(value, dict):
         raise draft.source.fail(f"{_where(draft, parent)}expected {EXPECTED}; got {_shown(value)}")
     if _is_record(value):
@@ -97,12 +100,6 @@ def _entry(draft: Draft, record: dict[str, Any], parent: int | None) -> Entry:
     if identity is None:
         return str(name), None, False
     return str(identity), name, True
-
-
-def _not_list(draft: Draft, item: Any, parent: int | None) -> Any:
-    if isinstance(item, list) or item is None:
-        raise draft.source.fail(f"{_where(draft, parent)}a list holds {_shown(item)}; expected names or objects")
-    return item
 
 
 def _where(draft: Draft, parent: int | None) -> str:

@@ -73,11 +73,10 @@ class _Building:
             raise self.source.fail("YAML anchors and aliases are not read; write the branch out", line)
         if getattr(event, "tag", None) not in (None, "!"):
             raise self.source.fail(f"YAML tags such as {event.tag} are not read; remove it", line)
-        if kind == "DocumentStartEvent":
-            self._n_documents += 1
-            if self._n_documents > 1:
-                raise self.source.fail("holds a second YAML document; expected one", line)
-        elif kind == "ScalarEvent":
+        if kind == "DocumentStartEvent" and self._n_documents:
+            raise self.source.fail("holds a second YAML document; expected one", line)
+        self._n_documents += kind == "DocumentStartEvent"
+        if kind == "ScalarEvent":
             self._put(None if not event.style and event.value in NULLS else event.value, line)
         elif kind in ("MappingStartEvent", "SequenceStartEvent"):
             self._open.append(({} if kind == "MappingStartEvent" else [], []))

@@ -21,8 +21,7 @@ def read(source: Source, *, relationships: Sequence[str] = ("is_a",)) -> Hierarc
 
     Parameters
     ----------
-    relationships : sequence of str
-        What makes a parent: ``"is_a"``, and ids or names of relationships such as ``"part_of"``.
+    relationships : what makes a parent: ``"is_a"``, and ids or names of relationships such as ``"part_of"``
     """
     wanted = (relationships,) if isinstance(relationships, str) else tuple(relationships)
     ontology = _ontology(source)

@@ -21,10 +21,8 @@ def read(source: Source, *, language: str = "en", ids: Literal["iri", "local"] =
 
     Parameters
     ----------
-    language : str
-        Of the names (skos:prefLabel, then rdfs:label); without one in it, a label without a language, then any.
-    ids : {"iri", "local"}
-        Whole addresses, or what follows their last ``#`` or ``/``.
+    language : of the names (skos:prefLabel, then rdfs:label); without one in it, a label without a language, then any
+    ids : {"iri", "local"}; whole addresses, or what follows their last ``#`` or ``/``
     """
     if ids not in ("iri", "local"):
         raise HierarchyError(f"ids must be 'iri' or 'local', got {ids!r}")
