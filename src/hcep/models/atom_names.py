@@ -43,16 +43,11 @@ class AtomName:
 
     Attributes
     ----------
-    parent, child : str
-        The synsets whose difference the atom is.
-    phrases : tuple of Phrase
-        The nearest of a pool, the nearest first; empty where none were compared, or the atom is zero.
-    summary : str or None
-        A language model's 3 to 10 words.
-    exemplars, contrast : tuple of Exemplar
-        Images below the parent that lie furthest along the atom, and furthest against it.
-    gloss : str or None
-        Definition of the child.
+    parent, child : the synsets whose difference the atom is
+    phrases : the nearest of a pool, the nearest first; empty where none were compared, or the atom is zero
+    summary : a language model's 3 to 10 words
+    exemplars, contrast : images below the parent that lie furthest along the atom, and furthest against it
+    gloss : definition of the child
     """
 
     parent: str
@@ -95,16 +90,11 @@ class AtomNames:
 
     Attributes
     ----------
-    atoms : tuple of AtomName
-        In the order of the hierarchy's edges; some may be left out.
-    encoder : str or None
-        Whose text space the phrases were compared in.
-    template : str or None
-        What the phrases were put into before they were embedded, such as ``"a photo of {}"``.
-    centered : bool
-        Whether the mean of the pool was subtracted.
-    llm : str or None
-        The language model of the summaries.
+    atoms : in the order of the hierarchy's edges; some may be left out
+    encoder : whose text space the phrases were compared in
+    template : what the phrases were put into before they were embedded, such as ``"a photo of {}"``
+    centered : whether the mean of the pool was subtracted
+    llm : the language model of the summaries
 
     Examples
     --------

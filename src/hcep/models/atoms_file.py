@@ -30,11 +30,9 @@ def save_atom_names(names: AtomNames, folder: str | PathLike[str]) -> Path:
 
     Parameters
     ----------
-    names : AtomNames
-        Of atoms of this model; some may be left out.
-    folder : path
-        A model that `save_model` wrote. Only ``atoms.json`` and the document that seals it are written, in one step:
-        a process that dies leaves the old names or the new ones.
+    names : of atoms of this model; some may be left out
+    folder : a model that `save_model` wrote. Only ``atoms.json`` and the document that seals it are written, in one
+        step: a process that dies leaves the old names or the new ones
 
     Raises
     ------

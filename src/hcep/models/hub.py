@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import hcep
+from hcep._optional import require
 from hcep.classify import HCEPClassifier
-from hcep.errors import MissingExtraError, quoted
-from hcep.models.atoms_file import load_atom_names
+from hcep.embeddings.encoders.hub import error_chain, is_silence
+from hcep.errors import quoted
 from hcep.models.card import EncoderLike, model_card
 from hcep.models.folder import NAMES, read_file
-from hcep.models.loading import load_model, load_summary
+from hcep.models.loading import load_model, read_model
 from hcep.models.saving import encoded, pack
 from hcep.models.schema import CARD, OPTIONAL, ModelError
-
-#: Names of exceptions by which the clients of several major versions say that nobody answered.
-_UNREACHABLE = {
-    "ConnectError", "ConnectTimeout", "ConnectionError", "LocalEntryNotFoundError", "OfflineModeIsEnabled",
-    "ProxyError", "ReadTimeout", "Timeout", "TimeoutException",
-}  # fmt: skip
 
 
 class Details(TypedDict, total=False):
@@ -140,64 +134,42 @@ def download_model(
     return Path(folder)
 
 
-def pull_model(
-    repo_id: str,
-    *,
-    revision: str | None = None,
-    token: str | bool | None = None,
-    cache_dir: str | PathLike[str] | None = None,
-    force_download: bool = False,
-    local_files_only: bool = False,
-    endpoint: str | None = None,
-) -> HCEPClassifier:
+class Download(TypedDict, total=False):
+    """Options of `download_model`."""
+
+    revision: str | None
+    token: str | bool | None
+    cache_dir: str | PathLike[str] | None
+    force_download: bool
+    local_files_only: bool
+    endpoint: str | None
+
+
+def pull_model(repo_id: str, **options: Unpack[Download]) -> HCEPClassifier:
     """Download a model from the hub and load it; see `download_model` for the options and `load_model` for the checks.
 
     Raises
     ------
     ModelError, MissingExtraError
     """
-    folder = download_model(
-        repo_id,
-        revision=revision,
-        token=token,
-        cache_dir=cache_dir,
-        force_download=force_download,
-        local_files_only=local_files_only,
-        endpoint=endpoint,
-    )
-    return load_model(folder)
+    return load_model(download_model(repo_id, **options))
 
 
-def from_pretrained(
-    pretrained_model_name_or_path: str | PathLike[str],
-    *,
-    force_download: bool = False,
-    token: str | bool | None = None,
-    cache_dir: str | PathLike[str] | None = None,
-    local_files_only: bool = False,
-    revision: str | None = None,
-) -> HCEPClassifier:
+def from_pretrained(pretrained_model_name_or_path: str | PathLike[str], **options: Unpack[Download]) -> HCEPClassifier:
     """Load a folder where there is one of this name, else a model of the hub; arguments as in ``ModelHubMixin``."""
     if Path(pretrained_model_name_or_path).is_dir():
         return load_model(pretrained_model_name_or_path)
-    return pull_model(
-        str(pretrained_model_name_or_path),
-        revision=revision,
-        token=token,
-        cache_dir=cache_dir,
-        force_download=force_download,
-        local_files_only=local_files_only,
-    )
+    return pull_model(str(pretrained_model_name_or_path), **options)
 
 
 def _files(model: HCEPClassifier | str | PathLike[str], repo_id: str, details: Details) -> dict[str, bytes]:
     if isinstance(model, str | PathLike):
         if details:
             raise ModelError(f"{quoted(details)}: a folder has its details in it; give them when you save the model")
-        load_model(model)
-        load_atom_names(model)
-        left_out = [name for name in OPTIONAL if name not in load_summary(model).files]
-        return {name: read_file(Path(model), name) for name in NAMES if name not in left_out}
+        saved = read_model(model)
+        _ = saved.classifier, saved.atom_names
+        left_out = [name for name in OPTIONAL if name not in saved.summary.files]
+        return {name: read_file(saved.folder, name) for name in NAMES if name not in left_out}
     told: Any = details
     facts = {key: told[key] for key in ("encoder", "data", "images_per_class", "metrics") if key in told}
     files = pack(model, **facts)
@@ -205,13 +177,7 @@ def _files(model: HCEPClassifier | str | PathLike[str], repo_id: str, details: D
 
 
 def _huggingface_hub() -> Any:
-    try:
-        return import_module("huggingface_hub")
-    except ImportError:
-        raise MissingExtraError(
-            'the Hugging Face hub needs the package huggingface_hub: pip install "hcep[hub]". '
-            "save_model and load_model work on folders without it"
-        ) from None
+    return require("huggingface_hub", "hub", "the Hugging Face hub (save_model and load_model work without it)")
 
 
 @contextmanager
@@ -224,28 +190,18 @@ def _explained(failure: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    chain = _chain(error)
-    status = next((found for found in map(_status, chain) if found is not None), None)
+    chain = list(error_chain(error))
+    answers = (getattr(getattr(link, "response", None), "status_code", None) for link in chain)
+    status = next((answer for answer in answers if answer is not None), None)
     if status in (401, 403):
         return "the hub refuses; run `hf auth login` or pass token=, and see that the token may write there"
     if status == 404:
         return "no such repository or revision on the hub; a private one also needs a token (`hf auth login`)"
     # An answer of the server, if only an error, is not silence; the client may wrap it as if it were.
-    if status is None and any(base.__name__ in _UNREACHABLE for link in chain for base in type(link).__mro__):
+    if status is None and any(map(is_silence, chain)):
         return (
             "the hub cannot be reached, and there is no earlier download; check the network and HF_ENDPOINT, or copy "
             "the model's folder here and use hcep.models.load_model"
         )
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
-
-
-def _status(error: BaseException) -> int | None:
-    """Status code of the server's answer that an error is about."""
-    status: int | None = getattr(getattr(error, "response", None), "status_code", None)
-    return status
-
-
-def _chain(error: BaseException) -> list[BaseException]:
-    """An error and the errors behind it."""
-    return [error] if error.__cause__ is None else [error, *_chain(error.__cause__)]

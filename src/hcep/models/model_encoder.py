@@ -18,14 +18,10 @@ def load_model_encoder(
 
     Parameters
     ----------
-    record : EncoderRecord or None
-        What the model says of its encoder.
-    model : object
-        What the model is called in messages.
-    wanted : Encoder or str, optional
-        Instead of the one the model names; it must lead to the same.
-    preprocessing : optional
-        Instead of the recorded one, see `load_encoder`.
+    record : what the model says of its encoder
+    model : what the model is called in messages
+    wanted : instead of the one the model names; it must lead to the same
+    preprocessing : instead of the recorded one, see `load_encoder`
 
     Raises
     ------

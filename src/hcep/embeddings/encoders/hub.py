@@ -18,25 +18,13 @@ SECONDS_TO_ANSWER = 5.0
 SECONDS_OF_SILENCE = 30.0
 
 # Named, not imported: they belong to whichever of httpx, requests and huggingface_hub is installed.
-_NETWORK = {
-    "ConnectError",
-    "ConnectTimeout",
-    "ConnectionError",
-    "LocalEntryNotFoundError",
-    "NetworkError",
-    "OfflineModeIsEnabled",
-    "ProxyError",
-    "ReadTimeout",
-    "SSLError",
-    "Timeout",
-}
+_SILENCE = {
+    "ConnectError", "ConnectTimeout", "ConnectionError", "LocalEntryNotFoundError", "NetworkError",
+    "OfflineModeIsEnabled", "ProxyError", "ReadTimeout", "SSLError", "Timeout", "TimeoutException",
+}  # fmt: skip
 _ABSENT = {
-    "EntryNotFoundError",
-    "GatedRepoError",
-    "HFValidationError",
-    "RemoteEntryNotFoundError",
-    "RepositoryNotFoundError",
-}
+    "EntryNotFoundError", "GatedRepoError", "HFValidationError", "RemoteEntryNotFoundError", "RepositoryNotFoundError",
+}  # fmt: skip
 
 OFFLINE_CHOICES = (
     "Without a network there are: the encoder 'efficientnet-lite2' (weights in Python packages), 'onnx:file.onnx', "
@@ -125,25 +113,27 @@ def _timeouts() -> Iterator[None]:
         socket.setdefaulttimeout(before)
 
 
-def _explained(name: str, error: Exception, local: bool) -> HCEPError:
-    chain = list(_chain(error))
-    if not local and any(_is_network(e) for e in chain):
-        return HubUnreachableError(f"{name} is not on this machine and its hub cannot be reached. {OFFLINE_CHOICES}.")
-    if not local and any(type(e).__name__ in _ABSENT for e in chain):
-        return HCEPError(f"{name}: the hub has no such model, or not for you; there is no folder of that name either")
-    reason = (str(error) or type(error).__name__).strip().splitlines()[0]
-    return HCEPError(f"{name} could not be loaded: {reason}")
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def error_chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and the errors behind it."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
-def _is_network(error: BaseException) -> bool:
+def is_silence(error: BaseException) -> bool:
+    """Whether an error says that nobody answered, in whichever client's words."""
     if isinstance(error, urllib.error.HTTPError):
         return False
-    return isinstance(error, (ConnectionError, TimeoutError, socket.gaierror, urllib.error.URLError)) or (
-        type(error).__name__ in _NETWORK
+    return isinstance(error, (ConnectionError, TimeoutError, socket.gaierror, urllib.error.URLError)) or any(
+        base.__name__ in _SILENCE for base in type(error).__mro__
     )
+
+
+def _explained(name: str, error: Exception, local: bool) -> HCEPError:
+    chain = list(error_chain(error))
+    if not local and any(map(is_silence, chain)):
+        return HubUnreachableError(f"{name} is not on this machine and its hub cannot be reached. {OFFLINE_CHOICES}.")
+    if not local and any(type(e).__name__ in _ABSENT for e in chain):
+        return HCEPError(f"{name}: the hub has no such model, or not for you; there is no folder of that name either")
+    reason = (str(error) or type(error).__name__).strip().splitlines()[0]
+    return HCEPError(f"{name} could not be loaded: {reason}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.embeddings.encoders.extras import require
+from hcep._optional import require
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
 from hcep.embeddings.images import content_hash
@@ -60,7 +60,7 @@ def load(
     MissingExtraError
         When onnxruntime is not installed.
     """
-    ort = require("onnxruntime", "onnx")
+    ort = require("onnxruntime", "onnx", "this encoder")
     name = f"onnx:{model}"
     path = Path(model)
     if not path.is_file():

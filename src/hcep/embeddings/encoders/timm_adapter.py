@@ -7,18 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hcep.embeddings.encoders.extras import require
+from hcep._optional import require
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
-from hcep.embeddings.encoders.torch_runner import TorchRunner, weights_hash
+from hcep.embeddings.encoders.torch_runner import FOLDER, TorchRunner, is_place, torch_encoder
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
 from hcep.errors import HCEPError, near_matches, quoted
 
 _EXTRA = "timm"
-_FOLDER, _HUB = "local-dir:", "hf-hub:"
 _RESIZES = {"center": "shortest", "squash": "squash", "border": "longest"}
 
 
@@ -35,47 +31,32 @@ def load(
     ----------
     model : str
         ``architecture.tag``, ``architecture/path-of-checkpoint``, ``local-dir:folder`` or ``hf-hub:owner/model``.
-    device, precision : str, optional
-        See `TorchRunner.choose`.
-    preprocessing : Preprocessing, mapping, str or path-like, optional
-        What differs from the model's own.
-
-    Raises
-    ------
-    HCEPError
-        When there is no such model, or it cannot be loaded.
-    HubUnreachableError
-        When it would have to be fetched and cannot be.
-    MissingExtraError
-        When timm is not installed.
+    device, precision, preprocessing
+        See `load_encoder`, also for what is raised.
     """
-    timm = require("timm", _EXTRA)
+    timm = require("timm", _EXTRA, "this encoder")
     runner = TorchRunner.choose(device, precision, _EXTRA)
     name = f"timm:{model}"
     architecture, checkpoint = _parts(timm, model)
-    with loading(name, local=checkpoint is not None or model.startswith(_FOLDER)):
+    with loading(name, local=checkpoint is not None or model.startswith(FOLDER)):
         network = timm.create_model(architecture, pretrained=checkpoint is None, num_classes=0)
         if checkpoint is not None:
             _load_checkpoint(timm, name, network, checkpoint)
-        own = _own_preprocessing(require("timm.data", _EXTRA).resolve_model_data_config(network))
-    network = runner.settle(network)
-
-    def images(batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        return runner.run(network, batch)
-
-    return FunctionEncoder(
-        images,
-        name=name,
+        data = require("timm.data", _EXTRA, "this encoder")
+        own = _own_preprocessing(data.resolve_model_data_config(network))
+    return torch_encoder(
+        name,
+        runner,
+        network,
+        network,
         preprocessing=as_preprocessing(preprocessing, own),
-        fingerprint=weights_hash(network, network.pretrained_cfg["architecture"]),
+        architecture=network.pretrained_cfg["architecture"],
     )
 
 
 def _parts(timm: Any, model: str) -> tuple[str, str | None]:
     """The name that timm takes, and a checkpoint's path."""
-    if model.startswith(_FOLDER) and not Path(model.removeprefix(_FOLDER)).is_dir():
-        raise HCEPError(f"timm:{model}: no such folder")
-    if model.startswith((_FOLDER, _HUB)):
+    if is_place("timm", model):
         return model, None
     architecture, slash, checkpoint = model.partition("/")
     if architecture.partition(".")[0] not in (known := timm.list_models()):

@@ -1,19 +1,28 @@
-"""What the adapters of torch models share: device, mixed precision, one forward pass, a hash of the weights."""
+"""What the adapters of torch models share: device, mixed precision, one forward pass, a hash of the weights, texts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.embeddings.encoders.extras import require
+from hcep._optional import require
+from hcep.embeddings.encoders.function import FunctionEncoder
+from hcep.embeddings.encoders.hub import loading
+from hcep.embeddings.preprocessing import Preprocessing
 from hcep.errors import HCEPError, near_matches
+
+_log = logging.getLogger(__name__)
+#: What names of open_clip's and timm's models start with where they are a folder, or a repository of the hub.
+FOLDER, HUB = "local-dir:", "hf-hub:"
 
 PRECISIONS = {"fp32": None, "fp16": "float16", "bf16": "bfloat16"}
 
@@ -52,7 +61,7 @@ class TorchRunner:
         HCEPError
             When the device is unknown or absent, or the precision does not go with it.
         """
-        torch = require("torch", extra)
+        torch = require("torch", extra, "this encoder")
         chosen = _device(torch, device)
         on_cuda = chosen.type == "cuda"
         wanted = precision or ("fp16" if on_cuda else "fp32")
@@ -82,6 +91,63 @@ class TorchRunner:
             return nullcontext()
         context: AbstractContextManager[Any] = self.torch.autocast(self.device.type, dtype=getattr(self.torch, name))
         return context
+
+
+def torch_encoder(
+    name: str,
+    runner: TorchRunner,
+    network: Any,
+    forward: Callable[..., Any],
+    *,
+    preprocessing: Preprocessing,
+    architecture: object,
+    texts: Callable[[Sequence[str]], Any] | str = "the model has no text tower",
+) -> FunctionEncoder:
+    """An encoder of a torch module.
+
+    Parameters
+    ----------
+    name : str
+    runner : TorchRunner
+    network : torch.nn.Module
+        Put on the runner's device here.
+    forward : callable
+        Pixels to vectors, by the network.
+    preprocessing : Preprocessing
+    architecture : JSON-able
+        What decides the vectors beside the weights.
+    texts : callable or str
+        Texts to vectors, or why there are none.
+    """
+    network = runner.settle(network)
+    return FunctionEncoder(
+        lambda batch: runner.run(forward, batch),
+        name=name,
+        preprocessing=preprocessing,
+        fingerprint=weights_hash(network, architecture),
+        texts=None if isinstance(texts, str) else texts,
+        no_texts_because=texts if isinstance(texts, str) else "",
+    )
+
+
+def text_tower(
+    model: str, local: bool, load_tokenizer: Callable[[], Any], encode: Callable[[Any, list[str]], Any]
+) -> Callable[[Sequence[str]], Any] | str:
+    """Texts to vectors, or why not: a tokenizer may sit on a hub of its own, or be left out of a folder."""
+    try:
+        with loading(f"the tokenizer of {model}", local=local):
+            tokenizer = load_tokenizer()
+    except HCEPError as error:
+        _log.warning("texts cannot be encoded: %s", error)
+        return str(error)
+    return lambda few: encode(tokenizer, list(few))
+
+
+def is_place(library: str, model: str) -> bool:
+    """Whether the name of a model is a folder (which must be there) or a repository of the hub."""
+    if model.startswith(FOLDER) and not Path(model.removeprefix(FOLDER)).is_dir():
+        raise HCEPError(f"{library}:{model}: no such folder")
+    return model.startswith((FOLDER, HUB))
 
 
 def weights_hash(model: Any, architecture: object) -> str:

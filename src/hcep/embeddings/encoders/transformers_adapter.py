@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from hcep.embeddings.encoders.extras import require
-from hcep.embeddings.encoders.function import FunctionEncoder, TextFunction
+from hcep._optional import require
+from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
-from hcep.embeddings.encoders.torch_runner import TorchRunner, weights_hash
+from hcep.embeddings.encoders.torch_runner import TorchRunner, text_tower, torch_encoder
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
 from hcep.errors import HCEPError
 
-_log = logging.getLogger(__name__)
 _EXTRA = "transformers"
 # What decides a vector beside the weights, in either tower's configuration.
 _FACTS = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads", "patch_size")
@@ -38,23 +36,12 @@ def load(
     ----------
     model : str
         Folder, or the hub's ``owner/model``.
-    device, precision : str, optional
-        See `TorchRunner.choose`.
-    preprocessing : Preprocessing, mapping, str or path-like, optional
-        What differs from the model's own.
+    device, precision, preprocessing
+        See `load_encoder`, also for what is raised.
     revision : str, optional
         Branch, tag or commit on the hub.
-
-    Raises
-    ------
-    HCEPError
-        When there is no such model, it has no image embeddings, or it cannot be loaded.
-    HubUnreachableError
-        When it would have to be fetched and cannot be.
-    MissingExtraError
-        When transformers is not installed.
     """
-    transformers = require("transformers", _EXTRA)
+    transformers = require("transformers", _EXTRA, "this encoder")
     runner = TorchRunner.choose(device, precision, _EXTRA)
     name = f"transformers:{model}"
     folder = Path(model).is_dir()
@@ -65,49 +52,35 @@ def load(
         steps = _own_preprocessing(name, transformers.AutoImageProcessor.from_pretrained(model, **where).to_dict())
     if not hasattr(network, "get_image_features"):
         raise HCEPError(f"{name} is a {type(network).__name__}, without image embeddings; try timm: or onnx: for it")
-    network = runner.settle(network)
+    length = network.config.text_config.max_position_embeddings if hasattr(network, "get_text_features") else None
 
-    def images(batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        return runner.run(lambda pixels: _vectors(network.get_image_features(pixel_values=pixels)), batch)
+    def images(pixels: Any) -> Any:
+        return _vectors(network.get_image_features(pixel_values=pixels))
 
-    texts, problem = _text_function(transformers, model, where, network, runner)
-    return FunctionEncoder(
+    def encode(tokenizer: Any, few: list[str]) -> NDArray[np.float32]:
+        # SigLIP was trained on texts padded to full length and without a mask; CLIP gives the same either way.
+        tokens = tokenizer(few, padding="max_length", truncation=True, max_length=length, return_tensors="pt")
+        names = [key for key in ("input_ids", "attention_mask") if key in tokens]
+
+        def forward(*given: Any) -> Any:
+            return _vectors(network.get_text_features(**dict(zip(names, given, strict=True))))
+
+        return runner.run(forward, *(tokens[key] for key in names))
+
+    return torch_encoder(
+        name,
+        runner,
+        network,
         images,
-        name=name,
         preprocessing=as_preprocessing(preprocessing, steps),
-        fingerprint=weights_hash(network, _facts(config)),
-        texts=texts,
-        no_texts_because=problem,
+        architecture=_facts(config),
+        texts=text_tower(model, folder, lambda: transformers.AutoTokenizer.from_pretrained(model, **where), encode),
     )
 
 
 def _vectors(found: Any) -> Any:
     """The embeddings: what transformers 4 returns, and what transformers 5 wraps in an output object."""
     return getattr(found, "pooler_output", found)
-
-
-def _text_function(
-    transformers: Any, model: str, where: Mapping[str, Any], network: Any, runner: TorchRunner
-) -> tuple[TextFunction | None, str]:
-    """The text tower, or why there is none; a folder without a tokenizer still encodes images."""
-    try:
-        with loading(f"the tokenizer of {model}", local=bool(where["local_files_only"])):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(model, **where)
-    except HCEPError as error:
-        _log.warning("texts cannot be encoded: %s", error)
-        return None, str(error)
-    length = network.config.text_config.max_position_embeddings
-
-    def texts(few: Sequence[str]) -> NDArray[np.float32]:
-        # SigLIP was trained on texts padded to full length and without a mask; CLIP gives the same either way.
-        tokens = tokenizer(list(few), padding="max_length", truncation=True, max_length=length, return_tensors="pt")
-        names = [key for key in ("input_ids", "attention_mask") if key in tokens]
-        return runner.run(
-            lambda *given: _vectors(network.get_text_features(**dict(zip(names, given, strict=True)))),
-            *(tokens[key] for key in names),
-        )
-
-    return texts, ""
 
 
 def _facts(config: Any) -> dict[str, Any]:
