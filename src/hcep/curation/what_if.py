@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.curation.edits import Edit, apply_edits
-from hcep.curation.held_out import HeldOut
+from hcep.curation.held_out import HeldOut as HeldOut
 from hcep.evaluate.outcome import Outcome, class_f1
 from hcep.evaluate.statistics import Difference, paired_draws
 from hcep.hierarchy import Hierarchy
@@ -71,7 +71,7 @@ class Effect:
         before, after = self.before, self.after
         base = [(o.support.f1 - o.chance_f1) / max(1.0 - o.chance_f1, 1e-12) for o in (before, after)]
         return {
-            "accuracy": (np.float64(before.predicted == before.y), np.float64(after.predicted == after.y)),
+            "accuracy": ((before.predicted == before.y) * 1.0, (after.predicted == after.y) * 1.0),
             "support_precision": (before.support.precision, after.support.precision),
             "support_recall": (before.support.recall, after.support.recall),
             "support_f1": (before.support.f1, after.support.f1),

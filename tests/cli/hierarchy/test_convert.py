@@ -6,7 +6,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from hcep import Hierarchy, HierarchyError
+from hcep import HCEPError, Hierarchy, HierarchyError
 from hcep.cli.app import app, main
 from hcep.hierarchy import FORMATS
 
@@ -167,7 +167,6 @@ def test_wordnet_asks_for_the_sense(database, tmp_path, monkeypatch, capsys):
 
 def test_wordnet_does_not_overwrite(database, tmp_path):
     (tmp_path / "h.json").write_text("precious")
-    result = run("wordnet", "dog", "-o", tmp_path / "h.json", "--database", database)
-    assert result.exit_code == 2
-    assert "--force" in result.stderr
+    with pytest.raises(HCEPError, match=r"--output: .* is there already; pass --force"):
+        raise run("wordnet", "dog", "-o", tmp_path / "h.json", "--database", database).exception
     assert (tmp_path / "h.json").read_text() == "precious"

@@ -111,9 +111,8 @@ def test_llm_without_an_answer_writes_nothing(classes, output, server):
 
 def test_nothing_is_asked_before_the_output_is_known_to_be_writable(classes, output, server, tmp_path):
     output.write_text("mine")
-    refused = invoke("llm", classes, "-o", output, "--model", "m", "--base-url", server.url)
-    assert refused.exit_code == 2
-    assert "--force" in refused.output
+    with pytest.raises(HCEPError, match=r"--output: .* is there already; pass --force"):
+        invoke("llm", classes, "-o", output, "--model", "m", "--base-url", server.url)
     with pytest.raises(HCEPError, match="there is no folder"):
         invoke("llm", classes, "-o", tmp_path / "no" / "tree.json", "--model", "m", "--base-url", server.url)
     with pytest.raises(HCEPError, match="xyz"):

@@ -11,31 +11,29 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hcep.cli.hierarchy import lint as hierarchy_lint
-from hcep.cli.hierarchy.files import File, Options, ReadAs, read as _read, refuse_existing, write
-from hcep.cli.hierarchy.wordnet import wordnet
+from hcep._files import refuse_existing
+from hcep.cli.hierarchy.edit import edit
+from hcep.cli.hierarchy.files import Collapsed, File, Force, Json, Lossy, Options, ReadAs, To, read as _read, write
+from hcep.cli.hierarchy.lint import lint
 from hcep.hierarchy import FORMATS, Hierarchy
+from hcep.hierarchy.files import branch
 from hcep.hierarchy.formats import find_format
 
 app = typer.Typer(no_args_is_help=True, help="Look at a hierarchy, check it, convert it.", rich_markup_mode="rich")
-app.command(name="wordnet")(wordnet)
-hierarchy_lint.register(app)
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
 @app.command()
 def show(
     file: File,
     depth: Annotated[int | None, typer.Option(min=0, help="Levels to draw.")] = None,
-    children: Annotated[int | None, typer.Option(min=1, help="Children to draw of each synset.")] = 12,
-    synset: Annotated[str | None, typer.Option(help="Draw what is below this synset only.")] = None,
-    collapse: Annotated[bool, typer.Option(help="Merge single-child chains first.")] = False,
+    children: Annotated[int | None, typer.Option(min=1, help="Children to draw of each concept.")] = 12,
+    synset: Annotated[str | None, typer.Option(help="Draw what is below this concept only.")] = None,
+    collapse: Collapsed = False,
     read_as: ReadAs = None,
     options: Options = None,
     as_json: Json = False,
 ) -> None:
-    """Draw a hierarchy as a tree; a synset met before is marked ↑.
+    """Draw a hierarchy as a tree; a concept met before is marked ↑.
 
     [bold]Examples[/]
 
@@ -48,7 +46,8 @@ def show(
     hierarchy = _read(file, read_as, options)
     hierarchy = hierarchy.collapse() if collapse else hierarchy
     if synset is not None:
-        hierarchy = _below(hierarchy, synset)
+        is_leaf = synset in hierarchy and hierarchy.is_leaf(synset)
+        hierarchy = hierarchy.restrict([synset]) if is_leaf else branch(hierarchy, synset)
     if as_json:
         typer.echo(json.dumps(_summary(hierarchy), indent=2, ensure_ascii=False))
         return
@@ -62,11 +61,11 @@ def convert(
     target: Annotated[Path, typer.Argument(help="File to write.")],
     read_as: ReadAs = None,
     options: Options = None,
-    to: Annotated[str | None, typer.Option("--to", help="Format to write, where the ending does not tell it.")] = None,
-    collapse: Annotated[bool, typer.Option(help="Merge single-child chains.")] = False,
-    tree: Annotated[str | None, typer.Option(help="Keep one parent a synset: first, shortest or longest.")] = None,
-    lossy: Annotated[bool, typer.Option(help="Write also what loses parents of a synset.")] = False,
-    force: Annotated[bool, typer.Option(help="Overwrite the target.")] = False,
+    to: To = None,
+    collapse: Collapsed = False,
+    tree: Annotated[str | None, typer.Option(help="Keep one parent per concept: first, shortest or longest.")] = None,
+    lossy: Lossy = False,
+    force: Force = False,
 ) -> None:
     """Convert between formats, on request to a tree or without chains; what is lost is told on standard error.
 
@@ -79,10 +78,10 @@ def convert(
       hcep hierarchy convert wordnet.json tree.tsv --tree first --collapse
     """
     find_format(target.name, to, to="write")
+    refuse_existing(target, force, "TARGET")
     hierarchy = _read(source, read_as, options)
     hierarchy = hierarchy.as_tree(tree) if tree else hierarchy  # type: ignore[arg-type] # checked by as_tree
     hierarchy = hierarchy.collapse() if collapse else hierarchy
-    refuse_existing(target, force, "TARGET")
     write(hierarchy, target, to, lossy)
 
 
@@ -106,10 +105,44 @@ def formats(as_json: Json = False) -> None:
     Console().print(table)
 
 
-def _below(hierarchy: Hierarchy, synset: str) -> Hierarchy:
-    edges = [(a, b) for a in (synset, *hierarchy.descendants(synset)) for b in hierarchy.children(a)]
-    edges = edges or [(hierarchy.parents(synset)[0], synset)]
-    return Hierarchy.from_edges(edges, {s: hierarchy.name(s) for edge in edges for s in edge})
+@app.command()
+def wordnet(
+    words: Annotated[
+        list[str],
+        typer.Argument(help="Words, synset names (cat.n.01), ids (n02121620), or text files with one per line."),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
+    database: Annotated[Path | None, typer.Option(help="Folder with WordNet's data.noun and index.noun.")] = None,
+    pos: Annotated[str, typer.Option(help="noun or verb.")] = "noun",
+    first_sense: Annotated[bool, typer.Option(help="Take a word's most frequent sense instead of asking.")] = False,
+    collapse: Collapsed = False,
+    to: To = None,
+    lossy: Lossy = False,
+    force: Force = False,
+) -> None:
+    """Build a hierarchy from WordNet. A word of several senses lists them; nothing is written then.
+
+    [bold]Examples[/]
+
+      hcep hierarchy wordnet tench "golden retriever" cat.n.01 -o animals.json
+
+      hcep hierarchy wordnet wnids.txt -o imagenet.json --database /usr/share/wordnet
+    """
+    find_format(output.name, to, to="write")
+    refuse_existing(output, force, "--output")
+    lines = [Path(w).read_text("utf-8-sig").splitlines() if Path(w).is_file() else [w] for w in words]
+    hierarchy = Hierarchy.from_wordnet(
+        [line.strip() for several in lines for line in several if line.strip()],
+        database,
+        pos=pos,  # type: ignore[arg-type] # checked there
+        on_ambiguous="first" if first_sense else "raise",
+    )
+    hierarchy = hierarchy.collapse() if collapse else hierarchy
+    write(hierarchy, output, to, lossy)
+
+
+app.command()(lint)
+app.command()(edit)
 
 
 def _summary(hierarchy: Hierarchy) -> dict[str, object]:

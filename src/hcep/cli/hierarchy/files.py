@@ -1,15 +1,15 @@
-"""What `hcep hierarchy` reads: a file of any format, a folder, a web address, a model, or ImageNet's hierarchy."""
+"""What `hcep hierarchy` reads and writes: a file of any format, a folder, a web address, a model, a known name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy, write_hierarchy
-from hcep.hierarchy.files import read_with_notes
 from hcep.hierarchy.formats import find_format
 from hcep.hierarchy.formats.writing import graph_loss
 
@@ -32,28 +32,29 @@ Options = Annotated[
         help="Option of the reader, such as root=animal, repeated=merge, levels=family,genus or language=de.",
     ),
 ]
+To = Annotated[str | None, typer.Option("--to", help="Format to write, where the ending does not tell it.")]
+Collapsed = Annotated[bool, typer.Option(help="Merge single-child chains.")]
+Lossy = Annotated[bool, typer.Option(help="Write also what loses parents of a concept.")]
+Force = Annotated[bool, typer.Option(help="Overwrite the file to write.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 LISTS = ("levels", "relationships")
 NUMBERS = {"max_bytes": int, "timeout": float}
 
 
 def read(place: str, format: str | None = None, options: Sequence[str] | None = None) -> Hierarchy:
     """The hierarchy at a place; what the reader passed over is told on standard error."""
-    path = Path(place)
-    if place == "imagenet" and not path.exists():
-        from hcep.datasets import imagenet_hierarchy
+    from hcep.datasets import find_hierarchy
 
-        return imagenet_hierarchy()
-    if format is None and (path / "hierarchy.json").is_file():
-        place = str(path / "hierarchy.json")
-    hierarchy, notes = read_with_notes(place, format, **parsed(options or ()))
-    tell(notes)
+    hierarchy = find_hierarchy(place, format=format, on_note=lambda note: tell([note]), **parsed(options))
+    if hierarchy is None:
+        raise HCEPError(f"{place!r} stands for no hierarchy; a file of that name is ./{place}")
     return hierarchy
 
 
-def parsed(options: Sequence[str]) -> dict[str, Any]:
+def parsed(options: Sequence[str] | None) -> dict[str, Any]:
     """Options as the reader takes them: lists apart by commas, numbers as such."""
     found: dict[str, Any] = {}
-    for option in options:
+    for option in options or ():
         key, equals, value = option.partition("=")
         if not equals:
             raise typer.BadParameter(f"expected KEY=VALUE, got {option!r}", param_hint="--option")
@@ -64,8 +65,8 @@ def parsed(options: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def tell(notes: Sequence[str]) -> None:
-    """Notes and losses, one a line, on standard error."""
+def tell(notes: Iterable[str]) -> None:
+    """Notes and losses, one per line, on standard error."""
     for note in notes:
         typer.echo(f"note: {note}", err=True)
 
@@ -75,9 +76,3 @@ def write(hierarchy: Hierarchy, target: Path, to: str | None, lossy: bool) -> No
     tell(write_hierarchy(hierarchy, target, to, lossy=lossy))
     written = hierarchy.as_tree() if graph_loss(find_format(target.name, to, to="write"), hierarchy) else hierarchy
     typer.echo(f"{target}: {written!r}")
-
-
-def refuse_existing(target: Path, force: bool, hint: str) -> None:
-    """An existing target is overwritten on request only."""
-    if target.exists() and not force:
-        raise typer.BadParameter(f"{target} exists; pass --force to overwrite it", param_hint=hint)

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from hcep.cli.hierarchy.files import refuse_existing
+from hcep._files import refuse_existing
 from hcep.cli.induction import compare as induce_compare
 from hcep.errors import HCEPError
 from hcep.hierarchy import write_hierarchy

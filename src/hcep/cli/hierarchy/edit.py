@@ -1,0 +1,164 @@
+"""`hcep hierarchy edit`: change a hierarchy, and see what it does to held-out images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hcep._files import refuse_existing
+from hcep.cli.hierarchy.files import File, Force, Json, Options, ReadAs, read, tell
+from hcep.cli.hierarchy.report import Classes, Data, Output, labelled, labels_in, print_json, print_report
+from hcep.curation import Add, Edit, Merge, Move, Remove, Rename, apply_edits, diff
+from hcep.errors import HCEPError
+from hcep.hierarchy import Hierarchy, write_hierarchy
+
+if TYPE_CHECKING:
+    from hcep.curation.what_if import Effect
+
+Check = Callable[[str], bool]
+Many = list[str] | None
+
+
+def edit(
+    file: File,
+    *,
+    move: Annotated[Many, typer.Option(metavar="CONCEPT[:OLD]:NEW", help="Hang a concept from another parent.")] = None,
+    add: Annotated[
+        Many, typer.Option(metavar="NAME:PARENT[:CHILD,…]", help="Add a concept, on request above children of PARENT.")
+    ] = None,
+    merge: Annotated[Many, typer.Option(metavar="A:B", help="Merge A into B, which takes its children.")] = None,
+    remove: Annotated[Many, typer.Option(metavar="CONCEPT", help="Remove it; its children go to its parents.")] = None,
+    rename: Annotated[Many, typer.Option(metavar="CONCEPT:NAME", help="Change a display name; ids stay.")] = None,
+    classes: Classes = None,
+    embeddings: Data = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split to measure on: by folds of train, or val where FILE is a model.")
+    ] = None,
+    output: Output = None,
+    force: Force = False,
+    read_as: ReadAs = None,
+    options: Options = None,
+    as_json: Json = False,
+) -> None:
+    """Change a hierarchy, and see what it does to held-out images without fitting a model again.
+
+    Options may be repeated; whatever their order here, they are applied as add, merge, move, remove, rename. Concepts
+    are given by id, or by a name that only one has. Where FILE is a model folder its class means are used and the
+    images of --embeddings are new to it; otherwise the images are held out in turn. Without -o nothing is written.
+
+    [bold]Examples[/]
+
+      hcep hierarchy edit animals.csv --move seal:fish -o moved.csv
+
+      hcep hierarchy edit animals.csv --add pet:animal:cat,dog --embeddings store/
+
+      hcep hierarchy edit model/ --move n01914609:n09428293 --embeddings store/
+    """
+    from hcep.curation.edits import refuse_inner_classes
+
+    hierarchy = read(file, read_as, options)
+    refuse_existing(output, force, "--output")
+    edits = parse_edits(hierarchy, add or (), merge or (), move or (), remove or (), rename or ())
+    if not edits:
+        raise HCEPError("nothing to do: give --move, --add, --merge, --remove or --rename")
+    labels = labels_in(classes)
+    after = apply_edits(hierarchy, edits, labels)
+    refuse_inner_classes(hierarchy, after, labels)
+    effects = {} if embeddings is None else _effect(file, hierarchy, after, embeddings, split)
+    changes = diff(hierarchy, after)
+    if output is not None:
+        tell(write_hierarchy(after, output))
+    if as_json:
+        print_json([], changes, effects, output)
+        return
+    print_report([], hierarchy, changes, effects, repairing=True)
+    typer.echo(f"{output}: {after!r}" if output is not None else "nothing written; give -o FILE")
+
+
+def _effect(file: str, hierarchy: Hierarchy, after: Hierarchy, place: Path, split: str | None) -> dict[str, Effect]:
+    from hcep.curation.what_if import HeldOut, compare
+
+    if (Path(file) / "hierarchy.json").is_file():
+        from hcep.models import load_model
+
+        data = labelled(place, split, "val")
+        held_out = HeldOut.from_model(load_model(Path(file)), data.X, data.y)
+    else:
+        data = labelled(place, split)
+        held_out = HeldOut.from_images(hierarchy, data.X, data.y)
+    return {f"{len(held_out.y):,} held-out images of {data.source}": compare(held_out, after)}
+
+
+def parse_edits(
+    hierarchy: Hierarchy,
+    add: Sequence[str] = (),
+    merge: Sequence[str] = (),
+    move: Sequence[str] = (),
+    remove: Sequence[str] = (),
+    rename: Sequence[str] = (),
+) -> list[Edit]:
+    """Edits in the order in which they are applied: add, merge, move, remove, rename.
+
+    Parts are apart by colons. Where ids have colons of their own (``HP:0000118``), the one way to take the text apart
+    into synsets that exist is taken.
+
+    Raises
+    ------
+    HCEPError
+        Too few parts, or several ways to take them apart.
+    """
+    known = {*hierarchy.ids, *(hierarchy.name(s).casefold() for s in hierarchy.ids)}
+
+    def is_known(text: str) -> bool:
+        return text in known or text.casefold() in known
+
+    def all_known(text: str) -> bool:
+        return all(map(is_known, text.split(",")))
+
+    edits: list[Edit] = []
+    for text in add:
+        new, parent, *rest = _parts("--add", "NAME:PARENT[:CHILD,CHILD]", text, (_anything, is_known, all_known), 2)
+        edits.append(Add(new, parent, tuple(rest[0].split(",")) if rest else ()))
+        known.add(new)
+    for text in merge:
+        edits.append(Merge(*_parts("--merge", "CONCEPT:INTO", text, (is_known, is_known), 2)))
+    for text in move:
+        parts = _parts("--move", "CONCEPT[:OLD_PARENT]:NEW_PARENT", text, (is_known, is_known, is_known), 2)
+        edits.append(Move(parts[0], parts[-1], parts[1] if len(parts) == 3 else None))
+    edits += [Remove(text) for text in remove]
+    for text in rename:
+        edits.append(Rename(*_parts("--rename", "CONCEPT:NAME", text, (is_known, _anything), 2)))
+    return edits
+
+
+def _anything(text: str) -> bool:
+    return bool(text.strip())
+
+
+def _parts(option: str, form: str, text: str, checks: Sequence[Check], fewest: int) -> list[str]:
+    pieces = text.split(":")
+    ways = [
+        parts
+        for n in range(fewest, len(checks) + 1)
+        for parts in _ways(pieces, n)
+        if all(check(part) for check, part in zip(checks, parts, strict=False))
+    ]
+    if len(ways) == 1:
+        return ways[0]
+    if pieces in ways and checks[0] is _anything:
+        return pieces  # "pet:animal:cat" adds "pet"; that its new name be "pet:animal" is hardly meant
+    if not ways and fewest <= len(pieces) <= len(checks) and all(pieces):
+        return pieces  # a synset that is not there: the edit itself says which, with near matches
+    what = "can be taken apart in several ways" if ways else "is not of this form, or names no concept"
+    raise HCEPError(f"{option}: expected {form}; {text!r} {what}. Give concepts by id")
+
+
+def _ways(pieces: list[str], n: int) -> Iterator[list[str]]:
+    """All ways to join neighbouring pieces into n parts."""
+    for cuts in combinations(range(1, len(pieces)), n - 1):
+        bounds = [0, *cuts, len(pieces)]
+        yield [":".join(pieces[a:b]) for a, b in pairwise(bounds)]
