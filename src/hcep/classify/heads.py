@@ -1,176 +1,156 @@
-"""Linear heads on codes: the convex solver of scikit-learn, and the published training with AdamW."""
+"""Linear heads on codes: the published training with AdamW, and scikit-learn's classifiers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hcep._checks import require_not_negative, require_positive
-from hcep._optional import require
+from hcep.classify.adamw import train_adamw
 from hcep.errors import HCEPError
 
 HeadKind = Literal["logistic", "adamw"]
 HEADS: tuple[str, ...] = get_args(HeadKind)
 
-#: Published for all data sets.
-LEARNING_RATE = 0.1
-WEIGHT_DECAY = 1e-4
 
-#: CSR or dense, (n_images, n_atoms).
-Codes = Any
+class AdamWHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A linear softmax classifier trained by minibatch AdamW, as the paper trains its head.
 
-
-@dataclass(frozen=True, eq=False)
-class AdamWHead:
-    """A linear softmax classifier that AdamW trained; it predicts without torch.
+    Parameters
+    ----------
+    epochs, batch_size : int
+        Published for ImageNette and CIFAR-100; for ImageNet 1000 and 16384.
+    lr, weight_decay : float
+        Published for all data sets.
+    random_state : int or None
+        Orders the batches.
 
     Attributes
     ----------
     coef_ : (n_classes, n_atoms) float32
     intercept_ : (n_classes,) float32
-    classes_ : (n_classes,) int64
-    epochs, batch_size, lr, weight_decay : as it was trained
-    """
-
-    coef_: NDArray[np.float32]
-    intercept_: NDArray[np.float32]
-    classes_: NDArray[np.int64]
-    epochs: int
-    batch_size: int
-    lr: float
-    weight_decay: float
-
-    @property
-    def n_iter_(self) -> NDArray[np.int32]:
-        """Passes over the training images, in the form of scikit-learn's heads."""
-        return np.array([self.epochs], dtype=np.int32)
-
-    def decision_function(self, codes: Codes) -> NDArray[Any]:
-        """Logits, (n_images, n_classes)."""
-        return np.asarray(codes @ self.coef_.T.astype(codes.dtype)) + self.intercept_
-
-    def predict(self, codes: Codes) -> NDArray[Any]:
-        """Class index of each code."""
-        return np.asarray(self.classes_[np.argmax(self.decision_function(codes), axis=1)])
-
-    def predict_proba(self, codes: Codes) -> NDArray[Any]:
-        """Probability of each class index, (n_images, n_classes)."""
-        logits = self.decision_function(codes).astype(np.float64)
-        scores = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return np.asarray(scores / scores.sum(axis=1, keepdims=True))
-
-
-def fit_head(
-    kind: str,
-    codes: Codes,
-    y_index: NDArray[np.intp],
-    *,
-    C: float = 1.0,
-    max_iter: int = 1000,
-    epochs: int = 500,
-    batch_size: int = 4096,
-    lr: float = LEARNING_RATE,
-    weight_decay: float = WEIGHT_DECAY,
-    random_state: int | None = 0,
-) -> Any:
-    """Fit a linear classifier on codes.
-
-    Parameters
-    ----------
-    kind : {"logistic", "adamw"}
-        Multinomial logistic regression by scikit-learn's L-BFGS, or the published training, which needs torch.
-    codes : (n_images, n_atoms) CSR or dense array
-    y_index : (n_images,) int
-        Class indices, at least two distinct ones.
-    C, max_iter
-        Of the logistic head: inverse l2 penalty, and most iterations.
-    epochs, batch_size, lr, weight_decay
-        Of AdamW; the published ones for ImageNette and CIFAR-100. For ImageNet: 1000 epochs in batches of 16384.
-    random_state : int or None
-        Orders AdamW's batches; the logistic head needs none.
-
-    Returns
-    -------
-    LogisticRegression or AdamWHead
-        With ``predict``, ``predict_proba``, ``coef_``, ``intercept_``, ``classes_`` and ``n_iter_``.
-
-    Raises
-    ------
-    HCEPError
-        An unknown kind, a bad number.
-    MissingExtraError
-        No torch for "adamw".
+    classes_ : (n_classes,) array
+    n_iter_ : (1,) int32
+        Passes over the training images, in the form of scikit-learn's heads.
 
     Notes
     -----
-    Both minimise cross entropy; they differ in the penalty, ``||W||**2 / (2 C n_images)`` against AdamW's decoupled
-    decay, which shrinks weights by ``lr * weight_decay`` a step. That decay is so weak that at separable codes the
-    epochs, not the decay, decide where the weights end: AdamW acts like a large C.
+    Like logistic regression it minimises cross entropy; they differ in the penalty, ``||W||**2 / (2 C n_images)``
+    against AdamW's decoupled decay, which shrinks weights by ``lr * weight_decay`` per step. That decay is so weak that
+    at separable codes the epochs, not the decay, decide where the weights end: AdamW acts like a large C.
+
+    References
+    ----------
+    Loshchilov and Hutter, Decoupled weight decay regularization, ICLR 2019.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from hcep.classify.heads import fit_head
+    >>> from hcep.classify.heads import AdamWHead
     >>> codes = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.2, 0.8]])
-    >>> fit_head("logistic", codes, np.array([0, 0, 1, 1])).predict(codes).tolist()
-    [0, 0, 1, 1]
+    >>> AdamWHead(epochs=50).fit(codes, ["cat", "cat", "dog", "dog"]).predict([[0.8, 0.1]]).tolist()
+    ['cat']
     """
-    require_head(kind)
-    if kind == "logistic":
-        from sklearn.linear_model import LogisticRegression
 
-        return LogisticRegression(C=C, max_iter=max_iter).fit(codes, y_index)
-    require_positive("epochs", epochs)
-    require_positive("batch_size", batch_size)
-    rate, decay = require_not_negative("lr", lr), require_not_negative("weight_decay", weight_decay)
-    weight, bias = _train_adamw(codes, y_index, epochs, batch_size, rate, decay, random_state)
-    classes = np.arange(len(bias), dtype=np.int64)
-    return AdamWHead(weight, bias, classes, int(epochs), int(batch_size), rate, decay)
+    coef_: NDArray[np.float32]
+    intercept_: NDArray[np.float32]
+    classes_: NDArray[Any]
+    n_iter_: NDArray[np.int32]
+
+    def __init__(
+        self,
+        epochs: int = 500,
+        batch_size: int = 4096,
+        lr: float = 0.1,
+        weight_decay: float = 1e-4,
+        random_state: int | None = 0,
+    ) -> None:
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.random_state = random_state
+
+    def fit(self, codes: Any, y: ArrayLike) -> Self:
+        """Train on codes (n_images, n_atoms), CSR or dense."""
+        require_positive("epochs", self.epochs)
+        require_positive("batch_size", self.batch_size)
+        options = {name: require_not_negative(name, getattr(self, name)) for name in ("lr", "weight_decay")}
+        codes, y = validate_data(self, codes, y, accept_sparse="csr", dtype=(np.float32, np.float64))
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        weights = train_adamw(
+            codes,
+            labels,
+            len(self.classes_),
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            random_state=self.random_state,
+            **options,
+        )
+        self.coef_, self.intercept_ = np.ascontiguousarray(weights[:-1].T), weights[-1].copy()
+        self.n_iter_ = np.array([self.epochs], dtype=np.int32)
+        return self
+
+    def decision_function(self, codes: Any) -> NDArray[Any]:
+        """Logits, (n_images, n_classes); of two classes, by how much the second's is larger, (n_images,)."""
+        logits = self._logits(codes)
+        return np.asarray(logits[:, 1] - logits[:, 0]) if logits.shape[1] == 2 else logits
+
+    def predict(self, codes: Any) -> NDArray[Any]:
+        """Class of each code."""
+        best = np.argmax(self._logits(codes), axis=1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, codes: Any) -> NDArray[np.float64]:
+        """Probability of each class, (n_images, n_classes)."""
+        return np.asarray(softmax(self._logits(codes).astype(np.float64), axis=1))
+
+    def _logits(self, codes: Any) -> NDArray[Any]:
+        check_is_fitted(self, "coef_")
+        codes = validate_data(self, codes, accept_sparse="csr", dtype=(np.float32, np.float64), reset=False)
+        return np.asarray(codes @ self.coef_.T.astype(codes.dtype)) + self.intercept_
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
-def require_head(kind: object, others: tuple[str, ...] = ()) -> None:
-    """Refuse a head that is neither one of `HEADS` nor of `others`."""
+def fit_head(kind: Any, codes: Any, y_index: NDArray[np.intp], **options: Any) -> Any:
+    """Fit a head on codes; options that are not its own are not heeded."""
+    head = make_head(kind)
+    known = head.get_params()
+    return head.set_params(**{name: value for name, value in options.items() if name in known}).fit(codes, y_index)
+
+
+def restored_head(coef: NDArray[Any], intercept: NDArray[Any], classes: NDArray[Any], **parameters: Any) -> AdamWHead:
+    """A trained AdamW head from its arrays, as a saved model holds them."""
+    head = AdamWHead(**parameters)
+    head.coef_, head.intercept_, head.classes_ = coef, intercept, classes
+    head.n_features_in_, head.n_iter_ = coef.shape[1], np.array([head.epochs], dtype=np.int32)
+    return head
+
+
+def make_head(head: Any) -> Any:
+    """An unfitted classifier: of a name in `HEADS`, or a clone of the scikit-learn classifier that is given."""
+    require_head(head)
+    if isinstance(head, str):
+        return LogisticRegression(max_iter=1000) if head == "logistic" else AdamWHead()
+    return clone(head)
+
+
+def require_head(head: object, others: tuple[str, ...] = ()) -> None:
+    """Refuse a head that is neither one of `HEADS` nor of `others` nor a scikit-learn classifier."""
     known = (*others, *HEADS)
-    if not isinstance(kind, str) or kind not in known:
-        raise HCEPError(f"head must be {' or '.join(map(repr, known))}, got {kind!r}")
-
-
-def _train_adamw(
-    codes: Codes,
-    y_index: NDArray[np.intp],
-    epochs: int,
-    batch_size: int,
-    lr: float,
-    weight_decay: float,
-    random_state: int | None,
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    torch = require("torch", "torch", 'the head "adamw"')
-    rng = np.random.default_rng(random_state)
-    labels = torch.from_numpy(np.ascontiguousarray(y_index, dtype=np.int64))
-    n_images, n_atoms = codes.shape
-    n_classes = int(labels.max()) + 1
-    # Cross entropy of a linear model is convex: zeros are as good a start as any, and need no seed.
-    weight = torch.zeros((n_classes, n_atoms), requires_grad=True)
-    bias = torch.zeros(n_classes, requires_grad=True)
-    optimizer = torch.optim.AdamW([weight, bias], lr=lr, weight_decay=weight_decay)
-    for _ in range(epochs):
-        order = rng.permutation(n_images)
-        for start in range(0, n_images, batch_size):
-            rows = np.sort(order[start : start + batch_size])
-            logits = torch.nn.functional.linear(torch.from_numpy(_dense(codes, rows)), weight, bias)
-            loss = torch.nn.functional.cross_entropy(logits, labels[rows])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    return weight.detach().numpy(), bias.detach().numpy()
-
-
-def _dense(codes: Codes, rows: NDArray[np.intp]) -> NDArray[np.float32]:
-    """Some rows as a dense batch: all codes of ImageNet at once would not fit."""
-    batch = codes[rows]
-    dense = batch.toarray() if sparse.issparse(batch) else batch
-    return np.ascontiguousarray(dense, dtype=np.float32)
+    accepted = head in known if isinstance(head, str) else isinstance(head, BaseEstimator) and is_classifier(head)
+    if not accepted:
+        raise HCEPError(f"head must be {' or '.join(map(repr, known))}, got {head!r}")

@@ -196,9 +196,9 @@ class SavedModel:
             raise ModelError(f"{TENSORS}: array 'head.classes' must count the classes from 0")
         coef, intercept, classes = (arrays[f"head.{name}"] for name in ("coef", "intercept", "classes"))
         if isinstance(record, AdamWRecord):
-            from hcep.classify.heads import AdamWHead
+            from hcep.classify.heads import restored_head
 
-            return AdamWHead(coef, intercept, classes, **msgspec.structs.asdict(record))
+            return restored_head(coef, intercept, classes, **msgspec.structs.asdict(record))
         from sklearn.linear_model import LogisticRegression
 
         head = LogisticRegression(C=np.inf if record.C == "inf" else record.C, max_iter=record.max_iter)
