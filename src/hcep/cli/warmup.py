@@ -22,7 +22,7 @@ def is_compiled() -> bool:
     """Whether the beam's kernel is in numba's cache, beside the package or where NUMBA_CACHE_DIR says."""
     beside = Path(hcep.pursuit.__file__).parent / "__pycache__"
     cache = Path(os.environ.get("NUMBA_CACHE_DIR") or beside)
-    return any(cache.rglob("kernels.search_beam*.nbi"))
+    return any(cache.rglob("beam.search_beam*.nbi"))
 
 
 def main() -> None:

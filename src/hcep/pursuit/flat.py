@@ -15,6 +15,7 @@ from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
 from hcep.errors import HCEPError
 from hcep.pursuit.blocks import for_blocks, squared_norms
 from hcep.pursuit.result import FlatResult
+from hcep.pursuit.tables import CANCELLED, Images
 
 #: A Gram matrix of this many atoms takes 3.6 GB in single precision.
 MAX_ATOMS = 30_000
@@ -62,6 +63,8 @@ def omp(
     >>> omp(np.array([[2.0, 1.0]]), d, n_nonzero=2).supports
     [('dog', 'car')]
     """
+    from hcep.pursuit.flat_kernel import Atoms, search_flat
+
     rows = check_shape(X, dictionary.n_dims)
     require_positive("n_nonzero", n_nonzero, "the depth of the hierarchy")
     tolerance = require_not_negative("tol", tol)
@@ -75,22 +78,17 @@ def omp(
     norms = np.linalg.norm(dictionary.atoms, axis=1)
     distinct = distinct_directions(dictionary.atoms, norms)
     unit = (dictionary.atoms[distinct] / norms[distinct, None]).astype(dtype)
-    gram = unit @ unit.T
+    atoms = Atoms(unit, unit @ unit.T, float(10 * np.finfo(dtype).eps))
     selected = np.full((len(rows), n_steps), -1, dtype=np.int32)
     coefficients = np.zeros((len(rows), n_steps), dtype=dtype)
     residuals = np.zeros(len(rows))
 
     def work(block: slice) -> None:
-        from hcep.pursuit import kernels
-
         raw = rows[block].astype(dtype, copy=False)
         refuse_non_finite(raw, first_row=block.start)
         x = np.ascontiguousarray(dictionary.transform(raw))
-        cancelled = kernels.CANCELLED_32 if dtype == np.float32 else kernels.CANCELLED_64
-        kernels.search_flat(
-            x, x @ unit.T, squared_norms(x), gram, unit, n_steps, tolerance, cancelled, 10 * np.finfo(dtype).eps,
-            selected[block], coefficients[block], residuals[block],
-        )  # fmt: skip
+        images = Images(x, x @ atoms.unit.T, squared_norms(x), CANCELLED[x.dtype])
+        search_flat(images, atoms, tolerance, selected[block], coefficients[block], residuals[block])
 
     for_blocks(len(rows), work, n_jobs, progress, "OMP")
     selected = np.where(selected >= 0, distinct[selected], -1) if len(distinct) else selected

@@ -13,10 +13,12 @@ from hcep._checks import require_not_negative, require_positive
 from hcep.dictionary import ConceptDictionary, PathBasis
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
 from hcep.errors import HCEPError
-from hcep.hierarchy import PathTree
 from hcep.pursuit.blocks import block_size, for_blocks, n_threads, squared_norms
 from hcep.pursuit.result import PathResult, Trace, path_codes
+from hcep.pursuit.tables import CANCELLED, Images, Rules, Tables
 
+#: Entries of the largest trace that is kept.
+MAX_TRACE = 200_000_000
 #: A block of images and the objective of every complete rooted path of theirs.
 OnObjectives = Callable[[slice, NDArray[np.float64]], None]
 
@@ -151,36 +153,42 @@ def search(
         every complete rooted path, (n_images of the block, n_leaf_paths), as `path_objectives` gives it. The array is
         the caller's to keep; blocks come from several threads and in any order.
     """
+    from hcep.pursuit.along_path import explained_shares, finish_paths
+    from hcep.pursuit.beam import search_beam
+    from hcep.pursuit.exact import search_all
+
     rows = check_shape(X, dictionary.n_dims)
-    plan = _Plan.make(dictionary, options)
     require_positive("n_best", n_best)
-    n, depth = len(rows), plan.basis.tree.depth
-    if trace and n * (plan.max_steps + 1) * plan.width > 200_000_000:
+    basis, tables, rules = _prepared(dictionary, options)
+    n, depth = len(rows), basis.tree.depth
+    if trace and n * (rules.max_steps + 1) * rules.width > MAX_TRACE:
         raise HCEPError(
-            f"a trace of {n:,} images, {plan.max_steps} steps and {plan.width:,} hypotheses is too large; "
+            f"a trace of {n:,} images, {rules.max_steps} steps and {rules.width:,} hypotheses is too large; "
             "trace fewer images, or with a narrower beam"
         )
     nodes = np.full((n, n_best), -1, dtype=np.int32)
     norms = np.full((n, n_best), np.nan)
     coefficients = np.zeros((n, depth), dtype=working_dtype(rows))
-    steps = np.full((n, plan.max_steps + 1 if trace else 0, plan.width if trace else 0), -1, dtype=np.int32)
+    steps = np.full((n, rules.max_steps + 1, rules.width) if trace else (n, 0, 0), -1, dtype=np.int32)
     step_norms = np.full(steps.shape, np.nan)
     shares = np.full((n, depth), np.nan) if explained else None
 
     def work(block: slice) -> None:
-        x, p, squares = project(rows, block, dictionary, plan.basis)
+        images = project(rows, block, dictionary, basis)
         if on_objectives is not None:
-            on_objectives(block, plan.objectives(p, squares))
-        plan.search(x, p, squares, nodes[block], steps[block])
-        plan.finish(x, p, squares, nodes[block, 0], coefficients[block], norms[block, 0])
-        for found, left in _columns(nodes[block, 1:], norms[block, 1:]):
-            plan.finish(x, p, squares, found, None, left)
-        for found, left in _columns(_flat(steps[block]), _flat(step_norms[block])):
-            plan.finish(x, p, squares, found, None, left)
+            on_objectives(block, _objectives(images, basis, tables, rules))
+        if options.beam_width is None and rules.tol == 0.0 and not trace:
+            search_all(images, tables, rules, nodes[block])
+        else:
+            search_beam(images, tables, rules, nodes[block], steps[block])
+        finish_paths(images, tables, rules, nodes[block], coefficients[block], norms[block])
+        if trace:
+            beams, left = (a[block].reshape(len(images.x), -1) for a in (steps, step_norms))
+            finish_paths(images, tables, rules, beams, coefficients[:0], left)
         if shares is not None:
-            plan.explain(x, nodes[block, 0], coefficients[block], shares[block])
+            explained_shares(images, tables, nodes[block], coefficients[block], shares[block])
 
-    for_blocks(n, work, options.n_jobs, progress, "pursuit", plan.block)
+    for_blocks(n, work, options.n_jobs, progress, "pursuit", block_size(len(basis.directions)))
     answer = np.ascontiguousarray(nodes[:, 0])
     return PathResult(
         dictionary=dictionary,
@@ -208,142 +216,49 @@ def path_objectives(
     column of lowest objective is the answer of ``hb_omp(..., beam_width=None)`` whenever that ends in a leaf.
     """
     rows = check_shape(X, dictionary.n_dims)
-    plan = _Plan.make(dictionary, SearchOptions(signed=signed, anchor=anchor, n_jobs=n_jobs))
-    out = np.empty((len(rows), len(plan.basis.tree.leaf_nodes)))
+    basis, tables, rules = _prepared(dictionary, SearchOptions(signed=signed, anchor=anchor, n_jobs=n_jobs))
+    out = np.empty((len(rows), len(basis.tree.leaf_nodes)))
 
     def work(block: slice) -> None:
-        _, p, squares = project(rows, block, dictionary, plan.basis)
-        out[block] = plan.objectives(p, squares)
+        out[block] = _objectives(project(rows, block, dictionary, basis), basis, tables, rules)
 
-    for_blocks(len(rows), work, n_jobs, block=plan.block)
+    for_blocks(len(rows), work, n_jobs, block=block_size(len(basis.directions)))
     return out
 
 
-def project(
-    rows: NDArray[Any], block: slice, dictionary: ConceptDictionary, basis: PathBasis
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
-    """A block of images in the dictionary's space, its products with the directions, and its squared norms."""
+def project(rows: NDArray[Any], block: slice, dictionary: ConceptDictionary, basis: PathBasis) -> Images:
+    """A block of images in the dictionary's space with their products: all that the searches need to know of them."""
     raw = rows[block].astype(working_dtype(rows), copy=False)
     refuse_non_finite(raw, first_row=block.start)
     x = np.ascontiguousarray(dictionary.transform(raw))
     directions = basis.directions32 if x.dtype == np.float32 else basis.directions
-    return x, x @ directions.T, squared_norms(x)
+    return Images(x, x @ directions.T, squared_norms(x), CANCELLED[x.dtype])
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """The options for one dictionary, as the kernels take them."""
-
-    dictionary: ConceptDictionary
-    basis: PathBasis
-    options: SearchOptions
-    width: int
-    max_steps: int
-    complete: NDArray[np.bool_]
-
-    @classmethod
-    def make(cls, dictionary: ConceptDictionary, options: SearchOptions) -> _Plan:
-        basis = dictionary.anchored_path_basis(float(options.anchor))
-        tree = basis.tree
-        width = min(options.beam_width or len(tree.leaf_nodes), len(tree.leaf_nodes))
-        steps = min(options.max_steps or tree.depth, tree.depth)
-        return cls(dictionary, basis, options, width, steps, _complete(tree, steps))
-
-    @property
-    def block(self) -> int:
-        return block_size(len(self.basis.directions))
-
-    def objectives(self, p: NDArray[Any], squares: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Objective of every complete rooted path, (n_images, n_leaf_paths)."""
-        from hcep.pursuit import kernels
-
-        basis, leaves = self.basis, self.basis.tree.leaf_nodes
-        out = np.empty((len(p), len(leaves)))
-        kernels.leaf_scores(
-            p, basis.offset, basis.column, basis.sign, basis.tree.parent, float(self.options.anchor),
-            bool(self.options.signed), leaves, out,
-        )  # fmt: skip
-        return np.subtract(squares[:, None], out, out=out)
-
-    def search(
-        self,
-        x: NDArray[Any],
-        p: NDArray[Any],
-        squares: NDArray[np.float64],
-        final_nodes: NDArray[np.int32],
-        steps: NDArray[np.int32],
-    ) -> None:
-        """Nodes of the best hypotheses, best first, and of the beam of every step where that is wanted."""
-        from hcep.pursuit import kernels
-
-        basis, tree, anchor = self.basis, self.basis.tree, float(self.options.anchor)
-        if self.options.beam_width is None and self.options.tol == 0.0 and not steps.size:
-            if self.options.signed:
-                kernels.search_all_signed(
-                    p, basis.offset, basis.column, basis.sign, tree.parent, tree.level, self.max_steps, anchor,
-                    final_nodes,
-                )  # fmt: skip
-            else:
-                kernels.search_all(p, basis.offset, basis.column, tree.parent, self.complete, anchor, final_nodes)
-            return
+def _prepared(dictionary: ConceptDictionary, options: SearchOptions) -> tuple[PathBasis, Tables, Rules]:
+    basis = dictionary.anchored_path_basis(float(options.anchor))
+    tree = basis.tree
+    n_paths, widest = len(tree.leaf_nodes), int(tree.n_children.max())
+    width = min(int(options.beam_width or n_paths), n_paths)
+    max_steps = min(int(options.max_steps or tree.depth), tree.depth)
+    rules = Rules(
+        width=width,
+        widest=widest,
         # Hypotheses of one step are disjoint subtrees, so that there are never more of them than leaves.
-        widest = int(tree.n_children.max())
-        n_tried = min(self.width * min(widest, self.width), len(tree.leaf_nodes))
-        kernels.search_beam(
-            x, p, basis.offset, squares, basis.column, basis.sign, basis.share, tree.parent, tree.level,
-            tree.first_child, tree.n_children, tree.edge, basis.triangle, self.dictionary.atoms, self.width, widest,
-            n_tried, self.max_steps, float(self.options.tol), bool(self.options.signed), anchor, _cancelled(x),
-            final_nodes, steps,
-        )  # fmt: skip
-
-    def finish(
-        self,
-        x: NDArray[Any],
-        p: NDArray[Any],
-        squares: NDArray[np.float64],
-        nodes: NDArray[np.int32],
-        coefficients: NDArray[Any] | None,
-        norms: NDArray[np.float64],
-    ) -> None:
-        """Coefficients and residual norms of the paths to some nodes."""
-        from hcep.pursuit import kernels
-
-        basis, tree = self.basis, self.basis.tree
-        if coefficients is None:
-            coefficients = np.empty((len(nodes), tree.depth), dtype=x.dtype)
-        kernels.finish_paths(
-            x, p, basis.offset, nodes, squares, basis.column, basis.sign, tree.parent, tree.level, tree.edge,
-            basis.triangle, self.dictionary.atoms, float(self.options.anchor), _cancelled(x), coefficients, norms,
-        )  # fmt: skip
-
-    def explain(
-        self, x: NDArray[Any], nodes: NDArray[np.int32], coefficients: NDArray[Any], shares: NDArray[np.float64]
-    ) -> None:
-        """Share of each image that the first k atoms of its path explain."""
-        from hcep.pursuit import kernels
-
-        tree = self.basis.tree
-        kernels.explained_shares(
-            x, nodes, tree.parent, tree.level, tree.edge, self.dictionary.atoms, coefficients, shares
-        )
+        n_tried=min(width * min(widest, width), n_paths),
+        max_steps=max_steps,
+        n_within=int(np.searchsorted(tree.level, max_steps + 1)),
+        tol=float(options.tol),
+        signed=bool(options.signed),
+        anchor=float(options.anchor),
+    )
+    return basis, Tables.of(dictionary, basis), rules
 
 
-def _complete(tree: PathTree, max_steps: int) -> NDArray[np.bool_]:
-    """Whether a path may end at a node, for the nodes within the step limit: at a leaf, or at the limit."""
-    within = int(np.searchsorted(tree.level, max_steps + 1))
-    ends: NDArray[np.bool_] = (tree.n_children[:within] == 0) | (tree.level[:within] == max_steps)
-    return ends
+def _objectives(images: Images, basis: PathBasis, tables: Tables, rules: Rules) -> NDArray[np.float64]:
+    from hcep.pursuit.exact import leaf_objectives
 
-
-def _cancelled(x: NDArray[Any]) -> float:
-    from hcep.pursuit import kernels
-
-    return kernels.CANCELLED_32 if x.dtype == np.float32 else kernels.CANCELLED_64
-
-
-def _columns(nodes: NDArray[Any], norms: NDArray[Any]) -> Any:
-    return zip(nodes.T, norms.T, strict=True)
-
-
-def _flat(steps: NDArray[Any]) -> NDArray[Any]:
-    return steps.reshape(len(steps), -1)
+    leaves = basis.tree.leaf_nodes
+    out = np.empty((len(images.x), len(leaves)))
+    leaf_objectives(images, tables, rules, leaves, out)
+    return out

@@ -1,0 +1,125 @@
+"""Orthogonal matching pursuit, compiled: the paper's Algorithm 1 on the products of atoms."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hcep.pursuit.along_path import squared_norm, subtract
+from hcep.pursuit.compiled import ZERO, copy, kernel, piece
+from hcep.pursuit.tables import Array, Images
+
+
+class Atoms(NamedTuple):
+    """Atoms of norm 1 and their Gram matrix; what is below `tiny` is rounding."""
+
+    unit: Array
+    gram: Array
+    tiny: float
+
+
+class Factor(NamedTuple):
+    """The Cholesky factor of the selected atoms' Gram matrix, the image's products with them, room for the rest."""
+
+    cholesky: Array
+    along: Array
+    coefficients: Array
+    left: Array
+
+
+@kernel
+def search_flat(images: Images, atoms: Atoms, tol: float, selected: Array, codes: Array, residuals: Array) -> None:
+    """Select the atom of highest correlation, project, repeat.
+
+    The products of the residual with all atoms, `images.p`, are overwritten: each step updates them by one Gram row
+    that is made orthogonal to those before. ``selected`` (n, k) receives atoms in the order of selection.
+    """
+    n_atoms, n_nonzero = len(atoms.gram), selected.shape[1]
+    rows = np.zeros((n_nonzero, n_atoms), atoms.gram.dtype)
+    at_atom = np.zeros(n_nonzero, atoms.gram.dtype)
+    solution = np.zeros(n_nonzero)
+    factor = Factor(np.zeros((n_nonzero, n_nonzero)), np.zeros(n_nonzero), solution, np.zeros(images.x.shape[1]))
+    for i in range(len(images.x)):
+        alpha, square = images.p[i], images.squares[i]
+        n, estimate = ZERO, square
+        while n < n_nonzero:
+            near = tol > 0.0 and estimate <= max(4.0 * tol * tol, images.cancelled * square)
+            if near and measured_residual(images.x[i], n, selected[i], atoms.unit, factor) < tol * tol:
+                break
+            at = strongest(alpha, atoms.tiny * np.sqrt(square))
+            if at < 0:
+                break
+            diagonal = 1.0
+            for k in range(n):
+                at_atom[k] = factor.cholesky[n, k] = rows[k, at]
+                diagonal -= np.float64(rows[k, at]) * np.float64(rows[k, at])
+            if diagonal <= atoms.tiny:
+                break
+            root = factor.cholesky[n, n] = np.sqrt(diagonal)
+            step = factor.along[n] = alpha[at] / root
+            row = rows[n]
+            for j in range(n_atoms):
+                row[j] = atoms.gram[at, j]
+            subtract_rows(row, rows, at_atom, n)
+            for j in range(n_atoms):
+                row[j] = row[j] / root
+                alpha[j] -= step * row[j]
+            estimate -= step * step
+            selected[i, n] = at
+            n += 1
+            for k in range(n):
+                alpha[selected[i, k]] = 0.0
+        if estimate <= images.cancelled * square:
+            estimate = measured_residual(images.x[i], n, selected[i], atoms.unit, factor)
+        else:
+            solve(n, factor)
+        residuals[i] = np.sqrt(max(estimate, 0.0))
+        for k in range(n):
+            codes[i, k] = solution[k]
+
+
+@piece
+def strongest(alpha: Array, floor: float) -> int:
+    """The first of the largest ``|alpha|`` above `floor`, -1 where there is none."""
+    at, highest = -1, floor
+    for j in range(len(alpha)):
+        if abs(alpha[j]) > highest:
+            highest = abs(alpha[j])
+            at = j
+    return at
+
+
+@piece
+def subtract_rows(target: Array, rows: Array, factors: Array, n: int) -> None:
+    """``target -= factors @ rows``, four rows a pass."""
+    m = len(target)
+    k = 0
+    while k + 4 <= n:
+        f0, f1, f2, f3 = factors[k], factors[k + 1], factors[k + 2], factors[k + 3]
+        for j in range(m):
+            target[j] -= f0 * rows[k, j] + f1 * rows[k + 1, j] + f2 * rows[k + 2, j] + f3 * rows[k + 3, j]
+        k += 4
+    while k < n:
+        subtract(target, factors[k], rows[k])
+        k += 1
+
+
+@piece
+def solve(n: int, factor: Factor) -> None:
+    """Back substitution with the transposed Cholesky factor."""
+    for k in range(n - 1, -1, -1):
+        total = factor.along[k]
+        for m in range(k + 1, n):
+            total -= factor.cholesky[m, k] * factor.coefficients[m]
+        factor.coefficients[k] = total / factor.cholesky[k, k]
+
+
+@piece
+def measured_residual(x: Array, n: int, selected: Array, unit: Array, factor: Factor) -> float:
+    """``||x - D^T z||**2`` of the selected atoms."""
+    solve(n, factor)
+    copy(x, factor.left, len(x))
+    for k in range(n):
+        subtract(factor.left, factor.coefficients[k], unit[selected[k]])
+    return squared_norm(factor.left)

@@ -1,0 +1,67 @@
+"""What the compiled searches take: a dictionary's tree of rooted paths, a block of images, the rules of the search."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.dictionary import ConceptDictionary, PathBasis
+
+Array = NDArray[Any]
+
+#: Below this share of ||x||**2 (plus the anchor's part) a residual is a difference of nearly equal numbers, and is
+#: measured instead.
+CANCELLED = {np.dtype(np.float32): 1e-2, np.dtype(np.float64): 1e-6}
+
+
+class Images(NamedTuple):
+    """A block of images x in the dictionary's space, their products p with its directions, their squared norms."""
+
+    x: Array
+    p: Array
+    squares: Array
+    cancelled: float
+
+
+class Tables(NamedTuple):
+    """The tree of rooted paths (see `PathTree`) and the directions of its nodes (see `PathBasis`)."""
+
+    parent: Array
+    level: Array
+    first_child: Array
+    n_children: Array
+    edge: Array
+    column: Array
+    sign: Array
+    share: Array
+    offset: Array
+    triangle: Array
+    atoms: Array
+
+    @classmethod
+    def of(cls, dictionary: ConceptDictionary, basis: PathBasis) -> Tables:
+        """The tables of one dictionary and anchor: nothing is copied."""
+        tree = basis.tree
+        return cls(
+            tree.parent, tree.level, tree.first_child, tree.n_children, tree.edge,
+            basis.column, basis.sign, basis.share, basis.offset, basis.triangle, dictionary.atoms,
+        )  # fmt: skip
+
+
+class Rules(NamedTuple):
+    """Options of one search, as far as the tree goes.
+
+    A step has at most `n_tried` hypotheses before the best `width` are kept, a synset `widest` children; `n_within`
+    nodes, the first ones, are within `max_steps`.
+    """
+
+    width: int
+    widest: int
+    n_tried: int
+    max_steps: int
+    n_within: int
+    tol: float
+    signed: bool
+    anchor: float
