@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from typing import Any, Literal, NoReturn, TextIO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep._files import write_bytes
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy import drawing, serial
 from hcep.hierarchy.edges import VIRTUAL_ROOT, longest_levels, read_edges
@@ -54,22 +56,6 @@ class Hierarchy:
     'entity'
     """
 
-    __slots__ = (
-        "_class_of_leaf",
-        "_edges",
-        "_index",
-        "_merged",
-        "_names",
-        "_own_leaf",
-        "_path_tree",
-        "child_index",
-        "child_pointer",
-        "ids",
-        "levels",
-        "parent_index",
-        "parent_pointer",
-    )
-
     ids: tuple[str, ...]
     levels: NDArray[np.int32]
     child_pointer: NDArray[np.int32]
@@ -80,9 +66,6 @@ class Hierarchy:
     _names: dict[str, str]
     _merged: dict[str, Merged]
     _own_leaf: dict[str, str]
-    _class_of_leaf: dict[str, str]
-    _edges: tuple[tuple[str, str], ...] | None
-    _path_tree: PathTree | None
 
     def __init__(
         self,
@@ -100,21 +83,19 @@ class Hierarchy:
         n_parents = np.array([len(parents[i]) for i in order], dtype=np.int32)
         parent_index = rank[np.array([p for i in order for p in parents[i]], dtype=np.intp)]
         child = np.repeat(np.arange(len(ids), dtype=np.int32), n_parents)
-        by_parent = np.lexsort((child, parent_index))
-        n_children = np.bincount(parent_index, minlength=len(ids))
-        self._set("ids", tuple(ids[i] for i in order))
-        self._set("levels", _frozen(np.array([levels[i] for i in order], dtype=np.int32)))
-        self._set("parent_pointer", _pointer(n_parents))
-        self._set("parent_index", _frozen(parent_index))
-        self._set("child_pointer", _pointer(n_children))
-        self._set("child_index", _frozen(child[by_parent]))
-        self._set("_index", {synset: i for i, synset in enumerate(self.ids)})
-        self._set("_names", {s: n for s, n in names.items() if s in self._index and n != s})
-        self._set("_merged", {s: m for s, m in (merged or {}).items() if s in self._index and m})
-        self._set("_own_leaf", {c: s for c, s in (own_leaf or {}).items() if s in self._index and c != s})
-        self._set("_class_of_leaf", {s: c for c, s in self._own_leaf.items()})
-        self._set("_edges", None)
-        self._set("_path_tree", None)
+        index = {ids[i]: k for k, i in enumerate(order)}
+        self.__dict__.update(
+            ids=tuple(index),
+            levels=_frozen(np.array([levels[i] for i in order], dtype=np.int32)),
+            parent_pointer=_pointer(n_parents),
+            parent_index=_frozen(parent_index),
+            child_pointer=_pointer(np.bincount(parent_index, minlength=len(ids))),
+            child_index=_frozen(child[np.lexsort((child, parent_index))]),
+            _index=index,
+            _names={s: n for s, n in names.items() if s in index and n != s},
+            _merged={s: m for s, m in (merged or {}).items() if s in index and m},
+            _own_leaf={c: s for c, s in (own_leaf or {}).items() if s in index and c != s},
+        )
 
     @classmethod
     def from_edges(
@@ -168,14 +149,11 @@ class Hierarchy:
     def leaf_index(self) -> NDArray[np.intp]:
         return np.flatnonzero(np.diff(self.child_pointer) == 0)
 
-    @property
+    @cached_property
     def edges(self) -> tuple[tuple[str, str], ...]:
         """Every (parent, child), ordered by parent, then by child; atom k of a dictionary belongs to edge k."""
-        if self._edges is None:  # kept, because edges[k] is looked up in loops over atoms
-            parents = np.repeat(np.arange(len(self)), np.diff(self.child_pointer))
-            self._set("_edges", tuple(zip(self._ids(parents), self._ids(self.child_index), strict=True)))
-        assert self._edges is not None
-        return self._edges
+        parents = np.repeat(np.arange(len(self)), np.diff(self.child_pointer))
+        return tuple(zip(self._ids(parents), self._ids(self.child_index), strict=True))
 
     @property
     def n_edges(self) -> int:
@@ -196,13 +174,10 @@ class Hierarchy:
         """Whether every synset but the root has exactly one parent."""
         return self.n_edges == len(self) - 1
 
-    @property
+    @cached_property
     def path_tree(self) -> PathTree:
         """The tree of rooted paths, unfolded on first use."""
-        if self._path_tree is None:
-            self._set("_path_tree", unfold(self))
-        assert self._path_tree is not None
-        return self._path_tree
+        return unfold(self)
 
     def index(self, synset: str) -> int:
         """Index of a synset id.
@@ -229,11 +204,11 @@ class Hierarchy:
 
     def ancestors(self, synset: str) -> tuple[str, ...]:
         """Ids of all synsets above this one, the root first."""
-        return self._ids(sorted(self._closure(self.index(synset), self._parents)))
+        return self._ids(sorted(self._closure([self.index(synset)], self._parents)))
 
     def descendants(self, synset: str) -> tuple[str, ...]:
         """Ids of all synsets below this one, in index order."""
-        return self._ids(sorted(self._closure(self.index(synset), self._children)))
+        return self._ids(sorted(self._closure([self.index(synset)], self._children)))
 
     def level(self, synset: str) -> int:
         """Length of the longest rooted path to a synset; 0 at the root."""
@@ -269,9 +244,8 @@ class Hierarchy:
 
         Several at one level: the lowest index.
         """
-        above_a = self._closure(self.index(a), self._parents) | {self.index(a)}
-        above_b = self._closure(self.index(b), self._parents) | {self.index(b)}
-        return self.ids[max(above_a & above_b, key=lambda i: (self.levels[i], -i))]
+        above = [{i, *self._closure([i], self._parents)} for i in (self.index(a), self.index(b))]
+        return self.ids[max(above[0] & above[1], key=lambda i: (self.levels[i], -i))]
 
     # -- names -------------------------------------------------------------------------------------
 
@@ -310,6 +284,10 @@ class Hierarchy:
         """The class a leaf stands for, the inverse of `leaf_of`."""
         known = self.ids[self.index(leaf)]
         return self._class_of_leaf.get(known, known)
+
+    @cached_property
+    def _class_of_leaf(self) -> dict[str, str]:
+        return {leaf: label for label, leaf in self._own_leaf.items()}
 
     # -- new hierarchies from this one -------------------------------------------------------------
 
@@ -361,8 +339,8 @@ class Hierarchy:
         targets = [self._index[self._own_leaf.get(c, c)] for c in wanted]
         if not any(targets):
             raise HierarchyError("restrict needs at least one synset below the root")
-        above = self._closure_of(targets)
-        kept = self._keep(above | set(targets))
+        above = self._closure(targets, self._parents)
+        kept = self._on(sorted(above | set(targets)), self._parent_lists())
         return kept.with_classes(c for c, t in zip(wanted, targets, strict=True) if t in above)
 
     def collapse(self) -> Hierarchy:
@@ -393,19 +371,11 @@ class Hierarchy:
             parents[top] = []
             absorbed.setdefault(top, []).append(0)
         gone = {i for synsets in absorbed.values() for i in synsets}
-        kept = [i for i in range(len(self)) if i not in gone]
-        place = {i: k for k, i in enumerate(kept)}
         merged = {self.ids[i]: self._merged_chain([*synsets[::-1], i]) for i, synsets in absorbed.items()}
-        return Hierarchy(
-            self._ids(kept),
-            [[place[p] for p in parents[i]] for i in kept],
-            self._names,
-            {**self._merged, **merged},
-            self._own_leaf,
-        )
+        return self._on([i for i in range(len(self)) if i not in gone], parents, merged)
 
     def as_tree(self, policy: TreePolicy = "first") -> Hierarchy:
-        """Keep one parent a synset.
+        """Keep one parent per synset.
 
         Parameters
         ----------
@@ -423,14 +393,9 @@ class Hierarchy:
             )
         length = [0] * len(self)
         parents: list[list[int]] = [[]]
-        for i in range(1, len(self)):
-            above = [int(p) for p in self._parents(i)]
-            if policy == "first":
-                parent = above[0]
-            elif policy == "shortest":
-                parent = min(above, key=length.__getitem__)
-            else:
-                parent = max(above, key=length.__getitem__)
+        choose: Any = {"first": lambda above, key: above[0], "shortest": min, "longest": max}[policy]
+        for i, above in enumerate(self._parent_lists()[1:], 1):
+            parent = choose(above, key=length.__getitem__)
             length[i] = length[parent] + 1
             parents.append([parent])
         tree = Hierarchy(self.ids, parents, self._names, self._merged, self._own_leaf)
@@ -440,9 +405,9 @@ class Hierarchy:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Write the hierarchy as versioned JSON (schema in docs/hierarchy.md); return the text."""
-        text = serial.dumps(self.root, self._synset_records(), self._own_leaf)
+        text = serial.dumps(self)
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_bytes(path, text.encode(), HierarchyError)
         return text
 
     @classmethod
@@ -458,13 +423,8 @@ class Hierarchy:
         ids, _, parents = read_edges(record.edges, None, record.root)
         order = sorted(range(len(ids)), key=lambda i: record.order[ids[i]])
         place = {i: k for k, i in enumerate(order)}
-        return cls(
-            [ids[i] for i in order],
-            [[place[p] for p in parents[i]] for i in order],
-            record.names,
-            record.merged,
-            record.classes,
-        )
+        rows = [[place[p] for p in parents[i]] for i in order]
+        return cls([ids[i] for i in order], rows, record.names, record.merged, record.classes)
 
     @classmethod
     def read(cls, place: str | os.PathLike[str], format: str | None = None, **options: Any) -> Hierarchy:
@@ -600,7 +560,7 @@ class Hierarchy:
         return WordNet(database, pos=pos).hierarchy(ids_or_words, on_ambiguous=on_ambiguous)
 
     def format_tree(self, max_depth: int | None = None, max_children: int | None = None) -> str:
-        """The hierarchy drawn with box characters, one synset a line; a synset met before points back to it."""
+        """The hierarchy drawn with box characters, one synset per line; a synset met before points back to it."""
         return drawing.tree(self, max_depth, max_children)
 
     def print_tree(
@@ -651,9 +611,6 @@ class Hierarchy:
 
     # -- private -----------------------------------------------------------------------------------
 
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
     def _state(self) -> tuple[Any, ...]:
         return self.ids, self._parent_lists(), self._names, self._merged, self._own_leaf
 
@@ -670,40 +627,28 @@ class Hierarchy:
         flat, pointer = self.parent_index.tolist(), self.parent_pointer.tolist()
         return [flat[a:b] for a, b in pairwise(pointer)]
 
-    def _closure(self, start: int, step: Any) -> set[int]:
+    def _closure(self, starts: Iterable[int], step: Callable[[int], NDArray[np.int32]]) -> set[int]:
+        """Indices of what steps lead to from any of the starts."""
         seen: set[int] = set()
-        waiting = [start]
+        waiting = list(starts)
         while waiting:
-            found = [int(i) for i in step(waiting.pop()) if int(i) not in seen]
+            found = [i for i in step(waiting.pop()).tolist() if i not in seen]
             seen.update(found)
             waiting += found
         return seen
 
-    def _closure_of(self, targets: Iterable[int]) -> set[int]:
-        """Indices of all synsets above any of the targets."""
-        above: set[int] = set()
-        waiting = list(targets)
-        while waiting:
-            found = [int(p) for p in self._parents(waiting.pop()) if int(p) not in above]
-            above.update(found)
-            waiting += found
-        return above
-
-    def _keep(self, indices: Iterable[int]) -> Hierarchy:
-        """The hierarchy on a subset of synsets that is closed under parents."""
-        kept = sorted(indices)
+    def _on(
+        self, kept: Sequence[int], parents: Sequence[Sequence[int]], merged: Mapping[str, Merged] | None = None
+    ) -> Hierarchy:
+        """The hierarchy on some of the synsets, given the parents of each synset that is kept."""
         place = {i: k for k, i in enumerate(kept)}
-        parents = [[place[int(p)] for p in self._parents(i)] for i in kept]
-        return Hierarchy(self._ids(kept), parents, self._names, self._merged, self._own_leaf)
+        rows = [[place[p] for p in parents[i]] for i in kept]
+        return Hierarchy(self._ids(kept), rows, self._names, {**self._merged, **(merged or {})}, self._own_leaf)
 
     def _merged_chain(self, chain: Iterable[int]) -> Merged:
         """All that is merged into the last of a chain, highest first: what each had merged, and each but the last."""
         pairs = [pair for s in self._ids(chain) for pair in (*self.merged(s), (s, self.name(s)))]
         return tuple(pairs[:-1])
-
-    def _synset_records(self) -> Iterator[serial.SynsetRecord]:
-        for i, synset in enumerate(self.ids):
-            yield serial.SynsetRecord(synset, self._names.get(synset), self._ids(self._parents(i)), self.merged(synset))
 
 
 def _contract(i: int, child: int, parents: list[list[int]], children: list[set[int]]) -> None:

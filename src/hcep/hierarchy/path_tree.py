@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,15 +82,11 @@ def unfold(hierarchy: Hierarchy) -> PathTree:
     parents = [np.full(1, -1, dtype=np.int32)]
     start = 0
     while len(synsets[-1]):
-        last = synsets[-1]
-        n_children = pointer[last + 1] - pointer[last]
-        owner = np.repeat(np.arange(len(last)), n_children)
-        rank = np.arange(len(owner)) - np.repeat(np.cumsum(n_children) - n_children, n_children)
-        edge = (pointer[last][owner] + rank).astype(np.int32)
+        owner, edge = _entries(pointer, synsets[-1])
+        parents.append((owner + start).astype(np.int32))
+        start += len(synsets[-1])
         synsets.append(below[edge])
         edges.append(edge)
-        parents.append((owner + start).astype(np.int32))
-        start += len(last)
     synset = np.concatenate(synsets)
     n_children = (pointer[synset + 1] - pointer[synset]).astype(np.int32)
     level = np.repeat(np.arange(len(synsets), dtype=np.int32), [len(s) for s in synsets])
@@ -101,19 +97,24 @@ def unfold(hierarchy: Hierarchy) -> PathTree:
     return PathTree(*arrays)
 
 
+def _entries(pointer: NDArray[np.int32], rows: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    """Every entry of some compressed rows: which of the rows it belongs to, and where it stands."""
+    counts = pointer[rows + 1] - pointer[rows]
+    owner = np.repeat(np.arange(len(rows)), counts)
+    rank = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return owner, (pointer[rows][owner] + rank).astype(np.int32)
+
+
 def _refuse_explosion(hierarchy: Hierarchy) -> None:
     if hierarchy.is_tree:
         return
     # Floats: the count itself may overflow an integer.
     n_paths = np.zeros(len(hierarchy))
     n_paths[0] = 1.0
-    pointer, above = hierarchy.parent_pointer, hierarchy.parent_index
     for level in range(1, hierarchy.depth + 1):
         synsets = np.flatnonzero(hierarchy.levels == level)
-        n_parents = pointer[synsets + 1] - pointer[synsets]
-        owner = np.repeat(np.arange(len(synsets)), n_parents)
-        rank = np.arange(len(owner)) - np.repeat(np.cumsum(n_parents) - n_parents, n_parents)
-        np.add.at(n_paths, synsets[owner], n_paths[above[pointer[synsets][owner] + rank]])
+        owner, entry = _entries(hierarchy.parent_pointer, synsets)
+        np.add.at(n_paths, synsets[owner], n_paths[hierarchy.parent_index[entry]])
     if n_paths.sum() > MAX_NODES:
         worst = hierarchy.ids[int(np.argmax(n_paths))]
         raise HierarchyError(

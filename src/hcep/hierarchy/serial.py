@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hcep.errors import HierarchyError
 
+if TYPE_CHECKING:
+    from hcep.hierarchy.graph import Hierarchy
+
 FORMAT = "hcep-hierarchy"
 VERSION = 1
-
-
-@dataclass(frozen=True)
-class SynsetRecord:
-    """One synset as it stands in the file."""
-
-    id: str
-    name: str | None
-    parents: tuple[str, ...]
-    merged: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -36,19 +28,19 @@ class HierarchyRecord:
     order: dict[str, int]
 
 
-def dumps(root: str, synsets: Iterable[SynsetRecord], classes: Mapping[str, str]) -> str:
-    """The text of a hierarchy, one synset a line so that a diff shows what changed."""
+def dumps(hierarchy: Hierarchy) -> str:
+    """The text of a hierarchy, one synset per line so that a diff shows what changed."""
     lines = []
-    for synset in synsets:
-        record: dict[str, Any] = {"id": synset.id}
-        if synset.name is not None:
-            record["name"] = synset.name
-        if synset.parents:
-            record["parents"] = synset.parents
-        if synset.merged:
-            record["merged"] = synset.merged
-        lines.append("    " + json.dumps(record, ensure_ascii=False))
-    head = {"format": FORMAT, "version": VERSION, "root": root, "classes": dict(classes)}
+    for synset in hierarchy:
+        name = hierarchy.name(synset)
+        record = {
+            "name": name if name != synset else None,
+            "parents": hierarchy.parents(synset),
+            "merged": hierarchy.merged(synset),
+        }
+        given = {"id": synset, **{key: value for key, value in record.items() if value not in (None, ())}}
+        lines.append("    " + json.dumps(given, ensure_ascii=False))
+    head = {"format": FORMAT, "version": VERSION, "root": hierarchy.root, "classes": dict(hierarchy.own_leaves)}
     opening = json.dumps(head, ensure_ascii=False, indent=2).removesuffix("\n}")
     return opening + ',\n  "synsets": [\n' + ",\n".join(lines) + "\n  ]\n}\n"
 

@@ -6,15 +6,13 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy.edges import VIRTUAL_ROOT
 from hcep.hierarchy.graph import Hierarchy
-from hcep.hierarchy.wordnet_cache import tables
-from hcep.hierarchy.wordnet_files import find
+from hcep.hierarchy.wordnet_files import Entry, find, tables
 
 Pos = Literal["noun", "verb"]
 
@@ -44,7 +42,7 @@ class Sense:
 class WordNet:
     """A WordNet database, for nouns or verbs.
 
-    Parsed once: the result is kept in the user's cache folder (``$XDG_CACHE_HOME/hcep``).
+    Parsed once: the result is kept in the user's cache folder (``$XDG_CACHE_HOME/hcep``, or ``HCEP_CACHE``).
 
     Parameters
     ----------
@@ -81,10 +79,10 @@ class WordNet:
         return self._tables.version
 
     def __len__(self) -> int:
-        return len(self._tables.offsets)
+        return len(self._tables.synsets)
 
     def __contains__(self, synset: object) -> bool:
-        return isinstance(synset, str) and self._is_id(synset) and int(synset[1:]) in self._row
+        return isinstance(synset, str) and self._is_id(synset) and int(synset[1:]) in self._tables.synsets
 
     def __repr__(self) -> str:
         return f"WordNet({str(self.folder)!r}, pos={self.pos!r}, version {self.version}, {len(self):,} synsets)"
@@ -101,7 +99,7 @@ class WordNet:
         if lemma is None:
             close = near_matches(_joined(word), self._near(word))
             raise HierarchyError(f"{word!r} is not in WordNet {self.version} as a {self.pos}.{close}")
-        offsets = self._senses_of[lemma]
+        offsets = self._tables.senses[lemma]
         return tuple(
             Sense(f"{lemma}.{self._letter}.{i + 1:02d}", self._id(offset), self.definition(self._id(offset)))
             for i, offset in enumerate(offsets)
@@ -139,11 +137,11 @@ class WordNet:
 
     def lemmas(self, synset: str) -> tuple[str, ...]:
         """Every word of a synset, words apart by blanks."""
-        return tuple(self._tables.lemmas[self._at(synset)].replace("_", " ").split("\t"))
+        return tuple(lemma.replace("_", " ") for lemma in self._entry(synset).lemmas)
 
     def gloss(self, synset: str) -> str:
         """What WordNet says of a synset: its definition and, after it, examples in quotes."""
-        return self._tables.glosses[self._at(synset)]
+        return self._entry(synset).gloss
 
     def definition(self, synset: str) -> str:
         """The gloss without the examples."""
@@ -151,18 +149,18 @@ class WordNet:
 
     def hypernyms(self, synset: str) -> tuple[str, ...]:
         """Ids of the synsets above, those an instance belongs to (``@i``) among them, in WordNet's order."""
-        return tuple(self._id(offset) for offset in self._above(int(self.id(synset)[1:])))
+        return tuple(map(self._id, self._entry(synset).hypernyms))
 
     def closure(self, synsets: Iterable[str]) -> tuple[str, ...]:
         """Ids of the given synsets and of all above them, sorted."""
-        return tuple(self._id(offset) for offset in self._closure(int(self.id(s)[1:]) for s in synsets))
+        return tuple(map(self._id, self._closure(int(self.id(s)[1:]) for s in synsets)))
 
     def hierarchy(
         self, ids_or_words: Iterable[str] | None = None, *, on_ambiguous: Literal["raise", "first"] = "raise"
     ) -> Hierarchy:
         """The hierarchy above some synsets, or all of WordNet; see `Hierarchy.from_wordnet`."""
         if ids_or_words is None:
-            return self._hierarchy(self._tables.offsets.tolist())
+            return self._hierarchy(self._tables.synsets)
         if isinstance(ids_or_words, str):
             raise HierarchyError(f"ids_or_words must be several ids or words, got the string {ids_or_words!r}")
         wanted = self._ids(ids_or_words, on_ambiguous)
@@ -173,15 +171,13 @@ class WordNet:
 
     def _ids(self, asked: Iterable[str], on_ambiguous: Literal["raise", "first"]) -> list[str]:
         """The id of each; what is wrong with several of them is told at once."""
-        found: dict[str, str] = {}
+        found: dict[str, None] = {}
         wrong: list[str] = []
         for one in asked:
             try:
-                synset = self.id(one, on_ambiguous=on_ambiguous)
+                found[self.id(one, on_ambiguous=on_ambiguous)] = None
             except HierarchyError as error:
                 wrong.append(str(error))
-                continue
-            found.setdefault(synset, one)
         if wrong:
             more = f"\n... and {len(wrong) - MAX_LISTED:,} more" if len(wrong) > MAX_LISTED else ""
             raise HierarchyError("\n".join(wrong[:MAX_LISTED]) + more)
@@ -215,7 +211,7 @@ class WordNet:
     def _checked(self, synset: str) -> str:
         if synset[0] != self._letter:
             raise HierarchyError(f"{synset!r} is not the id of a {self.pos}, such as {self._id(1740)!r}; see pos=")
-        if int(synset[1:]) not in self._row:
+        if int(synset[1:]) not in self._tables.synsets:
             cause = (
                 f"; the ids of ImageNet are of WordNet 3.0 and this database is {self.version}, where they differ: "
                 "pass database= with 3.0"
@@ -236,13 +232,11 @@ class WordNet:
             raise HierarchyError(f"{synset!r}: {name['lemma']!r} has senses 1 to {len(senses)} as a {self.pos}")
         return senses[number - 1].id
 
-    def _at(self, synset: str) -> int:
-        return self._row[int(self.id(synset)[1:])]
+    def _entry(self, synset: str) -> Entry:
+        return self._tables.synsets[int(self.id(synset)[1:])]
 
     def _above(self, offset: int) -> list[int]:
-        tables, row = self._tables, self._row[offset]
-        found: list[int] = tables.hypernyms[tables.pointer[row] : tables.pointer[row + 1]].tolist()
-        return found
+        return self._tables.synsets[offset].hypernyms
 
     def _closure(self, offsets: Iterable[int]) -> list[int]:
         seen = set(offsets)
@@ -256,25 +250,13 @@ class WordNet:
     def _lemma(self, word: str) -> str | None:
         """The word as the index has it; hyphens stand for blanks and the other way round."""
         joined = _joined(word)
-        for spelling in (joined, joined.replace("-", "_"), joined.replace("_", "-"), joined.replace("_", "")):
-            if spelling in self._senses_of:
-                return spelling
-        return None
+        spellings = (joined, joined.replace("-", "_"), joined.replace("_", "-"), joined.replace("_", ""))
+        return next((spelling for spelling in spellings if spelling in self._tables.senses), None)
 
     def _near(self, word: str) -> list[str]:
         # All of WordNet would take seconds: a typing error rarely changes the first letter or the length by much.
         joined = _joined(word)
-        return [w for w in self._senses_of if w[:1] == joined[:1] and abs(len(w) - len(joined)) < 4]
-
-    @cached_property
-    def _row(self) -> dict[int, int]:
-        return {offset: row for row, offset in enumerate(self._tables.offsets.tolist())}
-
-    @cached_property
-    def _senses_of(self) -> dict[str, list[int]]:
-        tables = self._tables
-        pointer, offsets = tables.sense_pointer.tolist(), tables.senses.tolist()
-        return {w: offsets[pointer[i] : pointer[i + 1]] for i, w in enumerate(tables.words)}
+        return [w for w in self._tables.senses if w[:1] == joined[:1] and abs(len(w) - len(joined)) < 4]
 
 
 def _joined(word: str) -> str:

@@ -1,48 +1,44 @@
-"""WordNet's data and index files: where they are, and what they say."""
+"""WordNet's data and index files: where they are, and what they say, kept in the user's cache once parsed."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import os
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+import msgspec
 
-from hcep.errors import HierarchyError
+from hcep._files import cache_folder, write_bytes
+from hcep.errors import HCEPError, HierarchyError
 
 VERSION = re.compile(rb"WordNet (\d+\.\d+) Copyright")
 DATA_LINE = re.compile(rb"(\d{8}) \d\d [nvasr] ([0-9a-f]{2}) ")
 HYPERNYM = re.compile(rb"@i? (\d{8}) [nv] 0000")
+LAYOUT = 2  # a change of the tables needs a new number
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Tables:
-    """A parsed database on arrays: synset i has the lemmas, gloss and hypernyms of row i.
+class Entry(NamedTuple):
+    """A synset: its words joined by underscores, the offsets of its hypernyms, its gloss."""
 
-    Attributes
-    ----------
-    offsets : (n_synsets,) int32, ascending
-    pointer, hypernyms : int32
-        Offsets of the hypernyms of row i: ``hypernyms[pointer[i] : pointer[i + 1]]``.
-    lemmas : list of str
-        Those of a synset apart by tabs, words joined by underscores.
-    words, sense_pointer, senses
-        Offsets of the senses of word i, the most frequent first: ``senses[sense_pointer[i] : sense_pointer[i + 1]]``.
-    """
+    lemmas: list[str]
+    hypernyms: list[int]
+    gloss: str
+
+
+class Tables(msgspec.Struct):
+    """A parsed database: synsets by offset, ascending; the senses of a word, the most frequent first."""
 
     version: str
-    offsets: NDArray[np.int32]
-    pointer: NDArray[np.int32]
-    hypernyms: NDArray[np.int32]
-    lemmas: list[str]
-    glosses: list[str]
-    words: list[str]
-    sense_pointer: NDArray[np.int32]
-    senses: NDArray[np.int32]
+    synsets: dict[int, Entry]
+    senses: dict[str, list[int]]
 
 
 def find(database: str | os.PathLike[str] | None, pos: str) -> Path:
@@ -90,59 +86,75 @@ def usual_places() -> Iterator[Path]:
     yield from (Path(place) / "corpora" / "wordnet" for place in (*nltk, *shared) if place)
 
 
+def tables(folder: Path, pos: str) -> Tables:
+    """The tables of a database, from the cache where it has been parsed before."""
+    contents = {kind: _content(folder / f"{kind}.{pos}") for kind in ("data", "index")}
+    digest = hashlib.blake2b(str(LAYOUT).encode(), digest_size=12)
+    for kind, text in contents.items():
+        status = (folder / f"{kind}.{pos}").stat()
+        digest.update(f"{status.st_size} {status.st_mtime_ns} ".encode() + text)
+    cache = cache_folder(f"wordnet-{pos}-{digest.hexdigest()}.msgpack.gz")
+    # Compressed for its checksum: what is damaged is made anew. A cache that cannot be written is done without.
+    with suppress(OSError, EOFError, zlib.error, msgspec.DecodeError):
+        return msgspec.msgpack.decode(gzip.decompress(cache.read_bytes()), type=Tables)
+    known = parse(contents["data"], contents["index"], folder, pos)
+    with suppress(HCEPError):
+        write_bytes(cache, gzip.compress(msgspec.msgpack.encode(known), 1, mtime=0))
+    return known
+
+
 def parse(data: bytes, index: bytes, folder: Path, pos: str) -> Tables:
-    """Parse the two files in the layout of WordNet's manual page wndb(5)."""
+    """Parse the two files in the layout of WordNet's manual page wndb(5).
+
+    Raises
+    ------
+    HierarchyError
+        A line that is not of the layout, with its number; files that do not belong together.
+    """
+    file = folder / f"data.{pos}"
+    found = list(_parsed(data, _synset, file, "offset, file, type, lemmas, pointers | gloss"))
+    expected = "lemma, type, counts, pointers, offsets"
+    senses = dict(_parsed(index, _word, folder / f"index.{pos}", expected))
+    synsets = dict(found)
+    if not found:
+        raise HierarchyError(f"{str(file)!r} holds no synsets; is it a WordNet database?")
+    if [offset for offset, _ in found] != sorted(synsets):
+        raise HierarchyError(f"{str(file)!r}: synsets are not in the order of their offsets")
+    named = {offset for several in senses.values() for offset in several}
+    strays = named.union(*(entry.hypernyms for entry in synsets.values())) - set(synsets)
+    if strays:
+        raise HierarchyError(
+            f"WordNet database in {str(folder)!r}: offset {min(strays):08d} is named but is no synset of data.{pos}; "
+            f"data.{pos} and index.{pos} must be whole and of one version"
+        )
     version = VERSION.search(data[:4_000])
-    offsets, counts, hypernyms, lemmas, glosses = [], [], [], [], []
-    for number, line in _lines(data):
-        try:
-            offset, names, above, gloss = _synset(line)
-        except (ValueError, IndexError):
-            raise _malformed(folder / f"data.{pos}", number, "offset, file, type, lemmas, pointers | gloss") from None
-        offsets.append(offset)
-        counts.append(len(above))
-        hypernyms += above
-        lemmas.append(names)
-        glosses.append(gloss)
-    words, n_senses, senses = [], [], []
-    for number, line in _lines(index):
-        try:
-            word, found = _word(line)
-        except (ValueError, IndexError):
-            raise _malformed(folder / f"index.{pos}", number, "lemma, type, counts, pointers, offsets") from None
-        words.append(word)
-        n_senses.append(len(found))
-        senses += found
-    _require_whole(folder, pos, offsets, hypernyms, senses)
-    return Tables(
-        version[1].decode() if version else "of unknown version",
-        np.array(offsets, dtype=np.int32),
-        _pointer(counts),
-        np.array(hypernyms, dtype=np.int32),
-        lemmas,
-        glosses,
-        words,
-        _pointer(n_senses),
-        np.array(senses, dtype=np.int32),
-    )
+    return Tables(version[1].decode() if version else "of unknown version", synsets, senses)
 
 
-def _synset(line: bytes) -> tuple[int, str, list[int], str]:
+def _parsed(content: bytes, parse_line: Callable[[bytes], T], file: Path, expected: str) -> Iterator[T]:
+    """What the lines after the licence say, which is indented by two blanks."""
+    for number, line in enumerate(content.split(b"\n"), 1):
+        if line.strip() and not line.startswith(b"  "):
+            try:
+                yield parse_line(line)
+            except (ValueError, IndexError):
+                raise HierarchyError(
+                    f"{str(file)!r}, line {number:,}: expected {expected}, as WordNet's database has it"
+                ) from None
+
+
+def _synset(line: bytes) -> tuple[int, Entry]:
     head, bar, gloss = line.partition(b" | ")
     start = DATA_LINE.match(head)
     if start is None or not bar:
         raise ValueError
     n_lemmas = int(start[2], 16)
     parts = head[start.end() :].split(b" ", 2 * n_lemmas)
-    names = parts[: 2 * n_lemmas : 2]
+    names = [_text(name) for name in parts[: 2 * n_lemmas : 2]]
     if not names or len(parts) <= 2 * n_lemmas:
         raise ValueError
     above = dict.fromkeys(map(int, HYPERNYM.findall(parts[-1])))
-    return int(start[1]), _text(b"\t".join(names)), list(above), _text(gloss).strip()
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
+    return int(start[1]), Entry(names, list(above), _text(gloss).strip())
 
 
 def _word(line: bytes) -> tuple[str, list[int]]:
@@ -154,39 +166,15 @@ def _word(line: bytes) -> tuple[str, list[int]]:
     return _text(parts[0]), offsets
 
 
-def _lines(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Lines after the licence, which is indented by two blanks."""
-    for number, line in enumerate(content.split(b"\n"), 1):
-        if line.strip() and not line.startswith(b"  "):
-            yield number, line
-
-
-def _require_whole(folder: Path, pos: str, offsets: list[int], hypernyms: list[int], senses: list[int]) -> None:
-    if not offsets:
-        raise HierarchyError(f"{str(folder / f'data.{pos}')!r} holds no synsets; is it a WordNet database?")
-    if offsets != sorted(set(offsets)):
-        raise HierarchyError(f"{str(folder / f'data.{pos}')!r}: synsets are not in the order of their offsets")
-    strays = (set(hypernyms) | set(senses)) - set(offsets)
-    if strays:
-        raise HierarchyError(
-            f"WordNet database in {str(folder)!r}: offset {min(strays):08d} is named but is no synset of data.{pos}; "
-            f"data.{pos} and index.{pos} must be whole and of one version"
-        )
-
-
-def _malformed(file: Path, line: int, expected: str) -> HierarchyError:
-    return HierarchyError(f"{str(file)!r}, line {line:,}: expected {expected}, as WordNet's database has it")
-
-
-def _pointer(counts: list[int]) -> NDArray[np.int32]:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 def _has(folder: Path, pos: str) -> bool:
     return (folder / f"data.{pos}").is_file() and (folder / f"index.{pos}").is_file()
 
 
-def content(file: Path) -> bytes:
+def _content(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
