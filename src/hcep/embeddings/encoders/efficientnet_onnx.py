@@ -8,6 +8,8 @@ References
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ STAGES = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
 BATCH_NORM_EPSILON = 1e-3
 #: What this module writes; another number makes cached files anew.
 VERSION = 1
+#: Key of the file's metadata that holds the hash of the weights.
+FINGERPRINT = "fingerprint"
 
 Weights = dict[str, NDArray[Any]]
 
@@ -56,6 +60,7 @@ def write_onnx(variant: str, weights: str | Path, target: str | Path) -> None:
     except KeyError as error:
         raise HCEPError(f"{str(weights)!r} is no {variant}: it has no {error.args[0]!r}") from None
     model = graph.model(variant, VARIANTS[variant][1])
+    onnx.helper.set_model_props(model, {FINGERPRINT: _fingerprint(variant, state)})
     onnx.checker.check_model(model)
     with replacing(target) as partial:
         partial.write_bytes(model.SerializeToString())
@@ -88,6 +93,13 @@ def _network(graph: _Graph, depth: float) -> None:
     graph.convolution(x, "_conv_head", "_bn1", output="map")
     graph.add("ReduceMean", ["map", graph.constant("positions", np.array([2, 3]))], "feat", keepdims=0)
     graph.add("Gemm", ["feat", graph.kept("_fc.weight"), graph.kept("_fc.bias")], "logits", transB=1)
+
+
+def _fingerprint(variant: str, state: Weights) -> str:
+    """The hash that `torch_runner.weights_hash` gives the network in torch: stores made with it stay valid."""
+    arrays = [array.astype(np.float32) for array in state.values() if array.dtype.kind == "f"]
+    hashes = [hashlib.sha256(json.dumps(a.shape).encode() + a.tobytes()).hexdigest() for a in arrays]
+    return hashlib.sha256(json.dumps([variant, sorted(hashes)]).encode()).hexdigest()
 
 
 class _Graph:

@@ -39,11 +39,17 @@ class FunctionEncoder:
         Takes a list of texts and returns (n, n_dims) vectors in the images' space.
     no_texts_because : str
         What `encode_texts` answers where `texts` is missing.
+    maps : callable, optional
+        Takes what `images` takes and returns the last feature map, (n, n_dims, height, width).
+    maps_are_exact : bool
+        Whether a vector is the mean of its map over positions; otherwise maps only hint at where things are.
 
     Attributes
     ----------
     name, n_dims, fingerprint, preprocessing, has_text
         See `hcep.embeddings.Encoder`.
+    has_maps, maps_are_exact : bool
+        Whether `feature_map` works, and whether a vector is exactly the mean of its map.
 
     Raises
     ------
@@ -71,13 +77,16 @@ class FunctionEncoder:
         fingerprint: str | None = None,
         texts: TextFunction | None = None,
         no_texts_because: str = "the model has no text tower",
+        maps: ImageFunction | None = None,
+        maps_are_exact: bool = True,
     ) -> None:
         self.name = name
         self._steps = as_preprocessing(preprocessing)
         self.preprocessing: Mapping[str, Any] = self._steps.to_dict()
         self.fingerprint = digest(_source(images) if fingerprint is None else fingerprint, self._steps)
         self._images, self._texts, self._no_texts_because = images, texts, no_texts_because
-        self.has_text = texts is not None
+        self._maps, self.maps_are_exact = maps, maps_are_exact
+        self.has_text, self.has_maps = texts is not None, maps is not None
         self.n_dims = self._try_a_blank_image()
 
     def __repr__(self) -> str:
@@ -95,15 +104,35 @@ class FunctionEncoder:
         HCEPError
             When the batch has another shape, or a vector is not finite.
         """
+        if len(self._batch(batch)) == 0:
+            return np.empty((0, self.n_dims), dtype=np.float32)
+        return self._checked(self._images(self._batch(batch)), len(batch), "images")
+
+    def feature_map(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Last feature map (n, n_dims, height, width) of preprocessed images, whose mean over positions is the vector.
+
+        Where `maps_are_exact` is false the mean is another vector, and positions are a hint.
+
+        Raises
+        ------
+        HCEPError
+            When the batch has another shape, the encoder has no maps (`has_maps`), or returns something else.
+        """
+        if self._maps is None:
+            raise HCEPError(f"encoder {self.name!r} gives no feature maps")
+        maps = np.ascontiguousarray(self._maps(self._batch(batch)), dtype=np.float32)
+        if maps.ndim != 4 or maps.shape[:2] != (len(batch), self.n_dims):
+            raise HCEPError(f"encoder {self.name!r} returned maps {maps.shape}, not (n, {self.n_dims}, height, width)")
+        return maps
+
+    def _batch(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
         expected = (3, *self._steps.size)
         if np.ndim(batch) != 4 or batch.shape[1:] != expected:
             raise HCEPError(
                 f"batch must have the shape (n, {', '.join(map(str, expected))}) of preprocessed images, "
                 f"got {np.shape(batch)}"
             )
-        if len(batch) == 0:
-            return np.empty((0, self.n_dims), dtype=np.float32)
-        return self._checked(self._images(np.require(batch, np.float32, ["C", "W"])), len(batch), "images")
+        return np.require(batch, np.float32, ["C", "W"])
 
     def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors (n, n_dims) of texts, in the images' space.

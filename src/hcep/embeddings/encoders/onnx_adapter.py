@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep._optional import require
+from hcep._optional import is_installed, require
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
 from hcep.embeddings.images import content_hash
@@ -25,6 +26,8 @@ from hcep.errors import HCEPError, near_matches, quoted
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 _DEVICES = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _KEYS = ("preprocessing", "output")
+#: A larger file is not looked into for its feature map: it would be held in memory twice.
+MAX_MAPPED = 1 << 30
 
 
 def load(
@@ -60,7 +63,7 @@ def load(
     MissingExtraError
         When onnxruntime is not installed.
     """
-    ort = require("onnxruntime", "onnx", "this encoder")
+    require("onnxruntime", "onnx", "this encoder")
     name = f"onnx:{model}"
     path = Path(model)
     if not path.is_file():
@@ -69,21 +72,67 @@ def load(
         raise HCEPError(f"{name}: the file decides the precision; leave precision={precision!r} out")
     beside = _read_beside(path)
     steps = _preprocessing(name, path, preprocessing, beside)
-    with loading(name, local=True):
-        session = ort.InferenceSession(str(path), _options(ort, threads), providers=[_provider(ort, device)])
+    session = open_session(name, path, device, threads)
     source = _image_input(name, session, steps)
     target = _vector_output(name, session, output or beside.get("output"))
+    maps = with_map(path, target)
 
-    def images(batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        return _run(session, source, target, batch)
+    @cache
+    def mapping() -> Any:  # a second session, for those who ask where things are
+        return open_session(name, maps[0], device, threads) if maps else None
 
     return FunctionEncoder(
-        images,
+        lambda batch: _run(session, source, target, batch),
         name=name,
         preprocessing=steps,
         fingerprint=f"{_files_hash(path)} {target}",
         no_texts_because="no text tower",
+        maps=(lambda batch: _run(mapping(), source, maps[1], batch)) if maps else None,
     )
+
+
+def open_session(name: str, model: Path | bytes, device: str | None, threads: int | None) -> Any:
+    """A session of onnxruntime on a file, or on its bytes."""
+    ort = require("onnxruntime", "onnx", "this encoder")
+    content = model if isinstance(model, bytes) else str(model)
+    with loading(name, local=True):
+        return ort.InferenceSession(content, _options(ort, threads), providers=[_provider(ort, device)])
+
+
+def with_map(path: Path, target: str) -> tuple[bytes, str] | None:
+    """The file with one more output, the tensor whose mean over positions is `target`; None where there is none."""
+    if not is_installed("onnx") or path.stat().st_size > MAX_MAPPED:
+        return None
+    import onnx
+
+    try:
+        model = onnx.load_model(path, load_external_data=False)
+    except Exception:  # whatever is wrong with it, the session has said so
+        return None
+    makers = {output: node for node in model.graph.node for output in node.output}
+    node = makers.get(target)
+    while node is not None and node.op_type in ("Flatten", "Squeeze", "Reshape", "Identity"):
+        node = makers.get(node.input[0])
+    if node is None or not _pools_positions(node, model.graph):
+        return None
+    found = str(node.input[0])
+    if found not in [output.name for output in model.graph.output]:
+        model.graph.output.append(onnx.helper.make_tensor_value_info(found, onnx.TensorProto.FLOAT, None))
+    return model.SerializeToString(), found
+
+
+def _pools_positions(node: Any, graph: Any) -> bool:
+    """Whether a node takes the mean over the last two of four axes."""
+    if node.op_type == "GlobalAveragePool":
+        return True
+    if node.op_type != "ReduceMean":
+        return False
+    from onnx import numpy_helper
+
+    axes = [tuple(a.ints) for a in node.attribute if a.name == "axes"]
+    constants = [t for t in graph.initializer if len(node.input) > 1 and t.name == node.input[1]]
+    axes += [tuple(numpy_helper.to_array(t).tolist()) for t in constants]
+    return bool(axes) and sorted(axis % 4 for axis in axes[0]) == [2, 3]
 
 
 def _read_beside(path: Path) -> dict[str, Any]:
