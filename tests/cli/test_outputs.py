@@ -1,11 +1,11 @@
 import pytest
 
-from hcep.cli.outputs import refuse_existing, replacing, write_text
+from hcep._files import refuse_existing, replacing, write_text
 from hcep.errors import HCEPError
 
 
 def test_a_file_is_written_with_its_folders(tmp_path):
-    write_text(tmp_path / "new" / "table.md", "text\n\n")
+    write_text(tmp_path / "new" / "table.md", "text\n")
     assert (tmp_path / "new" / "table.md").read_text() == "text\n"
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["table.md"]
 
@@ -27,11 +27,11 @@ def write_half(path):
 
 def test_existing_files_are_refused_unless_forced(tmp_path):
     path = tmp_path / "table.md"
-    refuse_existing("--output", path, force=False)
-    refuse_existing("--output", None, force=False)
+    refuse_existing(path, False, "--output")
+    refuse_existing(None, False, "--output")
     path.write_text("old")
-    refuse_existing("--output", path, force=True)
+    refuse_existing(path, True, "--output")
     with pytest.raises(HCEPError, match=r"--output: '.*table.md' is there already; pass --force to replace it"):
-        refuse_existing("--output", path, force=False)
+        refuse_existing(path, False, "--output")
     with pytest.raises(HCEPError, match=r"--output: '.*' is a folder; give the name of a file"):
-        refuse_existing("--output", tmp_path, force=True)
+        refuse_existing(tmp_path, True, "--output")

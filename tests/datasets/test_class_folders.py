@@ -72,7 +72,7 @@ def test_names_that_are_not_text_get_an_id_that_is(tmp_path):
 
 
 def test_a_folder_has_no_columns(tmp_path):
-    with pytest.raises(DatasetError, match=r"label_column='breed': the folder layout has one label an image"):
+    with pytest.raises(DatasetError, match=r"label_column='breed': the folder layout has one label per image"):
         read_images(touch(tmp_path, "cat/a.jpg"), label_column="breed")
 
 

@@ -192,7 +192,7 @@ def test_too_small_a_dimension_is_refused_with_the_bound():
         ({"norm": 0}, "norm must be positive and finite, got 0"),
         ({"reduction": 1.5}, r"reduction must lie in \(0, 1\], got 1\.5"),
         ({"noise": -1.0}, r"noise is a variance: it must be at least 0 and finite, got -1\.0"),
-        ({"orientation": "up"}, "orientation must be 'svd' or 'random', got 'up'"),
+        ({"orientation": "up"}, "orientation must be 'svd', 'eigh' or 'random', got 'up'"),
         ({"branching": 10, "depth": 7}, "make 11,111,111 atoms, more than 1,000,000"),
     ],
 )

@@ -28,6 +28,7 @@ Preprocessing = Annotated[
 
 def encode(
     context: typer.Context,
+    *,
     images: Annotated[Path, typer.Argument(help="Folder of images (class/xxx.jpg), or a table with paths and labels.")],
     encoder: EncoderName,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the store.")],
@@ -38,7 +39,7 @@ def encode(
     label_column: Annotated[str, typer.Option(help="Column of a table.")] = "label",
     batch_size: Annotated[int, typer.Option(min=1, help="Images the encoder takes at a time.")] = 64,
     shard_size: Annotated[
-        int, typer.Option(min=1, help="Images a file of the store; a kill loses at most one file.")
+        int, typer.Option(min=1, help="Images per file of the store; a kill loses at most one file.")
     ] = 1024,
     dtype: Annotated[Literal["float16", "float32"], typer.Option(help="Precision on disk.")] = "float16",
     workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode images.")] = None,
@@ -61,19 +62,16 @@ def encode(
 
       hcep encode images.csv --label-column species --encoder efficientnet-lite2 -o store/
     """
-    from hcep.cli.inputs import image_items, load_named_encoder
-    from hcep.datasets import read_images
-    from hcep.embeddings import encode_to_store
+    from hcep.datasets import encode_images, read_images
 
-    columns = {"path_column": path_column} | ({"label_column": label_column} if label_column != "label" else {})
-    dataset = read_images(images, layout=layout, split=split, **columns)
-    model = load_named_encoder(encoder, preprocessing, device)
-    output.mkdir(parents=True, exist_ok=True)
+    dataset = read_images(images, layout=layout, split=split, path_column=path_column, label_column=label_column)
     try:
-        report = encode_to_store(
-            image_items(dataset, output / "images"),
-            model,
+        report = encode_images(
+            dataset,
+            encoder,
             output,
+            preprocessing=preprocessing,
+            device=device,
             batch_size=batch_size,
             shard_size=shard_size,
             dtype=dtype,

@@ -21,7 +21,7 @@ from hcep.cli.score_render import show_scores
 from hcep.errors import HCEPError, near_matches, quoted
 
 if TYPE_CHECKING:
-    from hcep.cli.inputs import Embeddings
+    from hcep.embeddings import Embeddings
     from hcep.evaluate import Grades, ImageScores, ScoreTable
     from hcep.hierarchy import Hierarchy
 
@@ -81,7 +81,7 @@ def evaluate(
 
       hcep evaluate model/ store/ --compare other-model/ --per-image scores.parquet
     """
-    from hcep.cli.inputs import read_embeddings
+    from hcep.embeddings import read_embeddings
     from hcep.evaluate import DEFAULT_COLUMNS, grade_methods
     from hcep.models import load_model
 
@@ -174,7 +174,7 @@ def _read_training(data: Path, split: str, classes: Sequence[object]) -> Embeddi
     HCEPError
         When the data has no such split, or it lacks a class of the model.
     """
-    from hcep.cli.inputs import read_embeddings
+    from hcep.embeddings import read_embeddings
 
     try:
         train = read_embeddings(data, split)
@@ -203,7 +203,7 @@ def _check_classes(estimator: Any, test: Embeddings, name: str = "the model") ->
 
 def _warn_of_training_images(model: Path, test: Embeddings) -> None:
     """Scores on images that a model was fitted on say little of others."""
-    from hcep.cli.inputs import OF_SPLIT
+    from hcep.embeddings.reading import OF_SPLIT
     from hcep.models import load_summary
 
     data = load_summary(model).training.data

@@ -87,7 +87,8 @@ def _version(package: str) -> str:
 
 
 def _describe(path: Path) -> dict[str, Any]:
-    from hcep.cli.inputs import ARRAY_SUFFIXES, is_store
+    from hcep.embeddings import is_store
+    from hcep.embeddings.arrays import SUFFIXES
 
     if not path.exists():
         raise HCEPError(f"nothing at {str(path)!r}")
@@ -95,14 +96,16 @@ def _describe(path: Path) -> dict[str, Any]:
         return _model(path)
     if is_store(path):
         return _store(path)
-    if path.suffix in ARRAY_SUFFIXES:
+    if path.suffix in SUFFIXES:
         try:
             return _arrays(path)
         except HCEPError:
             if path.suffix != ".parquet":  # which may also be a table that lists images
                 raise
     if path.suffix in (".json", ".csv", ".tsv"):
-        return _hierarchy_or_table(path)
+        from hcep.hierarchy import read_hierarchy
+
+        return {"kind": "hierarchy", "hierarchy": repr(read_hierarchy(path))}
     from hcep.datasets import read_images
 
     return {"kind": "images", "images": repr(read_images(path))}
@@ -144,9 +147,9 @@ def _store(path: Path) -> dict[str, Any]:
 
 
 def _arrays(path: Path) -> dict[str, Any]:
-    from hcep.cli.inputs import read_array_file
+    from hcep.embeddings import read_arrays
 
-    arrays = read_array_file(path)
+    arrays = read_arrays(path)
     labels = [] if arrays.labels is None else [label for label in arrays.labels.tolist() if label is not None]
     splits = Counter([] if arrays.splits is None else arrays.splits.tolist())
     return {
@@ -157,9 +160,3 @@ def _arrays(path: Path) -> dict[str, Any]:
         "labels": f"{len(set(labels)):,} classes" if labels else "none",
         "splits": ", ".join(f"{split} {n:,}" for split, n in splits.items()) or "none",
     }
-
-
-def _hierarchy_or_table(path: Path) -> dict[str, Any]:
-    from hcep.hierarchy import read_hierarchy
-
-    return {"kind": "hierarchy", "hierarchy": repr(read_hierarchy(path))}

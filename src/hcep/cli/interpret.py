@@ -18,7 +18,7 @@ from hcep.cli.predict import Model
 from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
-    from hcep.embeddings import EmbeddingArrays, EmbeddingStore
+    from hcep.embeddings import Embeddings, EmbeddingStore
     from hcep.explain.naming import Interpretation
     from hcep.llm import ChatModel
 
@@ -76,7 +76,6 @@ def interpret(
 
       hcep interpret model/ --concept 'polar bear' --json
     """
-    from hcep.cli.inputs import with_absolute_path
     from hcep.explain import naming
 
     if format != "text" and not table:
@@ -91,7 +90,7 @@ def interpret(
         describe=describe,
         images=None if images is None else _images(images, split),
         chat=chat,
-        encoder=encoder and with_absolute_path(encoder),
+        encoder=encoder,
         preprocessing=preprocessing,
         template=template,
         center=center,
@@ -131,25 +130,20 @@ def _chat(model: str | None, base_url: str | None, cache: Path | None, offline: 
     return ChatModel(model, base_url, cache=cache, offline=offline)
 
 
-def _images(path: Path, split: str | None) -> EmbeddingStore | EmbeddingArrays:
-    from hcep.cli.inputs import is_store, read_embeddings
-    from hcep.embeddings import EmbeddingArrays, EmbeddingStore
+def _images(path: Path, split: str | None) -> EmbeddingStore | Embeddings:
+    from hcep.embeddings import EmbeddingStore, is_store, read_embeddings
 
-    if is_store(path):
-        store = EmbeddingStore(path)
-        return store.select(splits=split) if split else store
-    found = read_embeddings(path, split)
-    return EmbeddingArrays(found.X, found.y, found.ids)
+    if not is_store(path):
+        return read_embeddings(path, split)
+    store = EmbeddingStore(path)
+    return store.select(splits=split) if split else store
 
 
 def _record(model: Path, found: Interpretation, chat: ChatModel | None) -> dict[str, Any]:
     name, names = found.hierarchy.name, found.names
     return {
         "model": str(model),
-        "encoder": names.encoder,
-        "template": names.template,
-        "centered": names.centered,
-        "llm": names.llm,
+        **{key: getattr(names, key) for key in ("encoder", "template", "centered", "llm")},
         "usage": None if chat is None else asdict(chat.usage),
         "failures": [asdict(failure) for failure in found.failures],
         "atoms": [

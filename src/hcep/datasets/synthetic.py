@@ -13,7 +13,7 @@ from hcep.dictionary import ConceptDictionary
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 
-Orientation = Literal["svd", "random"]
+Orientation = Literal["svd", "eigh", "random"]
 
 ROOT = "root"
 TOP = "0"
@@ -55,10 +55,11 @@ def make_hierarchical_concepts(
         *Variance* sigma^2 of the Gaussian noise in each coordinate of an image.
     samples_per_leaf : int
         Images of every leaf.
-    orientation : {"svd", "random"}
+    orientation : {"svd", "eigh", "random"}
         Which directions of the feasible subspace the children of a synset take: the first left singular vectors past
-        the span of its ancestors, as published, or a random rotation of them for every parent. Cousins' atoms are
-        nearly collinear in the first case and unrelated in the second; flat sparse coding fails only in the first.
+        the span of its ancestors, as published, those of an eigendecomposition of the projector onto the same
+        subspace, or a random rotation for every parent. Cousins' atoms are nearly collinear in the first case; flat
+        sparse coding fails only there. The paper's text fixes the subspace, not its basis.
     random_state : int, numpy.random.Generator or None
         Seed of the top direction, of the rotations and of the noise, drawn in this order: the same seed gives the same
         hierarchy at every noise level.
@@ -175,6 +176,8 @@ def _frames(
     for start in range(0, n_parents, step):
         above = ancestors[start : start + step].transpose(0, 2, 1)
         feasible = np.linalg.svd(above, full_matrices=True)[0][:, :, n_above:]
+        if orientation == "eigh":
+            feasible = np.linalg.eigh(feasible @ feasible.transpose(0, 2, 1))[1][:, :, n_above:]
         if orientation == "random":
             feasible = feasible @ _random_frames(len(feasible), dim - n_above, n_directions, rng)
         elif feasible.shape[2] > n_directions:
@@ -225,5 +228,5 @@ def _check_geometry(half_angle: float, norm: float, reduction: float, noise: flo
         raise HCEPError(f"reduction must lie in (0, 1], got {reduction!r}")
     if not 0.0 <= noise < np.inf:
         raise HCEPError(f"noise is a variance: it must be at least 0 and finite, got {noise!r}")
-    if orientation not in ("svd", "random"):
-        raise HCEPError(f"orientation must be 'svd' or 'random', got {orientation!r}")
+    if orientation not in ("svd", "eigh", "random"):
+        raise HCEPError(f"orientation must be 'svd', 'eigh' or 'random', got {orientation!r}")

@@ -30,6 +30,9 @@ USUAL_NAMES = {
     "paths": ("paths", "path", "file_name", "images"),
     "splits": ("splits", "split"),
 }
+#: Arrays of an ``.npz`` that name the classes which its integer labels count.
+LABEL_NAMES = ("wnids", "label_names", "class_names")
+SUFFIXES = (".npy", ".npz", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,8 @@ def read_arrays(
         names are tried.
     label_names : sequence of str, or str, optional
         Names of the classes that integer labels count; a string is the ``.npz`` array that has them. A Parquet file
-        that Hugging Face's datasets wrote brings its own. Without names, the integers become text.
+        that Hugging Face's datasets wrote brings its own, and an ``.npz`` may have them as wnids, label_names or
+        class_names. Without names, the integers become text.
 
     Raises
     ------
@@ -92,18 +96,13 @@ def read_arrays(
     array(['cat', 'dog'], dtype='<U3')
     """
     source = Path(path)
-    readers: dict[str, Callable[..., EmbeddingArrays]] = {
-        ".npy": _read_npy,
-        ".npz": _read_npz,
-        ".parquet": _read_parquet,
-    }
-    if source.suffix not in readers:
+    if source.suffix not in SUFFIXES:
         raise StoreError(f"{str(source)!r}: expected a .npy, .npz or .parquet file")
     unknown = set(names or {}) - USUAL_NAMES.keys()
     if unknown:
         raise StoreError(f"names has the unknown key {min(unknown)!r}; expected {quoted(USUAL_NAMES)}")
     try:
-        arrays = readers[source.suffix](source, dict(names or {}), label_names)
+        arrays = _READERS[source.suffix](source, dict(names or {}), label_names)
     except FileNotFoundError:
         raise StoreError(f"no file at {str(source)!r}") from None
     except (OSError, zipfile.BadZipFile, EOFError, pa.ArrowException) as error:
@@ -123,15 +122,10 @@ def write_arrays(path: str | os.PathLike[str], arrays: EmbeddingArrays) -> None:
         The suffix is none of the three, or the file cannot be written.
     """
     target = Path(path)
-    writers: dict[str, Callable[[Path, EmbeddingArrays], None]] = {
-        ".npy": _write_npy,
-        ".npz": _write_npz,
-        ".parquet": _write_parquet,
-    }
-    if target.suffix not in writers:
+    if target.suffix not in _WRITERS:
         raise StoreError(f"{str(target)!r}: expected a .npy, .npz or .parquet file")
     with replacing(target, StoreError) as partial:
-        writers[target.suffix](partial, arrays)
+        _WRITERS[target.suffix](partial, arrays)
 
 
 def _checked(source: Path, arrays: EmbeddingArrays) -> EmbeddingArrays:
@@ -153,9 +147,7 @@ def _find(source: Path, names: dict[str, str], present: Iterable[str]) -> dict[s
     for part, usual in USUAL_NAMES.items():
         asked = names.get(part)
         if asked is not None and asked not in known:
-            raise StoreError(
-                f"{str(source)!r} has no {asked!r}, only {quoted(known, 20)}." + near_matches(asked, known)
-            )
+            raise _absent(source, asked, known)
         match = asked or next((name for name in usual if name in known), None)
         if match:
             found[part] = match
@@ -228,6 +220,8 @@ def _read_npz(source: Path, names: dict[str, str], label_names: Sequence[str] | 
         parts = {part: _member(source, archive, name) for part, name in found.items()}
         if "paths" not in names and "paths" in parts and parts["paths"].dtype.kind not in "US":
             del parts["paths"]  # `images` that are pixels, not paths
+        if label_names is None:
+            label_names = next((name for name in LABEL_NAMES if name in present), None)
         if isinstance(label_names, str):
             if label_names not in present:
                 raise _absent(source, label_names, present)
@@ -363,3 +357,15 @@ def _write_parquet(path: Path, arrays: EmbeddingArrays) -> None:
     # Rows of a group are decoded together: keep them near 16 MB.
     rows = max(1, (1 << 24) // max(1, X.itemsize * X.shape[1]))
     pq.write_table(pa.table({**text, "embedding": vector}), path, row_group_size=rows, use_dictionary=list(text))
+
+
+_READERS: dict[str, Callable[..., EmbeddingArrays]] = {
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".parquet": _read_parquet,
+}
+_WRITERS: dict[str, Callable[[Path, EmbeddingArrays], None]] = {
+    ".npy": _write_npy,
+    ".npz": _write_npz,
+    ".parquet": _write_parquet,
+}

@@ -6,6 +6,7 @@ from .atom_names import (
 )
 from .atoms_file import load_atom_names as load_atom_names, save_atom_names as save_atom_names
 from .card import model_card as model_card
+from .fitting import FittedModel as FittedModel, fit_model as fit_model
 from .hub import (
     download_model as download_model,
     from_pretrained as from_pretrained,

@@ -86,8 +86,7 @@ class SavedModel:
     @cached_property
     def path_model(self) -> PathModel:
         """What prediction needs; without a logistic head, scikit-learn is not even imported."""
-        parameters = self.summary.parameters
-        options = {name: getattr(parameters, name) for name in ("beam_width", "max_steps", "tol", "signed", "n_jobs")}
+        options = {n: self.summary.parameters[n] for n in ("beam_width", "max_steps", "tol", "signed", "n_jobs")}
         return PathModel(
             classes=self.summary.classes,
             leaves=self._leaves,
@@ -105,11 +104,8 @@ class SavedModel:
 
         summary = self.summary
         known = HCEPClassifier._get_param_names()
-        given = {name: value for name, value in msgspec.structs.asdict(summary.parameters).items() if name in known}
-        given = {name: value for name, value in given.items() if value is not msgspec.UNSET}
+        given = {name: value for name, value in summary.parameters.items() if name in known}
         given["hierarchy"] = None if given["hierarchy"] is None else self.hierarchy
-        if given.get("C") == "inf":
-            given["C"] = np.inf
         model = HCEPClassifier(**given)
         model.classes_ = summary.classes
         model.hierarchy_ = self.hierarchy

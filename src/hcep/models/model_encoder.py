@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def load_model_encoder(
     record: EncoderRecord | None, model: object, wanted: Encoder | str | None = None, preprocessing: Any = None
 ) -> Encoder:
-    """The encoder of a model's embeddings, or another name for it.
+    """The encoder of a model's embeddings, which the model names, or the user by another name.
 
     Parameters
     ----------
@@ -47,13 +47,7 @@ def load_model_encoder(
 
 
 def refuse_other_encoder(expected: EncoderRecord | None, given: EncoderRecord | None, source: object) -> None:
-    """Refuse embeddings of another encoder than the model's, where both are known.
-
-    Raises
-    ------
-    HCEPError
-        Naming both encoders and `source`, where the embeddings came from.
-    """
+    """Refuse embeddings of another encoder than the model's, where both are known; `source` is where they are from."""
     if expected is None or given is None or None in (expected.fingerprint, given.fingerprint):
         return
     if expected.fingerprint != given.fingerprint:

@@ -157,7 +157,7 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
     ----------
     hcep_version : str
         The release that saved it.
-    parameters : Parameters
+    parameters : dict
         Of the estimator.
     classes : (n_classes,) array
         Labels, of the type they had in y.
@@ -170,7 +170,7 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
     format: str
     version: int
     hcep_version: str
-    parameters: Parameters
+    estimator: Parameters = msgspec.field(name="parameters")
     class_record: ClassRecord = msgspec.field(name="classes")
     n_dims: PositiveCount
     feature_names: list[str] | None
@@ -182,6 +182,11 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
     training: TrainingRecord
     files: dict[str, FileRecord]
     checksum: str
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        given = msgspec.structs.asdict(self.estimator)
+        return {key: float("inf") if value == "inf" else value for key, value in given.items() if value is not UNSET}
 
     @cached_property
     def classes(self) -> NDArray[Any]:

@@ -17,8 +17,8 @@ from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
-    from hcep.cli.inputs import Embeddings
     from hcep.curation.what_if import Effect
+    from hcep.embeddings import Embeddings
 
 Data = Annotated[
     Path | None, typer.Option("--embeddings", help="Store, or .npy/.npz/.parquet file of labelled embeddings.")
@@ -54,7 +54,7 @@ def labels_in(file: Path | None) -> list[str] | None:
 
 def labelled(place: Path, split: str | None, default: str | None = "train") -> Embeddings:
     """The images of --embeddings, all of them with labels."""
-    from hcep.cli.inputs import read_embeddings
+    from hcep.embeddings import read_embeddings
 
     data = read_embeddings(place, split, default_split=default)
     _ = data.y  # says what is missing

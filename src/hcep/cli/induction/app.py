@@ -173,7 +173,7 @@ def geometry(
 
       hcep induce geometry embeddings.npz -o tree.json --model qwen3 --base-url http://127.0.0.1:11434/v1
     """
-    from hcep.cli.inputs import read_embeddings
+    from hcep.embeddings import read_embeddings
     from hcep.induction import class_means, induce_from_embeddings
 
     _check_output(output, force)
@@ -213,7 +213,7 @@ def _chat(model: str | None, base_url: str | None, prices: str | None, **options
 
 
 def _vocabulary(path: Path, encoder: str | None, template: str, n_dims: int) -> tuple[tuple[str, ...], Any]:
-    from hcep.cli.inputs import load_named_encoder
+    from hcep.embeddings import load_encoder
     from hcep.explain.naming import embed_phrases, read_embedded_phrases, read_phrases
 
     if path.suffix == ".npz":
@@ -221,7 +221,7 @@ def _vocabulary(path: Path, encoder: str | None, template: str, n_dims: int) -> 
     if encoder is None:
         raise HCEPError("--vocabulary: a file of text needs --encoder, one with a text tower, to embed its phrases")
     phrases = read_phrases(path)
-    return phrases, embed_phrases(load_named_encoder(encoder), phrases, template=template)
+    return phrases, embed_phrases(load_encoder(encoder), phrases, template=template)
 
 
 def _finish(induced: Induced, output: Path, as_json: bool) -> None:

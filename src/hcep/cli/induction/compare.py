@@ -75,7 +75,7 @@ def compare(
 
 
 def _images(data: Path, split: str | None, val_split: str | None) -> dict[str, Any]:
-    from hcep.cli.inputs import read_embeddings
+    from hcep.embeddings import read_embeddings
 
     train = read_embeddings(data, split, default_split="train")
     held_out = read_embeddings(data, val_split, default_split="val")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.datasets.layouts.cifar_pickle import load_pickle
+from hcep.datasets.layouts.cifar_pickle import as_text, load_pickle
 from hcep.datasets.layouts.listing import (
     OWN_LABEL,
     DatasetError,
@@ -127,7 +127,7 @@ def _class_names(form: _Form, kind: str, source: Path) -> list[str]:
         names = read_lines(source / file)
     else:
         entry = _get(load_pickle(source / file), key, source / file)
-        names = [n.decode("utf-8", "replace") if isinstance(n, bytes) else str(n) for n in list(entry)]
+        names = [as_text(name) for name in entry]
     # The names become folders on export: none may lead out of it.
     strange = [name for name in names if not name or name.startswith(".") or "/" in name or "\\" in name]
     if strange:

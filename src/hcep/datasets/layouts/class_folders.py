@@ -1,4 +1,4 @@
-"""Image folders: one folder a class, perhaps inside one folder a split."""
+"""Image folders: one folder per class, perhaps inside one folder per split."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from hcep.datasets.layouts.listing import (
     canonical_split,
     check_own_label,
     choose_splits,
+    class_of,
     has_flat_images,
     holds_images,
     image_files,
-    printable,
+    list_splits,
     subfolders,
 )
 from hcep.errors import quoted
 
-LOOKS_FOR = "a folder with one subfolder of images a class, perhaps below train/, val/ and test/"
+LOOKS_FOR = "a folder with one subfolder of images per class, perhaps below train/, val/ and test/"
 
 
 def detect(source: Path) -> bool:
@@ -38,18 +39,8 @@ def read(source: Path, request: Request) -> Listing:
     if not folders:
         files = image_files(source)
         return Listing(source, files, [class_of(f) for f in files], [None] * len(files))
-    return list_splits(source, [f for f in folders if canonical_split(f) in wanted])
-
-
-def list_splits(source: Path, folders: list[str]) -> Listing:
-    """The images of some split folders, labelled by the folder below the split."""
-    files, labels, splits = [], [], []
-    for folder in folders:
-        found = image_files(source / folder)
-        files += [f"{folder}/{f}" for f in found]
-        labels += [class_of(f) for f in found]
-        splits += [canonical_split(folder)] * len(found)
-    return Listing(source, files, labels, splits)
+    chosen = [(split, folder) for folder in folders if (split := canonical_split(folder)) in wanted]
+    return list_splits(source, chosen, lambda split, files: [class_of(f) for f in files])
 
 
 def split_folders(source: Path) -> list[str]:
@@ -76,9 +67,3 @@ def split_folders(source: Path) -> list[str]:
     # train first, then val and test, whatever they are called
     order = list(dict.fromkeys(SPLIT_NAMES.values()))
     return sorted(splits, key=lambda name: (order.index(canonical_split(name)), name))
-
-
-def class_of(file: str) -> str | None:
-    """The first folder of a relative path."""
-    first, slash, _ = file.partition("/")
-    return printable(first) if slash else None

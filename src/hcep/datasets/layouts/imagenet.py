@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hcep.datasets.layouts.class_folders import class_of
 from hcep.datasets.layouts.listing import (
     DatasetError,
     Listing,
     Request,
     check_own_label,
     choose_splits,
+    class_of,
     has_flat_images,
-    image_files,
+    list_splits,
     match_annotations,
     read_lines,
     subfolders,
@@ -35,7 +35,7 @@ SPLIT_FOLDERS = {
     "val": ("val", "ILSVRC2012_img_val"),
     "test": ("test", "ILSVRC2012_img_test"),
 }
-#: One class a line, in the order that a 0-based label counts.
+#: One class per line, in the order that a 0-based label counts.
 SYNSET_FILES = ("LOC_synset_mapping.txt", "synset_words.txt", "synsets.txt")
 #: The devkit's own numbers, which are in no alphabetical order.
 DEVKIT_TEXT, DEVKIT_MATLAB = "map_clsloc.txt", ("meta.mat", "meta_clsloc.mat")
@@ -65,15 +65,12 @@ def read(source: Path, request: Request) -> Listing:
     folders = {split: folder for split in SPLIT_FOLDERS if (folder := _split_folder(source, split))}
     if not folders:
         raise DatasetError(f"{str(source)!r} is not ImageNet: looked for {LOOKS_FOR}")
-    files: list[str] = []
-    labels: list[str | None] = []
-    splits: list[str | None] = []
-    for split in choose_splits(folders, request.split, source):
-        found = image_files(source / folders[split])
-        files += [f"{folders[split]}/{f}" for f in found]
-        labels += _val_labels(source, folders[split], found) if split == "val" else [class_of(f) for f in found]
-        splits += [split] * len(found)
-    return Listing(source, files, labels, splits, class_names=_class_names(source))
+    chosen = [(split, folders[split]) for split in choose_splits(folders, request.split, source)]
+
+    def label(split: str, found: list[str]) -> Sequence[str | None]:
+        return _val_labels(source, folders[split], found) if split == "val" else [class_of(f) for f in found]
+
+    return list_splits(source, chosen, label, _class_names(source))
 
 
 def _split_folder(source: Path, split: str) -> str | None:
@@ -135,7 +132,7 @@ def _read_list(source: Path, file: Path) -> dict[str, str]:
 
 
 def _read_ground_truth(source: Path, file: Path) -> dict[str, str]:
-    """One class a line for ILSVRC2012_val_00000001.JPEG and so on: a WordNet id or the devkit's number, from 1."""
+    """One class per line for ILSVRC2012_val_00000001.JPEG and so on: a WordNet id or the devkit's number, from 1."""
     lines = read_lines(file)
     if lines and lines[0].isdecimal():
         by_number = _devkit_classes(source, file)

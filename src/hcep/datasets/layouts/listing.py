@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -114,6 +114,36 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return sorted(entries, key=lambda entry: entry.name)
 
 
+def list_splits(
+    source: Path,
+    folders: Iterable[tuple[str, str]],
+    label: Callable[[str, list[str]], Sequence[str | None]],
+    class_names: Mapping[str, str] | None = None,
+) -> Listing:
+    """The images of some folders, split by split.
+
+    Parameters
+    ----------
+    source : the dataset's folder
+    folders : pairs of a split and its folder
+    label : labels of a split's files, which are relative to its folder
+    class_names : display names of the labels
+    """
+    files, labels, splits = [], [], []
+    for split, folder in folders:
+        found = image_files(source / folder)
+        files += [f"{folder}/{f}" for f in found]
+        labels += label(split, found)
+        splits += [split] * len(found)
+    return Listing(source, files, labels, splits, class_names=class_names or {})
+
+
+def class_of(file: str) -> str | None:
+    """The first folder of a relative path."""
+    first, slash, _ = file.partition("/")
+    return printable(first) if slash else None
+
+
 def printable(text: str) -> str:
     """A file name as text that can be stored: bytes that are not UTF-8 are written as escapes."""
     try:
@@ -171,7 +201,7 @@ def check_own_label(request: Request, layout: str) -> None:
     """Refuse the name of a label column where a layout has no columns."""
     if request.label_column not in (OWN_LABEL, None):
         raise DatasetError(
-            f"label_column={request.label_column!r}: the {layout} layout has one label an image and no columns; leave "
+            f"label_column={request.label_column!r}: the {layout} layout has one label per image and no columns; leave "
             "label_column out"
         )
 

@@ -10,7 +10,7 @@ from hcep.datasets.layouts.listing import (
     Request,
     check_own_label,
     choose_splits,
-    image_files,
+    list_splits,
     match_annotations,
     read_lines,
 )
@@ -31,15 +31,10 @@ def read(source: Path, request: Request) -> Listing:
         raise DatasetError(f"{str(source)!r} is not Tiny-ImageNet: looked for {LOOKS_FOR}")
     check_own_label(request, "tiny_imagenet")
     wnids = read_lines(source / WNIDS)
-    files: list[str] = []
-    labels: list[str | None] = []
-    splits: list[str | None] = []
-    for split in choose_splits(_available(source), request.split, source):
-        found = [f"{split}/{f}" for f in image_files(source / split)]
-        files += found
-        labels += _labels(source, split, found, wnids)
-        splits += [split] * len(found)
-    return Listing(source, files, labels, splits, class_names=_words(source, wnids))
+    folders = [(split, split) for split in choose_splits(_available(source), request.split, source)]
+    return list_splits(
+        source, folders, lambda split, found: _labels(source, split, found, wnids), _words(source, wnids)
+    )
 
 
 def _available(source: Path) -> list[str]:
@@ -50,7 +45,7 @@ def _available(source: Path) -> list[str]:
 def _labels(source: Path, split: str, files: list[str], wnids: list[str]) -> list[str] | list[None]:
     if split == "test":
         return [None] * len(files)
-    labels = [f.split("/")[1] for f in files] if split == "train" else _annotated(source / "val", files)
+    labels = [f.split("/")[0] for f in files] if split == "train" else _annotated(source / "val", files)
     unknown = sorted(set(labels).difference(wnids))
     if unknown:
         raise DatasetError(f"{len(unknown):,} classes of {split} are not in {str(source / WNIDS)!r}: {quoted(unknown)}")
@@ -67,7 +62,7 @@ def _annotated(folder: Path, files: list[str]) -> list[str]:
         if not fields:
             raise DatasetError(f"{str(source)!r} must have lines of name, class and box apart by tabs, got {line!r}")
         annotated[name] = fields[0]
-    return match_annotations([f.removeprefix("val/images/") for f in files], annotated, source, folder / "images")
+    return match_annotations([f.removeprefix("images/") for f in files], annotated, source, folder / "images")
 
 
 def _words(source: Path, wnids: list[str]) -> dict[str, str]:

@@ -1,0 +1,87 @@
+"""Folders of photos into embeddings: listed, encoded into a store, read again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from hcep.datasets.image_dataset import ImageDataset, read_images
+from hcep.embeddings import Embeddings, Encoder, EncodeReport, encode_to_store, load_encoder, read_embeddings
+from hcep.embeddings.reading import is_embeddings
+from hcep.errors import HCEPError
+
+
+def encode_images(
+    images: ImageDataset | str | os.PathLike[str],
+    encoder: Encoder | str,
+    store: str | os.PathLike[str],
+    *,
+    preprocessing: Any = None,
+    device: str | None = None,
+    **options: Any,
+) -> EncodeReport:
+    """Encode a dataset of images into a store; run it again to resume, or to add what is new.
+
+    Parameters
+    ----------
+    images : ImageDataset or path
+        What `read_images` takes or gave. Images that are not files (CIFAR's) are first written below the store.
+    encoder : Encoder or str
+        Loaded, or a name.
+    store : path
+        Of the store; made where it does not exist.
+    preprocessing, device
+        Of an encoder given by name, see `load_encoder`.
+    **options
+        Of `encode_to_store`.
+
+    Raises
+    ------
+    HCEPError
+        As `read_images`, `load_encoder` and `encode_to_store`.
+    """
+    dataset = images if isinstance(images, ImageDataset) else read_images(images)
+    model = load_encoder(encoder, preprocessing=preprocessing, device=device) if isinstance(encoder, str) else encoder
+    Path(store).mkdir(parents=True, exist_ok=True)
+    return encode_to_store(dataset.export(Path(store, "images")), model, store, **options)
+
+
+def embeddings_of(
+    data: str | os.PathLike[str],
+    split: str | None = None,
+    *,
+    default_split: str | None = None,
+    encoder: Encoder | str | None = None,
+    preprocessing: Any = None,
+    store: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+) -> Embeddings:
+    """Embeddings of a store, a file of arrays, or a folder of photos.
+
+    Parameters
+    ----------
+    data : path
+        What `read_embeddings` takes, or what `read_images` takes with an encoder.
+    split, default_split : str, optional
+        See `read_embeddings`.
+    encoder, preprocessing
+        For photos: see `encode_images`.
+    store : path, optional
+        Where vectors of photos are kept.
+    progress : bool
+        Show a bar while photos are encoded.
+
+    Raises
+    ------
+    HCEPError
+        Nothing to read, or photos without an encoder.
+    """
+    if is_embeddings(data) or not Path(data).exists():
+        return read_embeddings(data, split, default_split=default_split)
+    if encoder is None or store is None:
+        raise HCEPError(
+            f"{str(data)!r} is no store; to fit straight from images pass --encoder (`hcep encoders` lists them)"
+        )
+    encode_images(data, encoder, store, preprocessing=preprocessing, progress=progress)
+    return read_embeddings(store, split, default_split=default_split)

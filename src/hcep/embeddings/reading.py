@@ -1,0 +1,115 @@
+"""Embeddings wherever they are: a store, or a file of arrays."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.embeddings.arrays import SUFFIXES, read_arrays
+from hcep.embeddings.protocol import EncoderRecord
+from hcep.embeddings.store.embedding_store import EmbeddingStore
+from hcep.embeddings.store.manifest import MANIFEST
+from hcep.errors import HCEPError, quoted
+
+#: What stands between the place and the split in the name of a source.
+OF_SPLIT = ", split "
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Embeddings of images with what is known of them.
+
+    Attributes
+    ----------
+    X : (n_images, n_dims) array
+    labels : (n_images,) array or None
+    ids : (n_images,) array of str
+    encoder : EncoderRecord or None
+        Where it is known.
+    source : str
+        What they were read from, with the split.
+    """
+
+    X: NDArray[Any]
+    labels: NDArray[Any] | None
+    ids: NDArray[Any]
+    encoder: EncoderRecord | None
+    source: str
+
+    @property
+    def y(self) -> NDArray[np.str_]:
+        """Labels, all of them there."""
+        if self.labels is None or any(label is None for label in self.labels.tolist()):
+            raise HCEPError(f"{self.source}: images have no labels; give a store or file with one label per image")
+        return np.asarray(self.labels, dtype=str)
+
+
+def is_store(path: str | os.PathLike[str]) -> bool:
+    """Whether there is an embedding store at the path."""
+    return Path(path, MANIFEST).is_file()
+
+
+def is_embeddings(path: str | os.PathLike[str]) -> bool:
+    """Whether `read_embeddings` would take the path, by its name."""
+    return is_store(path) or (Path(path).suffix in SUFFIXES and Path(path).is_file())
+
+
+def read_embeddings(
+    path: str | os.PathLike[str], split: str | None = None, *, default_split: str | None = None
+) -> Embeddings:
+    """Read the embeddings of a store or a file of arrays.
+
+    Parameters
+    ----------
+    path : path
+        A store that `encode_to_store` made, or a file that `read_arrays` takes.
+    split : str, optional
+        Only images of this split.
+    default_split : str, optional
+        The split where none is said and the data has it.
+
+    Raises
+    ------
+    HCEPError
+        When there is nothing to read at the path, or no image in the split.
+    """
+    if is_store(path):
+        store = EmbeddingStore(path)
+        wanted = split or (default_split if default_split in store.splits.tolist() else None)
+        chosen = store.select(splits=wanted) if wanted else store
+        return Embeddings(chosen.to_numpy(np.float32), chosen.labels, chosen.ids, store.encoder, _source(path, wanted))
+    if not is_embeddings(path):
+        raise HCEPError(
+            f"no embeddings at {str(path)!r}: expected a store made by `hcep encode`, or a .npy, .npz or .parquet file"
+        )
+    arrays = read_arrays(path)
+    wanted = _wanted_split(arrays.splits, split, default_split, path)
+    rows = slice(None) if wanted is None else np.asarray(arrays.splits) == wanted
+    ids = arrays.ids if arrays.ids is not None else arrays.paths
+    ids = np.arange(len(arrays)).astype(str) if ids is None else ids
+    labels = None if arrays.labels is None else arrays.labels[rows]
+    return Embeddings(arrays.vectors[rows], labels, ids[rows], None, _source(path, wanted))
+
+
+def _source(path: str | os.PathLike[str], split: str | None) -> str:
+    return str(path) if split is None else f"{path}{OF_SPLIT}{split}"
+
+
+def _wanted_split(splits: NDArray[Any] | None, split: str | None, default: str | None, path: object) -> str | None:
+    if splits is None:
+        if split:
+            raise HCEPError(
+                f"{str(path)!r} has no splits, so no image of it is in split {split!r}; "
+                "give data with that split, or, where all images will do, name no split"
+            )
+        return None
+    known = splits.tolist()
+    wanted = split or (default if default in known else None)
+    if wanted is not None and wanted not in known:
+        raise HCEPError(f"no image of {str(path)!r} is in split {wanted!r}; there are {quoted(sorted(set(known)))}")
+    return wanted

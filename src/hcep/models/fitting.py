@@ -1,0 +1,84 @@
+"""Embeddings and a hierarchy -> a fitted model in a folder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hcep.classify import HCEPClassifier
+from hcep.embeddings import Embeddings
+from hcep.hierarchy import Hierarchy
+from hcep.models.saving import save_model
+from hcep.models.schema import ATOMS, DOCUMENT
+
+
+class FittedModel(NamedTuple):
+    """What a fit did.
+
+    Attributes
+    ----------
+    model : HCEPClassifier
+    metrics : dict of str to float
+        On the training images.
+    replaced : bool
+        Whether the folder held a model before.
+    names_dropped : bool
+        Whether that one had names of its atoms, which no longer hold.
+    """
+
+    model: HCEPClassifier
+    metrics: dict[str, float]
+    replaced: bool
+    names_dropped: bool
+
+
+def fit_model(
+    embeddings: Embeddings,
+    hierarchy: Hierarchy | None,
+    folder: str | PathLike[str],
+    *,
+    paper: bool = False,
+    name: str | None = None,
+    **parameters: Any,
+) -> FittedModel:
+    """Fit a classifier and save it, with what it was trained on and how well it does there.
+
+    Parameters
+    ----------
+    embeddings : Embeddings
+        With a label for each image.
+    hierarchy : Hierarchy or None
+        None is flat.
+    folder : path
+        A model that is there is replaced.
+    paper : bool
+        Begin with the published configuration.
+    name : str, optional
+        Of the model, for its card.
+    **parameters
+        Of `HCEPClassifier`.
+
+    Raises
+    ------
+    HCEPError
+        Labels that are missing or not in the hierarchy, parameters out of range, a folder of other files.
+    """
+    X, y = embeddings.X, embeddings.y
+    replaced, names_dropped = (Path(folder, file).is_file() for file in (DOCUMENT, ATOMS))
+    model = (HCEPClassifier.paper if paper else HCEPClassifier)(hierarchy, **parameters).fit(X, y)
+    metrics = {"training accuracy": float(model.score(X, y))}
+    chosen = [s for s in model.leave_one_out_ if (s.shrinkage, s.anchor) == (model.shrinkage_, model.anchor_)]
+    if chosen:
+        metrics["leave-one-out accuracy"] = chosen[0].accuracy
+    save_model(
+        model,
+        folder,
+        encoder=embeddings.encoder,
+        data=embeddings.source,
+        images_per_class=Counter(y.tolist()),
+        metrics=metrics,
+        name=name,
+    )
+    return FittedModel(model, metrics, replaced, names_dropped)
