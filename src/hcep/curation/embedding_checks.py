@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hcep.curation.findings import Finding
+from hcep.curation.findings import Finding, found
 from hcep.curation.held_out import HeldOut
 from hcep.curation.moves import MeasuredMove, measure_moves, propose_moves
 from hcep.dictionary import ConceptDictionary
@@ -38,22 +38,24 @@ class MoveFinding(Finding):
 
 @dataclass(frozen=True, eq=False)
 class _Images:
-    """Images in the dictionary's space, by class, with what to call them."""
+    """Images in the dictionary's space with their leaves and what to call them, and how much to show."""
 
     dictionary: ConceptDictionary
     x: NDArray[Any]
     leaves: NDArray[np.str_]
     ids: list[str]
-    n_shown: int
+    n_images: int
+    n_synsets: int
 
-    def below(self, synset: str) -> NDArray[np.intp]:
-        """Rows of the images of classes at or below a synset."""
-        hierarchy = self.dictionary.hierarchy
-        return np.flatnonzero(np.isin(self.leaves, [synset, *hierarchy.descendants(synset)]))
+    def below(self, *synsets: str) -> NDArray[np.intp]:
+        """Rows of the images of classes at or below any of the synsets."""
+        inside = {s for synset in synsets for s in (synset, *self.dictionary.hierarchy.descendants(synset))}
+        return np.flatnonzero(np.isin(self.leaves, list(inside)))
 
-    def worst(self, rows: NDArray[np.intp], score: Floats) -> tuple[str, ...]:
-        order = np.argsort(-score, kind="stable")[: self.n_shown]
-        return tuple(self.ids[i] for i in rows[order])
+    def finding(self, code: str, text: str, synsets: tuple[str, ...], rows: NDArray[np.intp], score: Floats) -> Finding:
+        """A note with the images of the highest scores."""
+        worst = rows[np.argsort(-score, kind="stable")[: self.n_images]]
+        return Finding("note", code, text, synsets, examples=tuple(self.ids[i] for i in worst))
 
 
 def lint_embeddings(
@@ -127,44 +129,37 @@ def lint_embeddings(
     dictionary = held_out.dictionary
     leaf_of = {label: dictionary.hierarchy.leaf_of(label) for label in np.unique(labels).tolist()}
     leaves = np.array([leaf_of[label] for label in labels.tolist()])
-    shown = _Images(dictionary, dictionary.embed(images), leaves, names, n_images)
-    findings = [*_containment(shown, half_angles, n_synsets), *_orthogonality(shown, max_cosine, n_synsets)]
+    shown = _Images(dictionary, dictionary.embed(images), leaves, names, n_images, n_synsets)
+    findings = [*_containment(shown, half_angles), *_orthogonality(shown, max_cosine)]
     return [*findings, *_moves(held_out, max_moves, progress)]
 
 
-def _containment(images: _Images, half_angles: ArrayLike | None, n_synsets: int) -> Iterator[Finding]:
+def _containment(images: _Images, half_angles: ArrayLike | None) -> Iterator[Finding]:
     hierarchy, geometry = images.dictionary.hierarchy, images.dictionary.geometry
-    angles = _angles_below(images.dictionary)
+    units = unit_rows(images.dictionary.synset_embeddings)
+    angles = {i: below for i in range(1, len(hierarchy)) if (below := _angles_below(hierarchy, units, i))}
     schedule = _schedule(hierarchy, angles) if half_angles is None else np.asarray(half_angles, dtype=np.float64)
     containment = geometry.containment(schedule)
     worst = [i for i in np.argsort(-np.nan_to_num(containment.mean_violation)) if containment.fraction[i] > 0]
-    units = unit_rows(images.dictionary.synset_embeddings)
-    for i in worst[:n_synsets]:
+    for i in worst[: images.n_synsets]:
         synset, cone = hierarchy.ids[i], schedule[hierarchy.levels[i] - 1]
-        outside = [s for s, angle in sorted(angles[i].items(), key=lambda pair: -pair[1]) if angle > cone]
-        rows = np.unique(np.concatenate([images.below(s) for s in outside]))
-        away = -(unit_rows(images.x[rows]) @ units[i])
+        outside = sorted((s for s, angle in angles[i].items() if angle > cone), key=lambda s: -angles[i][s])
+        rows = images.below(*outside)
         text = (
-            f"{_named(hierarchy, synset)}: {len(outside)} of {len(angles[i])} synsets below lie outside its cone of "
+            f"{_named(hierarchy, synset)}: {len(outside)} of {len(angles[i])} concepts below lie outside its cone of "
             f"{cone:.0f}°, {_named(hierarchy, outside[0])} at {angles[i][outside[0]]:.0f}°; "
-            "look at these images, or split the synset"
+            "look at these images, or split the concept"
         )
-        yield Finding("note", "containment", text, (synset, *outside), examples=images.worst(rows, away))
-    if len(worst) > n_synsets:
-        yield _rest("containment", "synsets below lie outside the cone", hierarchy, worst[n_synsets:])
+        yield images.finding("containment", text, (synset, *outside), rows, -(unit_rows(images.x[rows]) @ units[i]))
+    rest = [hierarchy.ids[i] for i in worst[images.n_synsets :]]
+    yield from _more("containment", rest, "concepts below lie outside the cone")
 
 
-def _angles_below(dictionary: ConceptDictionary) -> dict[int, dict[str, float]]:
-    """Angle in degrees between each inner synset but the root and each synset below it."""
-    hierarchy = dictionary.hierarchy
-    units = unit_rows(dictionary.synset_embeddings)
-    angles = {}
-    for i in range(1, len(hierarchy)):
-        below = hierarchy.descendants(hierarchy.ids[i])
-        if below:
-            cosines = units[[hierarchy.index(s) for s in below]] @ units[i]
-            angles[i] = dict(zip(below, np.degrees(np.arccos(np.clip(cosines, -1.0, 1.0))).tolist(), strict=True))
-    return angles
+def _angles_below(hierarchy: Hierarchy, units: Floats, i: int) -> dict[str, float]:
+    """Angle in degrees between a synset and each one below it."""
+    below = hierarchy.descendants(hierarchy.ids[i])
+    cosines = units[[hierarchy.index(s) for s in below]] @ units[i]
+    return dict(zip(below, np.degrees(np.arccos(np.clip(cosines, -1.0, 1.0))).tolist(), strict=True))
 
 
 def _schedule(hierarchy: Hierarchy, angles: dict[int, dict[str, float]]) -> Floats:
@@ -175,25 +170,24 @@ def _schedule(hierarchy: Hierarchy, angles: dict[int, dict[str, float]]) -> Floa
     return np.array([np.quantile(found, COVERAGE) if found else 0.0 for found in by_level])
 
 
-def _orthogonality(images: _Images, max_cosine: float, n_synsets: int) -> Iterator[Finding]:
+def _orthogonality(images: _Images, max_cosine: float) -> Iterator[Finding]:
     dictionary, hierarchy = images.dictionary, images.dictionary.hierarchy
     measured = dictionary.geometry.orthogonality()
     order = np.argsort(-np.abs(measured.cosine), kind="stable")
     worst = [k for k in order if abs(measured.cosine[k]) > max_cosine]
-    for k in worst[:n_synsets]:
-        parent, child = dictionary.edges[measured.atom[k]]
+    for k in worst[: images.n_synsets]:
+        (parent, child), cosine = dictionary.edges[measured.atom[k]], measured.cosine[k]
         above = dictionary.synset_embedding(parent)
         rows = images.below(child)
-        lean = np.sign(measured.cosine[k]) * (unit_rows(images.x[rows] - above.astype(images.x.dtype)) @ above)
+        lean = np.sign(cosine) * (unit_rows(images.x[rows] - above.astype(images.x.dtype)) @ above)
         text = (
             f"{_named(hierarchy, child)}: its atom leans on its parent {_named(hierarchy, parent)} "
-            f"(cosine {measured.cosine[k]:+.2f}, 0 expected); these images lie {_where(measured.cosine[k])} than "
-            "the parent: check them, or the place of the synset"
+            f"(cosine {cosine:+.2f}, 0 expected); these images lie further {'out' if cosine > 0 else 'in'} than "
+            "the parent: check them, or the place of the concept"
         )
-        yield Finding("note", "orthogonality", text, (child, parent), examples=images.worst(rows, lean))
-    if len(worst) > n_synsets:
-        children = [hierarchy.index(dictionary.edges[measured.atom[k]][1]) for k in worst[n_synsets:]]
-        yield _rest("orthogonality", "the atom leans on the parent", hierarchy, children)
+        yield images.finding("orthogonality", text, (child, parent), rows, lean)
+    rest = [dictionary.edges[measured.atom[k]][1] for k in worst[images.n_synsets :]]
+    yield from _more("orthogonality", rest, "the atom leans on the parent")
 
 
 def _moves(held_out: HeldOut, max_moves: int, progress: Progress | None) -> Iterator[Finding]:
@@ -201,10 +195,13 @@ def _moves(held_out: HeldOut, max_moves: int, progress: Progress | None) -> Iter
     tried = proposals[:max_moves]
     for measured in measure_moves(held_out, tried, *([] if progress is None else [progress(len(tried))])):
         yield move_finding(held_out.hierarchy, measured)
-    children = dict.fromkeys(p.move.synset for p in proposals[max_moves:])
-    rest = [held_out.hierarchy.index(child) for child in children if child not in {p.move.synset for p in tried}]
-    if rest:
-        yield _rest("nearer-parent", "another parent is nearer, less clearly", held_out.hierarchy, rest)
+    told = {proposal.move.synset for proposal in tried}
+    rest = [p.move.synset for p in proposals[max_moves:] if p.move.synset not in told]
+    yield from _more("nearer-parent", rest, "another parent is nearer, less clearly")
+
+
+def _more(code: str, synsets: list[str], what: str) -> list[Finding]:
+    return found("note", code, dict.fromkeys(synsets), f"more: {what}; ask for more to see them")
 
 
 def move_finding(hierarchy: Hierarchy, measured: MeasuredMove) -> MoveFinding:
@@ -223,15 +220,6 @@ def move_finding(hierarchy: Hierarchy, measured: MeasuredMove) -> MoveFinding:
     )
     finding = MoveFinding("warning", "nearer-parent", text, synsets, (move,), measured=measured)
     return finding if measured.helps else replace(finding, severity="note", fixes=())
-
-
-def _rest(code: str, what: str, hierarchy: Hierarchy, indices: list[int]) -> Finding:
-    synsets = tuple(dict.fromkeys(hierarchy.ids[i] for i in indices))
-    return Finding("note", code, f"{len(synsets):,} more: {what}; ask for more to see them", synsets)
-
-
-def _where(cosine: float) -> str:
-    return "further out" if cosine > 0 else "further in"
 
 
 def _named(hierarchy: Hierarchy, synset: str) -> str:

@@ -52,7 +52,7 @@ def found(
     things: Collection[object],
     text: str,
     *,
-    noun: str = "synset",
+    noun: str = "concept",
     synsets: Iterable[str] | None = None,
     fixes: Iterable[Edit] = (),
     safe: bool = False,

@@ -82,7 +82,7 @@ def _several_roots(hierarchy: Hierarchy) -> list[Finding]:
 
 def several_roots(roots: Iterable[str], joined: str) -> list[Finding]:
     """The note that roots "were" or "will be" joined."""
-    text = f"{joined} joined under a virtual one; add a synset above those that belong together"
+    text = f"{joined} joined under a virtual one; add a concept above those that belong together"
     return found("note", "several-roots", tuple(roots), text, noun="root")
 
 
@@ -103,7 +103,7 @@ def _shortcuts(hierarchy: Hierarchy) -> list[Finding]:
         above = {a for p in parents for a in hierarchy.ancestors(p)} if len(parents) > 1 else set()
         cuts += [Cut(parent, synset) for parent in parents if parent in above]
     synsets = dict.fromkeys(cut.child for cut in cuts)
-    text = "below a synset and directly below one above it; drop that edge, a shortcut"
+    text = "below a concept and directly below one above it; drop that edge, a shortcut"
     return found("warning", "shortcut", synsets, text, fixes=cuts, safe=True)
 
 
@@ -112,7 +112,7 @@ def _repeated_names(hierarchy: Hierarchy) -> list[Finding]:
     for synset in hierarchy.ids:
         by_name.setdefault(hierarchy.name(synset).casefold(), []).append(synset)
     repeated = {hierarchy.name(ids[0]): ids for ids in by_name.values() if len(ids) > 1}
-    text = f"for several synsets: {quoted(repeated)}; rename them apart, or merge what is the same"
+    text = f"for several concepts: {quoted(repeated)}; rename them apart, or merge what is the same"
     examples = (f"{name}: {', '.join(ids)}" for name, ids in repeated.items())
     synsets = (s for ids in repeated.values() for s in ids)
     return found("warning", "repeated-name", repeated, text, noun="name", synsets=synsets, examples=examples)
@@ -158,18 +158,18 @@ def _uneven_depth(hierarchy: Hierarchy) -> list[Finding]:
 def _leaves_at_the_root(hierarchy: Hierarchy) -> list[Finding]:
     top = hierarchy.root
     if hierarchy.depth == 1:
-        text = "the hierarchy is flat: every path is one synset and explains nothing; group classes under synsets"
+        text = "the hierarchy is flat: every path is one concept and explains nothing; group classes under others"
         return [Finding("note", "flat", text, (top,))]
     if top.startswith("("):  # below a virtual root they are orphans already
         return []
     leaves = [s for s in hierarchy.children(top) if hierarchy.is_leaf(s) and hierarchy.parents(s) == (top,)]
-    text = "directly below the root, grouped by nothing; move below a synset"
+    text = "directly below the root, grouped by nothing; move below a concept"
     return found("note", "leaf-at-root", leaves, text, noun="class")
 
 
 def _wide(hierarchy: Hierarchy) -> list[Finding]:
     wide = [s for s in hierarchy.ids if len(hierarchy.children(s)) >= WIDE and hierarchy.depth > 1]
-    return found("note", "wide", wide, f"with {WIDE} children or more; add synsets between")
+    return found("note", "wide", wide, f"with {WIDE} children or more; add concepts between")
 
 
 def _classes(hierarchy: Hierarchy, classes: list[str]) -> list[Finding]:
@@ -179,7 +179,7 @@ def _classes(hierarchy: Hierarchy, classes: list[str]) -> list[Finding]:
     extra = [leaf for leaf in hierarchy.leaves if hierarchy.class_of(leaf) not in wanted]
     near = (f"{c!r}: {near_matches(c, hierarchy.ids).strip() or 'no near match'}" for c in missing[:20])
     unknown = "of the data not in the hierarchy; add below a parent, or correct the label"
-    above = "of the data with synsets below; each gets a leaf of its own below itself"
+    above = "of the data with concepts below; each gets a leaf of its own below itself"
     unused = "without a class of the data; left out when a model is fitted"
     return [
         *found("error", "missing-class", missing, unknown, noun="class", examples=near),

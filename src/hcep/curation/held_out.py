@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -111,14 +110,11 @@ class HeldOut:
         fold_of = stratified_folds(labels, n_folds, random_state)
         if not (fold_of >= 0).any():
             raise HCEPError("no class has two images, so none can be held out; give at least two of a class")
-        folds, rows = [], []
-        for k in range(n_folds):
-            held = np.flatnonzero(fold_of == k)
-            if len(held):
-                model = HCEPTransformer(**settled).fit(images[fold_of != k], labels[fold_of != k])
-                folds.append(_fold(model.path_model(), images[held]))
-                rows.append(held)
-        order = np.concatenate(rows)
+        folds = []
+        for k in sorted(set(fold_of[fold_of >= 0].tolist())):
+            model = HCEPTransformer(**settled).fit(images[fold_of != k], labels[fold_of != k])
+            folds.append(_fold(model.path_model(), images[fold_of == k]))
+        order = np.argsort(fold_of, kind="stable")[np.count_nonzero(fold_of < 0) :]
         return cls(hierarchy, labels[order], order, folds, whole.path_model(), whole.tree, whole.collapse)
 
     @classmethod
@@ -172,8 +168,7 @@ class HeldOut:
 
     def prepared(self, hierarchy: Hierarchy) -> Hierarchy:
         """The hierarchy as a model uses it: on the classes alone, chains merged."""
-        kept = hierarchy.restrict(self.classes) if self.tree is None else hierarchy.as_tree(self.tree)
-        kept = kept if self.tree is None else kept.restrict(self.classes)
+        kept = (hierarchy if self.tree is None else hierarchy.as_tree(self.tree)).restrict(self.classes)
         return kept.collapse() if self.collapse else kept
 
     def outcome(self, hierarchy: Hierarchy) -> Outcome:
@@ -181,10 +176,14 @@ class HeldOut:
         prepared = self.prepared(hierarchy)
         paths: list[tuple[str, ...]] = []
         predicted = []
-        for model, images in self._models(prepared):
-            found = model.pursue(images)
+        for fold in self.folds:
+            leaves = [prepared.leaf_of(str(label)) for label in fold.model.classes.tolist()]
+            embeddings = average_upwards(prepared, dict(zip(leaves, fold.means, strict=True)))
+            dictionary = ConceptDictionary(prepared, embeddings)
+            model = replace(fold.model, leaves=np.array(leaves), dictionary=dictionary, head=None)
+            found = model.pursue(fold.images)
             paths += found.paths
-            predicted.append(model.classes[model.class_index(images, found)])
+            predicted.append(model.classes[model.class_index(fold.images, found)])
         return Outcome(prepared, self.y, np.concatenate(predicted), support_scores(paths, self.y, prepared))
 
     @cached_property
@@ -192,18 +191,12 @@ class HeldOut:
         """The outcome in the hierarchy as it is."""
         return self.outcome(self.hierarchy)
 
-    def _models(self, prepared: Hierarchy) -> Iterator[tuple[PathModel, NDArray[Any]]]:
-        """A model of each fold over a prepared hierarchy, and the images it has not seen."""
-        for fold in self.folds:
-            labels = [str(c) for c in fold.model.classes.tolist()]
-            leaves = [prepared.leaf_of(label) for label in labels]
-            embeddings = average_upwards(prepared, dict(zip(leaves, fold.means, strict=True)))
-            dictionary = ConceptDictionary(prepared, embeddings)
-            yield replace(fold.model, leaves=np.array(leaves), dictionary=dictionary, head=None), fold.images
-
 
 def stratified_folds(y: NDArray[np.str_], n_folds: int, random_state: int) -> NDArray[np.int64]:
     """Fold of each image, (n_images,): the images of a class are dealt out in turn; -1 for a class's only image.
+
+    Not scikit-learn's `StratifiedKFold`: it holds out only images too, and refuses or warns of classes smaller than
+    the number of folds.
 
     Examples
     --------
