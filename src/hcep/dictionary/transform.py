@@ -20,9 +20,9 @@ class EmbeddingTransform:
 
     Notes
     -----
-    ``x -> scale * (x / ||x|| - mean) @ whitener``, each part optional. The whitener is the inverse square root of the
-    shrunk within-class covariance ``(1 - a) C + a tr(C)/d I``, so that Euclidean distances after it are Mahalanobis
-    distances before it.
+    ``x -> [scale * (x / ||x|| - mean) @ whitener, constants]``, each part optional. The whitener is the inverse square
+    root of the shrunk within-class covariance ``(1 - a) C + a tr(C)/d I``, so that Euclidean distances after it are
+    Mahalanobis distances before it.
     """
 
     unit_norm: bool = False
@@ -30,10 +30,12 @@ class EmbeddingTransform:
     whitener: NDArray[np.float64] | None = None
     scale: float = 1.0
     shrinkage: float | None = None
+    constants: NDArray[np.float64] | None = None
 
     @property
     def is_identity(self) -> bool:
-        return not self.unit_norm and self.mean is None and self.whitener is None and self.scale == 1.0
+        parts = (self.mean, self.whitener, self.constants)
+        return not self.unit_norm and self.scale == 1.0 and all(part is None for part in parts)
 
     def __call__(self, X: Embeddings) -> Embeddings:
         """Transform rows; the dtype stays."""
@@ -51,9 +53,12 @@ class EmbeddingTransform:
         if mean is not None:
             X = X - mean
         if whitener is not None:
-            whitened: Embeddings = X @ whitener
-            return whitened
-        return X if self.scale == 1.0 else X * X.dtype.type(self.scale)
+            X = X @ whitener
+        elif self.scale != 1.0:
+            X = X * X.dtype.type(self.scale)
+        if self.constants is None:
+            return X
+        return np.hstack([X, np.broadcast_to(self.constants.astype(X.dtype), (len(X), len(self.constants)))])
 
     @cached_property
     def _folded(self) -> dict[np.dtype[Any], tuple[Embeddings | None, Embeddings | None]]:

@@ -1,0 +1,155 @@
+"""A linear classifier that exists already, opened: its decisions as rooted paths of concepts, without a training image.
+
+A network's last layer or a probe of scikit-learn decides by ``w_c . x + b_c``. Give every class the vector
+``m_c = [w_c, b_c, sqrt(K - |w_c|**2 - b_c**2)]`` (w and b centred over the classes, K the largest ``|w|**2 + b**2``) and
+every image ``[x, 1, 0] / t``: all classes have one norm, so the nearest class *is* the classifier's, for any t > 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hcep._checks import require_not_negative
+from hcep.classify.training import class_hierarchy, class_leaves
+from hcep.dictionary import ConceptDictionary, EmbeddingTransform
+from hcep.dictionary.checks import as_embeddings
+from hcep.errors import HCEPError
+from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.graph import TreePolicy
+from hcep.pursuit import hb_omp
+
+if TYPE_CHECKING:
+    from hcep.classify import HCEPClassifier
+
+#: Anchors tried, of which the smallest that keeps the decisions is taken: the larger, the closer are coefficients to 1.
+ANCHORS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
+#: What is taken where there are no images to see by.
+SAFE_ANCHOR = 1e6
+#: Share of images on which path and classifier must agree.
+AGREEMENT = 0.99
+
+
+def open_linear_head(
+    coef: ArrayLike,
+    intercept: ArrayLike,
+    classes: ArrayLike,
+    hierarchy: Hierarchy | None,
+    *,
+    images: ArrayLike | None = None,
+    anchor: float | Literal["auto"] = "auto",
+    tree: TreePolicy | None = "first",
+    collapse: bool = True,
+) -> HCEPClassifier:
+    """Make a fitted `HCEPClassifier` of a linear classifier's weights.
+
+    Parameters
+    ----------
+    coef : (n_classes, n_dims)
+        One row for two classes, as scikit-learn keeps it, is the logit of the second.
+    intercept : (n_classes,)
+    classes : (n_classes,) labels
+        Ids of leaves of the hierarchy, in the order of `coef`.
+    hierarchy : Hierarchy or None
+    images : (n_images, n_dims), optional
+        Embeddings of some typical images, unlabelled: they set the scale, so that coefficients are about 1, and choose
+        the anchor.
+    anchor : float or "auto"
+        "auto" is the smallest of `ANCHORS` at which path and classifier agree on 99 % of `images`; without any, one so
+        large that they always do.
+    tree : {"first", "shortest", "longest"} or None
+        As in `HCEPClassifier`.
+    collapse : bool
+
+    Returns
+    -------
+    HCEPClassifier
+        With ``agreement_``, the share of `images` whose path ends in the classifier's class (NaN without images);
+        probabilities are the classifier's softmax at a large anchor.
+
+    Raises
+    ------
+    HCEPError
+        Shapes that do not fit, NaN, fewer than two classes.
+    """
+    from hcep.classify import HCEPClassifier
+
+    weights, biases, labels = _checked(coef, intercept, classes)
+    model = HCEPClassifier(hierarchy, tree=tree, collapse=collapse, shrinkage=None, anchor=anchor)
+    order = np.argsort(labels, kind="stable")
+    model.classes_ = labels[order]
+    weights, biases = weights[order], biases[order]
+    model.hierarchy_ = class_hierarchy(hierarchy, model.classes_, tree, collapse)
+    model._leaves = class_leaves(model.hierarchy_, model.classes_)
+    embeddings, largest = leaf_embeddings(weights, biases)
+    rows = None if images is None else as_embeddings(images, weights.shape[1], name="images")
+    scale = 1.0 if rows is None else _scale(rows, weights, biases, largest)
+    transform = EmbeddingTransform(scale=scale, constants=np.array([scale, 0.0]))
+    leaves = dict(zip(model._leaves.tolist(), embeddings, strict=True))
+    plain = ConceptDictionary.from_leaf_embeddings(model.hierarchy_, leaves)
+    model.dictionary_ = ConceptDictionary(model.hierarchy_, plain.synset_embeddings, transform)
+    wanted = None if rows is None else (rows @ weights.T.astype(rows.dtype) + biases).argmax(axis=1)
+    model.anchor_, model.agreement_ = _anchor(model, anchor, rows, wanted)
+    # At an infinite anchor objectives differ by 2 * scale * (difference of logits).
+    model.shrinkage_, model.temperature_ = None, 2.0 * scale
+    model.leave_one_out_, model.head_, model.n_iter_ = [], None, 1
+    model.n_features_in_ = weights.shape[1]
+    return model
+
+
+def leaf_embeddings(weights: NDArray[np.float64], biases: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Class vectors of one norm whose nearest is the largest logit, (n_classes, n_dims + 2), and that norm's square.
+
+    >>> vectors, square = leaf_embeddings(np.array([[2.0], [0.0]]), np.array([0.0, 1.0]))
+    >>> bool(np.allclose((vectors**2).sum(axis=1), square)), vectors.shape
+    (True, (2, 3))
+    """
+    centred, offset = weights - weights.mean(axis=0), biases - biases.mean()
+    squares = (centred**2).sum(axis=1) + offset**2
+    largest = float(squares.max())
+    return np.column_stack([centred, offset, np.sqrt(largest - squares)]), largest
+
+
+def _scale(images: NDArray[Any], weights: NDArray[np.float64], biases: NDArray[np.float64], largest: float) -> float:
+    """1 / t: the mean coefficient of an image on its best class becomes 1."""
+    logits = images @ (weights - weights.mean(axis=0)).T.astype(images.dtype) + (biases - biases.mean())
+    best = float(logits.max(axis=1).mean())
+    return largest / best if best > 0 else 1.0
+
+
+def _anchor(
+    model: HCEPClassifier, anchor: float | str, images: NDArray[Any] | None, wanted: NDArray[np.intp] | None
+) -> tuple[float, float]:
+    """The anchor to use, and how often path and classifier agree at it."""
+    if anchor == "auto" and images is None:
+        return SAFE_ANCHOR, float("nan")
+    tried = ANCHORS if anchor == "auto" else (require_not_negative("anchor", anchor),)
+    agreement = float("nan")
+    for one in tried:
+        if images is not None:
+            leaves = hb_omp(images, model.dictionary_, beam_width=None, anchor=one).leaves
+            agreement = float(np.mean(leaves == model._leaves[wanted]))
+            if agreement >= AGREEMENT:
+                break
+    return one, agreement
+
+
+def _checked(
+    coef: ArrayLike, intercept: ArrayLike, classes: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[Any]]:
+    weights, labels = np.atleast_2d(np.asarray(coef, dtype=np.float64)), np.asarray(classes)
+    biases = np.atleast_1d(np.asarray(intercept, dtype=np.float64))
+    if labels.ndim != 1 or len(labels) < 2 or len(np.unique(labels)) < len(labels):
+        raise HCEPError(f"classes must be at least two distinct labels, got shape {labels.shape}")
+    if len(labels) == 2 and len(weights) == len(biases) == 1:
+        weights, biases = np.concatenate([-weights, weights]) / 2, np.concatenate([-biases, biases]) / 2
+    if weights.ndim != 2 or len(weights) != len(labels) or biases.shape != (len(labels),):
+        raise HCEPError(
+            f"coef must be ({len(labels)}, n_dims) and intercept ({len(labels)},) for {len(labels)} classes; "
+            f"got {weights.shape} and {biases.shape}"
+        )
+    if not (np.isfinite(weights).all() and np.isfinite(biases).all()):
+        raise HCEPError("coef and intercept must be finite")
+    return weights, biases, labels
