@@ -1,8 +1,8 @@
 """A linear classifier that exists already, opened: its decisions as rooted paths of concepts, without a training image.
 
 A network's last layer or a probe of scikit-learn decides by ``w_c . x + b_c``. Give every class the vector
-``m_c = [w_c, b_c, sqrt(K - |w_c|**2 - b_c**2)]`` (w and b centred over the classes, K the largest ``|w|**2 + b**2``) and
-every image ``[x, 1, 0] / t``: all classes have one norm, so the nearest class *is* the classifier's, for any t > 0.
+``m_c = [w_c, b_c, sqrt(K - |w_c|**2 - b_c**2)]`` (w and b centred over the classes, K the largest ``|w|**2 + b**2``)
+and every image ``[x, 1, 0] / t``: all classes have one norm, so the nearest *is* the classifier's, for any t > 0.
 """
 
 from __future__ import annotations
