@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from hcep.datasets.layouts import LAYOUTS, Layout
-from hcep.datasets.layouts.listing import OWN_LABEL, DatasetError, Listing, Request, choose_splits, printable
+from hcep._files import replacing
+from hcep.datasets.layouts import LAYOUTS
+from hcep.datasets.layouts.listing import OWN_LABEL, DatasetError, Request, choose_splits, printable
 from hcep.datasets.splits import k_shot_rows, train_val_rows
 from hcep.embeddings.images import IMAGE_SUFFIXES
 from hcep.embeddings.store.items import ImageItem
@@ -75,39 +76,31 @@ def read_images(
         siblings = os.listdir(place.parent) if place.parent.is_dir() else []
         raise DatasetError(f"no file or folder at {str(place)!r}.{near_matches(place.name, siblings)}")
     name = layout if layout is not None else _detect(place)
-    listing = _layout(name).read(place, Request(split, path_column, label_column))
+    if name not in LAYOUTS:
+        raise DatasetError(f"unknown layout {name!r}; there are {quoted(LAYOUTS, 10)}.{near_matches(name, LAYOUTS)}")
+    listing = LAYOUTS[name].read(place, Request(split, path_column, label_column))
     if not listing.files:
         raise DatasetError(
             f"no images in {str(place)!r} as a {name!r} layout; images are files that end in {' '.join(IMAGE_SUFFIXES)}"
         )
-    return _dataset(listing, name, with_labels=label_column is not None)
-
-
-def _layout(name: str) -> Layout:
-    if name not in LAYOUTS:
-        raise DatasetError(f"unknown layout {name!r}; there are {quoted(LAYOUTS, 10)}.{near_matches(name, LAYOUTS)}")
-    return LAYOUTS[name]
+    return ImageDataset(
+        root=listing.root,
+        files=tuple(listing.files),
+        ids=tuple(map(printable, listing.files if listing.ids is None else listing.ids)),
+        labels=tuple(listing.labels) if label_column is not None else (None,) * len(listing.files),
+        splits=tuple(listing.splits),
+        layout=name,
+        class_names=listing.class_names,
+        pixels=listing.pixels,
+    )
 
 
 def _detect(source: Path) -> str:
     for name, layout in LAYOUTS.items():
         if layout.detect(source):
             return name
-    tried = "\n".join(f"  {name}: {layout.looks_for}" for name, layout in LAYOUTS.items())
+    tried = "\n".join(f"  {name}: {layout.LOOKS_FOR}" for name, layout in LAYOUTS.items())
     raise DatasetError(f"no images and no known layout in {str(source)!r}; looked for\n{tried}")
-
-
-def _dataset(listing: Listing, layout: str, *, with_labels: bool) -> ImageDataset:
-    return ImageDataset(
-        root=listing.root,
-        files=tuple(listing.files),
-        ids=tuple(map(printable, listing.files if listing.ids is None else listing.ids)),
-        labels=tuple(listing.labels) if with_labels else (None,) * len(listing.files),
-        splits=tuple(listing.splits),
-        layout=layout,
-        class_names=listing.class_names,
-        pixels=listing.pixels,
-    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -360,13 +353,8 @@ def _write_once(target: Path, pixels: NDArray[np.uint8]) -> None:
     if target.exists():
         _check_same(target, pixels)
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
+    with replacing(target, DatasetError) as partial:
         Image.fromarray(pixels).save(partial, format="PNG")
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _check_same(target: Path, pixels: NDArray[np.uint8]) -> None:

@@ -5,7 +5,7 @@ from .atom_names import (
     Phrase as Phrase,
 )
 from .atoms_file import load_atom_names as load_atom_names, save_atom_names as save_atom_names
-from .card import model_card as model_card
+from .card import EncoderRecord as EncoderRecord, model_card as model_card
 from .fitting import FittedModel as FittedModel, fit_model as fit_model
 from .hub import (
     download_model as download_model,
@@ -23,7 +23,6 @@ from .loading import (
 )
 from .saving import save_model as save_model
 from .schema import (
-    EncoderRecord as EncoderRecord,
     ModelError as ModelError,
     ModelSummary as ModelSummary,
     TrainingRecord as TrainingRecord,

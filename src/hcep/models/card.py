@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 import hcep
 from hcep._tables import markdown
 from hcep.classify import HCEPClassifier
-from hcep.embeddings.protocol import EncoderRecord
+from hcep.embeddings.protocol import EncoderRecord as EncoderRecord
 from hcep.hierarchy import Hierarchy
 
 #: Levels and children of the tree excerpt, and rows of the table of classes.

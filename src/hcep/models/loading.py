@@ -113,7 +113,7 @@ class SavedModel:
         model.anchor_, model.shrinkage_, model.temperature_ = summary.anchor, summary.shrinkage, summary.temperature
         correct = self._tensors([LEFT_OUT]).get(LEFT_OUT, ())
         model.leave_one_out_ = [
-            LeaveOneOutScore(*msgspec.structs.astuple(row), right)
+            LeaveOneOutScore(**msgspec.structs.asdict(row), correct=right)
             for row, right in zip(summary.leave_one_out, correct, strict=True)
         ]
         model.dictionary_ = self.dictionary

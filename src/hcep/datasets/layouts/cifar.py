@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +25,12 @@ SIDE, CHANNELS = 32, 3
 N_BYTES = CHANNELS * SIDE * SIDE
 
 
-@dataclass(frozen=True)
-class _Form:
+class _Form(NamedTuple):
     """One of the four published forms.
 
-    `names` are the files with the names of the classes: of the python form the file and its key, of the binary form
-    the text file. `labels` are the labels of an image, in the order of a binary record's first bytes; the last is
-    the one that is read when none is named.
+    `names` are the files with the names of the classes by kind of label: of the python form the file and its key, of
+    the binary form the text file. The kinds stand in the order of a binary record's first bytes; the last is the one
+    that is read when none is named.
     """
 
     title: str
@@ -40,37 +38,17 @@ class _Form:
     files: Mapping[str, Sequence[str]]
     names: Mapping[str, tuple[str, str]]
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return tuple(self.names)
-
 
 _BATCHES = [f"data_batch_{i}" for i in range(1, 6)]
-FORMS = (
-    _Form(
-        "CIFAR-10, python",
-        False,
-        {"train": _BATCHES, "test": ["test_batch"]},
-        {"labels": ("batches.meta", "label_names")},
-    ),
-    _Form(
-        "CIFAR-10, binary",
-        True,
-        {"train": [f"{name}.bin" for name in _BATCHES], "test": ["test_batch.bin"]},
-        {"labels": ("batches.meta.txt", "")},
-    ),
-    _Form(
-        "CIFAR-100, python",
-        False,
-        {"train": ["train"], "test": ["test"]},
-        {"coarse_labels": ("meta", "coarse_label_names"), "fine_labels": ("meta", "fine_label_names")},
-    ),
-    _Form(
-        "CIFAR-100, binary",
-        True,
-        {"train": ["train.bin"], "test": ["test.bin"]},
-        {"coarse_labels": ("coarse_label_names.txt", ""), "fine_labels": ("fine_label_names.txt", "")},
-    ),
+_BOTH = ("coarse", "fine")
+FORMS = tuple(
+    _Form(f"{title}, {'binary' if binary else 'python'}", binary, {"train": train, "test": [test]}, names)
+    for title, binary, train, test, names in (
+        ("CIFAR-10", False, _BATCHES, "test_batch", {"labels": ("batches.meta", "label_names")}),
+        ("CIFAR-10", True, [f"{b}.bin" for b in _BATCHES], "test_batch.bin", {"labels": ("batches.meta.txt", "")}),
+        ("CIFAR-100", False, ["train"], "test", {f"{k}_labels": ("meta", f"{k}_label_names") for k in _BOTH}),
+        ("CIFAR-100", True, ["train.bin"], "test.bin", {f"{k}_labels": (f"{k}_label_names.txt", "") for k in _BOTH}),
+    )
 )
 LOOKS_FOR = (
     "data_batch_1 to 5 and test_batch with batches.meta, or train and test with meta (python, or .bin with .txt)"
@@ -115,9 +93,9 @@ def _form(source: Path) -> _Form | None:
 
 def _label_kind(form: _Form, column: str | None, source: Path) -> str:
     if column in (OWN_LABEL, None):
-        return form.labels[-1]
-    if column not in form.labels:
-        raise column_error("label_column", str(column), form.labels, source)
+        return list(form.names)[-1]
+    if column not in form.names:
+        raise column_error("label_column", str(column), form.names, source)
     return str(column)
 
 
@@ -141,7 +119,7 @@ def _batches(form: _Form, split: str, kind: str, source: Path) -> list[tuple[NDA
     if missing:
         raise DatasetError(f"{form.title}: {quoted(missing)} of split {split!r} not in {str(source)!r}")
     if form.is_binary:
-        return [_read_binary(source / file, form.labels.index(kind), len(form.labels)) for file in files]
+        return [_read_binary(source / file, list(form.names).index(kind), len(form.names)) for file in files]
     return [_read_python(source / file, kind) for file in files]
 
 

@@ -129,7 +129,9 @@ def list_splits(
     label : labels of a split's files, which are relative to its folder
     class_names : display names of the labels
     """
-    files, labels, splits = [], [], []
+    files: list[str] = []
+    labels: list[str | None] = []
+    splits: list[str | None] = []
     for split, folder in folders:
         found = image_files(source / folder)
         files += [f"{folder}/{f}" for f in found]
