@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from hcep.errors import HierarchyError, near_matches, quoted
 
 VIRTUAL_ROOT = "(root)"
 
-Edge = tuple[str, str] | tuple[str, str, str]
-
 
 class EdgeReader:
-    """Collect edges one by one: `ids` in order of first appearance, `parents` as positions in `ids`."""
+    """Collect edges one by one: `position` has the ids in order of first appearance, `parents` positions in it."""
 
     def __init__(self) -> None:
         self.position: dict[str, int] = {}
         self.parents: list[list[int]] = []
         self.names: dict[str, str] = {}
-
-    @property
-    def ids(self) -> list[str]:
-        return list(self.position)
 
     def add(self, edge: Sequence[str]) -> None:
         parts = _parts(edge)
@@ -74,16 +68,19 @@ def read_edges(
         reader.add(edge)
     if not reader.parents:
         raise HierarchyError("the hierarchy is empty: edges must hold at least one (parent, child) pair")
-    for synset, name in _pairs(names):
-        reader.name(synset, name)
+    named: Any = () if names is None else names
+    for pair in named.items() if hasattr(named, "items") else named:
+        parts = _parts(pair)
+        if len(parts) != 2:
+            raise HierarchyError(f"names must map synset ids to names, or hold (id, name) pairs; got {pair!r}")
+        reader.name(*parts)
     unconnected = [s for s in reader.names if s not in reader.position]
     if unconnected:
         raise HierarchyError(
             f"names has synsets that no edge reaches: {quoted(unconnected)}; add an edge (parent, {unconnected[0]!r}) "
             "or leave the synset out of names"
         )
-    ids, parents = reader.ids, reader.parents
-    ids, parents = _with_one_root(ids, parents, root)
+    ids, parents = _with_one_root(list(reader.position), reader.parents, root)
     return ids, reader.names, parents
 
 
@@ -93,29 +90,17 @@ def _parts(given: Any) -> tuple[Any, ...]:
     return tuple(given) if ordered else ()
 
 
-def _pairs(names: Any) -> Iterator[tuple[str, str]]:
-    if names is None:
-        return
-    for pair in names.items() if hasattr(names, "items") else names:
-        parts = _parts(pair)
-        if len(parts) != 2:
-            raise HierarchyError(f"names must map synset ids to names, or hold (id, name) pairs; got {pair!r}")
-        yield parts[0], parts[1]
-
-
 def _with_one_root(ids: list[str], parents: list[list[int]], root: str | None) -> tuple[list[str], list[list[int]]]:
     roots = [i for i, above in enumerate(parents) if not above]
-    if root is not None:
-        if root not in ids:
-            raise HierarchyError(f"root {root!r} is in no edge.{near_matches(root, ids)}")
-        strays = [ids[i] for i in roots if ids[i] != root]
-        if strays:
-            raise HierarchyError(
-                f"unreachable from root {root!r}: {quoted(strays)} and what is below; add an edge from the root, "
-                "or leave root out so that all of them get one virtual root"
-            )
-        return ids, parents
-    if len(roots) == 1 or not roots:  # no root at all is a cycle; the level pass names it
+    if root is not None and root not in ids:
+        raise HierarchyError(f"root {root!r} is in no edge.{near_matches(root, ids)}")
+    strays = [ids[i] for i in roots if ids[i] != root]
+    if root is not None and strays:
+        raise HierarchyError(
+            f"unreachable from root {root!r}: {quoted(strays)} and what is below; add an edge from the root, "
+            "or leave root out so that all of them get one virtual root"
+        )
+    if len(roots) < 2:  # no root at all is a cycle; the level pass names it
         return ids, parents
     virtual = VIRTUAL_ROOT
     while virtual in ids:
@@ -145,18 +130,13 @@ def longest_levels(ids: Sequence[str], parents: Sequence[Sequence[int]]) -> list
             if waiting[child] == 0:
                 ready.append(child)
     if n_done < len(ids):
-        cycle = _find_cycle(parents, waiting)
+        # A synset still waiting has a parent still waiting: walking up must come round.
+        trail: dict[int, int] = {}
+        synset = next(i for i, n in enumerate(waiting) if n)
+        while synset not in trail:
+            trail[synset] = len(trail)
+            synset = next(p for p in parents[synset] if waiting[p])
+        cycle = list(trail)[trail[synset] :][::-1]
         loop = " → ".join(repr(ids[i]) for i in [*cycle, cycle[0]])
         raise HierarchyError(f"the hierarchy has a cycle: {loop}; remove one of these edges")
     return levels
-
-
-def _find_cycle(parents: Sequence[Sequence[int]], waiting: Sequence[int]) -> list[int]:
-    # A synset still waiting has a parent still waiting: walking up must come round.
-    trail: dict[int, int] = {}
-    synset = next(i for i, n in enumerate(waiting) if n)
-    while synset not in trail:
-        trail[synset] = len(trail)
-        synset = next(p for p in parents[synset] if waiting[p])
-    upwards = list(trail)[trail[synset] :]
-    return upwards[::-1]

@@ -72,9 +72,12 @@ def spelling_key(name: str) -> str:
     >>> spelling_key("Guinea-Pigs"), spelling_key("guinea pig")
     ('guineapig', 'guineapig')
     """
-    words = re.findall(r"\w+", _plain(name).replace("_", " "))
-    # A name of signs alone ("+", "C++" against "C") has nothing else to be told apart by.
-    return "".join([*words[:-1], singular(words[-1])]) if words and not _has_signs(name) else _plain(name)
+    letters = unicodedata.normalize("NFKD", name.casefold())
+    plain = "".join(c for c in letters if not unicodedata.combining(c))
+    words = re.findall(r"\w+", plain.replace("_", " "))
+    if not words or set(name) & set("+#<>=%"):
+        return plain  # "+", "C++" against "C": signs are all there is to tell them apart
+    return "".join([*words[:-1], singular(words[-1])])
 
 
 def same_but_for_spelling(names: Iterable[str]) -> list[tuple[str, str]]:
@@ -144,12 +147,3 @@ def _is_slip(a: str, b: str) -> bool:
 def _n_common(a: str, b: str) -> int:
     """Length of what two keys start with alike."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
-def _plain(name: str) -> str:
-    decomposed = unicodedata.normalize("NFKD", name.casefold())
-    return "".join(c for c in decomposed if not unicodedata.combining(c))
-
-
-def _has_signs(name: str) -> bool:
-    return any(c in "+#<>=%" for c in name)
