@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from hcep.pursuit.sparsity import alpha_for, codes_of, spread, strongest
+from hcep.pursuit.penalised.coding import alpha_for, spread, strongest
+from hcep.pursuit.result import codes_of
 
 
 @given(wanted=st.floats(1.0, 50.0), rate=st.floats(0.3, 3.0))

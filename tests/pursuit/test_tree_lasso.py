@@ -11,8 +11,8 @@ from scipy import sparse
 
 from hcep import ConceptDictionary, HCEPError, Hierarchy
 from hcep.dictionary import DictionaryError
-from hcep.pursuit import lasso, tree_kernels, tree_lasso, tree_lasso_alpha
-from hcep.pursuit.sparsity import NotConvergedWarning
+from hcep.pursuit import lasso, tree_lasso, tree_lasso_alpha
+from hcep.pursuit.penalised import NotConvergedWarning, tree_kernel
 from tests.reference.random_problems import random_dictionary, random_hierarchy
 
 SEEDS = st.integers(0, 10**6)
@@ -48,9 +48,9 @@ def prox_by_dual_ascent(u: np.ndarray, soft: float, group: float, parent: np.nda
 
 
 def prox(u: np.ndarray, soft: float, group: float, parent: np.ndarray) -> np.ndarray:
-    out = u[None].copy()
-    tree_kernels.prox_rows(out, soft, group, parent)
-    return out[0]
+    out = u.copy()
+    tree_kernel.prox(out, soft, group, parent, np.empty(len(u)))
+    return out
 
 
 def problem(seed: int, several_parents: bool = False, n_images: int = 8) -> tuple[ConceptDictionary, np.ndarray]:

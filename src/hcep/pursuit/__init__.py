@@ -1,10 +1,9 @@
 """Atoms + vectors -> rooted paths and sparse codes."""
 
 from hcep.pursuit.flat import omp
-from hcep.pursuit.lasso import lasso, lasso_alpha
+from hcep.pursuit.penalised import lasso, lasso_alpha, tree_lasso, tree_lasso_alpha
 from hcep.pursuit.result import FlatResult, Hypothesis, PathResult
 from hcep.pursuit.search import SearchOptions, hb_omp, path_objectives, search
-from hcep.pursuit.tree_lasso import tree_lasso, tree_lasso_alpha
 
 __all__ = [
     "FlatResult",

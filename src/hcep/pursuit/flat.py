@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from hcep._checks import require_not_negative, require_positive
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
 from hcep.errors import HCEPError
 from hcep.pursuit.blocks import for_blocks, squared_norms
-from hcep.pursuit.result import FlatResult
+from hcep.pursuit.result import FlatResult, codes_of
 from hcep.pursuit.tables import CANCELLED, Images
 
 #: A Gram matrix of this many atoms takes 3.6 GB in single precision.
@@ -91,8 +89,10 @@ def omp(
         search_flat(images, atoms, tolerance, selected[block], coefficients[block], residuals[block])
 
     for_blocks(len(rows), work, n_jobs, progress, "OMP")
-    selected = np.where(selected >= 0, distinct[selected], -1) if len(distinct) else selected
-    return FlatResult(dictionary, _codes(selected, coefficients, norms, dictionary.n_atoms), residuals, selected)
+    if len(distinct):
+        coefficients = (coefficients / norms[distinct][selected]).astype(dtype)
+        selected = np.where(selected >= 0, distinct[selected], -1)
+    return FlatResult(dictionary, codes_of(selected, coefficients, dictionary.n_atoms), residuals, selected)
 
 
 def distinct_directions(atoms: NDArray[np.float64], norms: NDArray[np.float64]) -> NDArray[np.int32]:
@@ -113,16 +113,3 @@ def distinct_directions(atoms: NDArray[np.float64], norms: NDArray[np.float64]) 
     np.minimum.at(lowest, first, np.arange(len(candidates)))
     kept: NDArray[np.int32] = candidates[np.unique(lowest[first])].astype(np.int32)
     return kept
-
-
-def _codes(
-    selected: NDArray[np.int32], coefficients: NDArray[Any], norms: NDArray[np.float64], n_atoms: int
-) -> sparse.csr_array:
-    """CSR codes of the original atoms from those of the unit-norm ones."""
-    inside = selected >= 0
-    pointer = np.concatenate([[0], np.cumsum(inside.sum(axis=1), dtype=np.int64)])
-    indices = selected[inside]
-    values = (coefficients[inside] / norms[indices]).astype(coefficients.dtype)
-    codes = sparse.csr_array((values, indices, pointer), shape=(len(selected), n_atoms))
-    codes.sort_indices()
-    return codes

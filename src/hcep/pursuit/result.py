@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,17 +158,17 @@ def path_codes(
     dictionary: ConceptDictionary, nodes: NDArray[np.int32], coefficients: NDArray[np.floating]
 ) -> sparse.csr_array:
     """Sparse codes from the coefficients along each path, (n_images, depth)."""
-    tree = dictionary.hierarchy.path_tree
-    lengths = tree.level[nodes]
-    pointer = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    inside = np.arange(coefficients.shape[1]) < lengths[:, None]
     distinct, index = np.unique(nodes, return_inverse=True)
-    atoms = _atoms_along(tree, distinct)
-    indices = np.concatenate(
-        [atoms[index[i : i + 65536]][inside[i : i + 65536]] for i in range(0, len(nodes), 65536)]
-        or [np.zeros(0, np.int32)]
-    )
-    return sparse.csr_array((coefficients[inside], indices, pointer), shape=(len(nodes), dictionary.n_atoms))
+    return codes_of(_atoms_along(dictionary.hierarchy.path_tree, distinct)[index], coefficients, dictionary.n_atoms)
+
+
+def codes_of(selected: NDArray[np.int32], coefficients: NDArray[Any], n_atoms: int) -> sparse.csr_array:
+    """CSR codes from the atoms of every image, -1 for none, and their coefficients."""
+    inside = selected >= 0
+    pointer = np.concatenate([[0], np.cumsum(inside.sum(axis=1), dtype=np.int64)])
+    codes = sparse.csr_array((coefficients[inside], selected[inside], pointer), shape=(len(selected), n_atoms))
+    codes.sort_indices()
+    return codes
 
 
 def _atoms_along(tree: PathTree, nodes: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -12,10 +12,8 @@ from hcep.classify.heads import HeadKind
 from hcep.classify.methods.base import ConceptMethod
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.graph import TreePolicy
-from hcep.pursuit import FlatResult
-from hcep.pursuit.lasso import lasso, lasso_alpha
-from hcep.pursuit.sparsity import require_fraction
-from hcep.pursuit.tree_lasso import tree_lasso, tree_lasso_alpha
+from hcep.pursuit import FlatResult, lasso, lasso_alpha, tree_lasso, tree_lasso_alpha
+from hcep.pursuit.penalised.coding import require_fraction
 
 
 class _PenalisedMethod(ConceptMethod):

@@ -4,20 +4,25 @@ Every function here works on trusted arrays. Variable v is node v + 1 of the tre
 variable too, or -1 below the root, and always less than v.
 """
 
-# mypy: allow-untyped-decorators
-
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from hcep.pursuit.compiled import kernel, piece
+from hcep.pursuit.tables import Array
 
 
-@njit(cache=True, nogil=True)
+class Penalty(NamedTuple):
+    """``soft ||z||_1 + group * sum_v ||z_subtree(v)||``."""
+
+    soft: float
+    group: float
+    parent: Array
+
+
+@piece
 def group_norms(u: Array, soft: float, group: float, parent: Array, norm: Array) -> bool:
     """Norm of every subtree once what lies below its top has been shrunk; whether anything is left of u at all.
 
@@ -38,7 +43,7 @@ def group_norms(u: Array, soft: float, group: float, parent: Array, norm: Array)
     return any_left
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def prox(u: Array, soft: float, group: float, parent: Array, norm: Array) -> None:
     """``argmin over z of 1/2 ||z - u||**2 + soft ||z||_1 + group * sum_v ||z_subtree(v)||``, in place.
 
@@ -53,15 +58,7 @@ def prox(u: Array, soft: float, group: float, parent: Array, norm: Array) -> Non
         u[v] = np.sign(u[v]) * max(abs(u[v]) - soft, 0.0) * norm[v]
 
 
-@njit(cache=True, nogil=True)
-def prox_rows(U: Array, soft: float, group: float, parent: Array) -> None:
-    """`prox` of every row."""
-    norm = np.empty(U.shape[1])
-    for i in range(len(U)):
-        prox(U[i], soft, group, parent, norm)
-
-
-@njit(cache=True, nogil=True)
+@kernel
 def penalties_at_zero(products: Array, mixing: float, parent: Array, out: Array) -> None:
     """The smallest penalty at which each image's code is empty, by bisection to the last digits."""
     norm = np.empty(products.shape[1])
@@ -77,10 +74,11 @@ def penalties_at_zero(products: Array, mixing: float, parent: Array, out: Array)
         out[i] = high
 
 
-@njit(cache=True, nogil=True)
+@piece
 def add_products(gram: Array, z: Array, out: Array) -> None:
     """``out = gram @ z``, over the nonzero entries of z alone."""
-    out[:] = 0.0
+    for v in range(len(z)):
+        out[v] = 0.0
     for v in range(len(z)):
         if z[v] != 0.0:
             a = z[v]
@@ -89,14 +87,12 @@ def add_products(gram: Array, z: Array, out: Array) -> None:
                 out[w] += a * row[w]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fista(
     gram: Array,
     lipschitz: float,
     products: Array,
-    soft: float,
-    group: float,
-    parent: Array,
+    penalty: Penalty,
     max_iter: int,
     tol: float,
     codes: Array,
@@ -107,21 +103,20 @@ def fista(
     ends when a step, times the Lipschitz constant, moves no coefficient by more than `tol`.
     """
     n = gram.shape[0]
+    soft, group = penalty.soft / lipschitz, penalty.group / lipschitz
     norm, u, y = np.empty(n), np.empty(n), np.empty(n)
     gram_z, gram_y, gram_u = np.empty(n), np.empty(n), np.empty(n)
     n_unfinished = 0
     for i in range(len(products)):
         z, c = codes[i], products[i]
-        z[:] = 0.0
-        y[:] = 0.0
-        gram_z[:] = 0.0
-        gram_y[:] = 0.0
+        for v in range(n):
+            z[v] = y[v] = gram_z[v] = gram_y[v] = 0.0
         momentum = 1.0
         finished = False
         for _ in range(max_iter):
             for v in range(n):
                 u[v] = y[v] - (gram_y[v] - c[v]) / lipschitz
-            prox(u, soft / lipschitz, group / lipschitz, parent, norm)
+            prox(u, soft, group, penalty.parent, norm)
             largest, uphill = 0.0, 0.0
             for v in range(n):
                 step = u[v] - y[v]

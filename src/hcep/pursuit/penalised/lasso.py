@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from hcep._checks import require_positive
 from hcep._optional import require
 from hcep.dictionary import ConceptDictionary
-from hcep.dictionary.checks import check_shape, working_dtype
-from hcep.pursuit.blocks import for_blocks
+from hcep.dictionary.checks import check_shape
 from hcep.pursuit.flat import distinct_directions
+from hcep.pursuit.penalised.coding import Floats, PenalisedCoder
 from hcep.pursuit.result import FlatResult
-from hcep.pursuit.sparsity import Collected, alpha_for, embedded, most_atoms, spread, strongest
 
 #: Largest violation of the optimality conditions, where an image's largest useful penalty is 1.
 TOL = 1e-4
-#: Bounds of the solver, for atoms so nearly equal that coordinate descent would go on and on between them.
+#: Bounds of one run of the solver, and of the runs: each starts anew from the coefficients of the last, as rounding
+#: adds up within a run where atoms are nearly equal.
 LIMITS = {"max_iter": 20, "max_epochs": 200}
+MAX_ROUNDS = 50
 
 
 def lasso(
@@ -81,28 +79,7 @@ def lasso(
     >>> lasso(np.array([[2.0, 0.1]]), d, alpha=0.5).codes.toarray()
     array([[1., 0., 0.]])
     """
-    rows = check_shape(X, dictionary.n_dims)
-    limit = most_atoms(n_nonzero, alpha, dictionary)
-    share = lasso_alpha(rows, dictionary, limit, positive=positive) if alpha is None else float(alpha)
-    problem = _Problem(dictionary, positive)
-    solve = problem.solver(share)
-    collected = Collected(dictionary, len(rows), working_dtype(rows))
-    products = np.zeros((len(rows), len(problem.atoms)))
-
-    def project(block: slice) -> None:
-        products[block] = embedded(rows, dictionary, block) @ problem.unit.T
-
-    for_blocks(len(rows), project, n_jobs)
-
-    def work(block: slice) -> None:
-        w = np.stack([solve(c) for c in products[block]])
-        columns = strongest(np.abs(w), limit)
-        coefficients = np.take_along_axis(w, columns.astype(np.intp), axis=1) / problem.norms[columns]
-        atoms = np.where(columns >= 0, problem.atoms[columns], -1).astype(np.int32)
-        collected.add(block, embedded(rows, dictionary, block), atoms, coefficients)
-
-    for_blocks(len(rows), work, 1)
-    return collected.result()
+    return _Lasso(dictionary, positive).codes(check_shape(X, dictionary.n_dims), n_nonzero, alpha, n_jobs)
 
 
 def lasso_alpha(X: ArrayLike, dictionary: ConceptDictionary, n_nonzero: int, *, positive: bool = False) -> float:
@@ -120,54 +97,53 @@ def lasso_alpha(X: ArrayLike, dictionary: ConceptDictionary, n_nonzero: int, *, 
     >>> lasso_alpha([[2.0, 1.0], [1.0, 3.0]], d, 2)
     0.5
     """
-    require_positive("n_nonzero", n_nonzero)
-    rows = spread(check_shape(X, dictionary.n_dims))
-    problem = _Problem(dictionary, positive)
-    products = dictionary.embed(rows).astype(np.float64) @ problem.unit.T
-
-    def mean_support(alpha: float) -> float:
-        solve = problem.solver(alpha)
-        return float(np.mean([np.count_nonzero(solve(c)) for c in products]))
-
-    return alpha_for(n_nonzero, mean_support) if len(rows) else 1.0
+    return _Lasso(dictionary, positive).alpha(check_shape(X, dictionary.n_dims), n_nonzero, 1)
 
 
-class _Problem:
-    """The products of unit-norm atoms, all that the lasso needs of them.
+class _Lasso(PenalisedCoder):
+    """All atoms that are not zero; of those with one direction the first, where signs are free."""
 
-    Attributes
-    ----------
-    atoms : (n,) int32
-        The dictionary's atoms that take part.
-    norms : (n,) their norms
-    unit : (n, n_dims) atoms of norm 1
-    gram : (n, n) their products
-    """
+    parallel = False  # skglm's solver holds the interpreter
+    unfinished = f"violate the conditions of optimality by more than {TOL:g}; raise alpha"
 
     def __init__(self, dictionary: ConceptDictionary, positive: bool) -> None:
         norms = np.linalg.norm(dictionary.atoms, axis=1)
+        super().__init__(
+            dictionary, np.flatnonzero(norms > 0) if positive else distinct_directions(dictionary.atoms, norms)
+        )
         self.positive = bool(positive)
-        self.atoms = np.flatnonzero(norms > 0) if positive else distinct_directions(dictionary.atoms, norms)
-        self.norms = norms[self.atoms]
-        self.unit = dictionary.atoms[self.atoms] / self.norms[:, None]
-        self.gram = np.asfortranarray(self.unit @ self.unit.T)
 
-    def solver(self, alpha: float) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-        """Products ``<u, x>`` of one image -> its coefficients w."""
+    def solve(self, products: Floats, alpha: float) -> tuple[Floats, int]:
         solvers, datafits, penalties = (
             require(f"skglm.{part}", "baselines", "the lasso") for part in ("solvers", "datafits", "penalties")
         )
-        descent = solvers.AndersonCD(tol=TOL, fit_intercept=False, **LIMITS)
+        descent = solvers.AndersonCD(tol=TOL / 2, fit_intercept=False, **LIMITS)
         quadratic, penalty = datafits.QuadraticHessian(), penalties.L1(alpha, positive=self.positive)
+        codes, n_unfinished = np.zeros_like(products), 0
+        # In units of an image's largest product the penalty and the tolerance are the same for all.
+        largest = (products if self.positive else np.abs(products)).max(axis=1, initial=0.0)
+        for i in np.flatnonzero((largest > 0.0) & (alpha < 1.0)):
+            c, w = products[i] / largest[i], codes[i]
+            for _ in range(MAX_ROUNDS):
+                # Where the solver's extrapolation divides by zero it drops the result itself.
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    w, _, _ = descent.solve(
+                        self.gram.T, -c, quadratic, penalty, w_init=w, Xw_init=self._gram_times(w), run_checks=False
+                    )
+                if self._violation(c, w, alpha) <= TOL:
+                    break
+            else:
+                n_unfinished += 1
+            codes[i] = w * largest[i]
+        return codes, n_unfinished
 
-        def solve(products: NDArray[np.float64]) -> NDArray[np.float64]:
-            largest = float((products if self.positive else np.abs(products)).max(initial=0.0))
-            if largest <= 0.0 or alpha == 1.0:
-                return np.zeros(len(products))
-            # In units of the largest product the penalty and the tolerance are the same for all images. Where the
-            # solver's extrapolation divides by zero it drops the result itself.
-            with np.errstate(divide="ignore", invalid="ignore"):
-                w, _, _ = descent.solve(self.gram, -products / largest, quadratic, penalty, run_checks=False)
-            return np.asarray(w * largest)
+    def _gram_times(self, w: Floats) -> Floats:
+        used = np.flatnonzero(w)
+        product: Floats = w[used] @ self.gram[used]
+        return product
 
-        return solve
+    def _violation(self, c: Floats, w: Floats, alpha: float) -> float:
+        """Distance of 0 from the subdifferential, measured anew: the solver's own number carries its rounding along."""
+        gradient = self._gram_times(w) - c
+        unused = (-gradient if self.positive else np.abs(gradient)) - alpha
+        return float(np.where(w == 0, unused, np.abs(gradient + np.sign(w) * alpha)).max())

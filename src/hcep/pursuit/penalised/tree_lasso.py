@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hcep._checks import require_not_negative, require_positive, require_share
 from hcep.dictionary import ConceptDictionary
-from hcep.dictionary.checks import check_shape, working_dtype
-from hcep.pursuit.blocks import block_size, for_blocks
+from hcep.dictionary.checks import check_shape
+from hcep.pursuit.penalised.coding import Floats, PenalisedCoder
 from hcep.pursuit.result import FlatResult
-from hcep.pursuit.sparsity import (
-    Collected,
-    NotConvergedWarning,
-    alpha_for,
-    embedded,
-    most_atoms,
-    spread,
-    strongest,
-)
 
 
 def tree_lasso(
@@ -98,30 +86,8 @@ def tree_lasso(
     >>> tree_lasso(np.array([[2.0, 1.2, 0.1, 0.0]]), d, alpha=0.1, mixing=1.0).supports
     [('animal', 'cat')]
     """
-    rows = check_shape(X, dictionary.n_dims)
-    limit = most_atoms(n_nonzero, alpha, dictionary)
-    problem = _Problem(dictionary, mixing, max_iter, tol)
-    share = problem.alpha(rows, limit, n_jobs) if alpha is None else float(alpha)
-    collected = Collected(dictionary, len(rows), working_dtype(rows))
-    unfinished: list[int] = []
-
-    def work(block: slice) -> None:
-        x = embedded(rows, dictionary, block)
-        w, n_unfinished = problem.solve(x, share)
-        unfinished.append(n_unfinished)
-        nodes = strongest(problem.terms(w), limit)
-        coefficients = np.take_along_axis(w, nodes.astype(np.intp), axis=1) / problem.norms[nodes]
-        collected.add(block, x, *problem.atoms_of(nodes, coefficients))
-
-    for_blocks(len(rows), work, n_jobs, block=block_size(len(problem.norms)))
-    if sum(unfinished):
-        warnings.warn(
-            f"{sum(unfinished):,} of {len(rows):,} codes were still moving after max_iter={max_iter:,} iterations; "
-            "raise max_iter, tol or alpha",
-            NotConvergedWarning,
-            stacklevel=2,
-        )
-    return collected.result()
+    coder = _TreeLasso(dictionary, mixing, max_iter, tol)
+    return coder.codes(check_shape(X, dictionary.n_dims), n_nonzero, alpha, n_jobs)
 
 
 def tree_lasso_alpha(
@@ -148,54 +114,37 @@ def tree_lasso_alpha(
     >>> tree_lasso_alpha([[2.0, 1.0], [1.0, 3.0]], d, 2)
     0.5
     """
-    require_positive("n_nonzero", n_nonzero)
-    return _Problem(dictionary, mixing, max_iter, tol).alpha(check_shape(X, dictionary.n_dims), n_nonzero, n_jobs)
+    return _TreeLasso(dictionary, mixing, max_iter, tol).alpha(check_shape(X, dictionary.n_dims), n_nonzero, n_jobs)
 
 
-class _Problem:
-    """The unit-norm atoms of all nodes but the root's, and how to solve for their coefficients.
-
-    Attributes
-    ----------
-    norms : (n_nodes - 1,) norms of the nodes' atoms, 1 for a zero atom
-    unit : (n_nodes - 1, n_dims) atoms of norm 1, or 0
-    gram : (n_nodes - 1, n_nodes - 1) their products
-    parent : (n_nodes - 1,) int32
-        -1 below the root.
-    """
+class _TreeLasso(PenalisedCoder):
+    """The atoms of all nodes of the tree of rooted paths but the root's; ``parent`` is -1 below the root."""
 
     def __init__(self, dictionary: ConceptDictionary, mixing: float, max_iter: int, tol: float) -> None:
         self.mixing = require_share("mixing", mixing)
         require_positive("max_iter", max_iter)
         self.max_iter, self.tol = int(max_iter), require_not_negative("tol", tol)
-        self.dictionary, self.tree = dictionary, dictionary.hierarchy.path_tree
-        self.parent = np.ascontiguousarray(self.tree.parent[1:] - 1)
-        atoms = dictionary.atoms[self.tree.edge[1:]]
-        norms = np.linalg.norm(atoms, axis=1)
-        self.norms = np.where(norms > 0, norms, 1.0)
-        self.unit = atoms / self.norms[:, None]
-        self.gram = self.unit @ self.unit.T
+        self.unfinished = f"were still moving after max_iter={max_iter:,} iterations; raise max_iter, tol or alpha"
+        tree = dictionary.hierarchy.path_tree
+        super().__init__(dictionary, tree.edge[1:])
+        self.parent = np.ascontiguousarray(tree.parent[1:] - 1)
         # Of two matrices with the same nonzero eigenvalues, the smaller.
-        small = self.gram if len(atoms) <= atoms.shape[1] else self.unit.T @ self.unit
+        small = self.gram if len(self.unit) <= self.unit.shape[1] else self.unit.T @ self.unit
         self.lipschitz = float(np.linalg.eigvalsh(small)[-1]) * (1 + 1e-9) or 1.0
 
-    def solve(self, x: NDArray[np.float64], alpha: float) -> tuple[NDArray[np.float64], int]:
-        """Coefficients of the unit atoms of every node, and how many images did not converge."""
-        from hcep.pursuit import tree_kernels
+    def solve(self, products: Floats, alpha: float) -> tuple[Floats, int]:
+        from hcep.pursuit.penalised.tree_kernel import Penalty, fista, penalties_at_zero
 
-        products = x @ self.unit.T
-        largest = np.empty(len(x))
-        tree_kernels.penalties_at_zero(products, self.mixing, self.parent, largest)
+        largest = np.empty(len(products))
+        penalties_at_zero(products, self.mixing, self.parent, largest)
         scale = np.where(largest > 0, largest, 1.0)[:, None]
         codes = np.zeros_like(products)
         # In units of its largest useful penalty, alpha and tol are the same for all images.
-        n_unfinished = tree_kernels.fista(
-            self.gram, self.lipschitz, products / scale, alpha * (1 - self.mixing), alpha * self.mixing, self.parent,
-            self.max_iter, self.tol, codes,
-        )  # fmt: skip
+        penalty = Penalty(alpha * (1 - self.mixing), alpha * self.mixing, self.parent)
+        n_unfinished = fista(self.gram, self.lipschitz, products / scale, penalty, self.max_iter, self.tol, codes)
         return codes * scale, n_unfinished
 
-    def terms(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
+    def terms(self, w: Floats) -> Floats:
         """Each node's own term of the penalty, 0 where its coefficient is."""
         squares = w**2
         for v in range(len(self.parent) - 1, -1, -1):
@@ -203,36 +152,3 @@ class _Problem:
                 squares[:, self.parent[v]] += squares[:, v]
         terms = (1 - self.mixing) * np.abs(w) + self.mixing * np.sqrt(squares)
         return np.where(w != 0, terms, 0.0)
-
-    def atoms_of(
-        self, nodes: NDArray[np.int32], coefficients: NDArray[np.float64]
-    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """The atoms of the chosen nodes; where two nodes share an atom, the first holds the sum."""
-        atoms = np.where(nodes >= 0, self.tree.edge[1:][nodes], -1).astype(np.int32)
-        if self.dictionary.hierarchy.is_tree:
-            return atoms, coefficients
-        coefficients = coefficients.copy()
-        for late in range(1, atoms.shape[1]):
-            for early in range(late):
-                same = (atoms[:, late] >= 0) & (atoms[:, late] == atoms[:, early])
-                coefficients[same, early] += coefficients[same, late]
-                atoms[same, late] = -1
-        order = np.argsort(atoms < 0, axis=1, kind="stable")
-        return np.take_along_axis(atoms, order, axis=1), np.take_along_axis(coefficients, order, axis=1)
-
-    def alpha(self, rows: NDArray[Any], n_nonzero: int, n_jobs: int | None) -> float:
-        """The penalty at which a sample of images uses about `n_nonzero` nodes on average."""
-        sample = spread(rows)
-        if not len(sample):
-            return 1.0
-        x = self.dictionary.embed(sample).astype(np.float64)
-        counts = np.zeros(len(x))
-
-        def mean_support(alpha: float) -> float:
-            def work(block: slice) -> None:
-                counts[block] = np.count_nonzero(self.solve(x[block], alpha)[0], axis=1)
-
-            for_blocks(len(x), work, n_jobs, block=32)
-            return float(counts.mean())
-
-        return alpha_for(n_nonzero, mean_support)
