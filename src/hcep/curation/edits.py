@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -225,7 +225,7 @@ def refuse_inner_classes(before: Hierarchy, after: Hierarchy, classes: Sequence[
     if inner:
         raise HierarchyError(
             f"class {quoted(inner)} would be lost: with {quoted(after.children(inner[0]))} below it, {inner[0]!r} is "
-            f"no leaf. Add an inner synset above both instead (--add NAME:PARENT:{inner[0]} --move SYNSET:NAME), or, "
+            f"no leaf. Add an inner synset above both instead (--add NAME:PARENT:{inner[0]} --move CONCEPT:NAME), or, "
             "where it is no class, give those that are in --classes"
         )
 
@@ -241,26 +241,23 @@ def diff(before: Hierarchy, after: Hierarchy) -> list[str]:
     >>> diff(h, h.collapse())
     ['- r → feline', '- feline → cat', '+ r → cat', '= feline merged into cat']
     """
-    old, new = set(before.edges), set(after.edges)
-    lines = [f"- {_edge(before, edge)}" for edge in before.edges if edge not in new]
-    lines += [f"+ {_edge(after, edge)}" for edge in after.edges if edge not in old]
-    return [*lines, *_names(before, after)]
 
+    def shown(synset: str, name: str) -> str:
+        return name if name == synset else f"{name} ({synset})"
 
-def _names(before: Hierarchy, after: Hierarchy) -> Iterator[str]:
-    for synset in after.ids:
-        if synset in before and before.name(synset) != after.name(synset):
-            yield f"~ {synset}: {before.name(synset)!r} → {after.name(synset)!r}"
-    for synset in after.ids:
-        known = before.merged(synset) if synset in before else ()
-        for other, name in after.merged(synset):
-            if (other, name) not in known:
-                yield f"= {_shown(other, name)} merged into {_shown(synset, after.name(synset))}"
+    def edges(sign: str, of: Hierarchy, other: Hierarchy) -> list[str]:
+        known = set(other.edges)
+        names = (map(shown, edge, map(of.name, edge)) for edge in of.edges if edge not in known)
+        return [f"{sign} {' → '.join(pair)}" for pair in names]
 
-
-def _edge(hierarchy: Hierarchy, edge: tuple[str, str]) -> str:
-    return " → ".join(_shown(synset, hierarchy.name(synset)) for synset in edge)
-
-
-def _shown(synset: str, name: str) -> str:
-    return name if name == synset else f"{name} ({synset})"
+    both = [synset for synset in after.ids if synset in before]
+    renamed = ((s, before.name(s), after.name(s)) for s in both)
+    merged = (
+        (s, pair) for s in after.ids for pair in after.merged(s) if s not in before or pair not in before.merged(s)
+    )
+    return [
+        *edges("-", before, after),
+        *edges("+", after, before),
+        *(f"~ {synset}: {old!r} → {new!r}" for synset, old, new in renamed if old != new),
+        *(f"= {shown(*pair)} merged into {shown(synset, after.name(synset))}" for synset, pair in merged),
+    ]

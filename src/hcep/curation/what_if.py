@@ -68,23 +68,21 @@ class Effect:
 
     @cached_property
     def _per_image(self) -> dict[str, tuple[Floats, Floats]]:
-        before, after = self.before, self.after
-        base = [(o.support.f1 - o.chance_f1) / max(1.0 - o.chance_f1, 1e-12) for o in (before, after)]
-        return {
-            "accuracy": ((before.predicted == before.y) * 1.0, (after.predicted == after.y) * 1.0),
-            "support_precision": (before.support.precision, after.support.precision),
-            "support_recall": (before.support.recall, after.support.recall),
-            "support_f1": (before.support.f1, after.support.f1),
-            "f1_above_chance": (base[0], base[1]),
-            "class_f1_before": (self._class_f1(before), self._class_f1(after)),
-        }
+        before, after = self._scores(self.before), self._scores(self.after)
+        return {name: (before[name], after[name]) for name in before}
 
-    def _class_f1(self, outcome: Outcome) -> Floats:
+    def _scores(self, outcome: Outcome) -> dict[str, Floats]:
         classes, index = np.unique(np.concatenate([outcome.y, outcome.predicted]), return_inverse=True)
-        table = class_f1(self.before.hierarchy, classes.tolist())
         truth, predicted = np.split(index, 2)
-        scores: Floats = table[predicted, truth]
-        return scores
+        support, chance = outcome.support, outcome.chance_f1
+        return {
+            "accuracy": (outcome.predicted == outcome.y) * 1.0,
+            "support_precision": support.precision,
+            "support_recall": support.recall,
+            "support_f1": support.f1,
+            "f1_above_chance": (support.f1 - chance) / max(1.0 - chance, 1e-12),
+            "class_f1_before": class_f1(self.before.hierarchy, classes.tolist())[predicted, truth],
+        }
 
 
 def what_if(held_out: HeldOut, edits: Iterable[Edit]) -> Effect:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -121,17 +121,16 @@ def parse_edits(
 
     edits: list[Edit] = []
     for text in add:
-        new, parent, *rest = _parts("--add", "NAME:PARENT[:CHILD,CHILD]", text, (_anything, is_known, all_known), 2)
+        new, parent, *rest = _parts("--add", "NAME:PARENT[:CHILD,CHILD]", text, _anything, is_known, all_known)
         edits.append(Add(new, parent, tuple(rest[0].split(",")) if rest else ()))
         known.add(new)
-    for text in merge:
-        edits.append(Merge(*_parts("--merge", "CONCEPT:INTO", text, (is_known, is_known), 2)))
+    edits += [Merge(*_parts("--merge", "CONCEPT:INTO", text, is_known, is_known)) for text in merge]
     for text in move:
-        parts = _parts("--move", "CONCEPT[:OLD_PARENT]:NEW_PARENT", text, (is_known, is_known, is_known), 2)
-        edits.append(Move(parts[0], parts[-1], parts[1] if len(parts) == 3 else None))
+        form = "CONCEPT[:OLD_PARENT]:NEW_PARENT"
+        synset, *old, target = _parts("--move", form, text, is_known, is_known, is_known)
+        edits.append(Move(synset, target, *old))
     edits += [Remove(text) for text in remove]
-    for text in rename:
-        edits.append(Rename(*_parts("--rename", "CONCEPT:NAME", text, (is_known, _anything), 2)))
+    edits += [Rename(*_parts("--rename", "CONCEPT:NAME", text, is_known, _anything)) for text in rename]
     return edits
 
 
@@ -139,26 +138,17 @@ def _anything(text: str) -> bool:
     return bool(text.strip())
 
 
-def _parts(option: str, form: str, text: str, checks: Sequence[Check], fewest: int) -> list[str]:
+def _parts(option: str, form: str, text: str, *checks: Check) -> list[str]:
+    """Two parts or more, at most one for each check, made of pieces apart by colons that may be joined again."""
     pieces = text.split(":")
-    ways = [
-        parts
-        for n in range(fewest, len(checks) + 1)
-        for parts in _ways(pieces, n)
-        if all(check(part) for check, part in zip(checks, parts, strict=False))
-    ]
+    cuts = (cut for n in range(1, len(checks)) for cut in combinations(range(1, len(pieces)), n))
+    taken = ([":".join(pieces[a:b]) for a, b in pairwise([0, *cut, len(pieces)])] for cut in cuts)
+    ways = [parts for parts in taken if all(check(part) for check, part in zip(checks, parts, strict=False))]
     if len(ways) == 1:
         return ways[0]
     if pieces in ways and checks[0] is _anything:
         return pieces  # "pet:animal:cat" adds "pet"; that its new name be "pet:animal" is hardly meant
-    if not ways and fewest <= len(pieces) <= len(checks) and all(pieces):
+    if not ways and 2 <= len(pieces) <= len(checks) and all(pieces):
         return pieces  # a synset that is not there: the edit itself says which, with near matches
     what = "can be taken apart in several ways" if ways else "is not of this form, or names no concept"
     raise HCEPError(f"{option}: expected {form}; {text!r} {what}. Give concepts by id")
-
-
-def _ways(pieces: list[str], n: int) -> Iterator[list[str]]:
-    """All ways to join neighbouring pieces into n parts."""
-    for cuts in combinations(range(1, len(pieces)), n - 1):
-        bounds = [0, *cuts, len(pieces)]
-        yield [":".join(pieces[a:b]) for a, b in pairwise(bounds)]
