@@ -14,6 +14,7 @@ __all__ = [
     "HCEPTransformer",
     "Hierarchy",
     "HierarchyError",
+    "explain_images",
     "hb_omp",
     "load",
     "omp",

@@ -19,6 +19,7 @@ from .classify import HCEPClassifier as HCEPClassifier, HCEPTransformer as HCEPT
 from .dictionary import ConceptDictionary as ConceptDictionary
 from .errors import HCEPError as HCEPError, HierarchyError as HierarchyError
 from .evaluate import support_scores as support_scores, tree_distances as tree_distances
+from .explain import explain_images as explain_images
 from .hierarchy import Hierarchy as Hierarchy, read_hierarchy as read_hierarchy
 from .models import load as load
 from .pursuit import hb_omp as hb_omp, omp as omp

@@ -15,8 +15,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from hcep.cli.app import app
-from hcep.cli.explain import find_images
-from hcep.cli.inputs import find_hierarchy
+from hcep.explain import find_images
+from hcep.datasets import find_hierarchy
 from hcep.datasets import load_sample
 from hcep.embeddings import EmbeddingArrays, write_arrays
 from hcep.errors import HCEPError

@@ -1,6 +1,5 @@
 """Paths -> something a person can use."""
 
-from hcep.explain.contrast import Contrast, contrast
-from hcep.explain.explanation import Explanation, Step, explain
+import lazy_loader
 
-__all__ = ["Contrast", "Explanation", "Step", "contrast", "explain"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -16,12 +16,9 @@ class Contrast:
 
     Attributes
     ----------
-    shared : tuple of str
-        Names of the synsets both have.
-    first, second : Step or None
-        The step each takes next; None where its path has ended.
-    cosine : float
-        Cosine between the two atoms at that step; -1 in a two-way split, NaN where one path has ended.
+    shared : names of the synsets both have
+    first, second : the step each takes next; None where its path has ended
+    cosine : cosine between the two atoms at that step; -1 in a two-way split, NaN where one path has ended
     """
 
     shared: tuple[str, ...]

@@ -22,14 +22,10 @@ class Step:
     Attributes
     ----------
     synset, name : str
-    merged : tuple of str
-        Names of the single-child chain that `collapse` merged into this synset, highest first.
-    coefficient : float
-        1 for an image that is exactly the synset's embedding; negative where the image points away from it.
-    explained : float
-        Share of the image's squared norm that the path explains up to here.
-    meaning : str or None
-        What the step's atom adds to the synset above it, in words, where the atoms have names.
+    merged : names of the single-child chain that `collapse` merged into this synset, highest first
+    coefficient : 1 for an image that is exactly the synset's embedding; negative where the image points away from it
+    explained : share of the image's squared norm that the path explains up to here
+    meaning : what the step's atom adds to the synset above it, in words, where the atoms have names
     """
 
     synset: str
@@ -46,12 +42,10 @@ class Explanation:
 
     Attributes
     ----------
-    root : str
-        Name of the root.
+    root : name of the root
     steps : tuple of Step
     residual_norm : float
-    runners_up : tuple of Hypothesis
-        Other paths of the final beam, the nearest first, where the pursuit was asked for ``n_best``.
+    runners_up : other paths of the final beam, the nearest first, where the pursuit was asked for ``n_best``
     """
 
     root: str
@@ -76,13 +70,10 @@ def explain(
 
     Parameters
     ----------
-    X : (n_images, n_dims) array
-        The raw embeddings that the pursuit was given.
+    X : (n_images, n_dims) array, the raw embeddings that the pursuit was given
     result : PathResult
-    images : iterable of int, optional
-        Rows to explain; all by default.
-    names : AtomNames, optional
-        Words for the atoms, such as `hcep.models.load_atom_names` gives; steps then have a ``meaning``.
+    images : rows to explain; all by default
+    names : words for the atoms, such as `hcep.models.load_atom_names` gives; steps then have a ``meaning``
 
     Raises
     ------

@@ -37,14 +37,10 @@ def exemplars(
     dictionary : ConceptDictionary
     X : (n_images, n_dims) array, or an iterable of (X, y) batches
         Raw embeddings. Batches, such as ``store.batches()``, are looked at one at a time and not kept.
-    y : (n_images,) array of str
-        The class of each row; with batches, left out.
-    ids : sequence of str, optional
-        What to call the images, in the order of all rows; their numbers by default.
-    top_k : int
-        Images per atom.
-    contrast : int
-        How many of the lowest projections to keep as well.
+    y : (n_images,) array of str, the class of each row; with batches, left out
+    ids : what to call the images, in the order of all rows; their numbers by default
+    top_k : images per atom
+    contrast : how many of the lowest projections to keep as well
 
     Returns
     -------

@@ -9,34 +9,26 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hcep.dictionary import ConceptDictionary
-from hcep.embeddings import EmbeddingArrays
+from hcep.embeddings import Embeddings, EmbeddingStore
 from hcep.errors import HCEPError, HierarchyError, near_matches
+from hcep.explain.naming import pools
+from hcep.explain.naming.by_language_model import Failure, describe_atoms, summarize_atoms
 from hcep.explain.naming.exemplars import exemplars
 from hcep.explain.naming.nearest_phrases import name_atoms
-from hcep.explain.naming.pools import (
-    embed_phrases,
-    gloss_phrases,
-    merge_pools,
-    read_embedded_phrases,
-    read_phrases,
-    wordnet_words,
-)
 from hcep.hierarchy import Hierarchy
-from hcep.models import ModelError, load_atom_names, load_path_model, load_summary, save_atom_names
+from hcep.models import ModelError, read_model, save_atom_names
 from hcep.models.atom_names import AtomName, AtomNames
-from hcep.models.card import encoder_record
 from hcep.models.model_encoder import load_model_encoder, refuse_other_encoder
 
 if TYPE_CHECKING:
-    from hcep.embeddings import EmbeddingStore, Encoder
-    from hcep.explain.naming.by_language_model import Failure
+    from hcep.embeddings import Encoder
     from hcep.llm import ChatModel
 
-#: Phrases a language model writes for a pair where nothing else is given to compare with.
-DESCRIBED = 5
-#: Images that lie furthest against an atom.
-CONTRASTED = 3
+#: Phrases a language model writes for a pair where nothing else is given, and images furthest against an atom.
+DESCRIBED, CONTRASTED = 5, 3
 
 
 @dataclass(frozen=True)
@@ -47,12 +39,9 @@ class Interpretation:
     ----------
     names : AtomNames
     hierarchy : Hierarchy
-    failures : tuple of Failure
-        Atoms for which the language model gave no answer that passes.
-    notes : tuple of str
-        What a person should know, such as why definitions were not compared.
-    kept : bool
-        Whether the names are in the model's folder.
+    failures : atoms for which the language model gave no answer that passes
+    notes : what a person should know, such as why definitions were not compared
+    kept : whether the names are in the model's folder
     """
 
     names: AtomNames
@@ -68,7 +57,7 @@ def interpret(
     phrases: Sequence[str | Path] = (),
     glosses: bool = False,
     describe: int | None = None,
-    images: EmbeddingStore | EmbeddingArrays | None = None,
+    images: EmbeddingStore | Embeddings | None = None,
     chat: ChatModel | None = None,
     encoder: Encoder | str | None = None,
     preprocessing: Any = None,
@@ -85,29 +74,18 @@ def interpret(
 
     Parameters
     ----------
-    model : path or ConceptDictionary
-        A saved model, in whose folder the names of every stage are kept; or a dictionary, where nothing is.
-    phrases : sequence of str or Path
-        Candidates; a `Path` is a file of them, one per line, or an .npz of ``phrases`` and their ``embeddings``.
-    glosses : bool
-        WordNet's definitions as candidates, too; attached to the atoms where they cannot be compared.
-    describe : int, optional
-        Candidates per pair that the language model writes; 5 by default where there are no others.
-    images : EmbeddingStore or EmbeddingArrays, optional
-        Labelled images to show atoms by; no text tower is needed.
-    chat : ChatModel, optional
-        Sums up the phrases.
-    encoder, preprocessing : optional
-        Of the phrases; the model's own by default.
+    model : a saved model, in whose folder the names of every stage are kept; or a dictionary, where nothing is
+    phrases : candidates; a `Path` is a file of them, one per line, or an .npz of ``phrases`` and their ``embeddings``
+    glosses : WordNet's definitions as candidates, too; attached to the atoms where they cannot be compared
+    describe : candidates per pair that the language model writes; 5 by default where there are no others
+    images : labelled images to show atoms by; no text tower is needed
+    chat : sums up the phrases
+    encoder, preprocessing : of the phrases; the model's own by default
     template, center : see `embed_phrases` and `name_atoms`
-    top_k : int
-        Phrases, or images, per atom.
-    rounds : int
-        Answers to ask for before an atom is given up.
-    synsets : iterable of str, optional
-        Name only atoms that lead to these, given by id or display name.
-    progress : bool
-        Show progress bars.
+    top_k : phrases, or images, per atom
+    rounds : answers to ask for before an atom is given up
+    synsets : name only atoms that lead to these, given by id or display name
+    progress : show progress bars
 
     Raises
     ------
@@ -115,7 +93,7 @@ def interpret(
         Candidates that cannot be compared (no text tower, no known encoder, none left), images of another encoder or
         without labels, a summary without phrases.
     """
-    run = _Naming(model, synsets, encoder, preprocessing, progress)
+    run = _Naming(model, synsets, encoder, preprocessing, {"rounds": rounds, "progress": progress})
     if describe is None:
         alone = not (phrases or glosses or any(atom.phrases for atom in run.chosen))
         describe = DESCRIBED if chat is not None and alone else 0
@@ -131,18 +109,18 @@ def interpret(
             raise HCEPError(
                 f"--template: {str(embedded)!r} has its embeddings in it, made of whole texts; leave --template out"
             )
-        pool, vectors = read_embedded_phrases(embedded, run.dictionary.n_dims)
+        pool, vectors = pools.read_embedded_phrases(embedded, run.dictionary.n_dims)
         run.add(name_atoms(run.dictionary, pool, vectors, top_k=top_k, center=center, edges=run.edges))
     elif compared and not (glosses and not phrases and not describe and run.attach_glosses()):
         text_encoder = run.text_encoder(template)
-        pool = run.pool(phrases, glosses, describe, chat, rounds)
-        vectors = embed_phrases(text_encoder, pool, template=template, progress=progress)
+        pool = run.pool(phrases, glosses, describe, chat)
+        vectors = pools.embed_phrases(text_encoder, pool, template=template, progress=progress)
         names = name_atoms(run.dictionary, pool, vectors, top_k=top_k, center=center, edges=run.edges)
         run.add(replace(names, encoder=text_encoder.name, template=template))
     if images is not None:
         run.add(run.shown(images, top_k))
     if chat is not None:
-        run.sum_up(chat, rounds)
+        run.sum_up(chat)
     if compared or images is not None:
         run.define()
     kept = run.folder is not None and bool(run.chosen)
@@ -192,20 +170,19 @@ class _Naming:
         synsets: Iterable[str] | None,
         encoder: Encoder | str | None,
         preprocessing: Any,
-        progress: bool,
+        asking: dict[str, Any],
     ) -> None:
         self.notes: list[str] = []
         self.failures: list[Failure] = []
         self.names, self._record, self.folder = AtomNames(()), None, None
-        self._wanted, self._preprocessing, self._progress = encoder, preprocessing, progress
+        self._wanted, self._preprocessing, self._asking = encoder, preprocessing, asking
         if isinstance(model, ConceptDictionary):
             self.dictionary = model
         else:
-            self.folder = Path(model)
-            self.dictionary = load_path_model(model).dictionary
-            self._record = load_summary(model).encoder
+            saved = read_model(model)
+            self.folder, self.dictionary, self._record = saved.folder, saved.dictionary, saved.summary.encoder
             try:
-                self.names = load_atom_names(model) or self.names
+                self.names = saved.atom_names or self.names
             except ModelError as error:
                 # The model itself is sound, or it would not have loaded.
                 self.notes.append(f"the names that were there cannot be read and are made anew ({error})")
@@ -227,7 +204,7 @@ class _Naming:
 
     @cached_property
     def _wordnet(self) -> tuple[dict[str, str], dict[str, Sequence[str]]]:
-        return wordnet_words(self.hierarchy)
+        return pools.wordnet_words(self.hierarchy)
 
     def define(self, *, keep: bool = True) -> None:
         """WordNet's definition of every child that is in it."""
@@ -264,65 +241,47 @@ class _Naming:
                 "cannot be compared; pass --encoder, give --phrases an .npz of phrases and embeddings, or show atoms "
                 "by --images"
             )
-        embed_phrases(self._encoder, (), template=template)
+        pools.embed_phrases(self._encoder, (), template=template)
         return self._encoder
 
     def pool(
-        self, phrases: Sequence[str | Path], glosses: bool, describe: int, chat: ChatModel | None, rounds: int
+        self, phrases: Sequence[str | Path], glosses: bool, describe: int, chat: ChatModel | None
     ) -> tuple[str, ...]:
         """All candidates, each once."""
-        pools = [read_phrases(some) if isinstance(some, Path) else (some,) for some in phrases]
-        definitions, lemmas = self._wordnet if glosses or describe else ({}, {})
+        found = [pools.read_phrases(some) if isinstance(some, Path) else (some,) for some in phrases]
         if glosses:
-            pools.append(gloss_phrases(definitions))
+            found.append(pools.gloss_phrases(self._wordnet[0]))
         if describe and chat is not None:
-            from hcep.explain.naming.by_language_model import describe_atoms
-
-            described = describe_atoms(
-                self.hierarchy,
-                chat,
-                edges=self.edges,
-                n_phrases=describe,
-                aliases=lemmas,
-                rounds=rounds,
-                progress=self._progress,
-            )
-            pools.append(described.pool)
+            options = {**self._asking, "edges": self.edges, "aliases": self._wordnet[1]}
+            described = describe_atoms(self.hierarchy, chat, n_phrases=describe, **options)
+            found.append(described.pool)
             self.failures += described.failures
-        pool = merge_pools(*pools)
+        pool = pools.merge_pools(*found)
         if not pool:
             reason = f": {self.failures[0]}" if self.failures else "; --glosses needs a hierarchy of WordNet's ids"
             raise HCEPError(f"there is no candidate phrase to compare with{reason}")
         return pool
 
-    def shown(self, images: EmbeddingStore | EmbeddingArrays, top_k: int) -> AtomNames:
+    def shown(self, images: EmbeddingStore | Embeddings, top_k: int) -> AtomNames:
         """The images that lie furthest along each atom, and a few that lie furthest against it; a store is streamed."""
-        store = None if isinstance(images, EmbeddingArrays) else images
-        source = "images" if store is None else store.folder
-        refuse_other_encoder(self._record, encoder_record(store.encoder) if store is not None else None, source)
-        if images.labels is None or any(label is None for label in images.labels.tolist()):
-            raise HCEPError(f"{source}: images have no labels; give a store or file with one label an image")
-        options = {"ids": images.ids, "top_k": top_k, "contrast": CONTRASTED}
-        if store is not None:
-            return exemplars(self.dictionary, store.batches(), **options)
-        return exemplars(self.dictionary, images.vectors, images.labels, **options)
+        if isinstance(images, EmbeddingStore):
+            known = Embeddings(np.empty(0), images.labels, images.ids, images.encoder, str(images.folder))
+            batches: Iterable[tuple[Any, Any]] | None = images.batches()
+        else:
+            known, batches = images, None
+        refuse_other_encoder(self._record, known.encoder, known.source)
+        labels = known.y  # says so where an image has none
+        found = batches or [(known.X, labels)]
+        return exemplars(self.dictionary, found, ids=known.ids, top_k=top_k, contrast=CONTRASTED)
 
-    def sum_up(self, chat: ChatModel, rounds: int) -> None:
+    def sum_up(self, chat: ChatModel) -> None:
         """The language model's summaries of the phrases."""
-        from hcep.explain.naming.by_language_model import summarize_atoms
-
         if not any(atom.phrases for atom in self.chosen):
             raise HCEPError(
                 "the atoms have no phrases to sum up: give candidates (--phrases, --vocabulary, --describe), "
                 "which need an encoder with a text tower"
             )
-        found = summarize_atoms(
-            replace(self.names, atoms=tuple(self.chosen)),
-            self.hierarchy,
-            chat,
-            aliases=self._wordnet[1],
-            rounds=rounds,
-            progress=self._progress,
-        )
+        names = replace(self.names, atoms=tuple(self.chosen))
+        found = summarize_atoms(names, self.hierarchy, chat, aliases=self._wordnet[1], **self._asking)
         self.add(found.names)
         self.failures += found.failures

@@ -24,14 +24,10 @@ def interpretation_table(
 
     Parameters
     ----------
-    atoms : iterable of AtomName
-        Such as an `AtomNames`.
-    hierarchy : Hierarchy
-        For display names.
-    format : {"text", "markdown", "latex"}
-        LaTeX needs the packages booktabs and enumitem.
-    top_k : int
-        Concepts, and images, per row.
+    atoms : such as an `AtomNames`
+    hierarchy : for display names
+    format : "text", "markdown" or "latex", which needs the packages booktabs and enumitem
+    top_k : concepts, and images, per row
 
     Returns
     -------

@@ -63,18 +63,13 @@ def name_atoms(
     Parameters
     ----------
     dictionary : ConceptDictionary
-    phrases : sequence of str
-        Candidates, each once.
-    phrase_embeddings : (n_phrases, n_dims) array
-        Of the same encoder as the dictionary's images; norms do not matter.
-    top_k : int
-        Phrases to keep for an atom.
-    center : bool
-        Subtract the mean of the (unit) phrase embeddings first. Texts of one encoder share a large common component,
-        which adds nearly the same to all scores of an atom; without it the scores spread around 0 and tell more, while
-        the order mostly stays. The names then depend on the rest of the pool.
-    edges : sequence of (parent, child), optional
-        Name these atoms only.
+    phrases : candidates, each once
+    phrase_embeddings : (n_phrases, n_dims) array, of the same encoder as the dictionary's images; norms do not matter
+    top_k : phrases to keep for an atom
+    center : subtract the mean of the (unit) phrase embeddings first. Texts of one encoder share a large common
+        component, which adds nearly the same to all scores of an atom; without it the scores spread around 0 and tell
+        more, while the order mostly stays. The names then depend on the rest of the pool
+    edges : name these atoms only
 
     Returns
     -------
@@ -125,14 +120,8 @@ def name_atoms(
     rows = [row_of[edge] for edge in wanted]
     order = sorted(range(len(phrases)), key=phrases.__getitem__)
     best = _nearest(unit_rows(raw_atoms(dictionary)[rows]), texts, order, top_k, center)
-    records = [
-        AtomName(*edge, phrases=tuple(Phrase(phrases[order[k]], score) for k, score in best.row(i)))
-        # An atom that is zero has no direction.
-        if dictionary.atoms[row].any()
-        else AtomName(*edge)
-        for i, (edge, row) in enumerate(zip(wanted, rows, strict=True))
-    ]
-    return AtomNames(tuple(records), centered=center)
+    found = [tuple(Phrase(phrases[order[k]], score) for k, score in best.row(i)) for i in range(len(wanted))]
+    return AtomNames(tuple(AtomName(*edge, some) for edge, some in zip(wanted, found, strict=True)), centered=center)
 
 
 def _nearest(
@@ -147,5 +136,6 @@ def _nearest(
     mean = sum(chunk.sum(axis=0) for chunk in chunks()) / len(order) if center else 0.0
     best = BestColumns(len(atoms), min(top_k, len(order)))
     for chunk in chunks():
-        best.add(atoms @ unit_rows(chunk - mean).T)
+        # An atom that is zero has no direction, so nothing is near it.
+        best.add(np.where(atoms.any(axis=1, keepdims=True), atoms @ unit_rows(chunk - mean).T, -np.inf))
     return best

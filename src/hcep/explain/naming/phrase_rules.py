@@ -41,10 +41,8 @@ def violation(
 
     Parameters
     ----------
-    phrase : str
-        After `cleaned`.
-    names : iterable of str
-        Names of the two synsets, which the phrase may not use in any case, plural or spelling.
+    phrase : after `cleaned`
+    names : names of the two synsets, which the phrase may not use in any case, plural or spelling
     min_words, max_words : int
 
     Examples

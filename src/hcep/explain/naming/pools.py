@@ -138,13 +138,10 @@ def embed_phrases(
 
     Parameters
     ----------
-    encoder : Encoder
-        One that has texts.
+    encoder : one that has texts
     phrases : sequence of str
-    template : str
-        What a phrase is put into first, at its ``{}``, such as ``"a photo of {}"``.
-    progress : bool
-        Show a progress bar.
+    template : what a phrase is put into first, at its ``{}``, such as ``"a photo of {}"``
+    progress : show a progress bar
 
     Raises
     ------

@@ -1,0 +1,61 @@
+"""Class and rooted path of every image into a Parquet file, block by block."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+from numpy.typing import NDArray
+
+from hcep._files import replacing
+from hcep._progress import progress as progress_bar
+from hcep.classify.path_model import PathModel
+from hcep.explain.inference import infer
+
+#: Images that are classified at a time.
+BLOCK = 8192
+
+
+def write_predictions(
+    model: PathModel,
+    X: NDArray[Any],
+    path: str | PathLike[str],
+    *,
+    ids: NDArray[Any],
+    labels: NDArray[Any] | None = None,
+    progress: bool = False,
+) -> None:
+    """Write id, label (where given), predicted, probability, path, names, coefficients and residual_norm per image.
+
+    Parameters
+    ----------
+    model : PathModel
+    X : (n_images, n_dims) array, raw embeddings
+    path : the Parquet file, replaced in one step
+    ids : (n_images,) array
+    labels : (n_images,) array, what is known of the classes
+    progress : show a progress bar
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables, name = [], model.hierarchy.name
+    with progress_bar("predicting", len(X), progress, "images") as advance:
+        for start in range(0, max(len(X), 1), BLOCK):
+            rows = slice(start, start + BLOCK)
+            inferred = infer(model, X[rows])
+            found = inferred.paths
+            columns = {
+                "id": ids[rows].astype(str).tolist(),
+                **({} if labels is None else {"label": labels[rows].tolist()}),
+                "predicted": inferred.labels.tolist(),
+                "probability": inferred.probabilities.max(axis=1),
+                "path": [list(synsets) for synsets in found.paths],
+                "names": [list(map(name, synsets)) for synsets in found.paths],
+                "coefficients": [found.coefficients(i).tolist() for i in range(len(found))],
+                "residual_norm": found.residual_norms,
+            }
+            tables.append(pa.table(columns))
+            advance(len(found))
+    with replacing(path) as partial:
+        pq.write_table(pa.concat_tables(tables, promote_options="default"), partial)
