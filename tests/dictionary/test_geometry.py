@@ -475,7 +475,7 @@ def test_rotation_and_scale_do_not_matter(seed):
 def test_blocks_do_not_change_the_results(monkeypatch):
     dictionary = random_dictionary(5, n_dims=14)
     whole = dictionary.geometry.summary()
-    monkeypatch.setattr("hcep.dictionary.geometry.measures.BLOCK", 1)
+    monkeypatch.setattr("hcep.dictionary.geometry.space.BLOCK", 1)
     again = ConceptDictionary(dictionary.hierarchy, dictionary.synset_embeddings).geometry.summary()
     assert again == pytest.approx(whole, nan_ok=True)
 
@@ -510,7 +510,7 @@ def test_a_reduction_out_of_range_is_refused(fork, reduction):
     ],
 )
 def test_quadratic_comparisons_of_too_much_are_refused(fork, monkeypatch, method, message):
-    monkeypatch.setattr("hcep.dictionary.geometry.measures.MAX_PAIRS", 3)
+    monkeypatch.setattr("hcep.dictionary.geometry.space.MAX_PAIRS", 3)
     with pytest.raises(DictionaryError, match=message):
         getattr(fork.geometry, method)()
 

@@ -1,0 +1,241 @@
+"""Recovery: from which images, and by which algorithm, a rooted path is provably found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from hcep.dictionary.geometry.space import Floats, Space, blocks, refuse_quadratic
+
+if TYPE_CHECKING:
+    from hcep.dictionary.path_basis import PathBasis
+
+#: A recovery coefficient must be this far below 1: opposite atoms make it 1 up to rounding, on either side.
+RECOVERY_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Recovery:
+    """What is provably recovered from images without noise, leaf by leaf."""
+
+    leaves: tuple[str, ...]
+    paths: tuple[tuple[str, ...], ...]
+    """Every rooted path of these leaves."""
+    leaf_of_path: NDArray[np.int64]
+    """(n_paths,) Position in `leaves`."""
+    path_nested: Floats
+    """(n_paths, depth + 1) Exact recovery coefficient ERC(S | T_l) of each path along the nested restriction; NaN
+    beyond the path's end and infinite where its atoms are linearly dependent (a zero atom is).
+    """
+    path_radius: Floats
+    """(n_paths,) How far from the leaf's embedding an image may be for HB-OMP with a beam of 1 to follow the path:
+    exact, 0 where it does not even without noise, infinite where no synset on the path has a sibling.
+    """
+
+    @cached_property
+    def best_path(self) -> NDArray[np.int64]:
+        """(n_leaves,) Row of each leaf's path with the smallest ERC over the full dictionary; ties: the first."""
+        order = np.lexsort((self.path_nested[:, 0], self.leaf_of_path))
+        return order[np.searchsorted(self.leaf_of_path[order], np.arange(len(self.leaves)))]
+
+    @property
+    def nested(self) -> Floats:
+        """(n_leaves, depth + 1) ERC(S | T_l) of each leaf's best path, l = 0 first; see `path_nested`."""
+        rows: Floats = self.path_nested[self.best_path]
+        return rows
+
+    @property
+    def coefficient(self) -> Floats:
+        """(n_leaves,) ERC(S) over the full dictionary."""
+        return self.nested[:, 0]
+
+    @property
+    def certified(self) -> NDArray[np.bool_]:
+        """(n_leaves,) Whether ERC(S) < 1: OMP recovers the path from every image in the span of its atoms."""
+        return self.coefficient < 1.0 - RECOVERY_TOLERANCE
+
+    @property
+    def certified_from(self) -> NDArray[np.int64]:
+        """(n_leaves,) The least l with ERC(S | T_l) < 1; -1 for dependent atoms.
+
+        OMP recovers the path once it is confined to the subtree of the path's synset at this level.
+        """
+        below = self.nested < 1.0 - RECOVERY_TOLERANCE
+        return np.where(below.any(axis=1), below.argmax(axis=1), -1)
+
+    @property
+    def radius(self) -> Floats:
+        """(n_leaves,) The largest `path_radius` of each leaf's paths."""
+        radius = np.zeros(len(self.leaves))
+        np.maximum.at(radius, self.leaf_of_path, self.path_radius)
+        return radius
+
+    @property
+    def greedily_recovered(self) -> NDArray[np.bool_]:
+        """(n_leaves,) Whether HB-OMP with a beam of 1 finds a path to the leaf from the leaf's own embedding."""
+        return self.radius > 0.0
+
+
+class Recoverable(Space):
+    """The conditions of recovery."""
+
+    def recovery(self, leaves: Iterable[str] | None = None) -> Recovery:
+        r"""Exact recovery coefficients and the radius of greedy recovery, for every rooted path of every leaf.
+
+        Parameters
+        ----------
+        leaves : iterable of str, optional
+            The leaves to look at; all when left out. Their atoms are still compared with the whole dictionary's.
+
+        Raises
+        ------
+        HierarchyError
+            For an id that is not a leaf of the hierarchy.
+        DictionaryError
+            When paths times atoms exceed 400 million.
+
+        Notes
+        -----
+        With normalised atoms, S the atoms of a rooted path and T_l those of S and of the edges below the path's synset
+        at level l (T_0 is everything)::
+
+            ERC(S | T) = max over j in T \ S of || pinv(D_S) d_j ||_1
+
+        Below 1, OMP confined to T recovers S from every ``x = D_S z`` without a zero in z. The maximum is over fewer
+        atoms as l grows, so it never increases; at the leaf nothing competes and it is 0. Zero atoms cannot be picked
+        and do not compete.
+
+        The coefficient speaks of OMP, which may pick the path's atoms in any order. HB-OMP must take them from the top
+        down, so ``ERC < 1`` does *not* imply that it succeeds with a beam of 1. Its own certificate is the radius: with
+        u_v the atom of v made orthogonal to the atoms above and divided by the atom's norm, HB-OMP prefers child v
+        over w as long as ``|<x, u_v>| > |<x, u_w>|``, whose boundary is two hyperplanes at distances::
+
+            |<x, u_v - u_w>| / ||u_v - u_w||    and    |<x, u_v + u_w>| / ||u_v + u_w||
+
+        The least of these along the path, from x = a(leaf), is the radius (with the paper's rule, tolerance 0 and no
+        step limit).
+        """
+        if leaves is None:
+            return self._recovery_of_all
+        return self._recovery(tuple(dict.fromkeys(map(self.hierarchy.leaf_of, leaves))))
+
+    @cached_property
+    def _recovery_of_all(self) -> Recovery:
+        return self._recovery(self.hierarchy.leaves)
+
+    def _recovery(self, leaves: tuple[str, ...]) -> Recovery:
+        basis = self.dictionary.path_basis
+        tree = basis.tree
+        place = np.full(len(self.hierarchy), -1, dtype=np.int64)
+        place[[self.hierarchy.index(leaf) for leaf in leaves]] = np.arange(len(leaves))
+        ends = tree.leaf_nodes[place[tree.synset[tree.leaf_nodes]] >= 0]
+        refuse_quadratic(
+            len(ends),
+            self.dictionary.n_atoms,
+            "recovery compares every rooted path with every atom",
+            "; pass leaves=[...]",
+        )
+        paths = [basis.nodes_of_path[v, : tree.level[v]] for v in ends]
+        return Recovery(
+            leaves=leaves,
+            paths=tuple(tuple(self.hierarchy.ids[i] for i in tree.synset[path]) for path in paths),
+            leaf_of_path=place[tree.synset[ends]],
+            path_nested=self._nested_coefficients(basis, paths),
+            path_radius=self._greedy_radii(basis, ends),
+        )
+
+    def _nested_coefficients(self, basis: PathBasis, paths: list[NDArray[np.int32]]) -> Floats:
+        """ERC(S | T_l) of every path, (n_paths, depth + 1), in blocks of neighbouring paths that share ancestors."""
+        atoms = self._unit_atoms
+        nested = np.full((len(paths), basis.tree.depth + 1), np.nan)
+        for rows in blocks(0, len(paths), len(atoms) * basis.tree.depth):
+            nodes = np.unique(np.concatenate(paths[rows]))
+            along = _directions(basis, nodes) @ atoms.T
+            for row, path in enumerate(paths[rows], rows.start):
+                nested[row, : len(path) + 1] = self._coefficients_of(basis, path, along[np.searchsorted(nodes, path)])
+        return nested
+
+    def _coefficients_of(self, basis: PathBasis, path: NDArray[np.int32], along: Floats) -> Floats:
+        """ERC(S | T_l), l = 0 .. len(path), from ``along = Q_S^T D``: pinv(D_S) is R^-1 Q_S^T."""
+        if (basis.column[path] < 0).any():
+            return np.full(len(path) + 1, np.inf)
+        edges = basis.tree.edge[path]
+        triangle = basis.triangle[path, : len(path)].T / np.linalg.norm(self.dictionary.atoms[edges], axis=1)
+        competitors: Floats = np.abs(solve_triangular(triangle, along, check_finite=False)).sum(axis=0)
+        competitors[edges] = 0.0
+        # Deepest l with the atom in T_l. The sets below the path's synsets are nested: deeper ones overwrite.
+        deepest = np.zeros(len(self.hierarchy), dtype=np.int64)
+        for level, synset in enumerate(basis.tree.synset[path], 1):
+            deepest[synset] = level
+            deepest[self._below[synset]] = level
+        largest = np.zeros(len(path) + 1)
+        np.maximum.at(largest, deepest[self._edge_parents], competitors)
+        return np.maximum.accumulate(largest[::-1])[::-1]
+
+    def _greedy_radii(self, basis: PathBasis, ends: NDArray[np.int64]) -> Floats:
+        """Exact radius around a(leaf) in which HB-OMP with a beam of 1 follows the path to each node of `ends`."""
+        tree = basis.tree
+        nodes = basis.nodes_of_path[ends]
+        radius = np.full(len(ends), np.inf)
+        for level in range(tree.level[ends].max(initial=0)):
+            rows = np.flatnonzero(nodes[:, level] >= 0)
+            for parent, group in _grouped(tree.parent[nodes[rows, level]], rows):
+                children = tree.first_child[parent] + np.arange(tree.n_children[parent])
+                u = basis.share[children, None] * _directions(basis, children)
+                images = self.dictionary.synset_embeddings[tree.synset[ends[group]]]
+                reach = _step_radius(u, images, nodes[group, level] - children[0])
+                radius[group] = np.minimum(radius[group], reach)
+        dependent = ((basis.column[nodes] < 0) & (nodes >= 0)).any(axis=1)
+        radius[dependent] = 0.0
+        return radius
+
+
+def _step_radius(u: Floats, images: Floats, chosen: NDArray[np.int32]) -> Floats:
+    """How far each image is from a step that would not take its `chosen` row of `u`; 0 where it does not now.
+
+    Parameters
+    ----------
+    u : (n_children, n_dims)
+    images : (n_images, n_dims)
+    chosen : (n_images,)
+    """
+    score = images @ u.T
+    own = score[np.arange(len(score)), chosen][:, None]
+    gram = u @ u.T
+    square = np.diagonal(gram)
+    sums = square[chosen, None] + square[None, :]
+    apart = np.sqrt(np.maximum(sums - 2 * gram[chosen], 0.0))
+    together = np.sqrt(np.maximum(sums + 2 * gram[chosen], 0.0))
+    distance = np.minimum(_ratio(np.abs(own - score), apart), _ratio(np.abs(own + score), together))
+    # A lead within rounding of a tie is a tie, and a tie is no certificate.
+    lead = np.abs(own) - np.abs(score)
+    distance[lead <= RECOVERY_TOLERANCE * np.linalg.norm(images, axis=1)[:, None]] = 0.0
+    distance[np.arange(len(score)), chosen] = np.inf
+    nearest: Floats = distance.min(axis=1)
+    return nearest
+
+
+def _grouped(keys: NDArray[np.int32], rows: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each distinct key with its rows."""
+    order = np.argsort(keys, kind="stable")
+    distinct, first = np.unique(keys[order], return_index=True)
+    yield from zip(distinct.tolist(), np.split(rows[order], first[1:]), strict=True)
+
+
+def _directions(basis: PathBasis, nodes: NDArray[np.integer[Any]]) -> Floats:
+    """q_v of each node; zero for dependent atoms."""
+    rows = np.zeros((len(nodes), basis.directions.shape[1]))
+    found = basis.column[nodes] >= 0
+    rows[found] = basis.sign[nodes[found], None] * basis.directions[basis.column[nodes[found]]]
+    return rows
+
+
+def _ratio(a: Floats, b: Floats) -> Floats:
+    """A / b, and 0 where b vanishes: two directions that agree tie everywhere."""
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 1e-12)
