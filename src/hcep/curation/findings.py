@@ -58,20 +58,9 @@ def found(
     safe: bool = False,
     examples: Iterable[str] = (),
 ) -> list[Finding]:
-    """The finding about some things, none where there are none.
+    """The finding about some things, none where there are none; they are counted, with their noun, before the text.
 
-    Parameters
-    ----------
-    severity, code, safe
-        Of the `Finding`.
-    things : collection
-        What was found: counted, with their `noun`, in front of the text.
-    text : str
-    noun : str
-    synsets : iterable of str, optional
-        Those it concerns; the things themselves when left out.
-    fixes : iterable of Edit
-    examples : iterable of str
+    The `synsets` it concerns are the things themselves when left out; the rest is that of a `Finding`.
     """
     if not things:
         return []

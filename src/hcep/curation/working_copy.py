@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.hierarchy.edges import reach
 from hcep.hierarchy.graph import Hierarchy
 
 
@@ -109,12 +110,7 @@ class WorkingCopy:
 
     def refuse_cycle(self, parent: str, child: str) -> None:
         """Raise when an edge parent → child would close a cycle: the parent is the child, or below it."""
-        above, waiting = {parent}, [parent]
-        while waiting and child not in above:
-            found = [p for p in self.parents[waiting.pop()] if p not in above]
-            above.update(found)
-            waiting += found
-        if child in above:
+        if child == parent or child in reach([parent], self.parents.__getitem__):
             where = "is the same synset" if parent == child else f"is below {self.label(child)}"
             raise HierarchyError(f"this would close a cycle: {self.label(parent)} {where}")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any, TypeVar
 
 from hcep.errors import HierarchyError, near_matches, quoted
 
 VIRTUAL_ROOT = "(root)"
+N = TypeVar("N")
 
 
 class EdgeReader:
@@ -140,3 +141,14 @@ def longest_levels(ids: Sequence[str], parents: Sequence[Sequence[int]]) -> list
         loop = " → ".join(repr(ids[i]) for i in [*cycle, cycle[0]])
         raise HierarchyError(f"the hierarchy has a cycle: {loop}; remove one of these edges")
     return levels
+
+
+def reach(starts: Iterable[N], step: Callable[[N], Iterable[N]]) -> set[N]:
+    """All that steps lead to from any of the starts; a start is among them where another leads to it."""
+    seen: set[N] = set()
+    waiting = list(starts)
+    while waiting:
+        found = [node for node in step(waiting.pop()) if node not in seen]
+        seen.update(found)
+        waiting += found
+    return seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hcep._files import write_bytes
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy import drawing, serial
-from hcep.hierarchy.edges import VIRTUAL_ROOT, longest_levels, read_edges
+from hcep.hierarchy.edges import VIRTUAL_ROOT, longest_levels, reach, read_edges
 from hcep.hierarchy.path_tree import PathTree, unfold
 
 __all__ = ["VIRTUAL_ROOT", "Hierarchy", "TreePolicy"]
@@ -204,11 +204,11 @@ class Hierarchy:
 
     def ancestors(self, synset: str) -> tuple[str, ...]:
         """Ids of all synsets above this one, the root first."""
-        return self._ids(sorted(self._closure([self.index(synset)], self._parents)))
+        return self._ids(sorted(reach([self.index(synset)], self._parents)))
 
     def descendants(self, synset: str) -> tuple[str, ...]:
         """Ids of all synsets below this one, in index order."""
-        return self._ids(sorted(self._closure([self.index(synset)], self._children)))
+        return self._ids(sorted(reach([self.index(synset)], self._children)))
 
     def level(self, synset: str) -> int:
         """Length of the longest rooted path to a synset; 0 at the root."""
@@ -236,7 +236,7 @@ class Hierarchy:
                 found.append(self._ids(path[n_below - 1 :: -1] if n_below else ()))
                 continue
             path[n_below:] = [i]
-            waiting += [(p, n_below + 1) for p in self._parents(i)[::-1].tolist()]
+            waiting += [(p, n_below + 1) for p in self._parents(i)[::-1]]
         return tuple(found)
 
     def lca(self, a: str, b: str) -> str:
@@ -244,7 +244,7 @@ class Hierarchy:
 
         Several at one level: the lowest index.
         """
-        above = [{i, *self._closure([i], self._parents)} for i in (self.index(a), self.index(b))]
+        above = [{i, *reach([i], self._parents)} for i in (self.index(a), self.index(b))]
         return self.ids[max(above[0] & above[1], key=lambda i: (self.levels[i], -i))]
 
     # -- names -------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ class Hierarchy:
         targets = [self._index[self._own_leaf.get(c, c)] for c in wanted]
         if not any(targets):
             raise HierarchyError("restrict needs at least one synset below the root")
-        above = self._closure(targets, self._parents)
+        above = reach(targets, self._parents)
         kept = self._on(sorted(above | set(targets)), self._parent_lists())
         return kept.with_classes(c for c, t in zip(wanted, targets, strict=True) if t in above)
 
@@ -359,7 +359,7 @@ class Hierarchy:
         └── cat (feline)
         """
         parents = self._parent_lists()
-        children = [set(self._children(i).tolist()) for i in range(len(self))]
+        children = [set(self._children(i)) for i in range(len(self))]
         absorbed: dict[int, list[int]] = {}  # the synsets merged into one that stays, lowest first
         for i in range(len(self) - 1, 0, -1):
             if len(children[i]) == 1:
@@ -617,25 +617,15 @@ class Hierarchy:
     def _ids(self, indices: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.ids[i] for i in indices)
 
-    def _children(self, i: int) -> NDArray[np.int32]:
-        return self.child_index[self.child_pointer[i] : self.child_pointer[i + 1]]
+    def _children(self, i: int) -> list[int]:
+        return _row(self.child_pointer, self.child_index, i)
 
-    def _parents(self, i: int) -> NDArray[np.int32]:
-        return self.parent_index[self.parent_pointer[i] : self.parent_pointer[i + 1]]
+    def _parents(self, i: int) -> list[int]:
+        return _row(self.parent_pointer, self.parent_index, i)
 
     def _parent_lists(self) -> list[list[int]]:
         flat, pointer = self.parent_index.tolist(), self.parent_pointer.tolist()
         return [flat[a:b] for a, b in pairwise(pointer)]
-
-    def _closure(self, starts: Iterable[int], step: Callable[[int], NDArray[np.int32]]) -> set[int]:
-        """Indices of what steps lead to from any of the starts."""
-        seen: set[int] = set()
-        waiting = list(starts)
-        while waiting:
-            found = [i for i in step(waiting.pop()).tolist() if i not in seen]
-            seen.update(found)
-            waiting += found
-        return seen
 
     def _on(
         self, kept: Sequence[int], parents: Sequence[Sequence[int]], merged: Mapping[str, Merged] | None = None
@@ -660,6 +650,11 @@ def _contract(i: int, child: int, parents: list[list[int]], children: list[set[i
     above = parents[child]
     at = above.index(i)
     parents[child] = list(dict.fromkeys([*above[:at], *parents[i], *above[at + 1 :]]))
+
+
+def _row(pointer: NDArray[np.int32], index: NDArray[np.int32], i: int) -> list[int]:
+    found: list[int] = index[pointer[i] : pointer[i + 1]].tolist()
+    return found
 
 
 def _frozen(array: NDArray[T]) -> NDArray[T]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from hcep.errors import HierarchyError, near_matches, quoted
-from hcep.hierarchy.edges import VIRTUAL_ROOT
+from hcep.hierarchy.edges import VIRTUAL_ROOT, reach
 from hcep.hierarchy.graph import Hierarchy
 from hcep.hierarchy.wordnet_files import Entry, find, tables
 
@@ -70,6 +70,7 @@ class WordNet:
         if pos not in get_args(Pos):
             raise HierarchyError(f"pos must be 'noun' or 'verb', which have hypernyms; got {pos!r}")
         self.pos = pos
+        self._letter = pos[0]
         self.folder: Path = find(database, pos)
         self._tables = tables(self.folder, pos)
 
@@ -99,10 +100,9 @@ class WordNet:
         if lemma is None:
             close = near_matches(_joined(word), self._near(word))
             raise HierarchyError(f"{word!r} is not in WordNet {self.version} as a {self.pos}.{close}")
-        offsets = self._tables.senses[lemma]
         return tuple(
-            Sense(f"{lemma}.{self._letter}.{i + 1:02d}", self._id(offset), self.definition(self._id(offset)))
-            for i, offset in enumerate(offsets)
+            Sense(f"{lemma}.{self._letter}.{i:02d}", self._id(offset), self.definition(self._id(offset)))
+            for i, offset in enumerate(self._tables.senses[lemma], 1)
         )
 
     def id(self, synset: str, *, on_ambiguous: Literal["raise", "first"] = "raise") -> str:
@@ -153,7 +153,8 @@ class WordNet:
 
     def closure(self, synsets: Iterable[str]) -> tuple[str, ...]:
         """Ids of the given synsets and of all above them, sorted."""
-        return tuple(map(self._id, self._closure(int(self.id(s)[1:]) for s in synsets)))
+        given = {int(self.id(synset)[1:]) for synset in synsets}
+        return tuple(map(self._id, sorted(given | reach(given, self._above))))
 
     def hierarchy(
         self, ids_or_words: Iterable[str] | None = None, *, on_ambiguous: Literal["raise", "first"] = "raise"
@@ -164,8 +165,7 @@ class WordNet:
         if isinstance(ids_or_words, str):
             raise HierarchyError(f"ids_or_words must be several ids or words, got the string {ids_or_words!r}")
         wanted = self._ids(ids_or_words, on_ambiguous)
-        found = self._hierarchy(self._closure(int(synset[1:]) for synset in wanted))
-        return found.with_classes(wanted)
+        return self._hierarchy(int(synset[1:]) for synset in self.closure(wanted)).with_classes(wanted)
 
     # -- private -----------------------------------------------------------------------------------
 
@@ -197,10 +197,6 @@ class WordNet:
         if not edges:
             raise HierarchyError(f"{quoted(tops)} is at the top of WordNet; give a synset below it")
         return Hierarchy.from_edges(edges, {self._id(offset): self.name(self._id(offset)) for offset in synsets})
-
-    @property
-    def _letter(self) -> str:
-        return self.pos[0]
 
     def _id(self, offset: int) -> str:
         return f"{self._letter}{offset:08d}"
@@ -237,15 +233,6 @@ class WordNet:
 
     def _above(self, offset: int) -> list[int]:
         return self._tables.synsets[offset].hypernyms
-
-    def _closure(self, offsets: Iterable[int]) -> list[int]:
-        seen = set(offsets)
-        waiting = list(seen)
-        while waiting:
-            found = [above for above in self._above(waiting.pop()) if above not in seen]
-            seen.update(found)
-            waiting += found
-        return sorted(seen)
 
     def _lemma(self, word: str) -> str | None:
         """The word as the index has it; hyphens stand for blanks and the other way round."""
