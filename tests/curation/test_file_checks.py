@@ -129,14 +129,19 @@ def test_no_file(tmp_path):
         lint_file(write(tmp_path / "h.xyz", "a"))
 
 
-def test_a_first_row_that_looks_like_a_header(tmp_path):
-    findings, hierarchy = lint_file(write(tmp_path / "h.csv", "broader,narrower\nr,a\nr,b\na,x\na,y\n"))
-    (found,) = [f for f in findings if f.code == "header-row"]
-    assert found.severity == "warning"
-    assert found.synsets == ("broader", "narrower")
-    assert "if it is a header, remove it" in found.message
-    assert found.examples == ("line 1: ['broader', 'narrower']",)
-    assert "broader" in hierarchy
+def test_a_first_row_that_shares_no_cell_with_the_others_is_a_header(tmp_path):
+    findings, hierarchy = lint_file(write(tmp_path / "h.csv", "oben,unten\nr,a\nr,b\na,x\na,y\n"))
+    assert [f for f in findings if f.severity == "error"] == []
+    assert "oben" not in hierarchy
+    assert set(hierarchy) == {"r", "a", "b", "x", "y"}
+
+
+def test_a_first_row_that_may_be_a_header_or_not_is_not_guessed(tmp_path):
+    findings, hierarchy = lint_file(write(tmp_path / "h.csv", "r,a\nx,b\n"))
+    assert hierarchy is None
+    (found,) = findings
+    assert found.code == "unreadable"
+    assert "may be a header or data" in found.message
 
 
 @pytest.mark.parametrize(
@@ -146,7 +151,6 @@ def test_a_first_row_that_looks_like_a_header(tmp_path):
         "target,source\na,r\nb,r\n",
         "r,a\nr,b\nr,c\n",  # an edge like the others
         "x,r\nr,a\nr,b\n",
-        "r,a\nx,b\n",  # too few rows to tell
         ",r,Everything\nr,a\nr,b\n",
         "level1,level2\nr,a\nr,b\n",
     ],

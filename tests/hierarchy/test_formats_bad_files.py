@@ -32,8 +32,8 @@ BAD = {
     "empty.csv": (b"", r"empty\.csv: is empty"),
     "blank.txt": (b" \n\t\r\n", r"blank\.txt: is empty"),
     "mark-only.json": (b"\xef\xbb\xbf", r"mark-only\.json: is empty"),
-    "latin.csv": (b"r,a\nr,caf\xe9\n", r"latin\.csv, line 2: is not text in UTF-8: byte 0xe9"),
-    "utf16.txt": ("a\n  b\n".encode("utf-16"), r"utf16\.txt: is not text in UTF-8 but looks like UTF-16"),
+    "greek.csv": ("r,a\nr,γάτα\n".encode("cp1253"), r"greek\.csv, line 2: is not text in UTF-8: byte 0xe3"),
+    "utf16.txt": ("a\n  b\n".encode("utf-16")[:-1], r"utf16\.txt, line 2: is not text in UTF-16: byte 0x0a"),
     "nul.txt": (b"a\n  b\0\n", r"nul\.txt, line 2: holds a NUL character"),
     "half.csv.gz": (gzip.compress(b"r,a\nr,b\n")[:-6], r"half\.csv\.gz: is not a whole gzip file"),
     # edge lists

@@ -14,8 +14,9 @@ from hcep.datasets.hierarchies import NAMED, place_of
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy import serial
 from hcep.hierarchy.files import hierarchy_in, open_source
-from hcep.hierarchy.formats.edge_list import DELIMITERS, has_levels, header_order, table
+from hcep.hierarchy.formats.edge_list import edge_rows
 from hcep.hierarchy.formats.source import MAX_BYTES, Source
+from hcep.hierarchy.formats.table_file import DELIMITERS
 from hcep.hierarchy.graph import Hierarchy
 
 #: Cycles spelled out; the others are counted.
@@ -88,8 +89,8 @@ def lint_edges(edges: Iterable[Sequence[str]], places: Sequence[str] | None = No
     roots = dict.fromkeys(parent for parent, _ in graph if parent not in below)
     return [
         *listed("error", "malformed-row", odd, "row", "other than parent, child[, name]; correct", safe=False),
-        *listed("error", "empty-id", empty, "row", "with an empty id; name the synset", safe=False),
-        *listed("error", "self-loop", loops, "row", "with a synset as its own parent; drop"),
+        *listed("error", "empty-id", empty, "row", "with an empty id; name the concept", safe=False),
+        *listed("error", "self-loop", loops, "row", "with a concept as its own parent; drop"),
         *listed("warning", "duplicate-edge", twice, "edge", "given before; keep one of each"),
         *_two_names([rows[i] for i in sound]),
         *_cycles(graph),
@@ -155,34 +156,17 @@ def _raw_edges(source: Source) -> RawEdges | None:
 
 
 def _table_edges(source: Source) -> RawEdges | None:
-    rows = list(table(source, DELIMITERS[source.format]))
-    if not rows or has_levels(rows[0][1]):
+    rows = edge_rows(source)
+    if rows is None:
         return None
-    order = header_order(rows[0][1])
     roots: dict[str, str] = {}  # a row without a parent names a root, which is no error
     raw = RawEdges(lambda: Hierarchy.from_edges([edge for edge in raw.edges if edge[0] != edge[1]], roots))
-    for line, cells in rows[order is not None :]:
-        edge = [*cells[1::-1], *cells[2:]] if order == (1, 0) else cells
-        edge = edge[:2] if len(edge) == 3 and not edge[2] else edge
+    for line, edge in rows:
         if len(edge) > 1 and edge[1] and not edge[0]:
             roots |= {edge[1]: edge[2]} if len(edge) == 3 else {}
         else:
             raw.add(edge, f"line {line:,}")
-    raw.findings = [] if order is not None else _unknown_header(rows)
     return raw
-
-
-def _unknown_header(rows: list[tuple[int, list[str]]]) -> list[Finding]:
-    """A first row whose two cells stand nowhere else: column names that are not known as such, read as an edge."""
-    (line, first), *others = rows
-    alone = not set(first[:2]) & {cell for _, row in others for cell in row[:2]}
-    if len(first) < 2 or not all(first[:2]) or len(others) < 2 or not alone:
-        return []
-    text = (
-        f"the first row, {quoted(first[:2])}, shares no synset with the others: if it is a header, remove it "
-        "or write parent,child"
-    )
-    return [Finding("warning", "header-row", text, tuple(first[:2]), examples=(f"line {line:,}: {first!r}",))]
 
 
 def _json_edges(source: Source) -> RawEdges | None:
@@ -220,7 +204,7 @@ def _cycles(edges: Iterable[tuple[str, str]]) -> Iterator[Finding]:
     cycles = list(_back_edges(edges))
     for cycle in cycles[:MAX_CYCLES]:
         loop = " → ".join(map(repr, [*cycle, cycle[0]]))
-        text = f"a cycle of {len(cycle)} synsets: {loop}; remove one of these edges"
+        text = f"a cycle of {len(cycle)} concepts: {loop}; remove one of these edges"
         yield Finding("error", "cycle", text, tuple(cycle), examples=(loop,))
     more = [cycle[0] for cycle in cycles[MAX_CYCLES:]]
     if more:

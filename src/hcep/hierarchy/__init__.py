@@ -1,7 +1,7 @@
 """Graphs and names only: the rooted DAG of synsets, its files, WordNet."""
 
 from hcep.errors import HierarchyError
-from hcep.hierarchy.files import read_hierarchy, write_hierarchy
+from hcep.hierarchy.files import read_described, read_hierarchy, write_hierarchy
 from hcep.hierarchy.formats import FORMATS, Format
 from hcep.hierarchy.graph import VIRTUAL_ROOT, Hierarchy
 from hcep.hierarchy.path_tree import PathTree
@@ -13,6 +13,7 @@ __all__ = [
     "Hierarchy",
     "HierarchyError",
     "PathTree",
+    "read_described",
     "read_hierarchy",
     "write_hierarchy",
 ]

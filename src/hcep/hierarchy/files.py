@@ -4,43 +4,86 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.hierarchy.edges import VIRTUAL_ROOT
 from hcep.hierarchy.formats.all_formats import FORMATS, check_options, find_format
-from hcep.hierarchy.formats.source import MAX_BYTES, Source, load, local_path
+from hcep.hierarchy.formats.source import MAX_BYTES, Source, counted, load, local_path
 from hcep.hierarchy.formats.writing import detail_losses, graph_loss, write_whole
 from hcep.hierarchy.graph import Hierarchy
 
 logger = logging.getLogger(__name__)
 
+#: The root that joins several tops.
+VIRTUAL = re.compile(rf"\(*{re.escape(VIRTUAL_ROOT)}\)*")
 Place = str | os.PathLike[str]
 
 
-def read_hierarchy(place: Place, format: str | None = None, **options: Any) -> Hierarchy:
+def read_hierarchy(
+    place: Place,
+    format: str | None = None,
+    *,
+    told: Callable[[str], object] | None = None,
+    max_bytes: int = MAX_BYTES,
+    timeout: float = 20.0,
+    **options: Any,
+) -> Hierarchy:
     """Read a hierarchy from a file, a directory or a web address; see `Hierarchy.read`.
 
-    What the reader passed over (obsolete terms, branch lengths) is logged.
+    Parameters
+    ----------
+    place : path or address
+    format : where the ending does not tell it
+    told : called with a sentence of what the file was taken for, then with each of what the reader passed over
+        (obsolete terms, branch lengths); they are logged by default
+    max_bytes, timeout : most bytes to read, seconds to wait for a server
+    options : of the format
     """
-    hierarchy, notes = read_with_notes(place, format, **options)
-    for note in notes:
-        logger.info("%s: %s", place, note)
+    source = open_source(place, format, max_bytes, timeout)
+    hierarchy = hierarchy_in(source, **options)
+    for note in (understood(source, hierarchy), *source.notes):
+        told(note) if told else logger.info("%s", note)
     return hierarchy
 
 
-def read_with_notes(
-    place: Place, format: str | None = None, *, max_bytes: int = MAX_BYTES, timeout: float = 20.0, **options: Any
-) -> tuple[Hierarchy, tuple[str, ...]]:
-    """`read_hierarchy` with the notes given back instead of logged."""
-    source = open_source(place, format, max_bytes, timeout)
-    return hierarchy_in(source, **options), tuple(source.notes)
+def read_described(place: Place, format: str | None = None, **options: Any) -> tuple[Hierarchy, str]:
+    r"""`read_hierarchy` with a sentence of what the file was taken for.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from hcep.hierarchy import read_described
+    >>> _ = Path("pets.csv").write_text("Group,Species\nmammal,cat\nmammal,dog\nbird,parrot\n")
+    >>> read_described("pets.csv")[1].partition(";")[0]
+    'pets.csv: level columns Group > Species, 2 levels, 3 classes'
+    """
+    told: list[str] = []
+    return read_hierarchy(place, format, told=told.append, **options), told[0]
 
 
-def hierarchy_in(source: Source, *, root: str | None = None, **options: Any) -> Hierarchy:
+def read_with_notes(place: Place, format: str | None = None, **options: Any) -> tuple[Hierarchy, tuple[str, ...]]:
+    """`read_hierarchy` with what the reader passed over."""
+    told: list[str] = []
+    return read_hierarchy(place, format, told=told.append, **options), tuple(told[1:])
+
+
+def understood(source: Source, hierarchy: Hierarchy) -> str:
+    """What a file was taken for, in a sentence, and where its cells or lines decided, how to say otherwise."""
+    n_levels = hierarchy.depth + (not VIRTUAL.fullmatch(hierarchy.root))
+    levels = "flat" if hierarchy.depth == 1 and n_levels == 1 else counted(n_levels, "level")
+    what = f"{source.understood or source.format}, {levels}, {counted(len(hierarchy.leaves), 'class')}"
+    return f"{source.name}: {what}" + (f"; {source.otherwise}" if source.otherwise else "")
+
+
+def hierarchy_in(source: Source, *, root: str | None = None, encoding: str | None = None, **options: Any) -> Hierarchy:
     """The hierarchy in a source that is open; its notes grow by what the reader passes over."""
     known = FORMATS[source.format]
     check_options(known, options)
+    source.encoding = encoding
     try:
         hierarchy = known.functions().read(source, **options)
         return hierarchy if root is None else branch(hierarchy, root)

@@ -10,7 +10,7 @@ from hcep.errors import HierarchyError, near_matches, quoted
 
 ALL = ("ids", "names", "parents", "order", "merged", "classes")
 GRAPH = ("ids", "names", "parents")
-ALWAYS = ("root", "max_bytes", "timeout")  # options of every reader
+ALWAYS = ("root", "encoding", "max_bytes", "timeout")  # options of every reader
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,28 @@ class Format:
         return import_module(f"hcep.hierarchy.formats.{self.module}")
 
 
+NEWICK = (".nwk", ".newick", ".tre", ".tree", ".new", ".nex", ".nexus", ".nxs", ".treefile")
 _BOTH = "reads, writes"
 _NAMES = ("names", "parents")
 FORMATS: dict[str, Format] = {
     row[0]: Format(*row)
     for row in (
         ("json", (".json",), "native", _BOTH, ALL, "this package's own, exact"),
-        ("csv", (".csv",), "edge_list", _BOTH, (*GRAPH, "order"), "rows of parent, child[, name]"),
+        (
+            "csv",
+            (".csv",),
+            "edge_list",
+            _BOTH,
+            (*GRAPH, "order"),
+            "rows of parent, child[, name], or a column per level",
+        ),
         ("tsv", (".tsv",), "edge_list", _BOTH, (*GRAPH, "order"), "the same, apart by tabs"),
+        ("xlsx", (".xlsx", ".xlsm"), "edge_list", "reads", GRAPH, "the same in a workbook, through openpyxl"),
         ("nested", (".nested.json",), "nested", _BOTH, GRAPH, "JSON objects in objects, or name/children"),
         ("yaml", (".yaml", ".yml"), "nested_yaml", _BOTH, GRAPH, "the same shapes in YAML"),
         ("outline", (".txt", ".md"), "outline", _BOTH, _NAMES, "indented, bulleted or numbered"),
-        ("newick", (".nwk", ".newick"), "newick", _BOTH, ("names",), "trees of biology: (cat,dog)animal;"),
+        ("breadcrumbs", (), "breadcrumbs", "reads", ("ids", "names"), "lines such as 7 - Animals > Birds > Parrots"),
+        ("newick", NEWICK, "newick", _BOTH, ("names",), "trees of biology, (cat,dog)animal; also in NEXUS"),
         ("levels", (), "levels", "reads", ("ids", "names"), "a column per level (iNaturalist): CSV, TSV or JSON"),
         ("folder", (), "folder_tree", "reads", GRAPH, "a directory tree; its directories are the synsets"),
         ("obo", (".obo",), "ontology", "reads", GRAPH, "OBO ontologies, through pronto"),

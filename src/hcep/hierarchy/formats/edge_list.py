@@ -1,41 +1,113 @@
-"""Edge lists, CSV or TSV: a row of parent, child[, name of the child]."""
+"""Tables, CSV, TSV or a workbook: rows of parent, child[, name of the child], or level columns, or breadcrumbs."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 
-from hcep.errors import HierarchyError
-from hcep.hierarchy.formats import levels as level_columns
-from hcep.hierarchy.formats.source import Source
+from hcep.errors import HierarchyError, quoted
+from hcep.hierarchy.formats import breadcrumbs, levels as level_columns
+from hcep.hierarchy.formats.source import Source, counted
+from hcep.hierarchy.formats.table_file import DELIMITERS, Row, Table, read_table
+from hcep.hierarchy.formats.table_shape import NO_PARENT, Shape, chosen_columns, find_shape, is_edge_header
 from hcep.hierarchy.graph import Hierarchy
 
-DELIMITERS = {"csv": ",", "tsv": "\t"}
 HEADER = ("parent", "child", "name")
-#: What the two columns are called elsewhere: parent first, child second.
-HEADERS = (HEADER[:2], ("source", "target"), ("superclass", "class"), ("superclass", "subclass"))
+YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 
 
 def read(
-    source: Source, *, levels: Sequence[str] | None = None, leaf: str | None = None, name: str | None = None
+    source: Source,
+    *,
+    levels: Sequence[str] | None = None,
+    leaf: str | None = None,
+    name: str | None = None,
+    parent: str | None = None,
+    child: str | None = None,
+    header: str | bool | None = None,
+    blank: str | None = None,
+    delimiter: str | None = None,
+    sheet: str | None = None,
 ) -> Hierarchy:
-    """Read an edge list, or level columns where the header or `levels` says so.
+    """Read a table for what it is; what was decided, and how to say otherwise, is told.
 
-    A first row that says ``parent, child`` is a header, as is ``source, target``, ``superclass, class`` or
-    ``superclass, subclass``; one the other way round (``child, parent``) swaps the columns. Lines that start with ``#``
-    are comments. A row without a parent names a root.
+    Parameters
+    ----------
+    levels : columns of levels from the highest to the lowest, by name or number
+    leaf, name : columns with the ids and the display names of the classes of level columns
+    parent, child : columns of an edge list, by name or number
+    header : "yes" or "no"; whether the first row has the names of the columns
+    blank : {"above", "skip"}; what an empty cell of level columns means
+    delimiter : what cells are apart by: a character, or tab, comma, semicolon, pipe
+    sheet : of a workbook
     """
-    rows = list(table(source, DELIMITERS[source.format]))
-    if not rows:
+    table = read_table(source, delimiter, sheet)
+    if not table.rows:
         raise source.fail("holds no rows; expected parent, child[, name]")
-    wants_levels = levels is not None or leaf is not None or name is not None
-    if wants_levels or has_levels(rows[0][1]):
-        return level_columns.from_table(source, rows, levels, leaf, name)
-    edges, names = _edges(source, rows)
-    if not edges:
-        raise source.fail("holds no edges; expected rows of parent, child[, name]")
-    return Hierarchy.from_edges(edges, names)
+    told = YES_NO.get(header.casefold()) if isinstance(header, str) else header
+    if header is not None and told is None:
+        raise source.fail(f"header must be yes or no, got {header!r}")
+    if levels is not None or leaf is not None or (name is not None and parent is None):
+        return level_columns.from_table(source, table, levels, leaf=leaf, name=name, blank=blank)
+    if parent is None and child is None and not is_edge_header(table.rows[0][1]):
+        paths = breadcrumbs.in_table(source, table)
+        if paths is not None:
+            return paths
+    return from_table(source, table, table_shape(source, table, parent, child, told), blank)
+
+
+def from_table(source: Source, table: Table, shape: Shape | None = None, blank: str | None = None) -> Hierarchy:
+    """The hierarchy of a table, an edge list or level columns."""
+    shape = shape or table_shape(source, table)
+    if shape.kind == "levels":
+        return level_columns.build(source, shape, table, blank=blank)
+    return _from_edges(source, shape)
+
+
+def is_edges(source: Source, table: Table) -> bool:
+    """Whether a table is an edge list whose parents come again as children."""
+    try:
+        return table.width == 2 and find_shape(source, table).kind == "edges"
+    except HierarchyError:
+        return False
+
+
+def table_shape(
+    source: Source, table: Table, parent: str | None = None, child: str | None = None, header: bool | None = None
+) -> Shape:
+    """What a table is taken for."""
+    if parent is None and child is None:
+        if table.width == 1:
+            raise source.fail(
+                "has one column: expected parent, child[, name], or a column per level; are its cells apart by another "
+                "mark than ',', ';', '|' or a tab (-O delimiter=...), or is it a list of classes (--format outline)?"
+            )
+        return find_shape(source, table, header=header)
+    if parent is None or child is None:
+        raise source.fail("pass parent= and child= together, a column each")
+    names = table.rows[0][1]
+    is_header = header if header is not None else {parent, child} <= set(names) or not (parent + child).isdecimal()
+    names = [*names, *[""] * (table.width - len(names))]
+    names = names if is_header else [f"column {i + 1}" for i in range(table.width)]
+    pair = chosen_columns(source, names, (parent, child))
+    other = [i for i, title in enumerate(names) if i not in pair and (title.casefold() == "name" or table.width == 3)]
+    return Shape("edges", names, table.rows[is_header:], (*pair, *other[:1]), True, bool(is_header))
+
+
+def edge_rows(source: Source) -> list[Row] | None:
+    """The rows of an edge list as (parent, child[, name]), not yet known to be sound; None where it is none."""
+    table = read_table(source)
+    if not table.rows or table.width < 2:
+        return None
+    if not is_edge_header(table.rows[0][1]) and breadcrumbs.column_of_paths(table) is not None:
+        return None
+    shape = table_shape(source, table)
+    if shape.kind == "levels" and len(shape.columns) > 2:
+        return None
+    edges = [(line, shape.cells(cells)) for line, cells in shape.rows]
+    return [(line, edge[: 2 + bool(edge[2:] and edge[2])]) for line, edge in edges]
 
 
 def write(hierarchy: Hierarchy, format: str) -> str:
@@ -52,45 +124,36 @@ def write(hierarchy: Hierarchy, format: str) -> str:
     return lines.getvalue()
 
 
-def header_order(cells: Sequence[str]) -> tuple[int, int] | None:
-    """Where the parent and the child stand, as a first row says; None where it is no header."""
-    first = tuple(cell.lower() for cell in cells[:2])
-    if first in HEADERS:
-        return 0, 1
-    return (1, 0) if first[::-1] in HEADERS else None
-
-
-def has_levels(cells: Sequence[str]) -> bool:
-    """Whether a first row is the header of level columns; ``superclass, class, name`` is that of an edge list."""
-    is_edges = len(cells) <= len(HEADER) and header_order(cells) is not None
-    return not is_edges and bool(level_columns.known_levels(cells))
-
-
-def table(source: Source, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows that hold something, with the line each ends on; cells without the blanks around them."""
-    rows = csv.reader(io.StringIO(source.text(), newline=""), delimiter=delimiter, strict=True)
-    try:
-        for row in rows:
-            cells = [cell.strip() for cell in row]
-            if any(cells) and not cells[0].startswith("#"):
-                yield rows.line_num, cells
-    except csv.Error as error:
-        raise source.fail(f"is not a table: {error}", rows.line_num) from None
-
-
-def _edges(source: Source, rows: list[tuple[int, list[str]]]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    order = header_order(rows[0][1])
-    above, below = order or (0, 1)
+def _from_edges(source: Source, shape: Shape) -> Hierarchy:
+    rows = [(line, shape.cells(cells)) for line, cells in shape.rows]
+    children = {cells[1] for _, cells in rows}
+    parents = {cells[0] for _, cells in rows if cells[0]}
+    none = {cell for cell in parents - children if cell.casefold() in NO_PARENT}
+    marker = none if len(none) == 1 and len(parents) > 1 and not is_edge_header(shape.names) else set()
     edges, names = [], []
-    for line, cells in rows[order is not None :]:
-        if len(cells) not in (2, 3) or not cells[below]:
-            raise source.fail(f"expected parent, child[, name]; got {cells!r}", line)
-        parent, child = cells[above], cells[below]
-        if parent:
+    above, n_above = "", 0
+    for line, (parent, child, *rest) in rows:
+        if not child:
+            raise source.fail(f"expected parent, child[, name]; got {[parent, child, *rest]!r}", line)
+        if not parent and child not in parents and parents:  # of a root it would be no row: a merged cell
+            if not above or any(a[1][0] == b[1][0] != "" for a, b in pairwise(rows)):
+                raise source.fail(f"{child!r} has no parent and is none; fill in its parent, or remove the row", line)
+            parent, n_above = above, n_above + 1
+        above = parent
+        if parent and parent not in marker:
             edges.append((parent, child))
-        if len(cells) == 3 and cells[2]:
-            names.append((child, cells[2]))
-    return edges, names
+        if rest and rest[0]:
+            names.append((child, rest[0]))
+    if not edges:
+        raise source.fail("holds no edges; expected rows of parent, child[, name]")
+    columns = f"edge list, parent in {shape.titles[0]!r}, child in {shape.titles[1]!r}"
+    source.understood = columns + (f", name in {shape.titles[2]!r}" if len(shape.titles) > 2 else "")
+    if not shape.known:
+        source.otherwise = "taken so by its cells; if the columns are levels, pass -O levels=HIGHEST,...,LOWEST"
+    source.notes += shape.notes
+    source.notes += [f"no parent: {quoted(marker)}"] if marker else []
+    source.notes += [f"empty cells read as in the row above: {counted(n_above, 'row')}"] if n_above else []
+    return Hierarchy.from_edges(edges, names)
 
 
 def _refuse_altered(synset: str, name: str, format: str) -> None:

@@ -1,126 +1,181 @@
-"""Level columns: a row a class, a column a level, as taxonomies are kept (iNaturalist's categories among them)."""
+"""Level columns: a row per class, a column per level, as taxonomies are kept (iNaturalist's categories among them)."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from hcep.errors import near_matches, quoted
+from hcep.errors import quoted
 from hcep.hierarchy.formats.draft import Draft
-from hcep.hierarchy.formats.source import Source
+from hcep.hierarchy.formats.source import Source, counted
+from hcep.hierarchy.formats.table_file import Row, Table, read_table
+from hcep.hierarchy.formats.table_shape import RANKS, Shape, chosen_columns, find_shape, known_levels, plain
 from hcep.hierarchy.graph import Hierarchy
 
-#: Columns that are numbered, the highest level first.
-NUMBERED = re.compile(r"level_?(\d+)")
-RANKS = ("domain", "superkingdom", "kingdom", "phylum", "class", "order", "family", "subfamily", "genus", "species")
-
-Record = Mapping[str, str]
+Columns = Sequence[str]
 
 
 def read(
-    source: Source, *, levels: Sequence[str] | None = None, leaf: str | None = None, name: str | None = None
+    source: Source,
+    *,
+    levels: Columns | None = None,
+    leaf: str | None = None,
+    name: str | None = None,
+    blank: str | None = None,
+    delimiter: str | None = None,
+    sheet: str | None = None,
 ) -> Hierarchy:
-    """Read level columns from a CSV, a TSV, or a JSON list of records (also under ``"categories"``).
+    """Read level columns from a CSV, a TSV, a workbook, or a JSON list of records (also under ``"categories"``).
 
     Parameters
     ----------
-    levels : sequence of str, optional
-        Columns from the highest level to the lowest. By default the biological ranks among the columns, with ``name``
-        as the lowest where there is no ``species``; or ``level1, level2, ...``; or ``supercategory`` and ``name``
-        (COCO).
+    levels : columns from the highest level to the lowest; by default the biological ranks among the columns, with
+        ``name`` as the lowest where there is no ``species``; or ``level1, level2, ...``; or ``supercategory`` and
+        ``name`` (COCO)
     leaf : column with the ids of the classes, such as iNaturalist's ``image_dir_name``; the lowest level by default
     name : column with the display names of the classes, such as ``common_name``
+    blank : {"above", "skip"}; what an empty cell means: the same as in the row above, or no such level
+    delimiter : what cells are apart by
+    sheet : of a workbook
     """
-    text = source.text()
-    if text.lstrip().startswith(("{", "[")):
-        return from_records(source, source.json(text), levels, leaf, name)
-    from hcep.hierarchy.formats.edge_list import table
+    is_json = source.data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
+    table = records_table(source, source.json()) if is_json else read_table(source, delimiter, sheet)
+    if levels is None and not known_levels(table.rows[0][1]):
+        raise source.fail(
+            f"none of the columns {quoted(table.rows[0][1], 9)} is known as a level; pass levels=[highest, ...] "
+            "(-O levels=highest,... on the command line)"
+        )
+    return from_table(source, table, levels, leaf=leaf, name=name, blank=blank)
 
-    delimiter = "\t" if "\t" in text.split("\n", 1)[0] else ","
-    return from_table(source, list(table(source, delimiter)), levels, leaf, name)
 
-
-def known_levels(columns: Iterable[str]) -> tuple[str, ...]:
-    """The columns that are levels by their names, highest first; none where there are fewer than two."""
-    present = {column.lower(): column for column in columns}
-    numbers = {int(match[1]): present[match[0]] for match in map(NUMBERED.fullmatch, present) if match}
-    ranks = [present[rank] for rank in RANKS if rank in present] or [numbers[number] for number in sorted(numbers)]
-    if "name" in present and "species" not in present:
-        ranks.append(present["name"])
-    if len(ranks) < 2 or ranks[0].lower() == "name":
-        ranks = []
-    if not ranks and {"supercategory", "name"} <= set(present):
-        ranks = [present["supercategory"], present["name"]]
-    return tuple(ranks)
+def records_table(source: Source, data: Any) -> Table:
+    """A list of JSON records, or an object with one under ``"categories"``, as a table."""
+    listed = data.get("categories") if isinstance(data, dict) else data
+    if not isinstance(listed, list) or not listed or not all(isinstance(record, dict) for record in listed):
+        raise source.fail('expected a list of records such as {"kingdom": "Animalia", ..., "name": "Felis catus"}')
+    columns = list(dict.fromkeys(column for record in listed for column in record))
+    cells = [["" if record.get(c) is None else str(record[c]) for c in columns] for record in listed]
+    return Table([(0, columns), *((i + 1, row) for i, row in enumerate(cells))])
 
 
 def from_table(
     source: Source,
-    rows: Sequence[tuple[int, Sequence[str]]],
-    levels: Sequence[str] | None,
-    leaf: str | None,
-    name: str | None,
+    table: Table,
+    levels: Columns | None = None,
+    *,
+    leaf: str | None = None,
+    name: str | None = None,
+    blank: str | None = None,
 ) -> Hierarchy:
-    """Read rows below a header."""
-    columns = list(rows[0][1])
-    twice = [column for column, n in Counter(columns).items() if column and n > 1]
-    if twice:
-        raise source.fail(f"column {twice[0]!r} stands twice in the header; rename one", rows[0][0])
-    records = []
-    for line, cells in rows[1:]:
-        if len(cells) > len(columns):
-            raise source.fail(f"expected {len(columns)} cells, as in the header; got {len(cells)}", line)
-        records.append((line, dict(zip(columns, cells, strict=False))))
-    return _hierarchy(source, records, columns, levels, leaf, name)
+    """Read the rows of a table whose levels are known by name or given."""
+    names = table.rows[0][1]
+    if levels is None:
+        return build(source, find_shape(source, table, header=True), table, leaf=leaf, name=name, blank=blank)
+    wanted = [levels] if isinstance(levels, str) else list(levels)
+    if all(column.isdecimal() for column in wanted) and not set(wanted) <= set(names):
+        names = [f"column {i + 1}" for i in range(table.width)]  # given by number: there is no header
+    chosen = chosen_columns(source, names, wanted)
+    rows = table.rows[names is table.rows[0][1] :]
+    return build(source, Shape("levels", list(names), rows, chosen), table, leaf=leaf, name=name, blank=blank)
 
 
-def from_records(
-    source: Source, data: Any, levels: Sequence[str] | None, leaf: str | None, name: str | None
-) -> Hierarchy:
-    """Read a list of JSON records, or an object with one under ``"categories"``."""
-    listed = data.get("categories") if isinstance(data, dict) else data
-    if not isinstance(listed, list) or not all(isinstance(record, dict) for record in listed):
-        raise source.fail('expected a list of records such as {"kingdom": "Animalia", ..., "name": "Felis catus"}')
-    records = [(None, {k: "" if v is None else str(v) for k, v in record.items()}) for record in listed]
-    return _hierarchy(source, records, dict.fromkeys(c for _, r in records for c in r), levels, leaf, name)
-
-
-def _hierarchy(
+def build(
     source: Source,
-    records: Sequence[tuple[int | None, Record]],
-    columns: Iterable[str],
-    levels: Sequence[str] | None,
-    leaf: str | None,
-    name: str | None,
+    shape: Shape,
+    table: Table,
+    *,
+    leaf: str | None = None,
+    name: str | None = None,
+    blank: str | None = None,
 ) -> Hierarchy:
-    columns = list(columns)
-    chosen = known_levels(columns) if levels is None else tuple([levels] if isinstance(levels, str) else levels)
-    if not chosen:
-        raise source.fail(
-            f"none of the columns {quoted(columns, 9)} is known as a level; pass levels=[highest, ...] "
-            "(-O levels=highest,... on the command line)"
-        )
-    for column in (*chosen, *([leaf] if leaf else []), *([name] if name else [])):
-        if column not in columns:
-            raise source.fail(f"has no column {column!r}; it has {quoted(columns, 9)}.{near_matches(column, columns)}")
+    """The hierarchy of level columns."""
+    id_column, name_column = (chosen_columns(source, shape.names, [c])[0] if c else None for c in (leaf, name))
     draft = Draft(source, "qualify")
-    for line, record in records:
-        _add(draft, line, record, chosen, leaf, name)
+    seen: set[tuple[str, ...]] = set()
+    n_again = 0
+    rows = _completed(source, shape, blank)
+    for (line, cells), path in zip(shape.rows, rows, strict=True):
+        own = [_at(cells, column) for column in (id_column, name_column)]
+        labels = [cell for cell in path if cell]
+        if not labels:
+            raise source.fail(f"a row without a value in any of the levels {quoted(shape.titles, 9)}", line or None)
+        dated = [cell for cell in labels if cell in table.dates]
+        if dated:
+            raise source.fail(
+                f"cell {table.dates[dated[0]]} holds a date, {dated[0]}; Excel makes dates of names such as MARCH1: "
+                "write the name again in a cell formatted as text"
+            )
+        n_again += (*labels, *own) in seen
+        seen.add((*labels, *own))
+        parent = None
+        for label in labels[:-1]:
+            parent = draft.add(label, parent, line=line or None, same=True)
+        shown = own[1] or (labels[-1] if leaf else None)
+        draft.add(own[0] if leaf else labels[-1], parent, name=shown, line=line or None, same=True)
+    source.understood = f"level columns {' > '.join(shape.titles)}"
+    if not shape.known:
+        source.otherwise = "taken so by its cells; if it is an edge list, pass -O parent=COLUMN -O child=COLUMN"
+    source.notes += [*shape.notes, *([f"passed over: {counted(n_again, 'row')} given twice"] if n_again else [])]
     return draft.hierarchy()
 
 
-def _add(
-    draft: Draft, line: int | None, record: Record, levels: Sequence[str], leaf: str | None, name: str | None
-) -> None:
-    # A level that a row leaves empty is passed over: what is below hangs from the level above.
-    *above, lowest = [cell for level in levels if (cell := record.get(level, "").strip())] or [""]
-    if not lowest:
-        raise draft.source.fail(f"a row without a value in any of the levels {quoted(levels, 9)}", line)
-    parent = None
-    for label in above:
-        parent = draft.add(label, parent, line=line, same=True)
-    label = record.get(leaf, "").strip() if leaf else lowest
-    shown = record.get(name, "").strip() if name else ""
-    draft.add(label, parent, name=shown or (lowest if leaf else None), line=line, same=True)
+def _at(cells: list[str], column: int | None) -> str:
+    return "" if column is None or column >= len(cells) else cells[column]
+
+
+def _completed(source: Source, shape: Shape, blank: str | None) -> list[list[str]]:
+    """The level cells of every row, blanks filled from above where they mean that.
+
+    Cells that were merged leave blanks on the left of a row: as above. A blank between two cells is a level that the
+    row does not have, as in biology, unless every such blank could as well be merged; that is not guessed.
+    """
+    if blank not in (None, "above", "skip"):
+        raise source.fail(f"blank must be 'above' or 'skip', got {blank!r}")
+    rows = [shape.cells(cells) for _, cells in shape.rows]
+    if blank == "skip":
+        return rows
+    is_biology = len({plain(title) for title in shape.titles} & set(RANKS)) > 1
+    filled: list[list[str]] = []
+    between: list[tuple[Row, int, bool]] = []  # blanks inside a row, and whether the row above has the same before it
+    last = [""] * len(shape.columns)
+    for row, cells in zip(shape.rows, rows, strict=True):
+        start = next((i for i, cell in enumerate(cells) if cell), len(cells))
+        end = max((i + 1 for i, cell in enumerate(cells) if cell), default=0)
+        if start and start < end and not all(last[:start]) and not filled:
+            told = f"column {shape.titles[0]!r} is empty, and there is no row above to take it from; fill it in"
+            raise source.fail(told, row[0] or None)
+        cells = [*last[:start], *cells[start:]] if start < end else cells
+        for i in range(start, end):
+            if not cells[i]:
+                same = bool(last[i]) and last[:i] == cells[:i]
+                between.append((row, i, same))
+                cells[i] = last[i] if blank == "above" and same else ""
+        filled.append(cells)
+        last = cells
+    _refuse_mixed(source, shape, rows, blank)
+    if between and blank is None and not is_biology and all(same for *_, same in between):
+        (line, _), column, _ = between[0]
+        raise source.fail(
+            f"column {shape.titles[column]!r} is empty: the same as in the row above, or no such level? pass blank= "
+            "(-O blank=above or -O blank=skip on the command line)",
+            line or None,
+        )
+    n_above = sum(new != old for new, old in zip(filled, rows, strict=True))
+    n_skipped = len(between) if blank is None else 0
+    source.notes += [f"empty cells read as in the row above: {counted(n_above, 'row')}"] if n_above else []
+    source.notes += [f"passed over: {counted(n_skipped, 'empty cell')} between levels"] if n_skipped else []
+    return filled
+
+
+def _refuse_mixed(source: Source, shape: Shape, rows: list[list[str]], blank: str | None) -> None:
+    """A first column that repeats its cells in some rows and leaves them empty in others may have cells missing."""
+    first = [cells[0] for cells in rows]
+    below = [any(cells[1:]) for cells in rows]
+    empty = [i for i, cell in enumerate(first) if not cell and below[i]]
+    repeats = [i for i in range(1, len(first)) if first[i] and first[i] == first[i - 1]]
+    if empty and repeats and blank is None:
+        raise source.fail(
+            f"column {shape.titles[0]!r} is empty here and repeats its cell in line {shape.rows[repeats[0]][0]:,}: the "
+            "same as in the row above, or missing? pass blank= (-O blank=above or -O blank=skip on the command line)",
+            shape.rows[empty[0]][0] or None,
+        )

@@ -24,9 +24,11 @@ def read(
     text = source.text()
     data = source.json(text)
     if isinstance(data, dict) and (data.get("format") == serial.FORMAT or {"synsets", "root"} <= set(data)):
+        source.understood = "hierarchy file of this package"
         return Hierarchy.from_json(text.lstrip())
     if levels is not None or leaf is not None or name is not None or _has_levels(data):
-        return level_columns.from_records(source, data, levels, leaf, name)
+        table = level_columns.records_table(source, data)
+        return level_columns.from_table(source, table, levels, leaf=leaf, name=name)
     return nested.from_data(source, data, repeated or "raise")
 
 

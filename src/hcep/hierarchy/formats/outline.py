@@ -6,8 +6,10 @@ import json
 import re
 from collections.abc import Iterator
 
+from hcep.hierarchy.formats import breadcrumbs, edge_list
 from hcep.hierarchy.formats.draft import Draft, Repeated
 from hcep.hierarchy.formats.source import Source
+from hcep.hierarchy.formats.table_file import Table
 from hcep.hierarchy.formats.writing import labels, outline_order, refuse_deep
 from hcep.hierarchy.graph import Hierarchy
 
@@ -28,11 +30,37 @@ def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
     heading before it. Bullets, emphasis and the characters of drawn trees are passed over. A label in double quotes is
     a JSON string, so that it can hold anything.
     """
+    other = _not_an_outline(source)
+    if other is not None:
+        return other
+    source.understood = "outline"
     draft = Draft(source, repeated)
     at: dict[Key, int] = {}  # what stands at each place now; nothing stands above the top
     for number, key, above, label in _outline(source):
         at[key] = draft.add(label, at.get(above), line=number)
     return draft.hierarchy()
+
+
+def _not_an_outline(source: Source) -> Hierarchy | None:
+    """Text that is no outline by its lines: breadcrumbs, or rows of a table; None where it may be one."""
+    lines = [(i + 1, line) for i, line in enumerate(source.lines()) if line.strip() and not line.startswith("#")]
+    marked = [line for _, line in lines if line[0].isspace() or BULLET.match(line) or INDENT.match(line)[0]]  # type: ignore[index]
+    if marked or any("." in _number(line) for _, line in lines):
+        return None
+    mark = breadcrumbs.find_separator([line for _, line in lines])
+    if mark:
+        return breadcrumbs.from_lines(source, lines, mark)
+    source.otherwise = (
+        "if the lines are paths, pass --format breadcrumbs -O separator=MARK; if they are rows of a table, --format csv"
+    )
+    for mark in ("\t", ";", ",", " "):
+        n_cells = {line.strip().count(mark) for _, line in lines}
+        if len(lines) > 1 and len(n_cells) == 1 and n_cells != {0}:
+            table = Table([(n, [cell.strip() for cell in line.split(mark)]) for n, line in lines])
+            # Names have blanks and commas of their own: there, cells that come again must show that it is a table.
+            if mark in "\t;" or edge_list.is_edges(source, table):
+                return edge_list.from_table(source, table)
+    return None
 
 
 def write(hierarchy: Hierarchy, format: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,6 +16,14 @@ from urllib.parse import unquote, urlsplit
 from hcep.errors import HierarchyError
 
 MAX_BYTES = 50_000_000
+MARKS = (
+    (b"\xef\xbb\xbf", "utf-8"),
+    (b"\xff\xfe\0\0", "utf-32"),
+    (b"\0\0\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+WORD = re.compile(r"\w+")
 
 
 @dataclass
@@ -28,6 +37,9 @@ class Source:
     format : name of the format it is read as
     place : where it is on disk; for a fetched one, the name alone
     notes : what the reader passed over, for the user to know
+    encoding : of the text, where the user says it
+    understood : what the content was taken for, the start of a sentence for the user
+    otherwise : how to have it taken for something else, the end of that sentence
     """
 
     name: str
@@ -35,26 +47,47 @@ class Source:
     format: str = ""
     place: Path = field(default_factory=Path)
     notes: list[str] = field(default_factory=list)
+    encoding: str | None = None
+    understood: str = ""
+    otherwise: str = ""
 
     def fail(self, message: str, line: int | None = None) -> HierarchyError:
         """The error to raise, with the file and the line in front."""
         return HierarchyError(f"{self.name}{'' if line is None else f', line {line:,}'}: {message}")
 
     def text(self) -> str:
-        """The content as text; a byte order mark is dropped."""
-        if self.data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise self.fail("is not text in UTF-8 but looks like UTF-16; save it as UTF-8")
-        try:
-            text = self.data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = self.data.count(b"\n", 0, error.start) + 1
-            raise self.fail(
-                f"is not text in UTF-8: byte 0x{self.data[error.start]:02x}; save it as UTF-8", line
-            ) from None
+        """The content as text: in Unicode by its mark or its bytes, otherwise in Windows' western code page, noted."""
+        text = self._decoded().removeprefix("\ufeff")
         if "\0" in text:
             raise self.fail("holds a NUL character; it is not text", text.count("\n", 0, text.index("\0")) + 1)
         if not text.strip():
             raise self.fail("is empty; expected a hierarchy")
+        return text
+
+    def _decoded(self) -> str:
+        data, named = self.data, self.encoding
+        marked = next((name for mark, name in MARKS if data.startswith(mark)), None)
+        zeros = [data[start:1000:2].count(0) * 5 > len(data[start:1000:2]) * 2 for start in (0, 1)]
+        guessed = "utf-16-le" if zeros == [False, True] else "utf-16-be" if zeros == [True, False] else "utf-8"
+        encoding = named or marked or guessed
+        try:
+            return data.decode(encoding)
+        except LookupError:
+            raise self.fail(
+                f"encoding {named!r} is unknown; expected a name such as utf-8, cp1252 or latin-1"
+            ) from None
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            text = None if encoding != "utf-8" or named else _western(data)
+            if text is None:
+                raise self.fail(
+                    f"is not text in {encoding.upper()}: byte 0x{data[error.start]:02x}; save it as UTF-8, or pass "
+                    "encoding= (-O encoding=cp1251 on the command line)",
+                    line,
+                ) from None
+        word = next(word for word in WORD.findall(text) if not word.isascii())
+        note = f"not UTF-8: read as Windows-1252, {word!r} in line {line:,}; if names look wrong, pass -O encoding=NAME"
+        self.notes += [] if note in self.notes else [note]
         return text
 
     def lines(self) -> list[str]:
@@ -77,6 +110,18 @@ class Source:
             raise self.fail(f"is not JSON: {error.msg}", error.lineno) from None
         except RecursionError:
             raise self.fail("is nested too deeply to be read; write it as an edge list (.csv)") from None
+
+
+def _western(data: bytes) -> str | None:
+    """Text in Windows-1252, where that gives words of Latin letters; None where it gives another alphabet's debris."""
+    try:
+        text = data.decode("cp1252")
+    except UnicodeDecodeError:
+        return None
+    words = [word for word in WORD.findall(text) if not word.isascii()]
+    strange = [c for c in text if c > "\x7f" and not c.isalpha() and c not in "‘’“”–—…•°®™©€£§×«»´·½¼±\xa0"]
+    n_high = sum(not c.isascii() for word in words for c in word)
+    return text if words and not strange and 2 * n_high <= sum(map(len, words)) else None
 
 
 def counted(n: int, what: str) -> str:

@@ -1,0 +1,125 @@
+"""Breadcrumbs: a line per category with all that is above it, as shops publish theirs (``Animals > Birds``)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from hcep.hierarchy.formats.draft import Draft
+from hcep.hierarchy.formats.source import Source, counted
+from hcep.hierarchy.formats.table_file import Table
+from hcep.hierarchy.graph import Hierarchy
+
+#: What categories are apart by, the surest first.
+SEPARATORS = (">", "»", "›", "→", "::", "|", "/", "\\")
+#: An id in front of a line: of a shop (``gid://... : ``), a number (``537 - ``), or cells before a tab.
+ID = re.compile(r"(\w+://\S+|\d+|[A-Za-z]{0,4}[-_]?\d[\w.-]*)(?:\s+:\s+|\s+[-–]\s+|\t+\s*|\s*,\s*)(?=\S)")
+
+Line = tuple[int, str]
+
+
+def read(source: Source, *, separator: str | None = None, ids: str = "file") -> Hierarchy:
+    """Read lines of categories from the highest to the lowest; lines that start with ``#`` are comments.
+
+    Parameters
+    ----------
+    separator : what categories are apart by; found in the lines by default
+    ids : {"file", "label"}; what identifies a category: the id in front of its line, where all lines have one, or its
+        own label, with those above in front where several share it
+    """
+    lines = [(i + 1, line.strip()) for i, line in enumerate(source.lines())]
+    lines = [(number, line) for number, line in lines if line and not line.startswith("#")]
+    found = separator or find_separator([line for _, line in lines])
+    if found is None:
+        marks = "', '".join(SEPARATORS)
+        raise source.fail(f"has no '{marks}' between categories in most lines; pass separator= (-O separator=...)")
+    return from_lines(source, lines, found, ids)
+
+
+def find_separator(lines: Sequence[str]) -> str | None:
+    """The mark that makes paths of most lines, of which several start alike; None where none does."""
+    for mark in SEPARATORS:
+        paths = [_parts(ID.sub("", line, count=1), mark) for line in lines]
+        deep = [path for path in paths if len(path) > 1]
+        starts = Counter(path[0] for path in paths if path)
+        again = sum(starts[path[0]] > 1 for path in deep)
+        # Lines of the highest level have no mark; of the others nearly all, and they share what they start with.
+        if len(deep) > 1 and 2 * again >= len(deep) and 10 * len(deep) >= 9 * (len(paths) - len(starts)):
+            return mark if all(paths) and 3 * len(deep) >= len(paths) else None
+    return None
+
+
+def column_of_paths(table: Table) -> tuple[int, str] | None:
+    """The column of a table whose cells are breadcrumbs, and what they are apart by."""
+    for column in range(table.width):
+        cells = [cells[column] for _, cells in table.rows if len(cells) > column and cells[column]]
+        mark = find_separator(cells[1:]) if len(cells) > 2 and ID.match(cells[0]) is None else find_separator(cells)
+        if mark in SEPARATORS[:6] or (mark and table.width == 1):
+            return column, str(mark)
+    return None
+
+
+def in_table(source: Source, table: Table) -> Hierarchy | None:
+    """The hierarchy of a column of breadcrumbs; None where a table has none."""
+    found = column_of_paths(table)
+    if found is None:
+        return None
+    column, mark = found
+    rows = [(line, cells) for line, cells in table.rows if len(cells) > column and cells[column]]
+    title = rows[0][1][column]
+    starts = {_parts(cells[column], mark)[0] for _, cells in rows[1:]}
+    is_header = len(_parts(title, mark)) == 1 and title not in starts
+    rows = rows[is_header:]
+    others = [i for i in range(table.width) if i != column]
+    unique = [
+        i
+        for i in others
+        if len({tuple(c[i : i + 1]) for _, c in rows}) == len(rows) and all(len(c) > i for _, c in rows)
+    ]
+    name = f"column {title!r}" if is_header else f"column {column + 1}"
+    lines = [(line, f"{cells[unique[0]]}\t{cells[column]}" if unique else cells[column]) for line, cells in rows]
+    return from_lines(source, lines, mark, "file", name, has_ids=bool(unique))
+
+
+def from_lines(
+    source: Source, lines: Sequence[Line], mark: str, ids: str = "file", where: str = "", has_ids: bool | None = None
+) -> Hierarchy:
+    """The hierarchy of lines of breadcrumbs."""
+    if ids not in ("file", "label"):
+        raise source.fail(f"ids must be 'file' or 'label', got {ids!r}")
+    split = [line.partition("\t") if has_ids else _without_id(line) for _, line in lines]
+    numbered = all(identity for identity, _, _ in split) if has_ids is None else has_ids
+    paths = [_parts(rest if numbered else line, mark) for (_, line), (_, _, rest) in zip(lines, split, strict=True)]
+    known = {tuple(path): identity for path, (identity, _, _) in zip(paths, split, strict=True)} if numbered else {}
+    draft = Draft(source, "qualify")
+    seen: set[tuple[str, ...]] = set()
+    n_again = 0
+    for (number, line), path in zip(lines, paths, strict=True):
+        if not path:
+            raise source.fail(f"expected categories apart by {mark!r}; got {line!r}", number)
+        n_again += tuple(path) in seen
+        seen.add(tuple(path))
+        parent = None
+        for depth in range(1, len(path) + 1):
+            label, identity = path[depth - 1], known.get(tuple(path[:depth])) if ids == "file" else None
+            if identity is None:
+                parent = draft.add(label, parent, line=number, same=True)
+            else:
+                parent = draft.add(identity, parent, name=label, line=number, has_id=True, same=True)
+    source.understood = f"breadcrumbs apart by {mark!r}{f' in {where}' if where else ''}"
+    source.understood += ", with ids" if known and ids == "file" else ""
+    source.otherwise = "if the lines are no paths, pass --format outline" if not where else ""
+    source.notes += [f"passed over: {counted(n_again, 'line')} given twice"] if n_again else []
+    return draft.hierarchy()
+
+
+def _without_id(line: str) -> tuple[str, str, str]:
+    found = ID.match(line)
+    return (found[1], "", line[found.end() :]) if found else ("", "", line)
+
+
+def _parts(line: str, mark: str) -> list[str]:
+    cut = line.strip().strip(mark) if mark in ("/", "\\", "|") else line
+    parts = [part.strip() for part in cut.split(mark)]
+    return [part for part in parts if part not in ("", ".")] if mark in ("/", "\\") else [p for p in parts if p]

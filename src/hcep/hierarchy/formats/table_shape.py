@@ -1,0 +1,405 @@
+"""What a table is: an edge list or level columns, by its header where that tells, otherwise by its cells, or refused.
+
+An edge list has a column of parents whose cells come again as children. In level columns a cell on the right has one
+cell on its left (a family is in one order), there are more different cells towards the right, and the last are the
+classes. What fits neither, or both, is not guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NoReturn
+
+from hcep.errors import near_matches, quoted
+from hcep.hierarchy.formats.source import Source
+from hcep.hierarchy.formats.table_file import Row, Table
+
+RANKS = ("domain", "superkingdom", "kingdom", "phylum", "class", "order", "family", "subfamily", "genus", "species")
+#: Ranks as they stand in tables in other languages, in the same order as a chain of their own.
+OTHER_RANKS = (
+    ("reich", "stamm", "klasse", "ordnung", "familie", "gattung", "art"),
+    ("règne", "embranchement", "classe", "ordre", "famille", "genre", "espèce"),
+    ("reino", "filo", "clase", "orden", "familia", "género", "especie"),
+)
+NUMBERED = re.compile(r"(level|tier|niveau|nivel|ebene|stufe|layer|category|cat|kategorie|categoria|l|lvl)[ _-]?(\d+)")
+PARENT = re.compile(
+    r"parents?\b.*|.*\bparent|source|superclass|broader|hypernym|subclass of|sub class of|is a|supertype"
+)
+CHILD = ("child", "target", "subclass", "class", "narrower", "hyponym", "child id", "id", "node", "concept", "term")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: Words of which one in the first row makes it a header.
+HEADER_WORDS = _words(
+    """
+    type subtype sub item category subcategory group subgroup class subclass superclass family name level division
+    section department product kind id label taxon rank code description note notes count parent child source target
+    supergroup superfamily tribe subspecies breed variety order genus species kingdom phylum domain scientific common
+    gruppe untergruppe kategorie ebene oberbegriff begriff bezeichnung anzahl groupe catégorie niveau nom grupo
+    categoría nivel nombre synset concept term node title coarse fine topic subtopic area segment commodity broader
+    narrower hypernym hyponym supercategory superkingdom infraorder suborder subfamily clade
+    """
+) | {rank for ranks in (RANKS, *OTHER_RANKS) for rank in ranks}
+#: Words in the name of a column that identifies a class beside another, or says something about it, and is no level.
+IDENTITY = _words(
+    """
+    id ids key name names common vernacular title label code scientific epithet trivialname nom nombre bezeichnung
+    synonym synonyms
+    """
+)
+ABOUT = _words(
+    """
+    description note notes remark remarks comment comments url link image images file path dir author authority year
+    date count counts number n status rank source reference gbif en de fr es definition wikipedia anzahl bemerkung
+    weight size price area length
+    """
+)
+#: Words in the name of a column that is a level, also where it has as many cells as the one above.
+LEVEL_WORDS = HEADER_WORDS - IDENTITY - ABOUT - {"parent", "child", "source", "target", "coarse", "fine"}
+#: Names that stand below several others and mean something else each time.
+REST = _words("other others misc miscellaneous unknown general various rest none sonstige andere autres otros")
+NO_PARENT = frozenset(("0", "-1", "-", "null", "none", "na", "n/a", "nan", "\\n"))
+#: Headers of two columns, parent first, that are one whatever stands below them.
+EDGES = (("parent", "child"), ("source", "target"), ("superclass", "class"), ("superclass", "subclass"))
+NUMERIC = re.compile(r"[-+]?\d[\d.,  ]*%?")
+
+
+@dataclass
+class Shape:
+    """A table taken for something: `columns` are parent, child[, name], or the levels, the highest first."""
+
+    kind: Literal["edges", "levels"]
+    names: list[str]
+    rows: list[Row]
+    columns: tuple[int, ...]
+    #: Whether the header names the columns as what they are; otherwise the cells decided.
+    known: bool = True
+    has_header: bool = True
+    notes: list[str] = field(default_factory=list)
+
+    def cells(self, row: list[str]) -> list[str]:
+        return [row[i] if i < len(row) else "" for i in self.columns]
+
+    @property
+    def titles(self) -> list[str]:
+        return [self.names[i] for i in self.columns]
+
+
+def plain(name: str) -> str:
+    """The name of a column without case and signs: ``Parent_ID`` is "parent id"."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return " ".join(re.sub(r"[\W_]+", " ", spaced).casefold().split())
+
+
+def known_levels(columns: Iterable[str]) -> tuple[str, ...]:
+    """The columns that are levels by their names, highest first; none where there are fewer than two."""
+    present = {plain(column): column for column in columns}
+    squeezed = {key.replace(" ", ""): column for key, column in present.items()}
+    chains = [[squeezed[rank] for rank in ranks if rank in squeezed] for ranks in (RANKS, *OTHER_RANKS)]
+    ranks = max(chains, key=len)
+    if not ranks:
+        numbers = [(match[1], int(match[2]), present[match[0]]) for m in present if (match := NUMBERED.fullmatch(m))]
+        stem = Counter(stem for stem, _, _ in numbers).most_common(1)[0][0] if numbers else ""
+        ranks = [column for found, _, column in sorted(numbers) if found == stem]
+    if "name" in present and ranks and not {"species", "art", "espèce", "especie"} & set(squeezed):
+        ranks = [*ranks, present["name"]]
+    if len(ranks) >= 2:
+        return tuple(ranks)
+    return (present["supercategory"], present["name"]) if {"supercategory", "name"} <= set(present) else ()
+
+
+def find_shape(source: Source, table: Table, *, header: bool | None = None) -> Shape:
+    """Take a table for an edge list or for level columns.
+
+    Raises
+    ------
+    HierarchyError
+        Where neither is clear: the message has the options that say it.
+    """
+    return _Evidence(source, table, header).shape()
+
+
+def chosen_columns(source: Source, names: Sequence[str], wanted: Iterable[str]) -> tuple[int, ...]:
+    """Where columns stand that a user gives by name, or by number from 1."""
+    found = []
+    for column in wanted:
+        if column in names:
+            found.append(list(names).index(column))
+        elif column.isdecimal() and 0 < int(column) <= len(names):
+            found.append(int(column) - 1)
+        else:
+            told = f"has no column {column!r}; it has {quoted(names, 9)}.{near_matches(column, names)}"
+            raise source.fail(told)
+    return tuple(found)
+
+
+def is_edge_header(cells: Sequence[str]) -> bool:
+    """Whether a first row is the header of an edge list, whatever stands below it."""
+    return any(tuple(map(plain, order)) in EDGES for order in (cells[:2], cells[1::-1]))
+
+
+class _Evidence:
+    """The cells of a table, counted."""
+
+    def __init__(self, source: Source, table: Table, header: bool | None) -> None:
+        self.source = source
+        (self.line, first), *others = table.rows
+        self.first = [*first, *[""] * (table.width - len(first))]
+        self.width = table.width
+        told = self._has_header(table, others) if header is None else header
+        self.has_header = told
+        self.names = (
+            [name or f"column {i + 1}" for i, name in enumerate(self.first)]
+            if told
+            else [f"column {i + 1}" for i in range(self.width)]
+        )
+        twice = [column for column, n in Counter(self.names).items() if n > 1]
+        if twice:
+            raise source.fail(f"column {twice[0]!r} stands twice in the header; rename one", self.line)
+        self.rows = others if told else table.rows
+        n_most = max(len(first), 3) if any(PARENT.fullmatch(plain(name)) for name in first) else len(first)
+        long = [(line, len(cells)) for line, cells in self.rows if len(cells) > n_most]
+        if told and long:
+            line, n = long[0]
+            raise source.fail(f"expected {len(first)} cells, as in the header; got {n}", line)
+        self.columns = [[cells[i] if i < len(cells) else "" for _, cells in self.rows] for i in range(self.width)]
+
+    # -- the header ----------------------------------------------------------------------------------------------
+
+    def _has_header(self, table: Table, others: list[Row]) -> bool:
+        body = [{cell for cell in cells if cell} for _, cells in others]
+        everywhere = set().union(*body) if body else set()
+        if is_edge_header(self.first):
+            return True
+        first = [cell for cell in self.first if cell]
+        again = [cell for cell in first if cell in everywhere]
+        words = [cell for cell in first if self._is_header_word(cell)]
+        numeric = [
+            i for i, cell in enumerate(self.first)
+            if cell and not NUMERIC.fullmatch(cell) and others and _all_numeric(_column(others, i))
+        ]  # fmt: skip
+        if not again and len(first) > 1 and (words or numeric or table.marked):
+            return True
+        if again or len(first) == 1 or len(set(first)) < len(first) or not others:
+            return bool(again and len(words) == len(first))
+        # Every other row shares a cell with another one; a first row that shares none is the names of the columns.
+        shared = Counter(cell for cells in body for cell in cells)
+        if len(body) > 3 and all(any(shared[cell] > 1 for cell in cells) for cells in body):
+            self.source.notes.append(
+                f"line {self.line:,} taken for a header, {quoted(first)}; -O header=no if it is data"
+            )
+            return True
+        raise self.source.fail(
+            f"the first row, {quoted(first)}, may be a header or data: none of its cells comes again; pass header= "
+            "(-O header=yes or -O header=no on the command line)",
+            self.line,
+        )
+
+    @staticmethod
+    def _is_header_word(cell: str) -> bool:
+        name = plain(cell)
+        return bool(NUMBERED.fullmatch(name) or PARENT.fullmatch(name) or set(name.split()) & HEADER_WORDS)
+
+    # -- the decision --------------------------------------------------------------------------------------------
+
+    def shape(self) -> Shape:
+        text = [i for i in range(self.width) if any(self.columns[i]) and not _all_numeric(self.columns[i])]
+        if self.has_header:
+            parents = [i for i, name in enumerate(self.names) if PARENT.fullmatch(plain(name))]
+            if len(parents) == 1 and self.width > 1:
+                return self._edges_by_header(parents[0])
+            known = known_levels(self.names)
+            if known:
+                return self._levels_by_header([self.names.index(name) for name in known], text)
+        if self.width == 2:
+            return self._two_columns()
+        odd = [row for row in self.rows if len(row[1]) > 3]
+        short = [row for row in self.rows if len(row[1]) == 2]
+        if not self.has_header and short and len(self.rows) >= 2 * len(odd) > 0:
+            raise self.source.fail(f"expected parent, child[, name]; got {odd[0][1]!r}", odd[0][0])
+        pairs = [(p, c) for p in range(self.width) for c in range(self.width) if p != c and self._parents(p, c)]
+        if pairs:
+            best = min(pairs, key=lambda pair: (pair[0] > pair[1], -len(self._set(pair[1]))))
+            return self._edges(best, known=False)
+        return self._levels_by_cells(text)
+
+    def _edges_by_header(self, parent: int) -> Shape:
+        others = [i for i in range(self.width) if i != parent]
+        above = self._set(parent)
+        covered = {i: len(above & self._set(i)) for i in others}
+        named = {plain(self.names[i]): i for i in others}
+        by_name = next((named[name] for name in CHILD if name in named), None)
+        most = max(others, key=lambda i: covered[i])
+        if covered[most] and (by_name is None or not covered[by_name]):
+            child = most
+        elif by_name is not None:
+            child = by_name
+        elif len(others) == 1:
+            child = others[0]
+        else:
+            told = f"column {self.names[parent]!r} holds parents, but which of {quoted(self.names)} holds the children?"
+            raise self.source.fail(f"{told} pass parent= and child= (-O child=COLUMN on the command line)", self.line)
+        return self._edges((parent, child), known=True)
+
+    def _edges(self, pair: tuple[int, int], known: bool) -> Shape:
+        parent, child = pair
+        rest = [i for i in range(self.width) if i not in pair]
+        named = [i for i in rest if plain(self.names[i]) in ("name", "label", "title", "scientific name", "names")]
+        only = rest if len(rest) == 1 and self.width == 3 and not _all_numeric(self.columns[rest[0]]) else []
+        name = (named or only)[:1]
+        shape = Shape("edges", self.names, self.rows, (parent, child, *name), known, self.has_header)
+        shape.notes = self._left_out(shape.columns)
+        return shape
+
+    def _levels_by_header(self, known: list[int], text: list[int]) -> Shape:
+        """The columns that are levels by name, and those among them that are levels by their cells."""
+        ranks = [i for i in known if plain(self.names[i]) != "name"] or known
+        levels = list(known)
+        for column in text:
+            if column in known or self._words(column) & (IDENTITY | ABOUT):
+                continue
+            above = [i for i in ranks if (i < column) == (ranks == sorted(ranks))]
+            below = [i for i in ranks if i not in above]
+            if above and below:  # it stands between two levels
+                if not (self._nested(column, above[-1]) and self._nested(below[0], column)):
+                    self._unsure_of(column, levels, above[-1])
+                levels.insert(levels.index(below[0]), column)
+            elif below and 1 < len(self._set(column)) < len(self._set(below[0])) and self._nested(below[0], column):
+                levels.insert(0, column)
+            elif above and levels[-1] == above[-1] and self._is_finer(column, above[-1]):
+                levels.append(column)
+        return self._levels(levels, known=True)
+
+    def _two_columns(self) -> Shape:
+        left, right = self._set(0), self._set(1)
+        repeats = [len(self._filled(i)) > len(self._set(i)) for i in (0, 1)]
+        pairs = [pair for pair in zip(*self.columns, strict=True) if all(pair)]
+        own = {a for a, b in pairs if a == b}
+        # A group may be called like its only member; a cell that comes elsewhere too would be its own parent.
+        if left & right and left & right == own - {cell for pair in pairs if pair[0] != pair[1] for cell in pair}:
+            return self._levels([0, 1], known=False)
+        if left & right:
+            reversed_ = repeats == [False, True] and len(right) < len(left)
+            return self._edges((1, 0) if reversed_ else (0, 1), known=False)
+        if not self.has_header and (repeats[0] or not all(self.columns[0])):
+            return self._edges((0, 1), known=False)
+        if repeats == [False, False] and len(left) > 1 and all(left) and all(self.columns[0]):
+            raise self.source.fail(
+                f"every cell of {quoted(self.names)} stands there once: pairs of an id and its name? If one column has "
+                "the parents of the other, pass parent= and child= (-O parent=1 -O child=2 on the command line)"
+            )
+        finer_first = repeats == [False, True] and all(self.columns[0])
+        if repeats == [True, True] and not self._nested(1, 0):
+            if self._nested(0, 1):
+                finer_first = True
+            else:
+                return self._edges((0, 1), known=False)
+        return self._levels([1, 0] if finer_first else [0, 1], known=False)
+
+    def _levels_by_cells(self, text: list[int]) -> Shape:
+        """Level columns without known names: each nested in the one on its left, down to the first of classes."""
+        columns = [i for i in text if not (self.has_header and self._words(i) & ABOUT)]
+        if len(columns) > 1 and self._is_unique(columns[0]):  # the classes come first, or ids of them
+            columns = columns[1:] if any(map(self._is_unique, columns[1:])) else columns[::-1]
+        levels = columns[:1]
+        for column in columns[1:]:
+            above = levels[-1]
+            if self._is_unique(above) and not self._words(column) & LEVEL_WORDS:
+                if not self._words(column) & IDENTITY:
+                    self._unsure_of(column, levels, above)
+                continue
+            if not self._nested(column, above):
+                value = self._repeated_below(column, above)[0]
+                self._fail_levels(
+                    f"{value!r} of column {self.names[column]!r} stands below several of column {self.names[above]!r}"
+                )
+            levels.append(column)
+        if len(levels) < 2:
+            self._fail_levels("there are not two columns of names")
+        if len(self._set(levels[-1])) <= len(self._set(levels[0])):
+            told = f"column {self.names[levels[-1]]!r} has no more different cells than {self.names[levels[0]]!r}"
+            self._fail_levels(told)
+        return self._levels(levels, known=False)
+
+    def _levels(self, columns: list[int], known: bool) -> Shape:
+        shape = Shape("levels", self.names, self.rows, tuple(columns), known, self.has_header)
+        shape.notes = self._left_out(shape.columns)
+        return shape
+
+    def _left_out(self, columns: Sequence[int]) -> list[str]:
+        unused = [self.names[i] for i in range(self.width) if i not in columns and any(self.columns[i])]
+        return [f"columns left out: {quoted(unused, 9)}"] if unused else []
+
+    # -- what cells tell -----------------------------------------------------------------------------------------
+
+    def _filled(self, column: int) -> list[str]:
+        return [cell for cell in self.columns[column] if cell]
+
+    def _set(self, column: int) -> set[str]:
+        return set(self._filled(column))
+
+    def _parents(self, parent: int, child: int) -> bool:
+        """Whether at least half of the cells of a column come again in another, whose own hardly repeat."""
+        above, below = self._set(parent), self._set(child)
+        once = len(below) >= 0.9 * len(self._filled(child)) > 0 or (self.width, parent, child) == (3, 0, 1)
+        return bool(above) and once and 2 * len(above & below) >= len(above) and len(above) < len(below)
+
+    def _repeated_below(self, lower: int, upper: int) -> list[str]:
+        """Cells of a column that stand beside more than one cell of another."""
+        seen: dict[str, set[str]] = {}
+        above = ""
+        for cell, beside in zip(self.columns[lower], self.columns[upper], strict=True):
+            above = beside or above  # a blank is as above
+            if cell:
+                seen.setdefault(cell, set()).add(above)
+        return [cell for cell, several in seen.items() if len(several) > 1 and cell.casefold() not in REST]
+
+    def _nested(self, lower: int, upper: int) -> bool:
+        """Whether nearly every cell of a column has one cell of another above it."""
+        repeated = self._repeated_below(lower, upper)
+        return len(repeated) <= max(1, 0.1 * len(self._set(lower))) and 2 * len(repeated) < len(self._set(lower))
+
+    def _is_finer(self, column: int, lowest: int) -> bool:
+        return len(self._set(column)) > len(self._set(lowest)) and self._nested(column, lowest)
+
+    def _is_unique(self, column: int) -> bool:
+        return len(self._set(column)) == len(self.rows) > 1
+
+    def _words(self, column: int) -> set[str]:
+        return set(plain(self.names[column]).split()) if self.has_header else set()
+
+    # -- refusals ------------------------------------------------------------------------------------------------
+
+    def _unsure_of(self, column: int, levels: Sequence[int], above: int) -> NoReturn:
+        names = [self.names[i] for i in levels]
+        name = self.names[column]
+        at = names.index(self.names[above]) + 1
+        with_it = ",".join([*names[:at], name, *names[at:]])
+        raise self.source.fail(
+            f"is column {name!r} a level, or something else about {self.names[above]!r}? pass levels= "
+            f"(-O levels={with_it} or -O levels={','.join(names)} on the command line)",
+            self.line,
+        )
+
+    def _fail_levels(self, why: str) -> NoReturn:
+        raise self.source.fail(
+            f"is no edge list (no column holds the parents of another) and no level columns: {why}; pass levels= from "
+            "the highest to the lowest, or parent= and child= (-O levels=A,B,C, or -O parent=A -O child=B on the "
+            f"command line); its columns are {quoted(self.names, 9)}",
+            self.line,
+        )
+
+
+def _column(rows: list[Row], i: int) -> list[str]:
+    return [cells[i] if i < len(cells) else "" for _, cells in rows]
+
+
+def _all_numeric(cells: Iterable[str]) -> bool:
+    filled = [cell for cell in cells if cell]
+    return bool(filled) and all(NUMERIC.fullmatch(cell) for cell in filled)

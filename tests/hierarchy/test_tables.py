@@ -1,0 +1,39 @@
+"""Tables as spreadsheets produce them, each read as a person would or refused with a reason; none silently wrong.
+
+Beside each table stands what is expected of it: what it is taken for, then the tree, indented.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from hcep import Hierarchy, HierarchyError
+from hcep.hierarchy import read_described
+
+HERE = Path(__file__).parent / "tables"
+TABLES = sorted(path.name for path in HERE.iterdir() if path.suffix != ".expected")
+
+
+def paths_of(hierarchy):
+    """Every synset by the names from the top down to it, the root that only joins several tops left out."""
+    top = [] if hierarchy.root == "(root)" else [hierarchy.root]
+    chains = [[*top, *path] for synset in hierarchy for path in hierarchy.paths(synset)]
+    return {tuple(map(hierarchy.name, chain)) for chain in [top, *chains] if chain}
+
+
+def expected_paths(lines):
+    above, found = [], set()
+    for line in lines:
+        depth = (len(line) - len(line.lstrip())) // 2
+        above[depth:] = [line.strip()]
+        found.add(tuple(above))
+    return found
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_read_as_a_person_would(name):
+    pytest.importorskip("openpyxl", reason="comes with the extra formats")
+    understood, _, *tree = (HERE / f"{name}.expected").read_text("utf-8").splitlines()
+    hierarchy, told = read_described(HERE / name)
+    assert paths_of(hierarchy) == expected_paths(tree)
+    assert told.removeprefix(f"{name}: ").partition(";")[0] == understood
