@@ -11,7 +11,20 @@ from rich.console import Console
 from rich.markup import escape
 
 from hcep import __version__
-from hcep.cli import demo, encode, evaluate, explain, fit, hierarchy, induction, info, interpret, predict, reproduce
+from hcep.cli import (
+    data,
+    demo,
+    encode,
+    evaluate,
+    explain,
+    fit,
+    hierarchy,
+    induction,
+    info,
+    interpret,
+    predict,
+    reproduce,
+)
 from hcep.errors import HCEPError, MissingExtraError
 
 app = typer.Typer(
@@ -22,6 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(name="demo")(demo.demo)
+app.command(name="data")(data.data)
 app.command(name="encode")(encode.encode)
 app.command(name="fit")(fit.fit)
 app.command(name="explain")(explain.explain)

@@ -1,3 +1,4 @@
+from .download import fetch as fetch
 from .encoding import embeddings_of as embeddings_of, encode_images as encode_images
 from .hierarchies import find_hierarchy as find_hierarchy
 from .image_dataset import (

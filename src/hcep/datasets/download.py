@@ -1,0 +1,339 @@
+"""Public image archives: fetched, resumed, checked and unpacked, none of which may reach out of its folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from hcep._files import cache_folder
+from hcep._optional import require
+from hcep._progress import progress as progress_bar
+from hcep.datasets.layouts.listing import DatasetError
+from hcep.errors import near_matches, quoted
+
+#: Address of a mirror that has the archives under their file names, instead of where they are published.
+MIRROR = "HCEP_DATA_MIRROR"
+#: Seconds to connect, and of silence.
+TIMEOUT = (10, 60)
+CHUNK = 1 << 20
+#: An archive may unpack to so many times its published size, and to so many files.
+MAX_RATIO, MAX_FILES = 20, 2_000_000
+
+
+class Archive(NamedTuple):
+    """A published archive.
+
+    Attributes
+    ----------
+    url : str
+    hash : str
+        As published, with its algorithm: "md5:…".
+    n_bytes : int
+        Size; a server that sends twice as much or more is refused.
+    folder : str
+        What it unpacks to.
+    title : str
+    """
+
+    url: str
+    hash: str
+    n_bytes: int
+    folder: str
+    title: str
+
+    @property
+    def file(self) -> str:
+        return self.url.rpartition("/")[2]
+
+
+_FASTAI = "https://s3.amazonaws.com/fast-ai-imageclas/"
+_TORONTO = "https://www.cs.toronto.edu/~kriz/"
+#: To add one: its address, its published hash, its size and the folder in it.
+ARCHIVES = {
+    "imagenette": Archive(
+        f"{_FASTAI}imagenette2.tgz",
+        "md5:fe2fc210e6bb7c5664d602c3cd71e612",
+        1_557_161_267,
+        "imagenette2",
+        "ImageNette, ten classes of ImageNet in full size",
+    ),
+    "imagenette-320": Archive(
+        f"{_FASTAI}imagenette2-320.tgz",
+        "md5:3df6f0d01a2c9592104656642f5e78a3",
+        341_663_724,
+        "imagenette2-320",
+        "ImageNette, shorter side 320 pixels",
+    ),
+    "imagenette-160": Archive(
+        f"{_FASTAI}imagenette2-160.tgz",
+        "md5:e793b78cc4c9e9a4ccc0c1155377a412",
+        99_003_388,
+        "imagenette2-160",
+        "ImageNette, shorter side 160 pixels",
+    ),
+    "tiny-imagenet": Archive(
+        "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+        "md5:90528d7ca1a48142e341f4ef8d21d0de",
+        248_100_043,
+        "tiny-imagenet-200",
+        "Tiny-ImageNet, 200 classes of ImageNet at 64 x 64 pixels",
+    ),
+    "cifar10": Archive(
+        f"{_TORONTO}cifar-10-python.tar.gz",
+        "md5:c58f30108f718f92721af3b95e74349a",
+        170_498_071,
+        "cifar-10-batches-py",
+        "CIFAR-10, ten classes at 32 x 32 pixels",
+    ),
+    "cifar100": Archive(
+        f"{_TORONTO}cifar-100-python.tar.gz",
+        "md5:eb9058c3a382ffc7106e4002c42a8d85",
+        169_001_437,
+        "cifar-100-python",
+        "CIFAR-100, a hundred classes at 32 x 32 pixels",
+    ),
+}
+
+
+def fetch(
+    name: str,
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    mirror: str | None = None,
+    progress: bool = False,
+) -> Path:
+    """Fetch a public image dataset and unpack it; what is there already is not fetched again.
+
+    Parameters
+    ----------
+    name : str
+        One of `ARCHIVES`. For "imagenet", whose terms everybody must accept for themselves, nothing is fetched:
+        `folder` is where it is.
+    folder : path, optional
+        Where it is unpacked to, and where an archive that was copied there by hand is found; the user's cache by
+        default.
+    mirror : str, optional
+        Address of a folder that has the archives under their published file names; ``HCEP_DATA_MIRROR`` by default.
+    progress : bool
+        Show a bar.
+
+    Returns
+    -------
+    Path
+        Of the dataset, as `read_images` takes it.
+
+    Raises
+    ------
+    DatasetError
+        An unknown name, an address that does not answer, an archive that is cut short, of another hash, or that holds
+        links, paths that lead out of it or far more than it should. Run it again to resume what was cut short.
+    MissingExtraError
+        When pooch is not installed.
+    """
+    if name == "imagenet":
+        return _own_imagenet(folder)
+    if name not in ARCHIVES:
+        raise DatasetError(
+            f"no dataset {name!r} to fetch; there are {quoted(ARCHIVES, 10)}.{near_matches(name, ARCHIVES)}"
+        )
+    archive = ARCHIVES[name]
+    target = Path(folder) if folder is not None else cache_folder("data")
+    place = target / archive.folder
+    if not place.is_dir():
+        packed = download(archive, target, mirror=mirror or os.environ.get(MIRROR), progress=progress)
+        unpack(packed, target, archive.folder, max_bytes=MAX_RATIO * archive.n_bytes)
+        packed.unlink()
+    return place
+
+
+def _own_imagenet(folder: str | os.PathLike[str] | None) -> Path:
+    from hcep.datasets.layouts import imagenet
+
+    if folder is None or not Path(folder).is_dir():
+        raise DatasetError(
+            "ImageNet is not fetched, since its terms are between you and image-net.org: download it there, unpack it "
+            f"and give its folder; got {None if folder is None else str(folder)!r}"
+        )
+    if not imagenet.detect(Path(folder)):
+        raise DatasetError(f"{str(folder)!r} is not ImageNet: looked for {imagenet.LOOKS_FOR}")
+    return Path(folder)
+
+
+# -- fetching ------------------------------------------------------------------------------------------
+
+
+def download(
+    archive: Archive, folder: str | os.PathLike[str], *, mirror: str | None = None, progress: bool = False
+) -> Path:
+    """Fetch an archive into a folder and check it; an earlier run's part of it is continued.
+
+    Parameters
+    ----------
+    archive : Archive
+    folder : path
+    mirror : str, optional
+        See `fetch`.
+    progress : bool
+
+    Raises
+    ------
+    DatasetError
+        As `fetch`.
+    """
+    pooch = require("pooch", "data", "fetching datasets")
+    pooch.get_logger().setLevel("WARNING")
+    url = f"{mirror.rstrip('/')}/{archive.file}" if mirror else archive.url
+    part = Path(folder) / f"{archive.file}.part"
+    try:
+        found = pooch.retrieve(
+            url, archive.hash, archive.file, folder, downloader=_Downloader(part, 2 * archive.n_bytes, progress)
+        )
+    except OSError as error:
+        raise DatasetError(f"cannot fetch {url}: {error}; run it again to resume") from None
+    except ValueError as error:
+        if isinstance(error, DatasetError):
+            raise
+        part.unlink(missing_ok=True)
+        raise DatasetError(
+            f"{url} is not the published archive: its {archive.hash.partition(':')[0]} differs from {archive.hash}; "
+            "it was not kept. Try again, or another mirror"
+        ) from None
+    return Path(found)
+
+
+class _Downloader:
+    """What pooch calls to fetch a file: goes on where an earlier run stopped."""
+
+    def __init__(self, part: Path, max_bytes: int, progress: bool) -> None:
+        self.part, self.max_bytes, self.progress = part, max_bytes, progress
+
+    def __call__(self, url: str, output_file: str, pooch: Any, check_only: bool = False) -> None:
+        import requests
+
+        have = self.part.stat().st_size if self.part.exists() else 0
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
+            if answer.status_code == 416:  # nothing is left to send, or the part is of another file: the hash will say
+                self.part.replace(output_file)
+                return
+            if answer.status_code not in (200, 206):
+                raise DatasetError(f"cannot fetch {url}: the server answers {answer.status_code} {answer.reason}")
+            have = have if answer.status_code == 206 else 0
+            total = have + int(answer.headers.get("Content-Length", 0))
+            if total > self.max_bytes:
+                raise DatasetError(f"{url} has {total:,} bytes, too many to be the published archive")
+            self._write(answer, have, total, url)
+        self.part.replace(output_file)
+
+    def _write(self, answer: Any, have: int, total: int, url: str) -> None:
+        with (
+            self.part.open("ab" if have else "wb") as file,
+            progress_bar(f"fetching {self.part.stem}", total, self.progress, "bytes") as advance,
+        ):
+            advance(have)
+            for chunk in answer.iter_content(CHUNK):
+                file.write(chunk)
+                have += len(chunk)
+                advance(len(chunk))
+                if have > self.max_bytes:
+                    raise DatasetError(f"{url} sends more than {self.max_bytes:,} bytes, too many for the archive")
+        if have < total:
+            raise DatasetError(f"{url} ended after {have:,} of {total:,} bytes; run it again to resume")
+
+
+# -- unpacking -----------------------------------------------------------------------------------------
+
+
+class _Member(NamedTuple):
+    path: PurePosixPath
+    n_bytes: int
+    content: Any  # for the archive's own function that opens it
+
+
+def unpack(
+    archive: str | os.PathLike[str], folder: str | os.PathLike[str], inner: str, *, max_bytes: int = 1 << 36
+) -> Path:
+    """Unpack one folder of a .zip or .tar file; it appears when all of it is there.
+
+    Parameters
+    ----------
+    archive, folder : path
+    inner : str
+        The folder in the archive, and its name afterwards.
+    max_bytes : int
+        What it may unpack to.
+
+    Raises
+    ------
+    DatasetError
+        A link or device, a path that leads out of `inner`, more bytes or files than there may be, a damaged archive.
+    """
+    target = Path(folder, inner)
+    with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as temporary:
+        try:
+            with _opened(Path(archive)) as (members, open_member):
+                _extract(Path(archive), members, open_member, Path(temporary), max_bytes)
+        except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
+            raise DatasetError(f"{os.fspath(archive)!r} cannot be unpacked: {error}") from None
+        found = Path(temporary, inner)
+        if not found.is_dir():
+            raise DatasetError(f"{os.fspath(archive)!r} has no folder {inner!r}")
+        os.replace(found, target)
+    return target
+
+
+@contextmanager
+def _opened(archive: Path) -> Iterator[tuple[Iterator[_Member], Any]]:
+    """The files of an archive and how to open one; folders are left out, whatever is neither is refused."""
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as packed:
+            yield _zip_members(archive, packed), packed.open
+    else:
+        with tarfile.open(archive) as packed_tar:
+            yield _tar_members(archive, packed_tar), packed_tar.extractfile
+
+
+def _zip_members(archive: Path, packed: zipfile.ZipFile) -> Iterator[_Member]:
+    for info in packed.infolist():
+        kind = stat.S_IFMT(info.external_attr >> 16)
+        if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+            raise _refusal(archive, info.filename, "is a link or device")
+        if not info.is_dir():
+            yield _Member(PurePosixPath(info.filename.replace("\\", "/")), info.file_size, info)
+
+
+def _tar_members(archive: Path, packed: tarfile.TarFile) -> Iterator[_Member]:
+    for info in packed:
+        if not (info.isreg() or info.isdir()):
+            raise _refusal(archive, info.name, "is a link or device")
+        if info.isreg():
+            yield _Member(PurePosixPath(info.name.replace("\\", "/")), info.size, info)
+
+
+def _extract(archive: Path, members: Iterator[_Member], open_member: Any, folder: Path, max_bytes: int) -> None:
+    left = max_bytes
+    for count, member in enumerate(members):
+        parts = [part for part in member.path.parts if part != "."]
+        if member.path.is_absolute() or ".." in parts or not parts or ":" in parts[0] or "\0" in str(member.path):
+            raise _refusal(archive, str(member.path), "leads out of the archive")
+        left -= member.n_bytes
+        if left < 0 or count >= MAX_FILES:
+            raise DatasetError(
+                f"{str(archive)!r} unpacks to more than {max_bytes:,} bytes or {MAX_FILES:,} files; it was not kept"
+            )
+        place = folder.joinpath(*parts)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with open_member(member.content) as packed, place.open("xb") as file:
+            shutil.copyfileobj(packed, file, CHUNK)
+
+
+def _refusal(archive: Path, member: str, what: str) -> DatasetError:
+    return DatasetError(f"{str(archive)!r} is refused: {member[:200]!r} in it {what}; nothing of it was kept")
