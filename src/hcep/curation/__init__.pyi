@@ -15,3 +15,4 @@ from .file_checks import lint_edges as lint_edges, lint_file as lint_file
 from .findings import Finding as Finding
 from .graph_checks import fix as fix, lint as lint
 from .held_out import HeldOut as HeldOut
+from .mending import Review as Review, review as review

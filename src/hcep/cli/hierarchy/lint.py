@@ -52,7 +52,7 @@ def lint(
 
       hcep hierarchy lint imagenet --embeddings store/ --fix-moves 5 -o moved.json
     """
-    from hcep.curation.review import review
+    from hcep.curation import review
 
     repairing = apply or fix_moves > 0
     if fix_moves and embeddings is None:
