@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -327,26 +327,16 @@ def class_moments(
         Sum up products of dimensions too, which the within-class covariance needs.
     """
     moments = ClassMoments(second_moment=second_moment)
-    for rows, labels in _batches(X, y):
-        _add_batch(moments, hierarchy, rows, labels, unit_norm)
-    if moments.n_images == 0:
-        raise DictionaryError("X holds no image")
-    return moments
-
-
-def _batches(X: Any, y: ArrayLike | None) -> Iterable[Batch]:
-    if y is not None:
-        return [(X, y)]
-    if isinstance(X, np.ndarray):
+    if y is None and isinstance(X, np.ndarray):
         raise DictionaryError("y is missing: from_images takes X and y, or one iterable of (X, y) batches")
-    return _pairs(X)
-
-
-def _pairs(batches: Iterable[Any]) -> Iterable[Batch]:
+    batches: Iterable[Any] = cast(Iterable[Any], X) if y is None else [(X, y)]
     for i, batch in enumerate(batches):
         if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise DictionaryError(f"batch {i} is not an (X, y) pair but {type(batch).__name__}")
-        yield batch[0], batch[1]
+        _add_batch(moments, hierarchy, batch[0], batch[1], unit_norm)
+    if moments.n_images == 0:
+        raise DictionaryError("X holds no image")
+    return moments
 
 
 def _add_batch(moments: ClassMoments, hierarchy: Hierarchy, X: ArrayLike, y: ArrayLike, unit_norm: bool) -> None:

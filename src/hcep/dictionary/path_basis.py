@@ -164,29 +164,17 @@ def _share_columns(
     close = (tree.parent[a] == tree.parent[b]) & (np.abs(np.abs(key[a]) - np.abs(key[b])) < 1e-9) & found[a] & found[b]
     for u, v in zip(a[close], b[close], strict=True):
         cosine = float(q[u] @ q[v])
-        if abs(cosine) > 1 - 1e-12:
-            first = tree.first_child[tree.parent[u]]
-            siblings = slice(first, first + tree.n_children[tree.parent[u]])
-            _join(int(u), int(v), np.sign(cosine), siblings, column, sign, share)
+        if abs(cosine) <= 1 - 1e-12:
+            continue
+        first = tree.first_child[tree.parent[u]]
+        siblings = np.arange(first, first + tree.n_children[tree.parent[u]])
+        low, high = sorted((column[u], column[v]))
+        moved = siblings[column[siblings] == high]
+        sign[moved] *= np.sign(cosine) * sign[u] * sign[v]
+        column[moved] = low
+        if abs(share[u] - share[v]) <= 1e-9 * share[u]:
+            share[v] = share[u]
     return column, sign
-
-
-def _join(
-    u: int,
-    v: int,
-    cosine: float,
-    siblings: slice,
-    column: NDArray[np.int32],
-    sign: NDArray[np.float64],
-    share: NDArray[np.float64],
-) -> None:
-    low, high = sorted((int(column[u]), int(column[v])))
-    flip = cosine * sign[u] * sign[v]
-    members = column[siblings] == high
-    column[siblings][members] = low
-    sign[siblings][members] *= flip
-    if abs(share[u] - share[v]) <= 1e-9 * share[u]:
-        share[v] = share[u]
 
 
 def _warn_dependent(hierarchy: Hierarchy, tree: PathTree, nodes: NDArray[np.intp]) -> None:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep._progress import progress as bar
 from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-#: Images a block. Fixed, because the shape of a matrix product decides its rounding; large enough to amortise the
+#: Images per block. Fixed, because the shape of a matrix product decides its rounding; large enough to amortise the
 #: packing of the directions in it, small enough that a block's products stay in cache.
 BLOCK = 1024
 #: Modules that bring a BLAS library of their own.
@@ -26,7 +27,7 @@ WITH_BLAS = ("numpy", "scipy.linalg", "torch", "spams")
 
 
 def block_size(n_columns: int) -> int:
-    """Images a block whose products with `n_columns` directions stay small; it depends on the dictionary alone."""
+    """Images per block whose products with `n_columns` directions stay small; it depends on the dictionary alone."""
     return max(64, min(BLOCK, 2**24 // max(n_columns, 1)))
 
 
@@ -54,7 +55,7 @@ def for_blocks(
 ) -> None:
     """Call `work` on every block of images, in parallel; an exception in one ends the run."""
     blocks = [slice(i, min(i + block, n_images)) for i in range(0, n_images, block)]
-    with single_threaded_blas(), _bar(progress, n_images, description) as advance:
+    with single_threaded_blas(), bar(description, n_images, progress, "images") as advance:
         threads = min(n_threads(n_jobs), len(blocks))
         if threads <= 1:
             for rows in blocks:
@@ -80,22 +81,9 @@ def _blas(loaded: tuple[bool, ...]) -> ThreadpoolController:
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """One BLAS thread a product, so that the threads over blocks do not compete with threads inside them."""
+    """One BLAS thread per product, so that the threads over blocks do not compete with threads inside them."""
     with _blas(tuple(name in sys.modules for name in WITH_BLAS)).limit(limits=1):
         yield
-
-
-@contextmanager
-def _bar(shown: bool, total: int, description: str) -> Iterator[Callable[[int], Any]]:
-    if not shown:
-        yield lambda n: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns) as bar:
-        task = bar.add_task(description, total=total)
-        yield lambda n: bar.advance(task, n)
 
 
 def squared_norms(X: NDArray[Any]) -> NDArray[np.float64]:

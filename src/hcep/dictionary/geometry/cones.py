@@ -43,12 +43,12 @@ class Disjointness:
     half_angles: Floats
     """(n_synsets,) Half-angles of the cones in degrees; NaN for the root."""
     n_others: NDArray[np.int64]
-    """(n_synsets,)"""
     fraction: Floats
     """(n_synsets,) Share of the others inside the cone; 0 where there are none, NaN for the root."""
     mean_violation: Floats
     """(n_synsets,) Mean of the degrees by which the others are inside, those outside counted as 0; NaN for the root."""
     ancestor_fraction: Floats
+    """(n_synsets,) Share of the ancestors below the root inside the cone; 0 where there are none, NaN for the root."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,6 @@ class HalfAngleSchedule:
     """The observed half-angles by level, against the geometric decrease that suffices for well-clustered synsets."""
 
     level: NDArray[np.int64]
-    """(depth,)"""
     largest: Floats
     """(depth,) Largest half-angle among the synsets of the level, in degrees."""
     mean: Floats
@@ -108,40 +107,25 @@ class Cones(Space):
     def geometric_schedule(self, reduction: float = 0.5) -> Floats:
         """Half-angles by level, (depth,), that decrease just fast enough for well-clustered synsets.
 
-        Parameters
-        ----------
-        reduction : float
-            The r of the Notes, in (0, 1/2].
-
-        Notes
-        -----
-        Starts at the largest half-angle observed at level 1 and multiplies by ``min(r, 1/b)``, b the largest number of
-        children of any synset (the paper's proposition on the half-angle schedule).
+        They start at the largest half-angle observed at level 1 and decrease by ``min(reduction, 1/b)``, b the largest
+        number of children of any synset (the paper's proposition on the half-angle schedule).
         """
         schedule = self.half_angle_schedule(reduction)
         geometric: Floats = schedule.largest[0] * schedule.bound ** np.arange(self.hierarchy.depth)
         return geometric
 
     def containment(self, half_angles: ArrayLike | None = None) -> Containment:
-        """Which descendants of each synset lie outside its cone.
+        """Which descendants j of each synset i break ``angle(a(i), a(j)) <= theta_level(i)``, and by how much.
 
-        Parameters
-        ----------
-        half_angles : (depth,) array, optional
-            Half-angle of the cones of levels 1, 2, ... in degrees; `geometric_schedule` when left out.
+        `half_angles` has the theta of levels 1, 2, ... in degrees; it is `geometric_schedule` when left out.
 
         Raises
         ------
         DictionaryError
-            When `half_angles` is not one angle a level between 0 and 180.
-
-        Notes
-        -----
-        ``angle(a(i), a(j)) <= theta_level(i)`` for every descendant j of i.
+            When `half_angles` is not one angle per level between 0 and 180.
         """
         schedule = self.geometric_schedule() if half_angles is None else self._checked_schedule(half_angles)
-        fraction = np.full(len(self.hierarchy), np.nan)
-        violation = np.full(len(self.hierarchy), np.nan)
+        fraction, violation = (np.full(len(self.hierarchy), np.nan) for _ in range(2))
         for i in self._inner:
             excess = self._angles_below[i] - schedule[self.hierarchy.levels[i] - 1]
             outside = excess > ANGLE_TOLERANCE
@@ -152,20 +136,13 @@ class Cones(Space):
     def disjointness(self, half_angles: ArrayLike | None = None) -> Disjointness:
         """How many other synsets lie inside the cone of each synset, and how deep.
 
-        Parameters
-        ----------
-        half_angles : (depth,) array, optional
-            Half-angle of the cones by level in degrees. When left out, each synset's cone is the narrowest that holds
-            its descendants (`half_angles` of this object).
+        The violation of synset j in the cone of i is ``max(0, theta_i - angle(a(i), a(j)))``. `half_angles` has the
+        theta of each level; when left out, each cone is the narrowest that holds its descendants.
 
         Raises
         ------
         DictionaryError
             For a wrong `half_angles`, or more than 20,000 synsets.
-
-        Notes
-        -----
-        The violation of synset j in the cone of i is ``max(0, theta_i - angle(a(i), a(j)))``.
         """
         n = len(self.hierarchy)
         refuse_quadratic(n, n, "disjointness compares every synset with every other")
@@ -186,14 +163,7 @@ class Cones(Space):
     def sibling_cones(self, half_angles: ArrayLike | None = None) -> SiblingCones:
         """Which pairs of children have cones that intersect, for every parent, the root among them.
 
-        Parameters
-        ----------
-        half_angles : (depth,) array, optional
-            As for `disjointness`.
-
-        Notes
-        -----
-        Disjoint means ``angle(a(j), a(j')) > theta_j + theta_j'``.
+        Disjoint means ``angle(a(j), a(j')) > theta_j + theta_j'``, with `half_angles` as for `disjointness`.
         """
         cones = self._cones(half_angles)
         n = len(self.hierarchy)
@@ -215,20 +185,13 @@ class Cones(Space):
     def half_angle_schedule(self, reduction: float = 0.5) -> HalfAngleSchedule:
         """The observed half-angles by level against the decrease the paper asks for.
 
-        Parameters
-        ----------
-        reduction : float
-            The r of the Notes, in (0, 1/2]; the default is the limit of what the paper allows.
+        ``theta_{l+1} <= min(r, 1/b) theta_l`` with a `reduction` r < 1/2 is enough for a placement with nested subtrees
+        and disjoint sibling cones to exist. It is not necessary, and it is strict: b is the largest branching anywhere.
 
         Raises
         ------
         DictionaryError
-            When `reduction` is out of its range.
-
-        Notes
-        -----
-        ``theta_{l+1} <= min(r, 1/b) theta_l`` with r < 1/2 is enough for a placement with nested subtrees and disjoint
-        sibling cones to exist. It is not necessary, and it is strict: b is the largest branching anywhere.
+            When `reduction` does not lie in (0, 1/2].
         """
         if not 0.0 < reduction <= 0.5:
             raise DictionaryError(f"reduction must lie in (0, 1/2], got {reduction!r}")

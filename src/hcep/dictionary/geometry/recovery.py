@@ -88,10 +88,7 @@ class Recoverable(Space):
     def recovery(self, leaves: Iterable[str] | None = None) -> Recovery:
         r"""Exact recovery coefficients and the radius of greedy recovery, for every rooted path of every leaf.
 
-        Parameters
-        ----------
-        leaves : iterable of str, optional
-            The leaves to look at; all when left out. Their atoms are still compared with the whole dictionary's.
+        All leaves are looked at unless `leaves` are named; their atoms are compared with the whole dictionary's.
 
         Raises
         ------
@@ -135,12 +132,8 @@ class Recoverable(Space):
         place = np.full(len(self.hierarchy), -1, dtype=np.int64)
         place[[self.hierarchy.index(leaf) for leaf in leaves]] = np.arange(len(leaves))
         ends = tree.leaf_nodes[place[tree.synset[tree.leaf_nodes]] >= 0]
-        refuse_quadratic(
-            len(ends),
-            self.dictionary.n_atoms,
-            "recovery compares every rooted path with every atom",
-            "; pass leaves=[...]",
-        )
+        what = "recovery compares every rooted path with every atom"
+        refuse_quadratic(len(ends), self.dictionary.n_atoms, what, "; pass leaves=[...]")
         paths = [basis.nodes_of_path[v, : tree.level[v]] for v in ends]
         return Recovery(
             leaves=leaves,
@@ -197,14 +190,7 @@ class Recoverable(Space):
 
 
 def _step_radius(u: Floats, images: Floats, chosen: NDArray[np.int32]) -> Floats:
-    """How far each image is from a step that would not take its `chosen` row of `u`; 0 where it does not now.
-
-    Parameters
-    ----------
-    u : (n_children, n_dims)
-    images : (n_images, n_dims)
-    chosen : (n_images,)
-    """
+    """How far each image is from a step that would not take its `chosen` row of `u`; 0 where it does not now."""
     score = images @ u.T
     own = score[np.arange(len(score)), chosen][:, None]
     gram = u @ u.T

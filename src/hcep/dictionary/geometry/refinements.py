@@ -20,6 +20,7 @@ class Orthogonality:
     cosine: Floats
     """(n_pairs,) Cosine of the atom and its own parent's embedding."""
     random_cosine: Floats
+    """(n_pairs,) The control: cosine with a random other parent's embedding; NaN where there is no other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,7 @@ class SimplexRegularity:
     largest_deviation: Floats
     """(n_parents,) Absolute difference between the cosines of centred children and ``-1/(b - 1)``, over all pairs."""
     norm_spread: Floats
+    """(n_parents,) Standard deviation of the centred children's norms over their mean; NaN where all coincide."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,8 @@ class Refinements(Space):
     def orthogonality(self, random_state: int | np.random.Generator | None = 0) -> Orthogonality:
         """Cosines between atoms and their parents' embeddings, and between atoms and random other parents'.
 
-        Parameters
-        ----------
-        random_state : int, numpy.random.Generator or None
-            Draws the random pairings: one of the other synsets that have children, the root left out, for each atom.
-
-        Notes
-        -----
-        ``cos(a(c) - a(p), a(p))``, which is 0 when the refinement leaves the coarser concept alone.
+        ``cos(a(c) - a(p), a(p))`` is 0 when the refinement leaves the coarser concept alone. `random_state` draws, for
+        each atom, one of the other synsets that have children, the root left out.
         """
         atoms, parents = self._unit_atoms, self._edge_parents
         atom = np.flatnonzero((parents > 0) & atoms.any(axis=1)).astype(np.int64)
@@ -85,8 +81,6 @@ class Refinements(Space):
     def simplex(self) -> SimplexRegularity:
         """How far the children of each synset are from a regular simplex.
 
-        Notes
-        -----
         With ``c_j = a(j) - mean of the b children``, a regular simplex has ``cos(c_j, c_k) = -1/(b - 1)`` and equal
         norms. Two children always have both.
         """
@@ -98,12 +92,7 @@ class Refinements(Space):
         return SimplexRegularity(parents, mean, largest, spread)
 
     def dimension_bound(self) -> DimensionBound:
-        """Whether the dictionary has the dimensions that orthogonality and regular simplices need.
-
-        Notes
-        -----
-        ``d >= depth + branching - 1`` is enough; see `DimensionBound` for what is necessary.
-        """
+        """Whether the dictionary has the dimensions that orthogonality and regular simplices need."""
         depth, branching = self.hierarchy.depth, self.hierarchy.max_branching
         n_children = np.diff(self.hierarchy.child_pointer)
         inner = n_children > 0
