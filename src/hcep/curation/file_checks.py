@@ -37,7 +37,6 @@ class RawEdges:
     cleaned: Callable[[], Hierarchy]
     edges: list[Sequence[str]] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
 
     def add(self, edge: Sequence[str], place: str) -> None:
         self.edges.append(edge)
@@ -133,7 +132,7 @@ def lint_file(
     limits = (options.pop("max_bytes", MAX_BYTES), options.pop("timeout", 20.0))
     source = open_source(place_of(place, format), format, *limits)
     raw = None if options else _raw_edges(source)
-    findings = [] if raw is None else [*raw.findings, *lint_edges(raw.edges, raw.places)]
+    findings = [] if raw is None else lint_edges(raw.edges, raw.places)
     errors = [finding for finding in findings if finding.severity == "error"]
     if any(not error.safe for error in errors):
         return FileLint(findings, None)

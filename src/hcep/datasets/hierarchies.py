@@ -10,8 +10,7 @@ from typing import Any
 from hcep.datasets.layouts.cifar_classes import cifar10_hierarchy, cifar100_hierarchy
 from hcep.datasets.wordnet import imagenet_hierarchy
 from hcep.errors import HCEPError, quoted
-from hcep.hierarchy import Hierarchy
-from hcep.hierarchy.files import read_with_notes
+from hcep.hierarchy import Hierarchy, read_hierarchy
 
 #: Hierarchies that have a name.
 NAMED: dict[Any, Callable[[], Hierarchy]] = {
@@ -26,7 +25,7 @@ def find_hierarchy(
     classes: Iterable[str] = (),
     *,
     format: str | None = None,
-    on_note: Callable[[str], object] = lambda note: None,
+    on_note: Callable[[str], object] | None = None,
     **options: Any,
 ) -> Hierarchy | None:
     """The hierarchy a user means.
@@ -42,8 +41,8 @@ def find_hierarchy(
         Labels of the data, for the choice alone: the hierarchy is neither restricted to them nor collapsed.
     format, **options
         Of `Hierarchy.read`.
-    on_note : callable
-        Told each sentence of what the reader passed over.
+    on_note : callable, optional
+        Told a sentence of what the file was taken for, then each of what the reader passed over; else they are logged.
 
     Returns
     -------
@@ -67,10 +66,7 @@ def find_hierarchy(
     if wanted is None:
         wanted = next((n for n in ("cifar10", "cifar100") if set(labels) == set(NAMED[n]().leaves)), "imagenet")
     if wanted not in NAMED:
-        hierarchy, notes = read_with_notes(place_of(wanted, format), format, **options)
-        for note in notes:
-            on_note(note)
-        return hierarchy
+        return read_hierarchy(place_of(wanted, format), format, told=on_note, **options)
     hierarchy = NAMED[wanted]()
     outside = [label for label in labels if label not in hierarchy]
     if outside:

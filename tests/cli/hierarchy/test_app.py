@@ -27,6 +27,12 @@ def test_show_draws_the_tree(file):
     assert "8 synsets" in result.stdout
 
 
+def test_show_starts_with_what_the_file_was_taken_for(tmp_path):
+    (tmp_path / "animals.csv").write_text("Group,Species\nmammal,cat\nmammal,dog\nbird,parrot\n")
+    first = run("show", tmp_path / "animals.csv").stderr
+    assert first.startswith("animals.csv: level columns Group > Species, 2 levels, 3 classes")
+
+
 def test_show_a_part(file):
     result = run("show", file, "--synset", "animal", "--depth", "1")
     assert "vehicle" not in result.stdout

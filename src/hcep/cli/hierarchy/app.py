@@ -43,7 +43,7 @@ def show(
 
       hcep hierarchy show wordnet.json --depth 3 --collapse
     """
-    hierarchy = _read(file, read_as, options)
+    hierarchy = _read(file, read_as, options, described=not as_json)
     hierarchy = hierarchy.collapse() if collapse else hierarchy
     if synset is not None:
         is_leaf = synset in hierarchy and hierarchy.is_leaf(synset)

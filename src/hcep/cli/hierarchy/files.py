@@ -41,13 +41,19 @@ LISTS = ("levels", "relationships")
 NUMBERS = {"max_bytes": int, "timeout": float}
 
 
-def read(place: str, format: str | None = None, options: Sequence[str] | None = None) -> Hierarchy:
-    """The hierarchy at a place; what the reader passed over is told on standard error."""
+def read(
+    place: str, format: str | None = None, options: Sequence[str] | None = None, *, described: bool = False
+) -> Hierarchy:
+    """The hierarchy at a place; on standard error what the reader passed over and, on request, what it took it for."""
     from hcep.datasets import find_hierarchy
 
-    hierarchy = find_hierarchy(place, format=format, on_note=lambda note: tell([note]), **parsed(options))
+    told: list[str] = []
+    hierarchy = find_hierarchy(place, format=format, on_note=told.append, **parsed(options))
     if hierarchy is None:
         raise HCEPError(f"{place!r} stands for no hierarchy; a file of that name is ./{place}")
+    if described and told:
+        typer.echo(told[0], err=True)
+    tell(told[1:])
     return hierarchy
 
 
