@@ -65,3 +65,57 @@ def test_dropped_synsets_are_told(tmp_path):
         "dropped",
     )
     assert (tmp_path / "h.nwk").read_text() == "((x,y)a)r;\n"
+
+
+def test_blanks_without_quotes_support_values_and_comments_with_apostrophes(read):
+    h, notes = read("[Darwin's [first] tree]((house cat:1,lion)'big cats'[it's 99],(wolf,red fox)98/0.97)root node;")
+    assert h.children("root node") == ("big cats", "inner 1")
+    assert h.children("inner 1") == ("wolf", "red fox")
+    assert {"joined: 3 labels with blanks and no quotes", "passed over: 1 support value of inner nodes"} <= set(notes)
+
+
+@pytest.mark.parametrize("ending", ["tre", "tree", "new", "nwk", "nex", "treefile"])
+def test_common_endings(ending, tmp_path):
+    (tmp_path / f"h.{ending}").write_text("((cat,lion)felidae,dog)carnivora;")
+    assert Hierarchy.read(tmp_path / f"h.{ending}").leaves == ("dog", "cat", "lion")
+
+
+NEXUS = """#NEXUS
+[!a file of many blocks; 'with' its own]
+begin taxa;
+  dimensions ntax=3;
+  taxlabels Felis_catus 'Canis lupus' Mus_musculus;
+end;
+Begin trees;
+  Translate
+    1 Felis_catus,
+    2 'Canis lupus',
+    3 Mus_musculus
+    ;
+  tree best = [&R] ((1:0.1,2:0.2)[&posterior=1.0]Carnivora:1,3);
+  tree 'the other' = [&U] ((2,1)Carnivora,3);
+end;
+"""
+
+
+def test_nexus_with_a_translation_and_two_equal_trees(read):
+    h, notes = read(NEXUS)
+    assert h.children("Carnivora") == ("Felis_catus", "Canis lupus")
+    assert "passed over: 1 tree with the same branches as the first" in notes
+
+
+def test_several_trees_are_chosen_by_name_or_number(read):
+    different = NEXUS.replace("((2,1)Carnivora,3)", "((2,3)Carnivora,1)")
+    with pytest.raises(
+        HierarchyError, match=r"holds 2 trees that differ .*lines 13, 14\): 'best', 'the other'; choose"
+    ):
+        read(different)
+    assert read(different, tree="the other")[0].children("Carnivora") == ("Canis lupus", "Mus_musculus")
+    assert read(different, tree="1")[0].children("Carnivora") == ("Felis_catus", "Canis lupus")
+    with pytest.raises(HierarchyError, match=r"has no tree '3'; there are 'best', 'the other', or numbers from 1 to 2"):
+        read(different, tree="3")
+
+
+def test_nexus_without_a_tree(read):
+    with pytest.raises(HierarchyError, match="is NEXUS without a tree; expected 'begin trees; tree NAME ="):
+        read("#NEXUS\nbegin taxa;\nend;\n")

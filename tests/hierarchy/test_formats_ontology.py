@@ -152,7 +152,12 @@ def test_a_parser_that_gives_up(obo, monkeypatch):
     def give_up(*args, **kwargs):
         raise panic("unwrap on an Err")
 
+    strict, _ = read_with_notes(obo)
     monkeypatch.setattr("pronto.Ontology", give_up)
+    lenient, notes = read_with_notes(obo)
+    assert lenient == strict
+    assert notes[0].startswith("the strict parser refuses it (cannot be read as OBO: its parser gave up (unwrap on an")
+    obo.write_text("this is prose\n")
     with pytest.raises(
         HierarchyError, match=r"demo\.obo: cannot be read as OBO: its parser gave up \(unwrap on an Err\)"
     ):
@@ -166,3 +171,24 @@ def test_an_interruption_is_passed_on(obo, monkeypatch):
     monkeypatch.setattr("pronto.Ontology", interrupt)
     with pytest.raises(KeyboardInterrupt):
         Hierarchy.read(obo)
+
+
+def test_dirt_is_passed_over_and_told(obo):
+    dirt = OBO.replace("name: limb", 'name: limb\ndef: "unclosed {and odd\nsynonym "no colon"\n@@@')
+    dirt = dirt.replace("is_a: D:5\n", 'is_a: D:5 {is_inferred="true"} ! limb\nis_a: X:9\n')
+    clean = Hierarchy.read(obo)
+    obo.write_text(dirt, encoding="utf-8")
+    h, notes = read_with_notes(obo)
+    assert h == clean
+    assert notes[0].startswith("the strict parser refuses it (line 33: is not OBO: expected XrefList")
+    assert notes[1:] == (
+        "passed over: 2 lines without 'tag: value', from line 34",
+        "passed over: 1 obsolete term",
+        "passed over: 1 parent that is no term of this file",
+        "passed over: 1 term without parents and children",
+    )
+
+
+def test_other_relationships_of_a_dirty_file(obo):
+    obo.write_text(OBO.replace("name: limb", "name: limb\n@@@"), encoding="utf-8")
+    assert Hierarchy.read(obo, relationships=["is_a", "part_of"]).parents("D:3") == ("D:2",)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from hcep import Hierarchy, HierarchyError
 from hcep.hierarchy import read_described
 
 HERE = Path(__file__).parent / "tables"

@@ -9,6 +9,7 @@ from hcep.hierarchy import serial
 from hcep.hierarchy.formats import levels as level_columns, nested
 from hcep.hierarchy.formats.draft import Repeated
 from hcep.hierarchy.formats.source import Source
+from hcep.hierarchy.formats.table_shape import known_levels
 from hcep.hierarchy.graph import Hierarchy
 
 
@@ -39,4 +40,4 @@ def write(hierarchy: Hierarchy, format: str) -> str:
 def _has_levels(data: Any) -> bool:
     listed = data.get("categories") if isinstance(data, dict) else data
     first = listed[0] if isinstance(listed, list) and listed else None
-    return isinstance(first, dict) and "children" not in first and bool(level_columns.known_levels(first))
+    return isinstance(first, dict) and "children" not in first and bool(known_levels(first))

@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from hcep._optional import require
-from hcep.errors import quoted
+from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy.formats.source import Source, counted
 from hcep.hierarchy.formats.xml_guard import refuse_unsafe_xml
 from hcep.hierarchy.graph import Hierarchy
+
+TAG = re.compile(r"[A-Za-z][\w-]*")
+#: Qualifiers behind a value of OBO: ``is_a: X:1 {is_inferred="true"}``.
+TRAILING = re.compile(r"\s*\{[^{}]*\}\s*$")
 
 
 def read(source: Source, *, relationships: Sequence[str] = ("is_a",)) -> Hierarchy:
@@ -24,7 +28,14 @@ def read(source: Source, *, relationships: Sequence[str] = ("is_a",)) -> Hierarc
     relationships : what makes a parent: ``"is_a"``, and ids or names of relationships such as ``"part_of"``
     """
     wanted = (relationships,) if isinstance(relationships, str) else tuple(relationships)
-    ontology = _ontology(source)
+    source.understood = f"{source.format.upper()} ontology"
+    try:
+        ontology = _ontology(source)
+    except _GaveUpError as error:
+        found = _line_by_line(source, wanted, str(error)) if source.format == "obo" else None
+        if found is None:
+            raise HierarchyError(str(error)) from None
+        return found
     terms = [term for term in ontology.terms() if not term.obsolete]
     n_obsolete = len(ontology.terms()) - len(terms)
     if n_obsolete:
@@ -45,6 +56,55 @@ def read(source: Source, *, relationships: Sequence[str] = ("is_a",)) -> Hierarc
     return Hierarchy.from_edges(edges, {term.id: term.name for term in terms if term.name and term.id in linked})
 
 
+class _GaveUpError(HierarchyError):
+    """The strict parser cannot read the file."""
+
+
+def _line_by_line(source: Source, wanted: Sequence[str], reason: str) -> Hierarchy | None:
+    """Terms, names and parents of an OBO file that the strict parser refuses; None where there are none."""
+    terms: dict[str, dict[str, list[str]]] = {}
+    term: dict[str, list[str]] = {}
+    skipped: list[int] = []
+    inside = False
+    for number, line in enumerate(source.lines(), start=1):
+        text = line.partition(" !")[0].strip()
+        if text.startswith("["):
+            inside, term = text.casefold() == "[term]", {}
+        elif inside and text and not text.startswith("!"):
+            tag, colon, value = text.partition(":")
+            value = TRAILING.sub("", value).strip()
+            if not colon or not value or not TAG.fullmatch(tag):
+                skipped.append(number)
+                continue
+            term.setdefault(tag, []).append(value)
+            if tag == "id":
+                terms[value] = term
+    kept = {synset: term for synset, term in terms.items() if term.get("is_obsolete") != ["true"]}
+    edges, dangling = [], 0
+    for synset, term in kept.items():
+        related = [pair.split()[:2] for pair in term.get("relationship", [])]
+        above: list[str] = []  # in the strict parser's order
+        for kind in wanted:
+            above += sorted(term.get("is_a", []) if kind == "is_a" else [p[-1] for p in related if p[0] == kind])
+        edges += [(parent, synset) for parent in dict.fromkeys(above) if parent in kept and parent != synset]
+        dangling += sum(parent not in terms for parent in above)
+    if not edges:
+        return None
+    linked = {synset for edge in edges for synset in edge}
+    told = {
+        f"{counted(len(skipped), 'line')} without 'tag: value', from line {min(skipped, default=0):,}": skipped,
+        counted(len(terms) - len(kept), "obsolete term"): len(terms) - len(kept),
+        f"{counted(dangling, 'parent')} that is no term of this file": dangling,
+        f"{counted(len(kept.keys() - linked), 'term')} without parents and children": kept.keys() - linked,
+    }
+    source.notes.append(
+        f"the strict parser refuses it ({reason.removeprefix(source.name).strip(', :')}): terms, names and "
+        "parents were read line by line, everything else of it was skipped"
+    )
+    source.notes += [f"passed over: {what}" for what, some in told.items() if some]
+    return Hierarchy.from_edges(edges, {s: kept[s]["name"][0] for s in kept if s in linked and "name" in kept[s]})
+
+
 def _ontology(source: Source) -> Any:
     pronto = require("pronto", "formats", f"reading {source.format.upper()}")
     if source.format == "owl":
@@ -60,7 +120,7 @@ def _ontology(source: Source) -> Any:
         try:
             return pronto.Ontology(copy, import_depth=0, encoding="utf-8")
         except SyntaxError as error:
-            raise source.fail(f"is not {source.format.upper()}: {error.msg}", error.lineno) from None
+            raise _GaveUpError(str(source.fail(f"is not {source.format.upper()}: {error.msg}", error.lineno))) from None
         except KeyError as error:
             raise source.fail(
                 f"{error.args[0]!r} is a parent but no term of this file; imports are not followed: merge them first "
@@ -68,12 +128,13 @@ def _ontology(source: Source) -> Any:
             ) from None
         except Exception as error:  # malformed content comes out of it as errors of many kinds, down to re.error
             reason = str(error).replace(str(copy), source.name) or type(error).__name__
-            raise source.fail(f"cannot be read as {source.format.upper()}: {reason}") from None
+            raise _GaveUpError(str(source.fail(f"cannot be read as {source.format.upper()}: {reason}"))) from None
         except BaseException as error:
             # The parser below pronto is in Rust; where it gives up on itself, the error is no Exception.
             if type(error).__name__ != "PanicException":
                 raise
-            raise source.fail(f"cannot be read as {source.format.upper()}: its parser gave up ({error})") from None
+            told = f"cannot be read as {source.format.upper()}: its parser gave up ({error})"
+            raise _GaveUpError(str(source.fail(told))) from None
 
 
 def _plain(source: Source) -> bytes:
