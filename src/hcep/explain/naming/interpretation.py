@@ -140,12 +140,10 @@ def chosen_edges(hierarchy: Hierarchy, synsets: Iterable[str] | None = None) -> 
     """
     if synsets is None:
         return hierarchy.edges
-    by_name: dict[str, list[str]] = {}
-    for synset in hierarchy.ids:
-        by_name.setdefault(hierarchy.name(synset).casefold(), []).append(synset)
     wanted: set[str] = set()
     for name in synsets:
-        found = [name] if name in hierarchy else by_name.get(name.casefold(), [])
+        named = [synset for synset in hierarchy.ids if hierarchy.name(synset).casefold() == name.casefold()]
+        found = [name] if name in hierarchy else named
         if not found:
             known = [*hierarchy.ids, *map(hierarchy.name, hierarchy.ids)]
             raise HierarchyError(f"no concept {name!r} in the hierarchy.{near_matches(name, known)}")
