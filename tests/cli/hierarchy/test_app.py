@@ -37,6 +37,7 @@ def test_show_a_part(file):
     result = run("show", file, "--synset", "animal", "--depth", "1")
     assert "vehicle" not in result.stdout
     assert "cat" in result.stdout
+    assert run("show", file, "--concept", "animal", "--depth", "1").stdout == result.stdout
     assert "thing" in run("show", file, "--synset", "thing", "--depth", "0").stdout
     assert "cat" in run("show", file, "--synset", "cat").stdout
 

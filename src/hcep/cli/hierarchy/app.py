@@ -25,9 +25,12 @@ app = typer.Typer(no_args_is_help=True, help="Look at a hierarchy, check it, con
 @app.command()
 def show(
     file: File,
+    *,
     depth: Annotated[int | None, typer.Option(min=0, help="Levels to draw.")] = None,
     children: Annotated[int | None, typer.Option(min=1, help="Children to draw of each concept.")] = 12,
-    synset: Annotated[str | None, typer.Option(help="Draw what is below this concept only.")] = None,
+    synset: Annotated[
+        str | None, typer.Option("--concept", "--synset", help="Draw what is below this concept only.")
+    ] = None,
     collapse: Collapsed = False,
     read_as: ReadAs = None,
     options: Options = None,
@@ -59,6 +62,7 @@ def show(
 def convert(
     source: File,
     target: Annotated[Path, typer.Argument(help="File to write.")],
+    *,
     read_as: ReadAs = None,
     options: Options = None,
     to: To = None,
@@ -111,6 +115,7 @@ def wordnet(
         list[str],
         typer.Argument(help="Words, synset names (cat.n.01), ids (n02121620), or text files with one per line."),
     ],
+    *,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
     database: Annotated[Path | None, typer.Option(help="Folder with WordNet's data.noun and index.noun.")] = None,
     pos: Annotated[str, typer.Option(help="noun or verb.")] = "noun",
