@@ -89,7 +89,7 @@ def test_progress_is_told(odd_one):
 
 def test_ids_of_another_length(odd_one):
     hierarchy, X, y, ids = odd_one
-    with pytest.raises(HCEPError, match="one name an image: 83 ids, 84 labels"):
+    with pytest.raises(HCEPError, match="one name per image: 83 ids, 84 labels"):
         lint_embeddings(hierarchy, X, y, ids[1:])
 
 

@@ -123,7 +123,7 @@ def lint_embeddings(
     labels, images = np.array(as_labels(y, "y")), np.asarray(X)
     names = [str(i) for i in (range(len(labels)) if ids is None else np.asarray(ids).tolist())]
     if len(names) != len(labels):
-        raise HCEPError(f"ids must hold one name an image: {len(names):,} ids, {len(labels):,} labels")
+        raise HCEPError(f"ids must hold one name per image: {len(names):,} ids, {len(labels):,} labels")
     if held_out is None:
         held_out = HeldOut.from_images(hierarchy, images, labels, n_folds=n_folds, random_state=random_state)
     dictionary = held_out.dictionary
