@@ -90,6 +90,10 @@ def propose_moves(held_out: HeldOut, n_per_child: int = 2) -> list[Proposal]:
     The mean of many children lies near the middle of everything and so near every child. A proposal must therefore also
     lower the scatter of children about their parents, which is the squared length of the atoms: joining n children at
     distance d adds ``n / (n + 1) d**2`` (Hartigan's rule for k-means).
+
+    References
+    ----------
+    Hartigan, *Clustering Algorithms*, Wiley (1975), chapter 4.
     """
     hierarchy = held_out.dictionary.hierarchy
     n_children = np.diff(hierarchy.child_pointer).tolist()
