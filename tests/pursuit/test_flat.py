@@ -176,10 +176,14 @@ def test_the_same_bits_on_any_number_of_threads(many: ConceptDictionary) -> None
 
 
 def test_the_progress_bar_counts_images(
-    many: ConceptDictionary, images: np.ndarray, capsys: pytest.CaptureFixture[str]
+    many: ConceptDictionary,
+    images: np.ndarray,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal: elsewhere nothing is drawn
     omp(images, many, 2, progress=True)
-    assert "40/40" in capsys.readouterr().out
+    assert "40/40" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

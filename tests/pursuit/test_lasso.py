@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import time
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from sklearn.linear_model import Lasso
 
 from hcep import ConceptDictionary, HCEPError
 from hcep.dictionary import DictionaryError
 from hcep.errors import MissingExtraError
 from hcep.pursuit import lasso, lasso_alpha
+from hcep.pursuit.penalised import NotConvergedWarning
 from tests.reference.random_problems import random_dictionary, random_hierarchy
 
 pytest.importorskip("skglm", reason="the lasso is skglm's")
@@ -51,6 +53,9 @@ def objective(X: np.ndarray, unit: np.ndarray, w: np.ndarray, penalty: np.ndarra
 
 @FREE_AND_POSITIVE
 @given(seed=st.integers(0, 10**6), alpha=st.floats(0.05, 0.95))
+@example(seed=84, alpha=0.17167423881200056)
+@example(seed=628514, alpha=0.20298960632247148)  # more than one run of the solver
+@example(seed=747437, alpha=0.37462927726773654)  # positive: the solver's own number says that it is done
 @settings(max_examples=25, deadline=None)
 def test_the_conditions_of_optimality_hold(positive: bool, seed: int, alpha: float) -> None:
     dictionary, X = problem(seed)
@@ -103,6 +108,15 @@ def test_the_largest_penalty_empties_every_code(pets_dictionary: ConceptDictiona
     assert lasso(X, pets_dictionary, alpha=1.0, positive=positive).supports == [()] * 9
     nearly = lasso(X, pets_dictionary, alpha=0.999, positive=positive)
     assert max(len(support) for support in nearly.supports) >= 1
+
+
+def test_what_does_not_converge_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("hcep.pursuit.penalised.lasso")
+    monkeypatch.setattr(module, "MAX_ROUNDS", 1)
+    monkeypatch.setitem(module.LIMITS, "max_iter", 0)
+    dictionary, X = problem(2)
+    with pytest.warns(NotConvergedWarning, match=r"12 of 12 codes violate the conditions of optimality by more than"):
+        lasso(X, dictionary, alpha=0.1)
 
 
 # -- what is kept ----------------------------------------------------------------------------------

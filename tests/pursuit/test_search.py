@@ -62,7 +62,7 @@ def test_objectives_come_block_by_block(
     images: np.ndarray, pets_dictionary: ConceptDictionary, options: SearchOptions
 ) -> None:
     out = np.full((len(images), 5), np.nan)
-    search(images, pets_dictionary, options, on_objectives=lambda block, objectives: out.__setitem__(block, objectives))
+    search(images, pets_dictionary, options, on_objectives=lambda block, found, _: out.__setitem__(block, found))
     assert np.array_equal(out, path_objectives(images, pets_dictionary, options.signed, options.anchor))
 
 
@@ -79,7 +79,7 @@ def test_every_image_is_projected_once(
 
     project = module.project
     monkeypatch.setattr(module, "project", counting)
-    search(images, pets_dictionary, options, n_best=2, trace=True, explained=True, on_objectives=lambda block, o: None)
+    search(images, pets_dictionary, options, n_best=2, trace=True, explained=True, on_objectives=lambda *_: None)
     starts, stops = zip(*sorted(blocks), strict=True)
     assert (0, *stops) == (*starts, len(images))
 

@@ -91,11 +91,8 @@ class ClassMoments:
         groups, counts = self._sums, self.counts[:, None]
         if n_free < 1:
             logger.info("no class has two images: whitening by the total covariance instead of the within-class one")
-            groups, counts, n_free = (
-                self._sums.sum(axis=0, keepdims=True),
-                np.array([[self.n_images]]),
-                self.n_images - 1,
-            )
+            groups, counts = self._sums.sum(axis=0, keepdims=True), np.array([[self.n_images]])
+            n_free = self.n_images - 1
         covariance: NDArray[np.float64] = (self._square - groups.T @ (groups / counts)) / max(n_free, 1)
         return covariance
 
@@ -105,22 +102,20 @@ class ClassMoments:
             self._spectrum = np.linalg.eigh(self.within_covariance())
         return self._spectrum
 
-    def second_moment(self) -> NDArray[np.float64]:
-        """Mean of ``x x^T`` over all images."""
-        first = self._sums.sum(axis=0) / self.n_images
-        moment: NDArray[np.float64] = self._square / self.n_images + np.outer(first, self._shift)
-        moment += np.outer(self._shift, first + self._shift)
+    def second_moment(self, centre: NDArray[np.float64] | float = 0.0) -> NDArray[np.float64]:
+        """Mean of ``(x - centre) (x - centre)^T`` over all images."""
+        offset, first = self._shift - centre, self._sums.sum(axis=0) / self.n_images
+        moment: NDArray[np.float64] = self._square / self.n_images + np.outer(first, offset)
+        moment += np.outer(offset, first + offset)
         return moment
 
     def mean_square_norm(self, mean: NDArray[np.float64] | None, whitener: NDArray[np.float64] | None) -> float:
         """Mean over images of ``||(x - mean) @ whitener||**2``."""
         centre = np.zeros_like(self._shift) if mean is None else mean
-        offset = self._shift - centre
-        first = self._sums.sum(axis=0) / self.n_images
         if whitener is None:
+            offset, first = self._shift - centre, self._sums.sum(axis=0) / self.n_images
             square = self._sum_of_squares / self.n_images + 2 * first @ offset + offset @ offset
         else:
             # About the centre, not the origin: a common offset far from zero would cancel digits.
-            moment = self._square / self.n_images + np.outer(first, offset) + np.outer(offset, first + offset)
-            square = np.einsum("ij,ij->", moment @ whitener, whitener)
+            square = np.einsum("ij,ij->", self.second_moment(centre) @ whitener, whitener)
         return float(square) if square > 0 else 1.0

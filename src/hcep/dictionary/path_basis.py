@@ -85,14 +85,8 @@ def build_path_basis(hierarchy: Hierarchy, atoms: NDArray[np.float64], anchor: f
     DependentAtomsWarning
         Once, with the number of atoms that are zero or dependent on their ancestors.
     """
-    tree = hierarchy.path_tree
-    nodes = tree.ancestors()
-    n_dims = atoms.shape[1]
-    q = np.zeros((tree.n_nodes, n_dims + (tree.depth if anchor else 0)))
-    triangle = np.zeros((tree.n_nodes, tree.depth))
-    share = np.zeros(tree.n_nodes)
-    for level in range(1, tree.depth + 1):
-        _orthogonalise_level(level, tree, nodes, atoms, np.sqrt(anchor), q, triangle, share)
+    tree, n_dims = hierarchy.path_tree, atoms.shape[1]
+    q, triangle, share = _orthogonalise(tree, atoms, anchor)
     found = share > 0
     column, sign = _share_columns(tree, q, share, found)
     if not found[1:].all():
@@ -113,38 +107,32 @@ def build_path_basis(hierarchy: Hierarchy, atoms: NDArray[np.float64], anchor: f
     )
 
 
-def _orthogonalise_level(
-    level: int,
-    tree: PathTree,
-    nodes: NDArray[np.int32],
-    atoms: NDArray[np.float64],
-    root_anchor: float,
-    q: NDArray[np.float64],
-    triangle: NDArray[np.float64],
-    share: NDArray[np.float64],
-) -> None:
-    """Fill q, triangle and share for the nodes of one level, in chunks that keep the gathered ancestors small."""
-    n_dims = atoms.shape[1]
-    at_level = np.flatnonzero(tree.level == level)
-    step = max(1, 4_000_000 // (level * q.shape[1]))
-    for start in range(0, len(at_level), step):
-        chunk = at_level[start : start + step]
-        vectors = np.zeros((len(chunk), q.shape[1]))
-        vectors[:, :n_dims] = atoms[tree.edge[chunk]]
-        if root_anchor:
-            vectors[:, n_dims + level - 1] = root_anchor
-        norms = np.linalg.norm(vectors, axis=1)
-        above = q[nodes[chunk, : level - 1]]
-        for _ in range(2):  # once more: after cancellation one pass is not orthogonal to working precision
-            along = np.einsum("nld,nd->nl", above, vectors)
-            vectors -= np.einsum("nld,nl->nd", above, along)
-            triangle[chunk, : level - 1] += along
-        left = np.linalg.norm(vectors, axis=1)
-        independent = (left > DEPENDENT * norms) & (norms > 0)
-        safe = np.where(independent, left, 1.0)
-        q[chunk] = np.where(independent[:, None], vectors / safe[:, None], 0.0)
-        triangle[chunk, level - 1] = np.where(independent, left, 0.0)
-        share[chunk] = np.where(independent, left / np.where(norms > 0, norms, 1.0), 0.0)
+def _orthogonalise(
+    tree: PathTree, atoms: NDArray[np.float64], anchor: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """q, triangle and share of every node, level by level, in chunks that keep the gathered ancestors small."""
+    nodes, n_dims = tree.ancestors(), atoms.shape[1]
+    q = np.zeros((tree.n_nodes, n_dims + (tree.depth if anchor else 0)))
+    triangle, share = np.zeros((tree.n_nodes, tree.depth)), np.zeros(tree.n_nodes)
+    for level in range(1, tree.depth + 1):
+        at_level = np.flatnonzero(tree.level == level)
+        step = max(1, 4_000_000 // (level * q.shape[1]))
+        for chunk in (at_level[start : start + step] for start in range(0, len(at_level), step)):
+            vectors = np.zeros((len(chunk), q.shape[1]))
+            vectors[:, :n_dims] = atoms[tree.edge[chunk]]
+            if anchor:
+                vectors[:, n_dims + level - 1] = np.sqrt(anchor)
+            norms = np.linalg.norm(vectors, axis=1)
+            above = q[nodes[chunk, : level - 1]]
+            for _ in range(2):  # once more: after cancellation one pass is not orthogonal to working precision
+                along = np.einsum("nld,nd->nl", above, vectors)
+                vectors -= np.einsum("nld,nl->nd", above, along)
+                triangle[chunk, : level - 1] += along
+            left = np.linalg.norm(vectors, axis=1)
+            kept = (left > DEPENDENT * norms) & (norms > 0)
+            at, left = chunk[kept], left[kept]
+            q[at], triangle[at, level - 1], share[at] = vectors[kept] / left[:, None], left, left / norms[kept]
+    return q, triangle, share
 
 
 def _share_columns(

@@ -52,6 +52,11 @@ def omp(
     normalised atoms is computed once; selecting stops early when no atom correlates with the residual any more. Ties go
     to the lowest atom; equal and opposite ones (the children of a two-way split) always tie.
 
+    References
+    ----------
+    Y. C. Pati, R. Rezaiifar, P. S. Krishnaprasad. Orthogonal matching pursuit: recursive function approximation with
+    applications to wavelet decomposition. Asilomar Conference on Signals, Systems and Computers, 1993.
+
     Examples
     --------
     >>> import numpy as np

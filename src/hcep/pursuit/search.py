@@ -1,4 +1,7 @@
-"""Hierarchical Beam OMP: one matrix product, then a search over numbers that are already there."""
+"""Hierarchical Beam OMP: one matrix product, then a search over numbers that are already there.
+
+The searches themselves are in `exact` and `beam`.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ from hcep.pursuit.tables import CANCELLED, Images, Rules, Tables
 
 #: Entries of the largest trace that is kept.
 MAX_TRACE = 200_000_000
-#: A block of images and the objective of every complete rooted path of theirs.
-OnObjectives = Callable[[slice, NDArray[np.float64]], None]
+#: A block of images, the objective of every complete rooted path of theirs, and their `n_best` nodes.
+OnObjectives = Callable[[slice, NDArray[np.float64], NDArray[np.int32]], None]
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,11 @@ def hb_omp(
 
     Ties go to the node that comes first in the tree of rooted paths (breadth first).
 
+    References
+    ----------
+    N. Nguyen, T. Ding, R. Vidal. Hierarchical Concept Embedding & Pursuit for Interpretable Image Classification.
+    CVPR 2026.
+
     Examples
     --------
     >>> import numpy as np
@@ -149,9 +157,10 @@ def search(
     explained : bool
         Fill ``PathResult.explained_shares``.
     on_objectives : callable, optional
-        Called as ``on_objectives(block, objectives)`` for every block of images, a slice of X, with the objective of
-        every complete rooted path, (n_images of the block, n_leaf_paths), as `path_objectives` gives it. The array is
-        the caller's to keep; blocks come from several threads and in any order.
+        Called as ``on_objectives(block, objectives, nodes)`` for every block of images, a slice of X, with the
+        objective of every complete rooted path, (n_images of the block, n_leaf_paths), as `path_objectives` gives it
+        and the caller's to keep, and the nodes of the `n_best` hypotheses. Blocks come from several threads and in any
+        order.
     """
     from hcep.pursuit.along_path import explained_shares, finish_paths
     from hcep.pursuit.beam import search_beam
@@ -175,13 +184,13 @@ def search(
 
     def work(block: slice) -> None:
         images = project(rows, block, dictionary, basis)
-        if on_objectives is not None:
-            on_objectives(block, _objectives(images, basis, tables, rules))
         if options.beam_width is None and rules.tol == 0.0 and not trace:
             search_all(images, tables, rules, nodes[block])
         else:
             search_beam(images, tables, rules, nodes[block], steps[block])
         finish_paths(images, tables, rules, nodes[block], coefficients[block], norms[block])
+        if on_objectives is not None:
+            on_objectives(block, _objectives(images, basis, tables, rules), nodes[block])
         if trace:
             beams, left = (a[block].reshape(len(images.x), -1) for a in (steps, step_norms))
             finish_paths(images, tables, rules, beams, coefficients[:0], left)

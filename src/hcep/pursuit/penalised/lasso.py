@@ -44,7 +44,7 @@ def lasso(
     positive : bool
         Coefficients of at least 0, as in SpLiCE; else of any sign: basis pursuit denoising.
     n_jobs : int, optional
-        Threads of the matrix products; the solver itself runs on one.
+        Accepted as everywhere; the solver runs on one thread.
 
     Returns
     -------
@@ -67,7 +67,17 @@ def lasso(
     is solved by skglm's coordinate descent on the products of atoms alone; ``z = w / ||d||`` are the coefficients of
     the dictionary's atoms. A code of more than `n_nonzero` atoms keeps those with the largest ``|w|``, as they are:
     nothing is fitted again. Of atoms with equal directions (equal or opposite, where coefficients have any sign) only
-    the first is used, which changes nothing in the optimum.
+    the first is used, which changes nothing in the optimum. The conditions of optimality hold within
+    ``1e-4 * alpha_max(x)``; images for which they do not are counted in a `NotConvergedWarning`.
+
+    References
+    ----------
+    R. Tibshirani. Regression shrinkage and selection via the lasso. Journal of the Royal Statistical Society B 58,
+    1996.
+    S. S. Chen, D. L. Donoho, M. A. Saunders. Atomic decomposition by basis pursuit. SIAM Journal on Scientific
+    Computing 20, 1998.
+    Q. Bertrand, Q. Klopfenstein, P.-A. Bannier, G. Gidel, M. Massias. Beyond L1: faster and better sparse models with
+    skglm. NeurIPS 2022.
 
     Examples
     --------

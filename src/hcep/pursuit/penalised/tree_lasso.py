@@ -27,18 +27,11 @@ def tree_lasso(
 
     Parameters
     ----------
-    X : (n_images, n_dims) array
-        Raw embeddings, as for `hb_omp`.
-    dictionary : ConceptDictionary
-    n_nonzero : int, optional
-        Most atoms a code may use; the depth of the hierarchy where `alpha` is not given either.
-    alpha : float in (0, 1], optional
-        Penalty, as a share of each image's own smallest one at which its code is empty. By default the share at which
-        the images given use `n_nonzero` atoms on average (see `tree_lasso_alpha`).
+    X, dictionary, n_nonzero, alpha : as for `lasso`
     mixing : float in [0, 1]
         0 is the flat `lasso`, 1 penalises subtrees only: an atom is then used only where all atoms above it are.
     max_iter : int
-        Most iterations an image.
+        Most iterations per image.
     tol : float
         Largest step, where an image's largest useful penalty is 1.
     n_jobs : int, optional
@@ -67,13 +60,18 @@ def tree_lasso(
         minimise over w   1/2 ||x - U^T w||**2 + alpha * alpha_max(x) * penalty(w)
         penalty(w) = sum over v of  (1 - mixing) |w_v| + mixing ||w_below(v)||
 
-    by FISTA with the exact proximal operator (Jenatton et al., "Proximal methods for hierarchical sparse coding",
-    2011), on the products of atoms alone. All groups weigh the same. ``z = w / ||d||`` are the coefficients of the
-    dictionary's atoms.
+    by FISTA with the exact proximal operator, on the products of atoms alone. All groups weigh the same.
+    ``z = w / ||d||`` are the coefficients of the dictionary's atoms.
 
     A code of more than `n_nonzero` nodes keeps those whose own term of the sum is largest, as they are: nothing is
     fitted again. At ``mixing=1`` a node's term is never below its children's, so that what is kept is closed under
     ancestors too; at ``mixing=0`` it is the largest ``|w|``, as in `lasso`.
+
+    References
+    ----------
+    R. Jenatton, J. Mairal, G. Obozinski, F. Bach. Proximal methods for hierarchical sparse coding. JMLR 12, 2011.
+    A. Beck, M. Teboulle. A fast iterative shrinkage-thresholding algorithm for linear inverse problems. SIAM Journal
+    on Imaging Sciences 2, 2009.
 
     Examples
     --------
