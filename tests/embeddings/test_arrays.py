@@ -238,7 +238,7 @@ def test_rows_that_do_not_match(tmp_path):
 
 
 def test_unknown_suffixes(tmp_path):
-    with pytest.raises(StoreError, match=r"x.pkl': expected a .npy, .npz or .parquet file"):
+    with pytest.raises(StoreError, match=r"x.pkl': expected a .npy, .npz, .parquet, .csv, .tsv, .pt or .pth file"):
         read_arrays(tmp_path / "x.pkl")
     with pytest.raises(StoreError, match=r"x.csv': expected a .npy, .npz or .parquet file"):
         write_arrays(tmp_path / "x.csv", EVERYTHING)

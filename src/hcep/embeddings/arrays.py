@@ -1,12 +1,11 @@
-"""Embeddings in other people's files: .npy, .npz (never pickled) and Hugging Face style Parquet, in and out."""
+"""Embeddings in other people's files, in and out; nothing in them is executed."""
 
 from __future__ import annotations
 
-import json
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +16,27 @@ from numpy.typing import DTypeLike, NDArray
 
 from hcep._files import replacing
 from hcep.embeddings.store.manifest import MAX_DIMS, StoreError
-from hcep.errors import near_matches, quoted
+from hcep.embeddings.tables import (
+    USUAL_NAMES,
+    Columns,
+    absent,
+    as_labels,
+    is_arrow_folder,
+    read_arrow_folder,
+    read_csv,
+    read_labels,
+    table_parts,
+)
+from hcep.embeddings.torch_file import TorchFileError, read_torch_file
+from hcep.errors import quoted
 
 #: A file that unpacks to more than this is refused before it is read.
 MAX_BYTES = 1 << 36
 
-#: Names under which a file's parts are looked for when none is given.
-USUAL_NAMES = {
-    "vectors": ("embeddings", "embedding", "vectors", "vector", "image_embeds", "features", "X"),
-    "labels": ("labels", "label", "y"),
-    "ids": ("ids", "id"),
-    "paths": ("paths", "path", "file_name", "images"),
-    "splits": ("splits", "split"),
-}
 #: Arrays of an ``.npz`` that name the classes which its integer labels count.
 LABEL_NAMES = ("wnids", "label_names", "class_names")
-SUFFIXES = (".npy", ".npz", ".parquet")
+WRITTEN = (".npy", ".npz", ".parquet")
+SUFFIXES = (*WRITTEN, ".csv", ".tsv", ".pt", ".pth")
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class EmbeddingArrays:
     vectors : (n_images, n_dims) float array
     labels, ids, paths, splits : (n_images,) array of str, or None
         An object array with None where some images have no value.
+    note : str
+        What a table's columns were taken for, in one sentence; '' where there was no choice.
     """
 
     vectors: NDArray[Any]
@@ -51,13 +57,14 @@ class EmbeddingArrays:
     ids: NDArray[Any] | None = None
     paths: NDArray[Any] | None = None
     splits: NDArray[Any] | None = None
+    note: str = ""
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The arrays beside the vectors that are there."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        found = {name: getattr(self, name) for name in ("labels", "ids", "paths", "splits")}
         return {name: values for name, values in found.items() if values is not None}
 
 
@@ -66,20 +73,23 @@ def read_arrays(
     *,
     names: Mapping[str, str] | None = None,
     label_names: Sequence[str] | str | None = None,
+    labels: str | os.PathLike[str] | None = None,
 ) -> EmbeddingArrays:
-    """Read embeddings from a ``.npy``, ``.npz`` or ``.parquet`` file; nothing in it is executed.
+    """Read embeddings from a file or folder; nothing in it is executed.
 
     Parameters
     ----------
     path : path
-        A ``.npy`` file is memory-mapped.
+        ``.npy`` (memory-mapped), ``.npz``, ``.parquet``, ``.csv``, ``.tsv``, ``.pt`` and ``.pth`` files (plain tensors,
+        which torch is not needed for), or a folder that Hugging Face's datasets saved.
     names : mapping, optional
-        What the arrays or columns are called, for any of vectors, labels, ids, paths, splits. Without it, the usual
-        names are tried.
+        What the arrays, keys or columns are called, for any of vectors, labels, ids, paths, splits. Without it, the
+        usual names are tried. Vectors may be several columns of a table: ``"a,b,c"``, ``"f*"`` or ``"f0:f511"``.
     label_names : sequence of str, or str, optional
-        Names of the classes that integer labels count; a string is the ``.npz`` array that has them. A Parquet file
-        that Hugging Face's datasets wrote brings its own, and an ``.npz`` may have them as wnids, label_names or
-        class_names. Without names, the integers become text.
+        Names of the classes that integer labels count; a string is the ``.npz`` array that has them. A table that
+        Hugging Face's datasets wrote brings its own. Without names, the integers become text.
+    labels : path, optional
+        A file of labels, one per vector: ``.npy``, ``.txt`` or ``.csv``; they come before the file's own.
 
     Raises
     ------
@@ -96,17 +106,23 @@ def read_arrays(
     array(['cat', 'dog'], dtype='<U3')
     """
     source = Path(path)
-    if source.suffix not in SUFFIXES:
-        raise StoreError(f"{str(source)!r}: expected a .npy, .npz or .parquet file")
+    of_folder = source.is_dir() and is_arrow_folder(source)
+    if not of_folder and source.suffix.lower() not in SUFFIXES:
+        raise StoreError(f"{str(source)!r}: expected a {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} file")
     unknown = set(names or {}) - USUAL_NAMES.keys()
     if unknown:
         raise StoreError(f"names has the unknown key {min(unknown)!r}; expected {quoted(USUAL_NAMES)}")
+    given = dict(names or {})
+    column = given.pop("labels", None) if labels is not None else None
+    read = _read_folder if of_folder else _READERS[source.suffix.lower()]
     try:
-        arrays = _READERS[source.suffix](source, dict(names or {}), label_names)
-    except FileNotFoundError:
-        raise StoreError(f"no file at {str(source)!r}") from None
-    except (OSError, zipfile.BadZipFile, EOFError, pa.ArrowException) as error:
+        arrays = read(source, given, label_names)
+    except FileNotFoundError as error:
+        raise StoreError(f"no file at {str(error.filename or source)!r}") from None
+    except (OSError, zipfile.BadZipFile, EOFError, pa.ArrowException, TorchFileError) as error:
         raise StoreError(f"cannot read {str(source)!r}: {str(error).partition(chr(10))[0][:200]}") from None
+    if labels is not None:
+        arrays = replace(arrays, labels=read_labels(Path(labels), column))
     return _checked(source, arrays)
 
 
@@ -122,7 +138,7 @@ def write_arrays(path: str | os.PathLike[str], arrays: EmbeddingArrays) -> None:
         The suffix is none of the three, or the file cannot be written.
     """
     target = Path(path)
-    if target.suffix not in _WRITERS:
+    if target.suffix not in WRITTEN:
         raise StoreError(f"{str(target)!r}: expected a .npy, .npz or .parquet file")
     with replacing(target, StoreError) as partial:
         _WRITERS[target.suffix](partial, arrays)
@@ -147,33 +163,16 @@ def _find(source: Path, names: dict[str, str], present: Iterable[str]) -> dict[s
     for part, usual in USUAL_NAMES.items():
         asked = names.get(part)
         if asked is not None and asked not in known:
-            raise _absent(source, asked, known)
+            raise absent(source, asked, known)
         match = asked or next((name for name in usual if name in known), None)
         if match:
             found[part] = match
     if "vectors" not in found:
         raise StoreError(
-            f'{str(source)!r} has no vectors under a usual name, only {quoted(known, 20)}; say names={{"vectors": ...}}'
+            f"{str(source)!r} has no vectors under a usual name, only {quoted(known, 20)}; say "
+            'names={"vectors": ...} (--vectors NAME); labels, ids, paths and splits are taken where they are named'
         )
     return found
-
-
-def _absent(source: Path, name: str, known: list[str]) -> StoreError:
-    return StoreError(f"{str(source)!r} has no {name!r}, only {quoted(known, 20)}." + near_matches(name, known))
-
-
-def _as_labels(source: Path, labels: NDArray[Any] | None, names: Sequence[str] | None) -> NDArray[Any] | None:
-    """Labels as text: integers through the names of their classes, where there are names."""
-    if labels is None or labels.dtype.kind not in "iu":
-        return labels
-    if names is None:
-        return labels.astype(np.str_)
-    if len(labels) and not 0 <= labels.min() <= labels.max() < len(names):
-        raise StoreError(
-            f"{str(source)!r}: labels go from {labels.min()} to {labels.max()}, but there are {len(names):,} names"
-        )
-    named: NDArray[Any] = np.asarray(names, dtype=np.str_)[labels]
-    return named
 
 
 # -- .npy and .npz ---------------------------------------------------------------------------------------
@@ -213,6 +212,16 @@ def _read_npy(source: Path, names: dict[str, str], label_names: Any) -> Embeddin
     return EmbeddingArrays(map_npy(source))
 
 
+def usual_label_names(path: str | os.PathLike[str]) -> str | None:
+    """The array of an ``.npz`` that names the classes which its integer labels count, by its usual names."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            present = set(archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return None
+    return next((name for name in LABEL_NAMES if f"{name}.npy" in present), None)
+
+
 def _read_npz(source: Path, names: dict[str, str], label_names: Sequence[str] | str | None) -> EmbeddingArrays:
     with zipfile.ZipFile(source) as archive:
         present = [name.removesuffix(".npy") for name in archive.namelist()]
@@ -220,13 +229,11 @@ def _read_npz(source: Path, names: dict[str, str], label_names: Sequence[str] | 
         parts = {part: _member(source, archive, name) for part, name in found.items()}
         if "paths" not in names and "paths" in parts and parts["paths"].dtype.kind not in "US":
             del parts["paths"]  # `images` that are pixels, not paths
-        if label_names is None:
-            label_names = next((name for name in LABEL_NAMES if name in present), None)
         if isinstance(label_names, str):
             if label_names not in present:
-                raise _absent(source, label_names, present)
+                raise absent(source, label_names, present)
             label_names = _member(source, archive, label_names).tolist()
-    labels = _as_labels(source, parts.pop("labels", None), label_names)
+    labels = as_labels(source, parts.pop("labels", None), label_names)
     vectors = parts.pop("vectors")
     return EmbeddingArrays(vectors, *(_with_missing(a) for a in (labels, *map(parts.get, ("ids", "paths", "splits")))))
 
@@ -274,80 +281,50 @@ def _without_missing(values: NDArray[Any]) -> NDArray[np.str_]:
     return np.array(["" if value is None else str(value) for value in values.tolist()], dtype=np.str_)
 
 
-# -- Parquet ---------------------------------------------------------------------------------------------
+# -- tables, and files of torch ----------------------------------------------------------------------------
 
 
-def _read_parquet(source: Path, names: dict[str, str], label_names: Sequence[str] | None) -> EmbeddingArrays:
+def _read_parquet(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
     with pq.ParquetFile(source) as file:
-        found = _find(source, names, file.schema_arrow.names)
         size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups))
         if size > MAX_BYTES:
             raise StoreError(f"{str(source)!r} unpacks to {size:,} bytes; split it")
-        features = _class_names(file.schema_arrow, found.get("labels", ""))
-        columns = file.read(columns=[name for part, name in found.items() if part != "vectors"])
-        vectors = _vectors(source, file, found["vectors"])
-    text: dict[str, NDArray[Any] | None] = {
-        part: _text(source, columns.column(name)) for part, name in found.items() if part != "vectors"
-    }
-    text["labels"] = _as_labels(source, text.get("labels"), label_names or features)
-    return EmbeddingArrays(vectors, **text)
+
+        def chunks(name: str) -> Iterator[Any]:
+            for i in range(file.num_row_groups):
+                yield from file.read_row_group(i, columns=[name]).column(name).chunks
+
+        def column(name: str) -> Any:
+            return file.read(columns=[name]).column(name)
+
+        columns = Columns(file.schema_arrow, file.metadata.num_rows, column, chunks)
+        return EmbeddingArrays(**table_parts(source, columns, names, label_names))
 
 
-def _vectors(source: Path, file: pq.ParquetFile, name: str) -> NDArray[Any]:
-    """A column of lists as one array, filled row group by row group."""
-    kind = file.schema_arrow.field(name).type
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    if not is_list or not pa.types.is_floating(kind.value_type):
-        raise StoreError(f"{str(source)!r}: column {name!r} must hold lists of floats, not {kind}")
-    X: NDArray[Any] = np.empty((0, 1), kind.value_type.to_pandas_dtype())
-    start = 0
-    for i in range(file.num_row_groups):
-        for chunk in filter(len, file.read_row_group(i, columns=[name]).column(name).chunks):
-            rows = _rectangular(source, chunk, name)
-            if start == 0:
-                X = np.empty((file.metadata.num_rows, rows.shape[1]), rows.dtype)
-            if rows.shape[1] != X.shape[1]:
-                raise StoreError(
-                    f"{str(source)!r}: column {name!r} holds vectors of {rows.shape[1]} and {X.shape[1]} numbers"
-                )
-            X[start : start + len(rows)] = rows
-            start += len(rows)
-    return X
+def _read_csv(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
+    return EmbeddingArrays(**table_parts(source, Columns.of(read_csv(source, names)), names, label_names))
 
 
-def _rectangular(source: Path, chunk: Any, name: str) -> NDArray[Any]:
-    values = chunk.flatten()
-    if chunk.null_count or values.null_count:
-        raise StoreError(f"{str(source)!r}: column {name!r} has missing values")
-    if not pa.types.is_fixed_size_list(chunk.type):
-        lengths = np.unique(chunk.value_lengths().to_numpy())
-        if len(lengths) > 1:
-            raise StoreError(
-                f"{str(source)!r}: column {name!r} holds vectors of {lengths[0]} and {lengths[-1]} numbers"
-            )
-    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(chunk), -1)
+def _read_folder(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
+    return EmbeddingArrays(**table_parts(source, Columns.of(read_arrow_folder(source)), names, label_names))
 
 
-def _text(source: Path, column: Any) -> NDArray[Any]:
-    """A column of strings, or of integers, as they are."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_integer(column.type) and not column.null_count:
-        return np.asarray(column.to_numpy())
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        raise StoreError(f"{str(source)!r}: expected a column of text or whole numbers without gaps, not {column.type}")
-    values: NDArray[Any] = np.array(column.to_pylist(), dtype=object)
-    return values if column.null_count else values.astype(np.str_)
-
-
-def _class_names(schema: pa.Schema, label: str) -> list[str] | None:
-    """Names of a ClassLabel column, where Hugging Face's datasets left them in the file."""
-    try:
-        info = json.loads((schema.metadata or {})[b"huggingface"])
-        names = info["info"]["features"][label]["names"]
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return None
-    return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
+def _read_torch(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
+    """A tensor, a pair of vectors and labels, or a dict of tensors and lists."""
+    content = read_torch_file(source)
+    if isinstance(content, (list, tuple)) and len(content) == 2:
+        content = dict(zip(("vectors", "labels"), content, strict=True))
+    if not isinstance(content, dict):
+        return EmbeddingArrays(np.asarray(content))
+    found = _find(source, names, [str(key) for key in content])
+    parts: dict[str, Any] = {part: np.asarray(content[name]) for part, name in found.items()}
+    parts["labels"] = as_labels(source, parts.get("labels"), label_names)
+    for part in ("labels", "ids", "paths", "splits"):
+        if parts.get(part) is not None:
+            if parts[part].dtype.kind not in "iuU":
+                raise StoreError(f"{str(source)!r}: {part} must be text or whole numbers, got {parts[part].dtype}")
+            parts[part] = parts[part].astype(np.str_)
+    return EmbeddingArrays(**parts)
 
 
 def _write_parquet(path: Path, arrays: EmbeddingArrays) -> None:
@@ -363,6 +340,10 @@ _READERS: dict[str, Callable[..., EmbeddingArrays]] = {
     ".npy": _read_npy,
     ".npz": _read_npz,
     ".parquet": _read_parquet,
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".pt": _read_torch,
+    ".pth": _read_torch,
 }
 _WRITERS: dict[str, Callable[[Path, EmbeddingArrays], None]] = {
     ".npy": _write_npy,

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.embeddings.arrays import SUFFIXES, read_arrays
+from hcep.embeddings.arrays import SUFFIXES, read_arrays, usual_label_names
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store.embedding_store import EmbeddingStore
 from hcep.embeddings.store.manifest import MANIFEST
+from hcep.embeddings.tables import DELIMITERS, has_vectors, is_arrow_folder
 from hcep.errors import HCEPError, quoted
 
 #: What stands between the place and the split in the name of a source.
@@ -33,6 +34,8 @@ class Embeddings:
         Where it is known.
     source : str
         What they were read from, with the split.
+    note : str
+        What the columns of a table were taken for, in one sentence; '' elsewhere.
     """
 
     X: NDArray[Any]
@@ -40,12 +43,17 @@ class Embeddings:
     ids: NDArray[Any]
     encoder: EncoderRecord | None
     source: str
+    note: str = ""
 
     @property
     def y(self) -> NDArray[np.str_]:
         """Labels, all of them there."""
         if self.labels is None or any(label is None for label in self.labels.tolist()):
-            raise HCEPError(f"{self.source}: images have no labels; give a store or file with one label per image")
+            read = f" ({self.note})" if self.note else ""
+            raise HCEPError(
+                f"{self.source}: images have no labels; give a store or file with one label per image, or --labels"
+                + read
+            )
         return np.asarray(self.labels, dtype=str)
 
 
@@ -55,23 +63,40 @@ def is_store(path: str | os.PathLike[str]) -> bool:
 
 
 def is_embeddings(path: str | os.PathLike[str]) -> bool:
-    """Whether `read_embeddings` would take the path, by its name."""
-    return is_store(path) or (Path(path).suffix in SUFFIXES and Path(path).is_file())
+    """Whether `read_embeddings` would take the path; a table is taken for a list of images where it has no numbers."""
+    place = Path(path)
+    if place.is_dir():
+        return is_store(place) or is_arrow_folder(place)
+    if not place.is_file() or place.suffix.lower() not in SUFFIXES:
+        return False
+    if place.suffix.lower() in (*DELIMITERS, ".parquet"):
+        return has_vectors(place)
+    return True
 
 
 def read_embeddings(
-    path: str | os.PathLike[str], split: str | None = None, *, default_split: str | None = None
+    path: str | os.PathLike[str],
+    split: str | None = None,
+    *,
+    default_split: str | None = None,
+    vectors: str | None = None,
+    label: str | None = None,
+    labels: str | os.PathLike[str] | None = None,
 ) -> Embeddings:
-    """Read the embeddings of a store or a file of arrays.
+    """Read the embeddings of a store, a file of arrays or a table.
 
     Parameters
     ----------
     path : path
-        A store that `encode_to_store` made, or a file that `read_arrays` takes.
+        A store that `encode_to_store` made, or what `read_arrays` takes.
     split : str, optional
         Only images of this split.
     default_split : str, optional
         The split where none is said and the data has it.
+    vectors, label : str, optional
+        What the arrays, keys or columns of vectors and labels are called, see `read_arrays`.
+    labels : path, optional
+        A file of labels, one per vector.
 
     Raises
     ------
@@ -83,17 +108,19 @@ def read_embeddings(
         wanted = split or (default_split if default_split in store.splits.tolist() else None)
         chosen = store.select(splits=wanted) if wanted else store
         return Embeddings(chosen.to_numpy(np.float32), chosen.labels, chosen.ids, store.encoder, _source(path, wanted))
-    if not is_embeddings(path):
+    if not Path(path).exists() or not (is_arrow_folder(Path(path)) or Path(path).suffix.lower() in SUFFIXES):
         raise HCEPError(
-            f"no embeddings at {str(path)!r}: expected a store made by `hcep encode`, or a .npy, .npz or .parquet file"
+            f"no embeddings at {str(path)!r}: expected a store made by `hcep encode`, a {', '.join(SUFFIXES)} file, or "
+            "a folder that Hugging Face's datasets saved"
         )
-    arrays = read_arrays(path)
+    names = {part: name for part, name in (("vectors", vectors), ("labels", label)) if name is not None}
+    arrays = read_arrays(path, names=names, label_names=usual_label_names(path), labels=labels)
     wanted = _wanted_split(arrays.splits, split, default_split, path)
     rows = slice(None) if wanted is None else np.asarray(arrays.splits) == wanted
     ids = arrays.ids if arrays.ids is not None else arrays.paths
     ids = np.arange(len(arrays)).astype(str) if ids is None else ids
-    labels = None if arrays.labels is None else arrays.labels[rows]
-    return Embeddings(arrays.vectors[rows], labels, ids[rows], None, _source(path, wanted))
+    known = None if arrays.labels is None else arrays.labels[rows]
+    return Embeddings(arrays.vectors[rows], known, ids[rows], None, _source(path, wanted), arrays.note)
 
 
 def _source(path: str | os.PathLike[str], split: str | None) -> str:

@@ -1,0 +1,447 @@
+"""Embeddings in tables of other people: which columns are vectors, which one the labels, in a sentence that says so.
+
+A table is CSV, Parquet, or the Arrow files of a folder that Hugging Face's datasets saved; it has a column of lists, or
+a column per dimension.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from hcep.embeddings.store.manifest import StoreError
+from hcep.errors import near_matches, quoted
+
+#: Names under which a file's parts are looked for when none is given.
+USUAL_NAMES = {
+    "vectors": ("embeddings", "embedding", "vectors", "vector", "image_embeds", "features", "X"),
+    "labels": ("labels", "label", "y", "class", "target", "category"),
+    "ids": ("ids", "id", "image_id"),
+    "paths": ("paths", "path", "file_name", "filename", "images"),
+    "splits": ("splits", "split"),
+}
+DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
+_NUMBERED = re.compile(r"(.*?)(\d+)")
+_ARROW_FILE = re.compile(r"[\w.-]+\.arrow", re.ASCII)
+
+
+def absent(source: Path, name: str, known: Iterable[str]) -> StoreError:
+    """The error about a part that was asked for by name and is not there."""
+    names = list(known)
+    return StoreError(f"{str(source)!r} has no {name!r}, only {quoted(names, 20)}.{near_matches(name, names)}")
+
+
+class Columns(NamedTuple):
+    """A table whose columns are read when they are needed.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+    n_rows : int
+    column : name -> pyarrow.ChunkedArray
+    chunks : name -> pieces of a column, never held together
+    """
+
+    schema: pa.Schema
+    n_rows: int
+    column: Callable[[str], Any]
+    chunks: Callable[[str], Iterable[Any]]
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Columns:
+        return cls(table.schema, table.num_rows, table.column, lambda name: table.column(name).chunks)
+
+
+def table_parts(source: Path, table: Columns, names: dict[str, str], label_names: Any) -> dict[str, Any]:
+    """The parts of a table by name, as arrays, with a ``note``: a sentence of what was taken for what.
+
+    Parameters
+    ----------
+    source : the file, for messages
+    table : its columns
+    names : what the parts are called; ``vectors`` may be several columns, as ``"a,b,c"``, ``"f*"`` or ``"f0:f511"``
+    label_names : names of the classes that integer labels count
+    """
+    schema = table.schema
+    found = _named_columns(source, schema, names)
+    vectors = _vector_columns(source, schema, names.get("vectors"), set(found.values()))
+    taken = (*vectors, *found.values())
+    texts = [name for name in schema.names if _is_text(schema.field(name).type) and name not in taken]
+    if "labels" not in found and len(texts) == 1:
+        found["labels"] = texts.pop()
+    parts: dict[str, Any] = {part: text_column(source, table.column(name), name) for part, name in found.items()}
+    if "labels" in parts:
+        own = class_names(schema, found["labels"])
+        parts["labels"] = as_labels(source, parts["labels"], label_names or own)
+        if "labels" not in names:
+            _refuse_fractions(source, parts["labels"], found["labels"])
+    kind = schema.field(vectors[0]).type
+    if len(vectors) == 1:
+        parts["vectors"] = stacked(source, table.chunks(vectors[0]), vectors[0], table.n_rows, kind)
+    else:
+        parts["vectors"] = np.column_stack([_numbers(source, table.column(name), name) for name in vectors])
+    rest = [name for name in schema.names if name not in (*vectors, *found.values(), *texts)]
+    return parts | {"note": _sentence(source, table.n_rows, vectors, found.get("labels"), texts, rest)}
+
+
+def _refuse_fractions(source: Path, labels: NDArray[Any], name: str) -> None:
+    """Refuse numbers with fractions as classes, unless they were asked for: they are measurements or coordinates."""
+    numbers = [_as_float(str(label)) for label in set(labels.tolist()) - {None}]
+    if numbers and all(number is not None for number in numbers) and any(number % 1 for number in numbers if number):
+        raise StoreError(
+            f"{str(source)!r}: expected a column of text or whole numbers without gaps, not fractions ({name!r}); say "
+            "--label, and --vectors, with the columns that are meant"
+        )
+
+
+def _sentence(
+    source: Path, n_rows: int, vectors: list[str], label: str | None, texts: list[str], rest: list[str]
+) -> str:
+    last = f" … {vectors[-1]!r}" if len(vectors) > 1 else ""
+    columns = f"{len(vectors):,} columns {vectors[0]!r}{last}" if last else f"column {vectors[0]!r}"
+    labels = f"labels of column {label!r}" if label else "no labels"
+    if texts and not label:
+        labels += f" (--label says which of {quoted(texts)} has them)"
+    left = f"; left out {quoted(rest)}" if rest else ""
+    return f"{source.name}: {n_rows:,} vectors of {columns}, {labels}{left}"
+
+
+def _named_columns(source: Path, schema: pa.Schema, names: dict[str, str]) -> dict[str, str]:
+    """The column of each part but the vectors, by the name that was given or a usual one."""
+    by_name = {name.lower(): name for name in reversed(schema.names)}
+    found = {}
+    for part, usual in USUAL_NAMES.items():
+        asked = names.get(part)
+        if part == "vectors":
+            continue
+        if asked is not None and asked not in schema.names:
+            raise absent(source, asked, schema.names)
+        column = asked or next((by_name[name.lower()] for name in usual if name.lower() in by_name), None)
+        # A column of images that holds the pictures themselves is no column of paths.
+        if column is not None and (part != "paths" or asked or _is_text(schema.field(column).type)):
+            found[part] = column
+    return found
+
+
+def _vector_columns(source: Path, schema: pa.Schema, asked: str | None, taken: set[str]) -> list[str]:
+    names = schema.names
+    if asked is not None:
+        return _asked_columns(source, names, asked)
+    usual = [name for name in USUAL_NAMES["vectors"] if name in names]
+    lists = [name for name in names if is_list_of_floats(schema.field(name).type)]
+    if usual or len(lists) == 1:
+        return [*usual, *lists][:1]
+    numbers = [name for name in names if name not in taken and _is_number(schema.field(name).type)]
+    series = _series(numbers)
+    if len(series) > 1 and 2 * len(series[1]) >= len(series[0]):
+        both = " and ".join(f"{one[0]!r} … {one[-1]!r}" for one in series[:2])
+        raise StoreError(f"{str(source)!r}: columns {both} both look like vectors; say which, as in --vectors 'f*'")
+    floats = [name for name in numbers if pa.types.is_floating(schema.field(name).type)]
+    found = series[0] if series and len(series[0]) > len(floats) // 2 else floats
+    if len(found) < 2:
+        raise StoreError(
+            f"{str(source)!r} has no vectors under a usual name, only {quoted(names, 20)}; needed is a column of lists "
+            "of floats, or a column of numbers per dimension: say --vectors (names={\"vectors\": ...}), such as 'f*'"
+        )
+    return found
+
+
+def _asked_columns(source: Path, names: list[str], asked: str) -> list[str]:
+    if asked in names:
+        return [asked]
+    first, colon, last = asked.partition(":")
+    if colon and first in names and last in names:
+        return names[names.index(first) : names.index(last) + 1]
+    wanted = [part.strip() for part in asked.split(",")]
+    found = [name for part in wanted for name in names if fnmatchcase(name, part)]
+    unknown = [part for part in wanted if not any(fnmatchcase(name, part) for name in names)]
+    if unknown:
+        raise absent(source, unknown[0], names)
+    return list(dict.fromkeys(found))
+
+
+def _series(names: list[str]) -> list[list[str]]:
+    """Runs of columns that are numbered through, such as f0, f1, f2, the longest first."""
+    groups: dict[str, list[tuple[int, str]]] = {}
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        if match:
+            groups.setdefault(match[1], []).append((int(match[2]), name))
+    through = [g for g in groups.values() if len(g) > 1 and [n for n, _ in g] == list(range(g[0][0], g[0][0] + len(g)))]
+    return sorted(([name for _, name in group] for group in through), key=len, reverse=True)
+
+
+def has_vectors(source: Path) -> bool:
+    """Whether a table has columns that would be taken for vectors; a table that lists images has none."""
+    try:
+        is_csv = source.suffix.lower() in DELIMITERS
+        schema = read_csv(source, {}).schema if is_csv else pq.read_schema(source)
+        return bool(_vector_columns(source, schema, None, set(_named_columns(source, schema, {}).values())))
+    except (StoreError, OSError, pa.ArrowException):
+        return False
+
+
+# -- columns -------------------------------------------------------------------------------------------
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_list_of_floats(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds vectors."""
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return bool(is_list and pa.types.is_floating(kind.value_type))
+
+
+def _numbers(source: Path, column: Any, name: str) -> NDArray[Any]:
+    if not _is_number(column.type):
+        raise StoreError(f"{str(source)!r}: column {name!r} must hold numbers, not {column.type}")
+    if column.null_count:
+        row = column.is_null().to_pylist().index(True) + 1
+        raise StoreError(f"{str(source)!r}: column {name!r} has missing values, the first in row {row}")
+    values: NDArray[Any] = column.to_numpy()
+    return values if values.dtype.kind == "f" else values.astype(np.float64)
+
+
+def stacked(source: Path, chunks: Iterable[Any], name: str, n_rows: int, kind: pa.DataType) -> NDArray[Any]:
+    """A column of lists as one array (n_rows, n_dims), filled chunk by chunk."""
+    if not is_list_of_floats(kind):
+        raise StoreError(f"{str(source)!r}: column {name!r} must hold lists of floats, not {kind}")
+    X: NDArray[Any] = np.empty((0, 1), kind.value_type.to_pandas_dtype())
+    start = 0
+    for chunk in filter(len, chunks):
+        rows = _rectangular(source, chunk, name)
+        if start == 0:
+            X = np.empty((n_rows, rows.shape[1]), rows.dtype)
+        if rows.shape[1] != X.shape[1]:
+            raise _ragged(source, name, rows.shape[1], X.shape[1])
+        X[start : start + len(rows)] = rows
+        start += len(rows)
+    return X
+
+
+def _rectangular(source: Path, chunk: Any, name: str) -> NDArray[Any]:
+    values = chunk.flatten()
+    if chunk.null_count or values.null_count:
+        raise StoreError(f"{str(source)!r}: column {name!r} has missing values")
+    if not pa.types.is_fixed_size_list(chunk.type):
+        lengths = np.unique(chunk.value_lengths().to_numpy())
+        if len(lengths) > 1:
+            raise _ragged(source, name, lengths[0], lengths[-1])
+    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(chunk), -1)
+
+
+def _ragged(source: Path, name: str, one: int, other: int) -> StoreError:
+    return StoreError(f"{str(source)!r}: column {name!r} holds vectors of {one} and {other} numbers")
+
+
+def text_column(source: Path, column: Any, name: str) -> NDArray[Any]:
+    """A column of strings, or of integers, as they are; None where a cell is empty."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_integer(column.type) and not column.null_count:
+        return np.asarray(column.to_numpy())
+    if not _is_text(column.type):
+        raise StoreError(
+            f"{str(source)!r}: expected a column of text or whole numbers without gaps, not {column.type} ({name!r})"
+        )
+    values: NDArray[Any] = np.array([value or None for value in column.to_pylist()], dtype=object)
+    return values.astype(np.str_) if all(value is not None for value in values) else values
+
+
+def class_names(schema: pa.Schema, label: str) -> list[str] | None:
+    """Names of a ClassLabel column, where Hugging Face's datasets left them in the file."""
+    try:
+        info = json.loads((schema.metadata or {})[b"huggingface"])
+        names = info["info"]["features"][label]["names"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+    return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
+
+
+def as_labels(source: Path, labels: NDArray[Any] | None, names: Any) -> NDArray[Any] | None:
+    """Labels as text: integers through the names of their classes, where there are names."""
+    if labels is None or labels.dtype.kind not in "iu":
+        return labels
+    if names is None:
+        return labels.astype(np.str_)
+    if len(labels) and not 0 <= labels.min() <= labels.max() < len(names):
+        raise StoreError(
+            f"{str(source)!r}: labels go from {labels.min()} to {labels.max()}, but there are {len(names):,} names"
+        )
+    named: NDArray[Any] = np.asarray(names, dtype=np.str_)[labels]
+    return named
+
+
+# -- files ---------------------------------------------------------------------------------------------
+
+
+def read_csv(source: Path, names: dict[str, str]) -> pa.Table:
+    """A CSV or TSV file, with or without a header; columns that hold labels and the like stay text, "007" too."""
+    import pyarrow.csv as arrow_csv
+
+    with source.open("rb") as file:
+        encoding = "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    with source.open(encoding=encoding, newline="") as text:
+        try:
+            lines = [text.readline(), text.readline()]
+        except UnicodeError as error:
+            raise StoreError(f"cannot read {str(source)!r} as text: {error}") from None
+    delimiter = max(DELIMITERS[source.suffix.lower()], key=lines[0].count)
+    first, second = (next(csv.reader([line], delimiter=delimiter), []) for line in lines)
+    header = first if _is_header(first) else [f"column{i}" for i in range(1, len(first) + 1)]
+    usual = {name.lower() for part, known in USUAL_NAMES.items() if part != "vectors" for name in known}
+    own = {name for part, name in names.items() if part != "vectors"}
+    as_text = {name: pa.string() for name in header if name.lower() in usual or name in own}
+    comma = delimiter == ";" and any(re.fullmatch(r"-?\d+,\d+(e-?\d+)?", cell.strip(), re.I) for cell in second)
+    return arrow_csv.read_csv(
+        source,
+        arrow_csv.ReadOptions(
+            column_names=None if header is first else header, encoding=encoding.removesuffix("-sig"), block_size=1 << 24
+        ),
+        arrow_csv.ParseOptions(delimiter=delimiter),
+        arrow_csv.ConvertOptions(column_types=as_text, decimal_point="," if comma else "."),
+    )
+
+
+def _is_header(cells: list[str]) -> bool:
+    """Whether a first line names columns: no numbers in it, but for those that only count."""
+    numbers = [cell for cell in cells if _as_float(cell) is not None]
+    counting = all(cell.isdecimal() for cell in numbers) and [int(c) for c in numbers] in (
+        list(range(len(numbers))),
+        list(range(1, len(numbers) + 1)),
+    )
+    return not numbers or counting
+
+
+def _as_float(cell: str) -> float | None:
+    try:
+        return float(cell.replace(",", "."))
+    except ValueError:
+        return None
+
+
+def is_arrow_folder(source: Path) -> bool:
+    """Whether Hugging Face's datasets saved a dataset, or several splits of one, to the folder."""
+    return (source / "dataset_dict.json").is_file() or (source / "state.json").is_file()
+
+
+def read_arrow_folder(source: Path) -> pa.Table:
+    """The rows of a folder that ``save_to_disk`` of Hugging Face's datasets wrote, splits one after the other."""
+    listed = source / "dataset_dict.json"
+    if not listed.is_file():
+        return _read_arrow(source)
+    splits = _strings(listed, "splits")
+    strange = [split for split in splits if not split or Path(split).name != split]
+    if strange:
+        raise StoreError(f"{str(listed)!r} names the split {strange[0]!r}, which is no folder beside it")
+    tables = []
+    for split in splits:
+        table = _read_arrow(source / split)
+        if "split" not in table.column_names:
+            table = table.append_column("split", pa.array([split] * table.num_rows, pa.string()))
+        tables.append(table)
+    return pa.concat_tables(tables)
+
+
+def _read_arrow(folder: Path) -> pa.Table:
+    state = folder / "state.json"
+    files = _strings(state, "_data_files")
+    strange = [file for file in files if not _ARROW_FILE.fullmatch(file)]
+    if strange or not files:
+        raise StoreError(f"{str(state)!r} must list Arrow files beside it, got {quoted(strange or files)}")
+    return pa.concat_tables([_arrow_table(folder / file) for file in files])
+
+
+def _arrow_table(file: Path) -> pa.Table:
+    mapped = pa.memory_map(str(file))
+    try:
+        return pa.ipc.open_stream(mapped).read_all()
+    except pa.ArrowInvalid:
+        return pa.ipc.open_file(mapped).read_all()
+
+
+def _strings(file: Path, key: str) -> list[str]:
+    """The list of strings under a key of a JSON file, or of the ``filename`` of the objects there."""
+    try:
+        entries = json.loads(file.read_text(encoding="utf-8"))[key]
+        return [str(entry["filename"] if isinstance(entry, dict) else entry) for entry in entries]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise StoreError(f"{str(file)!r} is damaged: expected a list {key!r} ({type(error).__name__})") from None
+
+
+# -- labels in a file of their own -----------------------------------------------------------------------
+
+
+def read_labels(path: str | Path, column: str | None = None) -> NDArray[Any]:
+    """Labels of a file of their own, one per vector and in the same order.
+
+    Parameters
+    ----------
+    path : path
+        ``.npy`` (text or integers), ``.txt`` (one per line), ``.csv`` or ``.tsv`` (`column`, else a usual name, else
+        the only column).
+    column : str, optional
+
+    Raises
+    ------
+    StoreError
+        Another kind of file, no such column, an empty line.
+    """
+    source = Path(path)
+    try:
+        if source.suffix == ".npy":
+            values = np.load(source, allow_pickle=False)
+            if values.ndim != 1 or values.dtype.kind not in "iuUS":
+                raise StoreError(
+                    f"{str(source)!r}: labels must be text or whole numbers of shape (n_images,), got {values.dtype} "
+                    f"of shape {values.shape}"
+                )
+            return values.astype(np.str_)
+        if source.suffix == ".txt":
+            lines = source.read_text(encoding="utf-8-sig").rstrip("\n").split("\n")
+            empty = [i for i, line in enumerate(lines, start=1) if not line.strip()]
+            if empty:
+                raise StoreError(f"{str(source)!r}: line {empty[0]} is empty; one label per line is needed")
+            return np.array([line.strip() for line in lines])
+        if source.suffix.lower() in DELIMITERS:
+            return _label_column(source, column)
+    except (OSError, UnicodeError, pa.ArrowException) as error:
+        raise StoreError(f"cannot read {str(source)!r}: {str(error).partition(chr(10))[0][:200]}") from None
+    except ValueError as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(f"cannot read {str(source)!r}: {error}") from None
+    raise StoreError(f"{str(source)!r}: expected labels in a .npy, .txt, .csv or .tsv file")
+
+
+def _label_column(source: Path, column: str | None) -> NDArray[Any]:
+    table = read_csv(source, {"labels": column} if column else {})
+    known = table.column_names
+    by_name = {name.lower(): name for name in reversed(known)}
+    chosen = column or next((by_name[name] for name in USUAL_NAMES["labels"] if name in by_name), None)
+    chosen = chosen or (known[0] if len(known) == 1 else None)
+    if chosen is None:
+        raise StoreError(f"{str(source)!r}: which column has the labels? It has {quoted(known, 10)}; say --label")
+    if chosen not in known:
+        raise absent(source, chosen, known)
+    values = text_column(source, table.column(chosen), chosen)
+    if any(value is None for value in values.tolist()):
+        raise StoreError(f"{str(source)!r}: column {chosen!r} has empty cells; one label per vector is needed")
+    return values.astype(np.str_)
