@@ -9,7 +9,8 @@ import numpy as np
 from hcep.curation.edits import Collapse, Cut, Rename, apply_edits
 from hcep.curation.findings import Finding, Severity, found
 from hcep.errors import near_matches, quoted
-from hcep.hierarchy.graph import VIRTUAL_ROOT, Hierarchy
+from hcep.hierarchy.edges import is_virtual
+from hcep.hierarchy.graph import Hierarchy
 from hcep.hierarchy.names import nearly_same, same_but_for_spelling, tidy
 
 #: Children from which a synset is called wide: above this no one reads the list, and a level is often missing.
@@ -70,7 +71,7 @@ def _chains(hierarchy: Hierarchy, classes: set[str]) -> list[Finding]:
 
 
 def _several_roots(hierarchy: Hierarchy) -> list[Finding]:
-    if not _is_virtual(hierarchy.root):
+    if not is_virtual(hierarchy.root):
         return []
     tops = hierarchy.children(hierarchy.root)
     alone = [top for top in tops if hierarchy.is_leaf(top)]
@@ -84,10 +85,6 @@ def several_roots(roots: Iterable[str], joined: str) -> list[Finding]:
     """The note that roots "were" or "will be" joined."""
     text = f"{joined} joined under a virtual one; add a concept above those that belong together"
     return found("note", "several-roots", tuple(roots), text, noun="root")
-
-
-def _is_virtual(root: str) -> bool:
-    return root.startswith("(") and root.strip("()") == VIRTUAL_ROOT.strip("()")
 
 
 def _several_parents(hierarchy: Hierarchy) -> list[Finding]:
@@ -160,7 +157,7 @@ def _leaves_at_the_root(hierarchy: Hierarchy) -> list[Finding]:
     if hierarchy.depth == 1:
         text = "the hierarchy is flat: every path is one concept and explains nothing; group classes under others"
         return [Finding("note", "flat", text, (top,))]
-    if top.startswith("("):  # below a virtual root they are orphans already
+    if is_virtual(top):  # below a virtual root they are orphans already
         return []
     leaves = [s for s in hierarchy.children(top) if hierarchy.is_leaf(s) and hierarchy.parents(s) == (top,)]
     text = "directly below the root, grouped by nothing; move below a concept"

@@ -111,6 +111,11 @@ def _with_one_root(ids: list[str], parents: list[list[int]], root: str | None) -
     return [*ids, virtual], [*parents, []]
 
 
+def is_virtual(root: str) -> bool:
+    """Whether a root was put above several: their virtual one, in more brackets where that id was taken."""
+    return root.startswith("(") and root.strip("()") == VIRTUAL_ROOT.strip("()")
+
+
 def longest_levels(ids: Sequence[str], parents: Sequence[Sequence[int]]) -> list[int]:
     """Length of the longest rooted path to each synset; a cycle is an error that spells it out."""
     children: list[list[int]] = [[] for _ in ids]

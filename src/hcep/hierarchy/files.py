@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hcep.errors import HierarchyError, near_matches, quoted
-from hcep.hierarchy.edges import VIRTUAL_ROOT
+from hcep.hierarchy.edges import is_virtual
 from hcep.hierarchy.formats.all_formats import FORMATS, check_options, find_format
 from hcep.hierarchy.formats.source import MAX_BYTES, Source, counted, load, local_path
 from hcep.hierarchy.formats.writing import detail_losses, graph_loss, write_whole
@@ -18,8 +17,6 @@ from hcep.hierarchy.graph import Hierarchy
 
 logger = logging.getLogger(__name__)
 
-#: The root that joins several tops.
-VIRTUAL = re.compile(rf"\(*{re.escape(VIRTUAL_ROOT)}\)*")
 Place = str | os.PathLike[str]
 
 
@@ -73,7 +70,7 @@ def read_with_notes(place: Place, format: str | None = None, **options: Any) -> 
 
 def understood(source: Source, hierarchy: Hierarchy) -> str:
     """What a file was taken for, in a sentence, and where its cells or lines decided, how to say otherwise."""
-    n_levels = hierarchy.depth + (not VIRTUAL.fullmatch(hierarchy.root))
+    n_levels = hierarchy.depth + (not is_virtual(hierarchy.root))
     levels = "flat" if hierarchy.depth == 1 and n_levels == 1 else counted(n_levels, "level")
     what = f"{source.understood or source.format}, {levels}, {counted(len(hierarchy.leaves), 'class')}"
     return f"{source.name}: {what}" + (f"; {source.otherwise}" if source.otherwise else "")
