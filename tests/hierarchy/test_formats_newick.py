@@ -119,3 +119,10 @@ def test_several_trees_are_chosen_by_name_or_number(read):
 def test_nexus_without_a_tree(read):
     with pytest.raises(HierarchyError, match="is NEXUS without a tree; expected 'begin trees; tree NAME ="):
         read("#NEXUS\nbegin taxa;\nend;\n")
+
+
+def test_counts_in_front_and_trees_of_one_name(read):
+    assert read("  3  1\n\n((cat,lion)felidae,dog)carnivora;")[0].leaves == ("dog", "cat", "lion")
+    same = NEXUS.replace("'the other'", "best").replace("((2,1)Carnivora,3)", "((2,3)Carnivora,1)")
+    with pytest.raises(HierarchyError, match=r"holds 2 trees that differ .*: 'best', 'best \(2\)'"):
+        read(same)

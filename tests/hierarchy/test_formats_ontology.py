@@ -182,7 +182,7 @@ def test_dirt_is_passed_over_and_told(obo):
     assert h == clean
     assert notes[0].startswith("the strict parser refuses it (line 33: is not OBO: expected XrefList")
     assert notes[1:] == (
-        "passed over: 2 lines without 'tag: value', from line 34",
+        "passed over: 2 lines without 'tag: value', from line 33",
         "passed over: 1 obsolete term",
         "passed over: 1 parent that is no term of this file",
         "passed over: 1 term without parents and children",

@@ -16,6 +16,9 @@ SEPARATORS = (">", "»", "›", "→", "::", "|", "/", "\\")
 #: An id in front of a line: of a shop (``gid://... : ``), a number (``537 - ``), or cells before a tab.
 ID = re.compile(r"(\w+://\S+|\d+|[A-Za-z]{0,4}[-_]?\d[\w.-]*)(?:\s+:\s+|\s+[-–]\s+|\t+\s*|\s*,\s*)(?=\S)")
 
+#: The directory that a listing starts in.
+TOPS = (".", "./", "/", "\\")
+
 Line = tuple[int, str]
 
 
@@ -40,7 +43,7 @@ def read(source: Source, *, separator: str | None = None, ids: str = "file") -> 
 def find_separator(lines: Sequence[str]) -> str | None:
     """The mark that makes paths of most lines, of which several start alike; None where none does."""
     for mark in SEPARATORS:
-        paths = [_parts(ID.sub("", line, count=1), mark) for line in lines]
+        paths = [_parts(ID.sub("", line, count=1), mark) for line in lines if line.strip() not in TOPS]
         deep = [path for path in paths if len(path) > 1]
         starts = Counter(path[0] for path in paths if path)
         again = sum(starts[path[0]] > 1 for path in deep)
@@ -88,6 +91,7 @@ def from_lines(
     """The hierarchy of lines of breadcrumbs."""
     if ids not in ("file", "label"):
         raise source.fail(f"ids must be 'file' or 'label', got {ids!r}")
+    lines = [(number, line) for number, line in lines if line.strip() not in TOPS]
     split = [line.partition("\t") if has_ids else _without_id(line) for _, line in lines]
     numbered = all(identity for identity, _, _ in split) if has_ids is None else has_ids
     paths = [_parts(rest if numbered else line, mark) for (_, line), (_, _, rest) in zip(lines, split, strict=True)]

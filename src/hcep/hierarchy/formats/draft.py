@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from hcep.errors import HierarchyError, near_matches
+from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy.edges import VIRTUAL_ROOT
-from hcep.hierarchy.formats.source import Source
+from hcep.hierarchy.formats.source import Source, counted
 from hcep.hierarchy.graph import Hierarchy
 
 Repeated = Literal["raise", "merge", "qualify"]
@@ -87,6 +87,10 @@ class Draft:
             what = "no synset" if not self.branches else f"a single synset, {self.branches[0].label!r}"
             raise self.source.fail(f"holds {what}; expected a root with synsets below it")
         ids = self._ids()
+        apart = [synset for synset, b in zip(ids, self.branches, strict=True) if synset != b.label]
+        if apart:
+            what = counted(len({b.label for s, b in zip(ids, self.branches, strict=True) if s != b.label}), "name")
+            self.source.notes.append(f"told apart by what is above: {what} in several places, as {quoted(apart, 2)}")
         names = {synset: b.name or b.label for synset, b in zip(ids, self.branches, strict=True)}
         return Hierarchy.from_edges(list(self._edges(ids)), names)
 

@@ -19,6 +19,7 @@ def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
     A directory that a link reaches a second time is the same synset, with one more parent. A link to a directory
     above itself is passed over.
     """
+    source.understood = "folder tree"
     top = source.place.resolve()
     draft = Draft(source, repeated)
     known: dict[tuple[int, int], int] = {}

@@ -26,6 +26,7 @@ def from_data(source: Source, data: Any, repeated: Repeated) -> Hierarchy:
     """Read nested Python objects, however deep."""
     if isinstance(data, str) or not isinstance(data, dict | list):
         raise source.fail(f"expected {EXPECTED}; got {_shown(data)}")
+    source.understood = "nested YAML" if source.format == "yaml" else "nested JSON"
     draft = Draft(source, repeated)
     top: int | None = None
     waiting = [(*found, top) for found in _entries(draft, data, None)[::-1]]

@@ -44,7 +44,9 @@ def read(source: Source, *, repeated: Repeated = "raise", tree: str | None = Non
     """
     text = _without_comments(source)
     is_nexus = text.lstrip()[:6].upper() == "#NEXUS"
-    trees = dict(_nexus_trees(source, text) if is_nexus else _newick_trees(source, text))
+    trees: dict[str, _Node] = {}
+    for name, found in _nexus_trees(source, text) if is_nexus else _newick_trees(source, text):
+        trees[name if name not in trees else f"{name} ({len(trees) + 1})"] = found
     name = _chosen(source, trees, tree)
     source.understood = f"NEXUS tree {name!r}" if is_nexus else "Newick tree"
     return _hierarchy(source, trees[name], repeated)
@@ -215,6 +217,9 @@ class _Reading:
         if kind != "mark":
             self._word(kind, token, line)
         elif token == "(":
+            if not self.open and self.children is None and re.fullmatch(r"[\d\s]+", self.label or ""):
+                self.n_blanks -= " " in str(self.label)
+                self._clear()  # how many there are, as some programs write in front
             if self.children is not None or self.label is not None:
                 raise self.source.fail("expected ',' or ')' before '('", line)
             self.open.append(([], line))

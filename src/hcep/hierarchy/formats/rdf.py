@@ -26,6 +26,7 @@ def read(source: Source, *, language: str = "en", ids: Literal["iri", "local"] =
     """
     if ids not in ("iri", "local"):
         raise HierarchyError(f"ids must be 'iri' or 'local', got {ids!r}")
+    source.understood = "SKOS or RDFS"
     rdflib = require("rdflib", "formats", "reading RDF")
     graph = _graph(source, rdflib)
     deprecated = {s for s, value in graph.subject_objects(rdflib.OWL.deprecated) if str(value) in ("true", "1")}
