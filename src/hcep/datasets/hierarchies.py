@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 from hcep.datasets.layouts.cifar_classes import cifar10_hierarchy, cifar100_hierarchy
 from hcep.datasets.wordnet import imagenet_hierarchy
 from hcep.errors import HCEPError, quoted
-from hcep.hierarchy import Hierarchy, read_hierarchy
+from hcep.hierarchy import Hierarchy, match_classes, read_hierarchy
+
+logger = logging.getLogger(__name__)
 
 #: Hierarchies that have a name.
 NAMED: dict[Any, Callable[[], Hierarchy]] = {
@@ -38,7 +41,8 @@ def find_hierarchy(
         ``./imagenet``. Unsaid, it is the hierarchy above the classes: CIFAR's where they are exactly CIFAR's, else
         WordNet's where all of them are in it.
     classes : iterable of str
-        Labels of the data, for the choice alone: the hierarchy is neither restricted to them nor collapsed.
+        Labels of the data: for the choice, and to find those that a file writes differently (`match_classes`). The
+        hierarchy is neither restricted to them nor collapsed.
     format, **options
         Of `Hierarchy.read`.
     on_note : callable, optional
@@ -66,7 +70,11 @@ def find_hierarchy(
     if wanted is None:
         wanted = next((n for n in ("cifar10", "cifar100") if set(labels) == set(NAMED[n]().leaves)), "imagenet")
     if wanted not in NAMED:
-        return read_hierarchy(place_of(wanted, format), format, told=on_note, **options)
+        read = read_hierarchy(place_of(wanted, format), format, told=on_note, **options)
+        matched, notes = match_classes(read, labels)
+        for note in notes:
+            (on_note or logger.info)(note)
+        return matched
     hierarchy = NAMED[wanted]()
     outside = [label for label in labels if label not in hierarchy]
     if outside:

@@ -4,6 +4,7 @@ from hcep.errors import HierarchyError
 from hcep.hierarchy.files import read_described, read_hierarchy, write_hierarchy
 from hcep.hierarchy.formats import FORMATS, Format
 from hcep.hierarchy.graph import VIRTUAL_ROOT, Hierarchy
+from hcep.hierarchy.matching import match_classes
 from hcep.hierarchy.path_tree import PathTree
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Hierarchy",
     "HierarchyError",
     "PathTree",
+    "match_classes",
     "read_described",
     "read_hierarchy",
     "write_hierarchy",

@@ -23,13 +23,16 @@ File = Annotated[
 ReadAs = Annotated[
     str | None, typer.Option("--format", help="Format to read, where the file's ending does not tell it.")
 ]
+HierarchyFormat = Annotated[
+    str | None, typer.Option(help="Format of the hierarchy, where the file's ending does not tell it.")
+]
 Options = Annotated[
     list[str] | None,
     typer.Option(
         "--option",
         "-O",
         metavar="KEY=VALUE",
-        help="Option of the reader, such as root=animal, repeated=merge, levels=family,genus or language=de.",
+        help="Option of the hierarchy's reader, such as root=animal, levels=family,genus, parent=1, encoding=cp1252.",
     ),
 ]
 To = Annotated[str | None, typer.Option("--to", help="Format to write, where the ending does not tell it.")]
