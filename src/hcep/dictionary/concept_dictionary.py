@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Missing = Literal["raise", "drop"]
 Batch = tuple[ArrayLike, ArrayLike]
-#: Path bases kept, one an anchor: each is as large as the dictionary.
+#: Path bases kept, one per anchor: each is as large as the dictionary.
 KEPT_BASES = 4
 
 
@@ -163,7 +163,7 @@ class ConceptDictionary:
     def from_leaf_embeddings(
         cls, hierarchy: Hierarchy, embeddings: Mapping[str, ArrayLike], *, missing: Missing = "raise"
     ) -> ConceptDictionary:
-        """Build a dictionary from one vector a leaf; inner synsets are the mean of their children.
+        """Build a dictionary from one vector per leaf; inner synsets are the mean of their children.
 
         Raises
         ------

@@ -53,7 +53,18 @@ def for_blocks(
     description: str = "",
     block: int = BLOCK,
 ) -> None:
-    """Call `work` on every block of images, in parallel; an exception in one ends the run."""
+    """Call `work` on every block of images, in parallel; an exception in one ends the run.
+
+    Parameters
+    ----------
+    n_images : int
+    work : callable
+        Takes a slice of the images.
+    n_jobs : int or None
+        See `n_threads`.
+    progress, description : whether a bar is shown, and what it is called
+    block : images per block
+    """
     blocks = [slice(i, min(i + block, n_images)) for i in range(0, n_images, block)]
     with single_threaded_blas(), bar(description, n_images, progress, "images") as advance:
         threads = min(n_threads(n_jobs), len(blocks))

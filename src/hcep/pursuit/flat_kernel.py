@@ -92,7 +92,7 @@ def strongest(alpha: Array, floor: float) -> int:
 
 @piece
 def subtract_rows(target: Array, rows: Array, factors: Array, n: int) -> None:
-    """``target -= factors @ rows``, four rows a pass."""
+    """``target -= factors @ rows``, four rows at a time."""
     m = len(target)
     k = 0
     while k + 4 <= n:

@@ -166,6 +166,8 @@ def codes_of(selected: NDArray[np.int32], coefficients: NDArray[Any], n_atoms: i
     """CSR codes from the atoms of every image, -1 for none, and their coefficients."""
     inside = selected >= 0
     pointer = np.concatenate([[0], np.cumsum(inside.sum(axis=1), dtype=np.int64)])
+    if pointer[-1] <= np.iinfo(np.int32).max:  # many of scikit-learn's classifiers take no other
+        pointer = pointer.astype(np.int32)
     codes = sparse.csr_array((coefficients[inside], selected[inside], pointer), shape=(len(selected), n_atoms))
     codes.sort_indices()
     return codes

@@ -223,6 +223,10 @@ def path_objectives(
 
     ``||x - D^T a||**2 + lambda ||a - 1||**2`` at its minimum over a; infinite where the signed rule bars the path. The
     column of lowest objective is the answer of ``hb_omp(..., beam_width=None)`` whenever that ends in a leaf.
+
+    Parameters
+    ----------
+    X, dictionary, signed, anchor, n_jobs : as for `hb_omp`
     """
     rows = check_shape(X, dictionary.n_dims)
     basis, tables, rules = _prepared(dictionary, SearchOptions(signed=signed, anchor=anchor, n_jobs=n_jobs))

@@ -98,6 +98,10 @@ def lasso_alpha(X: ArrayLike, dictionary: ConceptDictionary, n_nonzero: int, *, 
     Found by bisection on up to 200 of the images, spread evenly: within 5%, or as near as a penalty from 0.001 to 0.95
     comes.
 
+    Parameters
+    ----------
+    X, dictionary, n_nonzero, positive : as for `lasso`
+
     Examples
     --------
     >>> from hcep import ConceptDictionary, Hierarchy

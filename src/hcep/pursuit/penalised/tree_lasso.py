@@ -103,6 +103,10 @@ def tree_lasso_alpha(
     Found by bisection on up to 200 of the images, spread evenly: within 5%, or as near as a penalty from 0.001 to 0.95
     comes; groups enter a code together, so that a size may be jumped over.
 
+    Parameters
+    ----------
+    X, dictionary, n_nonzero, mixing, max_iter, tol, n_jobs : as for `tree_lasso`
+
     Examples
     --------
     >>> from hcep import ConceptDictionary, Hierarchy
