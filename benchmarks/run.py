@@ -1,104 +1,133 @@
 """Speed of the pursuit, as ratios inside one run.
 
-    make bench          or          python benchmarks/run.py --images 20000
+    make bench          or          python benchmarks/run.py --images 20000 --turns 9
 
-Every solver is warmed up, then timed in turns with the bare matrix product, so that a slow moment of the machine
-hits both. The best of the turns counts.
+Every solver is tried with each number of threads and keeps its best. Then all of them run in turns, so that a slow
+moment of the machine hits all; medians count, ratios are medians of each turn's own ratio, and the spread (slowest to
+fastest turn) is printed beside them. The rows go to experiments/results/bench, from which README's table is made.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import platform
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "2")
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
+import numpy as np
+from numpy.typing import NDArray
+from solvers import BARE, BEAM, EXACT, FLAT, SKLEARN, SOLVERS, SPAMS, Run, Solver
+from speed_task import SpeedTask, make_task
+from threadpoolctl import threadpool_limits
 
-from problem import Problem, make_problem
-from solvers import BARE, SOLVERS, Run
+from hcep.experiments.records import Records
 
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds for a number of images, and for the bare product on all images in the same turns."""
-
-    seconds: float
-    n_images: int
-    bare_seconds: float
-
-    @property
-    def speed(self) -> float:
-        return self.n_images / self.seconds
+RESULTS = Path(__file__).parents[1] / "experiments" / "results" / "bench"
+Times = dict[str, NDArray[np.float64]]
 
 
-def clock(run: Run) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+def clock(run: Run, threads: int) -> float:
+    with threadpool_limits(threads):
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
 
 
-def measure(problem: Problem, n_turns: int) -> dict[str, Timing]:
-    bare = BARE.prepare(problem)
-    timings: dict[str, Timing] = {}
+def best_threads(solver: Solver, task: SpeedTask, most: int) -> tuple[Run, int]:
+    """The solver with the number of threads that is quickest in a short trial, after a run that compiles."""
+    trials = []
+    for threads in range(1, most + 1):
+        run = solver.prepare(task, threads)
+        clock(run, threads)
+        trials.append((min(clock(run, threads) for _ in range(2)), threads, run))
+    _, threads, run = min(trials, key=lambda trial: trial[:2])
+    return run, threads
+
+
+def measure(task: SpeedTask, n_turns: int, most: int) -> tuple[Times, dict[str, int]]:
+    """Seconds per image of every solver, turn by turn, and the threads each ran with."""
+    ready: dict[str, tuple[Run, int]] = {}
     for solver in SOLVERS:
         reason = solver.skip()
         if reason:
             print(f"{solver.name:34} skipped: {reason}")
-            continue
-        run = solver.prepare(problem)
-        run(), bare()
-        pairs = [(clock(run), clock(bare)) for _ in range(n_turns)]
-        n_images = solver.n_images or len(problem.X)
-        timing = Timing(min(p[0] for p in pairs), n_images, min(p[1] for p in pairs))
-        timings[solver.name] = timing
-        full = timing.seconds * len(problem.X) / n_images
-        print(f"{solver.name:34} {timing.speed:12,.0f} images/s {full / timing.bare_seconds:10.2f} × bare product")
-    return timings
+        else:
+            ready[solver.name] = best_threads(solver, task, most)
+    turns = [[clock(*ready[name]) for name in ready] for _ in range(n_turns)]
+    images = {solver.name: solver.n_images or len(task.X) for solver in SOLVERS}
+    times = {name: seconds / images[name] for name, seconds in zip(ready, np.array(turns).T, strict=True)}
+    return times, {name: threads for name, (_, threads) in ready.items()}
 
 
-def verdicts(timings: dict[str, Timing]) -> list[tuple[str, float, Callable[[float], bool], str]]:
-    """(what, ratio, whether it is good enough, the bound in words), for the peers that ran."""
-    exact, beam, flat = (timings[name] for name in ("hb_omp, exact", "hb_omp, beam 32", "omp (flat)"))
+def ratios(times: Times) -> list[tuple[str, NDArray[np.float64], Callable[[float], bool], str]]:
+    """(what, the ratio in every turn, whether its median is good enough, the bound in words), for peers that ran."""
     rows = [
-        ("exact search / bare product, time", exact.seconds / exact.bare_seconds, lambda r: r <= 1.6, "at most 1.6"),
-        ("beam 32 / bare product, time", beam.seconds / beam.bare_seconds, lambda r: r <= 3.0, "at most 3"),
+        ("exact search / bare product, time", times[EXACT] / times[BARE], lambda r: r <= 1.6, "at most 1.6"),
+        ("beam 32 / bare product, time", times[BEAM] / times[BARE], lambda r: r <= 3.0, "at most 3"),
     ]
-    sklearn, spams = timings.get("scikit-learn orthogonal_mp_gram"), timings.get("SPAMS omp")
-    if sklearn:
+    if SKLEARN in times:
         rows.append(
-            ("exact / scikit-learn's OMP, images/s", exact.speed / sklearn.speed, lambda r: r >= 100, "at least 100")
+            ("exact / scikit-learn's OMP, images/s", times[SKLEARN] / times[EXACT], lambda r: r >= 100, "at least 100")
         )
-    if spams:
-        rows.append(("exact / SPAMS' OMP, images/s", exact.speed / spams.speed, lambda r: r > 2, "more than 2"))
+    if SPAMS in times:
+        rows.append(("exact / SPAMS' OMP, images/s", times[SPAMS] / times[EXACT], lambda r: r > 2, "more than 2"))
         rows.append(
-            ("our flat OMP / SPAMS' OMP, images/s", flat.speed / spams.speed, lambda r: r >= 0.5, "at least 0.5")
+            ("our flat OMP / SPAMS' OMP, images/s", times[SPAMS] / times[FLAT], lambda r: r >= 0.5, "at least 0.5")
         )
     return rows
+
+
+def saved(times: Times, threads: dict[str, int], options: argparse.Namespace, shape: str) -> None:
+    """The rows of README's table."""
+    records = Records(options.output, "bench")
+    records.keep([])
+    records.provenance = {"shape": shape, "machine": f"{platform.machine()}, {os.cpu_count()} cores", **vars(options)}
+    records.provenance["output"] = options.output.name
+    rows = [
+        {
+            "label": f"`{name}`",
+            "images_per_second": 1.0 / np.median(own),
+            "speed_low": 1.0 / own.max(),
+            "speed_high": 1.0 / own.min(),
+            "bare_ratio": np.median(own / times[BARE]),
+            "threads": threads[name],
+            "turns": len(own),
+        }
+        for name, own in times.items()
+    ]
+    records.add("bench", rows)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=20_000)
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=2, help="most threads a solver may have")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the rows")
     options = parser.parse_args()
-    problem = make_problem(options.images, n_threads=options.threads)
-    basis = problem.dictionary.path_basis
-    print(f"{problem.dictionary!r}")
-    print(
-        f"{len(problem.X):,} images, float32, {options.threads} threads, {problem.n_nonzero} atoms for flat OMP; "
-        f"{len(basis.directions):,} distinct directions for {basis.tree.n_nodes - 1:,} nodes\n"
-    )
-    timings = measure(problem, options.turns)
+    task = make_task(options.images)
+    basis = task.dictionary.path_basis
+    shape = f"{len(task.X):,} images of {task.X.shape[1]} dimensions, float32; {task.n_nonzero} atoms for flat OMP; "
+    shape += f"{len(basis.directions):,} distinct directions for {basis.tree.n_nodes - 1:,} nodes"
+    print(f"{task.dictionary!r}\n{shape}; {options.turns} turns, 1 to {options.threads} threads\n")
+    times, threads = measure(task, options.turns, options.threads)
+    for name, own in times.items():
+        speed, low, high = 1 / np.median(own), 1 / own.max(), 1 / own.min()
+        print(
+            f"{name:34} {speed:9,.0f} images/s ({low:,.0f} to {high:,.0f}), {threads[name]} threads, "
+            f"{np.median(own / times[BARE]):7.2f} × bare product"
+        )
     print()
     failed = 0
-    for what, ratio, good, bound in verdicts(timings):
-        failed += not good(ratio)
-        print(f"{what:40} {ratio:8.2f}   {bound:12} {'ok' if good(ratio) else 'MISSED'}")
+    for what, found, good, bound in ratios(times):
+        middle = float(np.median(found))
+        failed += not good(middle)
+        verdict = "ok" if good(middle) else "MISSED"
+        print(f"{what:40} {middle:8.2f} ({found.min():.2f} to {found.max():.2f})   {bound:12} {verdict}")
+    saved(times, threads, options, shape)
     return int(failed > 0)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 import numpy as np
-from problem import Problem
+from numpy.typing import NDArray
+from speed_task import SpeedTask
 
 from hcep import hb_omp, omp
 
@@ -17,49 +17,54 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Solver:
-    """A named way to do the work on `n_images` of the problem's images (all where None)."""
+    """A named way to do the work on `n_images` of the task's images (all where None), with a number of threads.
+
+    Each solver runs with the number of threads that suits it best, of 1 to as many as are allowed. BLAS has as many.
+    """
 
     name: str
-    prepare: Callable[[Problem], Run]
+    prepare: Callable[[SpeedTask, int], Run]
     n_images: int | None = None
     skip: Callable[[], str | None] = lambda: None
 
 
-def bare_product(problem: Problem) -> Run:
+def bare_product(task: SpeedTask, threads: int) -> Run:
     """X @ Q.T with one row of Q for every node of the tree, shared directions or not."""
-    basis = problem.dictionary.path_basis
+    basis = task.dictionary.path_basis
     Q = basis.directions32[np.maximum(basis.column[1:], 0)]
-    return lambda: problem.X @ Q.T
+    return lambda: task.X @ Q.T
 
 
-def exact(problem: Problem) -> Run:
-    return lambda: hb_omp(problem.X, problem.dictionary, beam_width=None, n_jobs=problem.n_threads)
+def exact(task: SpeedTask, threads: int) -> Run:
+    return lambda: hb_omp(task.X, task.dictionary, beam_width=None, n_jobs=threads)
 
 
-def beam_32(problem: Problem) -> Run:
-    return lambda: hb_omp(problem.X, problem.dictionary, beam_width=32, n_jobs=problem.n_threads)
+def beam_32(task: SpeedTask, threads: int) -> Run:
+    return lambda: hb_omp(task.X, task.dictionary, beam_width=32, n_jobs=threads)
 
 
-def flat_omp(problem: Problem) -> Run:
-    return lambda: omp(problem.X, problem.dictionary, problem.n_nonzero, n_jobs=problem.n_threads)
+def flat_omp(task: SpeedTask, threads: int) -> Run:
+    return lambda: omp(task.X, task.dictionary, task.n_nonzero, n_jobs=threads)
 
 
-def sklearn_omp(problem: Problem) -> Run:
+def sklearn_omp(task: SpeedTask, threads: int) -> Run:
     from sklearn.linear_model import orthogonal_mp_gram
 
-    atoms = problem.dictionary.atoms
-    unit = (atoms / np.maximum(np.linalg.norm(atoms, axis=1), 1e-12)[:, None]).astype(np.float32)
-    gram, few = unit @ unit.T, problem.X[:SKLEARN_IMAGES]
-    return lambda: orthogonal_mp_gram(gram, unit @ few.T, n_nonzero_coefs=problem.n_nonzero)
+    unit, few = unit_atoms(task), task.X[:SKLEARN_IMAGES]
+    gram = unit @ unit.T
+    return lambda: orthogonal_mp_gram(gram, unit @ few.T, n_nonzero_coefs=task.n_nonzero)
 
 
-def spams_omp(problem: Problem) -> Run:
+def spams_omp(task: SpeedTask, threads: int) -> Run:
     import spams
 
-    atoms = problem.dictionary.atoms
-    unit = (atoms / np.maximum(np.linalg.norm(atoms, axis=1), 1e-12)[:, None]).astype(np.float32)
-    D, columns = np.asfortranarray(unit.T), np.asfortranarray(problem.X.T)
-    return lambda: spams.omp(columns, D, L=problem.n_nonzero, return_reg_path=False, numThreads=problem.n_threads)
+    D, columns = np.asfortranarray(unit_atoms(task).T), np.asfortranarray(task.X.T)
+    return lambda: spams.omp(columns, D, L=task.n_nonzero, return_reg_path=False, numThreads=threads)
+
+
+def unit_atoms(task: SpeedTask) -> NDArray[np.float32]:
+    atoms = task.dictionary.atoms
+    return (atoms / np.maximum(np.linalg.norm(atoms, axis=1), 1e-12)[:, None]).astype(np.float32)
 
 
 def needs_spams() -> str | None:
@@ -69,13 +74,13 @@ def needs_spams() -> str | None:
 #: scikit-learn does a few hundred images a second; a part of them is enough to tell.
 SKLEARN_IMAGES = 500
 
-BARE = Solver("bare X @ Q.T", bare_product)
+BARE, EXACT, BEAM, FLAT = "bare X @ Q.T", "hb_omp, exact", "hb_omp, beam 32", "omp (flat)"
+SKLEARN, SPAMS = "scikit-learn orthogonal_mp_gram", "SPAMS omp"
 SOLVERS = (
-    Solver("hb_omp, exact", exact),
-    Solver("hb_omp, beam 32", beam_32),
-    Solver("omp (flat)", flat_omp),
-    Solver("scikit-learn orthogonal_mp_gram", sklearn_omp, n_images=SKLEARN_IMAGES),
-    Solver("SPAMS omp", spams_omp, skip=needs_spams),
+    Solver(BARE, bare_product),
+    Solver(EXACT, exact),
+    Solver(BEAM, beam_32),
+    Solver(FLAT, flat_omp),
+    Solver(SKLEARN, sklearn_omp, n_images=SKLEARN_IMAGES),
+    Solver(SPAMS, spams_omp, skip=needs_spams),
 )
-
-os.environ.setdefault("OMP_NUM_THREADS", "2")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from hcep.cli.app import app
 from hcep.datasets import load_sample
 from hcep.errors import HCEPError
-from hcep.experiments.problem import SHARED
+from hcep.experiments.tasks import SHARED
 
 NO_DATA = "nothing here"
 

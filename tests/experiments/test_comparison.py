@@ -5,6 +5,7 @@ import pytest
 
 from hcep.datasets import load_sample
 from hcep.experiments.comparison import compare_methods, only_ours_right
+from hcep.experiments.tasks import sample as sample_task
 
 
 @pytest.fixture(scope="module")
@@ -13,9 +14,8 @@ def sample():
 
 
 @pytest.fixture(scope="module")
-def comparison(sample):
-    tree = sample.hierarchy.as_tree("first")
-    return compare_methods(tree, sample.X_train, sample.y_train, sample.X_val, sample.y_val)
+def comparison():
+    return compare_methods(sample_task(tree=True))
 
 
 def test_every_method_has_a_row(comparison):

@@ -7,10 +7,10 @@ import pytest
 
 from hcep import Hierarchy
 from hcep.errors import MissingExtraError
-from hcep.experiments.experiment import Experiment, Verdict, draw, run
+from hcep.experiments.experiment import Experiment, draw, run
 from hcep.experiments.figures import panels
-from hcep.experiments.problem import problem_from_arrays
-from hcep.experiments.tables import by_method
+from hcep.experiments.readings import Verdict, by_method
+from hcep.experiments.tasks import task_from_arrays
 
 HIERARCHY = Hierarchy.from_edges([("r", "cat"), ("r", "dog")])
 
@@ -26,7 +26,7 @@ class Counting:
     def __init__(self, stop_at=None):
         self.measured, self.stop_at = [], stop_at
 
-    def measure(self, config, problem, cell):
+    def measure(self, config, task, cell):
         if cell["x"] == self.stop_at:
             raise KeyboardInterrupt
         self.measured.append(cell["x"])
@@ -42,17 +42,17 @@ def squares(counting, config=Config()):  # noqa: B008
         config=config,
         smoke=Config(xs=(1,)),
         data=(),
-        cells=lambda config, problem: [{"x": x} for x in config.xs],
+        cells=lambda config, task: [{"x": x} for x in config.xs],
         measure=counting.measure,
         draw=lambda rows: panels({"": rows}, "x", ("accuracy",), "x"),
-        verdicts=lambda rows: [Verdict("grows", True, "yes")],
+        verdicts=lambda rows: [Verdict("grows", "better", "yes")],
         table=lambda rows: by_method(rows, "x", ("accuracy",)),
     )
 
 
-def problem(scale=1.0):
+def task(scale=1.0):
     X = scale * np.eye(2)
-    return problem_from_arrays("eye", "none", HIERARCHY, (X, ["cat", "dog"]), (X, ["cat", "dog"]))
+    return task_from_arrays("eye", "none", HIERARCHY, (X, ["cat", "dog"]), (X, ["cat", "dog"]))
 
 
 def test_every_cell_is_measured_and_drawn(tmp_path):
@@ -93,9 +93,9 @@ def test_fresh_measures_everything_anew(tmp_path):
 
 
 def test_other_data_is_measured_on_its_own(tmp_path):
-    run(squares(Counting()), [problem()], tmp_path)
+    run(squares(Counting()), [task()], tmp_path)
     again = Counting()
-    records = run(squares(again), [problem(2.0)], tmp_path)
+    records = run(squares(again), [task(2.0)], tmp_path)
     assert again.measured == [1, 2, 3]
     assert {row["data"] for row in records.rows} == {"eye"}
 
@@ -105,17 +105,17 @@ def test_the_short_settings(tmp_path):
 
 
 def test_provenance_names_the_data(tmp_path):
-    data = run(squares(Counting()), [problem()], tmp_path).provenance["data"]
-    assert data[0]["digest"] == problem().digest
+    data = run(squares(Counting()), [task()], tmp_path).provenance["data"]
+    assert data[0]["digest"] == task().digest
     assert (data[0]["n_train"], data[0]["n_val"]) == (2, 2)
 
 
 def test_a_cell_whose_extra_is_missing_is_skipped_with_the_reason_and_measured_later(tmp_path):
     class Lacking(Counting):
-        def measure(self, config, problem, cell):
+        def measure(self, config, task, cell):
             if cell["x"] == 2:
                 raise MissingExtraError("install it")
-            yield from super().measure(config, problem, cell)
+            yield from super().measure(config, task, cell)
 
     records = run(squares(Lacking()), [None], tmp_path)
     assert [row["x"] for row in records.rows] == [1, 3]

@@ -1,7 +1,8 @@
 import pytest
 
-from hcep.experiments.figures import series, style
-from hcep.experiments.tables import by_method, markdown, short
+from hcep._tables import markdown, number
+from hcep.experiments.figures import style
+from hcep.experiments.readings import by_method, series
 
 ROWS = [
     {"label": "OMP", "shots": 1, "accuracy": 0.2, "residual": 0.5},
@@ -18,7 +19,8 @@ def test_means_over_seeds_the_best_in_bold_and_gaps_for_what_is_missing():
 
 
 def test_the_lowest_may_be_the_best():
-    assert "**.300**" in by_method(ROWS[:3], "shots", ["accuracy"], lower=[1])
+    rows = [{**row, "ece": row["accuracy"]} for row in ROWS[:3]]
+    assert "**.300**" in by_method(rows, "shots", ["ece"])
 
 
 def test_the_interval_over_seeds_is_students():
@@ -40,7 +42,7 @@ def test_one_row_keeps_the_interval_it_carries():
     [(0.0, ".000"), (0.12345, ".123"), (1.0, "1.000"), (-0.5, "-.500"), (2.5, "2.500"), (0.9999, "1.000")],
 )
 def test_short_numbers(value, text):
-    assert short(value) == text
+    assert number(value) == text
 
 
 def test_a_plain_table():

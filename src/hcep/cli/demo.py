@@ -13,10 +13,13 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
+from hcep._tables import number
+
 if TYPE_CHECKING:
     from hcep.experiments.comparison import Comparison, Row
 
 PAPER, OURS = "the paper's rule", "ours"
+WRONG = "Where the paper's rule goes wrong and ours does not"
 
 
 def demo(
@@ -28,7 +31,7 @@ def demo(
     """Fit, compare and explain on the bundled sample: a thousand real ImageNette embeddings.
 
     Compares OMP, HNN, NN, the paper's HB-OMP and ours, explains a few images as rooted paths, shows one that the
-    paper's rule gets wrong and why, and writes an HTML report.
+    paper's rule gets wrong and why, and writes an HTML report. `hcep reproduce sample` has more methods and controls.
 
     [bold]Examples[/]
 
@@ -43,17 +46,12 @@ def demo(
     ahead = compile_ahead()
     from hcep.datasets import load_sample
     from hcep.experiments.comparison import compare_methods, only_ours_right
+    from hcep.experiments.tasks import sample as sample_task
 
     sample = load_sample()
-    hierarchy = sample.hierarchy.as_tree("first")
-    console = Console()
     with Console(stderr=True).status("compiling kernels (first run only) …") as status:
         comparison = compare_methods(
-            hierarchy,
-            sample.X_train,
-            sample.y_train,
-            sample.X_val,
-            sample.y_val,
+            sample_task(tree=True),
             beam_width,
             on_step=lambda name: status.update(f"{name} … (the first run compiles the kernels)"),
         )
@@ -62,7 +60,7 @@ def demo(
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in comparison.rows], indent=2))
         return
-    tree = comparison.ours.hierarchy_
+    console, tree = Console(), comparison.ours.hierarchy_
     console.print(
         f"\n[bold]HCEP[/] on {len(sample.X_train)} training and {len(sample.X_val)} validation images of ImageNette, "
         f"{len(tree.leaves)} classes, {tree.depth} levels of WordNet; embeddings of EfficientNet-Lite2.\n"
@@ -70,37 +68,34 @@ def demo(
     console.print(_table(comparison.rows))
     console.print(
         f"[dim]Ours chose shrinkage {comparison.ours.shrinkage_} and anchor {comparison.ours.anchor_} by leaving out "
-        "training images, and searches all paths exactly. OMP and HB-OMP label images by logistic regression on their "
-        "codes, as published; "
-        "precision and recall score the concepts found.[/]\n"
+        "training images, and searches all paths exactly. OMP, HNN and HB-OMP label images by the published head on "
+        "their codes; precision and recall score the concepts found.[/]\n"
     )
-    contrasted = next(only_ours_right(comparison, sample.y_val), None)
     chosen = _spread(comparison, sample.y_val, images)
+    contrasted = next(only_ours_right(comparison, sample.y_val), None)
     _print_images(console, comparison, sample, chosen)
-    if contrasted is not None:
-        _print_contrast(console, comparison, sample, contrasted)
-    path = _write_report(output, comparison, sample, chosen, contrasted)
+    sentence = None if contrasted is None else _print_contrast(console, comparison, sample, contrasted)
+    path = _write_report(output, comparison, sample, chosen, (contrasted, sentence))
     console.print(f"The report, with bars: [bold]{escape(str(path))}[/]")
 
 
 def _table(rows: list[Row]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("method")
-    for column in ("accuracy", "precision", "recall", "mistake distance", "images/s"):
+    for column in list(_cells(rows[0]))[1:]:
         table.add_column(column, justify="right")
     for row in rows:
-        style = "bold green" if row is rows[-1] else ""
-        table.add_row(*_cells(row).values(), style=style)
+        table.add_row(*_cells(row).values(), style="bold green" if row is rows[-1] else "")
     return table
 
 
 def _cells(row: Row) -> dict[str, str]:
     return {
         "method": row.method,
-        "accuracy": f"{row.accuracy:.3f}",
-        "precision": f"{row.precision:.3f}",
-        "recall": f"{row.recall:.3f}",
-        "mistake distance": f"{row.tree_distance:.3f}",
+        "accuracy": number(row.accuracy),
+        "precision": number(row.precision),
+        "recall": number(row.recall),
+        "mistake distance": number(row.tree_distance),
         "images/s": f"{row.images_per_second:,.0f}",
     }
 
@@ -124,59 +119,46 @@ def _print_images(console: Console, comparison: Comparison, sample: Any, chosen:
         console.print(Padding(path_tree(explanation), (0, 0, 1, 2)))
 
 
-def _print_contrast(console: Console, comparison: Comparison, sample: Any, i: int) -> None:
+def _print_contrast(console: Console, comparison: Comparison, sample: Any, i: int) -> str:
+    """Show an image that the paper's rule gets wrong; the sentence that says why."""
     from hcep.explain import contrast, explain
 
-    paper = explain(sample.X_val, comparison.paper_result, [i])[0]
-    ours = explain(sample.X_val, comparison.ours_result, [i])[0]
+    paper, ours = (explain(sample.X_val, r, [i])[0] for r in (comparison.paper_result, comparison.ours_result))
+    sentence = contrast(paper, ours, comparison.paper_result).sentence(PAPER, OURS)
     name = comparison.ours.hierarchy_.name(str(sample.y_val[i]))
-    console.print(
-        f"[bold]Where {PAPER} goes wrong and {OURS} does not:[/] {escape(str(sample.images_val[i]))}, a {name}"
-    )
+    console.print(f"[bold]{WRONG}:[/] {escape(str(sample.images_val[i]))}, a {name}")
     console.print(f"  [red]✗[/] {PAPER}: {escape(paper.trail())}")
     console.print(f"  [green]✓[/] {OURS}:             {escape(ours.trail())}")
-    console.print(Padding(escape(contrast(paper, ours, comparison.paper_result).sentence(PAPER, OURS)), (0, 0, 1, 2)))
+    console.print(Padding(escape(sentence), (0, 0, 1, 2)))
+    return sentence
 
 
-def _write_report(output: Path, comparison: Comparison, sample: Any, chosen: list[int], contrasted: int | None) -> Path:
-    from hcep.explain import contrast, explain
+def _write_report(
+    output: Path, comparison: Comparison, sample: Any, chosen: list[int], contrasted: tuple[int | None, str | None]
+) -> Path:
+    from hcep._files import write_text
+    from hcep.explain import explain
     from hcep.explain.report import Card, Section, report
 
-    tree = comparison.ours.hierarchy_
+    tree, (wrong, sentence) = comparison.ours.hierarchy_, contrasted
 
-    def card(title: str, result: Any, i: int, note: str = "") -> Card:
+    def card(title: str, result: Any, i: int) -> Card:
         leaf = str(result.leaves[i])
         correct = leaf == str(sample.y_val[i])
         verdict = f"{'✓' if correct else '✗'} {tree.name(leaf)}"
-        return Card(title, str(sample.images_val[i]), verdict, correct, explain(sample.X_val, result, [i])[0], note)
+        return Card(title, str(sample.images_val[i]), verdict, correct, explain(sample.X_val, result, [i])[0], "")
 
-    sections = [
-        Section(
-            "Explained images",
-            "Each image's embedding as a rooted path of concepts; +n marks a merged chain of n synsets.",
-            [card(tree.name(str(sample.y_val[i])), comparison.ours_result, i) for i in chosen],
-        )
-    ]
-    if contrasted is not None:
-        pair = [explain(sample.X_val, r, [contrasted])[0] for r in (comparison.paper_result, comparison.ours_result)]
-        sections.append(
-            Section(
-                "Where the paper's rule goes wrong and ours does not",
-                contrast(pair[0], pair[1], comparison.paper_result).sentence(PAPER, OURS),
-                [
-                    card("the paper's rule", comparison.paper_result, contrasted),
-                    card("ours", comparison.ours_result, contrasted),
-                ],
-            )
-        )
+    told = "Each image's embedding as a rooted path of concepts; +n marks a merged chain of n synsets."
+    cards = [card(tree.name(str(sample.y_val[i])), comparison.ours_result, i) for i in chosen]
+    sections = [Section("Explained images", told, cards)]
+    if wrong is not None and sentence is not None:
+        pair = {PAPER: comparison.paper_result, OURS: comparison.ours_result}
+        sections.append(Section(WRONG, sentence, [card(title, result, wrong) for title, result in pair.items()]))
     text = (
         f"{len(sample.X_train)} training and {len(sample.X_val)} validation images of ImageNette, embedded by "
         "EfficientNet-Lite2; WordNet's first-hypernym tree above the ten classes, chains merged."
     )
-    output.mkdir(parents=True, exist_ok=True)
-    path = output / "report.html"
     rows = [_cells(row) for row in comparison.rows]
-    path.write_text(
-        report("HCEP on the bundled sample", text, rows, comparison.rows[-1].method, sections), encoding="utf-8"
-    )
+    path = output / "report.html"
+    write_text(path, report("HCEP on the bundled sample", text, rows, comparison.rows[-1].method, sections))
     return path

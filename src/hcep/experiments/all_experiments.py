@@ -9,6 +9,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
         synthetic.EXPERIMENT,
+        sparsity.SAMPLE,
         sparsity.IMAGENETTE,
         sparsity.CIFAR100,
         sparsity.IMAGENET,

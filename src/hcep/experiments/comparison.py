@@ -1,25 +1,22 @@
-"""OMP, HNN, NN, the paper's HB-OMP and ours on the same images: one row a method."""
+"""OMP, HNN, NN, the paper's HB-OMP and ours on the bundled sample: table and images of the demo."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
 
-from hcep.classify import HCEPClassifier, hnn, nn
-from hcep.dictionary import ConceptDictionary
-from hcep.evaluate import accuracy, support_scores, tree_distances
-from hcep.hierarchy import Hierarchy
-from hcep.pursuit import FlatResult, PathResult, hb_omp, omp
+from hcep.classify import HCEPClassifier
+from hcep.evaluate import grade_methods
+from hcep.experiments.measuring import PUBLISHED, estimator, method_cell
+from hcep.experiments.tasks import Task
+from hcep.pursuit import PathResult
 
-Pursuit = Callable[[NDArray[Any]], PathResult | FlatResult]
-#: Images a speed is measured on, at least; fewer are repeated.
-N_TIMED = 4096
+#: What stands in the demo's table, and how it is called there.
+METHODS = {"omp": "OMP", "hnn": "HNN", "nn": "NN", "hb-omp": "HB-OMP (paper)", "hcep": "HCEP (ours)"}
 
 
 @dataclass(frozen=True)
@@ -45,52 +42,20 @@ class Comparison:
     paper_result: PathResult
 
 
-def compare_methods(
-    hierarchy: Hierarchy,
-    X: NDArray[Any],
-    y: NDArray[Any],
-    X_val: NDArray[Any],
-    y_val: NDArray[Any],
-    beam_width: int = 8,
-    on_step: Callable[[str], None] = lambda name: None,
-) -> Comparison:
-    """Fit on (X, y), evaluate on (X_val, y_val).
+def compare_methods(task: Task, beam_width: int = 8, on_step: Callable[[str], None] = lambda name: None) -> Comparison:
+    """Fit and grade the demo's methods, the published ones with the published head, the others by the leaf.
 
-    OMP and HB-OMP get their label from logistic regression on the codes, as published; HNN, NN and ours from the leaf
-    of the path. Speeds are those of the pursuit alone, kernels compiled.
+    Speeds are those of the pursuit alone, kernels compiled.
     """
-    on_step("fitting ours")
-    ours = HCEPClassifier(hierarchy).fit(X, y)
-    tree = ours.hierarchy_
-    plain = ConceptDictionary.from_images(tree, X, y)
-    pursuits: dict[str, tuple[Pursuit, bool]] = {
-        "OMP": (lambda images: omp(images, plain, tree.depth), True),
-        "HNN": (lambda images: hnn(images, plain), False),
-        "NN": (lambda images: nn(images, plain), False),
-        "HB-OMP (paper)": (lambda images: hb_omp(images, plain, beam_width=beam_width), True),
-        "HCEP (ours)": (ours.pursue, False),
-    }
-    rows, results = [], {}
-    for name, (pursuit, with_head) in pursuits.items():
-        on_step(name)
-        result = results[name] = pursuit(X_val)
-        predicted = _head_labels(pursuit(X), y, result) if with_head else _leaf_labels(result)
-        scores = support_scores(result, y_val, tree)
-        rows.append(
-            Row(
-                method=name,
-                label_from="logistic head" if with_head else "leaf of the path",
-                accuracy=accuracy(y_val, predicted),
-                precision=scores.mean[0],
-                recall=scores.mean[1],
-                tree_distance=_mistake_distance(y_val, predicted, tree),
-                images_per_second=_speed(pursuit, X_val),
-            )
-        )
-    paper, best = list(results.values())[-2:]
-    assert isinstance(paper, PathResult)
-    assert isinstance(best, PathResult)
-    return Comparison(rows, ours, best, paper)
+    made = {label: estimator(method_cell(name, beam_width), task) for name, label in METHODS.items()}
+    found = grade_methods(made, (task.X_val, task.y_val), (task.X, task.y), on_method=on_step).graded
+    rows = []
+    for name, label in METHODS.items():
+        means, head = found[label].scores.summary(), "published head" if name in PUBLISHED else "leaf of the path"
+        scores = (means[key] for key in ("correct", "support_precision", "support_recall", "tree_distance"))
+        rows.append(Row(label, head, *scores, found[label].speed(task.X_val)))
+    ours, paper = found[METHODS["hcep"]], found[METHODS["hb-omp"]]
+    return Comparison(rows, ours.estimator, ours.result, paper.result)
 
 
 def only_ours_right(comparison: Comparison, y_val: NDArray[Any]) -> Iterator[int]:
@@ -100,28 +65,3 @@ def only_ours_right(comparison: Comparison, y_val: NDArray[Any]) -> Iterator[int
     found = np.flatnonzero(wrong & right)
     negative = [comparison.paper_result.coefficients(int(i)).min() for i in found]
     yield from (int(i) for i in found[np.argsort(negative, kind="stable")])
-
-
-def _head_labels(train: PathResult | FlatResult, y: NDArray[Any], result: PathResult | FlatResult) -> NDArray[Any]:
-    return np.asarray(LogisticRegression(max_iter=1000).fit(train.codes, y).predict(result.codes))
-
-
-def _leaf_labels(result: PathResult | FlatResult) -> NDArray[Any]:
-    assert isinstance(result, PathResult)
-    return result.leaves
-
-
-def _mistake_distance(y_val: NDArray[Any], predicted: NDArray[Any], tree: Hierarchy) -> float:
-    """Mean tree distance of the mistakes; 0 where there are none."""
-    wrong = predicted != y_val
-    return float(np.mean(tree_distances(y_val[wrong], predicted[wrong], tree))) if wrong.any() else 0.0
-
-
-def _speed(pursuit: Pursuit, X: NDArray[Any]) -> float:
-    many = np.tile(X, (-(-N_TIMED // len(X)), 1))
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        pursuit(many)
-        times.append(time.perf_counter() - start)
-    return len(many) / min(times)

@@ -4,34 +4,25 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hcep.dictionary import DependentAtomsWarning
-from hcep.errors import MissingExtraError
-from hcep.experiments.problem import BUNDLED, Problem
+from hcep.errors import HCEPError, MissingExtraError
+from hcep.experiments.measuring import Cell, missing_extras
+from hcep.experiments.readings import Verdict
 from hcep.experiments.records import Records, Row
+from hcep.experiments.tasks import BUNDLED, Task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: The settings of one cell: what is measured, saved and resumed as a whole.
-Cell = dict[str, Any]
 #: Classes that the short settings keep.
 SMOKE_CLASSES = 20
 OnCell = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One thing the paper or we claim, whether the rows bear it out, and by how much."""
-
-    claim: str
-    holds: bool
-    measured: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,17 +37,23 @@ class Experiment:
     question : str
         What the reader wants to know.
     config, smoke : frozen dataclass
-        The full settings, and ones that take seconds.
+        The full settings, and short ones.
+    smoke_seconds : int
+        What the short ones take on two cores, kernels compiled.
     data : tuple of str
-        Data sets at hand that it runs on where the user names none (see `problem.BUNDLED`); empty for synthetic data.
-    cells : (config, problem) -> cells
-    measure : (config, problem, cell) -> rows
+        Data sets at hand that it runs on where the user names none (see `tasks.BUNDLED`); empty for synthetic data.
+    cells : (config, task) -> cells
+    measure : (config, task, cell) -> rows
         Rows carry the settings they differ in, and metrics.
     draw : rows -> matplotlib figure
     verdicts : rows -> verdicts
     table : rows -> Markdown
     reading : str
         How we explain what differs from the paper, where something does.
+    short : str
+        The same in one sentence.
+    stand_in : str
+        What it is called on the data at hand, where that is not the paper's.
     """
 
     name: str
@@ -72,20 +69,47 @@ class Experiment:
     verdicts: Callable[[list[Row]], list[Verdict]]
     table: Callable[[list[Row]], str]
     reading: str = ""
+    short: str = ""
+    stand_in: str = ""
+    smoke_seconds: int = 5
 
-    def problems(self, *, smoke: bool = False) -> list[Problem | None]:
+    @property
+    def on_hand(self) -> str:
+        """Its name on the data at hand, and that of its folder: a stand-in says that it is one."""
+        return self.stand_in or self.name
+
+    def tasks(self, *, smoke: bool = False) -> list[Task | None]:
         """The data at hand, for the short settings a few of its classes; None for synthetic data, made by the cells."""
         found = [BUNDLED[name]() for name in self.data]
-        return [problem.first_classes(SMOKE_CLASSES) if smoke else problem for problem in found] or [None]
+        return [task.first_classes(SMOKE_CLASSES) if smoke else task for task in found] or [None]
+
+    def with_shots(self, shots: int | None) -> Experiment:
+        """The same with another number of training images per class; None is all.
+
+        Raises
+        ------
+        HCEPError
+            When the experiment does not have one number of them.
+        """
+        if not isinstance(getattr(self.config, "shots", ()), int | None):
+            raise HCEPError(f"{self.name} has no single number of images per class; leave --shots out")
+        return replace(self, config=replace(self.config, shots=shots), smoke=replace(self.smoke, shots=shots))
+
+    def missing(self, tasks: Sequence[Task | None], *, smoke: bool = False) -> list[str]:
+        """What must be installed for all of its cells, one sentence per package."""
+        config = self.smoke if smoke else self.config
+        cells = [cell for task in tasks for cell in self.cells(config, task)]
+        return list(missing_extras(cell["method"] for cell in cells if "method" in cell))
 
 
 def run(
     experiment: Experiment,
-    problems: Sequence[Problem | None],
+    tasks: Sequence[Task | None],
     output: str | PathLike[str],
     *,
     smoke: bool = False,
     fresh: bool = False,
+    methods: Collection[str] | None = None,
     on_cell: OnCell = lambda what, done, total: None,
 ) -> Records:
     """Measure what is not measured yet and draw the figure.
@@ -93,20 +117,22 @@ def run(
     Parameters
     ----------
     experiment : Experiment
-    problems : sequence of Problem or None
+    tasks : sequence of Task or None
     output : path
         Folder of this experiment's rows and figures.
     smoke : bool
         The short settings.
     fresh : bool
         Measure everything anew.
+    methods : collection of str, optional
+        Measure the cells of these methods anew, and no others: rows of the rest stay.
     on_cell : callable
         Called with what is under way and how many cells are done of how many.
 
     Returns
     -------
     Records
-        The rows of these problems; cells whose extra is not installed are skipped and listed in its provenance. Also
+        The rows of these tasks; cells whose extra is not installed are skipped and listed in its provenance. Also
         in ``rows.json`` and ``rows.parquet``, drawn in ``figure.png`` and ``.svg``.
     """
     config = experiment.smoke if smoke else experiment.config
@@ -114,27 +140,39 @@ def run(
     if fresh:
         (folder / "rows.json").unlink(missing_ok=True)
     records = Records(folder, experiment.name)
-    work = [(problem, cell) for problem in problems for cell in experiment.cells(config, problem)]
-    digests = {id(problem): problem.digest if problem else "synthetic" for problem in problems}
-    keys = [records.key(cell, digests[id(problem)]) for problem, cell in work]
+    work = [(task, cell) for task in tasks for cell in experiment.cells(config, task)]
+    digests = {id(task): task.digest if task else "synthetic" for task in tasks}
+    keys = [records.key(cell, digests[id(task)]) for task, cell in work]
     records.keep(keys)
+    if methods is not None:
+        chosen = [cell.get("method") in methods for _, cell in work]
+        if not any(chosen):
+            known = ", ".join(dict.fromkeys(cell["method"] for _, cell in work if "method" in cell))
+            raise HCEPError(
+                f"{experiment.name} has no cells of {', '.join(methods)}; it has {known or 'none by method'}"
+            )
+        work, keys = zip(
+            *[pair for pair, own in zip(zip(work, keys, strict=True), chosen, strict=True) if own], strict=True
+        )
+        records.drop(keys)
     spent = records.provenance.get("seconds") or 0.0
     if not records.done.issuperset(keys):  # what is measured is measured here and now; older rows keep their origin
-        records.describe(config, [problem for problem in problems if problem], spent)
+        records.describe(config, [task for task in tasks if task], spent)
     records.provenance["skipped"] = {}
     start = time.perf_counter()
-    for i, ((problem, cell), key) in enumerate(zip(work, keys, strict=True)):
+    for i, ((task, cell), key) in enumerate(zip(work, keys, strict=True)):
         if key in records.done:
             continue
-        on_cell(_shown(problem, cell), i, len(work))
+        on_cell(_shown(task, cell), i, len(work))
         try:
-            rows = [_described(problem, row) for row in _quietly(experiment, config, problem, cell)]
+            rows = [_described(task, row) for row in _quietly(experiment, config, task, cell)]
         except MissingExtraError as error:
-            records.provenance["skipped"][_shown(problem, cell)] = str(error)
+            records.provenance["skipped"][_shown(task, cell)] = str(error)
             continue
         records.provenance["seconds"] = round(spent + time.perf_counter() - start, 1)
         records.add(key, rows)
     on_cell("drawing", len(work), len(work))
+    records.sort(records.key(cell, digests[id(task)]) for task in tasks for cell in experiment.cells(config, task))
     records.write()
     draw(experiment, records.rows, folder)
     return records
@@ -159,19 +197,19 @@ def draw(experiment: Experiment, rows: list[Row], folder: str | PathLike[str]) -
     return [png, svg]
 
 
-def _quietly(experiment: Experiment, config: Any, problem: Problem | None, cell: Cell) -> list[Row]:
+def _quietly(experiment: Experiment, config: Any, task: Task | None, cell: Cell) -> list[Row]:
     """Rows of a cell without the warnings that are part of the setting."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DependentAtomsWarning)
-        warnings.filterwarnings("ignore", message="The number of unique classes")  # one image a class is meant
+        warnings.filterwarnings("ignore", message="The number of unique classes")  # one image per class is meant
         warnings.filterwarnings("ignore", message="lbfgs failed to converge")
-        return list(experiment.measure(config, problem, cell))
+        return list(experiment.measure(config, task, cell))
 
 
-def _described(problem: Problem | None, row: Row) -> Row:
-    return row if problem is None else {"data": problem.name, "encoder": problem.encoder, **row}
+def _described(task: Task | None, row: Row) -> Row:
+    return row if task is None else {"data": task.name, "encoder": task.encoder, **row}
 
 
-def _shown(problem: Problem | None, cell: Cell) -> str:
-    settings = ", ".join(f"{name} {value}" for name, value in cell.items())
-    return f"{problem.name}: {settings}" if problem else settings
+def _shown(task: Task | None, cell: Cell) -> str:
+    settings = ", ".join(f"{name} {value}" for name, value in cell.items() if value is not None)
+    return f"{task.name}: {settings}" if task else settings

@@ -1,13 +1,12 @@
-"""Figures from rows alone: lines over a setting, one panel a metric, one colour a method, the same in every figure."""
+"""Figures from rows alone: lines over a setting, one panel per metric, one look per method in all figures."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from hcep.experiments.readings import TITLES, labels_of, series
 from hcep.experiments.records import Row
 
 if TYPE_CHECKING:
@@ -21,7 +20,11 @@ STYLES: dict[str, tuple[str, str, str]] = {
     "NN": ("#bcbd22", "v", ":"),
     "HNN": ("#17becf", "^", ":"),
     "Linear probe": ("#000000", "", "-."),
-    "SpLiCE": ("#e377c2", "x", "--"),
+    "LDA": ("#555555", "1", "-."),
+    "Shrinkage LDA": ("#555555", "1", "-."),
+    "Nearest mean": ("#dbdb8d", ">", "-."),
+    "HCEP, no tree": ("#ff9896", "p", "-."),
+    "Non-negative lasso": ("#e377c2", "x", "--"),
     "Basis pursuit": ("#c49c94", "+", "--"),
     "Tree l1": ("#9467bd", "P", "--"),
     "Hierarchical OMP": ("#aec7e8", "<", "-"),
@@ -33,14 +36,6 @@ STYLES: dict[str, tuple[str, str, str]] = {
 }
 #: Shades of HB-OMP's blue, the wider the beam the darker.
 BEAMS = {1: "#9ecae1", 2: "#6baed6", 4: "#6baed6", 8: "#1f77b4", 16: "#2150a0", 32: "#08306b"}
-METRICS = {
-    "accuracy": "accuracy",
-    "support_precision": "support precision",
-    "support_recall": "support recall",
-    "support_f1": "support F1",
-    "true_support_f1": "support F1 in the true tree",
-    "reconstruction_error": "relative residual",
-}
 
 
 def style(label: str) -> dict[str, Any]:
@@ -49,41 +44,17 @@ def style(label: str) -> dict[str, Any]:
     colour, marker, line = STYLES.get(name, ("#444444", ".", "-"))
     beam = re.search(r"\(beam (\d+)\)", label)
     colour = BEAMS.get(int(beam[1]), colour) if beam else colour
-    return {"color": colour, "marker": marker, "linestyle": line, "markersize": 4, "linewidth": 1.3}
-
-
-def series(rows: Iterable[Row], x: str, y: str) -> tuple[list[Any], list[float], list[float], list[float]]:
-    """Mean of y for each x in order, with the 95 % interval of the mean over the rows (seeds) where there are several.
-
-    One row has the interval it carries itself (``y_low``, ``y_high``), or none.
-    """
-    groups: dict[Any, list[Row]] = {}
-    for row in rows:
-        if row.get(y) is not None:
-            groups.setdefault(row[x], []).append(row)
-    xs = sorted(groups)
-    triples = [_interval(groups[value], y) for value in xs]
-    return xs, [t[0] for t in triples], [t[1] for t in triples], [t[2] for t in triples]
-
-
-def _interval(rows: Sequence[Row], y: str) -> tuple[float, float, float]:
-    values = np.array([row[y] for row in rows], dtype=float)
-    mean = float(values.mean())
-    if len(values) > 1:
-        from scipy.stats import t
-
-        half = float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
-        return mean, mean - half, mean + half
-    low, high = rows[0].get(f"{y}_low"), rows[0].get(f"{y}_high")
-    return mean, mean if low is None else low, mean if high is None else high
+    convex = label.endswith("convex head")  # the same code under another head: thin and dotted
+    line, width = (":", 0.8) if convex else (line, 1.3)
+    return {"color": colour, "marker": marker, "linestyle": line, "markersize": 3 if convex else 4, "linewidth": width}
 
 
 def lines(
     axes: Axes, rows: Sequence[Row], x: str, y: str, *, categories: Sequence[Any] | None = None, band: bool = True
 ) -> None:
-    """One line a label, with a band where the interval is not a point."""
+    """One line per label, with a band where the interval is not a point."""
     place = None if categories is None else {value: i for i, value in enumerate(categories)}
-    for label in dict.fromkeys(row["label"] for row in rows):
+    for label in labels_of(rows):
         xs, means, lows, highs = series((r for r in rows if r["label"] == label), x, y)
         if not xs:
             continue
@@ -116,7 +87,7 @@ def panels(
     for (title, rows), line in zip(groups.items(), grid, strict=True):
         for metric, axes in zip(metrics, line, strict=True):
             lines(axes, rows, x, metric, categories=None if categories is None else categories[title])
-            axes.set_title(f"{title}: {METRICS.get(metric, metric)}" if title else METRICS.get(metric, metric))
+            axes.set_title(f"{title}: {TITLES.get(metric, metric)}" if title else TITLES.get(metric, metric))
             axes.set_xlabel(x_label)
     legend_below(figure, [axes for line in grid for axes in line])
     return figure

@@ -1,66 +1,77 @@
-"""The results page: what was run, what came out beside what the paper reports, and what could not be run."""
+"""The results page and README's tables: what came out beside what the paper reports, and what could not be run."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from hcep.experiments.experiment import Experiment, Verdict
-from hcep.experiments.records import Records
-from hcep.experiments.tables import markdown
+from hcep._tables import markdown
+from hcep.errors import HCEPError, near_matches
+from hcep.experiments.experiment import Experiment
+from hcep.experiments.fewshot import LABELS
+from hcep.experiments.readings import MARKS, by_method, by_metric, counted
+from hcep.experiments.records import Records, Row
+from hcep.experiments.sparsity import MAIN, full_depth
 
 MARK = "<!-- made by `hcep reproduce --page`; do not edit -->"
 Done = list[tuple[Experiment, Records]]
 INTRODUCTION = """\
 Every figure and table of the paper, by one command each: `hcep reproduce NAME`. This page is drawn from the rows under
-`{results}` alone (`hcep reproduce --page`), which also hold seeds, versions and hashes of the data. Intervals are
-95 %: over seeds where there are several (t distribution of the mean), else over validation images (percentile
-bootstrap). The paper prints its results as curves without numbers, so they are compared in words.
+`{results}` alone (`hcep reproduce --page`), which also hold seeds, versions, hashes of the data, and what each
+validation image got. The paper prints its results as curves without numbers, so they are compared in words.
+"""
+HOW_TO_READ = """\
+✓ better, ≈ tied, ✗ worse: of two methods on the same images, by the 95 % interval of their *paired* difference over
+validation images and, where there are several, draws of the training images; tied is an interval that contains 0. A
+claim over several settings has the outcome of its worst. In tables bold is the best and everything tied with it.
+“As published” is with the published head: a linear classifier on the codes by AdamW (learning rate 0.1, weight decay
+1e-4, 500 epochs in batches of 4,096; from 200 classes on 1,000 in batches of 16,384, as for ImageNet).
 
-Read with care: the encoder at hand, EfficientNet-Lite2, was trained on ImageNet's classes. ImageNette and Tiny-ImageNet
-exercise the method with it; they show which method recovers more of what an embedding holds, not how well a model would
-do on classes its encoder never saw.
+The encoder at hand, EfficientNet-Lite2, was trained on ImageNet's classes. ImageNette and Tiny-ImageNet exercise the
+method with it; they show which method recovers more of what an embedding holds, not how well a model would do on
+classes its encoder never saw.
 """
 
 
 def results_page(experiments: Mapping[str, Experiment], results: Path, page: Path) -> str:
     """Markdown of the page, from the rows on disk; experiments without rows are listed as not run."""
     done = [(experiment, found) for experiment in experiments.values() for found in _found(experiment, results)]
-    parts = [MARK, "# Results", INTRODUCTION.format(results=_relative(results, page.parent.parent)), "## In short"]
-    parts.append(_summary(done))
     missing = [name for name in experiments if name not in {experiment.name for experiment, _ in done}]
-    parts += ["## What could not be run here", _not_run(done, missing)]
-    for experiment, records in done:
-        parts.append(_section(experiment, records, _relative(records.folder, page.parent)))
+    parts = [
+        *(MARK, "# Results", INTRODUCTION.format(results=_relative(results, page.parent.parent)), "## In short"),
+        *(_summary(done), HOW_TO_READ, "## What could not be run here", _not_run(done, missing)),
+        *(_section(experiment, records, _relative(records.folder, page.parent)) for experiment, records in done),
+    ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
 def _found(experiment: Experiment, results: Path) -> list[Records]:
     """The rows of an experiment: on the data at hand, and one folder for every data set of the user's own."""
-    folders = [
-        results / experiment.name,
-        *sorted(file.parent for file in (results / experiment.name).glob("*/rows.json")),
-    ]
+    places = [results / name for name in dict.fromkeys((experiment.on_hand, experiment.name))]
+    folders = [place for own in places for place in (own, *sorted(file.parent for file in own.glob("*/rows.json")))]
     return [records for folder in folders if (records := Records(folder, experiment.name)).rows]
+
+
+def heading(experiment: Experiment, records: Records) -> str:
+    """The title with the data that really ran."""
+    data = ", ".join(dict.fromkeys(d["name"] for d in records.provenance.get("data", [])))
+    if not data:
+        return experiment.title
+    is_stand_in = experiment.stand_in and records.folder.name == experiment.stand_in
+    return f"{experiment.title}, {data} standing in" if is_stand_in else f"{experiment.title} ({data})"
 
 
 def _summary(done: Done) -> str:
     lines = []
     for experiment, records in done:
         verdicts = experiment.verdicts(records.rows)
-        held = sum(verdict.holds for verdict in verdicts)
-        lines.append((f"[`{experiment.name}`](#{_anchor(experiment.title)})", experiment.paper, _gap(verdicts, held)))
-    return markdown(("experiment", "the paper reports", "we measure"), lines)
-
-
-def _gap(verdicts: list[Verdict], held: int) -> str:
-    """The gap in words: how many claims hold, and each that does not."""
-    text = f"{held} of {len(verdicts)} claims hold"
-    failed = [f"**not:** {verdict.claim} ({verdict.measured})" for verdict in verdicts if not verdict.holds]
-    if failed:
-        return "; ".join([text, *failed])
-    return f"{text}; {verdicts[0].claim}: {verdicts[0].measured}" if verdicts else "see the table"
+        title = heading(experiment, records)
+        counts = (counted(v for v in verdicts if v.paper is paper) for paper in (True, False))
+        name = experiment.on_hand if records.folder.name == experiment.on_hand else experiment.name
+        lines.append((f"[`{name}`](#{_anchor(title)})", *counts, experiment.short))
+    return markdown(("experiment", "the paper's claims", "ours", "how we read it"), lines)
 
 
 def _not_run(done: Done, missing: list[str]) -> str:
@@ -68,9 +79,8 @@ def _not_run(done: Done, missing: list[str]) -> str:
     for experiment, records in done:
         for data in records.provenance.get("data", []):
             if data["note"]:
-                notes.setdefault(f"{data['name']}, {data['encoder']}: {data['note']}", []).append(
-                    f"`{experiment.name}`"
-                )
+                note = f"{data['name']}, {data['encoder']}: {data['note']}"
+                notes.setdefault(note, []).append(f"`{experiment.on_hand}`")
     lines = [f"- {note} ({', '.join(dict.fromkeys(names))})" for note, names in notes.items()]
     lines += [f"- `{name}` was not run" for name in missing]
     lines += [
@@ -87,10 +97,10 @@ def _not_run(done: Done, missing: list[str]) -> str:
 
 
 def _section(experiment: Experiment, records: Records, folder: str) -> str:
-    rows, provenance = records.rows, records.provenance
+    rows, provenance, title = records.rows, records.provenance, heading(experiment, records)
     verdicts = [
-        f"- {'✓' if verdict.holds else '✗'} {verdict.claim}: {verdict.measured}"
-        for verdict in experiment.verdicts(rows)
+        f"- {MARKS[v.outcome]} {v.claim}{' (as published)' if v.paper else ''}: {v.measured}"
+        for v in experiment.verdicts(rows)
     ]
     settings = ", ".join(f"{name} {_setting(value)}" for name, value in provenance.get("config", {}).items())
     data = "; ".join(
@@ -100,13 +110,13 @@ def _section(experiment: Experiment, records: Records, folder: str) -> str:
     )
     versions = ", ".join(f"{name} {v}" for name, v in provenance.get("versions", {}).items() if v)
     parts = [
-        f"## {experiment.title}",
+        f"## {title}",
         f"`hcep reproduce {experiment.name}`. {experiment.question}",
         f"**The paper:** {experiment.paper}",
-        f"![{experiment.title}]({folder}/figure.png)",
-        "\n".join(verdicts),
+        f"![{title}]({folder}/figure.png)",
         f"**How we read it:** {experiment.reading}" if experiment.reading else "",
         experiment.table(rows),
+        "<details><summary>Every claim</summary>\n\n" + "\n".join(verdicts) + "\n\n</details>" if verdicts else "",
         f"<details><summary>Settings</summary>\n\n{settings}.\n\n{data}\n\n{versions}; "
         f"{provenance.get('machine')}; {provenance.get('seconds')} s in all.\n\n</details>",
     ]
@@ -124,3 +134,64 @@ def _anchor(title: str) -> str:
 
 def _relative(path: Path, start: Path) -> str:
     return Path(os.path.relpath(path, start)).as_posix()
+
+
+#: Begin and end of a table in another page: `<!-- rows: NAME -->` … `<!-- end of rows -->`.
+TABLE_MARKS = re.compile(r"(<!-- rows: ([\w-]+) -->\n)(.*?)(<!-- end of rows -->)", re.DOTALL)
+
+
+def with_tables(text: str, experiments: Mapping[str, Experiment], results: Path) -> str:
+    """A page with every marked table made anew from the rows on disk.
+
+    Raises
+    ------
+    HCEPError
+        A table of an unknown name, or rows that are not there.
+    """
+
+    def made(found: re.Match[str]) -> str:
+        name = found[2]
+        if name not in TABLES:
+            raise HCEPError(f"no table {name!r}.{near_matches(name, TABLES)} There are {', '.join(TABLES)}")
+        experiment, table = TABLES[name]
+        folder = results / (experiments[experiment].on_hand if experiment in experiments else experiment)
+        rows = Records(folder, experiment).rows
+        if not rows:
+            raise HCEPError(f"table {name!r}: no rows in {str(folder)!r}; run hcep reproduce {experiment}")
+        return f"{found[1]}{table(rows)}{found[4]}"
+
+    return TABLE_MARKS.sub(made, text)
+
+
+def _sample_table(rows: list[Row]) -> str:
+    return by_metric(full_depth(rows), MAIN)
+
+
+def _fewshot_table(data: str) -> Callable[[list[Row]], str]:
+    def table(rows: list[Row]) -> str:
+        shots = (1, 5, 12, 50)
+        chosen = [r for r in rows if r["data"] == data and r["label"] in LABELS.values() and r["shots"] in shots]
+        return by_method(chosen, "shots", MAIN)
+
+    return table
+
+
+def _bench_table(rows: list[Row]) -> str:
+    heads = ("", "images/s", "slowest to fastest", "time, as a multiple of the bare `X @ Q.T`", "threads")
+    lines = (
+        (
+            *(r["label"], f"{r['images_per_second']:,.0f}", f"{r['speed_low']:,.0f} to {r['speed_high']:,.0f}"),
+            *(f"{r['bare_ratio']:.2f}", str(r["threads"])),
+        )
+        for r in rows
+    )
+    return markdown(heads, lines)
+
+
+#: Tables that other pages may hold: the experiment whose rows they are, and how they are drawn.
+TABLES: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
+    "sample": ("sample", _sample_table),
+    "fewshot-tiny-imagenet": ("fewshot", _fewshot_table("Tiny-ImageNet-200")),
+    "fewshot-imagenette": ("fewshot", _fewshot_table("ImageNette")),
+    "bench": ("bench", _bench_table),
+}

@@ -17,11 +17,19 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hcep._files import replacing, write_text
 from hcep.errors import HCEPError
 
 Row = dict[str, Any]
-ROWS, TABLE = "rows.json", "rows.parquet"
+Bytes = NDArray[np.uint8]
+ROWS, TABLE, IMAGES = "rows.json", "rows.parquet", "images.parquet"
+#: In a row: what each image got, as bytes by column.
+OF_IMAGES = "images"
+#: One byte per image: shares in steps of 1/254, distances as they are, 255 for what is not defined.
+PER_IMAGE = {"correct": 254, "support_precision": 254, "support_recall": 254, "confidence": 254, "tree_distance": 1}
 #: Packages whose version may change a figure.
 PACKAGES = ("hcep", "numpy", "scipy", "scikit-learn", "numba", "skglm", "torch")
 
@@ -74,6 +82,11 @@ class Records:
         """Append a finished cell and write all rows, at once or not at all."""
         self._rows += [{"cell": key, **{name: _plain(value) for name, value in row.items()}} for row in rows]
         self.write()
+
+    def sort(self, keys: Iterable[str]) -> None:
+        """Put rows into the order of their cells, so that tables do not depend on when a cell was measured."""
+        place = {key: i for i, key in enumerate(keys)}
+        self._rows.sort(key=lambda row: place[row["cell"]])
 
     def drop(self, keys: Iterable[str]) -> None:
         """Forget the rows of some cells, so that they are measured again."""

@@ -23,8 +23,8 @@ SHARED = "HCEP_SHARED"
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """Embeddings of one data set by one encoder.
+class Task:
+    """Classify the images of one data set, embedded by one encoder, under one hierarchy.
 
     Attributes
     ----------
@@ -65,67 +65,61 @@ class Problem:
         """Training images of the smallest class."""
         return int(np.unique(self.y, return_counts=True)[1].min())
 
-    def shots(self, k: int | None, seed: int) -> Problem:
-        """The same problem with k training images a class, drawn by the images' ids; None keeps all."""
+    def shots(self, k: int | None, seed: int) -> Task:
+        """The same task with k training images per class, drawn by the images' ids; None keeps all."""
         if k is None or k >= self.images_per_class:
             return self
         rows = k_shot_rows(self.ids.tolist(), self.y.tolist(), k, seed)
         return replace(self, X=self.X[rows], y=self.y[rows], ids=self.ids[rows])
 
-    def first_images(self, n_val: int | None) -> Problem:
-        """The same problem with at most n_val validation images, spread evenly; None keeps all."""
+    def first_images(self, n_val: int | None) -> Task:
+        """The same task with at most n_val validation images, spread evenly; None keeps all."""
         if n_val is None:
             return self
         rows = np.unique(np.linspace(0, len(self.y_val) - 1, min(n_val, len(self.y_val))).astype(int))
         return replace(self, X_val=self.X_val[rows], y_val=self.y_val[rows])
 
-    def first_classes(self, n_classes: int) -> Problem:
-        """The same problem with at most n_classes classes, spread over the hierarchy."""
+    def first_classes(self, n_classes: int) -> Task:
+        """The same task with at most n_classes classes, spread over the hierarchy."""
         leaves = [self.hierarchy.class_of(leaf) for leaf in self.hierarchy.leaves]
         if n_classes >= len(leaves):
             return self
         kept = np.array(leaves)[np.linspace(0, len(leaves) - 1, n_classes).astype(int)]
         train, val = np.isin(self.y, kept), np.isin(self.y_val, kept)
-        return replace(
-            self,
-            hierarchy=self.hierarchy.restrict(kept.tolist()).collapse(),
-            X=self.X[train],
-            y=self.y[train],
-            ids=self.ids[train],
-            X_val=self.X_val[val],
-            y_val=self.y_val[val],
-        )
+        arrays = {"X": self.X[train], "y": self.y[train], "ids": self.ids[train]}
+        tree = self.hierarchy.restrict(kept.tolist()).collapse()
+        return replace(self, hierarchy=tree, X_val=self.X_val[val], y_val=self.y_val[val], **arrays)
 
-    def under(self, hierarchy: Hierarchy) -> Problem:
+    def under(self, hierarchy: Hierarchy) -> Task:
         """The same images under another hierarchy of the same classes."""
         return replace(self, hierarchy=hierarchy)
 
     def __repr__(self) -> str:
         return (
-            f"Problem({self.name}, {self.encoder}: {len(self.y):,} + {len(self.y_val):,} images, "
+            f"Task({self.name}, {self.encoder}: {len(self.y):,} + {len(self.y_val):,} images, "
             f"{len(self.hierarchy.leaves):,} classes, depth {self.hierarchy.depth})"
         )
 
 
-def problem_from_arrays(
+def task_from_arrays(
     name: str,
     encoder: str,
     hierarchy: Hierarchy,
-    train: tuple[NDArray[Any], NDArray[Any]],
-    val: tuple[NDArray[Any], NDArray[Any]],
+    train: tuple[Any, Any],
+    val: tuple[Any, Any],
     *,
     ids: NDArray[Any] | None = None,
     note: str = "",
-) -> Problem:
-    """A problem from (X, y) pairs; the hierarchy is restricted to the training classes and collapsed.
+) -> Task:
+    """A task from (X, y) pairs; the hierarchy is restricted to the training classes and collapsed.
 
     Raises
     ------
     HCEPError
         No validation images, or validation labels without a training image.
     """
-    (X, y), (X_val, y_val) = train, val
-    y, y_val = np.asarray(y, dtype=str), np.asarray(y_val, dtype=str)
+    X, X_val = (np.ascontiguousarray(pair[0], dtype=np.float32) for pair in (train, val))
+    y, y_val = (np.asarray(pair[1], dtype=str) for pair in (train, val))
     classes = np.unique(y).tolist()
     strangers = sorted(set(y_val.tolist()) - set(classes))
     if strangers:
@@ -133,47 +127,41 @@ def problem_from_arrays(
     if not len(y_val):
         raise HCEPError(f"{name}: no validation images; give data with a `val` or `test` split")
     names = np.arange(len(y)).astype(str) if ids is None else np.asarray(ids, dtype=str)
-    tree = hierarchy.restrict(classes).collapse()
-    return Problem(name, encoder, tree, _single(X), y, _single(X_val), y_val, names, note)
+    return Task(name, encoder, hierarchy.restrict(classes).collapse(), X, y, X_val, y_val, names, note)
 
 
-def _single(X: NDArray[Any]) -> NDArray[np.float32]:
-    return np.ascontiguousarray(X, dtype=np.float32)
-
-
-def imagenette() -> Problem:
-    """ImageNette where its embeddings are at hand, else the bundled sample of a thousand of its images."""
-    file = shared_data("imagenette_efficientnet_lite2.npz")
-    if file is not None:
-        return _from_npz("ImageNette", "EfficientNet-Lite2", file, NO_CLIP)
-    sample = load_sample()
-    return problem_from_arrays(
+def sample(tree: bool = False) -> Task:
+    """The bundled sample, a thousand images of ImageNette; on request under WordNet's first-hypernym tree."""
+    data = load_sample()
+    return task_from_arrays(
         "ImageNette sample",
         "EfficientNet-Lite2",
-        sample.hierarchy,
-        (sample.X_train, sample.y_train),
-        (sample.X_val, sample.y_val),
-        note="the sample bundled with the package: 50 training and 50 validation images a class",
+        data.hierarchy.as_tree("first") if tree else data.hierarchy,
+        (data.X_train, data.y_train),
+        (data.X_val, data.y_val),
+        note="the sample bundled with the package: 50 training and 50 validation images per class",
     )
 
 
-def tiny_imagenet() -> Problem:
-    """Tiny-ImageNet-200, 50 training images a class.
+def imagenette() -> Task:
+    """ImageNette where its embeddings are at hand, else the bundled sample of a thousand of its images."""
+    file = shared_data("imagenette_efficientnet_lite2.npz")
+    return sample() if file is None else _from_npz("ImageNette", file, NO_CLIP)
+
+
+def tiny_imagenet() -> Task:
+    """Tiny-ImageNet-200, 50 training images per class.
 
     Raises
     ------
     HCEPError
         When its embeddings are not at hand.
     """
-    return _from_npz(
-        "Tiny-ImageNet-200",
-        "EfficientNet-Lite2",
-        required("tinyimagenet200_efficientnet_lite2.npz"),
-        f"ImageNet-1k is not at hand; {NO_CLIP}",
-    )
+    file = required("tinyimagenet200_efficientnet_lite2.npz")
+    return _from_npz("Tiny-ImageNet-200", file, f"ImageNet-1k is not at hand; {NO_CLIP}")
 
 
-def cifar10() -> Problem:
+def cifar10() -> Task:
     """500 CIFAR-10 images with real CLIP ViT-B/32 embeddings, every other one for training, under a small tree.
 
     Raises
@@ -183,20 +171,15 @@ def cifar10() -> Problem:
     """
     arrays = read_arrays(required("cifar10_500_clip_vitb32.npz"), label_names="class_names")
     assert arrays.labels is not None
-    half = np.arange(len(arrays)) % 2 == 0
-    X, y = arrays.vectors, arrays.labels
-    return problem_from_arrays(
-        "CIFAR-10 (500 images)",
-        "CLIP ViT-B/32",
-        cifar10_hierarchy(),
-        (X[half], y[half]),
-        (X[~half], y[~half]),
-        note="CIFAR-100 is not at hand; 500 images of CIFAR-10 under a small tree of our own",
-    )
+    half, X, y = np.arange(len(arrays)) % 2 == 0, arrays.vectors, arrays.labels
+    note = "CIFAR-100 is not at hand; 500 images of CIFAR-10 under a small tree of our own"
+    data = (X[half], y[half]), (X[~half], y[~half])
+    return task_from_arrays("CIFAR-10 (500 images)", "CLIP ViT-B/32", cifar10_hierarchy(), *data, note=note)
 
 
 NO_CLIP = "CLIP ViT-L/14 embeddings are not at hand; EfficientNet-Lite2, trained on ImageNet, instead"
-BUNDLED: dict[str, Callable[[], Problem]] = {
+BUNDLED: dict[str, Callable[[], Task]] = {
+    "sample": lambda: sample(tree=True),
     "imagenette": imagenette,
     "tiny-imagenet": tiny_imagenet,
     "cifar10": cifar10,
@@ -220,13 +203,11 @@ def required(name: str) -> Path:
     return file
 
 
-def _from_npz(name: str, encoder: str, file: Path, note: str) -> Problem:
+def _from_npz(name: str, file: Path, note: str) -> Task:
     arrays = read_arrays(file, label_names="wnids")
     assert arrays.labels is not None
     assert arrays.splits is not None
-    train = arrays.splits == "train"
+    train, X, y = arrays.splits == "train", arrays.vectors, arrays.labels
     ids = arrays.paths[train] if arrays.paths is not None else None
-    X, y = arrays.vectors, arrays.labels
-    return problem_from_arrays(
-        name, encoder, imagenet_hierarchy(), (X[train], y[train]), (X[~train], y[~train]), ids=ids, note=note
-    )
+    data = (X[train], y[train]), (X[~train], y[~train])
+    return task_from_arrays(name, "EfficientNet-Lite2", imagenet_hierarchy(), *data, ids=ids, note=note)

@@ -1,4 +1,4 @@
-"""The benchmark's problem: a random tree of ImageNet's size, a dictionary on it, noisy images of its leaves."""
+"""The benchmark's task: a random tree of ImageNet's size, a dictionary on it, noisy images of its leaves."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from hcep import ConceptDictionary, Hierarchy
 
 
 @dataclass(frozen=True)
-class Problem:
+class SpeedTask:
     """What every solver gets."""
 
     dictionary: ConceptDictionary
     X: NDArray[np.float32]
     n_nonzero: int
-    n_threads: int
 
 
 def random_tree(n_leaves: int, rng: np.random.Generator) -> Hierarchy:
@@ -33,13 +32,11 @@ def random_tree(n_leaves: int, rng: np.random.Generator) -> Hierarchy:
     return Hierarchy.from_edges(edges)
 
 
-def make_problem(
-    n_images: int = 20_000, n_dims: int = 768, n_leaves: int = 1_000, n_nonzero: int = 14, n_threads: int = 2
-) -> Problem:
+def make_task(n_images: int = 20_000, n_dims: int = 768, n_leaves: int = 1_000, n_nonzero: int = 14) -> SpeedTask:
     rng = np.random.default_rng(0)
     hierarchy = random_tree(n_leaves, rng)
     means = {leaf: rng.standard_normal(n_dims) for leaf in hierarchy.leaves}
     dictionary = ConceptDictionary.from_leaf_embeddings(hierarchy, means)
     picked = rng.integers(len(dictionary.leaf_embeddings), size=n_images)
     X = dictionary.leaf_embeddings[picked] + 0.7 * rng.standard_normal((n_images, n_dims))
-    return Problem(dictionary, X.astype(np.float32), n_nonzero, n_threads)
+    return SpeedTask(dictionary, X.astype(np.float32), n_nonzero)

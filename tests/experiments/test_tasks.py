@@ -4,16 +4,16 @@ import pytest
 from hcep import Hierarchy
 from hcep.datasets import load_sample
 from hcep.errors import HCEPError
-from hcep.experiments.problem import SHARED, Problem, cifar10, imagenette, problem_from_arrays, tiny_imagenet
+from hcep.experiments.tasks import SHARED, Task, cifar10, imagenette, task_from_arrays, tiny_imagenet
 from tests.conftest import shared_file
 
 HIERARCHY = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
 
 
-def small(n_per_class=4) -> Problem:
+def small(n_per_class=4) -> Task:
     y = np.repeat(["cat", "dog", "car"], n_per_class)
     X = np.arange(3.0 * len(y)).reshape(-1, 3)
-    return problem_from_arrays("small", "none", HIERARCHY, (X, y), (X[:2], y[:2]))
+    return task_from_arrays("small", "none", HIERARCHY, (X, y), (X[:2], y[:2]))
 
 
 def test_shots_are_drawn_for_every_class():
@@ -27,17 +27,17 @@ def test_fewer_shots_are_a_part_of_more():
 
 
 def test_all_images_where_none_or_too_many_are_asked():
-    problem = small()
-    assert problem.shots(None, 0) is problem
-    assert problem.shots(4, 0) is problem
+    task = small()
+    assert task.shots(None, 0) is task
+    assert task.shots(4, 0) is task
 
 
 def test_the_digest_depends_on_images_labels_and_hierarchy():
-    problem = small()
+    task = small()
     flat = Hierarchy.from_edges([("r", "cat"), ("r", "dog"), ("r", "car")])
-    digests = {problem.digest, problem.shots(2, 0).digest, problem.under(flat).digest, small(5).digest}
+    digests = {task.digest, task.shots(2, 0).digest, task.under(flat).digest, small(5).digest}
     assert len(digests) == 4
-    assert problem.digest == small().digest
+    assert task.digest == small().digest
 
 
 def test_first_images_are_spread_over_the_validation_set():
@@ -60,15 +60,15 @@ def test_all_classes_where_more_are_asked():
 def imagenette_sample():
     data = load_sample()
     train, val = (data.X_train, data.y_train), (data.X_val, data.y_val)
-    return problem_from_arrays("sample", "none", data.hierarchy, train, val)
+    return task_from_arrays("sample", "none", data.hierarchy, train, val)
 
 
 def test_the_sample_stands_in_for_imagenette(monkeypatch, tmp_path):
     monkeypatch.setenv(SHARED, str(tmp_path))
-    problem = imagenette()
-    assert problem.name == "ImageNette sample"
-    assert len(problem.y_val) == 500
-    assert "bundled" in problem.note
+    task = imagenette()
+    assert task.name == "ImageNette sample"
+    assert len(task.y_val) == 500
+    assert "bundled" in task.note
 
 
 @pytest.mark.parametrize("make", [tiny_imagenet, cifar10])
@@ -81,16 +81,16 @@ def test_absent_data_says_what_to_do(monkeypatch, tmp_path, make):
 def test_a_validation_label_without_training_images():
     X = np.eye(3)
     with pytest.raises(HCEPError, match="1 validation labels have no training image, such as 'car'"):
-        problem_from_arrays("x", "x", HIERARCHY, (X[:2], ["cat", "dog"]), (X[2:], ["car"]))
+        task_from_arrays("x", "x", HIERARCHY, (X[:2], ["cat", "dog"]), (X[2:], ["car"]))
 
 
 def test_no_validation_images():
     X = np.eye(3)
     with pytest.raises(HCEPError, match="no validation images; give data with a `val` or `test` split"):
-        problem_from_arrays("x", "x", HIERARCHY, (X, ["cat", "dog", "car"]), (X[:0], []))
+        task_from_arrays("x", "x", HIERARCHY, (X, ["cat", "dog", "car"]), (X[:0], []))
 
 
 def test_real_cifar_has_a_tree_of_three_levels(monkeypatch):
     monkeypatch.setenv(SHARED, str(shared_file("data/cifar10_500_clip_vitb32.npz").parents[1]))
-    problem = cifar10()
-    assert (len(problem.y), len(problem.y_val), problem.hierarchy.depth) == (250, 250, 3)
+    task = cifar10()
+    assert (len(task.y), len(task.y_val), task.hierarchy.depth) == (250, 250, 3)

@@ -1,0 +1,103 @@
+"""One method in one setting: made as published or as ours, graded by the one grader, as a row."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from hcep._optional import install_command, is_installed
+from hcep.classify.heads import AdamWHead
+from hcep.classify.methods import METHODS, make_method
+from hcep.evaluate import Graded, grade
+from hcep.experiments.records import OF_IMAGES, Row, packed
+from hcep.experiments.tasks import Task
+
+#: The settings of one cell: what is measured, saved and resumed as a whole.
+Cell = dict[str, Any]
+#: The paper trains a linear head on their codes, by AdamW; "NAME:convex" is the same code under the convex solver.
+PUBLISHED = ("omp", "hier-omp", "hb-omp", "cbm", "hnn")
+CONVEX = ":convex"
+#: What stands beside every claim of ours: linear models on the same features, and our own without a tree.
+CONTROLS = tuple(name for name in ("linear-probe", "lda", "nearest-mean", "no-tree") if name in METHODS)
+OUR_LABEL = METHODS["hcep"].label
+#: Raised where a method's answers change, so that its cells, and no others, are measured again.
+REVISIONS: dict[str, int] = {}
+#: Packages some methods need, and the extra that brings them.
+NEEDS = {"splice": ("skglm", "baselines"), "basis-pursuit": ("skglm", "baselines")}
+#: From this many classes the head is trained as published for ImageNet: twice the epochs, four times the batch.
+MANY_CLASSES = 200
+
+
+def method_cell(name: str, beam: int = 8, **settings: Any) -> Cell:
+    """The cell of a method: its name, head and beam, where it has them, and further settings.
+
+    >>> method_cell("hb-omp:convex", beam=32, seed=0)
+    {'method': 'hb-omp', 'head': 'logistic', 'beam': 32, 'seed': 0}
+    """
+    method = name.removesuffix(CONVEX)
+    head = ("logistic" if name != method else "adamw") if method in PUBLISHED else None
+    cell = {"method": method, "head": head, "beam": beam if method == "hb-omp" else None, **settings}
+    revision = REVISIONS.get(method)
+    return cell if revision is None else {**cell, "revision": revision}
+
+
+def labelled(cell: Cell) -> str:
+    """How a cell's method is called in tables and figures.
+
+    >>> labelled(method_cell("hb-omp", beam=32)), labelled(method_cell("omp:convex"))
+    ('HB-OMP (beam 32)', 'OMP, convex head')
+    """
+    beam = f" (beam {cell['beam']})" if cell["beam"] else ""
+    return METHODS[cell["method"]].label + beam + (", convex head" if cell["head"] == "logistic" else "")
+
+
+def estimator(cell: Cell, task: Task, **options: Any) -> Any:
+    """The unfitted method of a cell, its head as published for a task of that size."""
+    if cell["head"] == "adamw":
+        many = len(task.hierarchy.leaves) >= MANY_CLASSES
+        published = {"epochs": 1000, "batch_size": 16384} if many else {"epochs": 500, "batch_size": 4096}
+        options["head"] = AdamWHead(**published)
+        known = inspect.signature(METHODS[cell["method"]].make).parameters  # CBM trains its concepts in such batches too
+        options |= {name: value for name, value in published.items() if name in known}
+    elif cell["head"] is not None:
+        options.setdefault("head", cell["head"])
+    return make_method(cell["method"], task.hierarchy, beam_width=cell["beam"], **options)
+
+
+def measured(cell: Cell, task: Task, method: Any = None, *, images: bool = True, **options: Any) -> tuple[Row, Graded]:
+    """Fit (unless a fitted `method` is given) and grade a cell's method on a task.
+
+    Parameters
+    ----------
+    cell : dict
+        As `method_cell` makes it.
+    task : Task
+    method : fitted estimator, optional
+    images : bool
+        Whether the row keeps what each image got, for paired intervals.
+    **options
+        Of the estimator.
+
+    Returns
+    -------
+    row : dict
+        The cell, its label, metrics with intervals, numbers of images.
+    graded : Graded
+    """
+    train = (task.X, task.y) if method is None else None
+    method = estimator(cell, task, **options) if method is None else method
+    found = grade(method, (task.X_val, task.y_val), train, energy=False)
+    metrics = {k: v for k, v in found.row().items() if not k.startswith(("explained_", "reconstruction", "prefix_"))}
+    row = {**cell, "label": labelled(cell), **metrics, "n_train": len(task.y), "n_val": len(task.y_val)}
+    return {**row, OF_IMAGES: packed(found.scores)} if images else row, found
+
+
+def missing_extras(methods: Iterable[str]) -> Iterator[str]:
+    """A sentence for each package that some of the methods need and that is not installed."""
+    wanted: dict[tuple[str, str], list[str]] = {}
+    for name in dict.fromkeys(methods):
+        if name in NEEDS and not is_installed(NEEDS[name][0]):
+            wanted.setdefault(NEEDS[name], []).append(METHODS[name].label)
+    for (package, extra), labels in wanted.items():
+        yield f"{', '.join(labels)} left out: {package} is not installed; {install_command(extra)}"
