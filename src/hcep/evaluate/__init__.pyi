@@ -1,0 +1,18 @@
+from .calibration import expected_calibration_error as expected_calibration_error
+from .compare import DEFAULT_COLUMNS as DEFAULT_COLUMNS, compare_scores as compare_scores
+from .grade import Graded as Graded, Grades as Grades, grade as grade, grade_methods as grade_methods
+from .image_scores import ImageScores as ImageScores, evaluate_method as evaluate_method, score_images as score_images
+from .statistics import (
+    Difference as Difference,
+    Interval as Interval,
+    bootstrap_interval as bootstrap_interval,
+    ece_interval as ece_interval,
+    holm as holm,
+    mcnemar as mcnemar,
+    paired_bootstrap as paired_bootstrap,
+    paired_draws as paired_draws,
+    sign_flip_test as sign_flip_test,
+)
+from .support import SupportScores as SupportScores, support_scores as support_scores
+from .table import Score as Score, ScoreTable as ScoreTable
+from .tree import lca_heights as lca_heights, tree_distances as tree_distances

@@ -1,0 +1,173 @@
+"""The one grader: methods fitted, timed and scored on the same images, as rows and as a table with paired tests."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hcep.errors import HCEPError, MissingExtraError
+from hcep.evaluate.compare import DEFAULT_COLUMNS, compare_scores
+from hcep.evaluate.image_scores import ImageScores, score_estimator
+from hcep.evaluate.statistics import bootstrap_interval, ece_interval
+from hcep.evaluate.table import ScoreTable
+
+#: Raw embeddings and their classes.
+Labelled = tuple[ArrayLike, ArrayLike]
+#: Columns of a row that get an interval over the images.
+INTERVALS = ("accuracy", "support_precision", "support_recall", "support_f1")
+#: Images a speed is measured on, at least; fewer are repeated.
+N_TIMED = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Graded:
+    """One fitted method on labelled images.
+
+    Attributes
+    ----------
+    estimator : fitted classifier
+    scores : ImageScores
+    result : PathResult or FlatResult
+        What it found in the images.
+    fit_seconds, seconds : float
+        Of fitting (0 where it came fitted), and of searching and scoring the images.
+    """
+
+    estimator: Any
+    scores: ImageScores
+    result: Any
+    fit_seconds: float
+    seconds: float
+
+    def row(self, n_resamples: int = 500) -> dict[str, Any]:
+        """Means of all metrics (``correct`` as ``accuracy``), with ``_low`` and ``_high`` for the main ones."""
+        row = self.scores.summary()
+        row = {"accuracy": row.pop("correct"), **row}
+        for name in INTERVALS:
+            column = self.scores["correct" if name == "accuracy" else name]
+            _, row[f"{name}_low"], row[f"{name}_high"] = bootstrap_interval(column, n_resamples=n_resamples)
+        confidence, correct = self.scores["confidence"], self.scores["correct"]
+        _, row["ece_low"], row["ece_high"] = ece_interval(confidence, correct, n_resamples=n_resamples)
+        return {**row, "fit_seconds": self.fit_seconds, "evaluate_seconds": self.seconds}
+
+    def speed(self, X: ArrayLike, repeats: int = 3) -> float:
+        """Images that are searched per second, median of some repeats; kernels are compiled by now."""
+        images = np.asarray(X)
+        many = np.tile(images, (-(-N_TIMED // len(images)), 1))
+        return len(many) / median(_seconds(lambda: self.estimator.pursue(many))[1] for _ in range(repeats))
+
+
+@dataclass
+class Grades:
+    """Methods on the same images, by label.
+
+    Attributes
+    ----------
+    graded : dict of label to Graded
+    skipped : dict of label to reason
+        Methods that could not run.
+    warnings : dict of text to labels
+        Who warned of what.
+    """
+
+    graded: dict[str, Graded] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    warnings: dict[str, list[str]] = field(default_factory=dict)
+
+    def table(self, columns: Sequence[str] = DEFAULT_COLUMNS, reference: str | None = None) -> ScoreTable:
+        """Means with intervals, and paired tests against a reference (the first by default)."""
+        return compare_scores({label: one.scores for label, one in self.graded.items()}, reference, columns)
+
+
+def grade(
+    estimator: Any,
+    test: Labelled,
+    train: Labelled | None = None,
+    *,
+    top_k: Sequence[int] = (1, 5),
+    energy: bool = True,
+) -> Graded:
+    """Fit one method where training images are given, and score it.
+
+    Parameters
+    ----------
+    estimator : classifier
+        As `evaluate_method` takes; fitted where `train` is None.
+    test, train : (X, y)
+        Raw embeddings and classes.
+    top_k : sequence of int
+    energy : bool
+        Whether reconstruction error and explained energy are measured too.
+
+    Examples
+    --------
+    >>> from hcep.classify import make_method
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> from hcep.evaluate import grade
+    >>> data = make_hierarchical_concepts(branching=3, depth=3, dim=12, noise=1e-4)
+    >>> found = grade(make_method("nn", data.hierarchy), (data.X, data.y), (data.X, data.y))
+    >>> found.row()["accuracy"]
+    1.0
+    """
+    fit_seconds = 0.0 if train is None else _seconds(lambda: estimator.fit(*train))[1]
+    (scores, result), seconds = _seconds(lambda: score_estimator(estimator, *test, top_k=top_k, energy=energy))
+    return Graded(estimator, scores, result, fit_seconds, seconds)
+
+
+def grade_methods(
+    methods: Mapping[str, Any],
+    test: Labelled,
+    train: Labelled | None = None,
+    *,
+    optional: Collection[str] = (),
+    top_k: Sequence[int] = (1, 5),
+    on_method: Callable[[str], None] = lambda label: None,
+) -> Grades:
+    """Grade several methods on the same images.
+
+    Parameters
+    ----------
+    methods : mapping of label to estimator
+        One that is not fitted is fitted on `train`.
+    test, train : (X, y)
+    optional : labels
+        What is skipped, with the reason, where it cannot run; any other method that cannot is an error.
+    top_k : sequence of int
+    on_method : callable
+        Called with each label before its turn.
+
+    Raises
+    ------
+    HCEPError, MissingExtraError
+        From a method that is not optional.
+    """
+    grades = Grades()
+    for label, estimator in methods.items():
+        on_method(label)
+        try:
+            # Several methods warn of the same atoms: each text is kept once.
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                own = None if hasattr(estimator, "classes_") else train
+                grades.graded[label] = grade(estimator, test, own, top_k=top_k)
+        except (HCEPError, MissingExtraError) as error:
+            if label not in optional:
+                raise
+            grades.skipped[label] = str(error)
+            continue
+        for text in dict.fromkeys(str(warning.message) for warning in caught):
+            grades.warnings.setdefault(text, []).append(label)
+    return grades
+
+
+def _seconds(call: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.perf_counter()
+    result = call()
+    return result, time.perf_counter() - start

@@ -1,0 +1,71 @@
+"""The one grader: methods fitted, timed, scored; rows and the table have the same numbers."""
+
+import numpy as np
+import pytest
+
+from hcep.classify import make_method
+from hcep.datasets import make_hierarchical_concepts
+from hcep.errors import MissingExtraError
+from hcep.evaluate import evaluate_method, grade, grade_methods
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_hierarchical_concepts(branching=3, depth=3, dim=12, noise=0.02)
+
+
+@pytest.fixture(scope="module")
+def grades(data):
+    methods = {name: make_method(name, data.hierarchy) for name in ("nn", "hier-omp")}
+    return grade_methods(methods, (data.X, data.y), (data.X, data.y))
+
+
+def test_scores_are_those_of_evaluate_method(data, grades):
+    found = grades.graded["nn"]
+    expected = evaluate_method(found.estimator, data.X, data.y)
+    for name, values in expected.columns.items():
+        np.testing.assert_array_equal(found.scores[name], values)
+
+
+def test_rows_and_table_have_the_same_means(grades):
+    table = grades.table()
+    for label, found in grades.graded.items():
+        row = found.row()
+        assert row["accuracy"] == pytest.approx(table.score(label, "correct").mean)
+        assert row["support_f1"] == pytest.approx(table.score(label, "support_f1").mean)
+        assert row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"]
+        assert row["ece_low"] <= row["ece"] <= row["ece_high"]
+        assert row["fit_seconds"] > 0
+
+
+def test_a_fitted_method_is_not_fitted_again(data):
+    model = make_method("nn", data.hierarchy).fit(data.X, data.y)
+    dictionary = model.dictionary_
+    found = grade_methods({"mine": model}, (data.X, data.y)).graded["mine"]
+    assert found.estimator.dictionary_ is dictionary
+    assert found.fit_seconds == 0.0
+
+
+def test_what_is_found_is_kept_and_timed(data, grades):
+    found = grades.graded["nn"]
+    assert np.mean(found.result.leaves == data.y) == found.row()["accuracy"]
+    assert found.speed(data.X, repeats=1) > 0
+
+
+def test_energy_is_left_out_on_request(data):
+    model = make_method("nn", data.hierarchy).fit(data.X, data.y)
+    assert np.isnan(grade(model, (data.X, data.y), energy=False).row()["reconstruction_error"])
+
+
+class Lacking:
+    def fit(self, X, y):
+        raise MissingExtraError("pip install it")
+
+
+def test_an_optional_method_is_skipped_and_another_is_an_error(data):
+    methods = {"nn": make_method("nn", data.hierarchy), "lacking": Lacking()}
+    told = []
+    found = grade_methods(methods, (data.X, data.y), (data.X, data.y), optional=["lacking"], on_method=told.append)
+    assert (list(found.graded), found.skipped, told) == (["nn"], {"lacking": "pip install it"}, ["nn", "lacking"])
+    with pytest.raises(MissingExtraError, match="pip install it"):
+        grade_methods(methods, (data.X, data.y), (data.X, data.y))
