@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,7 +66,7 @@ def _record(one: ExplainedImage) -> dict[str, Any]:
         "class": one.label,
         "name": one.name,
         "probability": one.probability,
-        "path": [asdict(step) for step in one.explanation.steps],
+        "path": [step._asdict() for step in one.explanation.steps],
         "residual_norm": one.explanation.residual_norm,
         "runners_up": [rival._asdict() for rival in one.explanation.runners_up],
     }

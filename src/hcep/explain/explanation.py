@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,8 +15,7 @@ from hcep.models.atom_names import AtomNames
 from hcep.pursuit import Hypothesis, PathResult
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One concept on the way from the root to the leaf.
 
     Attributes
@@ -100,7 +99,8 @@ def explain(
         shares = _explained_shares(rows[chosen], result, chosen)
     else:
         shares = result.explained_shares[chosen]
-    hierarchy, edges, pointer = result.dictionary.hierarchy, result.dictionary.edges, result.codes.indptr
+    hierarchy, edges, codes = result.dictionary.hierarchy, result.dictionary.edges, result.codes
+    root, several = hierarchy.name(hierarchy.root), result.n_best_nodes.shape[1] > 1
 
     @cache
     def concept(atom: int) -> tuple[str, str, tuple[str, ...], str | None]:
@@ -108,17 +108,14 @@ def explain(
         merged = tuple(name for _, name in hierarchy.merged(synset))
         return synset, hierarchy.name(synset), merged, None if names is None else names.meaning(*edges[atom])
 
-    def one(i: int, explained: list[float]) -> Explanation:
-        at = slice(pointer[i], pointer[i + 1])
-        found = zip(result.codes.indices[at].tolist(), result.codes.data[at].tolist(), explained, strict=False)
-        steps = []
-        for atom, coefficient, share in found:
-            synset, name, merged, meaning = concept(atom)
-            steps.append(Step(synset, name, merged, coefficient, share, meaning))
-        runners_up = tuple(result.hypotheses(i)[1:]) if result.n_best_nodes.shape[1] > 1 else ()
-        return Explanation(hierarchy.name(hierarchy.root), tuple(steps), float(result.residual_norms[i]), runners_up)
-
-    return [one(i, row) for i, row in zip(chosen.tolist(), shares.tolist(), strict=True)]
+    explanations = []
+    ends = zip(chosen.tolist(), codes.indptr[chosen].tolist(), codes.indptr[chosen + 1].tolist(), strict=True)
+    norms = result.residual_norms[chosen].tolist()
+    for (i, start, stop), row, norm in zip(ends, shares.tolist(), norms, strict=True):
+        found = zip(codes.indices[start:stop].tolist(), codes.data[start:stop].tolist(), row, strict=False)
+        steps = [Step(*(known := concept(atom))[:3], value, share, known[3]) for atom, value, share in found]
+        explanations.append(Explanation(root, tuple(steps), norm, tuple(result.hypotheses(i)[1:]) if several else ()))
+    return explanations
 
 
 def _explained_shares(rows: NDArray[Any], result: PathResult, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
