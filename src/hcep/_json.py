@@ -156,11 +156,10 @@ def _expected(kind: Any) -> str:
         notes = [note.description for note in get_args(member)[1:] if isinstance(note, Meta) and note.description]
         if get_origin(member) is Annotated and notes:
             return str(notes[0])
-    choices = [None if member is NoneType else member for member in members]
-    if any(get_origin(member) is Literal for member in choices):
-        words = [choice for member in choices for choice in (get_args(member) or [member])]
-        return f"one of {quoted(words, 10)}"
-    return next((_name(member) for member in map(_bare, choices) if member is not None), "null")
+    words = [word for member in members if get_origin(member) is Literal for word in get_args(member)]
+    if words:
+        return f"one of {quoted([*words, *([None] if NoneType in members else [])], 10)}"
+    return next((_name(member) for member in map(_bare, members) if member is not NoneType), "null")
 
 
 def _name(kind: Any) -> str:

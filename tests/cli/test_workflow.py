@@ -94,7 +94,7 @@ def test_resolved_configuration_repeats_the_run(model, sample_file, tmp_path):
 def test_the_papers_configuration(sample_file, tmp_path):
     run("fit", sample_file, "-o", tmp_path / "m", "--paper", "--beam-width", "4", "--tree", "first")
     facts = json.loads(run("info", tmp_path / "m", "--json"))
-    assert (facts["head"], facts["anchor"], facts["shrinkage"]) == ("logistic", 0.0, None)
+    assert (facts["head"], facts["anchor"], facts["shrinkage"]) == ("adamw", 0.0, None)
 
 
 def test_fit_options_reach_the_estimator(sample_file, tmp_path):

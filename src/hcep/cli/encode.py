@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from hcep.cli.config import Config, save_resolved
+from hcep.cli.data_options import show_notes
 
 if TYPE_CHECKING:
     from hcep.embeddings.store.encoding import EncodeReport
@@ -47,6 +48,9 @@ def encode(
     strict: Annotated[bool, typer.Option(help="Make an image that cannot be used an error.")] = False,
     fresh: Annotated[bool, typer.Option(help="Encode everything anew instead of resuming.")] = False,
     remove_vanished: Annotated[bool, typer.Option(help="Remove images that are no longer there.")] = False,
+    hierarchy: Annotated[
+        str | None, typer.Option(help="Say which images and classes are not in both; as for `hcep fit`.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else.")] = False,
     config: Config = None,
 ) -> None:
@@ -62,7 +66,9 @@ def encode(
 
       hcep encode images.csv --label-column species --encoder efficientnet-lite2 -o store/
     """
-    from hcep.datasets import encode_images, read_images
+    from hcep.datasets import encode_images, find_hierarchy, read_images
+    from hcep.datasets.photo_checks import copy_notes, folder_notes, tree_notes
+    from hcep.embeddings import EmbeddingStore
 
     dataset = read_images(images, layout=layout, split=split, path_column=path_column, label_column=label_column)
     try:
@@ -85,6 +91,10 @@ def encode(
         typer.echo(f"stopped; what was encoded is in {output}, run the same command again to resume", err=True)
         raise typer.Exit(130) from None
     save_resolved(context, output)
+    show_notes([*folder_notes(dataset), *copy_notes(EmbeddingStore(output))])
+    tree = None if hierarchy is None else find_hierarchy(hierarchy)
+    if tree is not None:
+        show_notes(tree_notes(dataset.labels, tree))
     _show(report, dataset.layout, output, as_json)
 
 

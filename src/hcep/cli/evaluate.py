@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,7 +17,8 @@ from rich.markup import escape
 
 from hcep._files import refuse_existing, replacing, write_text
 from hcep.cli.config import Config
-from hcep.cli.predict import Data, Json, Model, check_encoder
+from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
+from hcep.cli.predict import Json, Model, check_encoder
 from hcep.cli.score_render import show_scores
 from hcep.errors import HCEPError, near_matches, quoted
 
@@ -47,6 +49,12 @@ def evaluate(
             help="Method to fit and compare with, folder of another model, or `all` methods; may be repeated."
         ),
     ] = None,
+    vectors: Vectors = None,
+    label: Label = None,
+    labels: Labels = None,
+    encoder: Annotated[
+        str | None, typer.Option("--encoder", "-e", help="Of photos; the model's own by default.")
+    ] = None,
     train_split: Annotated[str, typer.Option(help="Split that compared methods are fitted on.")] = "train",
     top_k: Annotated[list[int] | None, typer.Option(min=1, help="Top-k accuracies; may be repeated. 1 and 5.")] = None,
     form: Annotated[
@@ -75,15 +83,17 @@ def evaluate(
 
       hcep evaluate model/ store/ --split test --by-class --json
 
+      hcep evaluate model/ photos/
+
       hcep evaluate model/ store/ --compare omp --compare hb-omp --compare nn
 
       hcep evaluate model/ store/ --compare all -o table.tex
 
       hcep evaluate model/ store/ --compare other-model/ --per-image scores.parquet
     """
-    from hcep.embeddings import read_embeddings
     from hcep.evaluate import DEFAULT_COLUMNS, grade_methods
-    from hcep.models import load_model
+    from hcep.models import read_model
+    from hcep.models.model_encoder import embeddings_for
 
     wanted = _form(form, output, as_json)
     if per_image is not None and per_image.suffix not in (".parquet", ".csv"):
@@ -92,12 +102,15 @@ def evaluate(
     refuse_existing(per_image, force, "--per-image")
     names = compare or []
     _check_names(names)
-    classifier = load_model(model)
-    test = read_embeddings(data, split, default_split="val")
-    check_encoder(model, test)
+    saved = read_model(model)
+    classifier = saved.classifier
+    columns = {"vectors": vectors, "label": label, "labels": labels}
+    read = partial(embeddings_for, saved, data, encoder=encoder, progress=not as_json, **columns)
+    test = read(split, default_split="val")
+    show_notes(test.notes)
     _check_classes(classifier, test)
     _warn_of_training_images(model, test)
-    train = _read_training(data, train_split, classifier.classes_.tolist()) if needs_training(names) else None
+    train = _read_training(read, data, train_split, classifier.classes_.tolist()) if needs_training(names) else None
     rivals, optional = _rivals(names, classifier.hierarchy_, test)
     own = model.resolve().name
     own = str(model.resolve()) if own in rivals else own
@@ -166,7 +179,7 @@ def _rivals(names: Sequence[str], hierarchy: Hierarchy, test: Embeddings) -> tup
     return found, {METHODS[name].label for name in everything}
 
 
-def _read_training(data: Path, split: str, classes: Sequence[object]) -> Embeddings:
+def _read_training(read: Callable[[str], Embeddings], data: Path, split: str, classes: Sequence[object]) -> Embeddings:
     """The images methods are fitted on.
 
     Raises
@@ -174,10 +187,8 @@ def _read_training(data: Path, split: str, classes: Sequence[object]) -> Embeddi
     HCEPError
         When the data has no such split, or it lacks a class of the model.
     """
-    from hcep.embeddings import read_embeddings
-
     try:
-        train = read_embeddings(data, split)
+        train = read(split)
     except HCEPError as error:
         raise HCEPError(
             f"--compare fits methods on the training images of {str(data)!r} (--train-split {split}): {error}"

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from hcep.cli.config import Config, save_resolved
+from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
 from hcep.cli.encode import Preprocessing
+from hcep.cli.hierarchy.files import HierarchyFormat, Options, parsed
 from hcep.errors import HCEPError
 
 
 def fit(
     context: typer.Context,
     *,
-    data: Annotated[Path, typer.Argument(help="Store, .npy/.npz/.parquet file, or image folder (with --encoder).")],
+    data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the model.")],
     hierarchy: Annotated[
         str | None,
         typer.Option(help="File (`hcep hierarchy formats` lists what is read), `imagenet` (WordNet's) or `flat`."),
     ] = None,
+    hierarchy_format: HierarchyFormat = None,
+    option: Options = None,
     split: Annotated[str | None, typer.Option(help="Split to train on; train where there is one.")] = None,
     encoder: Annotated[
         str | None, typer.Option("--encoder", "-e", help="To fit straight from an image folder.")
     ] = None,
     preprocessing: Preprocessing = None,
+    vectors: Vectors = None,
+    label: Label = None,
+    labels: Labels = None,
     paper: Annotated[bool, typer.Option(help="The published configuration.")] = False,
     anchor: Annotated[str | None, typer.Option(help="Prior on coefficients: auto or a number.")] = None,
     shrinkage: Annotated[str | None, typer.Option(help="Metric: auto, none (Euclidean) or a number.")] = None,
@@ -38,6 +45,11 @@ def fit(
     center: Annotated[bool, typer.Option(help="Subtract the mean of the training images.")] = False,
     tree: Annotated[str | None, typer.Option(help="Keep one parent per concept: first, shortest or longest.")] = None,
     head: Annotated[Literal["path", "logistic", "adamw"] | None, typer.Option(help="What names the class.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Of the head adamw; published: 500, ImageNet 1000.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Of the head adamw; published: 4096, ImageNet 16384.")
+    ] = None,
+    lr: Annotated[float | None, typer.Option(min=0, help="Learning rate of the head adamw; published: 0.1.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the model, for its card.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
     config: Config = None,
@@ -50,11 +62,18 @@ def fit(
 
       hcep fit store/ --hierarchy animals.csv -o model/
 
+      hcep fit store/ --hierarchy animals.csv -O levels=class,order,species -o model/
+
       hcep fit photos/ --encoder onnx:encoder.onnx --hierarchy animals.csv -o model/
 
       hcep fit embeddings.npz --hierarchy imagenet --paper --beam-width 32 -o model/
+
+      hcep fit vectors.npy --labels labels.txt --hierarchy animals.csv -o model/
+
+      hcep fit table.csv --vectors 'f*' --label species --hierarchy animals.csv -o model/
     """
     from hcep.datasets import embeddings_of, find_hierarchy
+    from hcep.datasets.photo_checks import tree_notes
     from hcep.models import fit_model
 
     embeddings = embeddings_of(
@@ -65,17 +84,30 @@ def fit(
         preprocessing=preprocessing,
         store=output / "store",
         progress=not as_json,
+        vectors=vectors,
+        label=label,
+        labels=labels,
     )
-    graph = find_hierarchy(hierarchy, sorted(set(embeddings.y.tolist())))
+    show_notes(embeddings.notes)
+    graph = find_hierarchy(
+        hierarchy,
+        sorted(set(embeddings.y.tolist())),
+        format=hierarchy_format,
+        on_note=lambda note: show_notes([note]),
+        **parsed(option),
+    )
+    if graph is not None and hierarchy not in (None, "imagenet"):
+        show_notes(tree_notes(embeddings.y.tolist(), graph))
     given = {
         "anchor": _number("--anchor", anchor, ("auto",)),
         "shrinkage": _number("--shrinkage", shrinkage, ("auto", "none")),
         "beam_width": beam_width,
-        "head": head,
+        "head": _head(head or ("adamw" if paper else None), epochs=epochs, batch_size=batch_size, lr=lr),
         "tree": tree,
         **{option: True for option, on in {"signed": signed, "unit_norm": unit_norm, "center": center}.items() if on},
     }
-    parameters = {key: None if value == "none" else value for key, value in given.items() if value is not None}
+    parameters = {key: None if isinstance(value, str) and value == "none" else value for key, value in given.items()}
+    parameters = {key: value for key, value in parameters.items() if given[key] is not None}
     with Console(stderr=True).status("fitting … (the first run compiles kernels)"):
         fitted = fit_model(embeddings, graph, output, paper=paper, name=name, **parameters)
     save_resolved(context, output)
@@ -105,6 +137,18 @@ def fit(
         f"training accuracy {fitted.metrics['training accuracy']:.3f}\n"
         f"Try: hcep explain {escape(str(output))} IMAGE"
     )
+
+
+def _head(name: str | None, **options: float | None) -> Any:
+    """The head of a name, with its options where there are any."""
+    given = {option: value for option, value in options.items() if value is not None}
+    if not given:
+        return name
+    if name != "adamw":
+        raise HCEPError("--epochs, --batch-size and --lr are of the head adamw; pass --head adamw, or --paper")
+    from hcep.classify.heads import AdamWHead
+
+    return AdamWHead(**given)
 
 
 def _number(option: str, text: str | None, words: tuple[str, ...]) -> float | str | None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hcep.cli.config import Config, save_resolved
+from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
 from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
     from hcep.embeddings import Embeddings
 
 Model = Annotated[Path, typer.Argument(help="Model folder made by `hcep fit`.")]
-Data = Annotated[Path, typer.Argument(help="Store, or .npy/.npz/.parquet file of embeddings.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
@@ -23,12 +23,18 @@ def predict(
     context: typer.Context,
     model: Model,
     data: Data,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write: .parquet or .csv.")],
     split: Annotated[str | None, typer.Option(help="Only this split; all images by default.")] = None,
+    vectors: Vectors = None,
+    label: Label = None,
+    labels: Labels = None,
+    encoder: Annotated[
+        str | None, typer.Option("--encoder", "-e", help="Of photos; the model's own by default.")
+    ] = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Predict class and rooted path of every image of a store into a Parquet file.
+    """Predict class and rooted path of every image into a Parquet or CSV file.
 
     Columns: id, label (where known), predicted, probability, path, names, coefficients, residual_norm.
 
@@ -37,16 +43,21 @@ def predict(
       hcep predict model/ store/ -o predictions.parquet
 
       hcep predict model/ embeddings.npz --split val -o predictions.parquet
+
+      hcep predict model/ photos/ -o predictions.csv
     """
-    from hcep.embeddings import read_embeddings
     from hcep.explain.predictions import write_predictions
     from hcep.models import read_model
-    from hcep.models.model_encoder import refuse_other_encoder
+    from hcep.models.model_encoder import embeddings_for
 
-    if output.suffix != ".parquet":
-        raise HCEPError(f"--output: predictions are Parquet; expected a name ending in .parquet, got {str(output)!r}")
-    saved, found = read_model(model), read_embeddings(data, split)
-    refuse_other_encoder(saved.summary.encoder, found.encoder, found.source)
+    if output.suffix not in (".parquet", ".csv"):
+        raise HCEPError(
+            f"--output: predictions are Parquet or CSV; expected a name ending in .parquet or .csv, got {str(output)!r}"
+        )
+    saved = read_model(model)
+    columns = {"vectors": vectors, "label": label, "labels": labels}
+    found = embeddings_for(saved, data, split, encoder=encoder, progress=not as_json, **columns)
+    show_notes(found.notes)
     write_predictions(saved.path_model, found.X, output, ids=found.ids, labels=found.labels, progress=not as_json)
     save_resolved(context, output.with_name(output.name + ".toml"))
     n = len(found.X)

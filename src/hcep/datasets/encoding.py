@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from hcep._files import cache_folder
 from hcep.datasets.image_dataset import ImageDataset, read_images
-from hcep.embeddings import Embeddings, Encoder, EncodeReport, encode_to_store, load_encoder, read_embeddings
+from hcep.datasets.photo_checks import copy_notes, folder_notes
+from hcep.embeddings import (
+    Embeddings,
+    EmbeddingStore,
+    Encoder,
+    EncodeReport,
+    encode_to_store,
+    is_store,
+    load_encoder,
+    read_embeddings,
+)
 from hcep.embeddings.reading import is_embeddings
 from hcep.errors import HCEPError
 
@@ -56,8 +69,9 @@ def embeddings_of(
     preprocessing: Any = None,
     store: str | os.PathLike[str] | None = None,
     progress: bool = False,
+    **columns: Any,
 ) -> Embeddings:
-    """Embeddings of a store, a file of arrays, or a folder of photos.
+    """Embeddings of a store, a file, a table, or a folder of photos.
 
     Parameters
     ----------
@@ -68,20 +82,33 @@ def embeddings_of(
     encoder, preprocessing
         For photos: see `encode_images`.
     store : path, optional
-        Where vectors of photos are kept.
+        Where vectors of photos are kept, for the next time; in the user's cache by default.
     progress : bool
         Show a bar while photos are encoded.
+    **columns
+        ``vectors``, ``label`` and ``labels`` of `read_embeddings`.
 
     Raises
     ------
     HCEPError
         Nothing to read, or photos without an encoder.
     """
-    if is_embeddings(data) or not Path(data).exists():
-        return read_embeddings(data, split, default_split=default_split)
-    if encoder is None or store is None:
+    if is_embeddings(data) or not Path(data).exists() or any(columns.values()):
+        found = read_embeddings(data, split, default_split=default_split, **columns)
+        return replace(found, notes=(*found.notes, *copy_notes(EmbeddingStore(data)))) if is_store(data) else found
+    if encoder is None:
         raise HCEPError(
             f"{str(data)!r} is no store; to fit straight from images pass --encoder (`hcep encoders` lists them)"
         )
-    encode_images(data, encoder, store, preprocessing=preprocessing, progress=progress)
-    return read_embeddings(store, split, default_split=default_split)
+    dataset = read_images(data)
+    model = load_encoder(encoder, preprocessing=preprocessing) if isinstance(encoder, str) else encoder
+    place = Path(store) if store is not None else _cached_store(Path(data), model)
+    encode_images(dataset, model, place, progress=progress, remove_vanished=True)
+    found = read_embeddings(place, split, default_split=default_split)
+    notes = (*folder_notes(dataset), *copy_notes(EmbeddingStore(place)))
+    return replace(found, source=found.source.replace(str(place), str(data), 1), notes=notes)
+
+
+def _cached_store(images: Path, encoder: Encoder) -> Path:
+    digest = sha256(f"{images.resolve()} {encoder.fingerprint}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return cache_folder("stores", f"{images.resolve().name}-{digest}")

@@ -34,8 +34,8 @@ class Embeddings:
         Where it is known.
     source : str
         What they were read from, with the split.
-    note : str
-        What the columns of a table were taken for, in one sentence; '' elsewhere.
+    notes : tuple of str
+        What a reader wants to know: what the columns of a table were taken for, what is odd about photos.
     """
 
     X: NDArray[Any]
@@ -43,16 +43,18 @@ class Embeddings:
     ids: NDArray[Any]
     encoder: EncoderRecord | None
     source: str
-    note: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def y(self) -> NDArray[np.str_]:
         """Labels, all of them there."""
-        if self.labels is None or any(label is None for label in self.labels.tolist()):
-            read = f" ({self.note})" if self.note else ""
+        n_without = len(self.X) if self.labels is None else self.labels.tolist().count(None)
+        if self.labels is None or n_without:
+            which = "" if n_without == len(self.X) else f"{n_without:,} of {len(self.X):,} "
+            read = f" ({'; '.join(self.notes)})" if self.notes else ""
             raise HCEPError(
-                f"{self.source}: images have no labels; give a store or file with one label per image, or --labels"
-                + read
+                f"{self.source}: {which}images have no labels; give a store or file with one label per image, or "
+                f"--labels{read}"
             )
         return np.asarray(self.labels, dtype=str)
 
@@ -120,7 +122,8 @@ def read_embeddings(
     ids = arrays.ids if arrays.ids is not None else arrays.paths
     ids = np.arange(len(arrays)).astype(str) if ids is None else ids
     known = None if arrays.labels is None else arrays.labels[rows]
-    return Embeddings(arrays.vectors[rows], known, ids[rows], None, _source(path, wanted), arrays.note)
+    notes = (arrays.note,) if arrays.note else ()
+    return Embeddings(arrays.vectors[rows], known, ids[rows], None, _source(path, wanted), notes)
 
 
 def _source(path: str | os.PathLike[str], split: str | None) -> str:

@@ -1,16 +1,19 @@
-"""Class and rooted path of every image into a Parquet file, block by block."""
+"""Class and rooted path of every image into a Parquet or CSV file, block by block."""
 
 from __future__ import annotations
 
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyarrow.csv import write_csv
 
 from hcep._files import replacing
 from hcep._progress import progress as progress_bar
 from hcep.classify.path_model import PathModel
-from hcep.explain.inference import infer
 
 #: Images that are classified at a time.
 BLOCK = 8192
@@ -31,19 +34,16 @@ def write_predictions(
     ----------
     model : PathModel
     X : (n_images, n_dims) array, raw embeddings
-    path : the Parquet file, replaced in one step
+    path : the file, .parquet or .csv, replaced in one step
     ids : (n_images,) array
     labels : (n_images,) array, what is known of the classes
     progress : show a progress bar
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     tables, name = [], model.hierarchy.name
     with progress_bar("predicting", len(X), progress, "images") as advance:
         for start in range(0, max(len(X), 1), BLOCK):
             rows = slice(start, start + BLOCK)
-            inferred = infer(model, X[rows])
+            inferred = model.infer(X[rows])
             found = inferred.paths
             columns = {
                 "id": ids[rows].astype(str).tolist(),
@@ -57,5 +57,17 @@ def write_predictions(
             }
             tables.append(pa.table(columns))
             advance(len(found))
+    whole = pa.concat_tables(tables, promote_options="default")
     with replacing(path) as partial:
-        pq.write_table(pa.concat_tables(tables, promote_options="default"), partial)
+        if Path(path).suffix == ".csv":
+            write_csv(_flat(whole), partial)
+        else:
+            pq.write_table(whole, partial)
+
+
+def _flat(table: pa.Table) -> pa.Table:
+    """The table for CSV: what is a list stands in one cell, its parts apart by arrows (numbers by spaces)."""
+    for name, mark in (("path", " → "), ("names", " → "), ("coefficients", " ")):
+        cells = [mark.join(map(str, parts)) for parts in table.column(name).to_pylist()]
+        table = table.set_column(table.column_names.index(name), name, pa.array(cells, pa.string()))
+    return table

@@ -30,6 +30,7 @@ from hcep.models.schema import (
     parse_document,
 )
 from hcep.models.tensors import TensorSpec, parse_tensors
+from hcep.pursuit import SearchOptions
 
 if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
@@ -86,26 +87,27 @@ class SavedModel:
     @cached_property
     def path_model(self) -> PathModel:
         """What prediction needs; without a logistic head, scikit-learn is not even imported."""
-        options = {n: self.summary.parameters[n] for n in ("beam_width", "max_steps", "tol", "signed", "n_jobs")}
+        given = {n: self.summary.parameters[n] for n in ("beam_width", "max_steps", "tol", "signed", "n_jobs")}
         return PathModel(
             classes=self.summary.classes,
             leaves=self._leaves,
             dictionary=self.dictionary,
-            anchor=self.summary.anchor,
+            options=SearchOptions(**given, anchor=self.summary.anchor),
             temperature=self.summary.temperature,
             head=self._head,
-            **options,
         )
 
     @cached_property
     def classifier(self) -> HCEPClassifier:
         """The whole classifier, with the table of its leave-one-out scores."""
         from hcep.classify import HCEPClassifier, LeaveOneOutScore
+        from hcep.classify.heads import head_parameter
 
         summary = self.summary
         known = HCEPClassifier._get_param_names()
         given = {name: value for name, value in summary.parameters.items() if name in known}
         given["hierarchy"] = None if given["hierarchy"] is None else self.hierarchy
+        given["head"] = head_parameter(given["head"], self._head)
         model = HCEPClassifier(**given)
         model.classes_ = summary.classes
         model.hierarchy_ = self.hierarchy
@@ -194,7 +196,8 @@ class SavedModel:
         if isinstance(record, AdamWRecord):
             from hcep.classify.heads import restored_head
 
-            return restored_head(coef, intercept, classes, **msgspec.structs.asdict(record))
+            seed = self.summary.parameters.get("random_state", 0)
+            return restored_head(coef, intercept, classes, random_state=seed, **msgspec.structs.asdict(record))
         from sklearn.linear_model import LogisticRegression
 
         head = LogisticRegression(C=np.inf if record.C == "inf" else record.C, max_iter=record.max_iter)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
-    from hcep.embeddings import Encoder
+    from hcep.embeddings import Embeddings, Encoder
+    from hcep.models.loading import SavedModel
 
 
 def load_model_encoder(
@@ -55,3 +58,41 @@ def refuse_other_encoder(expected: EncoderRecord | None, given: EncoderRecord | 
             f"{source} was encoded by {given.name!r}, the model is of {expected.name!r}; "
             "encode the images with the model's encoder"
         )
+
+
+def embeddings_for(
+    model: SavedModel,
+    data: str | PathLike[str],
+    split: str | None = None,
+    *,
+    encoder: Encoder | str | None = None,
+    preprocessing: Any = None,
+    **options: Any,
+) -> Embeddings:
+    """Embeddings for a model: read, or of photos made with the model's own encoder.
+
+    Parameters
+    ----------
+    model : SavedModel
+    data : path
+        What `hcep.datasets.embeddings_of` takes.
+    split : str, optional
+    encoder, preprocessing
+        For photos, see `load_model_encoder`.
+    **options
+        Others of `hcep.datasets.embeddings_of`.
+
+    Raises
+    ------
+    HCEPError
+        Nothing to read, photos for a model that does not say its encoder, embeddings of another encoder.
+    """
+    from hcep.datasets import embeddings_of
+    from hcep.embeddings.reading import is_embeddings
+
+    recorded = model.summary.encoder
+    if Path(data).exists() and not is_embeddings(data) and not options.get("vectors"):
+        encoder = load_model_encoder(recorded, model.folder, encoder, preprocessing)
+    found = embeddings_of(data, split, encoder=encoder, **options)
+    refuse_other_encoder(recorded, found.encoder, found.source)
+    return found

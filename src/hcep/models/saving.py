@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import hcep
 from hcep.classify import HCEPClassifier
-from hcep.classify.heads import AdamWHead
+from hcep.classify.heads import AdamWHead, head_name
 from hcep.dictionary import EmbeddingTransform
 from hcep.errors import HCEPError
 from hcep.models.card import EncoderLike, encoder_record, model_card
@@ -95,6 +95,7 @@ def pack(
     check_is_fitted(model, "dictionary_")
     record = encoder_record(encoder)
     try:
+        head_name(model.head)
         hierarchy = encoded(HIERARCHY, model.hierarchy_.to_json())
         tensors = dump_tensors(_tensors(model))
         document = {
@@ -116,8 +117,9 @@ def pack(
 
 def _document(model: HCEPClassifier) -> dict[str, Any]:
     parameters = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
-    if "C" in parameters:
-        parameters["C"] = _penalty(parameters["C"])
+    parameters["head"] = head_name(model.head)
+    if isinstance(model.head_, AdamWHead):
+        parameters["random_state"] = _plain(model.head_.random_state)
     names = getattr(model, "feature_names_in_", None)
     head = model.head_
     return {

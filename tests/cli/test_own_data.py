@@ -1,0 +1,237 @@
+"""Embeddings and photos as people have them, through the commands."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from hcep.cli.app import app
+from hcep.datasets import encode_images, read_images
+from hcep.datasets.photo_checks import copy_notes, folder_notes, tree_notes
+from hcep.embeddings import EmbeddingStore
+from hcep.errors import HCEPError
+from hcep.hierarchy import Hierarchy
+from hcep.models import load_summary
+
+ENCODER = "function:tests.cli.test_own_data:colours"
+COLOURS = {"cat": (200, 30, 30), "dog": (150, 90, 30), "car": (30, 30, 200), "bus": (30, 140, 200)}
+TREE = "parent,child\nthing,animal\nthing,vehicle\nanimal,cat\nanimal,dog\nvehicle,car\nvehicle,bus\n"
+
+
+def colours(batch):  # type: ignore[no-untyped-def]
+    """An encoder: mean colours of the four quarters."""
+    half = batch.shape[2] // 2
+    quarters = [batch[:, :, y : y + half, x : x + half].mean(axis=(2, 3)) for y in (0, half) for x in (0, half)]
+    return np.concatenate(quarters, axis=1)
+
+
+def run(*words: object) -> tuple[str, str]:
+    """What a command prints, and what it says on standard error."""
+    result = CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout, result.stderr
+
+
+def fails(match: str, *words: object) -> None:
+    with pytest.raises(HCEPError, match=match):
+        CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)
+
+
+def picture(colour: tuple[int, int, int], seed: int) -> Image.Image:
+    noise = np.random.default_rng(seed).integers(-25, 25, (16, 16, 3))
+    return Image.fromarray(np.clip(np.array(colour) + noise, 0, 255).astype(np.uint8))
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("photos")
+    for split, n, first in (("train", 6, 0), ("val", 3, 100)):
+        for c, (label, colour) in enumerate(COLOURS.items()):
+            (root / split / label).mkdir(parents=True)
+            for i in range(n):
+                picture(colour, 1000 * c + first + i).save(root / split / label / f"{i}.png")
+    return root
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tree") / "things.csv"
+    path.write_text(TREE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(photos: Path, tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "m"
+    run("fit", photos, "--encoder", ENCODER, "--hierarchy", tree, "-o", folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HCEP_CACHE", str(tmp_path / "cache"))
+
+
+# -- photos that are odd -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    """A class without images, an image without a class, one that is there twice, a class that the tree lacks."""
+    for c, label in enumerate(("cat", "dog", "unicorn")):
+        (tmp_path / "odd" / label).mkdir(parents=True)
+        for i in range(3):
+            picture(COLOURS["cat"], 10 * c + i).save(tmp_path / "odd" / label / f"{i}.png")
+    (tmp_path / "odd" / "bus").mkdir()
+    copy = (tmp_path / "odd" / "cat" / "0.png").read_bytes()
+    (tmp_path / "odd" / "dog" / "again.png").write_bytes(copy)
+    return tmp_path / "odd"
+
+
+def test_each_oddity_is_a_sentence_with_its_count(odd: Path, tmp_path: Path) -> None:
+    picture(COLOURS["cat"], 77).save(odd / "loose.png")
+    dataset = read_images(odd)
+    encode_images(dataset, ENCODER, tmp_path / "store")
+    assert list(folder_notes(dataset)) == [
+        "1 class folder without an image: 'bus'",
+        "1 image without a class: 'loose.png'",
+    ]
+    assert list(copy_notes(EmbeddingStore(tmp_path / "store"))) == [
+        "1 image also there under another class: 'dog/again.png = cat/0.png'"
+    ]
+    tree = Hierarchy.from_edges([tuple(line.split(",")) for line in TREE.splitlines()[1:]])
+    assert list(tree_notes(dataset.labels, tree)) == [
+        "3 images of 1 class that the hierarchy does not have: 'unicorn'",
+        "2 classes of the hierarchy without an image: 'car', 'bus'",
+    ]
+
+
+def test_photos_in_order_need_no_sentence(photos: Path, tree: Path, tmp_path: Path) -> None:
+    _, said = run("encode", photos, "--encoder", ENCODER, "--hierarchy", tree, "-o", tmp_path / "store")
+    assert "note:" not in said
+
+
+def test_empty_folders_below_splits(photos: Path, tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        for label in ("cat", "dog"):
+            (tmp_path / "p" / split / label).mkdir(parents=True)
+            picture(COLOURS[label], 1).save(tmp_path / "p" / split / label / "a.png")
+    (tmp_path / "p" / "val" / "emu").mkdir()
+    assert list(folder_notes(read_images(tmp_path / "p"))) == ["1 class folder without an image: 'val/emu'"]
+
+
+def test_encode_and_fit_say_them(odd: Path, tree: Path, tmp_path: Path) -> None:
+    _, said = run("encode", odd, "--encoder", ENCODER, "--hierarchy", tree, "-o", tmp_path / "store", "--json")
+    assert said.count("note:") == 4
+    _, said = run("fit", odd, "--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m", "--json")
+    assert "note: 1 class folder without an image: 'bus'" in said
+    assert "note: 1 image also there under another class" in said
+    fails("classes in y are not", "fit", tmp_path / "store", "--hierarchy", tree, "-o", tmp_path / "n")
+
+
+def test_a_removed_photo_leaves_the_fit(odd: Path, tmp_path: Path) -> None:
+    options = ["--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m", "--json"]
+    assert json.loads(run("fit", odd, *options)[0])["n_images"] == 10
+    (odd / "dog" / "again.png").unlink()
+    assert json.loads(run("fit", odd, *options)[0])["n_images"] == 9
+
+
+# -- photos for a model ----------------------------------------------------------------------------------------
+
+
+def test_a_model_without_an_encoder_takes_no_photos(photos: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", X=np.random.default_rng(0).normal(size=(8, 12)), y=np.repeat(["cat", "dog"], 4))
+    run("fit", tmp_path / "x.npz", "--hierarchy", "flat", "-o", tmp_path / "m")
+    fails("does not say which encoder its embeddings are of", "predict", tmp_path / "m", photos, "-o", "p.csv")
+
+
+def test_predict_takes_photos_and_writes_csv(model: Path, photos: Path, tmp_path: Path) -> None:
+    run("predict", model, photos, "--split", "val", "-o", tmp_path / "p.csv")
+    with (tmp_path / "p.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 12
+    assert [row["predicted"] for row in rows] == [row["label"] for row in rows]
+    assert rows[0]["names"].startswith(("animal → ", "vehicle → "))
+    assert len(rows[0]["coefficients"].split()) == 2
+
+
+def test_predictions_have_a_form(model: Path, photos: Path) -> None:
+    fails("predictions are Parquet or CSV; expected a name ending in", "predict", model, photos, "-o", "p.json")
+
+
+def test_evaluate_takes_photos(model: Path, photos: Path) -> None:
+    scores = json.loads(run("evaluate", model, photos, "--json")[0])
+    assert (scores["n_images"], scores["accuracy"]) == (12, 1.0)
+
+
+def test_another_encoder_is_refused(model: Path, photos: Path) -> None:
+    other = "function:tests.datasets.test_download:colours"
+    fails("is not the one the model was fitted with", "predict", model, photos, "--encoder", other, "-o", "p.csv")
+
+
+# -- embeddings of other people --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def vectors() -> tuple[np.ndarray, list[str]]:
+    rng = np.random.default_rng(0)
+    labels = [label for label in COLOURS for _ in range(5)]
+    means = {label: rng.normal(size=4) for label in COLOURS}
+    return np.array([means[label] + 0.1 * rng.normal(size=4) for label in labels]), labels
+
+
+def test_vectors_and_labels_in_two_files(vectors: tuple[np.ndarray, list[str]], tree: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", vectors[0])
+    (tmp_path / "y.txt").write_text("\n".join(vectors[1]))
+    fails(r"images have no labels; .*or --labels", "fit", tmp_path / "x.npy", "--hierarchy", tree, "-o", tmp_path / "m")
+    run("fit", tmp_path / "x.npy", "--labels", tmp_path / "y.txt", "--hierarchy", tree, "-o", tmp_path / "m")
+    options = ["--labels", tmp_path / "y.txt", "--json"]
+    assert json.loads(run("evaluate", tmp_path / "m", tmp_path / "x.npy", *options)[0])["accuracy"] == 1.0
+
+
+def test_a_table_says_what_it_was_taken_for(vectors: tuple[np.ndarray, list[str]], tree: Path, tmp_path: Path) -> None:
+    with (tmp_path / "x.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["species", "keeper", *(f"f{i}" for i in range(4))])
+        writer.writerows([label, "ann", *row] for row, label in zip(*vectors, strict=True))
+    fails("--label says which of 'species', 'keeper'", "fit", tmp_path / "x.csv", "--hierarchy", tree, "-o", tmp_path)
+    _, said = run(
+        "fit", tmp_path / "x.csv", "--label", "species", "--vectors", "f*", "--hierarchy", tree, "-o", tmp_path / "m"
+    )
+    assert "note: x.csv: 20 vectors of 4 columns 'f0' … 'f3', labels of column 'species'" in said
+    run("predict", tmp_path / "m", tmp_path / "x.csv", "--label", "species", "-o", tmp_path / "p.parquet")
+
+
+def test_keys_of_ones_own(vectors: tuple[np.ndarray, list[str]], tree: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", feats=vectors[0], klass=np.array(vectors[1]))
+    fails(r"only 'feats', 'klass'", "fit", tmp_path / "x.npz", "--hierarchy", tree, "-o", tmp_path / "m")
+    options = ["--vectors", "feats", "--label", "klass", "--hierarchy", tree]
+    run("fit", tmp_path / "x.npz", *options, "-o", tmp_path / "m")
+
+
+# -- the published head ----------------------------------------------------------------------------------------
+
+
+def test_options_of_the_published_head(vectors: tuple[np.ndarray, list[str]], tree: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", X=vectors[0], y=np.array(vectors[1]))
+    fit = ["fit", tmp_path / "x.npz", "--hierarchy", tree, "-o", tmp_path / "m", "--epochs", "7"]
+    fails("--epochs, --batch-size and --lr are of the head adamw", *fit)
+    run(*fit, "--paper", "--batch-size", "4", "--lr", "0.05")
+    head = load_summary(tmp_path / "m").head
+    assert head is not None
+    assert (head.epochs, head.batch_size, head.lr) == (7, 4, 0.05)
+
+
+def test_options_of_the_reader_reach_a_hierarchy(
+    vectors: tuple[np.ndarray, list[str]], tree: Path, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "x.npz", X=vectors[0], y=np.array(vectors[1]))
+    fit = ["fit", tmp_path / "x.npz", "--hierarchy", tree, "-o", tmp_path / "m"]
+    run(*fit, "-O", "root=thing")
+    fails("nothing", *fit, "-O", "root=nothing")
