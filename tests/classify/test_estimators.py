@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import pickle
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hcep import HCEPClassifier, HCEPError, HCEPTransformer, Hierarchy, HierarchyError, hb_omp
 from hcep.classify import nn
+from hcep.classify.heads import AdamWHead
 from hcep.classify.leave_one_out import ANCHORS, FALLBACK_ANCHOR, FALLBACK_SHRINKAGE, SHRINKAGES
 from hcep.dictionary import DictionaryError
+from hcep.models import ModelError
+
+search_module = import_module("hcep.pursuit.search")
 
 
 @parametrize_with_checks(
     [
         HCEPClassifier(),
-        HCEPClassifier(head="logistic"),
-        HCEPClassifier(beam_width=2, signed=True, anchor=0.1, shrinkage=None),
         HCEPTransformer(),
     ]
 )
@@ -172,15 +178,106 @@ def test_transform_gives_the_codes(animals: Hierarchy, training: tuple[np.ndarra
 
 
 def test_pursue_is_hb_omp_with_the_fitted_dictionary(
-    animals: Hierarchy, training: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureFixture[str]
+    animals: Hierarchy,
+    training: tuple[np.ndarray, np.ndarray],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal: elsewhere nothing is drawn
     X, y = training
     model = HCEPClassifier(animals, beam_width=3, signed=True).fit(X, y)
     found = model.pursue(X, n_best=2, trace=True, progress=True)
-    assert "40/40" in capsys.readouterr().out
+    assert "40/40" in capsys.readouterr().err
     expected = hb_omp(X, model.dictionary_, beam_width=3, signed=True, anchor=model.anchor_, n_best=2)
     assert found.n_best_nodes.tolist() == expected.n_best_nodes.tolist()
     assert found.trace is not None
+
+
+@pytest.mark.parametrize("options", CONFIGURATIONS)
+def test_one_inference_is_all_of_them(
+    animals: Hierarchy, training: tuple[np.ndarray, np.ndarray], options: dict[str, Any]
+) -> None:
+    X, y = training
+    model = HCEPClassifier(animals, **options).fit(X, y)
+    found, paths = model.infer(X, n_best=3, explained=True), model.pursue(X, n_best=3)
+    assert found.labels.tolist() == model.predict(X).tolist()
+    assert found.probabilities.tolist() == model.predict_proba(X).tolist()
+    assert found.paths.n_best_nodes.tolist() == paths.n_best_nodes.tolist()
+    assert found.paths.n_best_residual_norms == pytest.approx(paths.n_best_residual_norms, nan_ok=True)
+    assert (found.paths.codes != paths.codes).nnz == 0
+    assert found.paths.explained_shares.shape == (40, model.hierarchy_.depth)
+
+
+@pytest.mark.parametrize("head", [RandomForestClassifier(5, random_state=0), make_pipeline(LogisticRegression(C=10))])
+def test_any_classifier_may_be_the_head(
+    animals: Hierarchy, training: tuple[np.ndarray, np.ndarray], head: Any, tmp_path: Path
+) -> None:
+    X, y = training
+    model = HCEPClassifier(animals, head=head).fit(X, y)
+    assert model.head is head
+    assert not hasattr(head, "classes_")
+    assert model.score(X, y) > 0.9
+    index = np.searchsorted(model.classes_, y)
+    expected = clone(head).fit(model.transform(X), index).predict_proba(model.transform(X))
+    assert model.predict_proba(X) == pytest.approx(expected)
+    with pytest.raises(ModelError, match=r"a head of type (RandomForestClassifier|Pipeline) cannot be saved"):
+        model.save(tmp_path / "model")
+
+
+def test_a_head_without_probabilities(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
+    model = HCEPClassifier(animals, head=LinearSVC()).fit(*training)
+    assert model.score(*training) > 0.9
+    with pytest.raises(HCEPError, match="the head, a LinearSVC, gives no probabilities"):
+        model.predict_proba(training[0])
+
+
+# -- how often an image is projected ---------------------------------------------------------------
+
+
+@pytest.fixture
+def projected(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Images in every product with the directions, as they are made."""
+    counts: list[int] = []
+    project = search_module.project
+
+    def counted(rows: Any, block: slice, *rest: Any) -> Any:
+        counts.append(block.stop - block.start)
+        return project(rows, block, *rest)
+
+    monkeypatch.setattr(search_module, "project", counted)
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("make", "at_fit"),
+    [
+        (HCEPClassifier, 0),
+        (lambda h: HCEPClassifier(h, beam_width=2), 0),
+        (lambda h: HCEPClassifier(h, head="logistic"), 40),
+        (HCEPClassifier.paper, 40),
+    ],
+)
+def test_every_image_is_projected_once(
+    make: Any, at_fit: int, animals: Hierarchy, training: tuple[np.ndarray, np.ndarray], projected: list[int]
+) -> None:
+    model = make(animals).fit(*training)
+    assert sum(projected) == at_fit
+    for call in (model.predict, model.predict_proba, model.pursue, model.infer, model.transform):
+        projected.clear()
+        call(training[0])
+        assert sum(projected) == 40
+
+
+def test_one_eigendecomposition_per_fit(
+    animals: Hierarchy, training: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    eigh = np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda *a, **k: calls.append(1) or eigh(*a, **k))
+    HCEPClassifier(animals, center=True).fit(*training)
+    assert len(calls) == 1
+    HCEPClassifier(animals, shrinkage=None).fit(*training)
+    assert len(calls) == 1
 
 
 # -- classes and hierarchies -----------------------------------------------------------------------
@@ -294,9 +391,13 @@ def test_a_given_shrinkage_without_any_spread_is_refused() -> None:
 
 def test_paper_is_the_published_configuration(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = training
-    model = HCEPClassifier.paper(animals, C=2.0, n_jobs=1).fit(X, y)
-    expected = {"beam_width": 8, "shrinkage": None, "anchor": 0.0, "signed": False, "head": "logistic", "C": 2.0}
-    assert {name: model.get_params()[name] for name in expected} == expected
+    expected = {"beam_width": 8, "shrinkage": None, "anchor": 0.0, "signed": False, "head": "adamw"}
+    published = HCEPClassifier.paper(animals)
+    assert {name: published.get_params()[name] for name in expected} == expected
+    trained = published.fit(X, y).head_
+    assert isinstance(trained, AdamWHead)
+    assert (trained.epochs, trained.batch_size, trained.lr, trained.weight_decay) == (500, 4096, 0.1, 1e-4)
+    model = HCEPClassifier.paper(animals, head=LogisticRegression(C=2.0, max_iter=1000), n_jobs=1).fit(X, y)
     codes = hb_omp(X, model.dictionary_, beam_width=8).codes
     assert (model.transform(X) != codes).nnz == 0
     head = LogisticRegression(C=2.0, max_iter=1000).fit(codes, y)
@@ -395,7 +496,12 @@ def test_not_fitted(estimator: Any) -> None:
         ({"beam_width": 0}, r"beam_width must be a positive integer, or None .*; got 0"),
         ({"max_steps": 0}, r"max_steps must be a positive integer, or None .*; got 0"),
         ({"tol": -1}, r"tol must be a finite number of at least 0, got -1"),
-        ({"head": "linear"}, r"head must be 'path' or 'logistic' or 'adamw', got 'linear'"),
+        (
+            {"head": "linear"},
+            r"head must be 'path' or 'logistic' or 'adamw' or a scikit-learn classifier, got 'linear'",
+        ),
+        ({"head": LogisticRegression}, r"or a scikit-learn classifier, got <class"),
+        ({"head": StandardScaler()}, r"or a scikit-learn classifier, got StandardScaler"),
         ({"hierarchy": {"cat": "pet"}}, r"hierarchy must be a hcep\.Hierarchy or None, got dict"),
     ],
 )

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hcep import HCEPClassifier, HCEPError, HCEPTransformer, Hierarchy
 from hcep.classify import make_method
 from hcep.classify.adamw_kernel import exp2
-from hcep.classify.heads import AdamWHead, fit_head, restored_head
+from hcep.classify.heads import AdamWHead, make_head, restored_head
 from hcep.models import ModelError, load_model, save_model
 from hcep.models.schema import seal
 from tests.conftest import shared_file
@@ -74,7 +75,7 @@ def test_the_contract_of_scikit_learn(estimator: Any, check: Any) -> None:
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
 def test_the_logistic_head_is_scikit_learns(container: Any) -> None:
     codes, y = draw()
-    head = fit_head("logistic", container(codes), y, C=5.0, max_iter=500)
+    head = make_head(LogisticRegression(C=5.0, max_iter=500)).fit(container(codes), y)
     reference = LogisticRegression(C=5.0, max_iter=500).fit(codes, y)
     assert isinstance(head, LogisticRegression)
     assert head.predict_proba(container(codes)) == pytest.approx(reference.predict_proba(codes), abs=1e-3)
@@ -82,8 +83,8 @@ def test_the_logistic_head_is_scikit_learns(container: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["linear", "path", None, 1])
 def test_an_unknown_kind(kind: Any) -> None:
-    with pytest.raises(HCEPError, match=r"head must be 'logistic' or 'adamw', got"):
-        fit_head(kind, *draw())
+    with pytest.raises(HCEPError, match=r"head must be 'logistic' or 'adamw' or a scikit-learn classifier, got"):
+        make_head(kind)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_an_unknown_kind(kind: Any) -> None:
 )
 def test_bad_numbers(options: dict[str, Any], match: str) -> None:
     with pytest.raises(HCEPError, match=match):
-        fit_head("adamw", *draw(), **options)
+        AdamWHead(**options).fit(*draw())
 
 
 @pytest.mark.parametrize("n_epochs", [1, 2, 3, 40])
@@ -175,7 +176,7 @@ def with_trained_head(labels: list[str], hierarchy: Hierarchy) -> tuple[HCEPClas
     rng = np.random.default_rng(0)
     X = np.repeat(rng.standard_normal((len(labels), 6)), 5, axis=0) + 0.2 * rng.standard_normal((5 * len(labels), 6))
     model = HCEPClassifier.paper(hierarchy).fit(X, np.repeat(labels, 5))
-    model.set_params(head="adamw", epochs=20, batch_size=64)
+    model.set_params(head=AdamWHead(epochs=20, batch_size=64))
     model.head_ = a_head(len(labels), model.dictionary_.n_atoms)
     model.n_iter_ = 20
     return model, X
@@ -235,17 +236,38 @@ def test_a_damaged_head_is_named(edit: Any, match: str, pets: Hierarchy, tmp_pat
 def as_version_1(document: dict[str, Any]) -> None:
     """What the first version did not know."""
     document["version"] = 1
-    for name in ("epochs", "batch_size", "random_state"):
-        del document["parameters"][name]
+    document["parameters"].update(C=1.0, max_iter=1000)
     del document["head"]["kind"]
 
 
 def test_models_of_version_1_are_still_read(pets: Hierarchy, tmp_path: Path) -> None:
     model, X = with_trained_head(["cat", "dog", "car"], pets)
-    model = HCEPClassifier.paper(pets).fit(X, np.repeat(["cat", "dog", "car"], 5))
+    model = HCEPClassifier.paper(pets, head="logistic").fit(X, np.repeat(["cat", "dog", "car"], 5))
     loaded = load_model(edited(save_model(model, tmp_path / "model"), as_version_1))
     assert loaded.predict_proba(X).tolist() == model.predict_proba(X).tolist()
-    assert (loaded.epochs, loaded.batch_size, loaded.random_state) == (500, 4096, 0)
+    assert loaded.head == "logistic"
+
+
+def as_version_2_was(document: dict[str, Any]) -> None:
+    """Settings of the heads were the estimator's own."""
+    document["parameters"].update(C="inf", max_iter=1000, epochs=20, batch_size=64, random_state=7)
+
+
+def test_models_of_the_last_release_are_still_read(pets: Hierarchy, tmp_path: Path) -> None:
+    model, X = with_trained_head(["cat", "dog", "car"], pets)
+    loaded = load_model(edited(save_model(model, tmp_path / "model"), as_version_2_was))
+    assert loaded.predict_proba(X).tolist() == model.predict_proba(X).tolist()
+    assert loaded.head.get_params() == AdamWHead(20, 64, random_state=7).get_params()
+
+
+@pytest.mark.parametrize("head", ["logistic", "adamw", LogisticRegression(C=7.0), AdamWHead(9, random_state=None)])
+def test_a_saved_model_can_be_fitted_again(head: Any, pets: Hierarchy, tmp_path: Path) -> None:
+    _, X = with_trained_head(["cat", "car"], pets)
+    y = np.repeat(["cat", "car"], 5)
+    model = HCEPClassifier.paper(pets, head=head).fit(X, y)
+    again = clone(load_model(save_model(model, tmp_path / "model")))
+    assert str(again.head) == str(head)
+    assert type(again.fit(X, y).head_) is type(model.head_)
 
 
 # -- what it learns --------------------------------------------------------------------------------
@@ -254,7 +276,7 @@ def test_models_of_version_1_are_still_read(pets: Hierarchy, tmp_path: Path) -> 
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
 def test_adamw_learns_what_logistic_regression_does(container: Any) -> None:
     codes, y = draw()
-    head = fit_head("adamw", container(codes), y, epochs=300, weight_decay=0.0)
+    head = AdamWHead(epochs=300, weight_decay=0.0).fit(container(codes), y)
     reference = LogisticRegression(C=np.inf, max_iter=5000).fit(codes, y)
     assert (head.predict(codes) == reference.predict(codes)).mean() > 0.95
     assert head.predict_proba(codes) == pytest.approx(reference.predict_proba(codes), abs=0.1)
@@ -262,7 +284,7 @@ def test_adamw_learns_what_logistic_regression_does(container: Any) -> None:
 
 def test_adamw_is_the_same_again_and_depends_on_the_seed() -> None:
     codes, y = draw()
-    a, b, c = (fit_head("adamw", codes, y, epochs=5, batch_size=20, random_state=s).coef_ for s in (0, 0, 1))
+    a, b, c = (AdamWHead(5, 20, random_state=s).fit(codes, y).coef_ for s in (0, 0, 1))
     assert a.tolist() == b.tolist()
     assert a.tolist() != c.tolist()
 
@@ -272,7 +294,7 @@ def test_methods_take_the_head(name: str, pets: Hierarchy) -> None:
     rng = np.random.default_rng(0)
     y = np.repeat(pets.leaves, 6)
     X = np.repeat(3.0 * rng.standard_normal((5, 6)), 6, axis=0) + 0.2 * rng.standard_normal((30, 6))
-    model = make_method(name, pets, head="adamw", epochs=60).fit(X, y)
+    model = make_method(name, pets, head=AdamWHead(epochs=60)).fit(X, y)
     assert isinstance(model.head_, AdamWHead)
     assert model.n_iter_ == 60
     assert model.score(X, y) > 0.9

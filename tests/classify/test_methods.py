@@ -6,20 +6,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hcep import HCEPClassifier, HCEPError, Hierarchy, HierarchyError, hb_omp, omp, support_scores
 from hcep.classify import METHODS, hnn, make_method, nn
+from hcep.classify.leave_one_out import SHRINKAGES, choose
 from hcep.classify.methods import (
     BasisPursuitClassifier,
     CBMClassifier,
     ConceptMethod,
     HNNClassifier,
+    LDAClassifier,
     LinearProbe,
     NNClassifier,
+    NonNegativeLassoClassifier,
     OMPClassifier,
-    SpLiCEClassifier,
     TreeLassoClassifier,
 )
 from hcep.pursuit import FlatResult, PathResult, lasso, lasso_alpha, tree_lasso, tree_lasso_alpha
@@ -27,8 +30,8 @@ from hcep.pursuit import FlatResult, PathResult, lasso, lasso_alpha, tree_lasso,
 pytest.importorskip("skglm", reason="two of the methods are skglm's")
 
 NAMES = [
-    "omp", "hier-omp", "hb-omp", "exact", "signed", "anchored", "hcep", "cbm", "nn", "hnn", "linear-probe", "splice",
-    "basis-pursuit", "tree-l1",
+    "omp", "hier-omp", "hb-omp", "exact", "signed", "anchored", "hcep", "no-tree", "nearest-mean", "cbm", "nn", "hnn",
+    "linear-probe", "lda", "nn-lasso", "basis-pursuit", "tree-l1",
 ]  # fmt: skip
 QUICK = {"cbm": {"concept_epochs": 60}}
 EVERY_METHOD = pytest.mark.parametrize("name", NAMES)
@@ -41,7 +44,7 @@ def test_the_contract_of_scikit_learn(estimator: Any, check: Any) -> None:
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [HNNClassifier(), LinearProbe(), SpLiCEClassifier(), BasisPursuitClassifier(), TreeLassoClassifier()]
+    [HNNClassifier(), LinearProbe(), LDAClassifier(), BasisPursuitClassifier(), TreeLassoClassifier()]
 )
 def test_the_contract_of_scikit_learn_by_the_others(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -157,24 +160,25 @@ def codes_of_the_function(name: str, model: Any, X: np.ndarray) -> Any:
         "anchored": lambda: hb_omp(X, d, beam_width=None, anchor=model.anchor_),
         "nn": lambda: nn(X, d),
         "hnn": lambda: hnn(X, d),
-        "splice": lambda: lasso(X, d, depth, alpha=lasso_alpha(X, d, depth, positive=True), positive=True),
+        "nearest-mean": lambda: nn(X, d),
+        "nn-lasso": lambda: lasso(X, d, depth, alpha=lasso_alpha(X, d, depth, positive=True), positive=True),
         "basis-pursuit": lambda: lasso(X, d, depth, alpha=lasso_alpha(X, d, depth)),
         "tree-l1": lambda: tree_lasso(X, d, depth, alpha=tree_lasso_alpha(X, d, depth)),
     }
     return functions[name]().codes.toarray()
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - {"hcep", "cbm", "linear-probe"}))
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"hcep", "no-tree", "cbm", "linear-probe", "lda"}))
 def test_codes_are_those_of_the_function(name: str, animals: Hierarchy, training: Any) -> None:
     X, y = training
     model = make(name, animals).fit(X, y)
     assert model.pursue(X).codes.toarray() == pytest.approx(codes_of_the_function(name, model, X))
 
 
-@pytest.mark.parametrize("name", ["omp", "hnn", "hb-omp", "splice", "tree-l1"])
+@pytest.mark.parametrize("name", ["omp", "hnn", "hb-omp", "nn-lasso", "tree-l1"])
 def test_the_head_is_logistic_regression_on_the_codes(name: str, animals: Hierarchy, training: Any) -> None:
     X, y = training
-    model = make(name, animals, C=3.0).fit(X, y)
+    model = make(name, animals, head=LogisticRegression(C=3.0, max_iter=1000)).fit(X, y)
     reference = LogisticRegression(C=3.0, max_iter=1000).fit(model.pursue(X).codes, y)
     assert model.predict_proba(X) == pytest.approx(reference.predict_proba(model.pursue(X).codes), abs=1e-6)
 
@@ -194,6 +198,41 @@ def test_the_family_of_paths(name: str, options: dict[str, Any]) -> None:
     model = make_method(name)
     assert isinstance(model, HCEPClassifier)
     assert {option: model.get_params()[option] for option in options} == options
+
+
+def test_without_a_tree_every_class_hangs_from_the_root(animals: Hierarchy, training: Any) -> None:
+    X, y = training
+    model, flat = make("no-tree", animals).fit(X, y), HCEPClassifier().fit(X, y)
+    assert model.hierarchy_ == flat.hierarchy_
+    assert model.predict_proba(X).tolist() == flat.predict_proba(X).tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_nearest_mean_in_the_metric_that_the_images_choose(animals: Hierarchy, training: Any, dtype: type) -> None:
+    X, y = training[0].astype(dtype), training[1]
+    model = make("nearest-mean", animals).fit(X, y)
+    assert {s.shrinkage for s in model.leave_one_out_} == set(SHRINKAGES)
+    assert model.shrinkage_ == choose(model.leave_one_out_).shrinkage
+    far = HCEPClassifier(animals, shrinkage=model.shrinkage_, anchor=1e6).fit(X, y)
+    new = X + np.random.default_rng(1).standard_normal(X.shape).astype(dtype)
+    assert model.predict(new).tolist() == far.predict(new).tolist()
+
+
+def test_lda_is_scikit_learns_with_a_shrinkage_chosen_on_the_training_images(animals: Hierarchy, training: Any) -> None:
+    X, y = training
+    model = LDAClassifier(animals).fit(X, y)
+    assert model.shrinkage_ in SHRINKAGES
+    reference = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=model.shrinkage_).fit(X, y)
+    assert model.predict_proba(X) == pytest.approx(reference.predict_proba(X), abs=1e-6)
+
+
+def test_lda_of_one_image_per_class_takes_the_nearest(animals: Hierarchy, training: Any) -> None:
+    X, y = training
+    assert LDAClassifier(animals).fit(X[::10], y[::10]).predict(X[::10]).tolist() == y[::10].tolist()
+
+
+def test_the_name_of_an_earlier_release_still_works() -> None:
+    assert type(make_method("splice")) is NonNegativeLassoClassifier
 
 
 def test_nn_is_accurate_whatever_the_support(animals: Hierarchy, training: Any) -> None:
@@ -285,9 +324,9 @@ def test_unknown_methods_and_options() -> None:
     ("name", "options", "match"),
     [
         ("omp", {"max_steps": 0}, r"max_steps must be a positive integer, or None for the depth"),
-        ("omp", {"head": "path"}, r"head must be 'logistic' or 'adamw', got 'path'"),
+        ("omp", {"head": "path"}, r"head must be 'logistic' or 'adamw' or a scikit-learn classifier, got 'path'"),
         ("nn", {"max_steps": 1.5}, r"max_steps must be a positive integer"),
-        ("splice", {"alpha": 2.0}, r"alpha must be a number above 0 and at most 1"),
+        ("nn-lasso", {"alpha": 2.0}, r"alpha must be a number above 0 and at most 1"),
         ("tree-l1", {"mixing": -1.0}, r"mixing must be a number from 0 to 1, got -1.0"),
     ],
 )

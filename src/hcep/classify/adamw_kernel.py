@@ -29,7 +29,7 @@ ROUND = f32(1.5 * 2**23 + 127)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "nnan"})
-def exp2(x: float) -> float:
+def exp2(x: Any) -> Any:
     """``2**x`` to single precision for x of at most 120, in operations that vectorise."""
     x = max(x, LEAST_EXPONENT)
     whole = x + ROUND
@@ -40,12 +40,12 @@ def exp2(x: float) -> float:
     p = p * r + f32(0.24022107)
     p = p * r + f32(0.69314719)
     p = p * r + f32(1.00000008)
-    power: float = np.int32(np.float32(whole).view(np.int32) << np.int32(23)).view(np.float32)
+    power = np.int32(np.float32(whole).view(np.int32) << np.int32(23)).view(np.float32)
     return p * power
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def exponentials(logits: Array) -> float:
+def exponentials(logits: Array) -> Any:
     """Turn logits into numbers in proportion to their exponentials, in place; return the sum."""
     # Any number near the largest logit keeps them in range, and a maximum of integers vectorises.
     top = np.int32(-(2**30))
@@ -89,13 +89,13 @@ def _add_logits_of_four(
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _add_errors(v: float, errors: Array, g: Array) -> None:
+def _add_errors(v: Any, errors: Array, g: Array) -> None:
     for c in range(len(g)):
         g[c] += v * errors[c]
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _add_errors_of_four(v0: float, v1: float, v2: float, v3: float, errors: Array, g: Array) -> None:
+def _add_errors_of_four(v0: Any, v1: Any, v2: Any, v3: Any, errors: Array, g: Array) -> None:
     e0, e1, e2, e3 = errors[0], errors[1], errors[2], errors[3]
     for c in range(len(g)):
         g[c] += (v0 * e0[c] + v1 * e1[c]) + (v2 * e2[c] + v3 * e3[c])
@@ -110,7 +110,7 @@ def add_gradient(
     values: Array,
     support: Array,
     labels: Array,
-    mean: float,
+    mean: Any,
     weights: Array,
     gradient: Array,
 ) -> None:
@@ -165,9 +165,7 @@ def softmax_errors(logits: Array, labels: Array) -> None:
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
-def adamw_step(
-    weights: Array, gradients: Array, first: Array, second: Array, keep: float, size: float, root: float
-) -> None:
+def adamw_step(weights: Array, gradients: Array, first: Array, second: Array, keep: Any, size: Any, root: Any) -> None:
     """One step of AdamW (betas 0.9 and 0.999, eps 1e-8) on flat arrays.
 
     The rows of `gradients` (n_blocks, n) are added up and cleared. At step t ``keep = 1 - lr * weight_decay``,

@@ -125,13 +125,6 @@ class AdamWHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def fit_head(kind: Any, codes: Any, y_index: NDArray[np.intp], **options: Any) -> Any:
-    """Fit a head on codes; options that are not its own are not heeded."""
-    head = make_head(kind)
-    known = head.get_params()
-    return head.set_params(**{name: value for name, value in options.items() if name in known}).fit(codes, y_index)
-
-
 def restored_head(coef: NDArray[Any], intercept: NDArray[Any], classes: NDArray[Any], **parameters: Any) -> AdamWHead:
     """A trained AdamW head from its arrays, as a saved model holds them."""
     head = AdamWHead(**parameters)
@@ -148,9 +141,31 @@ def make_head(head: Any) -> Any:
     return clone(head)
 
 
+def head_name(head: Any) -> str:
+    """The name under which a head is saved; only those of `HEADS`, and "path", can be."""
+    if isinstance(head, str):
+        return head
+    names = {LogisticRegression: "logistic", AdamWHead: "adamw"}
+    if type(head) not in names:
+        raise HCEPError(
+            f"a head of type {type(head).__name__} cannot be saved; LogisticRegression and AdamWHead can, and the path"
+        )
+    return names[type(head)]
+
+
+def head_parameter(name: str, fitted: Any) -> Any:
+    """The parameter `head` that a fitted head was made by: its name, where all settings are the defaults."""
+    return name if fitted is None or fitted.get_params() == make_head(name).get_params() else clone(fitted)
+
+
+def n_iterations(head: Any) -> int:
+    """Iterations a fitted head took; 1 where it does not say."""
+    return int(np.max(getattr(head, "n_iter_", 1)))
+
+
 def require_head(head: object, others: tuple[str, ...] = ()) -> None:
     """Refuse a head that is neither one of `HEADS` nor of `others` nor a scikit-learn classifier."""
     known = (*others, *HEADS)
     accepted = head in known if isinstance(head, str) else isinstance(head, BaseEstimator) and is_classifier(head)
     if not accepted:
-        raise HCEPError(f"head must be {' or '.join(map(repr, known))}, got {head!r}")
+        raise HCEPError(f"head must be {' or '.join(map(repr, known))} or a scikit-learn classifier, got {head!r}")

@@ -13,11 +13,13 @@ from hcep.dictionary.concept_dictionary import average_upwards
 from hcep.dictionary.moments import ClassMoments
 from hcep.hierarchy import Hierarchy
 
-#: Anchors tried by default; the last is, for all purposes, the nearest class mean.
-ANCHORS = (0.01, 0.03, 0.1, 0.3, 1.0, 1000.0)
+#: An anchor that leaves, for all purposes, the nearest class mean.
+MEAN_ANCHOR = 1000.0
+#: Anchors tried by default.
+ANCHORS = (0.01, 0.03, 0.1, 0.3, 1.0, MEAN_ANCHOR)
 #: Shrinkages tried by default.
 SHRINKAGES = (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8)
-#: What images too few to choose by get: the best on average at one and two images a class (docs/defaults.md).
+#: What images too few to choose by get: the best on average at one and two images per class (docs/defaults.md).
 FALLBACK_ANCHOR = 0.03
 FALLBACK_SHRINKAGE = 0.8
 #: Where the choice leans among pairs that the images cannot tell apart.
@@ -43,17 +45,6 @@ class LeaveOneOutScore:
     correct: NDArray[np.bool_] = field(repr=False, compare=False)
 
 
-@dataclass(frozen=True, eq=False)
-class _Training:
-    """Training images in one metric, and all inner products the left-out objectives are made of."""
-
-    x: NDArray[np.float64]
-    own: NDArray[np.intp]
-    counts: NDArray[np.int64]
-    gamma: float
-    dictionary: ConceptDictionary
-
-
 def leave_one_out_scores(
     hierarchy: Hierarchy,
     X: NDArray[np.floating],
@@ -62,6 +53,9 @@ def leave_one_out_scores(
     anchors: Sequence[float] = ANCHORS,
     random_state: int = 0,
     min_images: int = MIN_IMAGES,
+    *,
+    moments: ClassMoments | None = None,
+    center: bool = False,
 ) -> list[LeaveOneOutScore]:
     """Score every pair of shrinkage and anchor by leaving training images out, one at a time.
 
@@ -70,12 +64,16 @@ def leave_one_out_scores(
     hierarchy : Hierarchy
         Its leaves are the classes in `y`.
     X : (n_images, n_dims)
-        After unit norm and centring, where these are wanted.
+        After unit norm, where that is wanted.
     y : (n_images,) leaf ids
     shrinkages : None is the Euclidean metric
     anchors : weights lambda of the prior, at least 0
     random_state : picks the sample where there are more than `MAX_IMAGES`
     min_images : images of classes with fewer are not left out
+    moments : ClassMoments, optional
+        Of `X` and `y`, where they are known already; with a second moment, unless all `shrinkages` are None.
+    center : bool
+        Whether the mean of all images is subtracted.
 
     Returns
     -------
@@ -96,29 +94,40 @@ def leave_one_out_scores(
     sample = _sample(own, counts, min_images, random_state)
     if not len(sample):
         return []
-    moments = ClassMoments(second_moment=True)
-    moments.update(X, [str(c) for c in classes], own)
-    variances, axes = np.linalg.eigh(moments.within_covariance())
-    images, means = X[sample].astype(np.float64) @ axes, moments.class_means() @ axes
-    square = np.einsum("ij,ij->j", moments.second_moment() @ axes, axes)
-    scores: list[LeaveOneOutScore] = []
+    if moments is None:
+        moments = ClassMoments(second_moment=any(s is not None for s in shrinkages))
+        moments.update(X, [str(c) for c in classes], own)
+    centre = moments.total_mean() if center else np.zeros(moments.n_dims)
+    means = moments.class_means()[[moments.labels[str(c)] for c in classes]] - centre
+    images = X[sample].astype(np.float64) - centre
+    n_free, tried, scores = len(X) - len(classes), np.asarray(anchors, dtype=np.float64), []
+    if any(shrinkage is not None for shrinkage in shrinkages):
+        variances, axes = moments.within_spectrum()
+        rotated, rotated_means = images @ axes, means @ axes
+        # The second moment about the centre along each eigenvector: within classes and between them.
+        square = (n_free * np.maximum(variances, 0.0) + counts @ rotated_means**2) / len(X)
     for shrinkage in shrinkages:
-        weights = _metric(np.maximum(variances, 0.0), shrinkage)
-        scale = 1.0 / np.sqrt(float(square @ weights**2) or 1.0)
-        gamma = 0.0 if shrinkage is None else (1.0 - shrinkage) / (len(X) - len(classes)) / scale**2
-        by_leaf = dict(zip((str(c) for c in classes), means * weights * scale, strict=True))
-        dictionary = ConceptDictionary(hierarchy, average_upwards(hierarchy, by_leaf))
-        training = _Training(images * weights * scale, own[sample], counts, gamma, dictionary)
-        objectives = _left_out_objectives(training, classes, np.asarray(anchors, dtype=np.float64))
+        if shrinkage is None:
+            scale = 1.0 / np.sqrt(moments.mean_square_norm(centre, None))
+            x, m, gamma = images * scale, means * scale, 0.0
+        else:
+            weights = shrunk_weights(variances, shrinkage)
+            mean_square = float(square @ weights**2) or 1.0
+            x, m = (a * weights / np.sqrt(mean_square) for a in (rotated, rotated_means))
+            gamma = (1.0 - shrinkage) / n_free * mean_square
+        dictionary = ConceptDictionary(
+            hierarchy, average_upwards(hierarchy, dict(zip(map(str, classes), m, strict=True)))
+        )
+        objectives = _left_out_objectives(x, own[sample], counts, gamma, dictionary, classes, tried)
         scores += [_score(shrinkage, a, objectives[:, :, k]) for k, a in enumerate(anchors)]
     return scores
 
 
-def _metric(variances: NDArray[np.float64], shrinkage: float | None) -> NDArray[np.float64]:
-    if shrinkage is None or variances.mean() == 0.0:
-        return np.ones_like(variances)
-    weights: NDArray[np.float64] = 1.0 / np.sqrt((1.0 - shrinkage) * variances + shrinkage * variances.mean())
-    return weights
+def shrunk_weights(variances: NDArray[np.float64], shrinkage: float) -> NDArray[np.float64]:
+    """What whitening multiplies each eigenvector's coordinate by; 1 where nothing varies."""
+    variances = np.maximum(variances, 0.0)
+    shrunk = (1.0 - shrinkage) * variances + shrinkage * variances.mean()
+    return 1.0 / np.sqrt(shrunk) if variances.any() else np.ones_like(variances)
 
 
 def _sample(own: NDArray[np.intp], counts: NDArray[np.intp], min_images: int, random_state: int) -> NDArray[np.intp]:
@@ -134,27 +143,30 @@ def _sample(own: NDArray[np.intp], counts: NDArray[np.intp], min_images: int, ra
 
 
 def _left_out_objectives(
-    training: _Training, classes: NDArray[np.str_], anchors: NDArray[np.float64]
+    x: NDArray[np.float64],
+    own: NDArray[np.intp],
+    counts: NDArray[np.intp],
+    gamma: float,
+    dictionary: ConceptDictionary,
+    classes: NDArray[np.str_],
+    anchors: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Objectives (n_images, 1 + n_rivals, n_anchors) of the left-out images, their own class first."""
     from hcep.classify import leave_one_out_kernel
 
-    hierarchy, tree = training.dictionary.hierarchy, training.dictionary.hierarchy.path_tree
+    hierarchy, tree, atoms = dictionary.hierarchy, dictionary.hierarchy.path_tree, dictionary.atoms
     leaf = np.array([hierarchy.index(str(c)) for c in classes])
-    means = training.dictionary.synset_embeddings[leaf]
-    atoms = training.dictionary.atoms
-    squares = np.einsum("ij,ij->i", training.x, training.x)
-    x_means = training.x @ means.T
-    rivals = _rivals(x_means, np.einsum("ij,ij->i", means, means), training.own)
-    share = average_upwards(hierarchy, dict(zip((str(c) for c in classes), np.eye(len(classes)), strict=True)))
+    means = dictionary.synset_embeddings[leaf]
+    squares, x_means = np.einsum("ij,ij->i", x, x), x @ means.T
+    rivals = _rivals(x_means, np.einsum("ij,ij->i", means, means), own)
+    share = average_upwards(hierarchy, dict(zip(map(str, classes), np.eye(len(classes)), strict=True)))
     grouped = tree.leaf_nodes[np.argsort(tree.synset[tree.leaf_nodes], kind="stable")]
     first_path = np.searchsorted(tree.synset[grouped], leaf, side="left")
     n_paths = np.searchsorted(tree.synset[grouped], leaf, side="right") - first_path
-    out = np.empty((len(training.x), 1 + rivals.shape[1], len(anchors)))
+    out = np.empty((len(x), 1 + rivals.shape[1], len(anchors)))
     leave_one_out_kernel.left_out_objectives(
-        training.own, rivals, training.counts, training.gamma, squares, x_means, means @ means.T, training.x @ atoms.T,
-        means @ atoms.T, atoms @ atoms.T, share, tree.synset, tree.parent, tree.edge, tree.level, grouped,
-        first_path, n_paths, anchors, tree.depth, out,
+        own, rivals, counts, gamma, squares, x_means, means @ means.T, x @ atoms.T, means @ atoms.T, atoms @ atoms.T,
+        share, tree.synset, tree.parent, tree.edge, tree.level, grouped, first_path, n_paths, anchors, tree.depth, out,
     )  # fmt: skip
     return out
 

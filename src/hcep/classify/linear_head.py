@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import require_not_negative
-from hcep.classify.training import class_hierarchy, class_leaves
+from hcep.classify.base import class_hierarchy, class_leaves
 from hcep.dictionary import ConceptDictionary, EmbeddingTransform
 from hcep.dictionary.checks import as_embeddings
 from hcep.errors import HCEPError

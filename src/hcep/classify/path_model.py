@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,8 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hcep.dictionary import ConceptDictionary
+from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
-from hcep.pursuit import PathResult, hb_omp, path_objectives
+from hcep.pursuit import PathResult, SearchOptions, search
 
 
 class Head(Protocol):
@@ -21,9 +23,30 @@ class Head(Protocol):
         """Class index of each code."""
         ...
 
-    def predict_proba(self, codes: sparse.csr_array) -> NDArray[Any]:
-        """Probability of each class index."""
-        ...
+
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """All that one search says of some images.
+
+    Attributes
+    ----------
+    paths : PathResult
+    class_index : (n_images,) int
+        The predicted class, as a position in `classes`.
+    probabilities : (n_images, n_classes) float64
+        The largest belongs to the predicted class.
+    classes : (n_classes,) array
+    """
+
+    paths: PathResult
+    class_index: NDArray[np.intp]
+    probabilities: NDArray[np.float64]
+    classes: NDArray[Any]
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The predicted class of each image."""
+        return np.asarray(self.classes[self.class_index])
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +59,7 @@ class PathModel:
     leaves : (n_classes,) array of str
         The leaf that stands for each class.
     dictionary : ConceptDictionary
-    beam_width, max_steps, tol, signed, anchor, n_jobs : of the pursuit
+    options : SearchOptions
     temperature : float
         Scale of objectives in the path head's probabilities.
     head : Head or None
@@ -46,14 +69,9 @@ class PathModel:
     classes: NDArray[Any]
     leaves: NDArray[np.str_]
     dictionary: ConceptDictionary
-    beam_width: int | None
-    max_steps: int | None
-    tol: float
-    signed: bool
-    anchor: float
-    temperature: float
-    head: Head | None
-    n_jobs: int | None
+    options: SearchOptions
+    temperature: float = float("nan")
+    head: Head | None = None
 
     @property
     def hierarchy(self) -> Hierarchy:
@@ -63,19 +81,56 @@ class PathModel:
         self, images: NDArray[Any], *, n_best: int = 1, trace: bool = False, progress: bool = False
     ) -> PathResult:
         """Rooted paths of raw embeddings, with the model's options."""
-        return hb_omp(
-            images,
-            self.dictionary,
-            beam_width=self.beam_width,
-            max_steps=self.max_steps,
-            tol=self.tol,
-            signed=self.signed,
-            anchor=self.anchor,
-            n_best=n_best,
-            trace=trace,
-            progress=progress,
-            n_jobs=self.n_jobs,
-        )
+        return search(images, self.dictionary, self.options, n_best=n_best, trace=trace, progress=progress)
+
+    def infer(
+        self,
+        images: NDArray[Any],
+        *,
+        n_best: int = 1,
+        trace: bool = False,
+        progress: bool = False,
+        explained: bool = False,
+    ) -> Inference:
+        """Paths, classes and probabilities of raw embeddings, each image projected once.
+
+        Parameters
+        ----------
+        images : (n_images, n_dims) array
+        n_best, trace, progress
+            As for `hcep.hb_omp`.
+        explained : bool
+            Fill ``paths.explained_shares``.
+
+        Notes
+        -----
+        With the path head probabilities are ``softmax(-objective / temperature)`` over the best complete path of every
+        class; a finite beam leaves only the classes of its final hypotheses.
+        """
+        asked: dict[str, Any] = {"trace": trace, "progress": progress, "explained": explained}
+        if self.head is not None:
+            if not hasattr(self.head, "predict_proba"):
+                raise HCEPError(f"the head, a {type(self.head).__name__}, gives no probabilities (no predict_proba)")
+            found = search(images, self.dictionary, self.options, n_best=n_best, **asked)
+            return Inference(
+                found, self.class_index(images, found), np.asarray(self.head.predict_proba(found.codes)), self.classes
+            )
+        n_kept = min(self.options.beam_width or 1, len(self.hierarchy.path_tree.leaf_nodes))
+        scores = np.empty((len(images), len(self.classes)))
+
+        def reduce(block: slice, objectives: NDArray[np.float64], nodes: NDArray[np.int32]) -> None:
+            scores[block] = -self._class_objectives(objectives, nodes) / self.temperature
+
+        found = search(images, self.dictionary, self.options, n_best=max(n_best, n_kept), on_objectives=reduce, **asked)
+        index = self.class_index(images, found)
+        scores -= scores.max(axis=1, keepdims=True)
+        np.exp(scores, out=scores)
+        # The search itself has the last word: ties and paths that end early are settled as the class is. One part in
+        # 10**12 more than the largest, so that the division cannot round it to a tie again.
+        scores[np.arange(len(scores)), index] = 1.0 + 1e-12
+        scores /= scores.sum(axis=1, keepdims=True)
+        best = {name: getattr(found, name)[:, :n_best] for name in ("n_best_nodes", "n_best_residual_norms")}
+        return Inference(replace(found, **best), index, scores, self.classes)
 
     def class_index(self, images: NDArray[Any], found: PathResult) -> NDArray[np.intp]:
         """Predicted class of each path: the head's, or the leaf's; a path that ends above the leaves takes the
@@ -83,54 +138,52 @@ class PathModel:
         """
         if self.head is not None:
             return np.asarray(self.head.predict(found.codes), dtype=np.intp)
-        class_of_leaf = {leaf: i for i, leaf in enumerate(self.leaves.tolist())}
-        index = np.array([class_of_leaf.get(leaf, -1) for leaf in found.leaves.tolist()], dtype=np.intp)
+        index = self._class_of_synset[self.hierarchy.path_tree.synset[found.nodes]]
         early = np.flatnonzero(index < 0)
         if len(early):
             index[early] = self._nearest_below(images[early], found.nodes[early])
         return index
 
+    @cached_property
+    def _leaf_index(self) -> NDArray[np.intp]:
+        """The synset that stands for each class."""
+        return np.array([self.hierarchy.index(leaf) for leaf in self.leaves.tolist()], dtype=np.intp)
+
+    @cached_property
+    def _class_of_synset(self) -> NDArray[np.intp]:
+        """The class each synset stands for; -1 for none."""
+        classes = np.full(len(self.hierarchy), -1, dtype=np.intp)
+        classes[self._leaf_index] = np.arange(len(self.leaves))
+        return classes
+
+    @cached_property
+    def _paths_by_class(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Columns of complete paths, class after class, and where each class's begin."""
+        tree = self.hierarchy.path_tree
+        index = self._class_of_synset[tree.synset[tree.leaf_nodes]]
+        columns = np.argsort(index, kind="stable")
+        return columns, np.searchsorted(index[columns], np.arange(len(self.leaves)))
+
     def _nearest_below(self, images: NDArray[Any], nodes: NDArray[np.int32]) -> NDArray[np.intp]:
         x = self.dictionary.embed(images)
-        means = np.stack([self.dictionary.synset_embedding(leaf) for leaf in self.leaves])
+        means = self.dictionary.synset_embeddings[self._leaf_index]
         distances = np.einsum("ij,ij->i", means, means) - 2.0 * (x @ means.T)
         ends = self.hierarchy.path_tree.synset[nodes]
         for synset in np.unique(ends):
             below = set(self.hierarchy.descendants(self.hierarchy.ids[synset]))
             outside = np.array([leaf not in below for leaf in self.leaves.tolist()])
             distances[np.ix_(ends == synset, outside)] = np.inf
-        nearest: NDArray[np.intp] = np.argmin(distances, axis=1)
-        return nearest
+        return np.asarray(np.argmin(distances, axis=1))
 
-    def probabilities(self, images: NDArray[Any]) -> NDArray[np.float64]:
-        """Probability of each class, (n_images, n_classes); the largest belongs to the predicted class.
-
-        With the path head ``softmax(-objective / temperature)`` over the best complete path of every class; a finite
-        beam leaves only the classes of its final hypotheses.
-        """
-        n_leaf_paths = len(self.hierarchy.path_tree.leaf_nodes)
-        found = self.pursue(images, n_best=1 if self.beam_width is None else min(self.beam_width, n_leaf_paths))
-        if self.head is not None:
-            return np.asarray(self.head.predict_proba(found.codes))
-        scores = -self._class_objectives(images, found) / self.temperature
-        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-        # The search itself has the last word: ties and paths that end early are settled as the class is. One part in
-        # 10**12 more than the largest, so that the division cannot round it to a tie again.
-        scores[np.arange(len(scores)), self.class_index(images, found)] = 1.0 + 1e-12
-        return np.asarray(scores / scores.sum(axis=1, keepdims=True))
-
-    def _class_objectives(self, images: NDArray[Any], found: PathResult) -> NDArray[np.float64]:
-        """Lowest objective among each class's complete paths, (n_images, n_classes)."""
+    def _class_objectives(self, objectives: NDArray[np.float64], nodes: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Lowest objective among each class's complete paths, (n_images, n_classes), of those the search kept."""
         tree = self.hierarchy.path_tree
-        objectives = path_objectives(images, self.dictionary, self.signed, self.anchor, n_jobs=self.n_jobs)
-        if self.beam_width is not None:
+        if self.options.beam_width is not None:
             kept = np.zeros((len(objectives), tree.n_nodes), dtype=bool)
-            np.put_along_axis(kept, np.maximum(found.n_best_nodes, 0).astype(np.intp), True, axis=1)
+            np.put_along_axis(kept, np.maximum(nodes, 0).astype(np.intp), True, axis=1)
             objectives[~kept[:, tree.leaf_nodes]] = np.inf
-        out = np.full((len(objectives), len(self.classes)), np.inf)
-        synsets = tree.synset[tree.leaf_nodes]
-        for i, leaf in enumerate(self.leaves.tolist()):
-            out[:, i] = objectives[:, synsets == self.hierarchy.index(leaf)].min(axis=1)
+        columns, first = self._paths_by_class
+        best = np.minimum.reduceat(objectives[:, columns], first, axis=1)
         # Finite, so that a class the signed rule bars everywhere still has a (vanishing) probability.
-        ceiling = np.where(np.isfinite(out), out, -np.inf).max(axis=1, initial=0.0, keepdims=True)
-        return np.where(np.isfinite(out), out, ceiling + 100.0 * self.temperature)
+        ceiling = np.where(np.isfinite(best), best, -np.inf).max(axis=1, initial=0.0, keepdims=True)
+        return np.where(np.isfinite(best), best, ceiling + 100.0 * self.temperature)

@@ -1,11 +1,11 @@
 from .all_methods import METHODS as METHODS, Method as Method, make_method as make_method
-from .base import ConceptMethod as ConceptMethod
+from .base import CodeClassifier as CodeClassifier, ConceptMethod as ConceptMethod
 from .cbm import CBMClassifier as CBMClassifier
 from .greedy import OMPClassifier as OMPClassifier
-from .linear_probe import LinearProbe as LinearProbe
+from .linear_probe import LDAClassifier as LDAClassifier, LinearProbe as LinearProbe
 from .nearest import HNNClassifier as HNNClassifier, NNClassifier as NNClassifier
 from .penalised import (
     BasisPursuitClassifier as BasisPursuitClassifier,
-    SpLiCEClassifier as SpLiCEClassifier,
+    NonNegativeLassoClassifier as NonNegativeLassoClassifier,
     TreeLassoClassifier as TreeLassoClassifier,
 )

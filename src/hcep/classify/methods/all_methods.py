@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from numpy.typing import NDArray
+
+from hcep.classify.base import class_hierarchy, parameter_names
 from hcep.classify.estimators import HCEPClassifier
 from hcep.classify.methods.cbm import CBMClassifier
 from hcep.classify.methods.greedy import OMPClassifier
-from hcep.classify.methods.linear_probe import LinearProbe
+from hcep.classify.methods.linear_probe import LDAClassifier, LinearProbe
 from hcep.classify.methods.nearest import HNNClassifier, NNClassifier
-from hcep.classify.methods.penalised import BasisPursuitClassifier, SpLiCEClassifier, TreeLassoClassifier
+from hcep.classify.methods.penalised import (
+    BasisPursuitClassifier,
+    NonNegativeLassoClassifier,
+    TreeLassoClassifier,
+)
 from hcep.errors import HCEPError, near_matches, quoted
 from hcep.hierarchy import Hierarchy
 
@@ -42,76 +48,54 @@ class Method:
     make: Callable[..., Any]
 
 
-_EUCLIDEAN: dict[str, Any] = {"shrinkage": None, "anchor": 0.0}
-_ON_CODES: dict[str, Any] = {**_EUCLIDEAN, "head": "logistic"}
+class NoTreeClassifier(HCEPClassifier):
+    """Our own estimator without the tree: every class hangs from the root. A control."""
 
-_ALL = (
-    Method("omp", "OMP", "Flat orthogonal matching pursuit over all atoms, linear head.", True, OMPClassifier),
-    Method(
-        "hier-omp",
-        "Hierarchical OMP",
-        "The paper's pursuit with a beam of 1, linear head.",
-        True,
-        partial(HCEPClassifier, beam_width=1, **_ON_CODES),
-    ),
-    Method(
-        "hb-omp",
-        "HB-OMP",
-        "The paper's hierarchical beam pursuit (beam 8 unless said otherwise), linear head.",
-        True,
-        partial(HCEPClassifier, beam_width=8, **_ON_CODES),
-    ),
-    Method(
-        "exact",
-        "Exact",
-        "The best of all rooted paths by the paper's objective, linear head.",
-        False,
-        partial(HCEPClassifier, beam_width=None, **_ON_CODES),
-    ),
-    Method(
-        "signed",
-        "Exact, signed",
-        "The same over paths whose new coefficients are positive, linear head.",
-        False,
-        partial(HCEPClassifier, beam_width=None, signed=True, **_ON_CODES),
-    ),
-    Method(
-        "anchored",
-        "Anchored",
-        "All rooted paths, coefficients drawn to 1, Euclidean metric; the class is the leaf.",
-        False,
-        partial(HCEPClassifier, beam_width=None, shrinkage=None, anchor="auto", head="path"),
-    ),
-    Method(
-        "hcep",
-        "HCEP (ours)",
-        "Anchored, in the whitened metric that the training images choose; the class is the leaf.",
-        False,
-        HCEPClassifier,
-    ),
-    Method("cbm", "CBM", "A supervised predictor of every synset on the embeddings, linear head.", True, CBMClassifier),
-    Method("nn", "NN", "The nearest class embedding: a black box.", True, NNClassifier),
-    Method("hnn", "HNN", "The nearest child, level by level; 0/1 code, linear head.", True, HNNClassifier),
-    Method("linear-probe", "Linear probe", "A linear head on the embeddings: a black box.", False, LinearProbe),
-    Method(
-        "splice",
-        "SpLiCE",
-        "The lasso with coefficients of at least 0 over all atoms, linear head.",
-        False,
-        SpLiCEClassifier,
-    ),
-    Method("basis-pursuit", "Basis pursuit", "The lasso over all atoms, linear head.", False, BasisPursuitClassifier),
-    Method(
-        "tree-l1",
-        "Tree l1",
-        "The tree-structured l1 of Jenatton et al., each subtree a group, linear head.",
-        False,
-        TreeLassoClassifier,
-    ),
-)
+    def _hierarchy_of(self, classes: NDArray[Any]) -> Hierarchy:
+        super()._hierarchy_of(classes)  # refuses what it would refuse with the tree
+        return class_hierarchy(None, classes)
+
+
+def _on_codes(beam_width: int | None, **options: Any) -> Callable[..., Any]:
+    """A rooted path in the Euclidean metric, a linear head on its code."""
+    return partial(HCEPClassifier, beam_width=beam_width, shrinkage=None, anchor=0.0, head="logistic", **options)
+
+
+_PUBLISHED = ("omp", "hier-omp", "hb-omp", "cbm", "nn", "hnn")
+_TABLE = (
+    ("omp", "OMP", OMPClassifier, "Flat orthogonal matching pursuit over all atoms, linear head."),
+    ("hier-omp", "Hierarchical OMP", _on_codes(1), "The paper's pursuit with a beam of 1, linear head."),
+    ("hb-omp", "HB-OMP", _on_codes(8),
+     "The paper's hierarchical beam pursuit (beam 8 unless said otherwise), linear head."),
+    ("exact", "Exact", _on_codes(None), "The best of all rooted paths by the paper's objective, linear head."),
+    ("signed", "Exact, signed", _on_codes(None, signed=True),
+     "The same over paths whose new coefficients are positive, linear head."),
+    ("anchored", "Anchored", partial(HCEPClassifier, shrinkage=None),
+     "All rooted paths, coefficients drawn to 1, Euclidean metric; the class is the leaf."),
+    ("hcep", "HCEP (ours)", HCEPClassifier,
+     "Anchored, in the whitened metric that the training images choose; the class is the leaf."),
+    ("no-tree", "HCEP without a tree", NoTreeClassifier, "The same with every class below the root: a control."),
+    ("nearest-mean", "Nearest mean in our metric", partial(NNClassifier, shrinkage="auto"),
+     "The nearest class mean in the whitened metric that the training images choose: a control."),
+    ("cbm", "CBM", CBMClassifier, "A supervised predictor of every synset on the embeddings, linear head."),
+    ("nn", "NN", NNClassifier, "The nearest class embedding: a black box."),
+    ("hnn", "HNN", HNNClassifier, "The nearest child, level by level; 0/1 code, linear head."),
+    ("linear-probe", "Linear probe", LinearProbe, "A linear head on the embeddings: a black box."),
+    ("lda", "Shrinkage LDA", LDAClassifier,
+     "Linear discriminant analysis on the embeddings, its shrinkage chosen as ours: a black box."),
+    ("nn-lasso", "Non-negative lasso", NonNegativeLassoClassifier,
+     "The lasso with coefficients of at least 0 over all atoms, linear head."),
+    ("basis-pursuit", "Basis pursuit", BasisPursuitClassifier, "The lasso over all atoms, linear head."),
+    ("tree-l1", "Tree l1", TreeLassoClassifier,
+     "The tree-structured l1 of Jenatton et al., each subtree a group, linear head."),
+)  # fmt: skip
 
 #: Every method by name, in the order of tables.
-METHODS: dict[str, Method] = {method.name: method for method in _ALL}
+METHODS: dict[str, Method] = {
+    name: Method(name, label, text, name in _PUBLISHED, make) for name, label, make, text in _TABLE
+}
+#: Names of earlier releases.
+_RENAMED = {"splice": "nn-lasso"}
 
 
 def make_method(
@@ -119,7 +103,7 @@ def make_method(
     hierarchy: Hierarchy | None = None,
     *,
     max_steps: int | None = None,
-    head: str | None = None,
+    head: Any = None,
     beam_width: int | None = None,
     **options: Any,
 ) -> Any:
@@ -132,8 +116,8 @@ def make_method(
     hierarchy : Hierarchy, optional
     max_steps : int, optional
         Most atoms a code may use; the depth of the hierarchy by default.
-    head : {"path", "logistic", "adamw"}, optional
-        The method's own by default. "path" is for rooted paths only, and "nn" has no other.
+    head : {"path", "logistic", "adamw"} or a scikit-learn classifier, optional
+        The method's own by default. "path" is for rooted paths only; "nn", "nearest-mean" and "lda" have none.
     beam_width : int, optional
         Of "hb-omp"; methods without a beam to set do not heed it, so that one call makes every row of a table.
     **options
@@ -158,6 +142,7 @@ def make_method(
     >>> model.pursue(data.X[:1]).codes.shape
     (1, 12)
     """
+    name = _RENAMED.get(name, name)
     if name not in METHODS:
         close = near_matches(name, METHODS)
         raise HCEPError(f"method {name!r} is unknown; the methods are {quoted(METHODS, len(METHODS))}.{close}")
@@ -167,7 +152,8 @@ def make_method(
     if beam_width is not None and name == "hb-omp":
         given["beam_width"] = beam_width
     make = METHODS[name].make
-    known = [p for p in inspect.signature(make).parameters if p != "hierarchy"]
+    estimator: Any = make.func if isinstance(make, partial) else make
+    known = [option for option in parameter_names(estimator) if option != "hierarchy"]
     unknown = [option for option in given if option not in known]
     if unknown:
         raise HCEPError(

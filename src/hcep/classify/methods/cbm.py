@@ -8,12 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hcep._checks import require_positive
-from hcep.classify.heads import HeadKind
 from hcep.classify.methods.base import ConceptMethod
 from hcep.classify.methods.concept_predictor import ConceptPredictor, concept_targets, fit_concept_predictor
 from hcep.hierarchy import Hierarchy
-from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import FlatResult
 
 
@@ -22,12 +19,12 @@ class CBMClassifier(ConceptMethod):
 
     Parameters
     ----------
-    hierarchy, tree, collapse, unit_norm, center, head, C, max_iter, epochs, batch_size, random_state, n_jobs
-        As in `ConceptMethod`; `random_state` also shuffles the predictor's training.
+    hierarchy, tree, collapse, unit_norm, center, head, n_jobs
+        As in `ConceptMethod`.
     max_steps : int, optional
         Synsets to report as the support, those with the highest scores; the head sees all scores.
-    concept_epochs : int
-        Of the concept predictor: Adam with learning rate 0.1, in batches of `batch_size`.
+    concept_epochs, batch_size, random_state
+        Of the concept predictor: Adam with learning rate 0.1.
 
     Attributes
     ----------
@@ -56,41 +53,15 @@ class CBMClassifier(ConceptMethod):
         self,
         hierarchy: Hierarchy | None = None,
         *,
-        tree: TreePolicy | None = None,
-        collapse: bool = True,
-        unit_norm: bool = False,
-        center: bool = False,
-        max_steps: int | None = None,
         concept_epochs: int = 500,
-        head: HeadKind = "logistic",
-        C: float = 1.0,
-        max_iter: int = 1000,
-        epochs: int = 500,
         batch_size: int = 4096,
         random_state: int | None = 0,
-        n_jobs: int | None = None,
+        **shared: Any,
     ) -> None:
-        super().__init__(
-            hierarchy,
-            tree=tree,
-            collapse=collapse,
-            unit_norm=unit_norm,
-            center=center,
-            max_steps=max_steps,
-            head=head,
-            C=C,
-            max_iter=max_iter,
-            epochs=epochs,
-            batch_size=batch_size,
-            random_state=random_state,
-            n_jobs=n_jobs,
-        )
+        super().__init__(hierarchy, **shared)
         self.concept_epochs = concept_epochs
-
-    def _check_options(self) -> None:
-        super()._check_options()
-        require_positive("concept_epochs", self.concept_epochs)
-        require_positive("batch_size", self.batch_size)
+        self.batch_size = batch_size
+        self.random_state = random_state
 
     def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
         self.predictor_ = fit_concept_predictor(

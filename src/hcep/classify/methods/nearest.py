@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hcep._checks import require_positive
+from hcep.classify.base import Auto
 from hcep.classify.baselines import hnn, nn
-from hcep.classify.leave_one_out import MAX_IMAGES, fit_temperature
-from hcep.classify.methods.base import ConceptMethod
+from hcep.classify.leave_one_out import MAX_IMAGES, MEAN_ANCHOR, fit_temperature
+from hcep.classify.methods.base import CodeClassifier, ConceptMethod
 from hcep.hierarchy import Hierarchy
-from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import PathResult
 from hcep.pursuit.result import path_codes
 
@@ -36,15 +35,17 @@ class HNNClassifier(ConceptMethod):
         return cut_paths(hnn(images, self.dictionary_, n_jobs=self.n_jobs), images, self.max_steps)
 
 
-class NNClassifier(ConceptMethod):
+class NNClassifier(CodeClassifier):
     """The class whose embedding is nearest: the paper's black box. It has no head.
 
     Parameters
     ----------
     hierarchy, tree, collapse, unit_norm, center, n_jobs
-        As in `ConceptMethod`.
+        As in `hcep.classify.base.ConceptEstimator`.
     max_steps : int, optional
         Synsets of the class's path to report as the support; the prediction does not depend on it.
+    shrinkage : float in (0, 1], None or "auto"
+        Metric: None is Euclidean, as published; "auto" picks by leave-one-out on the training images.
 
     Attributes
     ----------
@@ -63,23 +64,13 @@ class NNClassifier(ConceptMethod):
     temperature_: float
 
     def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        *,
-        tree: TreePolicy | None = None,
-        collapse: bool = True,
-        unit_norm: bool = False,
-        center: bool = False,
-        max_steps: int | None = None,
-        n_jobs: int | None = None,
+        self, hierarchy: Hierarchy | None = None, *, shrinkage: float | Auto | None = None, **shared: Any
     ) -> None:
-        self.hierarchy = hierarchy
-        self.tree = tree
-        self.collapse = collapse
-        self.unit_norm = unit_norm
-        self.center = center
-        self.max_steps = max_steps
-        self.n_jobs = n_jobs
+        super().__init__(hierarchy, **shared)
+        self.shrinkage = shrinkage
+
+    def _metric(self) -> tuple[Any, Any]:
+        return self.shrinkage, MEAN_ANCHOR if self.shrinkage is not None else 0.0
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each image."""
@@ -95,14 +86,8 @@ class NNClassifier(ConceptMethod):
         scores[np.arange(len(scores)), self._nearest(images)] = 1.0 + 1e-12
         return np.asarray(scores / scores.sum(axis=1, keepdims=True))
 
-    def _check_options(self) -> None:
-        require_positive("max_steps", self.max_steps, "the depth of the hierarchy")
-
     def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
         self.temperature_ = self._left_out_temperature(images, index)
-
-    def _fit_head(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
-        """There is none."""
 
     def _code(self, images: NDArray[Any]) -> PathResult:
         return cut_paths(nn(images, self.dictionary_, n_jobs=self.n_jobs), images, self.max_steps)

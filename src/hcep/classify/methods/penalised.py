@@ -1,4 +1,4 @@
-"""Codes by a convex penalty: the non-negative lasso of SpLiCE, basis pursuit, and the tree-structured l1."""
+"""Codes by a convex penalty: the non-negative lasso, basis pursuit, and the tree-structured l1."""
 
 from __future__ import annotations
 
@@ -7,24 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep._checks import require_share
-from hcep.classify.heads import HeadKind
 from hcep.classify.methods.base import ConceptMethod
 from hcep.hierarchy import Hierarchy
-from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import FlatResult, lasso, lasso_alpha, tree_lasso, tree_lasso_alpha
-from hcep.pursuit.penalised.coding import require_fraction
 
 
 class _PenalisedMethod(ConceptMethod):
     """A penalty whose weight is a share of each image's own largest useful one, the same share for all images."""
 
-    alpha: float | None
     alpha_: float
 
-    def _check_options(self) -> None:
-        super()._check_options()
-        require_fraction("alpha", self.alpha)
+    def __init__(self, hierarchy: Hierarchy | None = None, *, alpha: float | None = None, **shared: Any) -> None:
+        super().__init__(hierarchy, **shared)
+        self.alpha = alpha
 
     def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
         self.alpha_ = self._choose_alpha(images) if self.alpha is None else float(self.alpha)
@@ -38,7 +33,7 @@ class BasisPursuitClassifier(_PenalisedMethod):
 
     Parameters
     ----------
-    hierarchy, tree, collapse, unit_norm, center, head, C, max_iter, epochs, batch_size, random_state, n_jobs
+    hierarchy, tree, collapse, unit_norm, center, head, n_jobs
         As in `ConceptMethod`.
     max_steps : int, optional
         Most atoms a code may use; the depth of the hierarchy by default.
@@ -63,41 +58,6 @@ class BasisPursuitClassifier(_PenalisedMethod):
 
     _positive = False
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        *,
-        tree: TreePolicy | None = None,
-        collapse: bool = True,
-        unit_norm: bool = False,
-        center: bool = False,
-        max_steps: int | None = None,
-        alpha: float | None = None,
-        head: HeadKind = "logistic",
-        C: float = 1.0,
-        max_iter: int = 1000,
-        epochs: int = 500,
-        batch_size: int = 4096,
-        random_state: int | None = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        super().__init__(
-            hierarchy,
-            tree=tree,
-            collapse=collapse,
-            unit_norm=unit_norm,
-            center=center,
-            max_steps=max_steps,
-            head=head,
-            C=C,
-            max_iter=max_iter,
-            epochs=epochs,
-            batch_size=batch_size,
-            random_state=random_state,
-            n_jobs=n_jobs,
-        )
-        self.alpha = alpha
-
     def _choose_alpha(self, images: NDArray[Any]) -> float:
         return lasso_alpha(images, self.dictionary_, self._n_atoms_kept, positive=self._positive)
 
@@ -112,17 +72,22 @@ class BasisPursuitClassifier(_PenalisedMethod):
         )
 
 
-class SpLiCEClassifier(BasisPursuitClassifier):
-    """The lasso with coefficients of at least 0, as SpLiCE decomposes CLIP's embeddings, then a linear head.
+class NonNegativeLassoClassifier(BasisPursuitClassifier):
+    """The lasso with coefficients of at least 0 over all atoms, then a linear head.
 
     Parameters and fitted attributes are those of `BasisPursuitClassifier`.
 
+    Notes
+    -----
+    SpLiCE decomposes CLIP's embeddings by this program over a vocabulary of words; here the atoms are those of the
+    hierarchy, so that it is not SpLiCE.
+
     Examples
     --------
-    >>> from hcep.classify.methods import SpLiCEClassifier
+    >>> from hcep.classify.methods import NonNegativeLassoClassifier
     >>> from hcep.datasets import make_hierarchical_concepts
     >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
-    >>> model = SpLiCEClassifier(data.hierarchy).fit(data.X, data.y)
+    >>> model = NonNegativeLassoClassifier(data.hierarchy).fit(data.X, data.y)
     >>> bool(model.pursue(data.X).codes.data.min() > 0)
     True
     """
@@ -135,7 +100,7 @@ class TreeLassoClassifier(_PenalisedMethod):
 
     Parameters
     ----------
-    hierarchy, tree, collapse, unit_norm, center, head, C, max_iter, epochs, batch_size, random_state, n_jobs
+    hierarchy, tree, collapse, unit_norm, center, head, n_jobs
         As in `ConceptMethod`.
     max_steps : int, optional
         Most atoms a code may use; the depth of the hierarchy by default.
@@ -159,46 +124,9 @@ class TreeLassoClassifier(_PenalisedMethod):
     2
     """
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        *,
-        tree: TreePolicy | None = None,
-        collapse: bool = True,
-        unit_norm: bool = False,
-        center: bool = False,
-        max_steps: int | None = None,
-        mixing: float = 0.5,
-        alpha: float | None = None,
-        head: HeadKind = "logistic",
-        C: float = 1.0,
-        max_iter: int = 1000,
-        epochs: int = 500,
-        batch_size: int = 4096,
-        random_state: int | None = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        super().__init__(
-            hierarchy,
-            tree=tree,
-            collapse=collapse,
-            unit_norm=unit_norm,
-            center=center,
-            max_steps=max_steps,
-            head=head,
-            C=C,
-            max_iter=max_iter,
-            epochs=epochs,
-            batch_size=batch_size,
-            random_state=random_state,
-            n_jobs=n_jobs,
-        )
+    def __init__(self, hierarchy: Hierarchy | None = None, *, mixing: float = 0.5, **shared: Any) -> None:
+        super().__init__(hierarchy, **shared)
         self.mixing = mixing
-        self.alpha = alpha
-
-    def _check_options(self) -> None:
-        super()._check_options()
-        require_share("mixing", self.mixing)
 
     def _choose_alpha(self, images: NDArray[Any]) -> float:
         return tree_lasso_alpha(images, self.dictionary_, self._n_atoms_kept, mixing=self.mixing, n_jobs=self.n_jobs)

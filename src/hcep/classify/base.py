@@ -1,0 +1,258 @@
+"""What every estimator shares: parameters and their checks, classes above which a hierarchy stands, a dictionary."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hcep._checks import is_number, require_not_negative, require_positive, require_share
+from hcep.classify import leave_one_out
+from hcep.classify.heads import require_head
+from hcep.classify.leave_one_out import LeaveOneOutScore, choose, leave_one_out_scores
+from hcep.dictionary import ConceptDictionary, class_moments
+from hcep.dictionary.checks import CHUNK
+from hcep.dictionary.moments import ClassMoments
+from hcep.dictionary.transform import unit_rows
+from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
+from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy
+from hcep.hierarchy.graph import TreePolicy
+from hcep.pursuit.penalised.coding import require_fraction
+
+Auto = Literal["auto"]
+
+
+# -- parameters ----------------------------------------------------------------------------------------
+
+
+def _require_anchor(name: str, value: Any) -> None:
+    if value != "auto" and not (is_number(value) and 0.0 <= value <= sys.float_info.max):
+        raise HCEPError(f"{name} must be 'auto' or a finite number of at least 0, got {value!r}")
+
+
+def _require_shrinkage(name: str, value: Any) -> None:
+    if value is not None and value != "auto" and not (is_number(value) and 1e-9 <= value <= 1.0):
+        raise HCEPError(
+            f"{name} must be 'auto', None for the Euclidean metric, or a number above 0 and at most 1; got {value!r}"
+        )
+
+
+#: What each parameter may be, by its name, for all estimators: a call that raises where it is not.
+CONSTRAINTS: dict[str, Callable[[str, Any], object]] = {
+    "max_steps": lambda name, value: require_positive(name, value, "the depth of the hierarchy"),
+    "beam_width": lambda name, value: require_positive(name, value, "an exact search of all rooted paths"),
+    "tol": require_not_negative,
+    "anchor": _require_anchor,
+    "shrinkage": _require_shrinkage,
+    "alpha": require_fraction,
+    "mixing": require_share,
+    "concept_epochs": require_positive,
+    "batch_size": require_positive,
+}
+
+
+def parameter_names(estimator: type) -> list[str]:
+    """Parameters of an estimator and of those it inherits from, as they are declared."""
+    inits = [vars(cls)["__init__"] for cls in reversed(estimator.__mro__) if "__init__" in vars(cls)]
+    parameters = [p for init in inits if init is not object.__init__ for p in signature(init).parameters.values()]
+    named = (p.name for p in parameters if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY))
+    return [name for name in dict.fromkeys(named) if name != "self"]
+
+
+# -- classes -------------------------------------------------------------------------------------------
+
+
+def class_hierarchy(
+    hierarchy: Hierarchy | None, classes: NDArray[Any], tree: TreePolicy | None = None, collapse: bool = True
+) -> Hierarchy:
+    """The given hierarchy on the classes alone, or a flat one."""
+    labels = [str(c) for c in classes.tolist()]
+    if hierarchy is None:
+        root = VIRTUAL_ROOT
+        while root in labels:
+            root = f"({root})"
+        return Hierarchy.from_edges([(root, label) for label in labels])
+    if isinstance(hierarchy, Mapping) or not isinstance(hierarchy, Hierarchy):
+        raise HCEPError(f"hierarchy must be a hcep.Hierarchy or None, got {type(hierarchy).__name__}")
+    unknown = [label for label in labels if label not in hierarchy and label not in hierarchy.own_leaves]
+    if unknown:
+        raise HierarchyError(
+            f"{len(unknown):,} of {len(labels):,} classes in y are not synsets of the hierarchy: {quoted(unknown)}."
+            + near_matches(unknown[0], hierarchy.ids)
+            + " Add an edge (parent, class) for each, or correct the labels."
+        )
+    restricted = hierarchy.restrict(labels) if tree is None else hierarchy.as_tree(tree).restrict(labels)
+    return restricted.collapse() if collapse else restricted
+
+
+def class_leaves(hierarchy: Hierarchy, classes: NDArray[Any]) -> NDArray[np.str_]:
+    """The leaf that stands for each class."""
+    return np.array([hierarchy.leaf_of(str(label)) for label in classes.tolist()])
+
+
+# -- the estimator -------------------------------------------------------------------------------------
+
+
+class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base of all estimators: images, classes and a hierarchy -> a dictionary.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy, optional
+        A rooted DAG that contains every class in y; it is restricted to them. None is a flat one.
+    tree : {"first", "shortest", "longest"} or None
+        Keep one parent per synset (see `Hierarchy.as_tree`); None keeps the DAG, where a class may have several paths.
+    collapse : bool
+        Merge single-child chains, whose atoms are zero.
+    unit_norm, center : bool
+        Done to every embedding first.
+    max_steps : int, optional
+        Most atoms a code may use; the depth of the hierarchy by default.
+    n_jobs : int, optional
+        Threads of the pursuit.
+
+    Attributes
+    ----------
+    classes_ : (n_classes,) array
+    hierarchy_ : Hierarchy
+        Restricted to the classes and collapsed.
+    dictionary_ : ConceptDictionary
+    """
+
+    hierarchy: Hierarchy | None
+    tree: TreePolicy | None
+    collapse: bool
+    unit_norm: bool
+    center: bool
+    max_steps: int | None
+    n_jobs: int | None
+
+    classes_: NDArray[Any]
+    hierarchy_: Hierarchy
+    dictionary_: ConceptDictionary
+    anchor_: float
+    shrinkage_: float | None
+    leave_one_out_: list[LeaveOneOutScore]
+    n_features_in_: int
+    #: Values of the parameter `head` beside those of `hcep.classify.heads`.
+    _own_heads: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy | None = None,
+        *,
+        tree: TreePolicy | None = None,
+        collapse: bool = True,
+        unit_norm: bool = False,
+        center: bool = False,
+        max_steps: int | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self._store(locals())
+
+    def _store(self, given: Mapping[str, Any]) -> None:
+        """Keep what ``__init__`` was given, as scikit-learn asks: every parameter as it is, under its own name."""
+        self.__dict__.update({name: value for name, value in given.items() if name in parameter_names(type(self))})
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        """Scikit-learn asks for them here; it would look at the last ``__init__`` alone."""
+        return sorted(parameter_names(cls))
+
+    def _check_parameters(self) -> None:
+        """Refuse here what the pursuit would refuse only at the first prediction."""
+        for name, value in self.get_params(deep=False).items():
+            if name == "head":
+                require_head(value, self._own_heads)
+            elif name in CONSTRAINTS:
+                CONSTRAINTS[name](name, value)
+
+    def _fit_dictionary(
+        self, X: Any, y: Any, shrinkage: float | Auto | None = None, anchor: float | Auto = 0.0
+    ) -> tuple[NDArray[Any], NDArray[np.intp], ClassMoments]:
+        """Fix classes, hierarchy, metric, anchor and dictionary; return checked images, class indices and moments."""
+        self._check_parameters()
+        images, labels = validate_data(self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=1)
+        if np.asarray(labels).dtype.kind == "f":  # synset ids are no regression target, even at one image per class
+            check_classification_targets(labels)
+        self.classes_, index = np.unique(labels, return_inverse=True)
+        self.hierarchy_ = self._hierarchy_of(self.classes_)
+        self._leaves = class_leaves(self.hierarchy_, self.classes_)
+        if shrinkage == "auto" and not _varies(unit_rows(images) if self.unit_norm else images, index):
+            shrinkage = None  # there is no covariance to whiten by
+        moments = class_moments(
+            self.hierarchy_,
+            images,
+            self._leaves[index],
+            unit_norm=self.unit_norm,
+            second_moment=shrinkage is not None,
+        )
+        self.leave_one_out_ = []
+        if "auto" in (shrinkage, anchor):
+            shrinkages = leave_one_out.SHRINKAGES if shrinkage == "auto" else (shrinkage,)
+            anchors = leave_one_out.ANCHORS if anchor == "auto" else (anchor,)
+            self.leave_one_out_ = self._leave_one_out(images, index, moments, shrinkages, anchors)
+        if self.leave_one_out_:
+            chosen = choose(self.leave_one_out_)
+            self.shrinkage_, self.anchor_ = chosen.shrinkage, chosen.anchor
+        else:
+            self.shrinkage_ = leave_one_out.FALLBACK_SHRINKAGE if shrinkage == "auto" else shrinkage
+            self.anchor_ = leave_one_out.FALLBACK_ANCHOR if anchor == "auto" else anchor
+        self.dictionary_ = ConceptDictionary.from_moments(
+            self.hierarchy_,
+            moments,
+            unit_norm=self.unit_norm,
+            center=self.center,
+            shrinkage=self.shrinkage_,
+            # Without an anchor a common scale cancels in every coefficient; residuals then keep the images' units.
+            rescale=self.anchor_ > 0,
+        )
+        return images, index, moments
+
+    def _hierarchy_of(self, classes: NDArray[Any]) -> Hierarchy:
+        return class_hierarchy(self.hierarchy, classes, self.tree, self.collapse)
+
+    def _leave_one_out(
+        self,
+        images: NDArray[Any],
+        index: NDArray[np.intp],
+        moments: ClassMoments,
+        shrinkages: Any,
+        anchors: Any,
+        min_images: int = 3,
+    ) -> list[LeaveOneOutScore]:
+        return leave_one_out_scores(
+            self.hierarchy_,
+            unit_rows(images) if self.unit_norm else images,
+            self._leaves[index],
+            shrinkages,
+            anchors,
+            min_images=min_images,
+            moments=moments,
+            center=self.center,
+        )
+
+    def _checked_images(self, X: ArrayLike) -> NDArray[Any]:
+        check_is_fitted(self, "dictionary_")
+        images: NDArray[Any] = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        return images
+
+
+def _varies(X: NDArray[Any], index: NDArray[np.intp]) -> bool:
+    """Whether images of a class (of all, where each class has one) differ by more than rounding."""
+    if len(X) < 3:
+        return False
+    groups = index if len(X) > len(np.unique(index)) else np.zeros_like(index)
+    _, first = np.unique(groups, return_index=True)
+    rounding = 10 * np.finfo(X.dtype).eps * max(X.max(), -X.min())
+    return any(
+        bool(np.abs(X[i : i + CHUNK] - X[first[groups[i : i + CHUNK]]]).max() > rounding)
+        for i in range(0, len(X), CHUNK)
+    )
