@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -17,7 +18,6 @@ from hcep._progress import progress as progress_bar
 from hcep.classify.path_model import PathModel
 from hcep.errors import HCEPError
 from hcep.explain.explanation import Explanation, explain
-from hcep.explain.inference import infer
 from hcep.models import SavedModel, read_model
 from hcep.models.model_encoder import load_model_encoder
 
@@ -59,7 +59,7 @@ class ExplainedImages(list[ExplainedImage]):
 
     Attributes
     ----------
-    skipped : images that could not be used
+    skipped : (file, reason) of images that could not be used
     """
 
     def __init__(self) -> None:
@@ -114,9 +114,10 @@ def explain_images(
     found = ExplainedImages()
     classifier, saved = _opened(model)
     hierarchy, names = classifier.hierarchy, saved.atom_names if saved else None
-
+    name_of = cache(lambda label: hierarchy.name(hierarchy.leaf_of(label)))
     if isinstance(images, np.ndarray):
-        n_images, batches = len(images), _blocks(images)
+        X = np.atleast_2d(images)
+        n_images, batches = len(X), _blocks(X)
     else:
         photos = _photos(images)
         record, place = (saved.summary.encoder, saved.folder) if saved else (None, "the model")
@@ -124,13 +125,13 @@ def explain_images(
         n_images, batches = len(photos), _encoded(photos, adapter, None if strict else found.skipped)
     with progress_bar("explaining", n_images, progress and n_images > 1, "images") as advance:
         for files, X in batches:
-            inferred = infer(classifier, X, n_best)
+            inferred = classifier.infer(X, n_best=n_best, explained=True)
             likely = inferred.probabilities[np.arange(len(X)), inferred.class_index]
             explanations = explain(X, inferred.paths, names=names)
-            for file, label, probability, one in zip(files, inferred.labels, likely, explanations, strict=True):
-                name = hierarchy.name(hierarchy.leaf_of(str(label)))
+            labels = map(str, inferred.labels.tolist())
+            for file, label, probability, one in zip(files, labels, likely.tolist(), explanations, strict=True):
                 rivals = tuple(" → ".join(map(hierarchy.name, rival.path)) for rival in one.runners_up)
-                found.append(ExplainedImage(file, str(label), name, float(probability), one, rivals))
+                found.append(ExplainedImage(file, label, name_of(label), probability, one, rivals))
             advance(len(files))
     return found
 
@@ -175,7 +176,12 @@ def _photos(images: Any) -> list[Path | Image]:
     """Files and images, one each."""
     if isinstance(images, str | PathLike) or not isinstance(images, Iterable):
         images = [images]
-    return [photo for one in images for photo in (find_images([one]) if isinstance(one, str | PathLike) else [one])]
+    photos: list[Path | Image] = []
+    for one in images:
+        if not isinstance(one, str | PathLike) and not hasattr(one, "convert"):
+            raise HCEPError(f"images must be paths, PIL images or an array of embeddings, got {type(one).__name__}")
+        photos += find_images([one]) if isinstance(one, str | PathLike) else [one]
+    return photos
 
 
 def _blocks(X: NDArray[Any]) -> Iterator[Batch]:

@@ -1,0 +1,180 @@
+"""Photos and embeddings into explanations: every kind of input, each image projected once, a batch at a time."""
+
+import time
+from importlib import import_module
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import hcep
+from hcep import HCEPClassifier
+from hcep.embeddings import load_encoder
+from hcep.errors import HCEPError
+from hcep.explain import explain, explain_images, photos, report
+from hcep.models import read_model, save_atom_names, save_model
+from hcep.models.atom_names import AtomName, AtomNames
+from tests.explain.bear_space import BEARS, bear_images
+
+ENCODER = "function:tests.explain.bear_space:colour_vectors"
+
+
+def trails(found):
+    return [one.explanation.trail() for one in found]
+
+
+@pytest.fixture(scope="module")
+def bears():
+    X, y = bear_images()
+    return HCEPClassifier(BEARS, shrinkage=0.9, anchor=0.1).fit(X, y)
+
+
+@pytest.fixture
+def folder(bears, tmp_path):
+    """The same model saved, with the encoder and a name."""
+    save_model(bears, tmp_path / "model", encoder=load_encoder(ENCODER))
+    save_atom_names(AtomNames((AtomName("bear", "polar_bear", summary="white all over"),)), tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Two colours, of which the model makes different classes, and a file that is no image."""
+    place = tmp_path / "photos"
+    place.mkdir()
+    for colour in ("red", "blue"):
+        Image.new("RGB", (32, 32), colour).save(place / f"{colour}.png")
+    (place / "broken.jpg").write_text("no image")
+    return place
+
+
+@pytest.fixture
+def projected(monkeypatch):
+    """How many rows every product with the path basis had."""
+    rows = []
+    search = import_module("hcep.pursuit.search")
+    project = search.project
+
+    def counted(images, block, *rest):
+        rows.append(len(images[block]))
+        return project(images, block, *rest)
+
+    monkeypatch.setattr(search, "project", counted)
+    return rows
+
+
+def test_embeddings_are_explained_as_the_estimator_classifies_them(bears):
+    X, _ = bear_images()
+    found = hcep.explain_images(X, bears, n_best=2)
+    assert [one.label for one in found] == bears.predict(X).tolist()
+    np.testing.assert_allclose([one.probability for one in found], bears.predict_proba(X).max(axis=1))
+    assert trails(found) == [one.trail() for one in explain(X, bears.pursue(X, n_best=2))]
+    assert found[0].file == "0"
+    assert found[0].name == BEARS.name(found[0].label)
+    assert all(len(one.rivals) == 1 and "→" in one.rivals[0] for one in found)
+    assert found.skipped == []
+    assert trails(explain_images(X[0], bears)) == trails(found[:1])
+
+
+def test_photos_are_found_in_folders_by_name_and_in_memory(folder, pictures):
+    by_folder = explain_images(pictures, folder)
+    assert [one.file for one in by_folder] == [str(pictures / "blue.png"), str(pictures / "red.png")]
+    assert by_folder.skipped == [(str(pictures / "broken.jpg"), "not an image, or not in a format that can be read")]
+    by_name = explain_images([str(pictures / "red.png"), pictures / "*.png"], str(folder))
+    assert [one.label for one in by_name] == [by_folder[i].label for i in (1, 0, 1)]
+    with Image.open(pictures / "red.png") as red:
+        in_memory = explain_images([red, pictures / "blue.png"], folder)
+        alone = explain_images(red, folder)[0]
+    assert [one.file for one in in_memory] == ["0", str(pictures / "blue.png")]
+    assert trails(in_memory[:1]) == trails(by_folder[1:]) == trails([alone])
+
+
+def test_a_saved_model_has_words_and_every_form_of_it_is_taken(folder, bears, pictures):
+    red = pictures / "red.png"
+    expected = explain_images(red, folder)[0]
+    assert expected.explanation.steps[-1].meaning == "white all over"
+    assert explain_images(red, read_model(folder))[0] == expected
+    for model in (bears, bears.path_model()):
+        found = explain_images(red, model, encoder=ENCODER)[0]
+        assert found.explanation.steps[-1] == expected.explanation.steps[-1]._replace(meaning=None)
+        assert explain_images(red, model, encoder=load_encoder(ENCODER))[0] == found
+
+
+@pytest.mark.parametrize(
+    ("given", "model", "options", "match"),
+    [
+        ("nowhere.jpg", "folder", {}, "no image at 'nowhere.jpg'"),
+        ([3.0, 1.0], "folder", {}, "images must be paths, PIL images or an array of embeddings, got float"),
+        ("photos/red.png", "bears", {}, "'the model' does not say which encoder its embeddings are of"),
+        ("photos/broken.jpg", "folder", {"strict": True}, "broken.jpg: not an image"),
+        ("photos/red.png", "unfit", {}, "model must be the folder of a saved model or a fitted classifier, got dict"),
+    ],
+)
+def test_what_cannot_be_explained_is_said(given, model, options, match, folder, bears, pictures, monkeypatch):
+    monkeypatch.chdir(pictures.parent)
+    with pytest.raises(HCEPError, match=match):
+        explain_images(given, {"folder": folder, "bears": bears, "unfit": {}}[model], **options)
+
+
+def test_every_image_is_projected_once(folder, bears, pictures, projected):
+    X, _ = bear_images()
+    found = explain_images(X, bears, n_best=3)
+    assert sum(projected) == len(X)
+    explain(X, bears.path_model().infer(X, explained=True).paths)
+    assert sum(projected) == 2 * len(X)
+    projected.clear()
+    found = explain_images(pictures, folder, n_best=2)
+    assert sum(projected) == len(found) == 2
+
+
+def test_photos_are_held_a_batch_at_a_time(folder, pictures, monkeypatch):
+    monkeypatch.setattr(photos, "BATCH", 2)
+    encoder = load_encoder(ENCODER)
+    batches = []
+    encode = encoder.encode_images
+    monkeypatch.setattr(encoder, "encode_images", lambda batch: batches.append(len(batch)) or encode(batch))
+    found = explain_images(
+        [pictures / "*.png"] * 2 + [pictures / "broken.jpg", pictures / "red.png"], folder, encoder=encoder
+    )
+    assert batches == [2, 2, 1]
+    assert len(found) == 5
+    monkeypatch.setattr(photos, "BLOCK", 5)
+    X, y = bear_images()
+    assert [one.file for one in explain_images(X, folder)] == [str(i) for i in range(len(y))]
+
+
+def test_shares_come_from_the_pursuit_or_are_the_same_without(bears):
+    X, _ = bear_images()
+    model = bears.path_model()
+    with_shares, without = explain(X, model.infer(X, explained=True).paths), explain(X, model.pursue(X))
+    for one, other in zip(with_shares, without, strict=True):
+        assert one.trail() == other.trail()
+        np.testing.assert_allclose(
+            [step.explained for step in one.steps], [step.explained for step in other.steps], atol=1e-12
+        )
+
+
+def test_the_report_has_a_card_and_a_thumbnail_per_photo(folder, pictures):
+    page = report.photo_report(explain_images(pictures, folder, n_best=2))
+    assert page.count("<div class=image>") == page.count("data:image/jpeg;base64,") == 2
+    assert "white all over" in page
+    assert page.count("<p>or ") == 2
+    X, _ = bear_images()
+    assert "<img" not in report.photo_report(explain_images(X[:2], folder))
+
+
+@pytest.mark.slow
+def test_explaining_takes_at_most_half_as_long_again_as_the_pursuit():
+    sample = hcep.datasets.load_sample()
+    model = HCEPClassifier(sample.hierarchy).fit(sample.X_train, sample.y_train).path_model()
+    X = sample.X_val[:200]
+
+    def seconds(what):
+        start = time.process_time()  # of this process alone, whatever else the machine does
+        what()
+        return time.process_time() - start
+
+    # In turn, so that a busy machine slows both; the first round compiles.
+    rounds = [(seconds(lambda: model.pursue(X)), seconds(lambda: explain_images(X, model))) for _ in range(25)]
+    pursuit, explaining = np.min(rounds[1:], axis=0)
+    assert explaining <= 1.5 * pursuit
