@@ -67,6 +67,7 @@ CASES: dict[str, Callable[[], HCEPClassifier]] = {
     "default": lambda: fitted(HCEPClassifier(PETS), PET_LABELS),
     "default, fitted on float32": lambda: fitted(HCEPClassifier(PETS), PET_LABELS, np.float32),
     "paper": lambda: fitted(HCEPClassifier.paper(PETS), PET_LABELS),
+    "paper, logistic": lambda: fitted(HCEPClassifier.paper(PETS, head="logistic"), PET_LABELS),
     "paper, fitted on float32": lambda: fitted(HCEPClassifier.paper(PETS), PET_LABELS, np.float32),
     "logistic, two classes": lambda: fitted(HCEPClassifier(PETS, head="logistic"), ["car", "cat"]),
     "unit norm, centred, whitened": lambda: fitted(
@@ -103,7 +104,7 @@ def pets_model() -> HCEPClassifier:
 
 @pytest.fixture(scope="session")
 def logistic_model() -> HCEPClassifier:
-    return CASES["paper"]()
+    return CASES["paper, logistic"]()
 
 
 @pytest.fixture(scope="session")

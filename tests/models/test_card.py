@@ -156,7 +156,7 @@ def test_the_paper_is_cited(auto_model: HCEPClassifier) -> None:
 
 def test_a_head_that_adamw_trained_is_not_called_logistic(logistic_model: HCEPClassifier) -> None:
     model = copy.copy(logistic_model)
-    model.head_ = AdamWHead(np.zeros((6, 8), np.float32), np.zeros(6, np.float32), np.arange(6), 5, 64, 0.1, 1e-4)
+    model.head_ = AdamWHead(epochs=5, batch_size=64)
     introduction = model_card(model).partition("## Hierarchy")[0]
     assert "linear classifier on the path's coefficients, trained with AdamW" in introduction
     assert "logistic" not in introduction
