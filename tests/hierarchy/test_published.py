@@ -8,6 +8,7 @@ from hcep.hierarchy import read_hierarchy
 
 HERE = Path(__file__).parent / "published"
 # file: (synsets, classes, what it is taken for, a path to a class by names)
+# ruff: noqa: E501
 EXPECTED = {
     "google-product-taxonomy.txt": (12, 6, "breadcrumbs apart by '>', with ids", "Pet Supplies/Bird Supplies/Bird Cages & Stands"),
     "shop-categories.txt": (10, 4, "breadcrumbs apart by '>', with ids", "Pet Supplies/Cat Supplies/Accessories"),

@@ -58,7 +58,7 @@ def column_of_paths(table: Table) -> tuple[int, str] | None:
     for column in range(table.width):
         cells = [cells[column] for _, cells in table.rows if len(cells) > column and cells[column]]
         mark = find_separator(cells[1:]) if len(cells) > 2 and ID.match(cells[0]) is None else find_separator(cells)
-        if mark in SEPARATORS[:6] or (mark and table.width == 1):
+        if mark in SEPARATORS[:6] or (mark and sum(mark in cell for cell in cells) >= 0.9 * len(cells) - 1):
             return column, str(mark)
     return None
 
@@ -100,8 +100,8 @@ def from_lines(
     seen: set[tuple[str, ...]] = set()
     n_again = 0
     for (number, line), path in zip(lines, paths, strict=True):
-        if not path:
-            raise source.fail(f"expected categories apart by {mark!r}; got {line!r}", number)
+        if not path or not all(path):
+            raise source.fail(f"expected categories apart by {mark!r}, none of them empty; got {line!r}", number)
         n_again += tuple(path) in seen
         seen.add(tuple(path))
         parent = None
@@ -124,6 +124,6 @@ def _without_id(line: str) -> tuple[str, str, str]:
 
 
 def _parts(line: str, mark: str) -> list[str]:
-    cut = line.strip().strip(mark) if mark in ("/", "\\", "|") else line
+    cut = line.strip().strip(mark) if len(mark) == 1 else line
     parts = [part.strip() for part in cut.split(mark)]
-    return [part for part in parts if part not in ("", ".")] if mark in ("/", "\\") else [p for p in parts if p]
+    return [part for part in parts if part not in ("", ".")] if mark in ("/", "\\") else parts

@@ -129,9 +129,16 @@ class Draft:
         """Labels that stand for one synset as they are; the others with as many labels above as tell them apart."""
         ids = [b.label for b in self.branches]
         top = list(range(len(ids)))  # the branch that each id reaches up to
+        inner = {parent for b in self.branches for parent in b.parents}
+        n_leaves = Counter(b.label for i, b in enumerate(self.branches) if i not in inner)
         while True:
             count = Counter(ids)
-            shared = [i for i, synset in enumerate(ids) if count[synset] > 1]
+            # A class called like a group above it keeps its name: that is what labels of images say.
+            shared = [
+                i
+                for i, synset in enumerate(ids)
+                if count[synset] > 1 and (i in inner or n_leaves[self.branches[i].label] > 1 or top[i] != i)
+            ]
             if not shared:
                 return ids
             rising = [i for i in shared if self.branches[top[i]].parents]

@@ -9,12 +9,15 @@ from itertools import pairwise
 
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy.formats import breadcrumbs, levels as level_columns
+from hcep.hierarchy.formats.draft import Draft
 from hcep.hierarchy.formats.source import Source, counted
 from hcep.hierarchy.formats.table_file import DELIMITERS, Row, Table, read_table
-from hcep.hierarchy.formats.table_shape import NO_PARENT, Shape, chosen_columns, find_shape, is_edge_header
+from hcep.hierarchy.formats.table_shape import NO_PARENT, Shape, chosen_columns, find_shape, is_edge_header, plain
 from hcep.hierarchy.graph import Hierarchy
 
 HEADER = ("parent", "child", "name")
+#: Names of a column that says how deep a row is.
+DEPTHS = ("level", "depth", "ebene", "tier", "niveau", "nivel", "stufe", "indent", "hierarchy level", "lvl")
 YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 
 
@@ -55,6 +58,9 @@ def read(
         paths = breadcrumbs.in_table(source, table)
         if paths is not None:
             return paths
+        steps = depth_column(table)
+        if steps is not None:
+            return _from_depths(source, table, steps)
     return from_table(source, table, table_shape(source, table, parent, child, told), blank)
 
 
@@ -66,12 +72,44 @@ def from_table(source: Source, table: Table, shape: Shape | None = None, blank: 
     return _from_edges(source, shape)
 
 
-def is_edges(source: Source, table: Table) -> bool:
-    """Whether a table is an edge list whose parents come again as children."""
+def is_clearly(source: Source, table: Table, mark: str) -> bool:
+    """Whether lines cut at a mark are a table: parents that come again as children, or three levels at least."""
     try:
-        return table.width == 2 and find_shape(source, table).kind == "edges"
+        shape = find_shape(source, table)
     except HierarchyError:
         return False
+    first, second = (
+        set(column) for column in list(zip(*(shape.cells(cells) for _, cells in shape.rows), strict=True))[:2]
+    )
+    return bool(first & second) if shape.kind == "edges" else mark == "," and len(shape.columns) > 2
+
+
+def depth_column(table: Table) -> int | None:
+    """The column that says how deep each row is, counted from the first row's on: level 1, 2, 3, 3, 2, 3."""
+    for column, name in enumerate(table.rows[0][1]):
+        if plain(name) in DEPTHS:
+            cells = [cells[column] if len(cells) > column else "" for _, cells in table.rows[1:]]
+            if all(cell.isdecimal() for cell in cells):
+                depths = [int(cell) for cell in cells]
+                if len(set(depths)) > 1 and min(depths) == depths[0] and all(b <= a + 1 for a, b in pairwise(depths)):
+                    return column
+    return None
+
+
+def _from_depths(source: Source, table: Table, column: int) -> Hierarchy:
+    header, *rows = table.rows
+    others = [i for i in range(len(header[1])) if i != column]
+    named = [i for i in others if set(plain(header[1][i]).split()) & {"name", "title", "label", "description"}]
+    label = (named or others)[0]
+    draft = Draft(source, "qualify")
+    above: dict[int, int] = {}
+    for line, cells in rows:
+        depth = int(cells[column])
+        above[depth] = draft.add(cells[label] if len(cells) > label else "", above.get(depth - 1), line=line)
+    titles = header[1]
+    source.understood = f"outline, depth in {titles[column]!r}, name in {titles[label]!r}"
+    source.otherwise = "if that is no depth, pass -O levels=HIGHEST,...,LOWEST or -O parent=COLUMN -O child=COLUMN"
+    return draft.hierarchy()
 
 
 def table_shape(

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcep.hierarchy import serial
-from hcep.hierarchy.formats import levels as level_columns, nested
+from hcep.hierarchy.formats import edge_list, levels as level_columns, nested
 from hcep.hierarchy.formats.draft import Repeated
 from hcep.hierarchy.formats.source import Source
-from hcep.hierarchy.formats.table_shape import known_levels
+from hcep.hierarchy.formats.table_shape import PARENT, known_levels, plain
 from hcep.hierarchy.graph import Hierarchy
 
 
@@ -30,11 +30,23 @@ def read(
     if levels is not None or leaf is not None or name is not None or _has_levels(data):
         table = level_columns.records_table(source, data)
         return level_columns.from_table(source, table, levels, leaf=leaf, name=name)
+    if _is_table(data):
+        return edge_list.from_table(source, level_columns.records_table(source, data))
     return nested.from_data(source, data, repeated or "raise")
 
 
 def write(hierarchy: Hierarchy, format: str) -> str:
     return hierarchy.to_json()
+
+
+def _is_table(data: Any) -> bool:
+    """Whether JSON is a list of flat records with the same keys, that name a parent or neither a name nor an id."""
+    if not isinstance(data, list) or len(data) < 2 or not all(isinstance(record, dict) for record in data):
+        return False
+    keys = set(data[0])
+    flat = not any(isinstance(value, dict | list) for record in data for value in record.values())
+    told = any(PARENT.fullmatch(plain(key)) for key in keys) or not keys & {"name", "id", "children"}
+    return flat and told and len(keys) > 1 and all(set(record) == keys for record in data)
 
 
 def _has_levels(data: Any) -> bool:

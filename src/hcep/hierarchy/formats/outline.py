@@ -16,6 +16,7 @@ from hcep.hierarchy.graph import Hierarchy
 BULLET = re.compile(r"[-*+•]\s+")
 NUMBER = re.compile(r"(\d+(?:\.\d+)+[.)]?|\d+[.)])\s+")
 HEADING = re.compile(r"(#{1,6})\s+")
+RULE = re.compile(r"(?:```.*|-{3,}|={3,}|\*{3,}|_{3,})")  # code fences, lines across the page
 INDENT = re.compile(r"(?:[\s│├└─╰┃┣┗━]|[|+`]--+|\|(?=\s))*")  # also the lines of a drawn tree
 
 Key = int | tuple[int, ...]
@@ -58,7 +59,7 @@ def _not_an_outline(source: Source) -> Hierarchy | None:
         if len(lines) > 1 and len(n_cells) == 1 and n_cells != {0}:
             table = Table([(n, [cell.strip() for cell in line.split(mark)]) for n, line in lines])
             # Names have blanks and commas of their own: there, cells that come again must show that it is a table.
-            if mark in "\t;" or edge_list.is_edges(source, table):
+            if mark in "\t;" or edge_list.is_clearly(source, table, mark):
                 return edge_list.from_table(source, table)
     return None
 
@@ -72,7 +73,9 @@ def write(hierarchy: Hierarchy, format: str) -> str:
 
 
 def _outline(source: Source) -> Iterator[Line]:
-    lines = [(i + 1, line) for i, line in enumerate(source.lines()) if line.strip() and line.strip()[:3] != "```"]
+    lines = [
+        (i + 1, line) for i, line in enumerate(source.lines()) if line.strip() and not RULE.fullmatch(line.strip())
+    ]
     by_number = any("." in number.rstrip(".)") for _, line in lines if (number := _number(line)))
     return _numbered(source, lines) if by_number else _indented(source, lines)
 

@@ -111,6 +111,8 @@ def _delimiter(source: Source, text: str) -> str:
     """What cells are apart by: what cuts the rows into the most even table; the format's own where nothing does."""
     usual = DELIMITERS.get(source.format, ",")
     lines = [line for line in text.splitlines()[: 2 * N_SNIFFED] if line.strip() and not line.startswith("#")]
+    if any(mark in line for mark in ";\t|" for line in lines):  # then commas between digits are decimal ones
+        lines = [re.sub(r"(?<=\d),(?=\d)", ".", line) for line in lines]
     evenness: dict[str, float] = {}
     for mark in (usual, *(m for m in (",", ";", "\t", "|") if m != usual)):
         # A title or a note around the table has no delimiter; what counts is that nearly all other lines agree.

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal, NoReturn
 
 from hcep.errors import near_matches, quoted
@@ -43,7 +44,9 @@ HEADER_WORDS = _words(
     supergroup superfamily tribe subspecies breed variety order genus species kingdom phylum domain scientific common
     gruppe untergruppe kategorie ebene oberbegriff begriff bezeichnung anzahl groupe catégorie niveau nom grupo
     categoría nivel nombre synset concept term node title coarse fine topic subtopic area segment commodity broader
-    narrower hypernym hyponym supercategory superkingdom infraorder suborder subfamily clade
+    narrower hypernym hyponym supercategory superkingdom infraorder suborder subfamily clade realm sector industry
+    continent country city region state province genre artist album brand model make colour color shape habitat field
+    discipline subject branch style material primary secondary tertiary top middle bottom
     """
 ) | {rank for ranks in (RANKS, *OTHER_RANKS) for rank in ranks}
 #: Words in the name of a column that identifies a class beside another, or says something about it, and is no level.
@@ -64,6 +67,7 @@ ABOUT = _words(
 LEVEL_WORDS = HEADER_WORDS - IDENTITY - ABOUT - {"parent", "child", "source", "target", "coarse", "fine"}
 #: Names that stand below several others and mean something else each time.
 REST = _words("other others misc miscellaneous unknown general various rest none sonstige andere autres otros")
+SUMS = _words("total totals sum summe gesamt insgesamt somme suma")
 NO_PARENT = frozenset(("0", "-1", "-", "null", "none", "na", "n/a", "nan", "\\n"))
 #: Headers of two columns, parent first, that are one whatever stands below them.
 EDGES = (("parent", "child"), ("source", "target"), ("superclass", "class"), ("superclass", "subclass"))
@@ -162,7 +166,7 @@ class _Evidence:
         twice = [column for column, n in Counter(self.names).items() if n > 1]
         if twice:
             raise source.fail(f"column {twice[0]!r} stands twice in the header; rename one", self.line)
-        self.rows = others if told else table.rows
+        self.rows = _without_repeats(source, first, others) if told else table.rows
         n_most = max(len(first), 3) if any(PARENT.fullmatch(plain(name)) for name in first) else len(first)
         long = [(line, len(cells)) for line, cells in self.rows if len(cells) > n_most]
         if told and long:
@@ -251,7 +255,10 @@ class _Evidence:
         parent, child = pair
         rest = [i for i in range(self.width) if i not in pair]
         named = [i for i in rest if plain(self.names[i]) in ("name", "label", "title", "scientific name", "names")]
-        only = rest if len(rest) == 1 and self.width == 3 and not _all_numeric(self.columns[rest[0]]) else []
+        plain_third = (
+            not self.has_header or is_edge_header(self.first) or self._words(rest[0]) & IDENTITY if rest else False
+        )
+        only = rest if self.width == 3 and plain_third and not _all_numeric(self.columns[rest[0]]) else []
         name = (named or only)[:1]
         shape = Shape("edges", self.names, self.rows, (parent, child, *name), known, self.has_header)
         shape.notes = self._left_out(shape.columns)
@@ -274,6 +281,9 @@ class _Evidence:
                 levels.insert(0, column)
             elif above and levels[-1] == above[-1] and self._is_finer(column, above[-1]):
                 levels.append(column)
+        for above, below in pairwise(levels[:-1]):  # classes may share a name, as epithets of species do
+            if not self._nested(below, above):
+                self._fail_nested(below, above)
         return self._levels(levels, known=True)
 
     def _two_columns(self) -> Shape:
@@ -282,7 +292,7 @@ class _Evidence:
         pairs = [pair for pair in zip(*self.columns, strict=True) if all(pair)]
         own = {a for a, b in pairs if a == b}
         # A group may be called like its only member; a cell that comes elsewhere too would be its own parent.
-        if left & right and left & right == own - {cell for pair in pairs if pair[0] != pair[1] for cell in pair}:
+        if own and own < left and left & right == own - {cell for pair in pairs if pair[0] != pair[1] for cell in pair}:
             return self._levels([0, 1], known=False)
         if left & right:
             reversed_ = repeats == [False, True] and len(right) < len(left)
@@ -300,7 +310,10 @@ class _Evidence:
                 finer_first = True
             else:
                 return self._edges((0, 1), known=False)
-        return self._levels([1, 0] if finer_first else [0, 1], known=False)
+        upper = 1 if finer_first else 0
+        if _all_numeric(self.columns[upper]):
+            self._fail_levels(f"column {self.names[upper]!r} holds numbers")
+        return self._levels([upper, 1 - upper], known=False)
 
     def _levels_by_cells(self, text: list[int]) -> Shape:
         """Level columns without known names: each nested in the one on its left, down to the first of classes."""
@@ -315,10 +328,7 @@ class _Evidence:
                     self._unsure_of(column, levels, above)
                 continue
             if not self._nested(column, above):
-                value = self._repeated_below(column, above)[0]
-                self._fail_levels(
-                    f"{value!r} of column {self.names[column]!r} stands below several of column {self.names[above]!r}"
-                )
+                self._fail_nested(column, above)
             levels.append(column)
         if len(levels) < 2:
             self._fail_levels("there are not two columns of names")
@@ -346,7 +356,9 @@ class _Evidence:
 
     def _parents(self, parent: int, child: int) -> bool:
         """Whether at least half of the cells of a column come again in another, whose own hardly repeat."""
-        above, below = self._set(parent), self._set(child)
+        above = self._set(parent)
+        # A class called like the group it is in makes no parent of the group.
+        below = {c for p, c in zip(self.columns[parent], self.columns[child], strict=True) if c and c != p}
         once = len(below) >= 0.9 * len(self._filled(child)) > 0 or (self.width, parent, child) == (3, 0, 1)
         return bool(above) and once and 2 * len(above & below) >= len(above) and len(above) < len(below)
 
@@ -356,7 +368,7 @@ class _Evidence:
         above = ""
         for cell, beside in zip(self.columns[lower], self.columns[upper], strict=True):
             above = beside or above  # a blank is as above
-            if cell:
+            if cell and above:
                 seen.setdefault(cell, set()).add(above)
         return [cell for cell, several in seen.items() if len(several) > 1 and cell.casefold() not in REST]
 
@@ -387,6 +399,10 @@ class _Evidence:
             self.line,
         )
 
+    def _fail_nested(self, column: int, above: int) -> NoReturn:
+        value, below, upper = self._repeated_below(column, above)[0], self.names[column], self.names[above]
+        self._fail_levels(f"{value!r} of column {below!r} stands below several of column {upper!r}")
+
     def _fail_levels(self, why: str) -> NoReturn:
         raise self.source.fail(
             f"is no edge list (no column holds the parents of another) and no level columns: {why}; pass levels= from "
@@ -394,6 +410,15 @@ class _Evidence:
             f"command line); its columns are {quoted(self.names, 9)}",
             self.line,
         )
+
+
+def _without_repeats(source: Source, header: list[str], rows: list[Row]) -> list[Row]:
+    """Rows without those that say the header again, or the sums below a table."""
+    again = [line for line, cells in rows if cells == header]
+    sums = [line for line, cells in rows[-1:] if cells[0].casefold().strip(" :") in SUMS]
+    source.notes += [f"passed over: line {line:,}, the header again" for line in again]
+    source.notes += [f"passed over: line {line:,}, a sum" for line in sums]
+    return [row for row in rows if row[0] not in (*again, *sums)]
 
 
 def _column(rows: list[Row], i: int) -> list[str]:
