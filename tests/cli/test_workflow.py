@@ -138,8 +138,8 @@ def test_hierarchy_is_found_or_asked_for():
         find_hierarchy(None, ["unicorn"])
 
 
-def test_predictions_are_parquet(model, sample_file, tmp_path):
-    fails(r"expected a name ending in \.parquet", "predict", model, sample_file, "-o", tmp_path / "p.csv")
+def test_predictions_are_parquet_or_csv(model, sample_file, tmp_path):
+    fails(r"expected a name ending in \.parquet", "predict", model, sample_file, "-o", tmp_path / "p.json")
 
 
 def test_columns_the_wrong_way_round_are_noticed(sample_file, tmp_path):

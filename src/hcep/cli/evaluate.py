@@ -6,7 +6,6 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -104,8 +103,11 @@ def evaluate(
     _check_names(names)
     saved = read_model(model)
     classifier = saved.classifier
-    columns = {"vectors": vectors, "label": label, "labels": labels}
-    read = partial(embeddings_for, saved, data, encoder=encoder, progress=not as_json, **columns)
+    file_parts: dict[str, Any] = {"vectors": vectors, "label": label, "labels": labels, "encoder": encoder}
+
+    def read(wanted: str | None, **options: Any) -> Embeddings:
+        return embeddings_for(saved, data, wanted, progress=not as_json, **file_parts, **options)
+
     test = read(split, default_split="val")
     show_notes(test.notes)
     _check_classes(classifier, test)

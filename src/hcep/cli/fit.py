@@ -139,7 +139,7 @@ def fit(
     )
 
 
-def _head(name: str | None, **options: float | None) -> Any:
+def _head(name: str | None, **options: Any) -> Any:
     """The head of a name, with its options where there are any."""
     given = {option: value for option, value in options.items() if value is not None}
     if not given:

@@ -58,8 +58,10 @@ def tree_notes(labels: Iterable[str | None], hierarchy: Hierarchy) -> Iterator[s
             f"{_count(len(outside), 'image')} of {_count(len(classes), 'class')} that the hierarchy does not have: "
             + quoted(classes)
         )
-    known = {hierarchy.leaf_of(label) for label in set(present) if label in hierarchy}
-    without = [leaf for leaf in hierarchy.leaves if leaf not in known]
+    known = {label for label in present if label in hierarchy}
+    # A class may be an inner concept, too: then its descendants are not missed.
+    covered = known | {leaf for label in known for leaf in hierarchy.descendants(label)}
+    without = [leaf for leaf in hierarchy.leaves if leaf not in covered]
     if without:
         yield f"{_count(len(without), 'class')} of the hierarchy without an image: {quoted(without)}"
 

@@ -226,16 +226,16 @@ def _read_npz(source: Path, names: dict[str, str], label_names: Sequence[str] | 
     with zipfile.ZipFile(source) as archive:
         present = [name.removesuffix(".npy") for name in archive.namelist()]
         found = _find(source, names, present)
-        parts = {part: _member(source, archive, name) for part, name in found.items()}
+        parts: dict[str, Any] = {part: _member(source, archive, name) for part, name in found.items()}
         if "paths" not in names and "paths" in parts and parts["paths"].dtype.kind not in "US":
             del parts["paths"]  # `images` that are pixels, not paths
         if isinstance(label_names, str):
             if label_names not in present:
                 raise absent(source, label_names, present)
             label_names = _member(source, archive, label_names).tolist()
-    labels = as_labels(source, parts.pop("labels", None), label_names)
-    vectors = parts.pop("vectors")
-    return EmbeddingArrays(vectors, *(_with_missing(a) for a in (labels, *map(parts.get, ("ids", "paths", "splits")))))
+    parts["labels"] = as_labels(source, parts.get("labels"), label_names)
+    text: dict[str, Any] = {part: _with_missing(parts.get(part)) for part in ("labels", "ids", "paths", "splits")}
+    return EmbeddingArrays(parts["vectors"], **text)
 
 
 def _member(source: Path, archive: zipfile.ZipFile, name: str) -> NDArray[Any]:

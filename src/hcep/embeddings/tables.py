@@ -413,7 +413,7 @@ def read_labels(path: str | Path, column: str | None = None) -> NDArray[Any]:
                     f"{str(source)!r}: labels must be text or whole numbers of shape (n_images,), got {values.dtype} "
                     f"of shape {values.shape}"
                 )
-            return values.astype(np.str_)
+            return np.asarray(values, dtype=np.str_)
         if source.suffix == ".txt":
             lines = source.read_text(encoding="utf-8-sig").rstrip("\n").split("\n")
             empty = [i for i, line in enumerate(lines, start=1) if not line.strip()]
