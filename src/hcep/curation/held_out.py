@@ -225,7 +225,7 @@ def _fold(model: PathModel, images: NDArray[Any]) -> Fold:
     dictionary = model.dictionary
     means = np.stack([dictionary.synset_embedding(leaf) for leaf in model.leaves])
     embedded = dictionary.embed(images)
-    if len(means) < dictionary.n_dims and model.tol == 0.0:
+    if len(means) < dictionary.n_dims and model.options.tol == 0.0:
         span = np.linalg.qr(means.T)[0]
         means, embedded = means @ span, embedded @ span.astype(embedded.dtype)
     return Fold(model, means, embedded)
