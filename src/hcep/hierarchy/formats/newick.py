@@ -170,7 +170,7 @@ def _nexus_trees(source: Source, text: str) -> Iterator[tuple[str, _Node]]:
         keyword = words[0].casefold() if words else ""
         found = TREE.match(command)
         if keyword == "begin":
-            inside = words[1:] and words[1].strip().casefold() == "trees"
+            inside = " ".join(words[1:]).strip().casefold() == "trees"
         elif inside and keyword == "translate" and words[1:]:
             pairs = re.findall(r"('(?:[^']|'')*'|[^\s,']+)\s+('(?:[^']|'')*'|[^,']+)", words[1])
             translation = {_label(key): _label(value.strip()) for key, value in pairs}

@@ -281,9 +281,9 @@ class _Evidence:
                 levels.insert(0, column)
             elif above and levels[-1] == above[-1] and self._is_finer(column, above[-1]):
                 levels.append(column)
-        for above, below in pairwise(levels[:-1]):  # classes may share a name, as epithets of species do
-            if not self._nested(below, above):
-                self._fail_nested(below, above)
+        for upper, lower in pairwise(levels[:-1]):  # classes may share a name, as epithets of species do
+            if not self._nested(lower, upper):
+                self._fail_nested(lower, upper)
         return self._levels(levels, known=True)
 
     def _two_columns(self) -> Shape:
