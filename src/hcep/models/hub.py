@@ -88,26 +88,27 @@ def push_model(
         return str(commit.commit_url)
 
 
-def download_model(
-    repo_id: str,
-    *,
-    revision: str | None = None,
-    token: str | bool | None = None,
-    cache_dir: str | PathLike[str] | None = None,
-    local_dir: str | PathLike[str] | None = None,
-    force_download: bool = False,
-    local_files_only: bool = False,
-    endpoint: str | None = None,
-) -> Path:
+class Download(TypedDict, total=False):
+    """Options of `download_model`."""
+
+    revision: str | None
+    token: str | bool | None
+    cache_dir: str | PathLike[str] | None
+    local_dir: str | PathLike[str] | None
+    force_download: bool
+    local_files_only: bool
+    endpoint: str | None
+
+
+def download_model(repo_id: str, **options: Unpack[Download]) -> Path:
     """Download the files of a model, and no others, and return their folder.
 
     Parameters
     ----------
     repo_id : str
-    revision : str, optional
-        Branch, tag or commit; the newest of "main" by default.
-    token, cache_dir, local_dir, force_download, local_files_only, endpoint
-        As in `huggingface_hub`.
+    **options
+        ``revision`` (branch, tag or commit; the newest of "main" by default), ``token``, ``cache_dir``, ``local_dir``,
+        ``force_download``, ``local_files_only`` and ``endpoint``, as in `huggingface_hub`.
 
     Raises
     ------
@@ -119,30 +120,9 @@ def download_model(
     hub = _huggingface_hub()
     with _explained(f"cannot download {repo_id!r}"):
         folder = hub.snapshot_download(
-            repo_id,
-            revision=revision,
-            token=token,
-            cache_dir=cache_dir,
-            local_dir=local_dir,
-            force_download=force_download,
-            local_files_only=local_files_only,
-            endpoint=endpoint,
-            allow_patterns=list(NAMES),
-            library_name="hcep",
-            library_version=hcep.__version__,
+            repo_id, allow_patterns=list(NAMES), library_name="hcep", library_version=hcep.__version__, **options
         )
     return Path(folder)
-
-
-class Download(TypedDict, total=False):
-    """Options of `download_model`."""
-
-    revision: str | None
-    token: str | bool | None
-    cache_dir: str | PathLike[str] | None
-    force_download: bool
-    local_files_only: bool
-    endpoint: str | None
 
 
 def pull_model(repo_id: str, **options: Unpack[Download]) -> HCEPClassifier:

