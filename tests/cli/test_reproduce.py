@@ -1,6 +1,7 @@
 """`hcep reproduce` as a user runs it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,3 +118,48 @@ def test_all_skips_what_has_no_data(monkeypatch):
     assert result.exit_code == 0
     assert "skipped siglip: no data: cifar10_500" in result.stderr.replace("\n", " ")
     assert "beam-ablation" in result.stdout
+
+
+def test_a_stand_in_says_so_in_title_folder_and_output(monkeypatch, tmp_path):
+    from hcep.experiments import all_experiments
+
+    own = replace(all_experiments.EXPERIMENTS["beam-ablation"], name="imagenet", stand_in="sample-standin")
+    monkeypatch.setattr(all_experiments, "EXPERIMENTS", {"imagenet": own})
+    result = hcep("sample-standin", "--smoke")
+    assert "imagenet on other data than the paper's: sample-standin, ImageNette sample" in result.stderr
+    assert "ImageNette sample standing in" in " ".join(result.stdout.split())
+    assert (tmp_path / "experiments/smoke/sample-standin/rows.json").is_file()
+    hcep("--smoke", "--page", "docs/results.md")
+    assert "standing in" in Path("docs/results.md").read_text(encoding="utf-8")
+
+
+def test_shots_and_methods(tmp_path):
+    command = ("beam-ablation", "--smoke", "--json")
+    first = json.loads(hcep(*command, "--shots", "3").stdout)["beam-ablation"]
+    assert first["folder"].endswith("beam-ablation/shots-3")
+    assert first["verdicts"][0]["outcome"] in ("better", "tied", "worse")
+    again = json.loads(hcep(*command, "--shots", "3", "--methods", "hb-omp").stdout)["beam-ablation"]
+    assert again["rows"] == first["rows"]
+    with pytest.raises(HCEPError, match="--shots: a number of images per class or `all`, got '0'"):
+        hcep(*command, "--shots", "0")
+    with pytest.raises(HCEPError, match=r"--methods: no method 'hbomp'. Near matches: 'hb-omp'"):
+        hcep(*command, "--methods", "hbomp")
+
+
+def test_tables_of_a_page_are_filled_from_the_rows():
+    assert hcep("sample", "--smoke").exit_code == 0
+    page = "# Mine\n<!-- rows: sample -->\nold\n<!-- end of rows -->\nrest\n"
+    Path("README.md").write_text(page, encoding="utf-8")
+    hcep("--smoke", "--readme", "README.md")
+    filled = Path("README.md").read_text(encoding="utf-8")
+    assert "| HCEP (ours) | " in filled
+    assert "old" not in filled
+    assert filled.endswith("<!-- end of rows -->\nrest\n")
+    for name, told in (("samples", "no table 'samples'. Near matches: 'sample'"), ("bench", "table 'bench': no rows")):
+        Path("README.md").write_text(page.replace("rows: sample", f"rows: {name}"), encoding="utf-8")
+        with pytest.raises(HCEPError, match=told):
+            hcep("--smoke", "--readme", "README.md")
+
+
+def test_the_short_settings_say_how_long_they_take():
+    assert "short settings: about" in hcep("beam-ablation", "--smoke").stderr

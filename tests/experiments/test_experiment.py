@@ -1,15 +1,20 @@
 """The runner on a small experiment of its own: cells are measured once, kept, drawn from the rows alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from hcep import Hierarchy
-from hcep.errors import MissingExtraError
+from hcep.errors import HCEPError, MissingExtraError
+from hcep.evaluate import ImageScores
+from hcep.experiments import synthetic
+from hcep.experiments.all_experiments import EXPERIMENTS
 from hcep.experiments.experiment import Experiment, draw, run
 from hcep.experiments.figures import panels
 from hcep.experiments.readings import Verdict, by_method
+from hcep.experiments.records import OF_IMAGES, PER_IMAGE, packed
 from hcep.experiments.tasks import task_from_arrays
 
 HIERARCHY = Hierarchy.from_edges([("r", "cat"), ("r", "dog")])
@@ -136,3 +141,63 @@ def test_drawing_the_same_rows_twice_gives_the_same_bytes(tmp_path):
     rows = run(counting, [None], tmp_path).rows
     first = [(tmp_path / name).read_bytes() for name in ("figure.png", "figure.svg")]
     assert [file.read_bytes() for file in draw(counting, rows, tmp_path)] == first
+
+
+def by_method_of(counting):
+    """The same experiment with a method in every cell."""
+    whole = squares(counting)
+    cells = [{"x": x, "method": "omp" if x < 3 else "nn"} for x in (1, 2, 3)]
+    return replace(whole, cells=lambda config, task: cells)
+
+
+def test_one_method_is_measured_again_and_the_other_rows_stay(tmp_path):
+    first = run(by_method_of(Counting()), [None], tmp_path).rows
+    again = Counting()
+    assert run(by_method_of(again), [None], tmp_path, methods=["nn"]).rows == first
+    assert again.measured == [3]
+
+
+def test_a_method_that_the_experiment_does_not_have(tmp_path):
+    with pytest.raises(HCEPError, match="squares has no cells of hcep; it has omp, nn"):
+        run(by_method_of(Counting()), [None], tmp_path, methods=["hcep"])
+
+
+def test_what_images_got_is_kept_beside_the_rows(tmp_path):
+    scores = ImageScores(("cat",) * 3, None, {name: np.array([1.0, 0.0, np.nan]) for name in PER_IMAGE})
+    images = packed(scores)
+    kept = replace(
+        squares(Counting()), measure=lambda config, task, cell: [{"label": "OMP", **cell, OF_IMAGES: images}],
+        draw=lambda rows: Figure(),
+    )  # fmt: skip
+    run(kept, [None], tmp_path)
+    again = run(kept, [None], tmp_path).rows
+    assert len(again) == 3
+    assert all((row[OF_IMAGES][name] == images[name]).all() for row in again for name in PER_IMAGE)
+    assert OF_IMAGES not in (tmp_path / "rows.json").read_text()
+
+
+def test_another_number_of_shots_where_there_is_one():
+    changed = EXPERIMENTS["imagenet"].with_shots(None)
+    assert (changed.config.shots, changed.smoke.shots) == (None, None)
+    for name in ("fewshot", "synthetic"):
+        with pytest.raises(HCEPError, match=f"{name} has no single number of images per class; leave --shots out"):
+            EXPERIMENTS[name].with_shots(5)
+
+
+def test_a_package_that_is_missing_is_said_before_anything_runs(monkeypatch):
+    monkeypatch.setattr("hcep.experiments.measuring.is_installed", lambda module: module != "skglm")
+    (told,) = EXPERIMENTS["synthetic"].missing([None])
+    assert told.endswith('left out: skglm is not installed; pip install "hcep[baselines]"')
+
+
+def test_verdicts_and_tables_of_the_synthetic_figure_cope_with_absent_rows(tmp_path, monkeypatch):
+    def lacking(*args, **options):
+        raise MissingExtraError("install skglm")
+
+    monkeypatch.setattr(synthetic, "lasso", lacking)
+    tiny = synthetic.Config(depth=2, dim=10, depths=(2,), noises=(1e-5,), seeds=(0,), samples_per_leaf=1)
+    records = run(replace(EXPERIMENTS["synthetic"], config=tiny), [None], tmp_path)
+    assert len(records.provenance["skipped"]) == 2
+    assert "Tree l1" in EXPERIMENTS["synthetic"].table(records.rows)
+    assert EXPERIMENTS["synthetic"].verdicts(records.rows)
+    assert EXPERIMENTS["synthetic"].verdicts([]) == []

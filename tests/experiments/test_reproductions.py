@@ -5,8 +5,8 @@ import pytest
 from hcep.experiments.all_experiments import EXPERIMENTS
 from hcep.experiments.experiment import run
 from hcep.experiments.page import MARK, results_page
-from hcep.experiments.tasks import SHARED, imagenette
 from hcep.experiments.synthetic import Config, cells, measure
+from hcep.experiments.tasks import SHARED, imagenette
 from tests.conftest import shared_file
 
 ON_SAMPLE = ("imagenette", "fewshot", "beam-ablation", "runtime", "geometry", "wrong-tree", "heads")

@@ -17,6 +17,7 @@ from hcep.evaluate.compare import DEFAULT_COLUMNS, compare_scores
 from hcep.evaluate.image_scores import ImageScores, score_estimator
 from hcep.evaluate.statistics import bootstrap_interval, ece_interval
 from hcep.evaluate.table import ScoreTable
+from hcep.hierarchy import Hierarchy
 
 #: Raw embeddings and their classes.
 Labelled = tuple[ArrayLike, ArrayLike]
@@ -93,6 +94,7 @@ def grade(
     *,
     top_k: Sequence[int] = (1, 5),
     energy: bool = True,
+    hierarchy: Hierarchy | None = None,
 ) -> Graded:
     """Fit one method where training images are given, and score it.
 
@@ -105,6 +107,8 @@ def grade(
     top_k : sequence of int
     energy : bool
         Whether reconstruction error and explained energy are measured too.
+    hierarchy : Hierarchy, optional
+        What supports and mistakes are scored against; the estimator's own by default.
 
     Examples
     --------
@@ -117,7 +121,8 @@ def grade(
     1.0
     """
     fit_seconds = 0.0 if train is None else _seconds(lambda: estimator.fit(*train))[1]
-    (scores, result), seconds = _seconds(lambda: score_estimator(estimator, *test, top_k=top_k, energy=energy))
+    options: dict[str, Any] = {"top_k": top_k, "energy": energy, "hierarchy": hierarchy}
+    (scores, result), seconds = _seconds(lambda: score_estimator(estimator, *test, **options))
     return Graded(estimator, scores, result, fit_seconds, seconds)
 
 

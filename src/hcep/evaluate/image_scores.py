@@ -177,11 +177,18 @@ def evaluate_method(estimator: Any, X: ArrayLike, y: ArrayLike, *, top_k: Sequen
 
 
 def score_estimator(
-    estimator: Any, X: ArrayLike, y: ArrayLike, *, top_k: Sequence[int] = (1, 5), energy: bool = True
+    estimator: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    top_k: Sequence[int] = (1, 5),
+    energy: bool = True,
+    hierarchy: Hierarchy | None = None,
 ) -> tuple[ImageScores, Any]:
     """`evaluate_method`, and the paths or supports that were scored: each image is searched once.
 
     Without `energy`, reconstruction error and explained energy are left undefined, which saves a product per image.
+    Scores are against `hierarchy`, the estimator's own by default.
     """
     told: dict[str, Any] = {"X": X if energy else None, "top_k": top_k}
     if hasattr(estimator, "infer"):
@@ -195,7 +202,7 @@ def score_estimator(
         told["classes"] = estimator.classes_
     else:
         told["predicted"] = estimator.predict(X)
-    return score_images(result, y, estimator.hierarchy_, **told), result
+    return score_images(result, y, hierarchy or estimator.hierarchy_, **told), result
 
 
 def _checked_probabilities(

@@ -52,8 +52,9 @@ def compare_methods(task: Task, beam_width: int = 8, on_step: Callable[[str], No
     rows = []
     for name, label in METHODS.items():
         means, head = found[label].scores.summary(), "published head" if name in PUBLISHED else "leaf of the path"
-        scores = (means[key] for key in ("correct", "support_precision", "support_recall", "tree_distance"))
-        rows.append(Row(label, head, *scores, found[label].speed(task.X_val)))
+        accuracy, precision, recall = (means[key] for key in ("correct", "support_precision", "support_recall"))
+        speed = found[label].speed(task.X_val)
+        rows.append(Row(label, head, accuracy, precision, recall, means["tree_distance"], speed))
     ours, paper = found[METHODS["hcep"]], found[METHODS["hb-omp"]]
     return Comparison(rows, ours.estimator, ours.result, paper.result)
 

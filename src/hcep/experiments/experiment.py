@@ -144,16 +144,15 @@ def run(
     digests = {id(task): task.digest if task else "synthetic" for task in tasks}
     keys = [records.key(cell, digests[id(task)]) for task, cell in work]
     records.keep(keys)
+    order = keys
     if methods is not None:
-        chosen = [cell.get("method") in methods for _, cell in work]
-        if not any(chosen):
+        chosen = [i for i, (_, cell) in enumerate(work) if cell.get("method") in methods]
+        if not chosen:
             known = ", ".join(dict.fromkeys(cell["method"] for _, cell in work if "method" in cell))
             raise HCEPError(
                 f"{experiment.name} has no cells of {', '.join(methods)}; it has {known or 'none by method'}"
             )
-        work, keys = zip(
-            *[pair for pair, own in zip(zip(work, keys, strict=True), chosen, strict=True) if own], strict=True
-        )
+        work, keys = [work[i] for i in chosen], [keys[i] for i in chosen]
         records.drop(keys)
     spent = records.provenance.get("seconds") or 0.0
     if not records.done.issuperset(keys):  # what is measured is measured here and now; older rows keep their origin
@@ -172,7 +171,7 @@ def run(
         records.provenance["seconds"] = round(spent + time.perf_counter() - start, 1)
         records.add(key, rows)
     on_cell("drawing", len(work), len(work))
-    records.sort(records.key(cell, digests[id(task)]) for task in tasks for cell in experiment.cells(config, task))
+    records.sort(order)
     records.write()
     draw(experiment, records.rows, folder)
     return records

@@ -31,7 +31,7 @@ class Config:
         *("omp", "hnn", "cbm", "nn", "hier-omp", "hb-omp", "omp:convex", "hb-omp:convex"),
         *(*CONTROLS, "anchored", "hcep"),
     )
-    once: tuple[str, ...] = ("cbm:convex", "splice", "tree-l1")
+    once: tuple[str, ...] = ("cbm:convex", "nn-lasso", "tree-l1")
     beam: int = BEAM
     n_val: int | None = None
 

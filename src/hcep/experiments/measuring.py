@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -19,12 +18,12 @@ Cell = dict[str, Any]
 PUBLISHED = ("omp", "hier-omp", "hb-omp", "cbm", "hnn")
 CONVEX = ":convex"
 #: What stands beside every claim of ours: linear models on the same features, and our own without a tree.
-CONTROLS = tuple(name for name in ("linear-probe", "lda", "nearest-mean", "no-tree") if name in METHODS)
+CONTROLS = ("linear-probe", "lda", "nearest-mean", "no-tree")
 OUR_LABEL = METHODS["hcep"].label
 #: Raised where a method's answers change, so that its cells, and no others, are measured again.
 REVISIONS: dict[str, int] = {}
 #: Packages some methods need, and the extra that brings them.
-NEEDS = {"splice": ("skglm", "baselines"), "basis-pursuit": ("skglm", "baselines")}
+NEEDS = {"nn-lasso": ("skglm", "baselines"), "basis-pursuit": ("skglm", "baselines")}
 #: From this many classes the head is trained as published for ImageNet: twice the epochs, four times the batch.
 MANY_CLASSES = 200
 
@@ -58,8 +57,8 @@ def estimator(cell: Cell, task: Task, **options: Any) -> Any:
         many = len(task.hierarchy.leaves) >= MANY_CLASSES
         published = {"epochs": 1000, "batch_size": 16384} if many else {"epochs": 500, "batch_size": 4096}
         options["head"] = AdamWHead(**published)
-        known = inspect.signature(METHODS[cell["method"]].make).parameters  # CBM trains its concepts in such batches too
-        options |= {name: value for name, value in published.items() if name in known}
+        if cell["method"] == "cbm":
+            options["batch_size"] = published["batch_size"]  # its concepts are trained in such batches too
     elif cell["head"] is not None:
         options.setdefault("head", cell["head"])
     return make_method(cell["method"], task.hierarchy, beam_width=cell["beam"], **options)
@@ -87,7 +86,7 @@ def measured(cell: Cell, task: Task, method: Any = None, *, images: bool = True,
     """
     train = (task.X, task.y) if method is None else None
     method = estimator(cell, task, **options) if method is None else method
-    found = grade(method, (task.X_val, task.y_val), train, energy=False)
+    found = grade(method, (task.X_val, task.y_val), train, energy=False, hierarchy=task.hierarchy)
     metrics = {k: v for k, v in found.row().items() if not k.startswith(("explained_", "reconstruction", "prefix_"))}
     row = {**cell, "label": labelled(cell), **metrics, "n_train": len(task.y), "n_val": len(task.y_val)}
     return {**row, OF_IMAGES: packed(found.scores)} if images else row, found

@@ -115,9 +115,10 @@ def difference(a: Sequence[Row], b: Sequence[Row], metric: str) -> Difference | 
         return _unpaired(float(np.mean([r[metric] for r in a]) - np.mean([r[metric] for r in b])))
     pairs = [(first[seed], second[seed]) for seed in seeds]
     estimate = float(np.mean([mine[metric] - theirs[metric] for mine, theirs in pairs]))
-    seen = [[_per_image(row, metric) for row in pair] for pair in pairs]
-    if all(column is not None for pair in seen for column in pair):
-        found = paired_draws([mine for mine, _ in seen], [theirs for _, theirs in seen])
+    seen = [(_per_image(mine, metric), _per_image(theirs, metric)) for mine, theirs in pairs]
+    known = [(x, y) for x, y in seen if x is not None and y is not None]
+    if len(known) == len(pairs):
+        found = paired_draws([x for x, _ in known], [y for _, y in known])
     elif len(seeds) > 1:
         found = paired_draws([[mine[metric] for mine, _ in pairs]], [[theirs[metric] for _, theirs in pairs]])
     else:

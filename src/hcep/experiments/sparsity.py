@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAIN = ("accuracy", "support_precision", "support_recall")
-PENALISED = ("splice", "basis-pursuit", "tree-l1")
+PENALISED = ("nn-lasso", "basis-pursuit", "tree-l1")
 #: Their class is the leaf of a whole path. A path cut short has none: there it comes from the code, by a linear head.
 BY_LEAF = ("anchored", "hcep")
 #: What they learn does not depend on the sparsity level: fitted once.
@@ -45,7 +45,7 @@ class Config:
 
 def cells(config: Config, task: Task) -> Iterator[Cell]:
     """A cell per method; it holds the rows of all levels."""
-    settings = {"shots": config.shots, "seed": config.seed}
+    settings: Cell = {"shots": config.shots, "seed": config.seed}
     for name in config.methods:
         cut = {"head_when_cut": "logistic"} if name in BY_LEAF else {}
         yield {**method_cell(name, **settings), **cut}
@@ -134,7 +134,7 @@ SMALL_TREES = (
     "from the exact one by the sign alone; what it gains is what the ties cost."
 )
 SMOKE = Config(
-    methods=("omp", "nn", "hnn", *CONTROLS, "splice", "tree-l1", "anchored", "hcep"),
+    methods=("omp", "nn", "hnn", *CONTROLS, "nn-lasso", "tree-l1", "anchored", "hcep"),
     beams=(8,), shots=5, n_val=200, levels=(1,),
 )  # fmt: skip
 QUESTION = "At which number of concepts does each method classify well, and are the concepts the right ones?"

@@ -39,7 +39,7 @@ PURSUITS: dict[str, Pursuit] = {
 WHOLE: dict[str, Pursuit] = {"NN": lambda X, d, k: nn(X, d), "HNN": lambda X, d, k: hnn(X, d)}
 #: A convex program per image, badly conditioned by nearly collinear atoms: measured at the defaults, on few images.
 CONVEX: dict[str, Pursuit] = {
-    "splice": lambda X, d, k: lasso(X, d, k, positive=True),
+    "nn-lasso": lambda X, d, k: lasso(X, d, k, positive=True),
     "basis-pursuit": lambda X, d, k: lasso(X, d, k),
     "tree-l1": lambda X, d, k: tree_lasso(X, d, k),
 }

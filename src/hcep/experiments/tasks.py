@@ -86,9 +86,9 @@ class Task:
             return self
         kept = np.array(leaves)[np.linspace(0, len(leaves) - 1, n_classes).astype(int)]
         train, val = np.isin(self.y, kept), np.isin(self.y_val, kept)
-        arrays = {"X": self.X[train], "y": self.y[train], "ids": self.ids[train]}
         tree = self.hierarchy.restrict(kept.tolist()).collapse()
-        return replace(self, hierarchy=tree, X_val=self.X_val[val], y_val=self.y_val[val], **arrays)
+        fewer = replace(self, hierarchy=tree, X=self.X[train], y=self.y[train], ids=self.ids[train])
+        return replace(fewer, X_val=self.X_val[val], y_val=self.y_val[val])
 
     def under(self, hierarchy: Hierarchy) -> Task:
         """The same images under another hierarchy of the same classes."""

@@ -1,0 +1,28 @@
+"""README's tables are those of the rows that are committed."""
+
+from pathlib import Path
+
+import pytest
+
+from hcep.experiments.all_experiments import EXPERIMENTS
+from hcep.experiments.page import TABLE_MARKS, results_page, with_tables
+
+PROJECT = Path(__file__).parents[2]
+RESULTS = PROJECT / "experiments" / "results"
+
+
+def test_the_tables_of_the_readme_are_those_of_the_rows():
+    text = (PROJECT / "README.md").read_text(encoding="utf-8")
+    assert with_tables(text, EXPERIMENTS, RESULTS) == text, "run: hcep reproduce --readme README.md"
+
+
+def test_the_results_page_is_that_of_the_rows():
+    page = PROJECT / "docs" / "results.md"
+    made = results_page(EXPERIMENTS, RESULTS, page)
+    assert page.read_text(encoding="utf-8") == made, "run: hcep reproduce --page docs/results.md"
+
+
+@pytest.mark.parametrize("name", ["README.md"])
+def test_marks_are_closed(name):
+    text = (PROJECT / name).read_text(encoding="utf-8")
+    assert text.count("<!-- rows: ") == len(TABLE_MARKS.findall(text))
