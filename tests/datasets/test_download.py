@@ -353,3 +353,21 @@ def test_the_command_fetches_and_encodes(server: Server, tmp_path: Path, monkeyp
 def test_an_encoder_needs_a_store() -> None:
     with pytest.raises(ValueError, match="--encoder and --output go together"):
         CliRunner().invoke(app, ["data", "cifar10", "--encoder", "x"], catch_exceptions=False)
+
+
+@pytest.mark.usefixtures("tiny_cifar")
+def test_experiments_run_on_what_is_fetched(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HCEP_DATA_MIRROR", server.address)
+    monkeypatch.setenv("HCEP_CACHE", str(tmp_path / "cache"))
+    asked = []
+
+    def given_task(*arguments: object) -> None:
+        asked.extend(arguments)
+        raise DatasetError("far enough")
+
+    monkeypatch.setattr("hcep.cli.reproduce._given_task", given_task)
+    with pytest.raises(DatasetError, match="far enough"):
+        CliRunner().invoke(app, ["reproduce", "fewshot", "--download", "cifar10"], catch_exceptions=False)
+    assert asked[:2] == [tmp_path / "cache" / "data" / "cifar-10-batches-py", "efficientnet-lite2"]
+    with pytest.raises(ValueError, match="--data and --download exclude each other"):
+        CliRunner().invoke(app, ["reproduce", "fewshot", "--download", "x", "--data", "y"], catch_exceptions=False)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hcep.experiments.tasks import Task
 
 RESULTS, SMOKE = Path("experiments/results"), Path("experiments/smoke")
+#: The encoder of what is fetched, where no other is said: it needs no model hub.
+BUILT_IN = "efficientnet-lite2"
 STYLES = {"better": "green", "tied": "yellow", "worse": "red"}
 
 
@@ -35,8 +37,15 @@ def reproduce(
         Path | None,
         typer.Option(help="Your data: a store, an .npz or .parquet file, or with --encoder a folder of images."),
     ] = None,
+    download: Annotated[
+        str | None,
+        typer.Option(help="Public dataset to fetch, encode and run on; `hcep data` lists them.", metavar="DATASET"),
+    ] = None,
     encoder: Annotated[
-        str | None, typer.Option(help="Encoder of a folder of images, such as open_clip:ViT-L-14/openai.")
+        str | None,
+        typer.Option(
+            help=f"Encoder of a folder of images, such as open_clip:ViT-L-14/openai; of --download {BUILT_IN}."
+        ),
     ] = None,
     preprocessing: Annotated[str | None, typer.Option(help="What an ONNX file does not say (see hcep encode).")] = None,
     hierarchy: Annotated[
@@ -74,6 +83,8 @@ def reproduce(
 
       hcep reproduce imagenette --data photos/ --encoder open_clip:ViT-L-14/openai
 
+      hcep reproduce fewshot --download tiny-imagenet
+
       hcep reproduce imagenet --shots all              [dim]# or a number of images per class[/]
 
       hcep reproduce fewshot --methods hcep            [dim]# ours alone once more; other rows stay[/]
@@ -87,6 +98,8 @@ def reproduce(
     if not chosen and page is None and readme is None:
         _list(EXPERIMENTS, as_json)
         return
+    if download is not None:
+        data, encoder = _fetched(download, data, as_json), encoder or BUILT_IN
     given = _given_task(data, encoder, preprocessing, hierarchy, results) if data is not None else None
     if data is None and (encoder or hierarchy):
         raise HCEPError("--encoder and --hierarchy belong to data of your own; say which with --data")
@@ -105,6 +118,14 @@ def reproduce(
     if as_json:
         typer.echo(json.dumps(reports, indent=2, ensure_ascii=False))
     _write_pages(EXPERIMENTS, results, page, readme)
+
+
+def _fetched(name: str, data: Path | None, quiet: bool) -> Path:
+    from hcep.datasets import fetch
+
+    if data is not None:
+        raise HCEPError("--data and --download exclude each other; leave one out")
+    return fetch(name, progress=not quiet)
 
 
 def _placed(experiment: Experiment, given: Task | None, shots: str | None, results: Path) -> tuple[Experiment, Path]:
