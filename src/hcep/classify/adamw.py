@@ -21,6 +21,31 @@ Floats = NDArray[np.float32]
 AddGradient = Callable[[NDArray[np.intp], Floats, Floats], None]
 
 
+class AdamW:
+    """AdamW with betas 0.9 and 0.999 and eps 1e-8, updating an array in place; without a decay it is Adam.
+
+    References
+    ----------
+    Kingma and Ba, Adam: a method for stochastic optimization, ICLR 2015.
+    Loshchilov and Hutter, Decoupled weight decay regularization, ICLR 2019.
+    """
+
+    def __init__(self, weights: Floats, lr: float, weight_decay: float = 0.0) -> None:
+        self.weights = weights.reshape(-1)  # a view: the array must be contiguous
+        self.lr, self.keep, self.n_steps = lr, np.float32(1.0 - lr * weight_decay), 0
+        self.first, self.second = np.zeros_like(self.weights), np.zeros_like(self.weights)
+
+    def step(self, gradients: Floats) -> None:
+        r"""One update by the sum of gradients (n_blocks, \*weights.shape), which is cleared."""
+        from hcep.classify.adamw_kernel import adamw_step
+
+        self.n_steps += 1
+        size = np.float32(self.lr / (1.0 - 0.9**self.n_steps))
+        root = np.float32(1.0 / np.sqrt(1.0 - 0.999**self.n_steps))
+        flat = gradients.reshape(len(gradients), -1)
+        adamw_step(self.weights, flat, self.first, self.second, self.keep, size, root)
+
+
 def train_adamw(
     codes: Any,
     labels: NDArray[np.intp],
@@ -43,30 +68,20 @@ def train_adamw(
         Of AdamW; betas are 0.9 and 0.999, eps is 1e-8, and the bias decays as the weights do.
     random_state : int or None
         Orders the images anew in every epoch.
-
-    References
-    ----------
-    Loshchilov and Hutter, Decoupled weight decay regularization, ICLR 2019.
     """
-    from hcep.classify.adamw_kernel import adamw_step
-
     rng = np.random.default_rng(random_state)
     n_images, n_atoms = codes.shape
     # Cross entropy of a linear model is convex: zeros are as good a start as any, and need no seed.
     weights = np.zeros((n_atoms + 1, n_classes), dtype=np.float32)
-    first, second = np.zeros(weights.size, dtype=np.float32), np.zeros(weights.size, dtype=np.float32)
+    optimizer = AdamW(weights, lr, weight_decay)
     gradients = np.zeros((-(-min(batch_size, n_images) // ROWS_PER_BLOCK), *weights.shape), dtype=np.float32)
-    keep, n_steps = np.float32(1.0 - lr * weight_decay), 0
     with ThreadPoolExecutor(min(n_threads(None), len(gradients))) as pool:
         add_gradient = (_of_sparse if sparse.issparse(codes) else _of_dense)(codes, labels, pool)
         for _ in range(epochs):
             order = rng.permutation(n_images)
             for start in range(0, n_images, batch_size):
                 add_gradient(order[start : start + batch_size], weights, gradients)
-                n_steps += 1
-                size, root = lr / (1.0 - 0.9**n_steps), 1.0 / np.sqrt(1.0 - 0.999**n_steps)
-                flat = gradients.reshape(len(gradients), -1)
-                adamw_step(weights.reshape(-1), flat, first, second, keep, np.float32(size), np.float32(root))
+                optimizer.step(gradients)
     return weights
 
 

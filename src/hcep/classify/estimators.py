@@ -50,18 +50,14 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
         self,
         hierarchy: Hierarchy | None = None,
         *,
-        tree: TreePolicy | None = None,
-        collapse: bool = True,
-        unit_norm: bool = False,
-        center: bool = False,
         shrinkage: float | Auto | None = "auto",
         beam_width: int | None = None,
-        max_steps: int | None = None,
         tol: float = 0.0,
         signed: bool = False,
         anchor: float | Auto = "auto",
-        n_jobs: int | None = None,
+        **shared: Any,
     ) -> None:
+        super().__init__(hierarchy, **shared)
         self._store(locals())
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -180,6 +176,15 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         """
         published: dict[str, Any] = {"shrinkage": None, "anchor": 0.0, "signed": False, "head": "adamw"}
         return cls(hierarchy, beam_width=beam_width, **(published | options))
+
+    @staticmethod
+    def from_linear_head(
+        coef: ArrayLike, intercept: ArrayLike, classes: ArrayLike, hierarchy: Hierarchy | None = None, **options: Any
+    ) -> HCEPClassifier:
+        """Open a linear classifier that exists already (see `hcep.classify.linear_head.open_linear_head`)."""
+        from hcep.classify.linear_head import open_linear_head
+
+        return open_linear_head(coef, intercept, classes, hierarchy, **options)
 
     def save(self, folder: str | PathLike[str], **details: Any) -> Path:
         """Write the fitted model to a folder: safetensors, JSON and a model card (see `hcep.models.save_model`)."""

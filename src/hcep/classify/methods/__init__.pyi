@@ -1,11 +1,12 @@
 from .all_methods import METHODS as METHODS, Method as Method, make_method as make_method
 from .base import CodeClassifier as CodeClassifier, ConceptMethod as ConceptMethod
 from .cbm import CBMClassifier as CBMClassifier
-from .greedy import OMPClassifier as OMPClassifier
-from .linear_probe import LDAClassifier as LDAClassifier, LinearProbe as LinearProbe
-from .nearest import HNNClassifier as HNNClassifier, NNClassifier as NNClassifier
-from .penalised import (
+from .flat import (
     BasisPursuitClassifier as BasisPursuitClassifier,
     NonNegativeLassoClassifier as NonNegativeLassoClassifier,
+    OMPClassifier as OMPClassifier,
+    PenalisedMethod as PenalisedMethod,
     TreeLassoClassifier as TreeLassoClassifier,
 )
+from .linear_probe import LDAClassifier as LDAClassifier, LinearProbe as LinearProbe
+from .nearest import HNNClassifier as HNNClassifier, NNClassifier as NNClassifier

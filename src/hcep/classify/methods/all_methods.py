@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from hcep.classify.base import class_hierarchy, parameter_names
 from hcep.classify.estimators import HCEPClassifier
 from hcep.classify.methods.cbm import CBMClassifier
-from hcep.classify.methods.greedy import OMPClassifier
-from hcep.classify.methods.linear_probe import LDAClassifier, LinearProbe
-from hcep.classify.methods.nearest import HNNClassifier, NNClassifier
-from hcep.classify.methods.penalised import (
+from hcep.classify.methods.flat import (
     BasisPursuitClassifier,
     NonNegativeLassoClassifier,
+    OMPClassifier,
     TreeLassoClassifier,
 )
+from hcep.classify.methods.linear_probe import LDAClassifier, LinearProbe
+from hcep.classify.methods.nearest import HNNClassifier, NNClassifier
 from hcep.errors import HCEPError, near_matches, quoted
 from hcep.hierarchy import Hierarchy
 

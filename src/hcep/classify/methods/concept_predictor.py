@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep.classify.adamw import AdamW
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit.blocks import for_blocks
 
@@ -126,7 +127,7 @@ def _train(
     # The last row is the bias.
     parameters = np.zeros((n_dims + 1, n_concepts), dtype=np.float32)
     gradient = np.empty_like(parameters)
-    adam = Adam(parameters, lr)
+    adam = AdamW(parameters, lr)
     buffer = np.empty((min(batch_size, len(images)), n_concepts), dtype=np.float32)
     for epoch in batch_order:
         for batch in epoch * batch_size:
@@ -138,32 +139,5 @@ def _train(
             error *= np.float32(share / len(x))
             np.matmul(x.T, error, out=gradient[:-1])
             error.sum(axis=0, out=gradient[-1])
-            adam.step(gradient)
+            adam.step(gradient[None])
     return parameters[:-1], parameters[-1]
-
-
-class Adam:
-    """Adam (Kingma and Ba, 2015) with its usual constants, updating an array in place."""
-
-    def __init__(self, parameters: Floats, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8):
-        self.parameters = parameters
-        self.lr, self.betas, self.eps = lr, betas, eps
-        self.first, self.second = np.zeros_like(parameters), np.zeros_like(parameters)
-        self.n_steps = 0
-        self._buffer = np.empty_like(parameters)
-
-    def step(self, gradient: Floats) -> None:
-        """One update; `gradient` is overwritten."""
-        b1, b2 = (np.float32(b) for b in self.betas)
-        self.n_steps += 1
-        self.first *= b1
-        self.first += np.multiply(gradient, 1 - b1, out=self._buffer)
-        np.square(gradient, out=gradient)
-        self.second *= b2
-        self.second += np.multiply(gradient, 1 - b2, out=self._buffer)
-        np.sqrt(self.second, out=self._buffer)
-        self._buffer /= np.float32(np.sqrt(1 - self.betas[1] ** self.n_steps))
-        self._buffer += np.float32(self.eps)
-        np.divide(self.first, self._buffer, out=self._buffer)
-        self._buffer *= np.float32(self.lr / (1 - self.betas[0] ** self.n_steps))
-        self.parameters -= self._buffer
