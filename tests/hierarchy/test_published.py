@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hcep.hierarchy import read_hierarchy
+from hcep import HierarchyError
+from hcep.hierarchy import read_described, read_hierarchy
 
 HERE = Path(__file__).parent / "published"
 # file: (synsets, classes, what it is taken for, a path to a class by names)
@@ -65,3 +66,87 @@ def test_a_flat_list_is_never_silent(text, sentence, tmp_path):
     told = []
     read_hierarchy(tmp_path / "h.txt", told=told.append)
     assert told[0].startswith(sentence)
+
+
+DIALECTS = {
+    "marks.txt": ("* Animals\n** Cats\n*** lion\n** Dogs\n* Plants\n** Rose\n", "outline, 3 levels, 3 classes"),
+    "dashes.txt": ("Animals\n-Cats\n--lion\n-Dogs\nPlants\n-Rose\n", "outline, 3 levels, 3 classes"),
+    "numbers.txt": ("1 Animals\n1.1 Cats\n1.1.1 lion\n1.2 Dogs\n2 Plants\n2.1 Rose\n", "outline, 3 levels, 3 classes"),
+    "arrows.txt": (
+        "Animals → Cats → lion\nAnimals → Dogs\nPlants → Rose\n",
+        "breadcrumbs apart by '→', 3 levels, 3 classes; if the lines are no paths, pass --format outline",
+    ),
+    "colons.txt": (
+        "Animals::Cats::lion\nAnimals::Dogs\nPlants::Rose\nPlants\n",
+        "breadcrumbs apart by '::', 3 levels, 3 classes; if the lines are no paths, pass --format outline",
+    ),
+    "bars.txt": (
+        "Animals|Cats|lion\nAnimals|Dogs\nPlants|Rose\n",
+        "breadcrumbs apart by '|', 3 levels, 3 classes; if the lines are no paths, pass --format outline",
+    ),
+    "lineages.tsv": (
+        "Feature ID\tTaxon\tConfidence\nx1\tAnimals; Cats; lion\t0.9\nx2\tAnimals; Dogs\t0.8\n"
+        "x3\tPlants; Rose\t0.7\nx4\tAnimals; Dogs\t0.6\n",
+        "breadcrumbs apart by ';' in column 'Taxon', 3 levels, 3 classes",
+    ),
+    "records.json": (
+        '[{"Group": "Animals", "Family": "Cats", "Kind": "lion"}, {"Group": "Animals", "Family": "Dogs", "Kind": null},'
+        ' {"Group": "Plants", "Family": "Rose", "Kind": null}]',
+        "level columns Group > Family > Kind, 3 levels, 3 classes",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_one_tree_in_many_dialects(name, tmp_path):
+    text, sentence = DIALECTS[name]
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    hierarchy, told = read_described(tmp_path / name)
+    assert told.startswith(f"{name}: {sentence}")
+    assert {hierarchy.paths(leaf)[0] for leaf in hierarchy.leaves} == {
+        ("Animals", "Cats", "lion"),
+        ("Animals", "Dogs"),
+        ("Plants", "Rose"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "match"),
+    [
+        ("ids.txt", "1 - A\n2 - A > B\n3 - A > C\nD > E\n", r"ids\.txt, line 4: has no id in front, as other lines do"),
+        (
+            "empty.txt",
+            "A > B\nA > C\nA > > D\n",
+            r"empty\.txt, line 3: expected categories apart by '>', none of them empty",
+        ),
+    ],
+)
+def test_breadcrumbs_that_do_not_fit_together(name, text, match, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(HierarchyError, match=match):
+        read_described(tmp_path / name)
+
+
+def test_breadcrumbs_by_their_options(tmp_path):
+    (tmp_path / "h.txt").write_text("animals-cats-lion\nanimals-dogs\n")
+    assert read_described(tmp_path / "h.txt")[1].startswith(
+        "h.txt: outline, flat, 2 classes; if the lines are paths, pass"
+    )
+    found, _ = read_described(tmp_path / "h.txt", format="breadcrumbs", separator="-")
+    assert found.parents("lion") == ("cats",)
+    (tmp_path / "h.txt").write_text("1 - A\n2 - A > B\n3 - A > C\n")
+    assert read_described(tmp_path / "h.txt")[0].leaves == ("2", "3")
+    assert read_described(tmp_path / "h.txt", format="breadcrumbs", ids="label")[0].leaves == ("B", "C")
+    with pytest.raises(HierarchyError, match="ids must be 'file' or 'label', got 'x'"):
+        read_described(tmp_path / "h.txt", format="breadcrumbs", ids="x")
+    (tmp_path / "h.txt").write_text("cat\ndog\n")
+    with pytest.raises(HierarchyError, match=r"has no '>', .* between categories in most lines; pass separator="):
+        read_described(tmp_path / "h.txt", format="breadcrumbs")
+
+
+def test_several_parents_in_one_cell(tmp_path):
+    (tmp_path / "h.csv").write_text("child,parent\ncat,animal;pet\ndog,animal\nanimal,thing\npet,thing\n")
+    told = []
+    hierarchy = read_hierarchy(tmp_path / "h.csv", told=told.append)
+    assert hierarchy.parents("cat") == ("animal", "pet")
+    assert "several parents in one cell: 1 row" in told

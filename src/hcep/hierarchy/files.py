@@ -73,7 +73,9 @@ def understood(source: Source, hierarchy: Hierarchy) -> str:
     n_levels = hierarchy.depth + (not is_virtual(hierarchy.root))
     levels = "flat" if hierarchy.depth == 1 and n_levels == 1 else counted(n_levels, "level")
     what = f"{source.understood or source.format}, {levels}, {counted(len(hierarchy.leaves), 'class')}"
-    return f"{source.name}: {what}" + (f"; {source.otherwise}" if source.otherwise else "")
+    hint = "if it has levels, say how it is written with --format" if levels == "flat" else ""
+    otherwise = source.otherwise or hint
+    return f"{source.name}: {what}" + (f"; {otherwise}" if otherwise else "")
 
 
 def hierarchy_in(source: Source, *, root: str | None = None, encoding: str | None = None, **options: Any) -> Hierarchy:

@@ -14,7 +14,7 @@ from hcep.hierarchy.graph import Hierarchy
 #: What categories are apart by, the surest first.
 SEPARATORS = (">", "»", "›", "→", "::", "|", "/", "\\")
 #: An id in front of a line: of a shop (``gid://... : ``), a number (``537 - ``), or cells before a tab.
-ID = re.compile(r"(\w+://\S+|\d+|[A-Za-z]{0,4}[-_]?\d[\w.-]*)(?:\s+:\s+|\s+[-–]\s+|\t+\s*|\s*,\s*)(?=\S)")
+ID = re.compile(r"(?:(\w+://\S+|\d+|[A-Za-z]{0,4}[-_]?\d[\w.-]*)(?:\s+:\s+|\s+[-–]\s+|\s*,\s*)|([^\t>]+)\t+\s*)(?=\S)")
 
 #: The directory that a listing starts in.
 TOPS = (".", "./", "/", "\\")
@@ -40,9 +40,9 @@ def read(source: Source, *, separator: str | None = None, ids: str = "file") -> 
     return from_lines(source, lines, found, ids)
 
 
-def find_separator(lines: Sequence[str]) -> str | None:
+def find_separator(lines: Sequence[str], marks: Sequence[str] = SEPARATORS) -> str | None:
     """The mark that makes paths of most lines, of which several start alike; None where none does."""
-    for mark in SEPARATORS:
+    for mark in marks:
         paths = [_parts(ID.sub("", line, count=1), mark) for line in lines if line.strip() not in TOPS]
         deep = [path for path in paths if len(path) > 1]
         starts = Counter(path[0] for path in paths if path)
@@ -60,6 +60,9 @@ def column_of_paths(table: Table) -> tuple[int, str] | None:
         mark = find_separator(cells[1:]) if len(cells) > 2 and ID.match(cells[0]) is None else find_separator(cells)
         if mark in SEPARATORS[:6] or (mark and sum(mark in cell for cell in cells) >= 0.9 * len(cells) - 1):
             return column, str(mark)
+        listed = [cell for cell in cells if ";" in cell]  # lineages: k__Bacteria; p__Firmicutes
+        if len(listed) >= max(2, 0.9 * len(cells) - 1) and find_separator(listed, (";",)):
+            return column, ";"
     return None
 
 
@@ -93,9 +96,15 @@ def from_lines(
         raise source.fail(f"ids must be 'file' or 'label', got {ids!r}")
     lines = [(number, line) for number, line in lines if line.strip() not in TOPS]
     split = [line.partition("\t") if has_ids else _without_id(line) for _, line in lines]
-    numbered = all(identity for identity, _, _ in split) if has_ids is None else has_ids
+    without = [number for (number, _), (identity, _, _) in zip(lines, split, strict=True) if not identity]
+    numbered = not without if has_ids is None else has_ids
+    if without and has_ids is None and 2 * len(without) < len(lines):
+        raise source.fail("has no id in front, as other lines do; write one, or remove theirs", without[0])
     paths = [_parts(rest if numbered else line, mark) for (_, line), (_, _, rest) in zip(lines, split, strict=True)]
     known = {tuple(path): identity for path, (identity, _, _) in zip(paths, split, strict=True)} if numbered else {}
+    if len(known) < len({(tuple(p), identity) for p, (identity, _, _) in zip(paths, split, strict=True)}):
+        known = {}
+        source.notes += ["ids left out: several stand before one path"] if numbered else []
     draft = Draft(source, "qualify")
     seen: set[tuple[str, ...]] = set()
     n_again = 0
@@ -120,7 +129,7 @@ def from_lines(
 
 def _without_id(line: str) -> tuple[str, str, str]:
     found = ID.match(line)
-    return (found[1], "", line[found.end() :]) if found else ("", "", line)
+    return (found[1] or found[2].strip(), "", line[found.end() :]) if found else ("", "", line)
 
 
 def _parts(line: str, mark: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -169,7 +170,7 @@ def _from_edges(source: Source, shape: Shape) -> Hierarchy:
     none = {cell for cell in parents - children if cell.casefold() in NO_PARENT}
     marker = none if len(none) == 1 and len(parents) > 1 and not is_edge_header(shape.names) else set()
     edges, names = [], []
-    above, n_above = "", 0
+    above, n_above, n_split = "", 0, 0
     for line, (parent, child, *rest) in rows:
         if not child:
             raise source.fail(f"expected parent, child[, name]; got {[parent, child, *rest]!r}", line)
@@ -178,8 +179,10 @@ def _from_edges(source: Source, shape: Shape) -> Hierarchy:
                 raise source.fail(f"{child!r} has no parent and is none; fill in its parent, or remove the row", line)
             parent, n_above = above, n_above + 1
         above = parent
-        if parent and parent not in marker:
-            edges.append((parent, child))
+        several = [part.strip() for part in re.split(r"[;|]", parent)]
+        split = parent not in children and len(several) > 1 and all(part in children | parents for part in several)
+        n_split += split
+        edges += [(p, child) for p in (several if split else [parent]) if p and p not in marker]
         if rest and rest[0]:
             names.append((child, rest[0]))
     if not edges:
@@ -189,6 +192,7 @@ def _from_edges(source: Source, shape: Shape) -> Hierarchy:
     if not shape.known:
         source.otherwise = "taken so by its cells; if the columns are levels, pass -O levels=HIGHEST,...,LOWEST"
     source.notes += shape.notes
+    source.notes += [f"several parents in one cell: {counted(n_split, 'row')}"] if n_split else []
     source.notes += [f"no parent: {quoted(marker)}"] if marker else []
     source.notes += [f"empty cells read as in the row above: {counted(n_above, 'row')}"] if n_above else []
     return Hierarchy.from_edges(edges, names)

@@ -98,7 +98,7 @@ def build(
         own = [_at(cells, column) for column in (id_column, name_column)]
         labels = [cell for cell in path if cell]
         if not labels:
-            raise source.fail(f"a row without a value in any of the levels {quoted(shape.titles, 9)}", line or None)
+            raise source.fail(f"a row without a value in any of the levels {quoted(shape.titles, 9)}", line)
         dated = [cell for cell in labels if cell in table.dates]
         if dated:
             raise source.fail(
@@ -109,9 +109,9 @@ def build(
         seen.add((*labels, *own))
         parent = None
         for label in labels[:-1]:
-            parent = draft.add(label, parent, line=line or None, same=True)
+            parent = draft.add(label, parent, line=line, same=True)
         shown = own[1] or (labels[-1] if leaf else None)
-        draft.add(own[0] if leaf else labels[-1], parent, name=shown, line=line or None, same=True)
+        draft.add(own[0] if leaf else labels[-1], parent, name=shown, line=line, same=True)
     source.understood = f"level columns {' > '.join(shape.titles)}"
     if not shape.known:
         source.otherwise = "taken so by its cells; if it is an edge list, pass -O parent=COLUMN -O child=COLUMN"
@@ -143,7 +143,7 @@ def _completed(source: Source, shape: Shape, blank: str | None) -> list[list[str
         end = max((i + 1 for i, cell in enumerate(cells) if cell), default=0)
         if start and start < end and not all(last[:start]) and not filled:
             told = f"column {shape.titles[0]!r} is empty, and there is no row above to take it from; fill it in"
-            raise source.fail(told, row[0] or None)
+            raise source.fail(told, row[0])
         cells = [*last[:start], *cells[start:]] if start < end else cells
         for i in range(start, end):
             if not cells[i]:
@@ -158,7 +158,7 @@ def _completed(source: Source, shape: Shape, blank: str | None) -> list[list[str
         raise source.fail(
             f"column {shape.titles[column]!r} is empty: the same as in the row above, or no such level? pass blank= "
             "(-O blank=above or -O blank=skip on the command line)",
-            line or None,
+            line,
         )
     n_above = sum(new != old for new, old in zip(filled, rows, strict=True))
     n_skipped = len(between) if blank is None else 0
@@ -177,5 +177,5 @@ def _refuse_mixed(source: Source, shape: Shape, rows: list[list[str]], blank: st
         raise source.fail(
             f"column {shape.titles[0]!r} is empty here and repeats its cell in line {shape.rows[repeats[0]][0]:,}: the "
             "same as in the row above, or missing? pass blank= (-O blank=above or -O blank=skip on the command line)",
-            shape.rows[empty[0]][0] or None,
+            shape.rows[empty[0]][0],
         )

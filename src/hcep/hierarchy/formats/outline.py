@@ -15,8 +15,10 @@ from hcep.hierarchy.graph import Hierarchy
 
 BULLET = re.compile(r"[-*+•]\s+")
 NUMBER = re.compile(r"(\d+(?:\.\d+)+[.)]?|\d+[.)])\s+")
+BARE = re.compile(r"(\d+)\s+")  # of the highest level, where others have dots
 HEADING = re.compile(r"(#{1,6})\s+")
 RULE = re.compile(r"(?:```.*|-{3,}|={3,}|\*{3,}|_{3,})")  # code fences, lines across the page
+RUN = re.compile(r"^([*+.~=>-])\1*(?=\s*\w)")
 INDENT = re.compile(r"(?:[\s│├└─╰┃┣┗━]|[|+`]--+|\|(?=\s))*")  # also the lines of a drawn tree
 
 Key = int | tuple[int, ...]
@@ -39,7 +41,9 @@ def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
     at: dict[Key, int] = {}  # what stands at each place now; nothing stands above the top
     for number, key, above, label in _outline(source):
         at[key] = draft.add(label, at.get(above), line=number)
-    return draft.hierarchy()
+    hierarchy = draft.hierarchy()
+    source.otherwise = source.otherwise if hierarchy.depth == 1 else ""
+    return hierarchy
 
 
 def _not_an_outline(source: Source) -> Hierarchy | None:
@@ -77,17 +81,27 @@ def _outline(source: Source) -> Iterator[Line]:
         (i + 1, line) for i, line in enumerate(source.lines()) if line.strip() and not RULE.fullmatch(line.strip())
     ]
     by_number = any("." in number.rstrip(".)") for _, line in lines if (number := _number(line)))
-    return _numbered(source, lines) if by_number else _indented(source, lines)
+    return _numbered(source, lines) if by_number else _indented(source, _unmarked(lines))
+
+
+def _unmarked(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Lines whose depth is a run of marks (``** cat``, ``--cat``) with as many blanks instead."""
+    runs = [match for _, line in lines if (match := RUN.match(line))]
+    deep = [match for match in runs if len(match[0]) > 1]
+    one_mark = len({match[1] for match in runs}) == 1 and not any(line[0].isspace() for _, line in lines)
+    if not one_mark or not deep or 3 * len(runs) < len(lines):
+        return lines
+    return [(n, RUN.sub(lambda match: " " * len(match[0]), line, count=1)) for n, line in lines]
 
 
 def _numbered(source: Source, lines: list[tuple[int, str]]) -> Iterator[Line]:
     # One line without a number may head the outline: the root.
-    titled = not _number(lines[0][1])
+    titled = not _number(lines[0][1]) and not _number(lines[0][1], BARE)
     if titled:
         yield lines[0][0], TITLE, -1, _label(source, *lines[0])
     seen: set[tuple[int, ...]] = {TITLE}
     for number, line in lines[titled:]:
-        found = _number(line)
+        found = _number(line) or _number(line, BARE)
         if not found:
             raise source.fail(f"expected a number in front, as in the other lines; got {line.strip()!r}", number)
         place = tuple(int(part) for part in found.rstrip(".)").split("."))
@@ -131,8 +145,8 @@ def _one_kind(source: Source, number: int, indent: str, kind: str) -> str:
     return kind or found
 
 
-def _number(line: str) -> str:
-    found = NUMBER.match(line.strip())
+def _number(line: str, pattern: re.Pattern[str] = NUMBER) -> str:
+    found = pattern.match(line.strip())
     return found[1] if found else ""
 
 

@@ -53,7 +53,7 @@ class Source:
 
     def fail(self, message: str, line: int | None = None) -> HierarchyError:
         """The error to raise, with the file and the line in front."""
-        return HierarchyError(f"{self.name}{'' if line is None else f', line {line:,}'}: {message}")
+        return HierarchyError(f"{self.name}{f', line {line:,}' if line else ''}: {message}")
 
     def text(self) -> str:
         """The content as text: in Unicode by its mark or its bytes, otherwise in Windows' western code page, noted."""

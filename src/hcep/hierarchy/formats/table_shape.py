@@ -317,6 +317,7 @@ class _Evidence:
 
     def _levels_by_cells(self, text: list[int]) -> Shape:
         """Level columns without known names: each nested in the one on its left, down to the first of classes."""
+        n_rows = len(self.rows)
         columns = [i for i in text if not (self.has_header and self._words(i) & ABOUT)]
         if len(columns) > 1 and self._is_unique(columns[0]):  # the classes come first, or ids of them
             columns = columns[1:] if any(map(self._is_unique, columns[1:])) else columns[::-1]
@@ -332,9 +333,11 @@ class _Evidence:
             levels.append(column)
         if len(levels) < 2:
             self._fail_levels("there are not two columns of names")
-        if len(self._set(levels[-1])) <= len(self._set(levels[0])):
-            told = f"column {self.names[levels[-1]]!r} has no more different cells than {self.names[levels[0]]!r}"
-            self._fail_levels(told)
+        lowest = {
+            next((self.columns[i][row] for i in levels[::-1] if self.columns[i][row]), "") for row in range(n_rows)
+        }
+        if len(lowest) <= len(self._set(levels[0])):
+            self._fail_levels(f"there are no more different classes than cells in column {self.names[levels[0]]!r}")
         return self._levels(levels, known=False)
 
     def _levels(self, columns: list[int], known: bool) -> Shape:
