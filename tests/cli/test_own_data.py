@@ -235,3 +235,11 @@ def test_options_of_the_reader_reach_a_hierarchy(
     fit = ["fit", tmp_path / "x.npz", "--hierarchy", tree, "-o", tmp_path / "m"]
     run(*fit, "-O", "root=thing")
     fails("nothing", *fit, "-O", "root=nothing")
+
+
+def test_info_tells_tables_apart(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("label,f0,f1\ncat,0.5,1.5\n")
+    facts = json.loads(run("info", tmp_path / "x.csv", "--json")[0])
+    assert (facts["kind"], facts["dimensions"], facts["labels"]) == ("embeddings", 2, "1 classes")
+    assert facts["read_as"].startswith("x.csv: 1 vectors of 2 columns 'f0' … 'f1'")
+    assert json.loads(run("info", tree, "--json")[0])["kind"] == "hierarchy"

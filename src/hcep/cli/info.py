@@ -88,7 +88,7 @@ def _version(package: str) -> str:
 
 def _describe(path: Path) -> dict[str, Any]:
     from hcep.embeddings import is_store
-    from hcep.embeddings.arrays import SUFFIXES
+    from hcep.embeddings.reading import is_embeddings
 
     if not path.exists():
         raise HCEPError(f"nothing at {str(path)!r}")
@@ -96,12 +96,8 @@ def _describe(path: Path) -> dict[str, Any]:
         return _model(path)
     if is_store(path):
         return _store(path)
-    if path.suffix in SUFFIXES:
-        try:
-            return _arrays(path)
-        except HCEPError:
-            if path.suffix != ".parquet":  # which may also be a table that lists images
-                raise
+    if is_embeddings(path):
+        return _arrays(path)
     if path.suffix in (".json", ".csv", ".tsv"):
         from hcep.hierarchy import read_hierarchy
 
@@ -159,4 +155,5 @@ def _arrays(path: Path) -> dict[str, Any]:
         "precision": arrays.vectors.dtype.name,
         "labels": f"{len(set(labels)):,} classes" if labels else "none",
         "splits": ", ".join(f"{split} {n:,}" for split, n in splits.items()) or "none",
+        **({"read_as": arrays.note} if arrays.note else {}),
     }

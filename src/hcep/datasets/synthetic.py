@@ -27,6 +27,7 @@ def make_hierarchical_concepts(
     branching: int = 3,
     depth: int = 7,
     dim: int = 50,
+    *,
     half_angle: float = 85.0,
     norm: float = 0.8,
     reduction: float = 0.4,

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -185,7 +186,8 @@ def has_vectors(source: Path) -> bool:
     """Whether a table has columns that would be taken for vectors; a table that lists images has none."""
     try:
         is_csv = source.suffix.lower() in DELIMITERS
-        schema = read_csv(source, {}).schema if is_csv else pq.read_schema(source)
+        # Of a CSV file the first block is enough.
+        schema = arrow_csv.open_csv(source, *_csv_options(source, {})).schema if is_csv else pq.read_schema(source)
         return bool(_vector_columns(source, schema, None, set(_named_columns(source, schema, {}).values())))
     except (StoreError, OSError, pa.ArrowException):
         return False
@@ -294,8 +296,11 @@ def as_labels(source: Path, labels: NDArray[Any] | None, names: Any) -> NDArray[
 
 def read_csv(source: Path, names: dict[str, str]) -> pa.Table:
     """A CSV or TSV file, with or without a header; columns that hold labels and the like stay text, "007" too."""
-    import pyarrow.csv as arrow_csv
+    return arrow_csv.read_csv(source, *_csv_options(source, names))
 
+
+def _csv_options(source: Path, names: dict[str, str]) -> tuple[Any, Any, Any]:
+    """Encoding, delimiter, header and decimal mark of a CSV file, by its first two lines."""
     with source.open("rb") as file:
         encoding = "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     with source.open(encoding=encoding, newline="") as text:
@@ -310,8 +315,7 @@ def read_csv(source: Path, names: dict[str, str]) -> pa.Table:
     own = {name for part, name in names.items() if part != "vectors"}
     as_text = {name: pa.string() for name in header if name.lower() in usual or name in own}
     comma = delimiter == ";" and any(re.fullmatch(r"-?\d+,\d+(e-?\d+)?", cell.strip(), re.I) for cell in second)
-    return arrow_csv.read_csv(
-        source,
+    return (
         arrow_csv.ReadOptions(
             column_names=None if header is first else header, encoding=encoding.removesuffix("-sig"), block_size=1 << 24
         ),

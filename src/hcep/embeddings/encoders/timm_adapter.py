@@ -34,24 +34,30 @@ def load(
     device, precision, preprocessing
         See `load_encoder`, also for what is raised.
     """
-    timm = require("timm", _EXTRA, "this encoder")
     runner = TorchRunner.choose(device, precision, _EXTRA)
-    name = f"timm:{model}"
-    architecture, checkpoint = _parts(timm, model)
-    with loading(name, local=checkpoint is not None or model.startswith(FOLDER)):
-        network = timm.create_model(architecture, pretrained=checkpoint is None, num_classes=0)
-        if checkpoint is not None:
-            _load_checkpoint(timm, name, network, checkpoint)
-        data = require("timm.data", _EXTRA, "this encoder")
-        own = _own_preprocessing(data.resolve_model_data_config(network))
+    network = create(model)
+    data = require("timm.data", _EXTRA, "this encoder")
+    own = _own_preprocessing(data.resolve_model_data_config(network))
     return torch_encoder(
-        name,
+        f"timm:{model}",
         runner,
         network,
         network,
         preprocessing=as_preprocessing(preprocessing, own),
         architecture=network.pretrained_cfg["architecture"],
     )
+
+
+def create(model: str, with_classifier: bool = False) -> Any:
+    """The network of a name, without its last layer unless that is what is wanted."""
+    timm = require("timm", _EXTRA, "this encoder")
+    architecture, checkpoint = _parts(timm, model)
+    kept = {} if with_classifier else {"num_classes": 0}
+    with loading(f"timm:{model}", local=checkpoint is not None or model.startswith(FOLDER)):
+        network = timm.create_model(architecture, pretrained=checkpoint is None, **kept)
+        if checkpoint is not None:
+            _load_checkpoint(timm, f"timm:{model}", network, checkpoint)
+    return network
 
 
 def _parts(timm: Any, model: str) -> tuple[str, str | None]:
