@@ -59,11 +59,8 @@ CONSTRAINTS: dict[str, Callable[[str, Any], object]] = {
 
 
 def parameter_names(estimator: type) -> list[str]:
-    """Parameters of an estimator and of those it inherits from, as they are declared."""
-    inits = [vars(cls)["__init__"] for cls in reversed(estimator.__mro__) if "__init__" in vars(cls)]
-    parameters = [p for init in inits if init is not object.__init__ for p in signature(init).parameters.values()]
-    named = (p.name for p in parameters if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY))
-    return [name for name in dict.fromkeys(named) if name != "self"]
+    """Parameters of an estimator, as they are declared."""
+    return [name for name in signature(estimator.__init__).parameters if name != "self"]  # type: ignore[misc]
 
 
 # -- classes -------------------------------------------------------------------------------------------
@@ -161,10 +158,14 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         """Keep what ``__init__`` was given, as scikit-learn asks: every parameter as it is, under its own name."""
         self.__dict__.update({name: value for name, value in given.items() if name in parameter_names(type(self))})
 
-    @classmethod
-    def _get_param_names(cls) -> list[str]:
-        """Scikit-learn asks for them here; it would look at the last ``__init__`` alone."""
-        return sorted(parameter_names(cls))
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Spell out ``**shared`` in the signature of ``__init__``, where scikit-learn, `help` and editors look."""
+        super().__init_subclass__(**options)
+        own = signature(cls.__init__)
+        if "__init__" in vars(cls) and any(p.kind is Parameter.VAR_KEYWORD for p in own.parameters.values()):
+            inherited = signature(super(cls, cls).__init__).parameters
+            new = [p for p in own.parameters.values() if p.name not in inherited and p.kind is Parameter.KEYWORD_ONLY]
+            vars(cls)["__init__"].__signature__ = own.replace(parameters=[*inherited.values(), *new])
 
     def _check_parameters(self) -> None:
         """Refuse here what the pursuit would refuse only at the first prediction."""

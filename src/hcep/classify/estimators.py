@@ -15,6 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from hcep.classify.base import Auto, ConceptEstimator
+from hcep.classify.floor import explained_floor
 from hcep.classify.heads import make_head, n_iterations
 from hcep.classify.path_model import Inference, PathModel
 from hcep.dictionary.moments import ClassMoments
@@ -127,6 +128,8 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     head_ : classifier or None
     n_iter_ : int
         Iterations of the head; the path head needs one pass.
+    explained_floor_ : (n_classes,) array or None
+        Explained share below which an image is unlike the training images of a class (see `explained_floor`).
 
     Notes
     -----
@@ -146,6 +149,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     temperature_: float
     head_: Any
     n_iter_: int
+    explained_floor_: NDArray[np.float64] | None = None
     _own_heads = ("path",)
 
     def __init__(
@@ -208,11 +212,12 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         elif len(self.classes_) > 1:
             self.head_ = make_head(self.head).fit(self.path_model().pursue(images).codes, index)
             self.n_iter_ = n_iterations(self.head_)
+        self.explained_floor_ = explained_floor(self.path_model(), images, index)
         return self
 
     def path_model(self) -> PathModel:
         """The fitted model as plain arrays and options, free of scikit-learn but for a linear head."""
-        return replace(super().path_model(), temperature=self.temperature_, head=self.head_)
+        return replace(super().path_model(), temperature=self.temperature_, head=self.head_, explained_floor=self.explained_floor_)
 
     def infer(
         self,

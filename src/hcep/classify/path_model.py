@@ -64,6 +64,8 @@ class PathModel:
         Scale of objectives in the path head's probabilities.
     head : Head or None
         None takes the class of the path's leaf.
+    explained_floor : (n_classes,) array or None
+        Explained share below which an image is unlike the training images of a class; None where that is not known.
     """
 
     classes: NDArray[Any]
@@ -72,6 +74,7 @@ class PathModel:
     options: SearchOptions
     temperature: float = float("nan")
     head: Head | None = None
+    explained_floor: NDArray[np.float64] | None = None
 
     @property
     def hierarchy(self) -> Hierarchy:
