@@ -11,12 +11,12 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep._progress import Advance, progress
+from hcep._progress import progress as progress_bar
 from hcep.embeddings.images import ImageProblem, content_hash, open_image
 from hcep.embeddings.protocol import Encoder, EncoderRecord
 from hcep.embeddings.store.items import ImageItem, storable
@@ -62,7 +62,7 @@ class EncodeReport:
 
     @property
     def images_per_second(self) -> float:
-        """Images encoded a second, over the whole run."""
+        """Images encoded per second, over the whole run."""
         return self.n_encoded / self.seconds if self.seconds > 0 else 0.0
 
 
@@ -93,7 +93,7 @@ def encode_to_store(
     batch_size : int
         Images the encoder takes at a time.
     shard_size : int
-        Images a file, rounded up to whole batches; a crash loses at most one file's.
+        Images per file, rounded up to whole batches; a crash loses at most one file's.
     dtype : {"float16", "float32"}
     n_workers : int, optional
         Threads that read and decode; the cores at hand, at most 8, where none is given.
@@ -127,22 +127,25 @@ def encode_to_store(
     """
     started = time.perf_counter()
     wanted = _as_items(items)
-    settings = _Settings(encoder, batch_size, shard_size, n_workers, strict, progress)
+    workers = min(8, _n_cores()) if n_workers is None else n_workers
+    for name, value in {"batch_size": batch_size, "shard_size": shard_size, "n_workers": workers}.items():
+        if value < 1:
+            raise StoreError(f"{name} must be at least 1, got {value}")
+    if dtype not in get_args(StoredDtype):
+        raise StoreError(f'dtype must be "float16" or "float32", got {dtype!r}')
     record = EncoderRecord(encoder.name, encoder.fingerprint, dict(encoder.preprocessing))
-    _refuse_dtype(dtype)
     with (
         StoreWriter.open(Path(folder), record, encoder.n_dims, dtype, resume=resume) as writer,
-        ThreadPoolExecutor(settings.n_workers) as pool,
+        ThreadPoolExecutor(workers) as pool,
     ):
-        plan = _Plan(wanted, writer, retry_skipped)
-        plan.look_at_known(pool, settings)
+        run = _Run(encoder, writer, pool, batch_size, -(-shard_size // batch_size), strict, progress)
+        plan = run.plan(wanted, retry_skipped)
         n_updated = writer.update(plan.reused)
         writer.note_skipped(plan.skipped, cleared=[item.id for item in plan.reused])
-        n_removed = writer.remove(plan.vanished()) if remove_vanished else 0
-        skipped = _encode(writer, pool, settings, plan.fresh, plan.changed)
-    n_encoded = len(plan.fresh) + len(plan.changed) - len(skipped)
+        n_removed = writer.remove(run.vanished(wanted)) if remove_vanished else 0
+        skipped = run.encode(plan.fresh, plan.changed)
     return EncodeReport(
-        n_encoded=n_encoded,
+        n_encoded=len(plan.fresh) + len(plan.changed) - len(skipped),
         n_reused=len(plan.reused),
         n_updated=n_updated,
         n_removed=n_removed,
@@ -151,38 +154,11 @@ def encode_to_store(
     )
 
 
-class _Settings:
-    """How to encode, checked."""
-
-    def __init__(
-        self, encoder: Encoder, batch_size: int, shard_size: int, n_workers: int | None, strict: bool, progress: bool
-    ) -> None:
-        workers = min(8, _n_cores()) if n_workers is None else n_workers
-        for name, value in {"batch_size": batch_size, "shard_size": shard_size, "n_workers": workers}.items():
-            if value < 1:
-                raise StoreError(f"{name} must be at least 1, got {value}")
-        self.encoder = encoder
-        self.batch_size = batch_size
-        self.batches_a_shard = -(-shard_size // batch_size)
-        self.n_workers = workers
-        self.strict = strict
-        self.progress = progress
-
-    def refuse_skipped(self, skipped: Sequence[SkippedImage]) -> None:
-        if self.strict and skipped:
-            raise StoreError(f"{skipped[0].path!r} cannot be encoded: {skipped[0].reason} (strict is on)")
-
-
 def _n_cores() -> int:
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every platform
         return os.cpu_count() or 1
-
-
-def _refuse_dtype(dtype: str) -> None:
-    if dtype not in ("float16", "float32"):
-        raise StoreError(f'dtype must be "float16" or "float32", got {dtype!r}')
 
 
 def _as_items(items: Iterable[ImageItem | tuple[Any, ...]]) -> list[ImageItem]:
@@ -197,49 +173,131 @@ def _as_items(items: Iterable[ImageItem | tuple[Any, ...]]) -> list[ImageItem]:
     return wanted
 
 
-# -- what is to be done ----------------------------------------------------------------------------------
-
-
 @dataclass
 class _Plan:
     """Which items to encode, which to keep; what an earlier run committed leaves it in whole batches."""
 
-    items: list[ImageItem]
-    writer: StoreWriter
-    retry_skipped: bool
     fresh: list[ImageItem] = field(default_factory=list)
     changed: list[ImageItem] = field(default_factory=list)
     reused: list[ImageItem] = field(default_factory=list)
     skipped: list[SkippedImage] = field(default_factory=list)
 
-    def look_at_known(self, pool: ThreadPoolExecutor, settings: _Settings) -> None:
+
+class _Decoded(NamedTuple):
+    item: ImageItem
+    pixels: NDArray[np.float32]
+    digest: str
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run over a store: what it works with, and its steps."""
+
+    encoder: Encoder
+    writer: StoreWriter
+    pool: ThreadPoolExecutor
+    batch_size: int
+    batches_per_shard: int
+    strict: bool
+    progress: bool
+
+    def refuse_skipped(self, skipped: Sequence[SkippedImage]) -> None:
+        if self.strict and skipped:
+            raise StoreError(f"{skipped[0].path!r} cannot be encoded: {skipped[0].reason} (strict is on)")
+
+    # -- what is to be done ------------------------------------------------------------------------
+
+    def plan(self, items: Sequence[ImageItem], retry_skipped: bool) -> _Plan:
         """Sort the items: those the store knows by what their file holds now."""
         stored, skipped = self.writer.images, self.writer.skipped
-        known = [item for item in self.items if item.id in stored or item.id in skipped]
-        self.fresh = [item for item in self.items if not (item.id in stored or item.id in skipped)]
-        hashes = _in_order(pool, _digest, known, FILES_AHEAD)
-        with closing(hashes), progress("checking", len(known), settings.progress, "images", stays=True) as advance:
+        known = [item for item in items if item.id in stored or item.id in skipped]
+        plan = _Plan(fresh=[item for item in items if not (item.id in stored or item.id in skipped)])
+        hashes = _in_order(self.pool, _digest, known, FILES_AHEAD)
+        with closing(hashes), progress_bar("checking", len(known), self.progress, "images", stays=True) as advance:
             for item, digest in zip(known, hashes, strict=True):
-                self._sort(item, digest, skipped.get(item.id))
-                settings.refuse_skipped(self.skipped)
+                before = skipped.get(item.id)
+                if isinstance(digest, SkippedImage):
+                    plan.skipped.append(digest)
+                elif item.id in stored and stored[item.id].content_hash == digest:
+                    plan.reused.append(item)
+                elif before is not None and before.content_hash == digest and not retry_skipped:
+                    plan.skipped.append(before)
+                else:
+                    plan.changed.append(item)
+                self.refuse_skipped(plan.skipped)
                 advance(1)
+        return plan
 
-    def _sort(self, item: ImageItem, digest: str | SkippedImage, before: SkippedImage | None) -> None:
-        stored = self.writer.images.get(item.id)
-        if isinstance(digest, SkippedImage):
-            self.skipped.append(digest)
-        elif stored is not None and stored.content_hash == digest:
-            self.reused.append(item)
-        elif before is not None and before.content_hash == digest and not self.retry_skipped:
-            self.skipped.append(before)
-        else:
-            self.changed.append(item)
-
-    def vanished(self) -> set[str]:
+    def vanished(self, items: Sequence[ImageItem]) -> set[str]:
         """Ids in the store that are not among the items, or whose file is gone."""
         known = self.writer.images.keys() | self.writer.skipped.keys()
-        gone = {item.id for item in self.items if item.id in known and not item.path.exists()}
-        return (known - {item.id for item in self.items}) | gone
+        gone = {item.id for item in items if item.id in known and not item.path.exists()}
+        return (known - {item.id for item in items}) | gone
+
+    # -- decoding and encoding ---------------------------------------------------------------------
+
+    def encode(self, *parts: Sequence[ImageItem]) -> list[SkippedImage]:
+        """Encode each part in batches of its own and commit shard by shard; returns what had to be skipped."""
+        skipped: list[SkippedImage] = []
+        total = sum(map(len, parts))
+        with progress_bar("encoding", total, self.progress, "images", stays=True) as advance:
+            try:
+                for items in parts:
+                    outcomes = _in_order(self.pool, self.decode, items, BATCHES_AHEAD * self.batch_size)
+                    with closing(outcomes):
+                        for n, batch in enumerate(_batched(outcomes, self.batch_size), start=1):
+                            skipped += self.add(batch)
+                            if n % self.batches_per_shard == 0:
+                                self.writer.flush()
+                            advance(len(batch))
+                    self.writer.flush()
+            except BaseException:
+                # Whole batches only, so that the next run has the same ones. The first error is the one to report.
+                with suppress(StoreError):
+                    self.writer.flush()
+                raise
+        return skipped
+
+    def decode(self, item: ImageItem) -> _Decoded | SkippedImage:
+        digest = None
+        try:
+            digest = content_hash(item.path)
+            image = open_image(item.path)
+        except ImageProblem as problem:
+            return _skipped(item, problem.reason, digest)
+        try:
+            return _Decoded(item, self.encoder.preprocess(image), digest)
+        except (ValueError, OSError, ArithmeticError, MemoryError) as error:
+            return _skipped(item, f"preprocessing failed: {error}", digest)
+
+    def add(self, batch: list[_Decoded | SkippedImage]) -> list[SkippedImage]:
+        """Give the vectors of a batch to the writer; returns what had to be skipped."""
+        skipped = [outcome for outcome in batch if isinstance(outcome, SkippedImage)]
+        self.refuse_skipped(skipped)
+        decoded = [outcome for outcome in batch if isinstance(outcome, _Decoded)]
+        vectors = self.vectors(decoded)
+        finite = np.atleast_1d(np.isfinite(vectors).all(axis=1))
+        skipped += [
+            _skipped(one.item, "the encoder returned NaN or infinite values", one.digest)
+            for one, ok in zip(decoded, finite, strict=True)
+            if not ok
+        ]
+        self.refuse_skipped(skipped)
+        good = [one for one, ok in zip(decoded, finite, strict=True) if ok]
+        self.writer.add([one.item for one in good], vectors[finite], [one.digest for one in good], skipped)
+        return skipped
+
+    def vectors(self, decoded: Sequence[_Decoded]) -> NDArray[np.float32]:
+        name, expected = self.encoder.name, (len(decoded), self.encoder.n_dims)
+        if not decoded:
+            return np.empty(expected, np.float32)
+        shapes = {one.pixels.shape for one in decoded}
+        if len(shapes) > 1:
+            raise StoreError(f"encoder {name!r} preprocesses images to different shapes: {quoted(sorted(shapes))}")
+        vectors = np.asarray(self.encoder.encode_images(np.stack([one.pixels for one in decoded])))
+        if vectors.shape != expected:
+            raise StoreError(f"encoder {name!r} returned vectors of shape {vectors.shape}, expected {expected}")
+        return vectors
 
 
 def _digest(item: ImageItem) -> str | SkippedImage:
@@ -251,91 +309,6 @@ def _digest(item: ImageItem) -> str | SkippedImage:
 
 def _skipped(item: ImageItem, reason: str, digest: str | None = None) -> SkippedImage:
     return SkippedImage(item.id, storable(str(item.path)), storable(reason), digest)
-
-
-# -- decoding and encoding -------------------------------------------------------------------------------
-
-
-class _Decoded(NamedTuple):
-    item: ImageItem
-    pixels: NDArray[np.float32]
-    digest: str
-
-
-def _encode(
-    writer: StoreWriter, pool: ThreadPoolExecutor, settings: _Settings, *parts: Sequence[ImageItem]
-) -> list[SkippedImage]:
-    """Encode each part in batches of its own and commit shard by shard; returns what had to be skipped."""
-    skipped: list[SkippedImage] = []
-    with progress("encoding", sum(map(len, parts)), settings.progress, "images", stays=True) as advance:
-        try:
-            for items in parts:
-                skipped += _encode_part(writer, pool, settings, items, advance)
-        except BaseException:
-            # Whole batches only, so that the next run has the same ones. The first error is the one to report.
-            with suppress(StoreError):
-                writer.flush()
-            raise
-    return skipped
-
-
-def _encode_part(
-    writer: StoreWriter, pool: ThreadPoolExecutor, settings: _Settings, items: Sequence[ImageItem], advance: Advance
-) -> list[SkippedImage]:
-    skipped: list[SkippedImage] = []
-    decode = _decoder(settings.encoder)
-    with closing(_in_order(pool, decode, items, BATCHES_AHEAD * settings.batch_size)) as outcomes:
-        for n, batch in enumerate(_batched(outcomes, settings.batch_size), start=1):
-            skipped += _add_batch(writer, settings, batch)
-            if n % settings.batches_a_shard == 0:
-                writer.flush()
-            advance(len(batch))
-    writer.flush()
-    return skipped
-
-
-def _add_batch(writer: StoreWriter, settings: _Settings, batch: list[_Decoded | SkippedImage]) -> list[SkippedImage]:
-    skipped = [outcome for outcome in batch if isinstance(outcome, SkippedImage)]
-    settings.refuse_skipped(skipped)
-    decoded = [outcome for outcome in batch if isinstance(outcome, _Decoded)]
-    vectors = _vectors(settings.encoder, decoded)
-    finite = np.atleast_1d(np.isfinite(vectors).all(axis=1))
-    good = [outcome for outcome, ok in zip(decoded, finite, strict=True) if ok]
-    for outcome, ok in zip(decoded, finite, strict=True):
-        if not ok:
-            skipped.append(_skipped(outcome.item, "the encoder returned NaN or infinite values", outcome.digest))
-    settings.refuse_skipped(skipped)
-    writer.add([one.item for one in good], vectors[finite], [one.digest for one in good], skipped)
-    return skipped
-
-
-def _vectors(encoder: Encoder, decoded: Sequence[_Decoded]) -> NDArray[np.float32]:
-    expected = (len(decoded), encoder.n_dims)
-    if not decoded:
-        return np.empty(expected, np.float32)
-    shapes = {one.pixels.shape for one in decoded}
-    if len(shapes) > 1:
-        raise StoreError(f"encoder {encoder.name!r} preprocesses images to different shapes: {quoted(sorted(shapes))}")
-    vectors = np.asarray(encoder.encode_images(np.stack([one.pixels for one in decoded])))
-    if vectors.shape != expected:
-        raise StoreError(f"encoder {encoder.name!r} returned vectors of shape {vectors.shape}, expected {expected}")
-    return vectors
-
-
-def _decoder(encoder: Encoder) -> Callable[[ImageItem], _Decoded | SkippedImage]:
-    def decode(item: ImageItem) -> _Decoded | SkippedImage:
-        digest = None
-        try:
-            digest = content_hash(item.path)
-            image = open_image(item.path)
-        except ImageProblem as problem:
-            return _skipped(item, problem.reason, digest)
-        try:
-            return _Decoded(item, encoder.preprocess(image), digest)
-        except (ValueError, OSError, ArithmeticError, MemoryError) as error:
-            return _skipped(item, f"preprocessing failed: {error}", digest)
-
-    return decode
 
 
 def _in_order(
