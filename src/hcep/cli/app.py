@@ -22,6 +22,7 @@ from hcep.cli import (
     induction,
     info,
     interpret,
+    open_head,
     predict,
     reproduce,
 )
@@ -39,6 +40,7 @@ app.command(name="data")(data.data)
 app.command(name="encode")(encode.encode)
 app.command(name="fit")(fit.fit)
 app.command(name="explain")(explain.explain)
+app.command(name="open")(open_head.open_head)
 app.command(name="interpret")(interpret.interpret)
 app.command(name="predict")(predict.predict)
 app.command(name="evaluate")(evaluate.evaluate)

@@ -248,8 +248,7 @@ class ConceptDictionary:
     @property
     def n_dims(self) -> int:
         """Dimensions of raw embeddings; what the transform appends is not counted."""
-        constants = self.transform.constants
-        return int(self.synset_embeddings.shape[1]) - (0 if constants is None else len(constants))
+        return int(self.synset_embeddings.shape[1]) - self.transform.n_constants
 
     def synset_embedding(self, synset: str) -> NDArray[np.float64]:
         """Embedding a(i) of a synset, after the transform; zero for the root."""

@@ -33,6 +33,10 @@ class EmbeddingTransform:
     constants: NDArray[np.float64] | None = None
 
     @property
+    def n_constants(self) -> int:
+        return 0 if self.constants is None else len(self.constants)
+
+    @property
     def is_identity(self) -> bool:
         parts = (self.mean, self.whitener, self.constants)
         return not self.unit_norm and self.scale == 1.0 and all(part is None for part in parts)

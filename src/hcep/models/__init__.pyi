@@ -21,6 +21,7 @@ from .loading import (
     load_summary as load_summary,
     read_model as read_model,
 )
+from .opening import builtin_model as builtin_model, open_encoder as open_encoder
 from .saving import save_model as save_model
 from .schema import (
     ModelError as ModelError,

@@ -81,6 +81,7 @@ class SavedModel:
             whitener=self._arrays.get("transform.whitener"),
             scale=record.scale,
             shrinkage=record.shrinkage,
+            constants=self._arrays.get("transform.constants"),
         )
         return ConceptDictionary(self.hierarchy, embeddings, transform)
 
@@ -168,7 +169,10 @@ class SavedModel:
     def _specs(self) -> dict[str, TensorSpec]:
         """The arrays that the other two files promise."""
         summary, n_dims, n_classes = self.summary, self.summary.n_dims, len(self._leaves)
-        specs = {"synset_embeddings": TensorSpec(("F64",), (len(self.hierarchy), n_dims))}
+        n_constants = summary.transform.n_constants
+        specs = {"synset_embeddings": TensorSpec(("F64",), (len(self.hierarchy), n_dims + n_constants))}
+        if n_constants:
+            specs["transform.constants"] = TensorSpec(("F64",), (n_constants,))
         if summary.transform.mean:
             specs["transform.mean"] = TensorSpec(("F64",), (n_dims,))
         if summary.transform.whitener:

@@ -175,6 +175,7 @@ def _tensors(model: HCEPClassifier) -> dict[str, NDArray[Any]]:
         "synset_embeddings": model.dictionary_.synset_embeddings,
         "transform.mean": transform.mean,
         "transform.whitener": transform.whitener,
+        "transform.constants": transform.constants,
     }
     if head is not None:
         arrays["head.coef"], arrays["head.intercept"] = head.coef_, head.intercept_

@@ -90,6 +90,7 @@ class TransformRecord(_Record, frozen=True):
     whitener: bool
     scale: Positive
     shrinkage: PositiveShare | None
+    n_constants: Count = 0
 
     def __post_init__(self) -> None:
         if self.whitener != (self.shrinkage is not None):

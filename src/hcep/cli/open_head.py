@@ -1,0 +1,59 @@
+"""`hcep open`: a classifier that exists already, as a model of rooted paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hcep.errors import HCEPError
+
+
+def open_head(
+    encoder: Annotated[
+        str, typer.Argument(help="efficientnet-lite2, timm:…, onnx:FILE, or an .npz with coef and intercept.")
+    ],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
+    classes: Annotated[
+        Path | None, typer.Option(help="Text file, a class per line in the layer's order; ImageNet's by default.")
+    ] = None,
+    hierarchy: Annotated[
+        str | None, typer.Option("--hierarchy", "-H", help="File or name; WordNet's for ImageNet's classes.")
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Store or file of typical embeddings: they set the scale and the anchor.")
+    ] = None,
+    of: Annotated[str | None, typer.Option("--encoder", "-e", help="The encoder that an .npz layer goes with.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a model that is there.")] = False,
+) -> None:
+    """Open a classifier that exists: its own last layer becomes rooted paths, no training image needed.
+
+    The path's class is the classifier's own on at least 99 % of the given images; the command says on how many.
+
+    [bold]Examples[/]
+
+      hcep open efficientnet-lite2 -o imagenet/
+
+      hcep open onnx:classifier.onnx --classes names.txt --hierarchy tree.csv -o model/
+
+      hcep open probe.npz --classes names.txt --encoder open_clip:ViT-L-14/openai -o model/
+    """
+    from hcep.datasets import find_hierarchy
+    from hcep.embeddings import read_embeddings
+    from hcep.embeddings.encoders.all_encoders import SOURCES
+    from hcep.models.opening import open_encoder
+
+    if output.exists() and not force:
+        raise HCEPError(f"--output: {str(output)!r} is there already; pass --force to replace it, or give another name")
+    labels = None if classes is None else [line for line in classes.read_text("utf-8").splitlines() if line.strip()]
+    tree = None if hierarchy is None else find_hierarchy(hierarchy, labels or ())
+    X = None if images is None else read_embeddings(images).X
+    model = open_encoder(encoder, classes=labels, hierarchy=tree, images=X)
+    record = of or (encoder if encoder.partition(":")[0] in SOURCES else None)
+    model.save(output, encoder=record)
+    agreed = "" if model.agreement_ != model.agreement_ else f", agrees with the layer on {model.agreement_:.1%}"
+    typer.echo(
+        f"{output}: {len(model.classes_):,} classes, {model.hierarchy_.depth} levels, anchor {model.anchor_:g}{agreed}"
+    )

