@@ -43,10 +43,10 @@ Config = Annotated[
 def _values(context: typer.Context, table: dict[str, Any], path: Path) -> dict[str, Any]:
     """The keys that concern this command: those at the top and those under its own name."""
     assert context.command.name is not None
-    commands = set(getattr(_parent(context), "commands", ()))
+    commands = set(getattr(context.parent.command, "commands", ())) if context.parent else set()
     own = table.get(context.command.name, {})
     shared = {key: value for key, value in table.items() if not (isinstance(value, dict) and key in commands)}
-    known = _option_names(context.command)
+    known = {name: parameter.name for parameter in _parameters(context) for name in (parameter.name, *_long(parameter))}
     values: dict[str, Any] = {}
     for key, value in [*shared.items(), *own.items()]:
         if key.replace("-", "_") not in known:
@@ -58,21 +58,13 @@ def _values(context: typer.Context, table: dict[str, Any], path: Path) -> dict[s
     return values
 
 
-def _parent(context: typer.Context) -> Any:
-    return context.parent.command if context.parent else None
+def _parameters(context: typer.Context) -> list[Any]:
+    return [p for p in context.command.params if p.name not in (None, "config", "help")]
 
 
-def _option_names(command: Any) -> dict[str, str]:
-    """Long option or argument, with underscores, to the parameter it sets."""
-    names: dict[str, str] = {}
-    for parameter in command.params:
-        if parameter.name is None or parameter.name in ("config", "help"):
-            continue
-        names[parameter.name] = parameter.name
-        for option in parameter.opts:
-            if option.startswith("--"):
-                names[option[2:].replace("-", "_")] = parameter.name
-    return names
+def _long(parameter: Any) -> list[str]:
+    """Long options, with underscores."""
+    return [option[2:].replace("-", "_") for option in parameter.opts if option.startswith("--")]
 
 
 def save_resolved(context: typer.Context, place: Path) -> Path:
@@ -82,12 +74,11 @@ def save_resolved(context: typer.Context, place: Path) -> Path:
     """
     assert context.command.name is not None
     lines = [f"[{context.command.name}]"]
-    for parameter in context.command.params:
-        value = context.params.get(parameter.name or "")
-        if parameter.name in ("config", "help", "as_json", None) or value is None or value == ():
-            continue
-        long = next((o[2:] for o in parameter.opts if o.startswith("--")), parameter.name)
-        lines.append(f"{long} = {_toml(value)}")
+    for parameter in _parameters(context):
+        value = context.params.get(parameter.name)
+        if parameter.name != "as_json" and value is not None and value != ():
+            long = next(iter(_long(parameter)), parameter.name).replace("_", "-")
+            lines.append(f"{long} = {_toml(value)}")
     path = place / RESOLVED if place.is_dir() else place
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path

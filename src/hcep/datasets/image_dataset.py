@@ -178,8 +178,7 @@ class ImageDataset:
 
     def __iter__(self) -> Iterator[ImageItem]:
         self._check_on_disk()
-        for file, label, image, split in zip(self.files, self.labels, self.ids, self.splits, strict=True):
-            yield ImageItem(self.root / file, label, image, split)
+        return map(self.__getitem__, range(len(self)))
 
     def __getitem__(self, row: int) -> ImageItem:
         self._check_on_disk()
@@ -216,10 +215,16 @@ class ImageDataset:
             A row out of range, a mask of another length, a class that no image has.
         """
         kept = self._rows(rows)
-        if classes is not None:
-            wanted = self._known_classes(classes)
-            kept = [row for row in kept if self.labels[row] in wanted]
-        return self._take(kept)
+        if classes is None:
+            return self._take(kept)
+        wanted, known = list(classes), set(self.classes)
+        unknown = [c for c in wanted if c not in known]
+        if unknown:
+            raise DatasetError(
+                f"{len(unknown):,} of {len(wanted):,} classes have no image here: {quoted(unknown)}."
+                + near_matches(unknown[0], known)
+            )
+        return self._take([row for row in kept if self.labels[row] in wanted])
 
     def split(self, name: str) -> ImageDataset:
         """The images of one split.
@@ -308,31 +313,16 @@ class ImageDataset:
         )
 
     def _rows(self, rows: ArrayLike | None) -> list[int]:
-        if rows is None:
-            return list(range(len(self)))
-        wanted = np.asarray(rows)
-        if wanted.size == 0:
-            return []
+        wanted = np.arange(len(self)) if rows is None else np.asarray(rows)
         if wanted.dtype == np.bool_ and wanted.shape == (len(self),):
-            return [int(row) for row in np.flatnonzero(wanted)]
-        if wanted.ndim != 1 or wanted.dtype.kind not in "iu":
+            wanted = np.flatnonzero(wanted)
+        if wanted.size and (wanted.ndim != 1 or wanted.dtype.kind not in "iu"):
             raise DatasetError(
                 f"rows must be whole numbers or {len(self):,} booleans, got {wanted.dtype} of shape {wanted.shape}"
             )
-        if wanted.min() < 0 or wanted.max() >= len(self):
+        if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(self):
             raise DatasetError(f"rows must lie between 0 and {len(self) - 1:,}, got {wanted.min()} to {wanted.max()}")
         return [int(row) for row in wanted]
-
-    def _known_classes(self, classes: Iterable[str]) -> set[str]:
-        known = set(self.classes)
-        wanted = list(classes)
-        unknown = [c for c in wanted if c not in known]
-        if unknown:
-            raise DatasetError(
-                f"{len(unknown):,} of {len(wanted):,} classes have no image here: {quoted(unknown)}."
-                + near_matches(unknown[0], self.classes)
-            )
-        return set(wanted)
 
     def _check_one_split(self, method: str) -> None:
         if len(self.split_names) > 1:
@@ -350,14 +340,10 @@ class ImageDataset:
 
 
 def _write_once(target: Path, pixels: NDArray[np.uint8]) -> None:
-    if target.exists():
-        _check_same(target, pixels)
+    if not target.exists():
+        with replacing(target, DatasetError) as partial:
+            Image.fromarray(pixels).save(partial, format="PNG")
         return
-    with replacing(target, DatasetError) as partial:
-        Image.fromarray(pixels).save(partial, format="PNG")
-
-
-def _check_same(target: Path, pixels: NDArray[np.uint8]) -> None:
     try:
         with Image.open(target) as image:
             same = np.array_equal(np.asarray(image), pixels)

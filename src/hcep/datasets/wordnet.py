@@ -5,9 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 from hcep.datasets.layouts.listing import DatasetError
 from hcep.errors import near_matches
@@ -143,15 +143,13 @@ def ambiguous_classes() -> dict[str, tuple[str, ...]]:
     return {name: wnids for name, wnids in sorted(shared.items()) if len(wnids) > 1}
 
 
-@dataclass(frozen=True)
-class _Synset:
-    lemmas: tuple[str, ...]
+class _Synset(NamedTuple):
+    lemmas: list[str]
     gloss: str
-    hypernyms: tuple[str, ...]
+    hypernyms: list[str]
 
 
-@dataclass(frozen=True)
-class _WordNet:
+class _WordNet(NamedTuple):
     classes: tuple[str, ...]
     synsets: dict[str, _Synset]
 
@@ -160,10 +158,7 @@ class _WordNet:
 def _wordnet() -> _WordNet:
     packed = (files("hcep.datasets") / "wordnet" / "imagenet1k.json.gz").read_bytes()
     content = json.loads(gzip.decompress(packed))
-    synsets = {
-        wnid: _Synset(tuple(lemmas), gloss, tuple(hypernyms))
-        for wnid, (lemmas, gloss, hypernyms) in content["synsets"].items()
-    }
+    synsets = {wnid: _Synset(*entry) for wnid, entry in content["synsets"].items()}
     return _WordNet(tuple(content["classes"]), synsets)
 
 
