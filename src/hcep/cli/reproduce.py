@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from hcep._files import write_text
+from hcep.cli.hierarchy.files import Options, parsed
 from hcep.errors import HCEPError, near_matches, quoted
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def reproduce(
     hierarchy: Annotated[
         str | None, typer.Option(help="Hierarchy file, `imagenet`, `cifar100`, or `flat`; found by the classes.")
     ] = None,
+    options: Options = None,
     shots: Annotated[
         str | None,
         typer.Option(help="Training images per class, or `all`; where an experiment has one number of them."),
@@ -100,7 +102,7 @@ def reproduce(
         return
     if download is not None:
         data, encoder = _fetched(download, data, as_json), encoder or BUILT_IN
-    given = _given_task(data, encoder, preprocessing, hierarchy, results) if data is not None else None
+    given = _given_task(data, encoder, preprocessing, (hierarchy, options), results) if data is not None else None
     if data is None and (encoder or hierarchy):
         raise HCEPError("--encoder and --hierarchy belong to data of your own; say which with --data")
     only = None if methods is None else _methods(methods)
@@ -216,7 +218,11 @@ def _list(experiments: dict[str, Experiment], as_json: bool) -> None:
 
 
 def _given_task(
-    data: Path, encoder: str | None, preprocessing: str | None, hierarchy: str | None, results: Path
+    data: Path,
+    encoder: str | None,
+    preprocessing: str | None,
+    hierarchy: tuple[str | None, list[str] | None],
+    results: Path,
 ) -> Task:
     """The user's data as a task; a folder of images is encoded into a store beside the results first."""
     from hcep.datasets import find_hierarchy
@@ -231,7 +237,9 @@ def _given_task(
     train = read_embeddings(data, _split(data, ("train",)))
     val = read_embeddings(data, _split(data, ("val", "validation", "test")))
     classes = sorted(set(train.y.tolist()))
-    tree = find_hierarchy(hierarchy, classes) or Hierarchy.from_edges([("root", label) for label in classes])
+    named, options = hierarchy
+    found = find_hierarchy(named, classes, on_note=lambda note: typer.echo(note, err=True), **parsed(options))
+    tree = found or Hierarchy.from_edges([("root", label) for label in classes])
     name = train.encoder.name if train.encoder else encoder or "unknown encoder"
     return task_from_arrays(data.name, name, tree, (train.X, train.y), (val.X, val.y), ids=train.ids)
 

@@ -293,3 +293,10 @@ def test_cifar10_end_to_end(classes, server, tmp_path):
     scores = json.loads(run("compare", *files, "--gold", gold, "--data", data, "--json").stdout)
     assert [row["n_leaves_compared"] for row in scores.values()] == [10, 10]
     assert all(row["overlap"] > 0.7 and row["accuracy"] > 0.8 for row in scores.values())
+
+
+def test_compare_reads_files_with_options(tmp_path):
+    (tmp_path / "h.csv").write_text("a,b,c\nx,animal,cat\nx,animal,dog\ny,vehicle,car\ny,vehicle,bus\n")
+    file = tmp_path / "h.csv"
+    scores = json.loads(run("compare", file, "--gold", file, "-O", "levels=b,c", "--json").stdout)
+    assert scores[str(file)]["n_synsets"] == 7

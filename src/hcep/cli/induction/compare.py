@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hcep._tables import NOTHING
+from hcep.cli.hierarchy.files import Options, read
 from hcep.errors import HCEPError
 
 #: Columns, and what makes the best of one.
@@ -34,12 +35,14 @@ COLUMNS: dict[str, tuple[str, Callable[[Iterable[float]], float] | None]] = {
 
 def compare(
     trees: Annotated[list[str], typer.Argument(help="Hierarchies to compare: files, `imagenet`, model folders.")],
+    *,
     gold: Annotated[str | None, typer.Option(help="Hierarchy they should be like.")] = None,
     data: Annotated[Path | None, typer.Option(help="Store or array file of embeddings with labels.")] = None,
     split: Annotated[str | None, typer.Option(help="Split to fit on; train where there is one.")] = None,
     val_split: Annotated[
         str | None, typer.Option(help="Split to score on; val where there is one, else a share of each class.")
     ] = None,
+    options: Options = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Score hierarchies of the same classes: against a gold one, in the embedding space, and at classifying.
@@ -50,18 +53,17 @@ def compare(
 
       hcep induce compare a.json b.json --data embeddings.npz --json
     """
-    from hcep.cli.hierarchy.files import read
     from hcep.induction.scoring import score_induced
 
     if gold is None and data is None:
         raise typer.BadParameter("give --gold, --data or both; there is nothing to compare by", param_hint="--gold")
-    reference = None if gold is None else read(gold)
+    reference = None if gold is None else read(gold, options=options)
     images = {} if data is None else _images(data, split, val_split)
     rows: dict[str, dict[str, float]] = {}
     with Console(stderr=True, quiet=as_json).status("scoring …") as status:
         for tree in trees:
             status.update(f"scoring {escape(tree)} …")
-            candidate = read(tree)
+            candidate = read(tree, options=options)
             try:
                 rows[tree] = score_induced(candidate, reference, **images)
             except HCEPError as error:
