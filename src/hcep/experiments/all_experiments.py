@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcep.experiments import beams, concept_geometry, fewshot, head_training, sparsity, synthetic, wrong_tree
+from hcep.experiments import beams, concept_geometry, fewshot, head_training, sparsity, synthetic, where, wrong_tree
 from hcep.experiments.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -20,5 +20,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         sparsity.SIGLIP,
         wrong_tree.EXPERIMENT,
         head_training.EXPERIMENT,
+        where.EXPERIMENT,
     )
 }

@@ -31,6 +31,7 @@ TITLES = {
     "ece": "calibration error",
     "reconstruction_error": "relative residual",
     "seconds": "time",
+    "in_own_cell": "evidence in the object's own cell",
 }
 LOWER = {"tree_distance", "true_tree_distance", "ece", "reconstruction_error", "seconds"}
 

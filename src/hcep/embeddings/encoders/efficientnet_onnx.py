@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep._files import replacing
+from hcep._files import write_bytes
 from hcep._optional import require
 from hcep.embeddings.torch_file import read_torch_file
 from hcep.errors import HCEPError
@@ -50,20 +50,26 @@ def write_onnx(variant: str, weights: str | Path, target: str | Path) -> None:
     positions, ``logits`` (n, 1000) the classifier on that mean. Batch norms are folded into the convolutions before
     them; padding is TensorFlow's "same", the odd pixel below and right.
     """
-    onnx = require("onnx", "photos", "the built-in encoder")
     state = read_torch_file(weights)
     if not isinstance(state, dict):
         raise HCEPError(f"{str(weights)!r} holds no state dict")
     try:
-        graph = _Graph(onnx, state)
-        _network(graph, VARIANTS[variant][0])
+        content = onnx_bytes(variant, state)
     except KeyError as error:
         raise HCEPError(f"{str(weights)!r} is no {variant}: it has no {error.args[0]!r}") from None
+    write_bytes(target, content)
+
+
+def onnx_bytes(variant: str, state: Weights) -> bytes:
+    """The network of a state dict as ONNX."""
+    onnx = require("onnx", "photos", "the built-in encoder")
+    graph = _Graph(onnx, state)
+    _network(graph, VARIANTS[variant][0])
     model = graph.model(variant, VARIANTS[variant][1])
     onnx.helper.set_model_props(model, {FINGERPRINT: _fingerprint(variant, state)})
     onnx.checker.check_model(model)
-    with replacing(target) as partial:
-        partial.write_bytes(model.SerializeToString())
+    content: bytes = model.SerializeToString()
+    return content
 
 
 def strides(depth: float) -> list[int]:
