@@ -175,6 +175,15 @@ def test_another_encoder_is_refused(model: Path, photos: Path) -> None:
     fails("is not the one the model was fitted with", "predict", model, photos, "--encoder", other, "-o", "p.csv")
 
 
+def test_a_table_of_photos_may_have_numbers_in_it(photos: Path, tmp_path: Path) -> None:
+    files = sorted(photos.glob("train/*/*.png"))
+    rows = [f"{file},{file.parent.name},{0.5 + i},{1.5 + i}" for i, file in enumerate(files)]
+    (tmp_path / "photos.csv").write_text("path,label,sharpness,size\n" + "\n".join(rows))
+    options = ["--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m"]
+    run("fit", tmp_path / "photos.csv", *options)
+    assert load_summary(tmp_path / "m").n_dims == 12
+
+
 # -- embeddings of other people --------------------------------------------------------------------------------
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hcep._files import cache_folder
-from hcep.datasets.image_dataset import ImageDataset, read_images
+from hcep.datasets import layouts
+from hcep.datasets.image_dataset import DatasetError, ImageDataset, read_images
 from hcep.datasets.photo_checks import copy_notes, folder_notes
 from hcep.embeddings import (
     Embeddings,
@@ -93,7 +94,8 @@ def embeddings_of(
     HCEPError
         Nothing to read, or photos without an encoder.
     """
-    if is_embeddings(data) or not Path(data).exists() or any(columns.values()):
+    listed = encoder is not None and _lists_images(Path(data))
+    if not listed and (is_embeddings(data) or not Path(data).exists() or any(columns.values())):
         found = read_embeddings(data, split, default_split=default_split, **columns)
         return replace(found, notes=(*found.notes, *copy_notes(EmbeddingStore(data)))) if is_store(data) else found
     if encoder is None:
@@ -107,6 +109,14 @@ def embeddings_of(
     found = read_embeddings(place, split, default_split=default_split)
     notes = (*folder_notes(dataset), *copy_notes(EmbeddingStore(place)))
     return replace(found, source=found.source.replace(str(place), str(data), 1), notes=notes)
+
+
+def _lists_images(table: Path) -> bool:
+    """Whether a table has the paths of images in it, besides whatever numbers."""
+    try:
+        return layouts.table.detect(table) and bool(read_images(table))
+    except DatasetError:
+        return False
 
 
 def _cached_store(images: Path, encoder: Encoder) -> Path:

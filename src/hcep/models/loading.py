@@ -96,6 +96,7 @@ class SavedModel:
             options=SearchOptions(**given, anchor=self.summary.anchor),
             temperature=self.summary.temperature,
             head=self._head,
+            explained_floor=self.summary.explained_floor,
         )
 
     @cached_property
@@ -114,6 +115,7 @@ class SavedModel:
         model.hierarchy_ = self.hierarchy
         model._leaves = self._leaves
         model.anchor_, model.shrinkage_, model.temperature_ = summary.anchor, summary.shrinkage, summary.temperature
+        model.explained_floor_ = summary.explained_floor
         correct = self._tensors([LEFT_OUT]).get(LEFT_OUT, ())
         model.leave_one_out_ = [
             LeaveOneOutScore(**msgspec.structs.asdict(row), correct=right)

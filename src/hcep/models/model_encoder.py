@@ -88,11 +88,15 @@ def embeddings_for(
         Nothing to read, photos for a model that does not say its encoder, embeddings of another encoder.
     """
     from hcep.datasets import embeddings_of
+    from hcep.embeddings import read_embeddings
     from hcep.embeddings.reading import is_embeddings
 
     recorded = model.summary.encoder
-    if Path(data).exists() and not is_embeddings(data) and not options.get("vectors"):
-        encoder = load_model_encoder(recorded, model.folder, encoder, preprocessing)
-    found = embeddings_of(data, split, encoder=encoder, **options)
+    if encoder is None and (is_embeddings(data) or not Path(data).exists() or options.get("vectors")):
+        options.pop("progress", None)
+        found = read_embeddings(data, split, **options)
+    else:
+        adapter = load_model_encoder(recorded, model.folder, encoder, preprocessing)
+        found = embeddings_of(data, split, encoder=adapter, **options)
     refuse_other_encoder(recorded, found.encoder, found.source)
     return found

@@ -146,6 +146,7 @@ def _document(model: HCEPClassifier) -> dict[str, Any]:
             "anchor": _plain(model.anchor_),
             "shrinkage": _plain(model.shrinkage_),
             "temperature": None if math.isnan(model.temperature_) else _plain(model.temperature_),
+            "explained_floor": None if model.explained_floor_ is None else model.explained_floor_.tolist(),
         },
         "transform": {
             **_fields(TransformRecord, transform),

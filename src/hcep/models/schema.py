@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 from numpy.typing import NDArray
 
@@ -80,6 +81,8 @@ class FittedRecord(_Record, frozen=True):
     anchor: NotNegative
     shrinkage: PositiveShare | None
     temperature: Positive | None
+    # One per class; models of earlier releases have none.
+    explained_floor: list[Finite] | UnsetType | None = UNSET
 
 
 class TransformRecord(_Record, frozen=True):
@@ -204,6 +207,16 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
     @property
     def temperature(self) -> float:
         return float("nan") if self.fitted.temperature is None else self.fitted.temperature
+
+    @property
+    def explained_floor(self) -> NDArray[Any] | None:
+        """Explained share below which an image is unlike the training images of each class, where that is known."""
+        floor, n_classes = self.fitted.explained_floor, len(self.class_record.labels)
+        if not isinstance(floor, list):
+            return None
+        if len(floor) != n_classes:
+            raise ModelError(f"{DOCUMENT}: fitted.explained_floor must be a list of {n_classes:,} numbers, one per class")
+        return np.array(floor)
 
     def __post_init__(self) -> None:
         n_classes = len(self.class_record.labels)
