@@ -294,6 +294,15 @@ def test_splits_saved_to_disk(tmp_path: Path) -> None:
     assert len(read_embeddings(tmp_path / "hf", "test").X) == 3
 
 
+def test_a_dataset_as_the_hub_has_it(tmp_path: Path) -> None:
+    (tmp_path / "hf" / "data").mkdir(parents=True)
+    for name in ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001"):
+        pq.write_table(hugging_face_table(), tmp_path / "hf" / "data" / f"{name}.parquet")
+    assert is_embeddings(tmp_path / "hf")
+    assert read_embeddings(tmp_path / "hf", "train").y.tolist() == LABELS * 2
+    assert len(read_embeddings(tmp_path / "hf", "test").X) == 3
+
+
 @pytest.mark.parametrize(
     ("file", "text", "match"),
     [

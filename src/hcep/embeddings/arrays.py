@@ -21,9 +21,9 @@ from hcep.embeddings.tables import (
     Columns,
     absent,
     as_labels,
-    is_arrow_folder,
-    read_arrow_folder,
+    is_dataset_folder,
     read_csv,
+    read_dataset_folder,
     read_labels,
     table_parts,
 )
@@ -106,7 +106,7 @@ def read_arrays(
     array(['cat', 'dog'], dtype='<U3')
     """
     source = Path(path)
-    of_folder = source.is_dir() and is_arrow_folder(source)
+    of_folder = source.is_dir() and is_dataset_folder(source)
     if not of_folder and source.suffix.lower() not in SUFFIXES:
         raise StoreError(f"{str(source)!r}: expected a {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} file")
     unknown = set(names or {}) - USUAL_NAMES.keys()
@@ -306,7 +306,7 @@ def _read_csv(source: Path, names: dict[str, str], label_names: Any) -> Embeddin
 
 
 def _read_folder(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
-    return EmbeddingArrays(**table_parts(source, Columns.of(read_arrow_folder(source)), names, label_names))
+    return EmbeddingArrays(**table_parts(source, Columns.of(read_dataset_folder(source)), names, label_names))
 
 
 def _read_torch(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:

@@ -14,7 +14,7 @@ from hcep.embeddings.arrays import SUFFIXES, read_arrays, usual_label_names
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store.embedding_store import EmbeddingStore
 from hcep.embeddings.store.manifest import MANIFEST
-from hcep.embeddings.tables import DELIMITERS, has_vectors, is_arrow_folder
+from hcep.embeddings.tables import DELIMITERS, has_vectors, is_dataset_folder
 from hcep.errors import HCEPError, quoted
 
 #: What stands between the place and the split in the name of a source.
@@ -68,7 +68,7 @@ def is_embeddings(path: str | os.PathLike[str]) -> bool:
     """Whether `read_embeddings` would take the path; a table is taken for a list of images where it has no numbers."""
     place = Path(path)
     if place.is_dir():
-        return is_store(place) or is_arrow_folder(place)
+        return is_store(place) or is_dataset_folder(place)
     if not place.is_file() or place.suffix.lower() not in SUFFIXES:
         return False
     if place.suffix.lower() in (*DELIMITERS, ".parquet"):
@@ -110,7 +110,7 @@ def read_embeddings(
         wanted = split or (default_split if default_split in store.splits.tolist() else None)
         chosen = store.select(splits=wanted) if wanted else store
         return Embeddings(chosen.to_numpy(np.float32), chosen.labels, chosen.ids, store.encoder, _source(path, wanted))
-    if not Path(path).exists() or not (is_arrow_folder(Path(path)) or Path(path).suffix.lower() in SUFFIXES):
+    if not Path(path).exists() or not (is_dataset_folder(Path(path)) or Path(path).suffix.lower() in SUFFIXES):
         raise HCEPError(
             f"no embeddings at {str(path)!r}: expected a store made by `hcep encode`, a {', '.join(SUFFIXES)} file, or "
             "a folder that Hugging Face's datasets saved"

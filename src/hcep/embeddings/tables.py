@@ -34,6 +34,7 @@ USUAL_NAMES = {
 DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 _ARROW_FILE = re.compile(r"[\w.-]+\.arrow", re.ASCII)
+_HUB_FILE = re.compile(r"(\w+)-\d{5}-of-\d{5}\.parquet", re.ASCII)
 
 
 def absent(source: Path, name: str, known: Iterable[str]) -> StoreError:
@@ -341,27 +342,36 @@ def _as_float(cell: str) -> float | None:
         return None
 
 
-def is_arrow_folder(source: Path) -> bool:
-    """Whether Hugging Face's datasets saved a dataset, or several splits of one, to the folder."""
-    return (source / "dataset_dict.json").is_file() or (source / "state.json").is_file()
+def is_dataset_folder(source: Path) -> bool:
+    """Whether a folder is a dataset of Hugging Face's: saved to disk (Arrow), or as the hub has it (Parquet)."""
+    return any((source / name).is_file() for name in ("dataset_dict.json", "state.json")) or bool(_hub_files(source))
 
 
-def read_arrow_folder(source: Path) -> pa.Table:
-    """The rows of a folder that ``save_to_disk`` of Hugging Face's datasets wrote, splits one after the other."""
+def read_dataset_folder(source: Path) -> pa.Table:
+    """The rows of a folder of Hugging Face's datasets, splits one after the other; nothing is imported or executed."""
     listed = source / "dataset_dict.json"
-    if not listed.is_file():
+    if listed.is_file():
+        splits = _strings(listed, "splits")
+        strange = [split for split in splits if not split or Path(split).name != split]
+        if strange:
+            raise StoreError(f"{str(listed)!r} names the split {strange[0]!r}, which is no folder beside it")
+        return pa.concat_tables([_with_split(_read_arrow(source / split), split) for split in splits])
+    if (source / "state.json").is_file():
         return _read_arrow(source)
-    splits = _strings(listed, "splits")
-    strange = [split for split in splits if not split or Path(split).name != split]
-    if strange:
-        raise StoreError(f"{str(listed)!r} names the split {strange[0]!r}, which is no folder beside it")
-    tables = []
-    for split in splits:
-        table = _read_arrow(source / split)
-        if "split" not in table.column_names:
-            table = table.append_column("split", pa.array([split] * table.num_rows, pa.string()))
-        tables.append(table)
-    return pa.concat_tables(tables)
+    return pa.concat_tables([_with_split(pq.read_table(file), split) for split, file in _hub_files(source)])
+
+
+def _hub_files(source: Path) -> list[tuple[str, Path]]:
+    """Splits and their files, as in ``data/train-00000-of-00002.parquet``."""
+    files = [file for folder in (source, source / "data") for file in sorted(folder.glob("*.parquet"))]
+    named = [(_HUB_FILE.fullmatch(file.name), file) for file in files]
+    return [(match[1], file) for match, file in named if match]
+
+
+def _with_split(table: pa.Table, split: str) -> pa.Table:
+    if "split" in table.column_names:
+        return table
+    return table.append_column("split", pa.array([split] * table.num_rows, pa.string()))
 
 
 def _read_arrow(folder: Path) -> pa.Table:
