@@ -15,14 +15,15 @@ from numpy.typing import ArrayLike
 from hcep.errors import HCEPError, MissingExtraError
 from hcep.evaluate.compare import DEFAULT_COLUMNS, compare_scores
 from hcep.evaluate.image_scores import ImageScores, score_estimator
-from hcep.evaluate.statistics import bootstrap_interval, ece_interval
 from hcep.evaluate.table import ScoreTable
 from hcep.hierarchy import Hierarchy
 
 #: Raw embeddings and their classes.
 Labelled = tuple[ArrayLike, ArrayLike]
 #: Columns of a row that get an interval over the images.
-INTERVALS = ("accuracy", "support_precision", "support_recall", "support_f1")
+INTERVALS = ("correct", "support_precision", "support_recall", "support_f1", "ece")
+#: What a column is called in a row, where that is not its name.
+TITLES = {"correct": "accuracy"}
 #: Images a speed is measured on, at least; fewer are repeated.
 N_TIMED = 4096
 
@@ -49,13 +50,11 @@ class Graded:
 
     def row(self, n_resamples: int = 500) -> dict[str, Any]:
         """Means of all metrics (``correct`` as ``accuracy``), with ``_low`` and ``_high`` for the main ones."""
-        row = self.scores.summary()
-        row = {"accuracy": row.pop("correct"), **row}
-        for name in INTERVALS:
-            column = self.scores["correct" if name == "accuracy" else name]
-            _, row[f"{name}_low"], row[f"{name}_high"] = bootstrap_interval(column, n_resamples=n_resamples)
-        confidence, correct = self.scores["confidence"], self.scores["correct"]
-        _, row["ece_low"], row["ece_high"] = ece_interval(confidence, correct, n_resamples=n_resamples)
+        table = compare_scores({"": self.scores}, columns=INTERVALS, n_resamples=n_resamples)
+        row = {TITLES.get(name, name): mean for name, mean in self.scores.summary().items()}
+        for score in table.scores:
+            name = TITLES.get(score.metric, score.metric)
+            row[f"{name}_low"], row[f"{name}_high"] = score.low, score.high
         return {**row, "fit_seconds": self.fit_seconds, "evaluate_seconds": self.seconds}
 
     def speed(self, X: ArrayLike, repeats: int = 3) -> float:

@@ -27,9 +27,9 @@ class Config:
     """
 
     kinds: tuple[str, ...] = ("leaves", "subtrees", "random")
-    shares: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0)
+    shares: tuple[float, ...] = (0.0, 0.5, 1.0)
     methods: tuple[str, ...] = ("omp", "hnn", "hb-omp", "nn", "tree-l1", "anchored", "hcep")
-    once: tuple[str, ...] = ("tree-l1",)
+    once: tuple[str, ...] = ("nn", "tree-l1")
     beam: int = 32
     shots: int | None = 12
     seeds: tuple[int, ...] = (0, 1, 2)
