@@ -165,10 +165,10 @@ def test_a_server_that_fails_loses_nothing(model, embedded):
 def test_an_encoder_without_a_text_tower_points_to_images_before_anything_is_asked(model, tmp_path):
     (tmp_path / "phrases.txt").write_text("\n".join(PHRASES), encoding="utf-8")
     match = r"colour_vectors' has no text tower.*`hcep interpret --images`.*with an \.npz"
-    fails(match, "interpret", model, "--phrases", tmp_path / "phrases.txt")
-    fails(match, "interpret", model, "--vocabulary", tmp_path / "phrases.txt")
+    fails(match, "interpret", model, "--encoder", ENCODER, "--phrases", tmp_path / "phrases.txt")
+    fails(match, "interpret", model, "--encoder", ENCODER, "--vocabulary", tmp_path / "phrases.txt")
     with running_chat("never asked") as chat:
-        fails(match, "interpret", model, "--llm-model", "tiny", "--base-url", chat.url)
+        fails(match, "interpret", model, "--encoder", ENCODER, "--llm-model", "tiny", "--base-url", chat.url)
     assert chat.requests == []
     assert load_atom_names(model) is None
 
@@ -193,7 +193,7 @@ def imagenette(tmp_path):
 
 
 def test_glosses_are_attached_where_the_encoder_is_unknown_and_images_go_on(imagenette, tmp_path):
-    result = invoke("interpret", imagenette, "--images", tmp_path / "val.npz", "--glosses")
+    result = invoke("interpret", imagenette, "--encoder", ENCODER, "--images", tmp_path / "val.npz", "--glosses")
     assert result.exit_code == 0
     assert result.stderr.strip() == (
         "note: glosses are attached to the atoms, not compared with them: the model does not say which encoder it is of"
@@ -207,13 +207,13 @@ def test_glosses_are_attached_where_the_encoder_is_unknown_and_images_go_on(imag
 def test_glosses_are_attached_where_the_encoder_has_no_text_tower(imagenette):
     model = load_model(imagenette)
     save_model(model, imagenette, encoder=load_encoder(ENCODER))
-    result = invoke("interpret", imagenette, "--glosses", "--table", "--synset", "golf ball")
+    result = invoke("interpret", imagenette, "--encoder", ENCODER, "--glosses", "--table", "--synset", "golf ball")
     assert f"not compared with them: encoder '{load_encoder(ENCODER).name}' has no text tower" in result.stderr
     assert "equipment → golf ball\n    a small hard ball" in result.stdout
 
 
 def test_glosses_of_synsets_that_wordnet_does_not_know(model, images):
-    result = invoke("interpret", model, "--glosses", "--images", images)
+    result = invoke("interpret", model, "--encoder", ENCODER, "--glosses", "--images", images)
     assert "note: --glosses adds nothing: the hierarchy has none of WordNet's ids" in result.stderr
     assert load_atom_names(model)["bear", "grizzly"].exemplars
 
@@ -221,7 +221,7 @@ def test_glosses_of_synsets_that_wordnet_does_not_know(model, images):
 def test_phrases_need_an_encoder_that_is_known(imagenette, tmp_path):
     (tmp_path / "phrases.txt").write_text("white fur", encoding="utf-8")
     match = "does not say which encoder .* pass --encoder, give --phrases an .npz .*, or show atoms by --images"
-    fails(match, "interpret", imagenette, "--phrases", tmp_path / "phrases.txt", "--glosses")
+    fails(match, "interpret", imagenette, "--encoder", ENCODER, "--phrases", tmp_path / "phrases.txt", "--glosses")
 
 
 def test_images_added_to_phrases_are_shown(model, embedded, images):
@@ -315,17 +315,17 @@ def photo(model, tmp_path):
 
 
 def test_explain_shows_the_meaning_of_every_step(model, photo):
-    text = run("explain", model, photo)
+    text = run("explain", model, photo, "--encoder", ENCODER)
     assert text.splitlines()[0].startswith("bear 1.")
     assert "  bear: furry" in text
     assert f"  polar bear: {HOSTILE}" in text
-    assert "furry" in run("explain", model, photo, "--tree")
-    record = json.loads(run("explain", model, photo, "--json"))[0]
+    assert "furry" in run("explain", model, photo, "--encoder", ENCODER, "--tree")
+    record = json.loads(run("explain", model, photo, "--encoder", ENCODER, "--json"))[0]
     assert [step["meaning"] for step in record["path"]] == ["furry", HOSTILE]
 
 
 def test_the_report_escapes_names(model, photo, tmp_path):
-    run("explain", model, photo, "--html", tmp_path / "report.html")
+    run("explain", model, photo, "--encoder", ENCODER, "--html", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "&lt;script&gt;alert(1)&lt;/script&gt; [bold red]x[/]" in page
     assert "<script" not in page
@@ -334,7 +334,7 @@ def test_the_report_escapes_names(model, photo, tmp_path):
 
 def test_without_names_explanations_are_as_before(model, tmp_path):
     Image.new("RGB", (32, 32), "blue").save(tmp_path / "blue.png")
-    assert len(run("explain", model, tmp_path / "blue.png").splitlines()) == 1
-    record = json.loads(run("explain", model, tmp_path / "blue.png", "--json"))[0]
+    assert len(run("explain", model, tmp_path / "blue.png", "--encoder", ENCODER).splitlines()) == 1
+    record = json.loads(run("explain", model, tmp_path / "blue.png", "--encoder", ENCODER, "--json"))[0]
     assert [step["meaning"] for step in record["path"]] == [None, None]
     load_model(model)

@@ -152,7 +152,7 @@ def test_a_model_without_an_encoder_takes_no_photos(photos: Path, tmp_path: Path
 
 
 def test_predict_takes_photos_and_writes_csv(model: Path, photos: Path, tmp_path: Path) -> None:
-    run("predict", model, photos, "--split", "val", "-o", tmp_path / "p.csv")
+    run("predict", model, photos, "--encoder", ENCODER, "--split", "val", "-o", tmp_path / "p.csv")
     with (tmp_path / "p.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 12
@@ -166,7 +166,7 @@ def test_predictions_have_a_form(model: Path, photos: Path) -> None:
 
 
 def test_evaluate_takes_photos(model: Path, photos: Path) -> None:
-    scores = json.loads(run("evaluate", model, photos, "--json")[0])
+    scores = json.loads(run("evaluate", model, photos, "--encoder", ENCODER, "--json")[0])
     assert (scores["n_images"], scores["accuracy"]) == (12, 1.0)
 
 
