@@ -193,7 +193,7 @@ def imagenette(tmp_path):
 
 
 def test_glosses_are_attached_where_the_encoder_is_unknown_and_images_go_on(imagenette, tmp_path):
-    result = invoke("interpret", imagenette, "--encoder", ENCODER, "--images", tmp_path / "val.npz", "--glosses")
+    result = invoke("interpret", imagenette, "--images", tmp_path / "val.npz", "--glosses")
     assert result.exit_code == 0
     assert result.stderr.strip() == (
         "note: glosses are attached to the atoms, not compared with them: the model does not say which encoder it is of"
@@ -221,7 +221,7 @@ def test_glosses_of_synsets_that_wordnet_does_not_know(model, images):
 def test_phrases_need_an_encoder_that_is_known(imagenette, tmp_path):
     (tmp_path / "phrases.txt").write_text("white fur", encoding="utf-8")
     match = "does not say which encoder .* pass --encoder, give --phrases an .npz .*, or show atoms by --images"
-    fails(match, "interpret", imagenette, "--encoder", ENCODER, "--phrases", tmp_path / "phrases.txt", "--glosses")
+    fails(match, "interpret", imagenette, "--phrases", tmp_path / "phrases.txt", "--glosses")
 
 
 def test_images_added_to_phrases_are_shown(model, embedded, images):
