@@ -12,12 +12,13 @@ NOTHING = "–"
 def number(value: float) -> str:
     """Three digits after the point (one from 10 up), shares without the zero before it.
 
-    >>> number(0.5), number(1.0), number(-0.25), number(12.34), number(float("nan"))
-    ('.500', '1.000', '-.250', '12.3', '–')
+    >>> number(0.5), number(1.0), number(-0.25), number(-0.0001), number(12.34), number(float("nan"))
+    ('.500', '1.000', '-.250', '.000', '12.3', '–')
     """
     if math.isnan(value):
         return NOTHING
     text = f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+    text = text.replace("-0.000", "0.000")  # too small to have a sign
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
