@@ -22,6 +22,11 @@ EXPECTED = {
     "inaturalist.csv": (28, 5, "level columns kingdom > phylum > class > order > family > genus > name", "Moraceae/Morus/Morus alba"),
     "wordnet.is_a.txt": (7, 3, "edge list, parent in 'column 1', child in 'column 2'", "n00015388/n02084071"),
     "darwin-core-taxon.txt": (7, 2, "edge list, parent in 'parentNameUsageID', child in 'taxonID', name in 'scientificName'", "Felidae/Felis/Felis catus"),
+    "r-data-frame.csv": (17, 4, "level columns Kingdom > Phylum > Class > Order > Family > Genus > Scientific.Name", "Felidae/Felis/Felis silvestris"),
+    "many-ranks-lowest-first.csv": (23, 3, "level columns Phylum > Superclass > Class > Subclass > Superorder > Order > Suborder > Infraorder > Superfamily > Family > Genus > Species", "Papilionoidea/Pieridae/Pieris/Pieris rapae"),
+    "museum-subjects.csv": (7, 3, "edge list, parent in 'parentId', child in 'childId', name in 'childName'", "people/children/baby"),
+    "lecture-topics.tsv": (5, 3, "edge list, parent in 'parent_topic', child in 'id', name in 'topic_name'", "Linguistics/Syntax"),
+    "checklist.csv": (9, 4, "level columns ORDER > FAMILY > SCI_NAME", "Rheidae (Rheas)/Rhea americana"),
     "aircraft.csv": (10, 4, "level columns level_1 > level_2 > level_3", "Boeing/737-300"),
 }  # fmt: skip
 NEEDS = {"obo": "pronto", "owl": "pronto", "ttl": "rdflib"}

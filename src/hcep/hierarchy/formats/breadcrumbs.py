@@ -42,8 +42,10 @@ def read(source: Source, *, separator: str | None = None, ids: str = "file") -> 
 
 def find_separator(lines: Sequence[str], marks: Sequence[str] = SEPARATORS) -> str | None:
     """The mark that makes paths of most lines, of which several start alike; None where none does."""
-    for mark in marks:
-        paths = [_parts(ID.sub("", line, count=1), mark) for line in lines if line.strip() not in TOPS]
+    marked = [mark for mark in marks if sum(mark in line for line in lines) > 1]
+    bare = [ID.sub("", line, count=1) for line in lines if line.strip() not in TOPS] if marked else []
+    for mark in marked:
+        paths = [_parts(line, mark) for line in bare]
         deep = [path for path in paths if len(path) > 1]
         starts = Counter(path[0] for path in paths if path)
         again = sum(starts[path[0]] > 1 for path in deep)

@@ -169,6 +169,10 @@ def _from_edges(source: Source, shape: Shape) -> Hierarchy:
     parents = {cells[0] for _, cells in rows if cells[0]}
     none = {cell for cell in parents - children if cell.casefold() in NO_PARENT}
     marker = none if len(none) == 1 and len(parents) > 1 and not is_edge_header(shape.names) else set()
+    known = children | parents
+    own = [cells[1] for _, cells in rows if cells[0] == cells[1]]
+    # Tables with ids give the root as its own parent.
+    top = set(own) if len(own) == 1 and len(parents) > 1 and not is_edge_header(shape.names) else set()
     edges, names = [], []
     above, n_above, n_split = "", 0, 0
     for line, (parent, child, *rest) in rows:
@@ -180,9 +184,9 @@ def _from_edges(source: Source, shape: Shape) -> Hierarchy:
             parent, n_above = above, n_above + 1
         above = parent
         several = [part.strip() for part in re.split(r"[;|]", parent)]
-        split = parent not in children and len(several) > 1 and all(part in children | parents for part in several)
+        split = parent not in children and len(several) > 1 and all(part in known for part in several)
         n_split += split
-        edges += [(p, child) for p in (several if split else [parent]) if p and p not in marker]
+        edges += [(p, child) for p in (several if split else [parent]) if p and p not in marker and child not in top]
         if rest and rest[0]:
             names.append((child, rest[0]))
     if not edges:
@@ -192,6 +196,7 @@ def _from_edges(source: Source, shape: Shape) -> Hierarchy:
     if not shape.known:
         source.otherwise = "taken so by its cells; if the columns are levels, pass -O levels=HIGHEST,...,LOWEST"
     source.notes += shape.notes
+    source.notes += [f"its own parent, so the root: {quoted(top)}"] if top else []
     source.notes += [f"several parents in one cell: {counted(n_split, 'row')}"] if n_split else []
     source.notes += [f"no parent: {quoted(marker)}"] if marker else []
     source.notes += [f"empty cells read as in the row above: {counted(n_above, 'row')}"] if n_above else []

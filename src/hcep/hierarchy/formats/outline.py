@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from hcep.hierarchy.formats import breadcrumbs, edge_list
 from hcep.hierarchy.formats.draft import Draft, Repeated
 from hcep.hierarchy.formats.source import Source
-from hcep.hierarchy.formats.table_file import Table
+from hcep.hierarchy.formats.table_file import Table, read_table
 from hcep.hierarchy.formats.writing import labels, outline_order, refuse_deep
 from hcep.hierarchy.graph import Hierarchy
 
@@ -55,15 +55,17 @@ def _not_an_outline(source: Source) -> Hierarchy | None:
     mark = breadcrumbs.find_separator([line for _, line in lines])
     if mark:
         return breadcrumbs.from_lines(source, lines, mark)
+    if len(lines) > 1 and sum("\t" in line.strip() for _, line in lines) >= 0.9 * len(lines):
+        return edge_list.from_table(source, read_table(source, "tab"))
     source.otherwise = (
         "if the lines are paths, pass --format breadcrumbs -O separator=MARK; if they are rows of a table, --format csv"
     )
-    for mark in ("\t", ";", ",", " "):
+    for mark in (";", ",", " "):
         n_cells = {line.strip().count(mark) for _, line in lines}
         if len(lines) > 1 and len(n_cells) == 1 and n_cells != {0}:
             table = Table([(n, [cell.strip() for cell in line.split(mark)]) for n, line in lines])
             # Names have blanks and commas of their own: there, cells that come again must show that it is a table.
-            if mark in "\t;" or edge_list.is_clearly(source, table, mark):
+            if mark == ";" or edge_list.is_clearly(source, table, mark):
                 return edge_list.from_table(source, table)
     return None
 

@@ -18,7 +18,11 @@ from hcep.errors import near_matches, quoted
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.formats.table_file import Row, Table
 
-RANKS = ("domain", "superkingdom", "kingdom", "phylum", "class", "order", "family", "subfamily", "genus", "species")
+RANKS = (
+    "domain", "superkingdom", "kingdom", "subkingdom", "superphylum", "phylum", "division", "subphylum", "superclass",
+    "class", "subclass", "infraclass", "superorder", "order", "suborder", "infraorder", "superfamily", "family",
+    "subfamily", "tribe", "subtribe", "genus", "subgenus", "species", "subspecies", "variety", "breed",
+)  # fmt: skip
 #: Ranks as they stand in tables in other languages, in the same order as a chain of their own.
 OTHER_RANKS = (
     ("reich", "stamm", "klasse", "ordnung", "familie", "gattung", "art"),
@@ -52,8 +56,8 @@ HEADER_WORDS = _words(
 #: Words in the name of a column that identifies a class beside another, or says something about it, and is no level.
 IDENTITY = _words(
     """
-    id ids key name names common vernacular title label code scientific epithet trivialname nom nombre bezeichnung
-    synonym synonyms
+    id ids key name names common com sci vernacular title label code scientific epithet trivialname nom nombre
+    bezeichnung synonym synonyms
     """
 )
 ABOUT = _words(
@@ -63,6 +67,9 @@ ABOUT = _words(
     weight size price area length
     """
 )
+#: Words in the name of a column that names classes, the surest first.
+NAME_ORDER = ("scientific", "sci", "species", "name", "names", "label", "title", "common", "vernacular", "com")
+NAMES = frozenset(NAME_ORDER) - {"species"}
 #: Words in the name of a column that is a level, also where it has as many cells as the one above.
 LEVEL_WORDS = HEADER_WORDS - IDENTITY - ABOUT - {"parent", "child", "source", "target", "coarse", "fine"}
 #: Names that stand below several others and mean something else each time.
@@ -216,9 +223,9 @@ class _Evidence:
         text = [i for i in range(self.width) if any(self.columns[i]) and not _all_numeric(self.columns[i])]
         if self.has_header:
             parents = [i for i, name in enumerate(self.names) if PARENT.fullmatch(plain(name))]
-            if len(parents) == 1 and self.width > 1:
-                return self._edges_by_header(parents[0])
             known = known_levels(self.names)
+            if parents and self.width > 1 and len(known) < 4:  # a superclass among many ranks is one of them
+                return self._edges_by_header(parents)
             if known:
                 return self._levels_by_header([self.names.index(name) for name in known], text)
         if self.width == 2:
@@ -233,8 +240,12 @@ class _Evidence:
             return self._edges(best, known=False)
         return self._levels_by_cells(text)
 
-    def _edges_by_header(self, parent: int) -> Shape:
-        others = [i for i in range(self.width) if i != parent]
+    def _edges_by_header(self, parents: list[int]) -> Shape:
+        others = [i for i in range(self.width) if i not in parents]
+        # A parent may be given by id and by name: the one that comes again among the children, the id first.
+        covers = [max((len(self._set(p) & self._set(i)) for i in others), default=0) for p in parents]
+        parent = parents[covers.index(max(covers))]
+        others = others or [i for i in range(self.width) if i != parent]
         above = self._set(parent)
         covered = {i: len(above & self._set(i)) for i in others}
         named = {plain(self.names[i]): i for i in others}
@@ -254,7 +265,7 @@ class _Evidence:
     def _edges(self, pair: tuple[int, int], known: bool) -> Shape:
         parent, child = pair
         rest = [i for i in range(self.width) if i not in pair]
-        named = [i for i in rest if plain(self.names[i]) in ("name", "label", "title", "scientific name", "names")]
+        named = [i for i in rest if self._words(i) & NAMES and not PARENT.fullmatch(plain(self.names[i]))]
         plain_third = (
             not self.has_header or is_edge_header(self.first) or self._words(rest[0]) & IDENTITY if rest else False
         )
@@ -281,6 +292,10 @@ class _Evidence:
                 levels.insert(0, column)
             elif above and levels[-1] == above[-1] and self._is_finer(column, above[-1]):
                 levels.append(column)
+        if not self._is_unique(levels[-1]):  # the classes may stand in a column that is called a name
+            finer = [i for i in text if i not in levels and self._words(i) & NAMES and self._is_finer(i, levels[-1])]
+            rank = {i: min(NAME_ORDER.index(word) for word in self._words(i) & set(NAME_ORDER)) for i in finer}
+            levels += sorted(finer, key=lambda i: rank[i])[:1]
         for upper, lower in pairwise(levels[:-1]):  # classes may share a name, as epithets of species do
             if not self._nested(lower, upper):
                 self._fail_nested(lower, upper)
@@ -311,6 +326,8 @@ class _Evidence:
             else:
                 return self._edges((0, 1), known=False)
         upper = 1 if finer_first else 0
+        if len(self.rows) > 5 and len(self._set(upper)) > 0.7 * len(self.rows):
+            self._fail_levels(f"most cells of column {self.names[upper]!r} stand there once")
         if _all_numeric(self.columns[upper]):
             self._fail_levels(f"column {self.names[upper]!r} holds numbers")
         return self._levels([upper, 1 - upper], known=False)
@@ -381,7 +398,8 @@ class _Evidence:
         return len(repeated) <= max(1, 0.1 * len(self._set(lower))) and 2 * len(repeated) < len(self._set(lower))
 
     def _is_finer(self, column: int, lowest: int) -> bool:
-        return len(self._set(column)) > len(self._set(lowest)) and self._nested(column, lowest)
+        mostly = len(self._filled(column)) >= 0.9 * len(self.rows)
+        return mostly and len(self._set(column)) > len(self._set(lowest)) and self._nested(column, lowest)
 
     def _is_unique(self, column: int) -> bool:
         return len(self._set(column)) == len(self.rows) > 1
