@@ -109,3 +109,20 @@ def test_options_are_checked_where_they_are_made() -> None:
 def test_options_of_hb_omp_are_given_by_name(images: np.ndarray, pets_dictionary: ConceptDictionary) -> None:
     with pytest.raises(TypeError, match="positional"):
         hb_omp(images, pets_dictionary, 8)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_own_shares_add_up_to_the_share_in_the_paths_span(
+    images: np.ndarray, pets_dictionary: ConceptDictionary, options: SearchOptions, dtype: type
+) -> None:
+    found = search(images[:50].astype(dtype), pets_dictionary, options, explained=True)
+    assert found.own_shares is not None
+    assert found.explained_shares is not None
+    for i, x in enumerate(images[:50]):
+        atoms = pets_dictionary.atoms[found.codes.indices[found.codes.indptr[i] : found.codes.indptr[i + 1]]]
+        shares = found.own_shares[i, : len(atoms)]
+        inside = [atoms[:k].T @ np.linalg.lstsq(atoms[:k].T, x, rcond=None)[0] for k in range(1, len(atoms) + 1)]
+        assert np.cumsum(shares) == pytest.approx([(p @ p) / (x @ x) for p in inside], abs=1e-6)
+        assert (shares >= 0).all()
+        assert found.explained[i] == found.explained_shares[i, len(atoms) - 1]

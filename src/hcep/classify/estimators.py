@@ -14,12 +14,11 @@ from sklearn.base import ClassifierMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from hcep.classify.base import Auto, ConceptEstimator
+from hcep.classify.base import Auto, ConceptEstimator, HierarchyLike
 from hcep.classify.floor import explained_floor
 from hcep.classify.heads import make_head, n_iterations
 from hcep.classify.path_model import Inference, PathModel
 from hcep.dictionary.moments import ClassMoments
-from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import PathResult, SearchOptions
 
@@ -49,7 +48,7 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        hierarchy: Hierarchy | None = None,
+        hierarchy: HierarchyLike | None = None,
         *,
         shrinkage: float | Auto | None = "auto",
         beam_width: int | None = None,
@@ -154,7 +153,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
 
     def __init__(
         self,
-        hierarchy: Hierarchy | None = None,
+        hierarchy: HierarchyLike | None = None,
         *,
         tree: TreePolicy | None = None,
         collapse: bool = True,
@@ -172,7 +171,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         self._store(locals())
 
     @classmethod
-    def paper(cls, hierarchy: Hierarchy | None = None, *, beam_width: int = 8, **options: Any) -> HCEPClassifier:
+    def paper(cls, hierarchy: HierarchyLike | None = None, *, beam_width: int = 8, **options: Any) -> HCEPClassifier:
         """The published configuration: HB-OMP in the Euclidean metric, a linear head trained by AdamW on the codes.
 
         The paper's beams are 8 (ImageNette), 16 (CIFAR-100) and 32 (ImageNet); for ImageNet its head is
@@ -183,7 +182,11 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
 
     @staticmethod
     def from_linear_head(
-        coef: ArrayLike, intercept: ArrayLike, classes: ArrayLike, hierarchy: Hierarchy | None = None, **options: Any
+        coef: ArrayLike,
+        intercept: ArrayLike,
+        classes: ArrayLike,
+        hierarchy: HierarchyLike | None = None,
+        **options: Any,
     ) -> HCEPClassifier:
         """Open a linear classifier that exists already (see `hcep.classify.linear_head.open_linear_head`)."""
         from hcep.classify.linear_head import open_linear_head
@@ -217,7 +220,9 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
 
     def path_model(self) -> PathModel:
         """The fitted model as plain arrays and options, free of scikit-learn but for a linear head."""
-        return replace(super().path_model(), temperature=self.temperature_, head=self.head_, explained_floor=self.explained_floor_)
+        return replace(
+            super().path_model(), temperature=self.temperature_, head=self.head_, explained_floor=self.explained_floor_
+        )
 
     def infer(
         self,

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcep.pursuit.compiled import copy, kernel, piece
+from hcep.dictionary.path_basis import DEPENDENT
+from hcep.pursuit.compiled import ONE, copy, kernel, piece
 from hcep.pursuit.tables import Array, Images, Rules, Tables
 
 
@@ -110,16 +111,52 @@ def finish_paths(
 
 
 @kernel
-def explained_shares(images: Images, tables: Tables, nodes: Array, coefficients: Array, shares: Array) -> None:
-    """Share of ``||x||**2`` explained by the first k atoms of each path, (n, depth); entries beyond its end stay."""
-    left, edges = np.zeros(images.x.shape[1]), np.zeros(shares.shape[1], np.int64)
+def explained_shares(
+    images: Images, tables: Tables, nodes: Array, coefficients: Array, shares: Array, own_shares: Array
+) -> None:
+    """Shares of ``||x||**2``, (n, depth): by the first k atoms of each path, and along what the k-th atom adds alone.
+
+    The second are squared products with the orthonormalised atoms of the path, so none is negative and they add up to
+    the share of the image in the path's span. Entries beyond its end stay.
+    """
+    depth, n_dims = shares.shape[1], images.x.shape[1]
+    left, edges, basis, last = np.zeros(n_dims), np.zeros(depth, np.int64), np.zeros((depth, n_dims)), -ONE
     for i in range(len(nodes)):
         node, length = nodes[i, 0], tables.level[nodes[i, 0]]
-        for k in range(length - 1, -1, -1):
-            edges[k] = tables.edge[node]
-            node = tables.parent[node]
-        copy(images.x[i], left, len(left))
+        if node != last:  # images of one path often follow each other
+            last = node
+            for k in range(length - 1, -1, -1):
+                edges[k] = tables.edge[node]
+                node = tables.parent[node]
+            orthonormalise(tables.atoms, edges, length, basis)
+        copy(images.x[i], left, n_dims)
         square = squared_norm(left)
+        square = square if square > 0.0 else 1.0
         for k in range(length):
+            along = inner(basis[k], images.x[i])
+            own_shares[i, k] = along * along / square
             subtract(left, coefficients[i, k], tables.atoms[edges[k]])
-            shares[i, k] = 1.0 - squared_norm(left) / (square if square > 0.0 else 1.0)
+            shares[i, k] = 1.0 - squared_norm(left) / square
+
+
+@piece
+def inner(u: Array, v: Array) -> float:
+    total = 0.0
+    for j in range(len(u)):
+        total += u[j] * v[j]
+    return total
+
+
+@piece
+def orthonormalise(atoms: Array, edges: Array, length: int, basis: Array) -> None:
+    """Gram-Schmidt along a path, twice for accuracy; a dependent atom's row becomes zero."""
+    for k in range(length):
+        copy(atoms[edges[k]], basis[k], basis.shape[1])
+        whole = np.sqrt(squared_norm(basis[k]))
+        for _ in range(2):
+            for m in range(k):
+                subtract(basis[k], inner(basis[k], basis[m]), basis[m])
+        rest = np.sqrt(squared_norm(basis[k]))
+        scale = 1.0 / rest if rest > DEPENDENT * whole and whole > 0.0 else 0.0
+        for j in range(basis.shape[1]):
+            basis[k, j] *= scale

@@ -63,6 +63,8 @@ class PathResult:
     trace : Trace or None
     explained_shares : (n_images, depth) float64 or None
         Share of ``||x||**2`` that the first k atoms of a path explain, with its final coefficients; NaN beyond its end.
+    own_shares : (n_images, depth) float64 or None
+        Share of ``||x||**2`` along what the k-th atom adds to the span of those above it; never negative.
     """
 
     dictionary: ConceptDictionary
@@ -73,6 +75,7 @@ class PathResult:
     n_best_residual_norms: NDArray[np.float64]
     trace: Trace | None = None
     explained_shares: NDArray[np.float64] | None = None
+    own_shares: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -94,6 +97,14 @@ class PathResult:
     def supports(self) -> list[Path]:
         """The paths, by the name that they share with flat supports."""
         return self.paths
+
+    @property
+    def explained(self) -> NDArray[np.float64]:
+        """Share of ``||x||**2`` that each whole path explains; 0 for an empty one. Needs ``explained_shares``."""
+        assert self.explained_shares is not None
+        length = self.dictionary.hierarchy.path_tree.level[self.nodes]
+        shares: NDArray[np.float64] = self.explained_shares[np.arange(len(self)), np.maximum(length - 1, 0)]
+        return np.where(length > 0, shares, 0.0)
 
     def hypotheses(self, image: int) -> list[Hypothesis]:
         """The best hypotheses of one image's final beam, the answer first; ask for several with ``n_best``.

@@ -155,7 +155,7 @@ def search(
     X, dictionary, n_best, trace, progress : as for `hb_omp`
     options : SearchOptions
     explained : bool
-        Fill ``PathResult.explained_shares``.
+        Fill ``PathResult.explained_shares`` and ``own_shares``.
     on_objectives : callable, optional
         Called as ``on_objectives(block, objectives, nodes)`` for every block of images, a slice of X, with the
         objective of every complete rooted path, (n_images of the block, n_leaf_paths), as `path_objectives` gives it
@@ -180,7 +180,7 @@ def search(
     coefficients = np.zeros((n, depth), dtype=working_dtype(rows))
     steps = np.full((n, rules.max_steps + 1, rules.width) if trace else (n, 0, 0), -1, dtype=np.int32)
     step_norms = np.full(steps.shape, np.nan)
-    shares = np.full((n, depth), np.nan) if explained else None
+    shares, own_shares = (np.full((n, depth), np.nan) if explained else None for _ in range(2))
 
     def work(block: slice) -> None:
         images = project(rows, block, dictionary, basis)
@@ -194,8 +194,8 @@ def search(
         if trace:
             beams, left = (a[block].reshape(len(images.x), -1) for a in (steps, step_norms))
             finish_paths(images, tables, rules, beams, coefficients[:0], left)
-        if shares is not None:
-            explained_shares(images, tables, nodes[block], coefficients[block], shares[block])
+        if shares is not None and own_shares is not None:
+            explained_shares(images, tables, nodes[block], coefficients[block], shares[block], own_shares[block])
 
     for_blocks(n, work, options.n_jobs, progress, "pursuit", block_size(len(basis.directions)))
     answer = np.ascontiguousarray(nodes[:, 0])
@@ -208,6 +208,7 @@ def search(
         n_best_residual_norms=norms,
         trace=Trace(dictionary, steps, step_norms) if trace else None,
         explained_shares=shares,
+        own_shares=own_shares,
     )
 
 
