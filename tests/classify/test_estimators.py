@@ -502,7 +502,7 @@ def test_not_fitted(estimator: Any) -> None:
         ),
         ({"head": LogisticRegression}, r"or a scikit-learn classifier, got <class"),
         ({"head": StandardScaler()}, r"or a scikit-learn classifier, got StandardScaler"),
-        ({"hierarchy": {"cat": "pet"}}, r"hierarchy must be a hcep\.Hierarchy or None, got dict"),
+        ({"hierarchy": {"cat": "pet"}}, r"hierarchy must be a hcep\.Hierarchy, a file, a list .* or None, got dict"),
     ],
 )
 def test_bad_options_are_refused_when_fitting(
@@ -526,3 +526,18 @@ def test_bad_arrays_are_refused(animals: Hierarchy, training: tuple[np.ndarray, 
         model.predict(np.full((1, 6), np.nan))
     with pytest.raises(ValueError, match="requires y to be passed"):
         HCEPClassifier(animals).fit(training[0], None)
+
+
+def test_a_hierarchy_as_people_have_it(pets, tmp_path):
+    networkx = pytest.importorskip("networkx", reason="networkx is not installed")
+    rng = np.random.default_rng(0)
+    y = np.repeat(pets.leaves, 4)
+    X = rng.normal(size=(len(y), 6)) + 3 * np.repeat(rng.normal(size=(len(pets.leaves), 6)), 4, axis=0)
+    expected = HCEPClassifier(pets).fit(X, y).pursue(X).paths
+    (tmp_path / "pets.json").write_text(pets.to_json(), encoding="utf-8")
+    pairs = [(str(parent), str(child)) for parent, child in pets.edges]
+    for given in (pairs, tmp_path / "pets.json", str(tmp_path / "pets.json"), networkx.DiGraph(pairs)):
+        model = HCEPClassifier(given).fit(X, y)
+        assert model.pursue(X).paths == expected
+        assert clone(model).hierarchy is not None
+        assert HCEPClassifier.load(model.save(tmp_path / "model")).predict(X).tolist() == model.predict(X).tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from inspect import Parameter, signature
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
@@ -22,11 +23,13 @@ from hcep.dictionary.checks import CHUNK
 from hcep.dictionary.moments import ClassMoments
 from hcep.dictionary.transform import unit_rows
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
-from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy
+from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy, read_hierarchy
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit.penalised.coding import require_fraction
 
 Auto = Literal["auto"]
+#: What `as_hierarchy` takes; the last is a networkx graph.
+HierarchyLike = Hierarchy | str | PathLike[str] | list[tuple[str, str]] | Any
 
 
 # -- parameters ----------------------------------------------------------------------------------------
@@ -67,7 +70,7 @@ def parameter_names(estimator: type) -> list[str]:
 
 
 def class_hierarchy(
-    hierarchy: Hierarchy | None, classes: NDArray[Any], tree: TreePolicy | None = None, collapse: bool = True
+    hierarchy: HierarchyLike | None, classes: NDArray[Any], tree: TreePolicy | None = None, collapse: bool = True
 ) -> Hierarchy:
     """The given hierarchy on the classes alone, or a flat one."""
     labels = [str(c) for c in classes.tolist()]
@@ -76,8 +79,7 @@ def class_hierarchy(
         while root in labels:
             root = f"({root})"
         return Hierarchy.from_edges([(root, label) for label in labels])
-    if isinstance(hierarchy, Mapping) or not isinstance(hierarchy, Hierarchy):
-        raise HCEPError(f"hierarchy must be a hcep.Hierarchy or None, got {type(hierarchy).__name__}")
+    hierarchy = as_hierarchy(hierarchy)
     unknown = [label for label in labels if label not in hierarchy and label not in hierarchy.own_leaves]
     if unknown:
         raise HierarchyError(
@@ -87,6 +89,22 @@ def class_hierarchy(
         )
     restricted = hierarchy.restrict(labels) if tree is None else hierarchy.as_tree(tree).restrict(labels)
     return restricted.collapse() if collapse else restricted
+
+
+def as_hierarchy(given: Any) -> Hierarchy:
+    """A hierarchy as people have it: a `Hierarchy`, a file, a list of (parent, child) pairs, a networkx graph."""
+    if isinstance(given, Hierarchy):
+        return given
+    if isinstance(given, str | PathLike):
+        return read_hierarchy(given)
+    if hasattr(given, "is_directed"):
+        return Hierarchy.from_networkx(given)
+    if isinstance(given, list | tuple):
+        return Hierarchy.from_edges(given)
+    raise HCEPError(
+        "hierarchy must be a hcep.Hierarchy, a file, a list of (parent, child) pairs, a networkx graph or None, "
+        f"got {type(given).__name__}"
+    )
 
 
 def class_leaves(hierarchy: Hierarchy, classes: NDArray[Any]) -> NDArray[np.str_]:
@@ -123,7 +141,7 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
     dictionary_ : ConceptDictionary
     """
 
-    hierarchy: Hierarchy | None
+    hierarchy: HierarchyLike | None
     tree: TreePolicy | None
     collapse: bool
     unit_norm: bool
@@ -143,7 +161,7 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        hierarchy: Hierarchy | None = None,
+        hierarchy: HierarchyLike | None = None,
         *,
         tree: TreePolicy | None = None,
         collapse: bool = True,

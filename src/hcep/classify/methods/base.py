@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
-from hcep.classify.base import ConceptEstimator
+from hcep.classify.base import ConceptEstimator, HierarchyLike
 from hcep.classify.heads import make_head, n_iterations
-from hcep.hierarchy import Hierarchy
 from hcep.pursuit import FlatResult, PathResult
 
 Result = PathResult | FlatResult
@@ -98,7 +97,7 @@ class ConceptMethod(CodeClassifier):
         What predicts the class from a code; a classifier that is given is cloned.
     """
 
-    def __init__(self, hierarchy: Hierarchy | None = None, *, head: Any = "logistic", **shared: Any) -> None:
+    def __init__(self, hierarchy: HierarchyLike | None = None, *, head: Any = "logistic", **shared: Any) -> None:
         super().__init__(hierarchy, **shared)
         self.head = head
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hcep.classify.base import HierarchyLike
 from hcep.classify.methods.base import ConceptMethod
 from hcep.classify.methods.concept_predictor import ConceptPredictor, concept_targets, fit_concept_predictor
 from hcep.hierarchy import Hierarchy
@@ -51,7 +52,7 @@ class CBMClassifier(ConceptMethod):
 
     def __init__(
         self,
-        hierarchy: Hierarchy | None = None,
+        hierarchy: HierarchyLike | None = None,
         *,
         concept_epochs: int = 500,
         batch_size: int = 4096,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep.classify.base import HierarchyLike
 from hcep.classify.methods.base import ConceptMethod
-from hcep.hierarchy import Hierarchy
 from hcep.pursuit import FlatResult, lasso, lasso_alpha, omp, tree_lasso, tree_lasso_alpha
 
 
@@ -53,7 +53,7 @@ class PenalisedMethod(ConceptMethod):
     _coder: Callable[..., FlatResult]
     _alpha: Callable[..., float]
 
-    def __init__(self, hierarchy: Hierarchy | None = None, *, alpha: float | None = None, **shared: Any) -> None:
+    def __init__(self, hierarchy: HierarchyLike | None = None, *, alpha: float | None = None, **shared: Any) -> None:
         super().__init__(hierarchy, **shared)
         self.alpha = alpha
 
@@ -118,7 +118,7 @@ class TreeLassoClassifier(PenalisedMethod):
 
     _coder, _alpha = staticmethod(tree_lasso), staticmethod(tree_lasso_alpha)
 
-    def __init__(self, hierarchy: Hierarchy | None = None, *, mixing: float = 0.5, **shared: Any) -> None:
+    def __init__(self, hierarchy: HierarchyLike | None = None, *, mixing: float = 0.5, **shared: Any) -> None:
         super().__init__(hierarchy, **shared)
         self.mixing = mixing
 

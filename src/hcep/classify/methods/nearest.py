@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hcep.classify.base import Auto
+from hcep.classify.base import Auto, HierarchyLike
 from hcep.classify.baselines import hnn, nn
 from hcep.classify.leave_one_out import MAX_IMAGES, MEAN_ANCHOR, fit_temperature
 from hcep.classify.methods.base import CodeClassifier, ConceptMethod
-from hcep.hierarchy import Hierarchy
 from hcep.pursuit import PathResult
 from hcep.pursuit.result import path_codes
 
@@ -64,7 +63,7 @@ class NNClassifier(CodeClassifier):
     temperature_: float
 
     def __init__(
-        self, hierarchy: Hierarchy | None = None, *, shrinkage: float | Auto | None = None, **shared: Any
+        self, hierarchy: HierarchyLike | None = None, *, shrinkage: float | Auto | None = None, **shared: Any
     ) -> None:
         super().__init__(hierarchy, **shared)
         self.shrinkage = shrinkage
