@@ -23,6 +23,7 @@ def predict(
     context: typer.Context,
     model: Model,
     data: Data,
+    *,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write: .parquet or .csv.")],
     split: Annotated[str | None, typer.Option(help="Only this split; all images by default.")] = None,
     vectors: Vectors = None,
