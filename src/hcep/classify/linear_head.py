@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import require_not_negative
-from hcep.classify.base import class_hierarchy, class_leaves
+from hcep.classify.base import HierarchyLike, class_hierarchy, class_leaves
 from hcep.dictionary import ConceptDictionary, EmbeddingTransform
 from hcep.dictionary.checks import as_embeddings
 from hcep.errors import HCEPError
-from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import hb_omp
 
@@ -36,7 +35,7 @@ def open_linear_head(
     coef: ArrayLike,
     intercept: ArrayLike,
     classes: ArrayLike,
-    hierarchy: Hierarchy | None,
+    hierarchy: HierarchyLike | None,
     *,
     images: ArrayLike | None = None,
     anchor: float | Literal["auto"] = "auto",
@@ -52,7 +51,7 @@ def open_linear_head(
     intercept : (n_classes,)
     classes : (n_classes,) labels
         Ids of leaves of the hierarchy, in the order of `coef`.
-    hierarchy : Hierarchy or None
+    hierarchy : what `HCEPClassifier` takes
     images : (n_images, n_dims), optional
         Embeddings of some typical images, unlabelled: they set the scale, so that coefficients are about 1, and choose
         the anchor.

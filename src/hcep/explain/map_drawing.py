@@ -26,7 +26,7 @@ def overlay(evidence: EvidenceMap, limit: float, size: tuple[int, int]) -> Image
     smooth = Image.fromarray(evidence.shares.astype(np.float32)).resize(size, Image.Resampling.BICUBIC)
     strength = np.clip(np.asarray(smooth, dtype=np.float32) / np.float32(limit), -1.0, 1.0)
     pixels: NDArray[np.uint8] = np.empty((*strength.shape, 4), dtype=np.uint8)
-    pixels[..., :3] = np.where(strength[..., None] > 0, np.uint8(FOR), np.uint8(AGAINST))
+    pixels[..., :3] = np.where(strength[..., None] > 0, FOR, AGAINST)
     pixels[..., 3] = (255 * STRONGEST * np.abs(strength)).astype(np.uint8)
     return Image.fromarray(pixels, "RGBA")
 

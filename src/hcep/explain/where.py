@@ -61,7 +61,7 @@ def _solver(atoms: Array, anchor: float) -> _Solver:
     for i, atom in enumerate(atoms):
         above = atoms[kept]
         rest = atom - above.T @ np.linalg.lstsq(above.T, atom, rcond=None)[0] if kept else atom
-        if anchor > 0 or np.linalg.norm(rest) > DEPENDENT * max(np.linalg.norm(atom), 1e-300):
+        if anchor > 0 or float(np.linalg.norm(rest)) > DEPENDENT * float(np.linalg.norm(atom)):
             kept.append(i)
     chosen = atoms[kept]
     inverse = np.linalg.inv(chosen @ chosen.T + anchor * np.eye(len(kept)))

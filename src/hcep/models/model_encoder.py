@@ -37,7 +37,7 @@ def load_model_encoder(
     name = wanted or known.name
     if not name:
         raise HCEPError(f"{str(model)!r} does not say which encoder its embeddings are of; pass --encoder")
-    if not wanted and name.startswith("function:"):
+    if not wanted and known.name.startswith("function:"):
         # Loading it imports a module of the file's choosing; only the user may ask for that.
         raise HCEPError(f"{str(model)!r} names the encoder {name!r}, which is code; to run it, pass --encoder {name}")
     try:
