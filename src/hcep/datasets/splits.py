@@ -16,6 +16,12 @@ from hcep.errors import quoted
 def k_shot_rows(ids: Sequence[str], labels: Sequence[str | None], k: int, seed: int) -> list[int]:
     """Rows of k images of every class, in ascending order.
 
+    Parameters
+    ----------
+    ids, labels : one per image
+    k : images per class
+    seed : of the draw
+
     Raises
     ------
     DatasetError
@@ -48,6 +54,12 @@ def train_val_rows(
 
     Of every class with two images or more, at least one goes to each side; a single one is for training. Images without
     a label are divided like a class.
+
+    Parameters
+    ----------
+    ids, labels : one per image
+    fraction : the validation's share
+    seed : of the draw
 
     Raises
     ------

@@ -190,7 +190,14 @@ def map_npy(path: Path) -> NDArray[Any]:
 
 
 def write_npy_in_pieces(path: Path, shape: tuple[int, int], dtype: DTypeLike, pieces: Iterable[NDArray[Any]]) -> None:
-    """Write a ``.npy`` file of rows that come in pieces, never held together."""
+    """Write a ``.npy`` file of rows that come in pieces, never held together.
+
+    Parameters
+    ----------
+    path : the file
+    shape, dtype : of the whole
+    pieces : arrays of rows
+    """
     header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
     with path.open("wb") as file:
         np.lib.format.write_array_header_2_0(file, header)

@@ -223,7 +223,14 @@ def _numbers(source: Path, column: Any, name: str) -> NDArray[Any]:
 
 
 def stacked(source: Path, chunks: Iterable[Any], name: str, n_rows: int, kind: pa.DataType) -> NDArray[Any]:
-    """A column of lists as one array (n_rows, n_dims), filled chunk by chunk."""
+    """A column of lists as one array (n_rows, n_dims), filled chunk by chunk.
+
+    Parameters
+    ----------
+    source, name : the file and the column, for messages
+    chunks : its pieces
+    n_rows, kind : how many lists there are, and their type
+    """
     if not is_list_of_floats(kind):
         raise StoreError(f"{str(source)!r}: column {name!r} must hold lists of floats, not {kind}")
     X: NDArray[Any] = np.empty((0, 1), kind.value_type.to_pandas_dtype())

@@ -101,7 +101,13 @@ def pack(
     images_per_class: Mapping[Any, int] | None = None,
     metrics: Mapping[str, float] | None = None,
 ) -> dict[str, bytes]:
-    """The content of a model's files by name, the card left out; checked by reading it again."""
+    """The content of a model's files by name, the card left out; checked by reading it again.
+
+    Parameters
+    ----------
+    model, encoder, data, images_per_class, metrics
+        As of `save_model`.
+    """
     if not isinstance(model, HCEPClassifier):
         raise ModelError(f"model must be a fitted HCEPClassifier, got {type(model).__name__}")
     check_is_fitted(model, "dictionary_")

@@ -209,7 +209,15 @@ def check_own_label(request: Request, layout: str) -> None:
 
 
 def column_error(kind: str, column: str, columns: Iterable[str], source: Path) -> DatasetError:
-    """Say which columns there are instead of the one that was looked for."""
+    """Say which columns there are instead of the one that was looked for.
+
+    Parameters
+    ----------
+    kind : the option that names the column
+    column : what it named
+    columns : those there are
+    source : the table
+    """
     known = list(columns)
     return DatasetError(
         f"{kind}={column!r} is not a column of {str(source)!r}, which has {quoted(known, 10)}."
@@ -219,6 +227,12 @@ def column_error(kind: str, column: str, columns: Iterable[str], source: Path) -
 
 def match_annotations(images: Sequence[str], annotated: Mapping[str, str], source: Path, folder: Path) -> list[str]:
     """The label of each image file of a folder, from an annotation file that must list exactly these.
+
+    Parameters
+    ----------
+    images : files in the folder
+    annotated : label by file
+    source, folder : the annotation file and the folder, for messages
 
     Raises
     ------
@@ -239,7 +253,13 @@ def match_annotations(images: Sequence[str], annotated: Mapping[str, str], sourc
 
 
 def absent_error(absent: Sequence[str], n_listed: int, source: Path, folder: Path) -> DatasetError:
-    """Count the files that are listed but not there."""
+    """Count the files that are listed but not there.
+
+    Parameters
+    ----------
+    absent, n_listed : the files, and how many are listed in all
+    source, folder : where they are listed, and where they would be
+    """
     return DatasetError(
         f"{len(absent):,} of {n_listed:,} files listed in {str(source)!r} are not in {str(folder)!r}: {quoted(absent)}"
     )

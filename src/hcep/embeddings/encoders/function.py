@@ -188,6 +188,12 @@ def load(
 ) -> FunctionEncoder:
     """Encoder of the function at ``package.module:attribute``; importing it runs that module.
 
+    Parameters
+    ----------
+    path : such as "package.module:attribute"
+    device, precision : must be left out
+    preprocessing, fingerprint : see `FunctionEncoder`
+
     Raises
     ------
     HCEPError

@@ -133,7 +133,15 @@ def torch_encoder(
 def text_tower(
     model: str, local: bool, load_tokenizer: Callable[[], Any], encode: Callable[[Any, list[str]], Any]
 ) -> Callable[[Sequence[str]], Any] | str:
-    """Texts to vectors, or why not: a tokenizer may sit on a hub of its own, or be left out of a folder."""
+    """Texts to vectors, or why not: a tokenizer may sit on a hub of its own, or be left out of a folder.
+
+    Parameters
+    ----------
+    model : its name, for messages
+    local : whether the tokenizer must be on this machine
+    load_tokenizer : makes it
+    encode : tokenizer and texts to vectors
+    """
     try:
         with loading(f"the tokenizer of {model}", local=local):
             tokenizer = load_tokenizer()

@@ -77,6 +77,12 @@ class StoreWriter:
     ) -> Iterator[StoreWriter]:
         """Open a store for writing, or begin one.
 
+        Parameters
+        ----------
+        folder : of the store
+        encoder, n_dims, dtype : of the vectors, which must be the store's where there is one
+        resume : False drops what the store holds
+
         Raises
         ------
         StoreError
@@ -102,7 +108,13 @@ class StoreWriter:
         hashes: Sequence[str | None],
         skipped: Sequence[SkippedImage] = (),
     ) -> None:
-        """Take a batch, to be committed by the next `flush`."""
+        """Take a batch, to be committed by the next `flush`.
+
+        Parameters
+        ----------
+        items, vectors, hashes : images, their vectors (n, n_dims) and the hashes of their files, where known
+        skipped : images of the batch that have none
+        """
         self._pending.append(_Batch(items, hashes, self._as_stored(items, vectors), skipped))
 
     def _as_stored(self, items: Sequence[ImageItem], vectors: NDArray[Any]) -> NDArray[Any]:
