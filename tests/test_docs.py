@@ -1,17 +1,25 @@
-"""Every example runs: those in docstrings, and the Python blocks of README.md and docs/*.md."""
+"""Every example runs: those in docstrings, and the Python blocks of README.md and docs/*.md.
+
+Commands on the pages exist with their options, extras can be installed, links lead somewhere.
+"""
 
 import doctest
 import re
+import shlex
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+import typer.main
 
 import hcep
+from hcep.cli.app import app
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PROJECT = Path(__file__).parents[1]
 PACKAGE = Path(hcep.__file__).parent
+PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
 
 
 def modules_with_examples():
@@ -44,9 +52,7 @@ def test_docstring_examples(name, monkeypatch, tmp_path):
     assert doctest.testmod(import_module(name), optionflags=FLAGS).failed == 0
 
 
-@pytest.mark.parametrize(
-    "page", [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))], ids=lambda p: p.name
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_pages(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
@@ -63,3 +69,48 @@ def test_blocks_share_one_namespace():
     namespace = {}
     run_block("x = 1\n", 0, Path("page.md"), namespace)
     assert run_block(">>> x\n1\n", 4, Path("page.md"), namespace) == ""
+
+
+def commands(text):
+    """The `hcep` commands of a page, in shell blocks and in running text."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return [line for line in [*lines, *re.findall(r"`([^`]+)`", prose)] if re.match(r"hcep( |$)", line)]
+
+
+def unknown_words(line, command):
+    """The subcommand or options of a line that the command does not have."""
+    known = set()
+    for word in shlex.split(line, comments=True)[1:]:
+        if hasattr(command, "commands"):
+            if word not in command.commands and not word.startswith("-"):
+                return [word]
+            command = command.commands.get(word, command)
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        known |= {"--help", "--version"}
+        if word.startswith("-") and word not in known:
+            return [word]
+    return []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_commands_extras_and_links_exist(page):
+    text = page.read_text("utf-8")
+    root = typer.main.get_command(app)
+    assert [(line, unknown_words(line, root)) for line in commands(text) if unknown_words(line, root)] == []
+    extras = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    named = re.findall(r"(?:hcep|pip install \"?\.)\[([a-z-]+)\]", text)
+    assert [extra for extra in named if extra not in extras] == []
+    links = re.findall(r"\]\(([^)#:\s]+)\)", text)
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_a_command_that_is_none_is_found():
+    root = typer.main.get_command(app)
+    assert commands("`hcep fit store/` and\n```sh\nhcep info # all\nls\n```\n") == [
+        "hcep info # all",
+        "hcep fit store/",
+    ]
+    assert unknown_words("hcep hierarchy mend x.csv", root) == ["mend"]
+    assert unknown_words("hcep fit store/ -o model/ --beem 8", root) == ["--beem"]
