@@ -87,10 +87,6 @@ def model_card(
     repo_id : str, optional
         Where on the hub the model is.
 
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> from hcep import HCEPClassifier

@@ -215,10 +215,6 @@ class SavedModel:
 def read_model(folder: str | PathLike[str]) -> SavedModel:
     """Open what `save_model` wrote, to read no more of it than is asked for.
 
-    Parameters
-    ----------
-    folder : path
-
     Returns
     -------
     SavedModel
@@ -237,10 +233,6 @@ def read_model(folder: str | PathLike[str]) -> SavedModel:
 
 def load_model(folder: str | PathLike[str]) -> HCEPClassifier:
     """Load what `save_model` wrote.
-
-    Parameters
-    ----------
-    folder : path
 
     Returns
     -------

@@ -72,10 +72,6 @@ def load_encoder(
     **options
         The adapter's own, such as ``output`` and ``threads`` for ONNX files or ``revision`` for transformers.
 
-    Returns
-    -------
-    Encoder
-
     Raises
     ------
     HCEPError

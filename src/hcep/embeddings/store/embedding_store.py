@@ -41,10 +41,6 @@ class EmbeddingStore:
 
     Opening reads the manifest only; vectors are read in pieces, when asked for. `encode_to_store` writes stores.
 
-    Parameters
-    ----------
-    folder : path
-
     Raises
     ------
     StoreError

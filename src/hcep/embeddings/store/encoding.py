@@ -108,10 +108,6 @@ def encode_to_store(
     retry_skipped : bool
         Try images again that an earlier run skipped and that have not changed since.
 
-    Returns
-    -------
-    EncodeReport
-
     Raises
     ------
     StoreError
