@@ -155,3 +155,24 @@ def test_several_parents_in_one_cell(tmp_path):
     hierarchy = read_hierarchy(tmp_path / "h.csv", told=told.append)
     assert hierarchy.parents("cat") == ("animal", "pet")
     assert "several parents in one cell: 1 row" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "understood"),
+    [
+        ('{"Animals": {"Cats": ["lion"], "Dogs": []}, "Plants": ["Rose"]}\n', "nested JSON"),
+        ("(((lion)Cats,Dogs)Animals,(Rose)Plants)all;\n", "Newick tree"),
+    ],
+)
+def test_what_a_text_file_holds_tells_its_format(text, understood, tmp_path):
+    (tmp_path / "h.txt").write_text(text)
+    hierarchy, told = read_described(tmp_path / "h.txt")
+    assert told.startswith(f"h.txt: {understood}, ")
+    assert {hierarchy.paths(leaf)[0] for leaf in hierarchy.leaves} >= {("Animals", "Cats", "lion"), ("Plants", "Rose")}
+
+
+def test_a_wide_table_of_measurements_is_no_hierarchy(tmp_path):
+    rows = ["site,date,x,y,link", *(f"s{i},2026-01-{i + 10},{i},{i // 2},http://a.example/{i % 3}/b" for i in range(9))]
+    (tmp_path / "h.csv").write_text("\n".join(rows))
+    with pytest.raises(HierarchyError, match=r"h\.csv, line 1: .*(no level columns|a level, or something else)"):
+        read_described(tmp_path / "h.csv")

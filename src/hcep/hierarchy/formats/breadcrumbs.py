@@ -46,7 +46,7 @@ def find_separator(lines: Sequence[str], marks: Sequence[str] = SEPARATORS) -> s
     bare = [ID.sub("", line, count=1) for line in lines if line.strip() not in TOPS] if marked else []
     for mark in marked:
         paths = [_parts(line, mark) for line in bare]
-        deep = [path for path in paths if len(path) > 1]
+        deep = [path for path in paths if len(path) > 1 and any(c.isalpha() for c in "".join(path))]  # no dates
         starts = Counter(path[0] for path in paths if path)
         again = sum(starts[path[0]] > 1 for path in deep)
         # Lines of the highest level have no mark; of the others nearly all, and they share what they start with.
@@ -59,6 +59,8 @@ def column_of_paths(table: Table) -> tuple[int, str] | None:
     """The column of a table whose cells are breadcrumbs, and what they are apart by."""
     for column in range(table.width):
         cells = [cells[column] for _, cells in table.rows if len(cells) > column and cells[column]]
+        if 2 * len(cells) < len(table.rows) or any("://" in cell for cell in cells):
+            continue
         mark = find_separator(cells[1:]) if len(cells) > 2 and ID.match(cells[0]) is None else find_separator(cells)
         if mark in SEPARATORS[:6] or (mark and sum(mark in cell for cell in cells) >= 0.9 * len(cells) - 1):
             return column, str(mark)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from hcep.hierarchy.formats import breadcrumbs, edge_list
+from hcep.hierarchy.formats import breadcrumbs, edge_list, native, newick
 from hcep.hierarchy.formats.draft import Draft, Repeated
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.formats.table_file import Table, read_table
@@ -47,7 +47,12 @@ def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
 
 
 def _not_an_outline(source: Source) -> Hierarchy | None:
-    """Text that is no outline by its lines: breadcrumbs, or rows of a table; None where it may be one."""
+    """Text that is no outline: JSON, a Newick tree, breadcrumbs, rows of a table; None where it may be one."""
+    start, end = (text := source.text().strip())[0], text[-1]
+    if start + end in ("{}", "[]"):
+        return native.read(source)
+    if start + end == "(;" or text[:6].upper() == "#NEXUS":
+        return newick.read(source)
     lines = [(i + 1, line) for i, line in enumerate(source.lines()) if line.strip() and not line.startswith("#")]
     marked = [line for _, line in lines if line[0].isspace() or BULLET.match(line) or INDENT.match(line)[0]]  # type: ignore[index]
     if marked or any("." in _number(line) for _, line in lines):

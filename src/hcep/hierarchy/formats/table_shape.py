@@ -234,7 +234,8 @@ class _Evidence:
         short = [row for row in self.rows if len(row[1]) == 2]
         if not self.has_header and short and len(self.rows) >= 2 * len(odd) > 0:
             raise self.source.fail(f"expected parent, child[, name]; got {odd[0][1]!r}", odd[0][0])
-        pairs = [(p, c) for p in range(self.width) for c in range(self.width) if p != c and self._parents(p, c)]
+        among = text if self.width > 3 else range(self.width)  # numbers of wide tables agree by chance
+        pairs = [(p, c) for p in among for c in among if p != c and self._parents(p, c)]
         if pairs:
             best = min(pairs, key=lambda pair: (pair[0] > pair[1], -len(self._set(pair[1]))))
             return self._edges(best, known=False)
