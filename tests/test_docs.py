@@ -81,7 +81,6 @@ def commands(text):
 
 def unknown_words(line, command):
     """The subcommand or options of a line that the command does not have."""
-    known = set()
     for word in shlex.split(line, comments=True)[1:]:
         if hasattr(command, "commands"):
             if word not in command.commands and not word.startswith("-"):
