@@ -1,4 +1,7 @@
-"""The formats a hierarchy can be read from and written to, and what each of them keeps of it."""
+"""The formats a hierarchy can be read from and written to, and what each of them keeps of it.
+
+To add one: a module beside this one with ``read``, ``write`` or both (see `Format`), and its row in `FORMATS`.
+"""
 
 from __future__ import annotations
 

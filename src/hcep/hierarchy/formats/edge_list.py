@@ -10,10 +10,11 @@ from itertools import pairwise
 
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy.formats import breadcrumbs, levels as level_columns
+from hcep.hierarchy.formats.column_names import NO_PARENT, is_edge_header, plain
 from hcep.hierarchy.formats.draft import Draft
 from hcep.hierarchy.formats.source import Source, counted
 from hcep.hierarchy.formats.table_file import DELIMITERS, Row, Table, read_table
-from hcep.hierarchy.formats.table_shape import NO_PARENT, Shape, chosen_columns, find_shape, is_edge_header, plain
+from hcep.hierarchy.formats.table_shape import Shape, chosen_columns, find_shape
 from hcep.hierarchy.graph import Hierarchy
 
 HEADER = ("parent", "child", "name")

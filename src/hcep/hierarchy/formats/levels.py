@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcep.errors import quoted
+from hcep.hierarchy.formats.column_names import RANKS, known_levels, plain
 from hcep.hierarchy.formats.draft import Draft
 from hcep.hierarchy.formats.source import Source, counted
 from hcep.hierarchy.formats.table_file import Row, Table, read_table
-from hcep.hierarchy.formats.table_shape import RANKS, Shape, chosen_columns, find_shape, known_levels, plain
+from hcep.hierarchy.formats.table_shape import Shape, chosen_columns, find_shape
 from hcep.hierarchy.graph import Hierarchy
 
 Columns = Sequence[str]

@@ -7,9 +7,9 @@ from typing import Any
 
 from hcep.hierarchy import serial
 from hcep.hierarchy.formats import edge_list, levels as level_columns, nested
+from hcep.hierarchy.formats.column_names import PARENT, known_levels, plain
 from hcep.hierarchy.formats.draft import Repeated
 from hcep.hierarchy.formats.source import Source
-from hcep.hierarchy.formats.table_shape import PARENT, known_levels, plain
 from hcep.hierarchy.graph import Hierarchy
 
 
