@@ -1,4 +1,4 @@
-"""The command's root: options that belong to no subcommand, and errors as one line."""
+"""The command's root: every subcommand, options that belong to none of them, and errors as one line."""
 
 from __future__ import annotations
 

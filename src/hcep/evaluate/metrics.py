@@ -1,4 +1,7 @@
-"""What each metric is called in tables, and which way is better."""
+"""What each metric is called in tables, and which way is better.
+
+To add one: its row here, and its values per image as a column of `hcep.evaluate.image_scores.score_images`.
+"""
 
 from __future__ import annotations
 

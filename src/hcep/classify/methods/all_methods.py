@@ -1,4 +1,7 @@
-"""Every method by name: the paper's, ours, and those they are compared with."""
+"""Every method by name: the paper's, ours, and those they are compared with.
+
+To add one: a `ConceptMethod` in a module beside this one, and its row in the table below.
+"""
 
 from __future__ import annotations
 
