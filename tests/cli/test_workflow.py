@@ -15,11 +15,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from hcep.cli.app import app
-from hcep.explain import find_images
-from hcep.datasets import find_hierarchy
-from hcep.datasets import load_sample
+from hcep.datasets import find_hierarchy, load_sample
 from hcep.embeddings import EmbeddingArrays, write_arrays
 from hcep.errors import HCEPError
+from hcep.explain import find_images
 from hcep.explain.naming import AtomNames
 from hcep.models import load_atom_names, load_summary, save_atom_names
 from tests.conftest import shared_file
