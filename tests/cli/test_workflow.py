@@ -113,7 +113,7 @@ def test_fit_errors_say_what_to_do(sample_file, tmp_path, pets):
     fails("no embeddings at", "fit", tmp_path / "nothing.npz", "-o", tmp_path / "m")
     fails("no image of .* is in split 'test'", "fit", sample_file, "-o", tmp_path, "--split", "test")
     (tmp_path / "photos").mkdir()
-    fails("is no store; to fit straight from images pass --encoder", "fit", tmp_path / "photos", "-o", tmp_path / "m")
+    fails("no image", "fit", tmp_path / "photos", "-o", tmp_path / "m")
 
 
 def test_arrays_without_labels_or_splits_are_refused_where_needed(model, tmp_path):

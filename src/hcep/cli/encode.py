@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from hcep.embeddings.store.encoding import EncodeReport
 
 EncoderName = Annotated[
-    str, typer.Option("--encoder", "-e", help="Encoder, such as onnx:model.onnx; `hcep encoders` lists them.")
+    str | None,
+    typer.Option(
+        "--encoder", "-e", help="The built-in one by default; `hcep encoders` lists others, such as onnx:FILE."
+    ),
 ]
 Preprocessing = Annotated[
     str | None,
@@ -31,7 +34,7 @@ def encode(
     context: typer.Context,
     *,
     images: Annotated[Path, typer.Argument(help="Folder of images (class/xxx.jpg), or a table with paths and labels.")],
-    encoder: EncoderName,
+    encoder: EncoderName = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the store.")],
     preprocessing: Preprocessing = None,
     layout: Annotated[str | None, typer.Option(help="How the images are laid out; found out by default.")] = None,
@@ -60,11 +63,11 @@ def encode(
 
     [bold]Examples[/]
 
-      hcep encode photos/ --encoder onnx:encoder.onnx --preprocessing clip -o store/
+      hcep encode photos/ -o store/
 
       hcep encode imagenet/ --encoder open_clip:ViT-L-14/openai -o store/ --batch-size 256
 
-      hcep encode images.csv --label-column species --encoder efficientnet-lite2 -o store/
+      hcep encode images.csv --label-column species --encoder onnx:encoder.onnx --preprocessing clip -o store/
     """
     from hcep.datasets import encode_images, find_hierarchy, read_images
     from hcep.datasets.photo_checks import copy_notes, folder_notes, tree_notes

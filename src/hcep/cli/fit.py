@@ -30,7 +30,7 @@ def fit(
     option: Options = None,
     split: Annotated[str | None, typer.Option(help="Split to train on; train where there is one.")] = None,
     encoder: Annotated[
-        str | None, typer.Option("--encoder", "-e", help="To fit straight from an image folder.")
+        str | None, typer.Option("--encoder", "-e", help="Of photos; the built-in one by default.")
     ] = None,
     preprocessing: Preprocessing = None,
     vectors: Vectors = None,
@@ -64,7 +64,7 @@ def fit(
 
       hcep fit store/ --hierarchy animals.csv -O levels=class,order,species -o model/
 
-      hcep fit photos/ --encoder onnx:encoder.onnx --hierarchy animals.csv -o model/
+      hcep fit photos/ --hierarchy animals.csv -o model/
 
       hcep fit embeddings.npz --hierarchy imagenet --paper --beam-width 32 -o model/
 

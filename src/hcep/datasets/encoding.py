@@ -22,13 +22,13 @@ from hcep.embeddings import (
     load_encoder,
     read_embeddings,
 )
+from hcep.embeddings.encoders.all_encoders import DEFAULT
 from hcep.embeddings.reading import is_embeddings
-from hcep.errors import HCEPError
 
 
 def encode_images(
     images: ImageDataset | str | os.PathLike[str],
-    encoder: Encoder | str,
+    encoder: Encoder | str | None,
     store: str | os.PathLike[str],
     *,
     preprocessing: Any = None,
@@ -42,7 +42,7 @@ def encode_images(
     images : ImageDataset or path
         What `read_images` takes or gave. Images that are not files (CIFAR's) are first written below the store.
     encoder : Encoder or str
-        Loaded, or a name.
+        Loaded, or a name; None is the built-in one.
     store : path
         Of the store; made where it does not exist.
     preprocessing, device
@@ -56,7 +56,8 @@ def encode_images(
         As `read_images`, `load_encoder` and `encode_to_store`.
     """
     dataset = images if isinstance(images, ImageDataset) else read_images(images)
-    model = load_encoder(encoder, preprocessing=preprocessing, device=device) if isinstance(encoder, str) else encoder
+    named = encoder or DEFAULT
+    model = load_encoder(named, preprocessing=preprocessing, device=device) if isinstance(named, str) else named
     Path(store).mkdir(parents=True, exist_ok=True)
     return encode_to_store(dataset.export(Path(store, "images")), model, store, **options)
 
@@ -92,18 +93,17 @@ def embeddings_of(
     Raises
     ------
     HCEPError
-        Nothing to read, or photos without an encoder.
+        Nothing to read.
+    MissingExtraError
+        No encoder given, and the built-in one is not installed.
     """
     listed = encoder is not None and _lists_images(Path(data))
     if not listed and (is_embeddings(data) or not Path(data).exists() or any(columns.values())):
         found = read_embeddings(data, split, default_split=default_split, **columns)
         return replace(found, notes=(*found.notes, *copy_notes(EmbeddingStore(data)))) if is_store(data) else found
-    if encoder is None:
-        raise HCEPError(
-            f"{str(data)!r} is no store; to fit straight from images pass --encoder (`hcep encoders` lists them)"
-        )
     dataset = read_images(data)
-    model = load_encoder(encoder, preprocessing=preprocessing) if isinstance(encoder, str) else encoder
+    named = encoder or DEFAULT
+    model = load_encoder(named, preprocessing=preprocessing) if isinstance(named, str) else named
     place = Path(store) if store is not None else _cached_store(Path(data), model)
     encode_images(dataset, model, place, progress=progress, remove_vanished=True)
     found = read_embeddings(place, split, default_split=default_split)

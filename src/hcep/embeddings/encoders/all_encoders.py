@@ -53,6 +53,9 @@ class EncoderInfo(NamedTuple):
         return install_command(self.extra) if self.extra else ""
 
 
+#: What photos are encoded with where nobody says otherwise.
+DEFAULT = "efficientnet-lite2"
+
 SOURCES = {
     info.source: info
     for info in (
