@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 EncoderName = Annotated[
     str | None,
-    typer.Option(
-        "--encoder", "-e", help="The built-in one by default; `hcep encoders` lists others, such as onnx:FILE."
-    ),
+    typer.Option("--encoder", "-e", help="The built-in one by default; `hcep encoders` lists others."),
 ]
 Preprocessing = Annotated[
     str | None,
