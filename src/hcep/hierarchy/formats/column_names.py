@@ -58,6 +58,8 @@ ABOUT = _words(
 #: Words in the name of a column that names classes, the surest first.
 NAME_ORDER = ("scientific", "sci", "species", "name", "names", "label", "title", "common", "vernacular", "com")
 NAMES = frozenset(NAME_ORDER) - {"species"}
+#: Words in the name of a column that holds classes, never what is above others.
+LOWEST = _words("item species product name label title breed member article subspecies variety")
 #: Words in the name of a column that is a level, also where it has as many cells as the one above.
 LEVEL_WORDS = HEADER_WORDS - IDENTITY - ABOUT - {"parent", "child", "source", "target", "coarse", "fine"}
 #: Names that stand below several others and mean something else each time.

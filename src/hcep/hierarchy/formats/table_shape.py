@@ -20,6 +20,7 @@ from hcep.hierarchy.formats.column_names import (
     HEADER_WORDS,
     IDENTITY,
     LEVEL_WORDS,
+    LOWEST,
     NAME_ORDER,
     NAMES,
     NUMBERED,
@@ -241,7 +242,7 @@ class _Evidence:
             return self._edges((1, 0) if reversed_ else (0, 1), known=False)
         if not self.has_header and (repeats[0] or not all(self.columns[0])):
             return self._edges((0, 1), known=False)
-        if repeats == [False, False] and len(left) > 1 and all(left) and all(self.columns[0]):
+        if repeats == [False, False] and (len(left) > 1 or self.has_header) and all(self.columns[0]):
             raise self.source.fail(
                 f"every cell of {quoted(self.names)} stands there once: pairs of an id and its name? If one column has "
                 "the parents of the other, pass parent= and child= (-O parent=1 -O child=2 on the command line)"
@@ -251,7 +252,7 @@ class _Evidence:
             if self._nested(0, 1):
                 finer_first = True
             else:
-                return self._edges((0, 1), known=False)
+                self._fail_nested(1, 0)
         upper = 1 if finer_first else 0
         if len(self.rows) > 5 and len(self._set(upper)) > 0.7 * len(self.rows):
             self._fail_levels(f"most cells of column {self.names[upper]!r} stand there once")
@@ -285,6 +286,9 @@ class _Evidence:
         return self._levels(levels, known=False)
 
     def _levels(self, columns: list[int], known: bool) -> Shape:
+        first, last = self._words(columns[0]), self._words(columns[-1])
+        if not known and first & LOWEST and not last & LOWEST:
+            self._fail_levels(f"column {self.names[columns[0]]!r} would be the highest by its cells")
         shape = Shape("levels", self.names, self.rows, tuple(columns), known, self.has_header)
         shape.notes = self._left_out(shape.columns)
         return shape
