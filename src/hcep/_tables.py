@@ -1,9 +1,10 @@
-"""Numbers and tables as people read them, in Markdown."""
+"""Numbers and tables as people read them, in Markdown and in notebooks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from html import escape
 
 #: What stands for a number that is not defined.
 NOTHING = "–"
@@ -32,6 +33,17 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """
     lines = [_line(head), "|---" * len(head) + "|", *map(_line, rows)]
     return "\n".join(lines) + "\n"
+
+
+def html(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table for a notebook, every text in it escaped.
+
+    >>> html(["a"], [["1 < 2"]])
+    '<table><tr><th>a</th></tr><tr><td>1 &lt; 2</td></tr></table>'
+    """
+    lines = [("th", head), *(("td", row) for row in rows)]
+    cells = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in line) for tag, line in lines)
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -19,6 +19,11 @@ from tests.explain.bear_space import BEARS, bear_images
 ENCODER = "function:tests.explain.bear_space:colour_vectors"
 
 
+def by_colour(images, model, **options):
+    """With the encoder said, as it is code that a model may not start by itself."""
+    return explain_images(images, model, encoder=ENCODER, **options)
+
+
 def trails(found):
     return [one.explanation.trail() for one in found]
 
@@ -71,29 +76,29 @@ def test_embeddings_are_explained_as_the_estimator_classifies_them(bears):
     assert trails(found) == [one.trail() for one in explain(X, bears.pursue(X, n_best=2))]
     assert found[0].file == "0"
     assert found[0].name == BEARS.name(found[0].label)
-    assert all(len(one.rivals) == 1 and "→" in one.rivals[0] for one in found)
+    assert all(len(one.rivals) == 1 and "→" in one.rivals[0].trail() for one in found)
     assert found.skipped == []
     assert trails(explain_images(X[0], bears)) == trails(found[:1])
 
 
 def test_photos_are_found_in_folders_by_name_and_in_memory(folder, pictures):
-    by_folder = explain_images(pictures, folder)
+    by_folder = by_colour(pictures, folder)
     assert [one.file for one in by_folder] == [str(pictures / "blue.png"), str(pictures / "red.png")]
     assert by_folder.skipped == [(str(pictures / "broken.jpg"), "not an image, or not in a format that can be read")]
-    by_name = explain_images([str(pictures / "red.png"), pictures / "*.png"], str(folder))
+    by_name = by_colour([str(pictures / "red.png"), pictures / "*.png"], str(folder))
     assert [one.label for one in by_name] == [by_folder[i].label for i in (1, 0, 1)]
     with Image.open(pictures / "red.png") as red:
-        in_memory = explain_images([red, pictures / "blue.png"], folder)
-        alone = explain_images(red, folder)[0]
+        in_memory = by_colour([red, pictures / "blue.png"], folder)
+        alone = by_colour(red, folder)[0]
     assert [one.file for one in in_memory] == ["0", str(pictures / "blue.png")]
     assert trails(in_memory[:1]) == trails(by_folder[1:]) == trails([alone])
 
 
 def test_a_saved_model_has_words_and_every_form_of_it_is_taken(folder, bears, pictures):
     red = pictures / "red.png"
-    expected = explain_images(red, folder)[0]
+    expected = by_colour(red, folder)[0]
     assert expected.explanation.steps[-1].meaning == "white all over"
-    assert explain_images(red, read_model(folder))[0] == expected
+    assert by_colour(red, read_model(folder))[0] == expected
     for model in (bears, bears.path_model()):
         found = explain_images(red, model, encoder=ENCODER)[0]
         assert found.explanation.steps[-1] == expected.explanation.steps[-1]._replace(meaning=None)
@@ -106,7 +111,7 @@ def test_a_saved_model_has_words_and_every_form_of_it_is_taken(folder, bears, pi
         ("nowhere.jpg", "folder", {}, "no image at 'nowhere.jpg'"),
         ([3.0, 1.0], "folder", {}, "images must be paths, PIL images or an array of embeddings, got float"),
         ("photos/red.png", "bears", {}, "'the model' does not say which encoder its embeddings are of"),
-        ("photos/broken.jpg", "folder", {"strict": True}, "broken.jpg: not an image"),
+        ("photos/broken.jpg", "folder", {"strict": True, "encoder": ENCODER}, "broken.jpg: not an image"),
         ("photos/red.png", "unfit", {}, "model must be the folder of a saved model or a fitted classifier, got dict"),
     ],
 )
@@ -123,7 +128,7 @@ def test_every_image_is_projected_once(folder, bears, pictures, projected):
     explain(X, bears.path_model().infer(X, explained=True).paths)
     assert sum(projected) == 2 * len(X)
     projected.clear()
-    found = explain_images(pictures, folder, n_best=2)
+    found = by_colour(pictures, folder, n_best=2)
     assert sum(projected) == len(found) == 2
 
 
@@ -155,10 +160,10 @@ def test_shares_come_from_the_pursuit_or_are_the_same_without(bears):
 
 
 def test_the_report_has_a_card_and_a_thumbnail_per_photo(folder, pictures):
-    page = report.photo_report(explain_images(pictures, folder, n_best=2))
-    assert page.count("<div class=image>") == page.count("data:image/jpeg;base64,") == 2
+    page = report.photo_report(by_colour(pictures, folder, n_best=2))
+    assert page.count("<article ") == page.count("data:image/jpeg;base64,") == 2
     assert "white all over" in page
-    assert page.count("<p>or ") == 2
+    assert page.count("<li>or ") == 2
     X, _ = bear_images()
     assert "<img" not in report.photo_report(explain_images(X[:2], folder))
 

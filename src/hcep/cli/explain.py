@@ -13,21 +13,30 @@ from rich.padding import Padding
 
 from hcep.cli.config import Config
 from hcep.cli.encode import Preprocessing
-from hcep.cli.predict import Json, Model
+from hcep.cli.predict import Json
+from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
     from hcep.explain import ExplainedImage, ExplainedImages
 
+#: A runner-up of at least this probability is named where the answer is not sure.
+NAMED = 0.05
+#: Photos whose maps fit one picture.
+MAX_STRIPS = 100
+
 
 def explain(
-    model: Model,
-    images: Annotated[list[str], typer.Argument(help="Images, folders of images, or globs.")],
+    images: Annotated[list[str], typer.Argument(help="Images, folders of images, or globs; a model folder first.")],
     *,
+    model: Annotated[Path | None, typer.Option("--model", "-m", help="Model folder; ImageNet's by default.")] = None,
     encoder: Annotated[str | None, typer.Option("--encoder", "-e", help="The model's own by default.")] = None,
     preprocessing: Preprocessing = None,
     tree: Annotated[bool, typer.Option("--tree", help="Draw each path as a tree.")] = False,
-    n_best: Annotated[int, typer.Option("--n-best", "-n", min=1, help="Paths to show for each image.")] = 1,
-    html: Annotated[Path | None, typer.Option(help="Write an HTML report with thumbnails.")] = None,
+    n_best: Annotated[int | None, typer.Option("--n-best", "-n", min=1, help="Classes to show for each image.")] = None,
+    where: Annotated[bool, typer.Option("--where", help="Map where in the photo each concept is.")] = False,
+    where_png: Annotated[Path | None, typer.Option(help="Write the maps as one PNG, a row per photo.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write an HTML report with the photos.")] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there already.")] = False,
     as_json: Json = False,
     strict: Annotated[bool, typer.Option(help="Make an image that cannot be used an error.")] = False,
     config: Config = None,
@@ -36,28 +45,64 @@ def explain(
 
     [bold]Examples[/]
 
-      hcep explain model/ photo.jpg
+      hcep explain photo.jpg
+
+      hcep explain photo.jpg --where --html report.html
 
       hcep explain model/ photos/ --html report.html
 
-      hcep explain model/ 'photos/*.jpg' --tree --n-best 3
+      hcep explain --model model/ 'photos/*.jpg' --tree --n-best 3
     """
-    from hcep._files import write_text
+    from hcep._files import refuse_existing, replacing, write_text
     from hcep.explain import explain_images, report
 
+    model, images = _model_and_images(model, images)
+    for path, option in ((html, "--html"), (where_png, "--where-png")):
+        refuse_existing(path, force, option)
     found = explain_images(
-        images, model, encoder=encoder, preprocessing=preprocessing, n_best=n_best, strict=strict, progress=not as_json
+        images,
+        model,
+        where=where or where_png is not None,
+        n_best=n_best or 3,
+        encoder=encoder,
+        preprocessing=preprocessing,
+        strict=strict,
+        progress=not as_json,
     )
     for file, reason in found.skipped:
         Console(stderr=True).print(f"[yellow]skipped[/] {escape(file)}: {escape(reason)}", highlight=False)
     if html is not None:
         write_text(html, report.photo_report(found))
+    if where_png is not None and found:
+        with replacing(where_png) as partial:
+            _strips(found).save(partial, "PNG")
     if as_json:
         typer.echo(json.dumps([_record(one) for one in found], indent=2, ensure_ascii=False))
     else:
-        _print(found, tree, html)
+        _print(found, tree, n_best is not None)
+        for what, path in (("report", html), ("maps", where_png if found else None)):
+            if path is not None:
+                Console().print(f"{what}: [bold]{escape(str(path))}[/]", soft_wrap=True)
     if not found:
         raise typer.Exit(1)
+
+
+def _model_and_images(model: Path | None, images: list[str]) -> tuple[Path | None, list[str]]:
+    """The model, which may also be the first of the arguments; None for the built-in one."""
+    if model is None and (Path(images[0]) / "model.json").exists():
+        model, images = Path(images[0]), images[1:]
+        if not images:
+            raise HCEPError(f"{str(model)!r} is a model; say which images it is to explain")
+    return model, images
+
+
+def _strips(found: ExplainedImages) -> Any:
+    """The maps of every photo, one row each."""
+    from hcep.explain.map_drawing import stacked
+
+    if len(found) > MAX_STRIPS:
+        raise HCEPError(f"--where-png: {len(found):,} photos are too many for one picture; use --where --html")
+    return stacked([one.strip() for one in found])
 
 
 def _record(one: ExplainedImage) -> dict[str, Any]:
@@ -66,28 +111,38 @@ def _record(one: ExplainedImage) -> dict[str, Any]:
         "class": one.label,
         "name": one.name,
         "probability": one.probability,
+        "unlike_training": one.unlike,
+        "doubt": one.doubt,
+        "truth": one.truth,
         "path": [step._asdict() for step in one.explanation.steps],
         "residual_norm": one.explanation.residual_norm,
-        "runners_up": [rival._asdict() for rival in one.explanation.runners_up],
+        "runners_up": [
+            {"class": r.label, "name": r.name, "probability": r.probability, "path": r.path, "names": r.names}
+            for r in one.rivals
+        ],
     }
 
 
-def _print(found: ExplainedImages, tree: bool, html: Path | None) -> None:
-    from hcep.cli.render import path_tree
+def _print(found: ExplainedImages, tree: bool, all_rivals: bool) -> None:
+    from hcep.cli.render import path_tree, verdict
+    from hcep.explain.explained import percent
 
     console = Console()
     for one in found:
-        line = f"{escape(Path(one.file).name)}: " if len(found) > 1 or tree else ""
+        file = f"{escape(Path(one.file).name)}: " if len(found) > 1 or tree else ""
+        path = " → ".join(step.name for step in one.explanation.steps) or "no concept"
+        console.print(file + verdict(one) + ("" if tree else f" ({escape(path)})"), soft_wrap=True, highlight=False)
         if tree:
-            console.print(f"{line}[bold]{escape(one.name)}[/] [dim]{one.probability:.2f}[/]")
             console.print(Padding(path_tree(one.explanation), (0, 0, 1, 2)))
-        else:
-            console.print(f"{line}{escape(one.explanation.trail())}", soft_wrap=True, highlight=False)
-            for step in one.explanation.steps:
-                if step.meaning:
-                    words = f"  {escape(step.name)}: [italic]{escape(step.meaning)}[/]"
-                    console.print(words, soft_wrap=True, highlight=False)
-        for rival in one.rivals:
-            console.print(f"  [dim]or {escape(rival)}[/]", soft_wrap=True, highlight=False)
-    if html is not None:
-        console.print(f"report: [bold]{escape(str(html))}[/]")
+        for step in () if tree else one.explanation.steps:
+            if step.meaning:
+                words = f"  {escape(step.name)}: [italic]{escape(step.meaning)}[/]"
+                console.print(words, soft_wrap=True, highlight=False)
+        if all_rivals:
+            for rival in one.rivals:
+                line = f"  [dim]or {escape(rival.name)}, {percent(rival.probability)} ({escape(rival.trail())})[/]"
+                console.print(line, soft_wrap=True, highlight=False)
+        elif one.doubt:
+            others = [f"{escape(r.name)}, {percent(r.probability)}" for r in one.rivals if r.probability >= NAMED]
+            if others:
+                console.print(f"  [dim]or {'; '.join(others)}[/]", soft_wrap=True, highlight=False)

@@ -7,20 +7,31 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.tree import Tree
 
+from hcep.explain.explained import percent
+
 if TYPE_CHECKING:
-    from hcep.explain import Explanation
+    from hcep.explain import ExplainedImage, Explanation
+
+
+def verdict(one: ExplainedImage) -> str:
+    """Class and probability, marked; green only where nothing speaks against them."""
+    from hcep.explain.explained import UNLIKE
+
+    colour = "green" if one.sure else "yellow" if one.doubt else "default"
+    unlike = f", [yellow]{UNLIKE}[/]" if one.unlike else ""
+    return f"[bold {colour}]{escape(one.name)}[/], {percent(one.probability)}{unlike}"
 
 
 def path_tree(explanation: Explanation) -> Tree:
-    """The path as a rich tree, each concept with its coefficient and the share explained so far, its meaning below."""
+    """The path as a rich tree, each concept with its coefficient and its own share of the image, its meaning below."""
     tree = Tree(f"[dim]{escape(explanation.root)}[/]", guide_style="dim")
     branch = tree
     for step in explanation.steps:
         merged = f" [dim]({escape(', '.join(step.merged))})[/]" if step.merged else ""
         meaning = f"\n[italic]{escape(step.meaning)}[/]" if step.meaning else ""
-        colour = "red" if step.coefficient < 0 else "green"
+        colour = "red" if step.coefficient < 0 else "default"
         branch = branch.add(
             f"[bold]{escape(step.name)}[/]  [{colour}]{step.coefficient:+.2f}[/]  "
-            f"[cyan]{step.explained:.0%} explained[/]{merged}{meaning}"
+            f"[cyan]{percent(step.share)} of the image[/]{merged}{meaning}"
         )
     return tree

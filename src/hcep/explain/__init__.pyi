@@ -1,9 +1,11 @@
 from . import naming as naming, report as report
 from .contrast import Contrast as Contrast, contrast as contrast
-from .explanation import Explanation as Explanation, Step as Step, explain as explain
-from .photos import (
+from .explained import (
     ExplainedImage as ExplainedImage,
     ExplainedImages as ExplainedImages,
-    explain_images as explain_images,
-    find_images as find_images,
+    Level as Level,
+    Rival as Rival,
 )
+from .explanation import Explanation as Explanation, Step as Step, explain as explain
+from .photos import explain_images as explain_images, find_images as find_images
+from .where import EvidenceMap as EvidenceMap, concept_maps as concept_maps, margin_map as margin_map

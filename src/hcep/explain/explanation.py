@@ -1,4 +1,4 @@
-"""One image's rooted path as steps a person can read: concept, coefficient, how much is explained by then."""
+"""One image's rooted path as steps a person can read: concept, coefficient, its share of the image."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ class Step(NamedTuple):
     synset, name : str
     merged : names of the single-child chain that `collapse` merged into this synset, highest first
     coefficient : 1 for an image that is exactly the synset's embedding; negative where the image points away from it
-    explained : share of the image's squared norm that the path explains up to here
+    explained : share of the image's squared norm that the path explains up to here, with its final coefficients; it may
+        dip where a later concept makes up for it
     meaning : what the step's atom adds to the synset above it, in words, where the atoms have names
+    share : the concept's own share of the image's squared norm, along what its atom adds to those above it: never
+        negative, and the shares of a path add up
     """
 
     synset: str
@@ -33,6 +36,7 @@ class Step(NamedTuple):
     coefficient: float
     explained: float
     meaning: str | None = None
+    share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,14 @@ class Explanation:
     def leaf(self) -> str:
         """Id of the last synset; '' for an empty path."""
         return self.steps[-1].synset if self.steps else ""
+
+    def __repr__(self) -> str:
+        return f"Explanation({self.trail()})"
+
+    def _repr_html_(self) -> str:
+        from hcep.explain.notebook import steps_table
+
+        return steps_table(self)
 
     def trail(self) -> str:
         """The path in one line: ``animal 0.98 → mammal 0.95 → cat 1.02``."""
@@ -95,10 +107,10 @@ def explain(
     if len(rows) != len(result):
         raise HCEPError(f"X has {len(rows):,} images, the result {len(result):,}; give the images of that pursuit")
     chosen = np.arange(len(rows)) if images is None else np.array([int(i) for i in images], dtype=np.intp)
-    if result.explained_shares is None:
-        shares = _explained_shares(rows[chosen], result, chosen)
+    if result.explained_shares is None or result.own_shares is None:
+        shares, own = _shares(rows[chosen], result, chosen)
     else:
-        shares = result.explained_shares[chosen]
+        shares, own = result.explained_shares[chosen], result.own_shares[chosen]
     hierarchy, edges, codes = result.dictionary.hierarchy, result.dictionary.edges, result.codes
     root, several = hierarchy.name(hierarchy.root), result.n_best_nodes.shape[1] > 1
 
@@ -111,24 +123,35 @@ def explain(
     explanations = []
     ends = zip(chosen.tolist(), codes.indptr[chosen].tolist(), codes.indptr[chosen + 1].tolist(), strict=True)
     norms = result.residual_norms[chosen].tolist()
-    for (i, start, stop), row, norm in zip(ends, shares.tolist(), norms, strict=True):
-        found = zip(codes.indices[start:stop].tolist(), codes.data[start:stop].tolist(), row, strict=False)
-        steps = [Step(*(known := concept(atom))[:3], value, share, known[3]) for atom, value, share in found]
+    for (i, start, stop), row, alone, norm in zip(ends, shares.tolist(), own.tolist(), norms, strict=True):
+        found = zip(codes.indices[start:stop].tolist(), codes.data[start:stop].tolist(), row, alone, strict=False)
+        steps = [
+            Step(*(known := concept(atom))[:3], value, explained, known[3], share)
+            for atom, value, explained, share in found
+        ]
         explanations.append(Explanation(root, tuple(steps), norm, tuple(result.hypotheses(i)[1:]) if several else ()))
     return explanations
 
 
-def _explained_shares(rows: NDArray[Any], result: PathResult, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Share of each image's squared norm that the first atoms of its path explain, (n_images, depth)."""
+def _shares(
+    rows: NDArray[Any], result: PathResult, chosen: NDArray[np.intp]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Shares of each image's squared norm, (n_images, depth): by the first atoms of its path, and by each alone."""
+    from hcep.evaluate.energy import explained_energy
+
     dictionary, codes = result.dictionary, result.codes
     left = dictionary.embed(rows).astype(np.float64)
     squares = np.einsum("ij,ij->i", left, left)
     squares[squares == 0] = 1.0
     starts, lengths = codes.indptr[chosen], np.diff(codes.indptr)[chosen]
-    shares = np.full((len(rows), lengths.max(initial=0)), np.nan)
-    for k in range(shares.shape[1]):
+    order = np.full((len(rows), lengths.max(initial=0)), -1, dtype=np.int32)
+    shares = np.full(order.shape, np.nan)
+    for k in range(order.shape[1]):
         at = np.flatnonzero(lengths > k)
-        entries = starts[at] + k
-        left[at] -= codes.data[entries].astype(np.float64)[:, None] * dictionary.atoms[codes.indices[entries]]
+        order[at, k] = codes.indices[starts[at] + k]
+    own = np.diff(explained_energy(left, dictionary, order), axis=1, prepend=0.0) / squares[:, None]
+    for k in range(order.shape[1]):
+        at = np.flatnonzero(lengths > k)
+        left[at] -= codes.data[starts[at] + k].astype(np.float64)[:, None] * dictionary.atoms[order[at, k]]
         shares[at, k] = 1.0 - np.einsum("ij,ij->i", left[at], left[at]) / squares[at]
-    return shares
+    return shares, own

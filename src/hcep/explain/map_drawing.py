@@ -13,6 +13,8 @@ from hcep.explain.where import EvidenceMap
 FOR, AGAINST = (214, 40, 57), (38, 92, 196)
 #: Opacity of the strongest share.
 STRONGEST = 0.72
+#: Pictures side by side in a strip.
+PER_ROW = 6
 Region = tuple[float, float, float, float]
 
 
@@ -50,16 +52,29 @@ def drawn_on(photo: Image.Image, evidence: EvidenceMap, region: Region, limit: f
 def strip(
     photo: Image.Image, maps: Sequence[EvidenceMap], names: Sequence[str], region: Region, height: int = 260
 ) -> Image.Image:
-    """The photo, then a copy per map with its name above, all on one scale of colours."""
+    """The photo, then a copy per map with its name above, all on one scale of colours; long rows are wrapped."""
     limit = common_limit(maps)
     pictures = [photo.convert("RGB"), *(drawn_on(photo, one, region, limit) for one in maps)]
     width = max(1, round(photo.width * height / photo.height))
     caption, gap = 26, 8
-    out = Image.new("RGB", ((width + gap) * len(pictures) - gap, height + caption), "white")
+    columns = min(len(pictures), PER_ROW)
+    rows = -(-len(pictures) // columns)
+    out = Image.new("RGB", ((width + gap) * columns - gap, (height + caption) * rows), "white")
     pen, font = ImageDraw.Draw(out), ImageFont.load_default(size=15)
     for i, (picture, name) in enumerate(zip(pictures, ("photo", *names), strict=True)):
-        out.paste(picture.resize((width, height), Image.Resampling.LANCZOS), (i * (width + gap), caption))
-        pen.text((i * (width + gap) + 2, 4), _fitting(name, font, width), fill="black", font=font)
+        left, top = i % columns * (width + gap), i // columns * (height + caption)
+        out.paste(picture.resize((width, height), Image.Resampling.LANCZOS), (left, top + caption))
+        pen.text((left + 2, top + 4), _fitting(name, font, width), fill="black", font=font)
+    return out
+
+
+def stacked(strips: Sequence[Image.Image], gap: int = 12) -> Image.Image:
+    """Strips below each other, left edges aligned."""
+    width, height = max(one.width for one in strips), sum(one.height + gap for one in strips) - gap
+    out, top = Image.new("RGB", (width, height), "white"), 0
+    for one in strips:
+        out.paste(one, (0, top))
+        top += one.height + gap
     return out
 
 

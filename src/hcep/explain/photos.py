@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -13,67 +13,40 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from hcep._checks import require_positive
 from hcep._progress import progress as progress_bar
 from hcep.classify.path_model import PathModel
 from hcep.errors import HCEPError
+from hcep.explain.explained import ExplainedImage, ExplainedImages, Odds, Rival
 from hcep.explain.explanation import Explanation, explain
+from hcep.explain.where import GRID, ImageMaps, PathMaps, occluded
 from hcep.models import SavedModel, read_model
 from hcep.models.model_encoder import load_model_encoder
+from hcep.pursuit.result import path_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from hcep.classify import HCEPClassifier
     from hcep.embeddings import Encoder
+    from hcep.models.atom_names import AtomNames
 
 #: Photos that are in memory at a time, and embeddings.
 BATCH, BLOCK = 32, 1024
-#: Files and embeddings.
-Batch = tuple[list[str], NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class ExplainedImage:
-    """One image with its class and path.
-
-    Attributes
-    ----------
-    file : where the image is; of an image in memory or an embedding, its number
-    label, name : the predicted class, and its display name
-    probability : of that class
-    explanation : Explanation
-    rivals : the runners-up by name, such as ``"animal → dog"``, the nearest first
-    """
-
-    file: str
-    label: str
-    name: str
-    probability: float
-    explanation: Explanation
-    rivals: tuple[str, ...] = ()
-
-
-class ExplainedImages(list[ExplainedImage]):
-    """Explanations in the order of the images.
-
-    Attributes
-    ----------
-    skipped : (file, reason) of images that could not be used
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.skipped: list[tuple[str, str]] = []
+#: Probabilities that are not kept add up to at most this.
+NEGLIGIBLE = 0.01
 
 
 def explain_images(
     images: str | PathLike[str] | Image | Iterable[str | PathLike[str] | Image] | NDArray[Any],
-    model: str | PathLike[str] | SavedModel | PathModel | HCEPClassifier,
+    model: str | PathLike[str] | SavedModel | PathModel | HCEPClassifier | None = None,
     *,
+    where: bool = False,
+    n_best: int = 3,
     encoder: Encoder | str | None = None,
     preprocessing: Any = None,
-    n_best: int = 1,
     strict: bool = False,
     progress: bool = False,
 ) -> ExplainedImages:
@@ -83,10 +56,13 @@ def explain_images(
     ----------
     images : path, PIL image, several of them, or (n_images, n_dims) array
         Files, folders (all images below) and globs; images in memory; or raw embeddings of the model's encoder.
-    model : a folder, or what it holds (it knows its encoder, and names of atoms); or a fitted classifier
+    model : a folder, or what it holds (it knows its encoder, and names of atoms); or a fitted classifier; by default
+        the built-in one of ImageNet's classes
+    where : also map where in a photo each concept is: exact for encoders whose vector is the mean of a feature map;
+        otherwise approximate, and by occlusion, which encodes every photo about fifty times
+    n_best : classes per image: the answer and its runners-up, which are other classes
     encoder : the model's own by default; the photos of a model that does not say which need it
     preprocessing : instead of the recorded one, see `hcep.embeddings.load_encoder`
-    n_best : paths per image: the answer and its runners-up
     strict : make an image that cannot be used an error; else it is in ``skipped`` of what is returned
     progress : show a progress bar
 
@@ -99,7 +75,7 @@ def explain_images(
     ------
     HCEPError
         A path that leads to no image, an encoder that is not the model's or that nobody names, a file that is no image
-        where `strict` is true.
+        where `strict` is true, maps of embeddings.
 
     Examples
     --------
@@ -111,33 +87,169 @@ def explain_images(
     >>> first.name, first.explanation.leaf == first.label
     ('tench', True)
     """
+    require_positive("n_best", n_best)
     found = ExplainedImages()
     classifier, saved = _opened(model)
-    hierarchy, names = classifier.hierarchy, saved.atom_names if saved else None
-    name_of = cache(lambda label: hierarchy.name(hierarchy.leaf_of(label)))
+    explainer = _Explainer(classifier, n_best, saved.atom_names if saved else None)
     if isinstance(images, np.ndarray):
+        if where:
+            raise HCEPError("where: embeddings have no positions; give the photos")
         X = np.atleast_2d(images)
         n_images, batches = len(X), _blocks(X)
     else:
         photos = _photos(images)
         record, place = (saved.summary.encoder, saved.folder) if saved else (None, "the model")
         adapter = load_model_encoder(record, place, encoder, preprocessing)
-        n_images, batches = len(photos), _encoded(photos, adapter, None if strict else found.skipped)
+        n_images, batches = len(photos), _encoded(photos, adapter, None if strict else found.skipped, where)
     with progress_bar("explaining", n_images, progress and n_images > 1, "images") as advance:
-        for files, X in batches:
-            inferred = classifier.infer(X, n_best=n_best, explained=True)
-            likely = inferred.probabilities[np.arange(len(X)), inferred.class_index]
-            explanations = explain(X, inferred.paths, names=names)
-            labels = map(str, inferred.labels.tolist())
-            for file, label, probability, one in zip(files, labels, likely.tolist(), explanations, strict=True):
-                rivals = tuple(" → ".join(map(hierarchy.name, rival.path)) for rival in one.runners_up)
-                found.append(ExplainedImage(file, label, name_of(label), probability, one, rivals))
-            advance(len(files))
+        for batch in batches:
+            found += explainer.explained(batch)
+            advance(len(batch.files))
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Images with their embeddings; of photos also the pictures, and what maps need, where maps are wanted."""
+
+    files: list[str]
+    X: NDArray[Any]
+    sources: Sequence[Path | Image | None]
+    sizes: Sequence[tuple[int, int]] = ()
+    pixels: NDArray[np.float32] | None = None
+    features: NDArray[np.float32] | None = None
+    encoder: Encoder | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Explainer:
+    """A model that explains batches, each image searched once."""
+
+    model: PathModel
+    n_best: int
+    names: AtomNames | None
+    odds: Odds = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "odds", Odds(self.model.hierarchy, self.model.leaves))
+
+    def explained(self, batch: _Batch) -> Iterator[ExplainedImage]:
+        model, several = self.model, self.n_best > 1
+        # A class may have several routes: more paths than classes are asked for.
+        n_asked = min(4 * self.n_best, len(model.hierarchy.path_tree.leaf_nodes)) if several else 1
+        inferred = model.infer(batch.X, n_best=n_asked, explained=True)
+        paths, chosen, odds = inferred.paths, inferred.class_index, inferred.probabilities
+        kept = {name: getattr(paths, name)[:, : self.n_best] for name in ("n_best_nodes", "n_best_residual_norms")}
+        explanations = explain(batch.X, replace(paths, **kept), names=self.names)
+        rows = np.arange(len(chosen))
+        likely = odds[rows, chosen].tolist()
+        unlike = None if model.explained_floor is None else paths.explained < model.explained_floor[chosen]
+        ranked = self._ranked(odds, chosen) if several else np.empty((len(chosen), 0), dtype=np.intp)
+        small = sparse.csr_array(np.where(odds >= NEGLIGIBLE / odds.shape[1], odds, 0.0).astype(np.float32))
+        for i, (file, source) in enumerate(zip(batch.files, batch.sources, strict=True)):
+            nodes = [self._rival_node(int(c), paths.n_best_nodes[i], batch.X[i]) for c in ranked[i]]
+            rivals = [self._rival(int(c), odds[i, c], node) for c, node in zip(ranked[i], nodes, strict=True)]
+            label, name, _ = self._classes[chosen[i]]
+            yield ExplainedImage(
+                file, label, name, likely[i], explanations[i], tuple(rivals),
+                None if unlike is None else bool(unlike[i]),
+                self._truths.get(source.parent.name.casefold()) if isinstance(source, Path) else None,
+                self._maps(batch, i, explanations[i], int(paths.nodes[i]), rivals, nodes),
+                source, (self.odds, small, i),
+            )  # fmt: skip
+
+    def _ranked(self, odds: NDArray[np.float64], chosen: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The likeliest classes but the chosen one, (n_images, n_best - 1)."""
+        others = odds.copy()
+        others[np.arange(len(chosen)), chosen] = -1.0
+        n = min(self.n_best, odds.shape[1]) - 1
+        best = np.argpartition(-others, max(n - 1, 0), axis=1)[:, :n]
+        order = np.argsort(-np.take_along_axis(others, best, axis=1), axis=1, kind="stable")
+        return np.take_along_axis(best, order, axis=1)
+
+    @cached_property
+    def _classes(self) -> list[tuple[str, str, NDArray[np.int32]]]:
+        """Label, name and the nodes of the complete paths of every class."""
+        tree, h = self.model.hierarchy.path_tree, self.model.hierarchy
+        by_synset: dict[int, list[int]] = {}
+        for node in tree.leaf_nodes.tolist():
+            by_synset.setdefault(int(tree.synset[node]), []).append(node)
+        pairs = zip(map(str, self.model.classes.tolist()), self.model.leaves.tolist(), strict=True)
+        return [(label, h.name(leaf), np.array(by_synset[h.index(leaf)], dtype=np.int32)) for label, leaf in pairs]
+
+    @cached_property
+    def _truths(self) -> dict[str, str]:
+        """Labels by what a folder of the class may be called."""
+        by_name = {form: label for label, name, _ in self._classes for form in (name, name.replace(" ", "_"))}
+        return {form.casefold(): label for form, label in by_name.items()} | {
+            label.casefold(): label for label, _, _ in self._classes
+        }
+
+    def _rival(self, c: int, probability: float, node: int) -> Rival:
+        path = path_of(self.model.dictionary, node)
+        names = tuple(self.model.hierarchy.name(synset) for synset in path)
+        return Rival(self._classes[c][0], self._classes[c][1], float(probability), path, names)
+
+    def _rival_node(self, c: int, hypotheses: NDArray[np.int32], vector: NDArray[Any]) -> int:
+        """The best path of a class for an image: among those that the search returned, else compared now."""
+        routes = self._classes[c][2]
+        if len(routes) == 1:
+            return int(routes[0])
+        known = hypotheses[np.isin(hypotheses, routes)]
+        if len(known):
+            return int(known[0])
+        return int(routes[self._path_maps.lowest([self._atoms(int(node)) for node in routes], vector)])
+
+    @cached_property
+    def _path_maps(self) -> PathMaps:
+        return PathMaps(self.model.dictionary, self.model.options.anchor)
+
+    def _atoms(self, node: int) -> NDArray[np.int32]:
+        tree, atoms = self.model.hierarchy.path_tree, []
+        while node > 0:
+            atoms.append(int(tree.edge[node]))
+            node = int(tree.parent[node])
+        return np.array(atoms[::-1], dtype=np.int32)
+
+    def _maps(
+        self, batch: _Batch, i: int, explanation: Explanation, node: int, rivals: list[Rival], others: list[int]
+    ) -> ImageMaps | None:
+        """The maps of image i, whose path ends in `node`, and those of its rivals in `others`."""
+        if batch.encoder is None or not batch.sizes:
+            return None
+        chosen, against = self._atoms(node), [self._atoms(other) for other in others]
+        if batch.features is not None:
+            exact = getattr(batch.encoder, "maps_are_exact", False)
+            concepts, margins = self._path_maps.maps(chosen, against, batch.features[i], None if exact else batch.X[i])
+        else:
+            assert batch.pixels is not None
+            vectors = occluded(batch.encoder, batch.pixels[i])
+            concepts, margins = self._path_maps.occlusion_maps(chosen, against, vectors, (GRID, GRID))
+        return ImageMaps(
+            concepts={step.synset: one for step, one in zip(explanation.steps, concepts, strict=True)},
+            names=tuple(step.name for step in explanation.steps),
+            margins={rival.label: one for rival, one in zip(rivals, margins, strict=True)},
+            region=_region(batch.encoder, *batch.sizes[i]),
+            size=batch.sizes[i],
+        )
+
+
+def _region(encoder: Encoder, width: int, height: int) -> tuple[float, float, float, float]:
+    """What the model sees of a photo; the whole of it, where the preprocessing is not one of ours."""
+    from hcep.embeddings.preprocessing import Preprocessing, PreprocessingError
+
+    try:
+        return Preprocessing.from_dict(encoder.preprocessing).region(width, height)
+    except (PreprocessingError, TypeError):
+        return 0.0, 0.0, float(width), float(height)
 
 
 def _opened(model: Any) -> tuple[PathModel, SavedModel | None]:
     """What predicts, and the folder that it comes from, where there is one."""
+    if model is None:
+        from hcep.models import builtin_model
+
+        model = builtin_model()
     if isinstance(model, str | PathLike):
         model = read_model(model)
     if isinstance(model, SavedModel):
@@ -184,29 +296,43 @@ def _photos(images: Any) -> list[Path | Image]:
     return photos
 
 
-def _blocks(X: NDArray[Any]) -> Iterator[Batch]:
+def _blocks(X: NDArray[Any]) -> Iterator[_Batch]:
     for start in range(0, len(X), BLOCK):
         rows = X[start : start + BLOCK]
-        yield [str(start + i) for i in range(len(rows))], rows
+        yield _Batch([str(start + i) for i in range(len(rows))], rows, [None] * len(rows))
 
 
-def _encoded(photos: list[Path | Image], encoder: Encoder, skipped: list[tuple[str, str]] | None) -> Iterator[Batch]:
-    """Names and embeddings of photos; those that cannot be used go to `skipped`, or are errors where it is None."""
+def _encoded(
+    photos: list[Path | Image], encoder: Encoder, skipped: list[tuple[str, str]] | None, where: bool
+) -> Iterator[_Batch]:
+    """Photos with their embeddings, from one run of the network where its maps are their parts.
+
+    Those that cannot be used go to `skipped`, or are errors where it is None.
+    """
     from PIL.ImageOps import exif_transpose
 
     from hcep.embeddings.images import ImageProblem, open_image
 
-    def readable() -> Iterator[tuple[str, NDArray[np.float32]]]:
+    def readable() -> Iterator[tuple[str, Path | Image, tuple[int, int], NDArray[np.float32]]]:
         for i, photo in enumerate(photos):
             file = str(photo) if isinstance(photo, Path) else str(i)
             try:
                 image = open_image(photo) if isinstance(photo, Path) else exif_transpose(photo).convert("RGB")
-                yield file, encoder.preprocess(image)
+                yield file, photo, image.size, encoder.preprocess(image)
             except ImageProblem as problem:
                 if skipped is None:
                     raise HCEPError(f"{file}: {problem.reason}") from None
                 skipped.append((file, problem.reason))
 
-    left = readable()
+    left, has_maps = readable(), where and getattr(encoder, "has_maps", False)
     while batch := list(islice(left, BATCH)):
-        yield [file for file, _ in batch], encoder.encode_images(np.stack([pixels for _, pixels in batch]))
+        files, sources, sizes, arrays = zip(*batch, strict=True)
+        pixels = np.stack(arrays)
+        features = encoder.feature_map(pixels) if has_maps else None  # type: ignore[attr-defined]
+        if features is not None and getattr(encoder, "maps_are_exact", False):
+            X = features.mean(axis=(2, 3))
+        else:
+            X = encoder.encode_images(pixels)
+        yield _Batch(
+            list(files), X, sources, *((sizes, None if has_maps else pixels, features, encoder) if where else ())
+        )

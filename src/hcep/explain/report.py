@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 
 from hcep.explain.explanation import Explanation, Step
-from hcep.explain.photos import ExplainedImage
+from hcep.explain.page import photo_report as photo_report, thumbnail as thumbnail
 
 #: Coefficients beyond this are drawn at the edge of their bar.
 WIDEST = 3.0
@@ -89,34 +86,6 @@ def report(
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title><style>{STYLE}</style><body>{''.join(body)}</body></html>\n"
     )
-
-
-def photo_report(found: Sequence[ExplainedImage], title: str = "HCEP explanations") -> str:
-    """What `explain_images` found as one HTML document, with thumbnails of the images that are files."""
-    cards = [
-        Card(
-            title=one.name,
-            file=one.file,
-            verdict=f"{one.probability:.0%}",
-            correct=one.probability >= 0.5,
-            explanation=one.explanation,
-            note="; ".join(f"or {rival}" for rival in one.rivals),
-            thumbnail=thumbnail(one.file) if Path(one.file).is_file() else "",
-        )
-        for one in found
-    ]
-    section = Section("Explained images", "Each image's embedding as a rooted path of concepts.", cards)
-    return report(title, f"{len(cards):,} images", [], "", [section])
-
-
-def thumbnail(file: str | Path, size: int = 160) -> str:
-    """A small JPEG of an image file as a data URI, so that the report stays one file."""
-    from hcep.embeddings.images import open_image
-
-    image, data = open_image(file, shorter_side=size), io.BytesIO()
-    image.thumbnail((size, size))
-    image.save(data, "JPEG", quality=80)
-    return "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode()
 
 
 def _table(rows: Sequence[Mapping[str, str]], highlight: str) -> str:

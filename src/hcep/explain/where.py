@@ -1,16 +1,29 @@
-"""Where in the picture each concept is: exact shares of every position in a coefficient, for mean-pooled encoders."""
+"""Where in the picture each concept is: exact shares of every position in a coefficient, for mean-pooled encoders.
+
+Of other encoders occlusion gives approximate ones: what the number loses when a part of the picture is painted over.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.path_basis import DEPENDENT
+from hcep.errors import HCEPError, near_matches, quoted
+
+if TYPE_CHECKING:
+    from hcep.embeddings import Encoder
 
 Array = NDArray[np.float64]
+Atoms = NDArray[np.integer]
+#: Rows and columns of the parts that occlusion paints over.
+GRID = 7
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +37,8 @@ class EvidenceMap:
     constant : float
         What no position adds: the number of an image without any activation.
     exact : bool
-        Whether the shares are exact; False where the encoder's vector is not the mean of its feature map.
+        Whether the shares are exact; False where the encoder's vector is not the mean of its feature map, or occlusion
+        stands in for one. They add up all the same: what is left over is in the constant.
     """
 
     shares: Array
@@ -45,23 +59,27 @@ class _Solver:
     gain: Array
     prior: Array
 
+    def coefficients(self, z: Array) -> Array:
+        return z @ self.gain.T + self.prior
+
     def reconstruction(self, z: Array) -> Array:
         """The path's part of the embedding at its best coefficients."""
-        return self.atoms.T @ (self.gain @ z + self.prior)
+        return self.atoms.T @ self.coefficients(z)
 
-    def objective(self, z: Array, anchor: float) -> float:
-        a = self.gain @ z + self.prior
-        rest = z - self.atoms.T @ a
-        return float(rest @ rest + anchor * ((a - 1.0) @ (a - 1.0)))
+    def objectives(self, z: Array, anchor: float) -> Array:
+        """``||z - D^T a||**2 + anchor ||a - 1||**2`` of every row of z."""
+        a = self.coefficients(np.atleast_2d(z))
+        rest = z - a @ self.atoms
+        return np.asarray(np.einsum("ij,ij->i", rest, rest) + anchor * np.einsum("ij,ij->i", a - 1.0, a - 1.0))
 
 
 def _solver(atoms: Array, anchor: float) -> _Solver:
     """``G = (D D^T + lambda I)^-1 D``; an atom in the span of those above it has coefficient 0, as in the pursuit."""
-    kept: list[int] = []
-    for i, atom in enumerate(atoms):
+    kept: list[int] = list(range(len(atoms))) if anchor > 0 else []
+    for i, atom in enumerate(atoms if anchor == 0 else ()):
         above = atoms[kept]
         rest = atom - above.T @ np.linalg.lstsq(above.T, atom, rcond=None)[0] if kept else atom
-        if anchor > 0 or float(np.linalg.norm(rest)) > DEPENDENT * float(np.linalg.norm(atom)):
+        if np.linalg.norm(rest) > DEPENDENT * max(np.linalg.norm(atom), 1e-300):
             kept.append(i)
     chosen = atoms[kept]
     inverse = np.linalg.inv(chosen @ chosen.T + anchor * np.eye(len(kept)))
@@ -70,21 +88,131 @@ def _solver(atoms: Array, anchor: float) -> _Solver:
     return _Solver(atoms, gain, prior)
 
 
-def _linear_part(dictionary: ConceptDictionary, features: Array) -> tuple[Array, Array]:
-    """Every position's part of the embedding in the dictionary's space, (height * width, n), and what is left of it.
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """An embedding z of the dictionary's space in parts: (n_positions, n) that add up to it with the rest."""
+
+    positions: Array
+    rest: Array
+    shape: tuple[int, int]
+
+    @cached_property
+    def z(self) -> Array:
+        return np.asarray(self.positions.sum(axis=0) + self.rest)
+
+
+def _parts(dictionary: ConceptDictionary, features: NDArray[np.floating]) -> _Parts:
+    """Every position's part of the embedding.
 
     The transform is affine but for the unit norm, whose factor is that of the whole image.
     """
     n_dims, height, width = features.shape
-    positions = features.reshape(n_dims, -1).T / (height * width)
+    positions = features.astype(np.float64).reshape(n_dims, -1).T / (height * width)
     if dictionary.transform.unit_norm:
         positions = positions / (np.linalg.norm(positions.sum(axis=0)) or 1.0)
     nothing = dictionary.transform.after_unit_norm(np.zeros((1, n_dims)))
-    return dictionary.transform.after_unit_norm(positions) - nothing, nothing[0]
+    return _Parts(dictionary.transform.after_unit_norm(positions) - nothing, nothing[0], (height, width))
+
+
+class PathMaps:
+    """Maker of maps for the paths of one dictionary; what a path needs is solved once.
+
+    Parameters
+    ----------
+    dictionary : ConceptDictionary
+    anchor : float
+        Of the pursuit that finds the paths.
+    baseline : (n_dims,), optional
+        The raw embedding that counts as "nothing to see" in margins; by default the mean of the classes.
+    """
+
+    def __init__(
+        self, dictionary: ConceptDictionary, anchor: float, baseline: NDArray[np.floating] | None = None
+    ) -> None:
+        self.dictionary, self.anchor, self._baseline = dictionary, float(anchor), baseline
+        self._solvers: dict[tuple[int, ...], _Solver] = {}
+
+    def maps(
+        self, chosen: Atoms, rivals: Sequence[Atoms], features: NDArray[np.floating], vector: NDArray[Any] | None = None
+    ) -> tuple[list[EvidenceMap], list[EvidenceMap]]:
+        """A map per concept of a path, and one of its margin over each rival path.
+
+        Parameters
+        ----------
+        chosen, rivals : the paths' atoms, from the root down
+        features : (n_dims, height, width)
+            A feature map of the image.
+        vector : (n_dims,), optional
+            The image's raw embedding, where it is not the mean of the map; maps are then approximate.
+        """
+        parts = _parts(self.dictionary, features)
+        own = self._solver(chosen)
+        concepts = _coefficient_maps(own, parts)
+        margins = [self._margin_map(own, self._solver(rival), parts) for rival in rivals]
+        if vector is None:
+            return concepts, margins
+        z = self.dictionary.transform(np.atleast_2d(vector).astype(np.float64))
+        numbers = own.coefficients(z[0]), [self._margins(chosen, rival, z)[0] for rival in rivals]
+        completed = [
+            [
+                replace(m, constant=m.constant + float(n) - m.total, exact=False)
+                for m, n in zip(some, wanted, strict=True)
+            ]
+            for some, wanted in zip((concepts, margins), numbers, strict=True)
+        ]
+        return completed[0], completed[1]
+
+    def occlusion_maps(
+        self, chosen: Atoms, rivals: Sequence[Atoms], vectors: NDArray[Any], shape: tuple[int, int]
+    ) -> tuple[list[EvidenceMap], list[EvidenceMap]]:
+        """As `maps`, from the raw embeddings of the image and of its copies with one part each painted over."""
+        z = self.dictionary.transform(vectors.astype(np.float64))
+        rows = [*self._solver(chosen).coefficients(z).T, *(self._margins(chosen, rival, z) for rival in rivals)]
+        found = []
+        for numbers in rows:
+            lost = numbers[0] - numbers[1:]
+            found.append(EvidenceMap(lost.reshape(shape), float(numbers[0] - lost.sum()), exact=False))
+        return found[: len(chosen)], found[len(chosen) :]
+
+    def lowest(self, paths: Sequence[Atoms], vector: NDArray[Any]) -> int:
+        """Which of some paths has the lowest objective for a raw embedding."""
+        z = self.dictionary.transform(np.atleast_2d(vector).astype(np.float64))
+        return int(np.argmin([self._solver(path).objectives(z, self.anchor)[0] for path in paths]))
+
+    def _solver(self, path: Atoms) -> _Solver:
+        key = tuple(int(atom) for atom in path)
+        if key not in self._solvers:
+            self._solvers[key] = _solver(self.dictionary.atoms[path], self.anchor)
+        return self._solvers[key]
+
+    @cached_property
+    def _start(self) -> Array:
+        if self._baseline is None:
+            means: Array = self.dictionary.synset_embeddings[self.dictionary.hierarchy.leaf_index].mean(axis=0)
+            return means
+        return np.asarray(self.dictionary.transform(np.atleast_2d(self._baseline).astype(np.float64))[0])
+
+    def _margins(self, chosen: Atoms, rival: Atoms, z: Array) -> Array:
+        """``objective(rival) - objective(chosen)`` of every row of z."""
+        return self._solver(rival).objectives(z, self.anchor) - self._solver(chosen).objectives(z, self.anchor)
+
+    def _margin_map(self, chosen: _Solver, rival: _Solver, parts: _Parts) -> EvidenceMap:
+        start = self._start
+        # The gradient of min_a ||z - D^T a||^2 + ... is 2 (z - D^T a); the images cancel in the difference.
+        ends = [2.0 * (chosen.reconstruction(end) - rival.reconstruction(end)) for end in (start, parts.z)]
+        slope = (ends[0] + ends[1]) / 2.0
+        shares = parts.positions @ slope + (parts.rest - start) @ slope / len(parts.positions)
+        constant = rival.objectives(start, self.anchor) - chosen.objectives(start, self.anchor)
+        return EvidenceMap(shares.reshape(parts.shape), float(constant[0]))
+
+
+def _coefficient_maps(solver: _Solver, parts: _Parts) -> list[EvidenceMap]:
+    shares, constants = solver.gain @ parts.positions.T, solver.gain @ parts.rest + solver.prior
+    return [EvidenceMap(row.reshape(parts.shape), float(c)) for row, c in zip(shares, constants, strict=True)]
 
 
 def concept_maps(
-    dictionary: ConceptDictionary, atoms: NDArray[np.integer], anchor: float, features: NDArray[np.floating]
+    dictionary: ConceptDictionary, atoms: Atoms, anchor: float, features: NDArray[np.floating]
 ) -> list[EvidenceMap]:
     """A map per concept of a path, whose shares and constant add up to the concept's coefficient.
 
@@ -103,17 +231,13 @@ def concept_maps(
     With ``a = (D D^T + lambda I)^-1 (D z + lambda 1)`` and z affine in the embedding x, which is the mean of the
     features f_ij, position ij adds exactly ``G T(f_ij) / (height * width)``, T the linear part of the transform.
     """
-    shape = features.shape[1:]
-    positions, rest = _linear_part(dictionary, features.astype(np.float64))
-    solver = _solver(dictionary.atoms[atoms], anchor)
-    shares, constants = solver.gain @ positions.T, solver.gain @ rest + solver.prior
-    return [EvidenceMap(row.reshape(shape), float(c)) for row, c in zip(shares, constants, strict=True)]
+    return PathMaps(dictionary, anchor).maps(atoms, (), features)[0]
 
 
 def margin_map(
     dictionary: ConceptDictionary,
-    chosen: NDArray[np.integer],
-    rival: NDArray[np.integer],
+    chosen: Atoms,
+    rival: Atoms,
     anchor: float,
     features: NDArray[np.floating],
     baseline: NDArray[np.floating] | None = None,
@@ -139,17 +263,60 @@ def margin_map(
     ----------
     .. [1] M. Sundararajan, A. Taly, Q. Yan, "Axiomatic Attribution for Deep Networks", ICML 2017.
     """
-    for_chosen, for_rival = (_solver(dictionary.atoms[path], anchor) for path in (chosen, rival))
-    positions, rest = _linear_part(dictionary, features.astype(np.float64))
-    z = positions.sum(axis=0) + rest
-    if baseline is None:
-        leaves = dictionary.hierarchy.leaf_index
-        start = dictionary.synset_embeddings[leaves].mean(axis=0)
-    else:
-        start = dictionary.transform(np.atleast_2d(baseline).astype(np.float64))[0]
-    # The gradient of min_a ||z - D^T a||^2 + ... is 2 (z - D^T a); the images cancel in the difference.
-    ends = [2.0 * (for_chosen.reconstruction(end) - for_rival.reconstruction(end)) for end in (start, z)]
-    slope = (ends[0] + ends[1]) / 2.0
-    shares = positions @ slope + (rest - start) @ slope / len(positions)
-    constant = for_rival.objective(start, anchor) - for_chosen.objective(start, anchor)
-    return EvidenceMap(shares.reshape(features.shape[1:]), constant)
+    return PathMaps(dictionary, anchor, baseline).maps(chosen, [rival], features)[1][0]
+
+
+def occluded(encoder: Encoder, pixels: NDArray[np.float32], grid: int = GRID) -> NDArray[np.float32]:
+    """Vectors of a preprocessed image and of its copies with one part of a grid each in the image's mean colour."""
+    _, height, width = pixels.shape
+    grey = pixels.mean(axis=(1, 2), keepdims=True)
+    rows, columns = (np.linspace(0, side, grid + 1).astype(int) for side in (height, width))
+    copies = np.repeat(pixels[None], grid * grid + 1, axis=0)
+    for i in range(grid):
+        for j in range(grid):
+            copies[1 + i * grid + j, :, rows[i] : rows[i + 1], columns[j] : columns[j + 1]] = grey
+    return np.concatenate([encoder.encode_images(copies[start : start + 16]) for start in range(0, len(copies), 16)])
+
+
+@dataclass(frozen=True, eq=False)
+class ImageMaps:
+    """The maps of one photo.
+
+    Attributes
+    ----------
+    concepts : by the concepts' ids, from the root down
+    names : of the concepts, in the same order
+    margins : what speaks for the chosen class rather than a rival, by the rival's label
+    region : left, top, right and bottom of what the model saw, in pixels of the upright photo
+    size : width and height of the photo
+    """
+
+    concepts: dict[str, EvidenceMap]
+    names: tuple[str, ...]
+    margins: dict[str, EvidenceMap]
+    region: tuple[float, float, float, float]
+    size: tuple[int, int]
+
+    @property
+    def exact(self) -> bool:
+        return all(one.exact for one in self.concepts.values())
+
+    def of(self, concept: str) -> EvidenceMap:
+        """The map of a concept of the path, by id or name."""
+        by_name = dict(zip(self.names, self.concepts.values(), strict=True))
+        found = self.concepts.get(concept) or by_name.get(concept)
+        if found is None:
+            raise HCEPError(
+                f"{concept!r} is not on the path of this image, which has {quoted(self.names, 20)}."
+                + near_matches(concept, [*self.concepts, *self.names])
+            )
+        return found
+
+    def margin(self, rival: str) -> EvidenceMap:
+        """The map of the margin over a rival class, by its label."""
+        if rival not in self.margins:
+            raise HCEPError(
+                f"{rival!r} is no runner-up of this image, which has {quoted(self.margins, 20) or 'none'}; "
+                "ask for more with n_best"
+            )
+        return self.margins[rival]

@@ -215,7 +215,7 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
         if not isinstance(floor, list):
             return None
         if len(floor) != n_classes:
-            raise ModelError(f"{DOCUMENT}: fitted.explained_floor must be a list of {n_classes:,} numbers, one per class")
+            raise ModelError(f"{DOCUMENT}: fitted.explained_floor must be {n_classes:,} numbers, one per class")
         return np.array(floor)
 
     def __post_init__(self) -> None:

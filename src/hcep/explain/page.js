@@ -1,0 +1,63 @@
+"use strict";
+(() => {
+  const form = document.querySelector("form"), list = document.querySelector("main");
+  const cards = [...list.querySelectorAll(".card")], none = document.querySelector(".none");
+  const number = (card, key) => Number(card.dataset[key]);
+  const orders = {
+    given: (a, b) => number(a, "n") - number(b, "n"),
+    doubt: (a, b) => number(b, "doubt") - number(a, "doubt") || number(a, "p") - number(b, "p"),
+    class: (a, b) => a.dataset.class.localeCompare(b.dataset.class) || number(a, "n") - number(b, "n"),
+  };
+  const shown = {
+    all: () => true,
+    doubtful: (card) => card.dataset.doubt !== "0",
+    right: (card) => card.dataset.ok === "1",
+    wrong: (card) => card.dataset.ok === "0",
+  };
+
+  function arrange() {
+    const { sort, show, group, text } = form.elements, words = text.value.toLowerCase();
+    let n = 0;
+    for (const card of cards) {
+      const fits = shown[show.value](card) && (!group.value || card.dataset.class === group.value);
+      card.hidden = !(fits && (!words || card.dataset.file.toLowerCase().includes(words)));
+      n += card.hidden ? 0 : 1;
+    }
+    list.append(...[...cards].sort(orders[sort.value]));
+    form.querySelector("output").textContent = `${n} of ${cards.length} shown`;
+    none.hidden = n > 0;
+  }
+
+  function draw(button) {
+    const card = button.closest(".card"), map = card.querySelector(".map");
+    if (map) {
+      map.src = button.dataset.map;
+      map.hidden = false;
+    }
+  }
+
+  function restore(card) {
+    const pinned = card.querySelector("[aria-pressed=true]"), map = card.querySelector(".map");
+    if (pinned) draw(pinned);
+    else if (map) map.hidden = true;
+  }
+
+  const button = (event) => event.target.closest("[data-map]");
+  for (const kind of ["pointerover", "focusin"])
+    list.addEventListener(kind, (event) => button(event) && draw(button(event)));
+  for (const kind of ["pointerout", "focusout"])
+    list.addEventListener(kind, (event) => button(event) && restore(button(event).closest(".card")));
+  list.addEventListener("click", (event) => {
+    const chosen = button(event);
+    if (!chosen) return;
+    const on = chosen.getAttribute("aria-pressed") !== "true";
+    for (const other of chosen.closest(".card").querySelectorAll("[aria-pressed]"))
+      other.setAttribute("aria-pressed", String(other === chosen && on));
+    if (on) draw(chosen);
+    else restore(chosen.closest(".card"));
+  });
+  form.addEventListener("input", arrange);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.hidden = false;
+  arrange();
+})();

@@ -1,0 +1,217 @@
+"""Explained photos as one HTML file: a card each, to sort and filter; maps on hover or tap. Nothing is fetched."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hcep.explain.explained import UNLIKE, ExplainedImage, Level, Rival, percent
+from hcep.explain.explanation import Step
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from hcep.explain.where import EvidenceMap
+
+#: Longer side of the photos, and JPEG quality, up to so many of them: a thousand still open at once.
+SIZES = ((60, 520, 82), (300, 320, 78), (10**9, 200, 72))
+#: Pixels per position in the overlays; the browser smooths further.
+OVERLAY = 4
+#: Siblings that are named beside a concept.
+N_SIBLINGS = 3
+
+
+def photo_report(found: Sequence[ExplainedImage], title: str = "HCEP explanations") -> str:
+    """What `explain_images` found as one HTML document with its own small script; every text in it is escaped."""
+    _, size, quality = next(row for row in SIZES if len(found) <= row[0])
+    cards = "".join(card(one, i, size, quality) for i, one in enumerate(found))
+    has_maps = any(one.maps is not None for one in found)
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{part('page.css')}</style><body class=hcep>"
+        f"<h1>{escape(title)}</h1>{_facts(found)}{_reading(found, has_maps)}{_controls(found)}"
+        f"<main>{cards}</main><p class=none hidden>No image fits these filters.</p>"
+        f"<script>{part('page.js')}</script></body></html>\n"
+    )
+
+
+def card(one: ExplainedImage, number: int = 0, size: int = 520, quality: int = 82) -> str:
+    """One explained image."""
+    picture = _picture(one, size, quality)
+    steps = one.explanation.steps
+    levels = one.levels or (None,) * len(steps)
+    widest = max((step.share for step in steps), default=0.0) or 1.0
+    overlays = _overlays(one)
+    rows = "".join(
+        _step(step, depth, level, step.share / widest, overlays.get(("concept", step.synset)))
+        for depth, (step, level) in enumerate(zip(steps, levels, strict=True))
+    )
+    rivals = "".join(_rival(one, rival, overlays.get(("margin", rival.label))) for rival in one.rivals)
+    mark = {None: "", True: "✓ ", False: "✗ "}[one.correct]
+    tone = "bad" if one.correct is False else "good" if one.sure else "warn" if one.doubt else ""
+    was = f"<p>The folder says {escape(one.truth or '')}.</p>" if one.correct is False else ""
+    flag = f'<p><span class="flag warn">{UNLIKE}</span></p>' if one.unlike else ""
+    doubt = 2 if one.unlike else 1 if one.doubt else 0
+    correct = {None: "", True: "1", False: "0"}[one.correct]
+    return (
+        f'<article class="card{"" if picture else " plain"}" data-n={number} data-p={one.probability:.4f} '
+        f'data-doubt={doubt} data-ok="{correct}" data-class="{escape(one.name)}" data-file="{escape(one.file)}">'
+        f'{picture}<div class=told><h2 class="{tone}">{mark}{escape(one.name)}, {escape(percent(one.probability))}</h2>{flag}{was}'
+        f'<ol class=tree><li style="--d:0"><span class="step head"><span>{escape(one.explanation.root)}</span>'
+        f"<span class=num>likely</span><span>share</span><span></span></span></li>{rows}</ol></div>"
+        f"{f'<ul class=rivals>{rivals}</ul>' if rivals else ''}</article>"
+    )
+
+
+@cache
+def part(name: str) -> str:
+    """The page's style or script."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def thumbnail(photo: str | Path | Image, size: int = 160, quality: int = 80) -> str:
+    """A small JPEG of an image or an image file as a data URI, so that the report stays one file."""
+    from hcep.embeddings.images import open_image
+
+    image, data = open_image(photo, shorter_side=size) if isinstance(photo, str | Path) else photo.copy(), io.BytesIO()
+    image.thumbnail((size, size))
+    image.save(data, "JPEG", quality=quality)
+    return "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode()
+
+
+def _facts(found: Sequence[ExplainedImage]) -> str:
+    """How many there are, how many are right where that is known, and how many to doubt."""
+    judged = [one for one in found if one.correct is not None]
+    right = sum(bool(one.correct) for one in judged)
+    facts = [(f"{len(found):,}", "image" if len(found) == 1 else "images")]
+    if judged:
+        facts.append(
+            (f"{right:,} of {len(judged):,}", f"right, by the names of folders ({100 * right / len(judged):.1f} %)")
+        )
+    facts += [(f"{sum(one.doubt == 'unsure' for one in found):,}", "unsure")]
+    if any(one.unlike is not None for one in found):
+        facts += [(f"{sum(bool(one.unlike) for one in found):,}", UNLIKE)]
+    return f"<ul class=facts>{''.join(f'<li><b>{value}</b> {escape(what)}</li>' for value, what in facts)}</ul>"
+
+
+def _reading(found: Sequence[ExplainedImage], has_maps: bool) -> str:
+    text = (
+        "Each image is explained by a path of concepts, from the most general down. Beside a concept stand how likely "
+        "it is and its own share of the image; below it, its likeliest siblings."
+    )
+    if has_maps:
+        text += " Point at a concept, or tap it, to see where it is: red speaks for it, blue against."
+        if not all(one.maps.exact for one in found if one.maps is not None):
+            text += " These maps are approximate."
+    return f"<p class=soft>{text}</p>"
+
+
+def _controls(found: Sequence[ExplainedImage]) -> str:
+    classes = "".join(f"<option>{escape(name)}</option>" for name in sorted({one.name for one in found}))
+    judged = any(one.correct is not None for one in found)
+    right = "<option value=wrong>wrong</option><option value=right>right</option>" if judged else ""
+    return (
+        "<form hidden><label>Sort by <select name=sort><option value=given>given order</option>"
+        "<option value=doubt>doubt</option><option value=class>class</option></select></label>"
+        "<label>Show <select name=show><option value=all>all</option><option value=doubtful>doubtful</option>"
+        f"{right}</select></label>"
+        f"<label>Class <select name=group><option value=''>all</option>{classes}</select></label>"
+        "<label>File <input name=text type=search></label><output class=soft></output></form>"
+    )
+
+
+def _picture(one: ExplainedImage, size: int, quality: int) -> str:
+    from hcep.errors import HCEPError
+
+    try:
+        uri = thumbnail(one.source if isinstance(one.source, Path) else one.photo(), size, quality)
+    except HCEPError:  # an embedding, or a file that is gone by now
+        return ""
+    told = escape(f"{Path(one.file).name}: {one.name}, {percent(one.probability)}")
+    overlay = ""
+    if one.maps is not None:
+        (left, top, right, bottom), (width, height) = one.maps.region, one.maps.size
+        place = (left / width, top / height, (right - left) / width, (bottom - top) / height)
+        css = ";".join(
+            f"{side}:{100 * value:.3f}%" for side, value in zip(("left", "top", "width", "height"), place, strict=True)
+        )
+        overlay = f'<img class=map hidden alt="" style="{css}">'
+    return (
+        f'<figure><div class=frame><img loading=lazy decoding=async alt="{told}" src="{uri}">{overlay}</div>'
+        f"<figcaption>{escape(one.file)}</figcaption></figure>"
+    )
+
+
+def _overlays(one: ExplainedImage) -> dict[tuple[str, str], str]:
+    """The maps as data URIs: concepts on one scale of colours, each margin on its own."""
+    from hcep.explain.map_drawing import common_limit
+
+    if one.maps is None:
+        return {}
+    limit = common_limit(list(one.maps.concepts.values()))
+    found = {("concept", synset): _overlay(evidence, limit) for synset, evidence in one.maps.concepts.items()}
+    margins = {("margin", label): _overlay(m, common_limit([m])) for label, m in one.maps.margins.items()}
+    return found | margins
+
+
+def _overlay(evidence: EvidenceMap, limit: float) -> str:
+    from hcep.explain.map_drawing import overlay
+
+    height, width = evidence.shares.shape
+    data = io.BytesIO()
+    overlay(evidence, limit, (OVERLAY * width, OVERLAY * height)).save(data, "PNG")
+    return "data:image/png;base64," + base64.b64encode(data.getvalue()).decode()
+
+
+def _step(step: Step, depth: int, level: Level | None, width: float, overlay: str | None) -> str:
+    merged = (
+        f' <span class=soft title="{escape(", ".join(step.merged))}">+{len(step.merged)}</span>' if step.merged else ""
+    )
+    row = (
+        f"<span class=name>{escape(step.name)}{merged}</span>"
+        f"<span class=num>{escape(percent(level.probability)) if level else ''}</span>"
+        f'<span class=track><i style="width:{100 * width:.1f}%"></i></span>'
+        f'<span class=num title="coefficient {step.coefficient:.2f}">{escape(percent(step.share))}</span>'
+    )
+    meaning = f'<span class="meaning soft">{escape(step.meaning)}</span>' if step.meaning else ""
+    return f'<li style="--d:{depth}">{_pointed(row, overlay, "step")}{meaning}{_beside(level)}</li>'
+
+
+def _beside(level: Level | None) -> str:
+    if level is None or not level.siblings:
+        return ""
+    named = [f"{name} {percent(share)}" for name, share in level.siblings[:N_SIBLINGS]]
+    rest = len(level.siblings) - len(named)
+    return f"<span class=beside>beside {escape(', '.join(named))}{f' and {rest:,} more' if rest else ''}</span>"
+
+
+def _rival(one: ExplainedImage, rival: Rival, overlay: str | None) -> str:
+    pointed = _pointed(f"what says {escape(one.name)} rather than {escape(rival.name)}", overlay, "") if overlay else ""
+    return (
+        f"<li>or <b>{escape(rival.name)}</b>, {escape(percent(rival.probability))}: "
+        f"<span class=soft>{escape(what_separates(one, rival))}</span> {pointed}</li>"
+    )
+
+
+def what_separates(one: ExplainedImage, rival: Rival) -> str:
+    """Where the path of a rival leaves the image's own, in words."""
+    own = [step.synset for step in one.explanation.steps]
+    n = next(
+        (i for i, (a, b) in enumerate(zip(own, rival.path, strict=False)) if a != b), min(len(own), len(rival.path))
+    )
+    if n == len(own) or n == len(rival.path):
+        return "one path goes on where the other ends"
+    above = f"below {one.explanation.steps[n - 1].name}" if n else "from the start"
+    return f"{above}, {rival.names[n]} rather than {one.explanation.steps[n].name}"
+
+
+def _pointed(content: str, overlay: str | None, style: str) -> str:
+    """A button that shows a map; without one, plain text."""
+    if overlay is None:
+        return f'<span class="{style}">{content}</span>'
+    return f'<button type=button class="{style}" aria-pressed=false data-map="{overlay}">{content}</button>'
