@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from hcep import ConceptDictionary, Hierarchy
+from tests.compile_kernels import compile_kernels
 
 SHARED = Path(os.environ.get("HCEP_SHARED", Path(__file__).parents[2] / "shared"))
 
@@ -21,6 +22,13 @@ SHARED = Path(os.environ.get("HCEP_SHARED", Path(__file__).parents[2] / "shared"
 hypothesis.settings.register_profile("same-every-time", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same-every-time"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile before xdist starts its workers."""
+    if getattr(config.option, "numprocesses", None):
+        compile_kernels()
+
 
 NMS = "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 

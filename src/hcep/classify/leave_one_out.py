@@ -176,9 +176,8 @@ def _rivals(x_means: NDArray[np.float64], squares: NDArray[np.float64], own: NDA
     n_rivals = min(N_RIVALS, x_means.shape[1] - 1)
     distance = squares - 2.0 * x_means
     distance[np.arange(len(own)), own] = np.inf
-    return (
-        np.argpartition(distance, n_rivals - 1, axis=1)[:, :n_rivals] if n_rivals else np.zeros((len(own), 0), np.intp)
-    )
+    # In memory order, as the kernel is compiled once more for any other.
+    return np.ascontiguousarray(np.argpartition(distance, n_rivals - 1, axis=1)[:, :n_rivals])
 
 
 def _score(shrinkage: float | None, anchor: float, objectives: NDArray[np.float64]) -> LeaveOneOutScore:

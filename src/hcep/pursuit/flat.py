@@ -11,9 +11,9 @@ from hcep._checks import require_not_negative, require_positive
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
 from hcep.errors import HCEPError
-from hcep.pursuit.blocks import for_blocks, squared_norms
+from hcep.pursuit.blocks import for_blocks
 from hcep.pursuit.result import FlatResult, codes_of
-from hcep.pursuit.tables import CANCELLED, Images
+from hcep.pursuit.tables import Images
 
 #: A Gram matrix of this many atoms takes 3.6 GB in single precision.
 MAX_ATOMS = 30_000
@@ -90,8 +90,9 @@ def omp(
         raw = rows[block].astype(dtype, copy=False)
         refuse_non_finite(raw, first_row=block.start)
         x = np.ascontiguousarray(dictionary.transform(raw))
-        images = Images(x, x @ atoms.unit.T, squared_norms(x), CANCELLED[x.dtype])
-        search_flat(images, atoms, tolerance, selected[block], coefficients[block], residuals[block])
+        search_flat(
+            Images.of(x, x @ atoms.unit.T), atoms, tolerance, selected[block], coefficients[block], residuals[block]
+        )
 
     for_blocks(len(rows), work, n_jobs, progress, "OMP")
     if len(distinct):

@@ -16,9 +16,9 @@ from hcep._checks import require_not_negative, require_positive
 from hcep.dictionary import ConceptDictionary, PathBasis
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
 from hcep.errors import HCEPError
-from hcep.pursuit.blocks import block_size, for_blocks, n_threads, squared_norms
+from hcep.pursuit.blocks import block_size, for_blocks, n_threads
 from hcep.pursuit.result import PathResult, Trace, path_codes
-from hcep.pursuit.tables import CANCELLED, Images, Rules, Tables
+from hcep.pursuit.tables import Images, Rules, Tables
 
 #: Entries of the largest trace that is kept.
 MAX_TRACE = 200_000_000
@@ -246,7 +246,7 @@ def project(rows: NDArray[Any], block: slice, dictionary: ConceptDictionary, bas
     refuse_non_finite(raw, first_row=block.start)
     x = np.ascontiguousarray(dictionary.transform(raw))
     directions = basis.directions32 if x.dtype == np.float32 else basis.directions
-    return Images(x, x @ directions.T, squared_norms(x), CANCELLED[x.dtype])
+    return Images.of(x, x @ directions.T)
 
 
 def _prepared(dictionary: ConceptDictionary, options: SearchOptions) -> tuple[PathBasis, Tables, Rules]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.dictionary import ConceptDictionary, PathBasis
+from hcep.pursuit.blocks import squared_norms
 
 Array = NDArray[Any]
 
@@ -23,6 +24,13 @@ class Images(NamedTuple):
     p: Array
     squares: Array
     cancelled: float
+
+    @classmethod
+    def of(cls, x: Array, p: Array) -> Images:
+        """A block of rows in memory order; x is read-only, as kernels are compiled once more per kind of array."""
+        x = x.view()
+        x.flags.writeable = False
+        return cls(x, p, squared_norms(x), CANCELLED[x.dtype])
 
 
 class Tables(NamedTuple):
