@@ -126,9 +126,13 @@ class _Evidence:
             return True
         if again or len(first) == 1 or len(set(first)) < len(first) or not others:
             return bool(again and len(words) == len(first))
-        # Every other row shares a cell with another one; a first row that shares none is the names of the columns.
+        # A first row that is written differently has the names of the columns: in two columns, or in one where every
+        # other row shares a cell with another and it does not; or where the rows are edges, all connected but that one.
         shared = Counter(cell for cells in body for cell in cells)
-        if len(body) > 3 and all(any(shared[cell] > 1 for cell in cells) for cells in body):
+        connected = len(body) > 3 and all(any(shared[cell] > 1 for cell in cells) for cells in body)
+        edges = table.width == 2 and set(_column(others, 0)) & set(_column(others, 1))
+        n_odd = sum(_is_odd(cell, _column(others, i)) for i, cell in enumerate(self.first))
+        if (connected and (edges or n_odd)) or (n_odd > 1 and len(body) > 2):
             self.source.notes.append(
                 f"line {self.line:,} taken for a header, {quoted(first)}; -O header=no if it is data"
             )
@@ -375,6 +379,12 @@ def _without_repeats(source: Source, header: list[str], rows: list[Row]) -> list
 
 def _column(rows: list[Row], i: int) -> list[str]:
     return [cells[i] if i < len(cells) else "" for _, cells in rows]
+
+
+def _is_odd(cell: str, others: list[str]) -> bool:
+    """Whether a cell starts with a capital, or has digits or blanks, where none of the others does, or all do."""
+    looks = [(text[:1].isupper(), any(map(str.isdigit, text)), " " in text) for text in (cell, *filter(None, others))]
+    return bool(cell) and any(len(set(rest)) == 1 and first not in rest for first, *rest in zip(*looks, strict=True))
 
 
 def _all_numeric(cells: Iterable[str]) -> bool:
