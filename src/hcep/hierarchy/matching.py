@@ -22,7 +22,10 @@ def match_classes(hierarchy: Hierarchy, classes: Iterable[str]) -> tuple[Hierarc
     >>> matched.leaves, told
     (('Felis catus', 'Panthera_leo'), ("matched with '_' for a blank: 'Felis catus' is 'Felis_catus'",))
     """
-    absent = [label for label in dict.fromkeys(classes) if label not in hierarchy]
+    known = {*hierarchy, *(hierarchy.class_of(leaf) for leaf in hierarchy.leaves)}
+    absent = [label for label in dict.fromkeys(classes) if label not in known]
+    if hierarchy.own_leaves or any(hierarchy.merged(synset) for synset in hierarchy):
+        absent = []  # a file of this package's own, which says what its classes are
     spaced: dict[str, list[str]] = {}
     named: dict[str, list[str]] = {}
     for synset in hierarchy if absent else ():
