@@ -25,8 +25,9 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same-ever
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile before xdist starts its workers."""
+    """Before xdist starts its workers: compile, and keep matrix products from using every core."""
     if getattr(config.option, "numprocesses", None):
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         compile_kernels()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -69,7 +70,7 @@ def test_a_bad_n_jobs_is_refused(bad: object) -> None:
 
 def test_blas_is_single_threaded_inside() -> None:
     np.ones((2, 2)) @ np.ones((2, 2))
-    with single_threaded_blas():
+    with threadpool_limits(2, user_api="blas"), single_threaded_blas():
         assert set(blas_threads()) == {1}
 
 
@@ -85,7 +86,8 @@ with single_threaded_blas():
 
 
 def test_a_library_that_comes_later_is_limited_too() -> None:
-    done = subprocess.run([sys.executable, "-c", LATER], capture_output=True, text=True, check=True)
+    two_threads = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", LATER], capture_output=True, text=True, check=True, env=two_threads)
     assert set(done.stdout.split()) == {"1"}
 
 
