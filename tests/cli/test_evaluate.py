@@ -234,16 +234,16 @@ def test_really_all_methods(model, data):
 
 
 def test_a_missing_extra_is_skipped_under_all_and_an_error_by_name(model, data, monkeypatch):
-    few = {name: METHODS[name] for name in ("nn", "splice")}
+    few = {name: METHODS[name] for name in ("nn", "nn-lasso")}
     monkeypatch.setattr("hcep.classify.methods.all_methods.METHODS", few)
     for part in ("", ".solvers", ".datafits", ".penalties"):
         monkeypatch.setitem(sys.modules, f"skglm{part}", None)  # what an import of a missing package finds
     result = invoke("evaluate", model, data, "--compare", "all", "--json")
     (skipped,) = json.loads(result.stdout)["skipped"]
-    assert skipped["method"] == "SpLiCE"
+    assert skipped["method"] == "Non-negative lasso"
     assert "pip install" in skipped["reason"]
-    assert f"skipped: SpLiCE: {skipped['reason']}" in result.stderr
-    fails("pip install", "evaluate", model, data, "--compare", "splice", error=MissingExtraError)
+    assert f"skipped: Non-negative lasso: {skipped['reason']}" in result.stderr
+    fails("pip install", "evaluate", model, data, "--compare", "nn-lasso", error=MissingExtraError)
 
 
 def test_one_warning_of_several_methods_is_shown_once(data, tmp_path):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcep.experiments.experiment import Experiment
 from hcep.experiments.figures import panels
-from hcep.experiments.measuring import CONTROLS, Cell, labelled, measured, method_cell
+from hcep.experiments.measuring import CONTROLS, Cell, measured, method_cell
 from hcep.experiments.readings import Verdict, ahead, by_data, by_method, labels_of
 from hcep.experiments.records import Row
 from hcep.experiments.sparsity import BASELINES, MAIN, about_ours
@@ -109,4 +109,3 @@ def experiment(**changes: Any) -> Experiment:
 
 
 EXPERIMENT = experiment()
-LABELS = {name: labelled(method_cell(name, BEAM)) for name in EXPERIMENT.config.methods}

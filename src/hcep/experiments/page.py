@@ -10,7 +10,8 @@ from pathlib import Path
 from hcep._tables import markdown
 from hcep.errors import HCEPError, near_matches
 from hcep.experiments.experiment import Experiment
-from hcep.experiments.fewshot import LABELS
+from hcep.experiments.fewshot import BEAM
+from hcep.experiments.measuring import CONTROLS, labelled, method_cell
 from hcep.experiments.readings import MARKS, by_method, by_metric, counted
 from hcep.experiments.records import Records, Row
 from hcep.experiments.sparsity import MAIN, full_depth
@@ -163,14 +164,18 @@ def with_tables(text: str, experiments: Mapping[str, Experiment], results: Path)
     return TABLE_MARKS.sub(made, text)
 
 
+#: The methods of a short table of few shots.
+IN_SHORT = ("omp", "hnn", "cbm", "nn", "hb-omp", *CONTROLS, "hcep")
+
+
 def _sample_table(rows: list[Row]) -> str:
     return by_metric(full_depth(rows), MAIN)
 
 
 def _fewshot_table(data: str) -> Callable[[list[Row]], str]:
     def table(rows: list[Row]) -> str:
-        shots = (1, 5, 12, 50)
-        chosen = [r for r in rows if r["data"] == data and r["label"] in LABELS.values() and r["shots"] in shots]
+        wanted = [labelled(method_cell(name, BEAM)) for name in IN_SHORT]
+        chosen = [r for label in wanted for r in rows if r["data"] == data and r["label"] == label]
         return by_method(chosen, "shots", MAIN)
 
     return table

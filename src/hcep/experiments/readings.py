@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep._tables import NOTHING, markdown, number
-from hcep.evaluate import Difference, paired_draws
+from hcep.evaluate import Difference, SupportScores, paired_draws
 from hcep.evaluate.calibration import calibration_gaps
 from hcep.experiments.records import OF_IMAGES, Row, unpacked
 
@@ -105,7 +105,7 @@ def difference(a: Sequence[Row], b: Sequence[Row], metric: str) -> Difference | 
     """What the rows `a` of one method have over the rows `b` of another in one setting; None where a metric is absent.
 
     Paired over validation images and seeds where both kept their images (`hcep.evaluate.paired_draws`), over seeds
-    where they share at least two; otherwise without an interval.
+    where they share at least three; otherwise without an interval.
     """
     a, b = ([row for row in rows if row.get(metric) is not None] for rows in (a, b))
     if not a or not b:
@@ -120,7 +120,7 @@ def difference(a: Sequence[Row], b: Sequence[Row], metric: str) -> Difference | 
     known = [(x, y) for x, y in seen if x is not None and y is not None]
     if len(known) == len(pairs):
         found = paired_draws([x for x, _ in known], [y for _, y in known])
-    elif len(seeds) > 1:
+    elif len(seeds) > 2:
         found = paired_draws([[mine[metric] for mine, _ in pairs]], [[theirs[metric] for _, theirs in pairs]])
     else:
         return _unpaired(estimate)
@@ -139,9 +139,13 @@ def _per_image(row: Row, metric: str) -> NDArray[np.float64] | None:
     images = row.get(OF_IMAGES)
     if images is None:
         return None
-    column = {"accuracy": "correct"}.get(metric, metric)
+    if "true_support_f1" in row and metric in ("support_precision", "support_recall", "support_f1"):
+        return None  # these images were scored in the true tree
+    column = {"accuracy": "correct"}.get(metric, metric.removeprefix("true_"))
     if column in images:
         return unpacked(images, column)
+    if column == "support_f1":
+        return SupportScores(*(unpacked(images, f"support_{name}") for name in ("precision", "recall"))).f1
     if metric != "ece":
         return None
     gaps = calibration_gaps(unpacked(images, "confidence"), unpacked(images, "correct"))
