@@ -265,16 +265,47 @@ def test_encoding_again_reuses_everything(photo_model, photos, encoder):
 
 def test_explain_a_photo_in_every_form(photo_model, photos, tmp_path):
     photo = sorted((photos / "val" / "n01440764").iterdir())[0]
-    assert re.fullmatch(r"(\S.* -?\d\.\d\d → )+tench \d\.\d\d\n", run("explain", photo_model, photo))
+    assert re.fullmatch(r"tench, >?\d+ % \((\S.* → )+tench\)\n(  or .*\n)?", run("explain", photo_model, photo))
     assert "└── " in run("explain", photo_model, photo, "--tree", "--n-best", "2")
     assert run("explain", photo_model, photo, "--n-best", "3").count("  or ") == 2
     record = json.loads(run("explain", photo_model, photo, "--json"))[0]
     assert record["class"] == "n01440764"
     assert record["path"][-1]["name"] == "tench"
+    assert record["truth"] == "n01440764"
+    assert (record["unlike_training"], record["doubt"]) == (False, "")
+    assert [set(rival) for rival in record["runners_up"]] == [{"class", "name", "probability", "path", "names"}] * 2
+    assert all(rival["class"] != "n01440764" for rival in record["runners_up"])
+    assert all(step["share"] >= 0 and "explained" in step for step in record["path"])
     run("explain", photo_model, photos / "val", "--html", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.count("data:image/jpeg;base64,") == 20
     assert "http" not in page
+
+
+def test_the_model_is_an_option_or_the_first_argument(photo_model, photos):
+    photo = sorted((photos / "val" / "n01440764").iterdir())[0]
+    assert run("explain", "--model", photo_model, photo) == run("explain", photo_model, photo)
+    fails("is a model; say which images it is to explain", "explain", photo_model)
+
+
+def test_reports_and_pictures_are_not_replaced_unasked(photo_model, photos, tmp_path):
+    photo = sorted((photos / "val" / "n01440764").iterdir())[0]
+    for option, name in (("--html", "report.html"), ("--where-png", "maps.png")):
+        (tmp_path / name).write_text("mine")
+        fails(f"{option}: .* is there already; pass --force", "explain", photo_model, photo, option, tmp_path / name)
+        assert (tmp_path / name).read_text() == "mine"
+        assert name in run("explain", photo_model, photo, option, tmp_path / name, "--force").replace("\n", "")
+        assert b"mine" not in (tmp_path / name).read_bytes()[:8]
+
+
+def test_where_gives_a_strip_per_photo_and_maps_in_the_report(photo_model, photos, tmp_path, monkeypatch):
+    place = photos / "val" / "n01440764"
+    run("explain", photo_model, place, "--where", "--where-png", tmp_path / "m.png", "--html", tmp_path / "r.html")
+    with Image.open(tmp_path / "m.png") as strips:
+        assert strips.height == 2 * 286 + 12
+    assert (tmp_path / "r.html").read_text(encoding="utf-8").count("data-map=") > 2 * 3
+    monkeypatch.setattr("hcep.cli.explain.MAX_STRIPS", 1)
+    fails("2 photos are too many for one picture", "explain", photo_model, place, "--where-png", tmp_path / "n.png")
 
 
 def test_a_broken_photo_is_skipped_or_refused(photo_model, photos, tmp_path):

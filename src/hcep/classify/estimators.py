@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,9 @@ from hcep.classify.path_model import Inference, PathModel
 from hcep.dictionary.moments import ClassMoments
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import PathResult, SearchOptions
+
+if TYPE_CHECKING:
+    from hcep.explain import ExplainedImages
 
 
 class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
@@ -236,6 +239,12 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         """Paths, classes and probabilities of new images from one search (see `PathModel.infer`)."""
         images = self._checked_images(X)
         return self.path_model().infer(images, n_best=n_best, trace=trace, progress=progress, explained=explained)
+
+    def explain(self, X: ArrayLike, *, n_best: int = 3) -> ExplainedImages:
+        """Class, path and runners-up of each image, for people (see `hcep.explain_images`, which takes photos too)."""
+        from hcep.explain import explain_images
+
+        return explain_images(self._checked_images(X), self, n_best=n_best)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each image."""

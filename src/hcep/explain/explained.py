@@ -232,4 +232,4 @@ def percent(share: float) -> str:
     >>> percent(0.314), percent(0.001), percent(0.9999), percent(1.0)
     ('31 %', '<1 %', '>99 %', '>99 %')
     """
-    return "<1 %" if share < 0.005 else ">99 %" if share >= 0.995 else f"{100 * share:.0f} %"
+    return "<1 %" if share < 0.01 else ">99 %" if share > 0.99 else f"{100 * share:.0f} %"

@@ -61,7 +61,8 @@ def card(one: ExplainedImage, number: int = 0, size: int = 520, quality: int = 8
     return (
         f'<article class="card{"" if picture else " plain"}" data-n={number} data-p={one.probability:.4f} '
         f'data-doubt={doubt} data-ok="{correct}" data-class="{escape(one.name)}" data-file="{escape(one.file)}">'
-        f'{picture}<div class=told><h2 class="{tone}">{mark}{escape(one.name)}, {escape(percent(one.probability))}</h2>{flag}{was}'
+        f'{picture}<div class=told><h2 class="{tone}">{mark}{escape(one.name)}, {escape(percent(one.probability))}</h2>'
+        f"{flag}{was}"
         f'<ol class=tree><li style="--d:0"><span class="step head"><span>{escape(one.explanation.root)}</span>'
         f"<span class=num>likely</span><span>share</span><span></span></span></li>{rows}</ol></div>"
         f"{f'<ul class=rivals>{rivals}</ul>' if rivals else ''}</article>"

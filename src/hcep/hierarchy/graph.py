@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from html import escape
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -585,6 +586,9 @@ class Hierarchy:
             f"Hierarchy({len(self):,} synsets, {len(self.leaf_index):,} leaves, {self.n_edges:,} edges, "
             f"depth {self.depth}, branching at most {self.max_branching}, root {self.root!r})"
         )
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(repr(self))}</p><pre>{escape(self.format_tree(max_depth=4, max_children=8))}</pre>"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Hierarchy):

@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hcep._tables import html
 from hcep.dictionary import ConceptDictionary
 from hcep.hierarchy import PathTree
 
 Path = tuple[str, ...]
+#: Rows that a result shows in a notebook.
+N_SHOWN = 10
 
 
 class Hypothesis(NamedTuple):
@@ -121,6 +124,19 @@ class PathResult:
 
     def __repr__(self) -> str:
         return f"PathResult({len(self):,} images, {self.dictionary!r})"
+
+    def _repr_html_(self) -> str:
+        name = self.dictionary.hierarchy.name
+        rows = [
+            [
+                str(i),
+                " → ".join(f"{name(synset)} {a:.2f}" for synset, a in zip(path, self.coefficients(i), strict=True)),
+                f"{self.residual_norms[i]:.3g}",
+            ]
+            for i, path in enumerate(path_of(self.dictionary, int(node)) for node in self.nodes[:N_SHOWN])
+        ]
+        more = f"<p>and {len(self) - N_SHOWN:,} more</p>" if len(self) > N_SHOWN else ""
+        return html(["image", "path and coefficients", "residual norm"], rows) + more
 
 
 @dataclass(frozen=True, eq=False)

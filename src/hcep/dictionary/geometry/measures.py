@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from html import escape
+
 import numpy as np
 
+from hcep._tables import html, number
 from hcep.dictionary.geometry.cones import Cones
 from hcep.dictionary.geometry.recovery import Recoverable
 from hcep.dictionary.geometry.refinements import Refinements
@@ -43,6 +46,10 @@ class Geometry(Cones, Refinements, Recoverable):
             f"Geometry({len(self.hierarchy):,} synsets, {self.dictionary.n_atoms:,} atoms, "
             f"{self.dictionary.n_dims:,} dimensions)"
         )
+
+    def _repr_html_(self) -> str:
+        rows = [[key.replace("_", " "), number(value)] for key, value in self.summary().items()]
+        return f"<p>{escape(repr(self))}</p>{html(['diagnostic', 'value'], rows)}"
 
     def summary(self) -> dict[str, float]:
         """Every diagnostic as one or two floats: means over inner synsets, sibling pairs or atoms, shares of leaves.

@@ -1,0 +1,172 @@
+"""What people are told of an image: never more than is known, never a rival of the same class."""
+
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+import hcep
+from hcep import HCEPClassifier, Hierarchy, explain_images
+from hcep.cli.render import path_tree, verdict
+from hcep.errors import HCEPError
+from hcep.explain import Explanation, Step
+from hcep.explain.explained import UNLIKE, ExplainedImage, percent
+from hcep.explain.report import photo_report
+from tests.explain.bear_space import BEARS, LEAVES, bear_images
+
+PATH = Explanation("thing", (Step("bear", "bear", (), 0.9, 0.5, None, 0.4),), 0.1, ())
+
+
+def image(probability=0.95, unlike=False, **more):
+    return ExplainedImage("a/b.jpg", "bear", "bear", probability, PATH, unlike=unlike, **more)
+
+
+@pytest.fixture(scope="module")
+def bears():
+    X, y = bear_images(24)
+    return HCEPClassifier(BEARS, shrinkage=None, anchor=0.1).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("probability", "unlike", "doubt"),
+    [(0.99, True, UNLIKE), (0.5, True, UNLIKE), (0.5, False, "unsure"), (0.79, None, "unsure"), (0.99, None, "")],
+)
+def test_nothing_doubtful_is_green(probability, unlike, doubt):
+    one = image(probability, unlike, truth="bear")
+    assert one.doubt == doubt
+    assert not one.sure
+    assert "green" not in verdict(one)
+    page = photo_report([one])
+    body = page[page.index("<body") :]
+    assert "good" not in body[: body.index("<script")]
+    assert (UNLIKE in one.line()) == (UNLIKE in verdict(one)) == (f"{UNLIKE}</span>" in body) == bool(unlike)
+
+
+def test_what_nothing_speaks_against_is_green():
+    assert image().sure
+    assert "green" in verdict(image())
+    assert '<h2 class="good">' in photo_report([image()])
+
+
+def test_an_answer_that_the_folder_contradicts_is_no_good_one():
+    page = photo_report([image(truth="bus")])
+    assert '<h2 class="bad">✗ bear' in page
+    assert "The folder says bus." in page
+
+
+def test_novel_images_are_unlike_training_and_training_images_are_not(bears):
+    X, _ = bear_images(24, seed=1)
+    assert np.mean([one.unlike for one in explain_images(X, bears)]) < 0.2
+    novel = np.array([[3.0, 0.0, -2.0, -2.0, 3.0, 3.0]])
+    assert explain_images(novel, bears)[0].doubt == UNLIKE
+    bears_of_old = HCEPClassifier(BEARS, shrinkage=None, anchor=0.1).fit(*bear_images(24))
+    bears_of_old.explained_floor_ = None
+    assert explain_images(novel, bears_of_old)[0].unlike is None
+
+
+def test_runners_up_are_other_classes_however_many_routes_there_are(diamond):
+    """cat hangs from pet and from feline: its second route is no rival."""
+    means = {"cat": [3.0, 3.0, 0.0, 0.0], "hamster": [3.0, 0.0, 1.0, 0.0], "lion": [0.0, 3.0, 0.0, 1.0]}
+    y = np.repeat(list(means), 6)
+    X = np.array([means[label] for label in y]) + 0.1 * np.random.default_rng(0).normal(size=(18, 4))
+    model = HCEPClassifier(diamond, shrinkage=None, anchor=0.1).fit(X, y)
+    expected = model.predict_proba(X)
+    for one, odds in zip(explain_images(X, model, n_best=3), expected, strict=True):
+        classes = [one.label, *(rival.label for rival in one.rivals)]
+        assert len(set(classes)) == 3
+        found = [one.probability, *(rival.probability for rival in one.rivals)]
+        assert found == pytest.approx(sorted(odds, reverse=True))
+        assert all(rival.path[-1] == rival.label for rival in one.rivals)
+        assert [len(level.siblings) for level in one.levels] == [1] * len(one.levels)
+
+
+def test_a_sibling_that_shares_the_class_claims_nothing_of_it(diamond):
+    means = {"cat": [3.0, 3.0, 0.0], "hamster": [3.0, 0.0, 1.0], "lion": [0.0, 3.0, 0.0]}
+    y = np.repeat(list(means), 6)
+    X = np.array([means[label] for label in y]) + 0.05 * np.random.default_rng(0).normal(size=(18, 3))
+    one = explain_images(X[:1], HCEPClassifier(diamond, shrinkage=None, anchor=0.1).fit(X, y))[0]
+    assert one.label == "cat"
+    assert one.levels[0].probability > 0.9
+    assert one.levels[0].siblings[0][1] < 0.1
+
+
+def test_probabilities_of_siblings_add_up(bears):
+    X, _ = bear_images(24)
+    for one in explain_images(X + 0.4, bears):
+        assert one.levels[0].probability + sum(p for _, p in one.levels[0].siblings) == pytest.approx(1.0, abs=0.02)
+        assert one.levels[-1].probability == pytest.approx(one.probability, abs=1e-3)
+
+
+def test_shares_never_fall_below_zero_where_the_running_figure_dips():
+    tree = Hierarchy.from_edges([("r", "a"), ("a", "b"), ("a", "c"), ("r", "d")])
+    rng = np.random.default_rng(3)
+    y = np.repeat(["b", "c", "d"], 5)
+    X = np.repeat(rng.normal(size=(3, 6)), 5, axis=0) + 0.5 * rng.normal(size=(15, 6))
+    found = HCEPClassifier(tree, shrinkage=None, anchor=0.05).fit(X, y).explain(3 * rng.normal(size=(200, 6)))
+    steps = [step for one in found for step in one.explanation.steps]
+    assert min(step.explained for step in steps) < 0
+    assert min(step.share for step in steps) >= 0
+    console = Console(width=200, record=True, quiet=True)
+    for one in found:
+        console.print(path_tree(one.explanation))
+        assert sum(step.share for step in one.explanation.steps) <= 1 + 1e-9
+    assert not re.search(r"-\d+ ?%", console.export_text())
+    page = photo_report(found)
+    assert not re.search(r"-\d+ ?%", page[page.index("<body") :])
+
+
+def test_people_are_not_told_zero_or_a_hundred_percent():
+    assert [percent(p) for p in (0.0, 0.0099, 0.01, 0.314, 0.99, 0.991, 1.0)] == [
+        "<1 %", "<1 %", "1 %", "31 %", "99 %", ">99 %", ">99 %"
+    ]  # fmt: skip
+
+
+def test_folders_named_after_a_class_say_what_is_right(bears, tmp_path):
+    for folder in ("polar_bear", "Polar Bear", "holiday"):
+        (tmp_path / folder).mkdir()
+        Image.new("RGB", (32, 32), "red").save(tmp_path / folder / "x.png")
+    encoder = "function:tests.explain.bear_space:colour_vectors"
+    found = explain_images(tmp_path, bears, encoder=encoder)
+    assert {one.file.split("/")[-2]: one.truth for one in found} == {
+        "polar_bear": "polar_bear", "Polar Bear": "polar_bear", "holiday": None
+    }  # fmt: skip
+    assert [one.correct for one in found] == [True, None, True]
+    assert "2 of 2</b> right" in photo_report(found)
+
+
+def test_what_was_not_asked_for_is_said(bears):
+    one = explain_images(np.array([LEAVES["car"]]), bears)[0]
+    with pytest.raises(HCEPError, match=r"photos get them with explain_images\(..., where=True\)"):
+        one.where("car")
+    with pytest.raises(HCEPError, match="an embedding has no picture"):
+        one.photo()
+    with pytest.raises(HCEPError, match="embeddings have no positions"):
+        explain_images(np.array([LEAVES["car"]]), bears, where=True)
+    with pytest.raises(HCEPError, match="n_best must be"):
+        explain_images(np.array([LEAVES["car"]]), bears, n_best=0)
+
+
+def test_the_classifier_explains_embeddings(bears):
+    X, _ = bear_images(2)
+    assert bears.explain(X) == explain_images(X, bears)
+    assert hcep.explain_images(X, bears, n_best=1)[0].rivals == ()
+
+
+def test_everything_shows_itself_in_a_notebook_and_none_is_a_wall(bears):
+    X, _ = bear_images(24)
+    found = bears.explain(X)
+    paths = bears.pursue(X)
+    shown = [
+        found, found[0], found[0].explanation, paths, bears.hierarchy_, bears.dictionary_.geometry
+    ]  # fmt: skip
+    for thing in shown:
+        assert "<" in thing._repr_html_()
+        assert len(repr(thing)) < 2000
+    assert repr(found[0]) == f"<0: {found[0].line()}>"
+    assert repr(found[0].explanation) == f"Explanation({found[0].explanation.trail()})"
+    assert "and 86 more" in repr(found)
+    assert paths._repr_html_().count("<tr>") == 11
+    assert "├── " in bears.hierarchy_._repr_html_()
+    assert "orthogonality mean abs cosine" in bears.dictionary_.geometry._repr_html_()
