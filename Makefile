@@ -4,7 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # A file at a time on every core; slow tests also measure time, so they run one after the other.
 PARALLEL := -n auto --dist loadfile
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Bytecode is made when a module is first used: most never are.
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: help demo test test-all fuzz lint smoke reproduce bench defaults format clean
 .DEFAULT_GOAL := help
@@ -12,7 +13,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/core ## install the package and run it on the bundled sample
+demo: $(VENV)/photos ## install the package with its built-in encoder, explain two photos and the bundled sample
 	$(BIN)/hcep demo
 
 test: $(VENV)/test ## run the tests that need no heavy extra (under 3 minutes)
@@ -52,16 +53,18 @@ format: $(VENV)/lint ## rewrite the code in the house format
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-$(VENV)/core: pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(BIN)/python:
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/core: pyproject.toml | $(BIN)/python
 	@$(PIP) -e .
 	@touch $@
 
-$(VENV)/test: $(VENV)/core
+$(VENV)/test: pyproject.toml | $(BIN)/python
 	@$(PIP) -e ".[test]"
-	@touch $@
+	@touch $@ $(VENV)/core
 
-$(VENV)/lint: $(VENV)/core
+$(VENV)/lint: $(VENV)/test
 	@$(PIP) -e ".[test,lint]"
 	@touch $@
 

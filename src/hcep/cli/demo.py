@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from hcep.experiments.comparison import Comparison, Row
 
 PAPER, OURS = "the paper's rule", "ours"
+#: Of scikit-learn, which says who took them.
+PHOTOS = ("china.jpg", "flower.jpg")
+PHOTO_CREDIT = "Photos by danielbuechele and vultilion, CC BY 2.0"
 WRONG = "Where the paper's rule goes wrong and ours does not"
 
 
@@ -28,10 +31,11 @@ def demo(
     beam_width: Annotated[int, typer.Option("--beam-width", "-b", min=1, help="Beam of the paper's HB-OMP.")] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
 ) -> None:
-    """Fit, compare and explain on the bundled sample: a thousand real ImageNette embeddings.
+    """Explain two photos out of the box, then fit, compare and explain on a thousand real ImageNette embeddings.
 
-    Compares OMP, HNN, NN, the paper's HB-OMP and ours, explains a few images as rooted paths, shows one that the
-    paper's rule gets wrong and why, and writes an HTML report. `hcep reproduce sample` has more methods and controls.
+    The photos (they come with scikit-learn) need the built-in encoder: pip install "hcep[photos]". Then it compares
+    OMP, HNN, NN, the paper's HB-OMP and ours, explains a few images as rooted paths, shows one that the paper's rule
+    gets wrong and why, and writes HTML reports. `hcep reproduce sample` has more methods and controls.
 
     [bold]Examples[/]
 
@@ -61,6 +65,7 @@ def demo(
         typer.echo(json.dumps([asdict(row) for row in comparison.rows], indent=2))
         return
     console, tree = Console(), comparison.ours.hierarchy_
+    _explain_photos(console, output)
     console.print(
         f"\n[bold]HCEP[/] on {len(sample.X_train)} training and {len(sample.X_val)} validation images of ImageNette, "
         f"{len(tree.leaves)} classes, {tree.depth} levels of WordNet; embeddings of EfficientNet-Lite2.\n"
@@ -77,6 +82,32 @@ def demo(
     sentence = None if contrasted is None else _print_contrast(console, comparison, sample, contrasted)
     path = _write_report(output, comparison, sample, chosen, (contrasted, sentence))
     console.print(f"The report, with bars: [bold]{escape(str(path))}[/]")
+
+
+def _explain_photos(console: Console, output: Path) -> None:
+    """Two photos by the built-in model, with a report that maps every concept; without its encoder, how to get it."""
+    from hcep._files import write_text
+    from hcep._optional import install_command, is_installed
+    from hcep.cli.render import verdict
+    from hcep.embeddings.encoders.all_encoders import DEFAULT, SOURCES
+
+    if not all(map(is_installed, SOURCES[DEFAULT].packages)):
+        console.print(f"\n[dim]With {escape(install_command('photos'))} the demo also explains photos.[/]")
+        return
+    import sklearn.datasets
+
+    from hcep.explain import explain_images
+    from hcep.explain.page import photo_report
+
+    folder = Path(sklearn.datasets.__file__).parent / "images"
+    found = explain_images([folder / name for name in PHOTOS], where=True)
+    console.print()
+    for one in found:
+        path = " → ".join(step.name for step in one.explanation.steps)
+        console.print(f"{Path(one.file).name}: {verdict(one)} ({escape(path)})", soft_wrap=True, highlight=False)
+    page = output / "photos.html"
+    write_text(page, photo_report(found, f"Two photos, explained. {PHOTO_CREDIT}"))
+    console.print(f"Where each concept is: [bold]{escape(str(page))}[/]  [dim]({PHOTO_CREDIT})[/]")
 
 
 def _table(rows: list[Row]) -> Table:
