@@ -136,3 +136,8 @@ def test_columns_that_are_no_levels_name_the_option_of_the_command_line(tmp_path
     (tmp_path / "h.csv").write_text("a,b\nx,y\n")
     with pytest.raises(HierarchyError, match=r"is known as a level; pass levels=\[highest, \.\.\.\] \(-O levels="):
         Hierarchy.read(tmp_path / "h.csv", format="levels")
+
+
+def test_a_rank_that_no_row_has_is_passed_over(tmp_path):
+    (tmp_path / "h.csv").write_text("kingdom,phylum,class,species\nAnimalia,,Mammalia,cat\nAnimalia,,Aves,owl\n")
+    assert Hierarchy.read(tmp_path / "h.csv").paths("cat") == (("Mammalia", "cat"),)

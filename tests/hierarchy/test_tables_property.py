@@ -2,6 +2,7 @@
 
 import csv
 import io
+from pathlib import Path
 
 from hypothesis import given, settings, strategies as st
 
@@ -84,12 +85,33 @@ def test_edge_lists_are_never_read_as_another_tree(tmp_path_factory, paths, head
     assert outcome(file, {("top", *path) for path in unique}) in ("the same", "refused")
 
 
+FILES = [
+    file for folder in ("tables", "published") for file in sorted((Path(__file__).parent / folder).iterdir())
+    if file.suffix in (".csv", ".tsv", ".txt", ".tre", ".nex")
+]  # fmt: skip
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.sampled_from(FILES), st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=3), st.integers(0, 20)), min_size=1)
+)
+def test_a_damaged_file_is_read_or_refused_by_name(tmp_path_factory, file, edits):
+    data = file.read_bytes()
+    for place, put, n_cut in edits:
+        at = int(place * len(data))
+        data = data[:at] + put + data[at + n_cut :]
+    copy = tmp_path_factory.mktemp("damaged") / f"h{file.suffix}"
+    copy.write_bytes(data)
+    assert outcome(copy, set()).startswith(("refused", "the same", "h."))
+    assert "without the name" not in outcome(copy, set())
+
+
 def outcome(file, expected):
     """What came of reading a table: the same paths to the classes, a refusal, or what is different."""
     try:
         hierarchy, told = read_described(file)
     except HierarchyError as error:
-        return "refused" if str(error).startswith("h.csv") else f"refused without the name of the file: {error}"
+        return "refused" if str(error).startswith("h.") else f"refused without the name of the file: {error}"
     top = () if hierarchy.root == "(root)" else (hierarchy.name(hierarchy.root),)
     found = {(*top, *map(hierarchy.name, path)) for leaf in hierarchy.leaves for path in hierarchy.paths(leaf)}
     return "the same" if found == expected else f"{told}: {sorted(found)} instead of {sorted(expected)}"

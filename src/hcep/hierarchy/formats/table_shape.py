@@ -330,7 +330,8 @@ class _Evidence:
     def _nested(self, lower: int, upper: int) -> bool:
         """Whether nearly every cell of a column has one cell of another above it."""
         repeated = self._repeated_below(lower, upper)
-        return len(repeated) <= max(1, 0.1 * len(self._set(lower))) and 2 * len(repeated) < len(self._set(lower))
+        few = len(repeated) <= max(1, 0.1 * len(self._set(lower))) and 2 * len(repeated) < len(self._set(lower))
+        return few or not repeated
 
     def _is_finer(self, column: int, lowest: int) -> bool:
         mostly = len(self._filled(column)) >= 0.9 * len(self.rows)
