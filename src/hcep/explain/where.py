@@ -79,7 +79,7 @@ def _solver(atoms: Array, anchor: float) -> _Solver:
     for i, atom in enumerate(atoms if anchor == 0 else ()):
         above = atoms[kept]
         rest = atom - above.T @ np.linalg.lstsq(above.T, atom, rcond=None)[0] if kept else atom
-        if np.linalg.norm(rest) > DEPENDENT * max(np.linalg.norm(atom), 1e-300):
+        if np.linalg.norm(rest) > DEPENDENT * np.linalg.norm(atom):
             kept.append(i)
     chosen = atoms[kept]
     inverse = np.linalg.inv(chosen @ chosen.T + anchor * np.eye(len(kept)))
@@ -152,15 +152,12 @@ class PathMaps:
         if vector is None:
             return concepts, margins
         z = self.dictionary.transform(np.atleast_2d(vector).astype(np.float64))
-        numbers = own.coefficients(z[0]), [self._margins(chosen, rival, z)[0] for rival in rivals]
-        completed = [
-            [
-                replace(m, constant=m.constant + float(n) - m.total, exact=False)
-                for m, n in zip(some, wanted, strict=True)
-            ]
-            for some, wanted in zip((concepts, margins), numbers, strict=True)
+        totals = [*own.coefficients(z[0]), *(self._margins(chosen, rival, z)[0] for rival in rivals)]
+        filled = [
+            replace(one, constant=one.constant + float(total) - one.total, exact=False)
+            for one, total in zip([*concepts, *margins], totals, strict=True)
         ]
-        return completed[0], completed[1]
+        return filled[: len(concepts)], filled[len(concepts) :]
 
     def occlusion_maps(
         self, chosen: Atoms, rivals: Sequence[Atoms], vectors: NDArray[Any], shape: tuple[int, int]
