@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -17,7 +17,7 @@ from scipy import sparse
 
 from hcep._checks import require_positive
 from hcep._progress import progress as progress_bar
-from hcep.classify.path_model import PathModel
+from hcep.classify.path_model import Inference, PathModel
 from hcep.errors import HCEPError
 from hcep.explain.explained import ExplainedImage, ExplainedImages, Odds, Rival
 from hcep.explain.explanation import Explanation, explain
@@ -139,24 +139,36 @@ class _Explainer:
         n_asked = min(4 * self.n_best, len(model.hierarchy.path_tree.leaf_nodes)) if several else 1
         inferred = model.infer(batch.X, n_best=n_asked, explained=True)
         paths, chosen, odds = inferred.paths, inferred.class_index, inferred.probabilities
-        kept = {name: getattr(paths, name)[:, : self.n_best] for name in ("n_best_nodes", "n_best_residual_norms")}
+        # Runners-up are classes here, not paths.
+        kept = {name: getattr(paths, name)[:, :1] for name in ("n_best_nodes", "n_best_residual_norms")}
         explanations = explain(batch.X, replace(paths, **kept), names=self.names)
-        rows = np.arange(len(chosen))
-        likely = odds[rows, chosen].tolist()
-        unlike = None if model.explained_floor is None else paths.explained < model.explained_floor[chosen]
+        rows = np.arange(len(chosen))[:, None]
         ranked = self._ranked(odds, chosen) if several else np.empty((len(chosen), 0), dtype=np.intp)
+        unlike = [None] * len(chosen) if model.explained_floor is None else self._unlike(inferred).tolist()
         small = sparse.csr_array(np.where(odds >= NEGLIGIBLE / odds.shape[1], odds, 0.0).astype(np.float32))
-        for i, (file, source) in enumerate(zip(batch.files, batch.sources, strict=True)):
-            nodes = [self._rival_node(int(c), paths.n_best_nodes[i], batch.X[i]) for c in ranked[i]]
-            rivals = [self._rival(int(c), odds[i, c], node) for c, node in zip(ranked[i], nodes, strict=True)]
-            label, name, _ = self._classes[chosen[i]]
+        known = zip(
+            batch.files, batch.sources, chosen.tolist(), odds[rows, chosen[:, None]][:, 0].tolist(), explanations,
+            unlike, ranked.tolist(), odds[rows, ranked].tolist(), paths.n_best_nodes.tolist(), strict=True,
+        )  # fmt: skip
+        for i, (file, source, c, likely, explanation, strange, others, chances, hypotheses) in enumerate(known):
+            nodes = [self._rival_node(other, hypotheses, batch.X[i]) for other in others]
+            rivals = tuple(
+                [
+                    Rival(*self._classes[o][:2], p, *self._path(v))
+                    for o, p, v in zip(others, chances, nodes, strict=True)
+                ]
+            )
+            truth = self._truths.get(source.parent.name.casefold()) if isinstance(source, Path) else None
+            maps = self._maps(batch, i, explanation, hypotheses[0], rivals, nodes) if batch.encoder else None
+            label, name, _ = self._classes[c]
             yield ExplainedImage(
-                file, label, name, likely[i], explanations[i], tuple(rivals),
-                None if unlike is None else bool(unlike[i]),
-                self._truths.get(source.parent.name.casefold()) if isinstance(source, Path) else None,
-                self._maps(batch, i, explanations[i], int(paths.nodes[i]), rivals, nodes),
-                source, (self.odds, small, i),
-            )  # fmt: skip
+                file, label, name, likely, explanation, rivals, strange, truth, maps, source, (self.odds, small, i)
+            )
+
+    def _unlike(self, inferred: Inference) -> NDArray[np.bool_]:
+        """Whether less of an image is explained than of nearly all training images of its class."""
+        assert self.model.explained_floor is not None
+        return inferred.paths.explained < self.model.explained_floor[inferred.class_index]
 
     def _ranked(self, odds: NDArray[np.float64], chosen: NDArray[np.intp]) -> NDArray[np.intp]:
         """The likeliest classes but the chosen one, (n_images, n_best - 1)."""
@@ -168,14 +180,14 @@ class _Explainer:
         return np.take_along_axis(best, order, axis=1)
 
     @cached_property
-    def _classes(self) -> list[tuple[str, str, NDArray[np.int32]]]:
+    def _classes(self) -> list[tuple[str, str, list[int]]]:
         """Label, name and the nodes of the complete paths of every class."""
         tree, h = self.model.hierarchy.path_tree, self.model.hierarchy
         by_synset: dict[int, list[int]] = {}
         for node in tree.leaf_nodes.tolist():
             by_synset.setdefault(int(tree.synset[node]), []).append(node)
         pairs = zip(map(str, self.model.classes.tolist()), self.model.leaves.tolist(), strict=True)
-        return [(label, h.name(leaf), np.array(by_synset[h.index(leaf)], dtype=np.int32)) for label, leaf in pairs]
+        return [(label, h.name(leaf), by_synset[h.index(leaf)]) for label, leaf in pairs]
 
     @cached_property
     def _truths(self) -> dict[str, str]:
@@ -185,20 +197,26 @@ class _Explainer:
             label.casefold(): label for label, _, _ in self._classes
         }
 
-    def _rival(self, c: int, probability: float, node: int) -> Rival:
-        path = path_of(self.model.dictionary, node)
-        names = tuple(self.model.hierarchy.name(synset) for synset in path)
-        return Rival(self._classes[c][0], self._classes[c][1], float(probability), path, names)
+    @cached_property
+    def _path(self) -> Callable[[int], tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Ids and names along the path to a node."""
 
-    def _rival_node(self, c: int, hypotheses: NDArray[np.int32], vector: NDArray[Any]) -> int:
+        @cache
+        def path(node: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+            ids = path_of(self.model.dictionary, node)
+            return ids, tuple(self.model.hierarchy.name(synset) for synset in ids)
+
+        return path
+
+    def _rival_node(self, c: int, hypotheses: list[int], vector: NDArray[Any]) -> int:
         """The best path of a class for an image: among those that the search returned, else compared now."""
         routes = self._classes[c][2]
         if len(routes) == 1:
-            return int(routes[0])
-        known = hypotheses[np.isin(hypotheses, routes)]
-        if len(known):
-            return int(known[0])
-        return int(routes[self._path_maps.lowest([self._atoms(int(node)) for node in routes], vector)])
+            return routes[0]
+        found = next((node for node in hypotheses if node in routes), None)
+        return (
+            routes[self._path_maps.lowest([self._atoms(node) for node in routes], vector)] if found is None else found
+        )
 
     @cached_property
     def _path_maps(self) -> PathMaps:
@@ -212,11 +230,10 @@ class _Explainer:
         return np.array(atoms[::-1], dtype=np.int32)
 
     def _maps(
-        self, batch: _Batch, i: int, explanation: Explanation, node: int, rivals: list[Rival], others: list[int]
-    ) -> ImageMaps | None:
+        self, batch: _Batch, i: int, explanation: Explanation, node: int, rivals: Sequence[Rival], others: list[int]
+    ) -> ImageMaps:
         """The maps of image i, whose path ends in `node`, and those of its rivals in `others`."""
-        if batch.encoder is None or not batch.sizes:
-            return None
+        assert batch.encoder is not None
         chosen, against = self._atoms(node), [self._atoms(other) for other in others]
         if batch.features is not None:
             exact = getattr(batch.encoder, "maps_are_exact", False)

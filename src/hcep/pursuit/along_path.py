@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hcep.dictionary.path_basis import DEPENDENT
-from hcep.pursuit.compiled import ONE, copy, kernel, piece
+from hcep.pursuit.compiled import ONE, copy, kernel, piece, summing
 from hcep.pursuit.tables import Array, Images, Rules, Tables
 
 
@@ -110,6 +110,15 @@ def finish_paths(
                     coefficients[i, k] = room.coefficients[k]
 
 
+@summing
+def inner(u: Array, v: Array) -> float:
+    """In any order of summands: for what is told, not for what is picked."""
+    total = 0.0
+    for j in range(len(u)):
+        total += u[j] * v[j]
+    return total
+
+
 @kernel
 def explained_shares(
     images: Images, tables: Tables, nodes: Array, coefficients: Array, shares: Array, own_shares: Array
@@ -130,21 +139,13 @@ def explained_shares(
                 node = tables.parent[node]
             orthonormalise(tables.atoms, edges, length, basis)
         copy(images.x[i], left, n_dims)
-        square = squared_norm(left)
+        square = inner(left, left)
         square = square if square > 0.0 else 1.0
         for k in range(length):
             along = inner(basis[k], images.x[i])
             own_shares[i, k] = along * along / square
             subtract(left, coefficients[i, k], tables.atoms[edges[k]])
-            shares[i, k] = 1.0 - squared_norm(left) / square
-
-
-@piece
-def inner(u: Array, v: Array) -> float:
-    total = 0.0
-    for j in range(len(u)):
-        total += u[j] * v[j]
-    return total
+            shares[i, k] = 1.0 - inner(left, left) / square
 
 
 @piece
@@ -152,11 +153,11 @@ def orthonormalise(atoms: Array, edges: Array, length: int, basis: Array) -> Non
     """Gram-Schmidt along a path, twice for accuracy; a dependent atom's row becomes zero."""
     for k in range(length):
         copy(atoms[edges[k]], basis[k], basis.shape[1])
-        whole = np.sqrt(squared_norm(basis[k]))
+        whole = np.sqrt(inner(basis[k], basis[k]))
         for _ in range(2):
             for m in range(k):
                 subtract(basis[k], inner(basis[k], basis[m]), basis[m])
-        rest = np.sqrt(squared_norm(basis[k]))
+        rest = np.sqrt(inner(basis[k], basis[k]))
         scale = 1.0 / rest if rest > DEPENDENT * whole and whole > 0.0 else 0.0
         for j in range(basis.shape[1]):
             basis[k, j] *= scale

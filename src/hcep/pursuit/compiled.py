@@ -25,6 +25,8 @@ kernel = cast(Callable[[F], F], njit(cache=True, nogil=True))
 #: Python, which takes as long to compile as the rest.
 INNER: dict[str, Any] = {"nogil": True, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 piece = cast(Callable[[F], F], njit(**INNER))
+#: The same, free to reorder sums, which is several times faster; for numbers that no comparison looks at.
+summing = cast(Callable[[F], F], njit(**INNER, fastmath={"reassoc"}))
 
 
 class Beam(NamedTuple):
