@@ -203,7 +203,7 @@ def ahead(
         The outcome is the worst over settings and others.
     """
     values = sorted({r[at] for r in rows}) if at else [None]
-    found: dict[Outcome, list[str]] = {"better": [], "tied": [], "worse": []}
+    found: dict[Outcome, list[tuple[float, str]]] = {"better": [], "tied": [], "worse": []}
     present = []
     for value in values:
         here = [r for r in rows if at is None or r[at] == value]
@@ -218,18 +218,21 @@ def ahead(
             text = f"{setting}{number(_mean(mine, metric))} against {label} {number(_mean(theirs, metric))}"
             if not np.isnan(gap.p):
                 text += f" ({_signed(gap.difference)}, {_signed(gap.low)} to {_signed(gap.high)})"
-            found[outcome(gap, metric)].append(text)
+            margin = -gap.difference if metric in LOWER else gap.difference
+            found[outcome(gap, metric)].append((margin, text))
     if not present:
         return []
     result: Outcome = "worse" if found["worse"] else "tied" if found["tied"] else "better"
-    shown = [f"{name}: {'; '.join(found[name])}" for name in ("worse", "tied") if found[name]]
-    if not shown or not at:
-        shown.append(f"better: {'; '.join(found['better'])}" if found["better"] else "")
+    shown = [f"{name}: {'; '.join(text for _, text in found[name])}" for name in ("worse", "tied") if found[name]]
+    if not shown and len(found["better"]) > 1:
+        shown = [f"closest: {min(found['better'])[1]}"]
+    elif not shown:
+        shown = [found["better"][0][1]]
     names = named or ", ".join(dict.fromkeys(present))
     word = "below" if metric in LOWER else "above"
     every = f" at every number of {at}" if at else ""
     claim = f"{where}: {ours} {word} {names} in {TITLES[metric]}{every}"
-    return [Verdict(claim, result, ". ".join(part for part in shown if part), paper)]
+    return [Verdict(claim, result, ". ".join(shown), paper)]
 
 
 def _mean(rows: Sequence[Row], metric: str) -> float:
