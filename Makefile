@@ -64,9 +64,13 @@ $(VENV)/test: pyproject.toml | $(BIN)/python
 	@$(PIP) -e ".[test]"
 	@touch $@ $(VENV)/core
 
-$(VENV)/lint: $(VENV)/test
+$(VENV)/photos: pyproject.toml | $(BIN)/python
+	@$(PIP) -e ".[photos]"
+	@touch $@ $(VENV)/core
+
+$(VENV)/lint: pyproject.toml | $(BIN)/python
 	@$(PIP) -e ".[test,lint]"
-	@touch $@
+	@touch $@ $(VENV)/core $(VENV)/test
 
 $(VENV)/bench: $(VENV)/core
 	@$(PIP) -e ".[bench]"
