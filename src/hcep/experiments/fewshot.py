@@ -104,14 +104,14 @@ def experiment(**changes: Any) -> Experiment:
         draw=draw,
         verdicts=verdicts,
         table=table,
-        reading="On the deep hierarchy of Tiny-ImageNet HB-OMP with the published head is above OMP and HNN in everything"
-        " and above CBM in precision and, on average, in accuracy, where CBM swings with the draw; CBM recalls "
+        reading="On the deep hierarchy of Tiny-ImageNet HB-OMP as published is above OMP and HNN in all metrics "
+        "and above CBM in precision and, on average, in accuracy, where CBM swings with the draw; CBM recalls "
         "more: its support always has as many concepts as the deepest path, right or not, which its precision "
         "pays for. With a convex head all of them classify better. Ours is above HB-OMP in everything and above "
         "the linear probe in accuracy, but that is the metric's doing and not the tree's: a nearest mean in the "
         "same metric is tied with it, and our own estimator without a tree is tied or about a point better. What "
-        "the tree gives is the path, and mistakes that are less severe than those of every control. Ours is worse"
-        " calibrated than the linear probe and the nearest mean from five images on.",
+        "the tree gives is the path, and mistakes that are less severe than those of every control. Ours is worse "
+        "calibrated than the linear probe and the nearest mean from five images on.",
         short="HB-OMP is above OMP and HNN as published, below CBM in recall; ours is above it, tied in accuracy with "
         "linear models in the same metric, its mistakes milder, its calibration worse than theirs.",
     )

@@ -145,9 +145,14 @@ QUESTION = "At which number of concepts does each method classify well, and are 
 
 def _experiment(name: str, title: str, paper: str, beam: int = 8, **more: object) -> Experiment:
     settings = {"question": QUESTION, "config": Config(), "smoke": SMOKE, "reading": SMALL_TREES, **more}
-    parts = {"cells": cells, "measure": measure, "draw": draw, "table": table}
-    parts["verdicts"] = partial(verdicts, beam=beam)
-    return Experiment(name=name, title=title, paper=paper, **parts, **settings)  # type: ignore[arg-type]
+    settings |= {
+        "cells": cells,
+        "measure": measure,
+        "draw": draw,
+        "verdicts": partial(verdicts, beam=beam),
+        "table": table,
+    }
+    return Experiment(name=name, title=title, paper=paper, **settings)  # type: ignore[arg-type]
 
 
 SAMPLE = _experiment(
