@@ -16,7 +16,7 @@ from hcep.experiments.records import OF_IMAGES, Row, unpacked
 
 Outcome = Literal["better", "tied", "worse"]
 MARKS: dict[Outcome, str] = {"better": "✓", "tied": "≈", "worse": "✗"}
-#: Without paired images or seeds, less than this is a tie: tables show three decimals.
+#: Less than this is a tie, whatever the interval: tables show three decimals.
 TIE = 5e-4
 #: How metrics of rows are called.
 TITLES = {
@@ -33,6 +33,8 @@ TITLES = {
     "seconds": "time",
     "in_own_cell": "evidence in the object's own cell",
 }
+#: How settings of a claim are called.
+SETTINGS = {"shots": "number of shots", "noise": "level of noise"}
 LOWER = {"tree_distance", "true_tree_distance", "ece", "reconstruction_error", "seconds"}
 
 
@@ -130,8 +132,7 @@ def difference(a: Sequence[Row], b: Sequence[Row], metric: str) -> Difference | 
 
 
 def _unpaired(estimate: float) -> Difference:
-    low, high = (estimate, estimate) if abs(estimate) > TIE else (-TIE, TIE)
-    return Difference(estimate, low, high, float("nan"))
+    return Difference(estimate, estimate, estimate, float("nan"))
 
 
 def _per_image(row: Row, metric: str) -> NDArray[np.float64] | None:
@@ -154,7 +155,9 @@ def _per_image(row: Row, metric: str) -> NDArray[np.float64] | None:
 
 
 def outcome(found: Difference, metric: str) -> Outcome:
-    """Better, tied (the interval contains 0) or worse."""
+    """Better, tied (the interval contains 0, or the difference is below what tables show) or worse."""
+    if abs(found.difference) <= TIE:
+        return "tied"
     low, high = (-found.high, -found.low) if metric in LOWER else (found.low, found.high)
     return "better" if low > 0 else "worse" if high < 0 else "tied"
 
@@ -230,7 +233,7 @@ def ahead(
         shown = [found["better"][0][1]]
     names = named or ", ".join(dict.fromkeys(present))
     word = "below" if metric in LOWER else "above"
-    every = f" at every number of {at}" if at else ""
+    every = f" at every {SETTINGS[at]}" if at else ""
     claim = f"{where}: {ours} {word} {names} in {TITLES[metric]}{every}"
     return [Verdict(claim, result, ". ".join(shown), paper)]
 

@@ -143,8 +143,10 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
         scores = [mean_of(at[orientation], label, "support_precision") for label in (FLAT, BEAM)]
         if None not in scores:
             text = f"precision of OMP {scores[0]:.3f}, of HB-OMP {scores[1]:.3f}"
-            claim = f"{name}: OMP fails there too (the gap is the hierarchy's and not the basis's)"
-            found.append(threshold(claim, 0.9 - float(scores[0] or 0.0), text, paper=True))
+            claim = (
+                f"{name}: OMP is near 1 as well, so that the gap is the published basis's and not the hierarchy's alone"
+            )
+            found.append(threshold(claim, float(scores[0] or 0.0) - 0.95, text))
     return found
 
 
