@@ -152,12 +152,7 @@ class _Explainer:
         )  # fmt: skip
         for i, (file, source, c, likely, explanation, strange, others, chances, hypotheses) in enumerate(known):
             nodes = [self._rival_node(other, hypotheses, batch.X[i]) for other in others]
-            rivals = tuple(
-                [
-                    Rival(*self._classes[o][:2], p, *self._path(v))
-                    for o, p, v in zip(others, chances, nodes, strict=True)
-                ]
-            )
+            rivals = tuple([self._rival(o, p, v) for o, p, v in zip(others, chances, nodes, strict=True)])
             truth = self._truths.get(source.parent.name.casefold()) if isinstance(source, Path) else None
             maps = self._maps(batch, i, explanation, hypotheses[0], rivals, nodes) if batch.encoder else None
             label, name, _ = self._classes[c]
@@ -207,6 +202,11 @@ class _Explainer:
             return ids, tuple(self.model.hierarchy.name(synset) for synset in ids)
 
         return path
+
+    def _rival(self, c: int, probability: float, node: int) -> Rival:
+        label, name, _ = self._classes[c]
+        ids, names = self._path(node)
+        return Rival(label, name, probability, ids, names)
 
     def _rival_node(self, c: int, hypotheses: list[int], vector: NDArray[Any]) -> int:
         """The best path of a class for an image: among those that the search returned, else compared now."""
