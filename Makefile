@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# A file at a time on every core; slow tests also measure time, so they run one after the other.
-PARALLEL := -n auto --dist loadfile
+# A file at a time on every core, the longest first; slow tests also measure time, so they run one after the other.
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # Bytecode is made when a module is first used: most never are.
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 

@@ -31,6 +31,18 @@ def pytest_configure(config: pytest.Config) -> None:
         compile_kernels()
 
 
+#: The files that take longest, so that no worker is left with one of them at the end (`--durations=25` tells).
+LONGEST = (
+    "test_reproductions.py", "test_methods.py", "test_docs.py", "test_workflow.py", "test_pursuit_equals_oracle.py",
+    "test_demo.py", "test_estimators.py", "test_reproduce.py", "test_geometry.py", "test_evaluate.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first; the others in the order they were in."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
 NMS = "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
