@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hcep import Hierarchy, HierarchyError
+from hcep import Hierarchy, HierarchyError, read_hierarchy
 from hcep.errors import MissingExtraError
 
 PETS = {("thing", "animal"), ("thing", "vehicle"), ("animal", "cat"), ("animal", "dog"), ("vehicle", "car")}
@@ -125,3 +125,9 @@ def test_without_yaml(tmp_path, monkeypatch):
     (tmp_path / "h.yaml").write_text("a: [b, c]\n")
     with pytest.raises(MissingExtraError, match=r'reading YAML needs yaml, .* pip install "hcep\[formats\]"'):
         Hierarchy.read(tmp_path / "h.yaml")
+
+
+def test_an_index_of_classes_is_no_tree(tmp_path):
+    (tmp_path / "map.json").write_text('{"0": "cat", "1": "dog", "2": "car"}', encoding="utf-8")
+    with pytest.raises(HierarchyError, match=r"map.json.* it maps numbers to names, which is a list of classes"):
+        read_hierarchy(tmp_path / "map.json")

@@ -36,3 +36,14 @@ def test_a_table_is_read_as_a_person_would(name):
     hierarchy, told = read_described(HERE / name)
     assert paths_of(hierarchy) == expected_paths(tree)
     assert told.removeprefix(f"{name}: ").partition(";")[0] == understood
+
+
+def test_names_come_from_the_column_of_names_and_never_from_an_id(tmp_path):
+    (tmp_path / "dwc.csv").write_text(
+        "taxonID,parentNameUsageID,acceptedNameUsageID,scientificName,taxonRank\n"
+        "1,,,Animalia,kingdom\n2,1,,Felidae,family\n3,2,,Felis catus,species\n4,2,,Felis silvestris,species\n",
+        encoding="utf-8",
+    )
+    hierarchy, told = read_described(tmp_path / "dwc.csv")
+    assert [hierarchy.name(leaf) for leaf in hierarchy.leaves] == ["Felis catus", "Felis silvestris"]
+    assert "name in 'scientificName'" in told

@@ -69,6 +69,8 @@ def explain(
         strict=strict,
         progress=not as_json,
     )
+    if where and html is None and where_png is None and not as_json:
+        Console(stderr=True).print("note: maps are drawn in a report (--html FILE) or a picture (--where-png FILE)")
     for file, reason in found.skipped:
         Console(stderr=True).print(f"[yellow]skipped[/] {escape(file)}: {escape(reason)}", highlight=False)
     if html is not None:
@@ -143,6 +145,7 @@ def _print(found: ExplainedImages, tree: bool, all_rivals: bool) -> None:
                 line = f"  [dim]or {escape(rival.name)}, {percent(rival.probability)} ({escape(rival.trail())})[/]"
                 console.print(line, soft_wrap=True, highlight=False)
         elif one.doubt:
-            others = [f"{escape(r.name)}, {percent(r.probability)}" for r in one.rivals if r.probability >= NAMED]
+            named = [r for r in one.rivals if r.probability >= NAMED] or list(one.rivals[:1])
+            others = [f"{escape(r.name)}, {percent(r.probability)}" for r in named]
             if others:
                 console.print(f"  [dim]or {'; '.join(others)}[/]", soft_wrap=True, highlight=False)

@@ -32,6 +32,7 @@ def predict(
     encoder: Annotated[
         str | None, typer.Option("--encoder", "-e", help="Of photos; the model's own by default.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a file that is there already.")] = False,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
@@ -47,6 +48,7 @@ def predict(
 
       hcep predict model/ photos/ -o predictions.csv
     """
+    from hcep._files import refuse_existing
     from hcep.explain.predictions import write_predictions
     from hcep.models import read_model
     from hcep.models.model_encoder import embeddings_for
@@ -55,6 +57,7 @@ def predict(
         raise HCEPError(
             f"--output: predictions are Parquet or CSV; expected a name ending in .parquet or .csv, got {str(output)!r}"
         )
+    refuse_existing(output, force, "--output")
     saved = read_model(model)
     columns = {"vectors": vectors, "label": label, "labels": labels}
     found = embeddings_for(saved, data, split, encoder=encoder, progress=not as_json, **columns)

@@ -15,11 +15,9 @@ if TYPE_CHECKING:
 
 def verdict(one: ExplainedImage) -> str:
     """Class and probability, marked; green only where nothing speaks against them."""
-    from hcep.explain.explained import UNLIKE
-
     colour = "green" if one.sure else "yellow" if one.doubt else "default"
-    unlike = f", [yellow]{UNLIKE}[/]" if one.unlike else ""
-    return f"[bold {colour}]{escape(one.name)}[/], {percent(one.probability)}{unlike}"
+    doubt = f", [yellow]{one.doubt}[/]" if one.doubt else ""
+    return f"[bold {colour}]{escape(one.name)}[/], {percent(one.probability)}{doubt}"
 
 
 def path_tree(explanation: Explanation) -> Tree:

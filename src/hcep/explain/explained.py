@@ -187,7 +187,7 @@ class ExplainedImage:
     def line(self) -> str:
         """Class, probability and path, and what speaks against them, in one line."""
         path = " → ".join(step.name for step in self.explanation.steps) or "no concept"
-        doubt = f", {UNLIKE}" if self.unlike else ""
+        doubt = f", {self.doubt}" if self.doubt else ""
         return f"{self.name}, {percent(self.probability)}{doubt} ({path})"
 
     def __repr__(self) -> str:

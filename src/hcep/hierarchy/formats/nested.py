@@ -26,6 +26,15 @@ def from_data(source: Source, data: Any, repeated: Repeated) -> Hierarchy:
     """Read nested Python objects, however deep."""
     if isinstance(data, str) or not isinstance(data, dict | list):
         raise source.fail(f"expected {EXPECTED}; got {_shown(data)}")
+    if (
+        isinstance(data, dict)
+        and len(data) > 1
+        and all(str(k).isdigit() and isinstance(v, str) for k, v in data.items())
+    ):
+        raise source.fail(
+            "it maps numbers to names, which is a list of classes and no hierarchy; give names of concepts as keys, "
+            "what is below them as values"
+        )
     source.understood = "nested YAML" if source.format == "yaml" else "nested JSON"
     draft = Draft(source, repeated)
     top: int | None = None

@@ -197,7 +197,8 @@ class _Evidence:
     def _edges(self, pair: tuple[int, int], known: bool) -> Shape:
         parent, child = pair
         rest = [i for i in range(self.width) if i not in pair]
-        named = [i for i in rest if self._words(i) & NAMES and not PARENT.fullmatch(plain(self.names[i]))]
+        named = [i for i in rest if self._names_things(i) and not PARENT.fullmatch(plain(self.names[i]))]
+        named.sort(key=lambda i: min(NAME_ORDER.index(word) for word in self._words(i) & NAMES))
         plain_third = (
             not self.has_header or is_edge_header(self.first) or self._words(rest[0]) & IDENTITY if rest else False
         )
@@ -206,6 +207,11 @@ class _Evidence:
         shape = Shape("edges", self.names, self.rows, (parent, child, *name), known, self.has_header)
         shape.notes = self._left_out(shape.columns)
         return shape
+
+    def _names_things(self, column: int) -> bool:
+        """Whether a column holds names by its own name: an ``acceptedNameUsageID`` does not, nor does an empty one."""
+        words = self._words(column)
+        return bool(words & NAMES) and not words & {"id", "ids", "key", "code"} and any(self.columns[column])
 
     def _levels_by_header(self, known: list[int], text: list[int]) -> Shape:
         """The columns that are levels by name, and those among them that are levels by their cells."""
