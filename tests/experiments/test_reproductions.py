@@ -83,6 +83,7 @@ def test_every_experiment_has_what_a_reader_needs():
         "siglip",
         "wrong-tree",
         "heads",
+        "where",
     ]
     assert all(e.paper and e.question and e.title for e in EXPERIMENTS.values())
 

@@ -34,6 +34,7 @@ def load(
     device, precision, preprocessing
         See `load_encoder`, also for what is raised.
     """
+    require("timm", _EXTRA, "this encoder")  # before torch, which may be missing too
     runner = TorchRunner.choose(device, precision, _EXTRA)
     network = create(model)
     data = require("timm.data", _EXTRA, "this encoder")
