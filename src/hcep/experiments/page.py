@@ -58,7 +58,7 @@ def _found(experiment: Experiment, results: Path) -> list[Records]:
 def heading(experiment: Experiment, records: Records) -> str:
     """The title with the data that really ran."""
     data = ", ".join(dict.fromkeys(d["name"] for d in records.provenance.get("data", [])))
-    if not data:
+    if not data or experiment.title.endswith(data):
         return experiment.title
     is_stand_in = experiment.stand_in and records.folder.name == experiment.stand_in
     return f"{experiment.title}, {data} standing in" if is_stand_in else f"{experiment.title} ({data})"
