@@ -89,7 +89,7 @@ def table(rows: list[Row]) -> str:
 
 def experiment(**changes: Any) -> Experiment:
     """The experiment, on request with other settings."""
-    few = ("omp", "hnn", "cbm", "nn", "hb-omp", *CONTROLS, "hcep")
+    few = ("omp", "hnn", "cbm", "nn", "hb-omp", "linear-probe", "nearest-mean", "no-tree", "hcep")
     return Experiment(
         name="fewshot",
         title="Few images per class",
@@ -99,6 +99,7 @@ def experiment(**changes: Any) -> Experiment:
         config=Config(**changes),
         smoke=Config(shots=(1, 5), seeds=(0,), methods=few, once=(), beam=8, n_val=300),
         data=("tiny-imagenet", "imagenette"),
+        smoke_seconds=30,
         cells=cells,
         measure=measure,
         draw=draw,

@@ -178,6 +178,7 @@ EXPERIMENT = Experiment(
     config=Config(),
     smoke=SMOKE,
     data=(),
+    smoke_seconds=9,
     cells=cells,
     measure=measure,
     draw=draw,
