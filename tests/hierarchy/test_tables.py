@@ -47,3 +47,15 @@ def test_names_come_from_the_column_of_names_and_never_from_an_id(tmp_path):
     hierarchy, told = read_described(tmp_path / "dwc.csv")
     assert [hierarchy.name(leaf) for leaf in hierarchy.leaves] == ["Felis catus", "Felis silvestris"]
     assert "name in 'scientificName'" in told
+
+
+def test_a_tab_a_bar_and_a_tab_are_one_delimiter(tmp_path):
+    rows = ["uid|parent_uid|name|rank|", "805080||life|no rank|", "93302|805080|cellular|no rank|"]
+    rows += ["5246131|93302|Foo|genus|", "52|93302|Bar|genus|"]
+    text = "".join("\t|\t".join(row.split("|")).removesuffix("\t") + "\n" for row in rows)
+    (tmp_path / "taxonomy.tsv").write_text(text, encoding="utf-8")
+    (tmp_path / "taxonomy.txt").write_text(text, encoding="utf-8")
+    for name in ("taxonomy.tsv", "taxonomy.txt"):
+        hierarchy, told = read_described(tmp_path / name)
+        assert [hierarchy.name(leaf) for leaf in hierarchy.leaves] == ["Foo", "Bar"]
+        assert "parent in 'parent_uid', child in 'uid', name in 'name'" in told
