@@ -94,7 +94,7 @@ def _text_rows(source: Source, delimiter: str | None) -> Iterator[Row]:
     said = re.match(r"sep=(.)\r?\n", text)  # Excel's own way to say it
     if said:
         text = "\n" + text[said.end() :]
-    if delimiter in (None, "\t") and "\t|\t" in text.partition("\n")[0]:  # both marks together, as NCBI and Open Tree write
+    if delimiter in (None, "\t") and "\t|\t" in text.partition("\n")[0]:  # as NCBI and Open Tree write
         text = re.sub(r"\t\|(?:\t|(?=\r?$))", "\t", text, flags=re.MULTILINE)
     apart = delimiter or (said[1] if said else _delimiter(source, text))
     if len(apart) != 1:
