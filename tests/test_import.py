@@ -1,6 +1,8 @@
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,13 @@ def test_the_version_is_that_of_the_installed_package():
     from importlib.metadata import version
 
     assert hcep.__version__ == version("hcep")
+
+
+def test_every_core_dependency_is_imported_somewhere():
+    project = Path(__file__).parents[1]
+    wanted = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    modules = {"scikit-learn": "sklearn", "pillow": "PIL"}
+    names = [re.split(r"[<>=!~\[]", one)[0] for one in wanted]
+    sources = "\n".join(path.read_text("utf-8") for path in (project / "src").rglob("*.py"))
+    unused = [n for n in names if not re.search(rf"^\s*(import|from) {modules.get(n, n)}\b", sources, re.MULTILINE)]
+    assert unused == []
