@@ -3,7 +3,7 @@
 import pytest
 
 from hcep import Hierarchy, HierarchyError
-from hcep.hierarchy.files import read_with_notes
+from tests.hierarchy.reading import read_with_notes
 
 
 @pytest.fixture

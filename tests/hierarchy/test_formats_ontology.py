@@ -4,7 +4,7 @@ import pytest
 
 from hcep import Hierarchy, HierarchyError
 from hcep.errors import MissingExtraError
-from hcep.hierarchy.files import read_with_notes
+from tests.hierarchy.reading import read_with_notes
 
 pytest.importorskip("pronto", reason="comes with the extra formats")
 

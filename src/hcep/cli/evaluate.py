@@ -17,7 +17,7 @@ from rich.markup import escape
 from hcep._files import refuse_existing, replacing, write_text
 from hcep.cli.config import Config
 from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
-from hcep.cli.predict import Json, Model, check_encoder
+from hcep.cli.predict import Json, Model
 from hcep.cli.score_render import show_scores
 from hcep.errors import HCEPError, near_matches, quoted
 
@@ -166,7 +166,8 @@ def needs_training(names: Iterable[str]) -> bool:
 def _rivals(names: Sequence[str], hierarchy: Hierarchy, test: Embeddings) -> tuple[dict[str, Any], set[str]]:
     """What the model is compared with, by label: methods to fit and models from folders; and what may be skipped."""
     from hcep.classify.methods.all_methods import METHODS, make_method
-    from hcep.models import load_model
+    from hcep.models import read_model
+    from hcep.models.model_encoder import refuse_other_encoder
 
     asked = [name for name in dict.fromkeys(names) if name != ALL]
     everything = [name for name in METHODS if name not in asked] if ALL in names else []
@@ -175,8 +176,9 @@ def _rivals(names: Sequence[str], hierarchy: Hierarchy, test: Embeddings) -> tup
         if name in METHODS:
             found[METHODS[name].label] = make_method(name, hierarchy)
             continue
-        found[name] = load_model(Path(name))
-        check_encoder(Path(name), test)
+        saved = read_model(name)
+        refuse_other_encoder(saved.summary.encoder, test.encoder, test.source)
+        found[name] = saved.classifier
         _check_classes(found[name], test, f"the model {name!r}")
     return found, {METHODS[name].label for name in everything}
 

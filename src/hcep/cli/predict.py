@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from hcep.cli.config import Config, save_resolved
 from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
 from hcep.errors import HCEPError
-
-if TYPE_CHECKING:
-    from hcep.embeddings import Embeddings
 
 Model = Annotated[Path, typer.Argument(help="Model folder made by `hcep fit`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
@@ -66,11 +63,3 @@ def predict(
     save_resolved(context, output.with_name(output.name + ".toml"))
     n = len(found.X)
     typer.echo(json.dumps({"predictions": str(output), "n_images": n}) if as_json else f"{output}: {n:,} images")
-
-
-def check_encoder(model: Path, embeddings: Embeddings) -> None:
-    """Refuse embeddings of another encoder than the model's, where both are known."""
-    from hcep.models import load_summary
-    from hcep.models.model_encoder import refuse_other_encoder
-
-    refuse_other_encoder(load_summary(model).encoder, embeddings.encoder, embeddings.source)

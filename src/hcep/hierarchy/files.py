@@ -62,12 +62,6 @@ def read_described(place: Place, format: str | None = None, **options: Any) -> t
     return read_hierarchy(place, format, told=told.append, **options), told[0]
 
 
-def read_with_notes(place: Place, format: str | None = None, **options: Any) -> tuple[Hierarchy, tuple[str, ...]]:
-    """`read_hierarchy` with what the reader passed over."""
-    told: list[str] = []
-    return read_hierarchy(place, format, told=told.append, **options), tuple(told[1:])
-
-
 def understood(source: Source, hierarchy: Hierarchy) -> str:
     """What a file was taken for, in a sentence, and where its cells or lines decided, how to say otherwise."""
     n_levels = hierarchy.depth + (not is_virtual(hierarchy.root))
