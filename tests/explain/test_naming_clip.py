@@ -103,7 +103,6 @@ def test_another_encoder_is_refused(model, clip, tmp_path):  # noqa: F811
 
 
 def test_the_papers_chain_from_the_shell(model, tmp_path):
-    pytest.importorskip("openai", reason="openai is not installed")
 
     def answer(request):
         sent = json.loads(request["messages"][1]["content"])

@@ -12,8 +12,6 @@ from tests.explain.bear_space import BEARS, PHRASES, bears, counted_words
 from tests.explain.test_naming_rules import VIOLATIONS
 from tests.llm.chat_server import Answering, dropped, ok, running_chat, status
 
-pytest.importorskip("openai", reason="openai is not installed")
-
 POLAR = ("bear", "polar_bear")
 GOOD = "thick white coat over a heavy body"
 

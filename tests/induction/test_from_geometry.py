@@ -137,7 +137,6 @@ def test_a_vocabulary_that_runs_out_leaves_members_names():
 
 @pytest.fixture(scope="module")
 def endpoint():
-    pytest.importorskip("openai", reason="the chat client is the extra hcep[llm]")
     with running_chat() as server:
         yield server, ChatModel("tiny", server.url, backoff=0.001, max_retries=0)
 

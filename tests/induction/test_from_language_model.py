@@ -11,8 +11,6 @@ from hcep.llm import ChatModel, LLMError
 from tests.hierarchy.cifar10 import CIFAR, GOOD, TREE, without
 from tests.llm.chat_server import Answering, dropped, ok, running_chat, slow, status, truncated_stream
 
-pytest.importorskip("openai", reason="the chat client is the extra hcep[llm]")
-
 
 @pytest.fixture(scope="module")
 def endpoint():

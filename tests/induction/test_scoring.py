@@ -215,7 +215,6 @@ def cifar10():
 
 
 def test_cifar10_by_language_model_and_by_clustering(cifar10):
-    pytest.importorskip("openai", reason="the chat client is the extra hcep[llm]")
     X, y = cifar10
     names = sorted(set(y.tolist()))
     with running_chat(GOOD) as server:

@@ -56,7 +56,6 @@ def small_model(request):
 
 @pytest.mark.parametrize(("strategy", "max_rounds"), [("whole", 2), ("layers", 1)])
 def test_a_small_model_ends_in_a_valid_tree(small_model, strategy, max_rounds, tmp_path):
-    pytest.importorskip("openai", reason="the chat client is the extra hcep[llm]")
     with running_chat(Answering(small_model)) as server:
         chat = ChatModel("smollm2", server.url, max_tokens=60, timeout=600, max_retries=0, cache=tmp_path)
         found = induce_with_llm(CLASSES, chat, strategy=strategy, max_rounds=max_rounds)

@@ -1,14 +1,13 @@
 """The chat model over real HTTP on the loopback interface: well, badly, from disk."""
 
 import json
-import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
 
-from hcep.errors import HCEPError, MissingExtraError
+from hcep.errors import HCEPError
 from hcep.llm import Answer, ChatModel, LLMError, Usage, endpoint as endpoint_module
 from hcep.llm.endpoint import retry_after
 from tests.llm.chat_server import (
@@ -22,8 +21,6 @@ from tests.llm.chat_server import (
     truncated,
     truncated_stream,
 )
-
-openai = pytest.importorskip("openai", reason="the chat client is the extra hcep[llm]")
 
 HELLO = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Say hello."}]
 
@@ -231,23 +228,16 @@ def test_nobody_listens():
         model(server, max_retries=1).ask(HELLO)
 
 
-def test_without_the_library(monkeypatch):
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "hcep\[llm\]"'):
-        ChatModel("tiny", "http://127.0.0.1:1/v1").ask(HELLO)
-
-
 # -- from disk -----------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_is_kept_and_replayed_without_server_library_or_key(tmp_path, monkeypatch):
+def test_an_answer_is_kept_and_replayed_without_server_or_key(tmp_path):
     with running_chat(ok("grüße", prompt_tokens=4, completion_tokens=2)) as server:
         chat = model(server, cache=tmp_path, prices=(1, 1))
         first, second = chat.ask(HELLO), chat.ask(HELLO)
     assert len(server.requests) == 1
     assert (first.cached, second.cached) == (False, True)
     assert chat.usage == Usage(2, 1, 0, 4, 2, pytest.approx(6e-6))
-    monkeypatch.setitem(sys.modules, "openai", None)
     replay = ChatModel("tiny", cache=tmp_path, offline=True)
     assert replay.ask(HELLO) == second
     assert replay.usage == Usage(calls=1, cached_calls=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -42,6 +43,10 @@ class Answer:
     model: str
     finish_reason: str
     cached: bool = False
+
+    def mapped(self, change: Callable[[str], str]) -> Answer:
+        """The answer with its texts changed."""
+        return replace(self, text=change(self.text), model=change(self.model), finish_reason=change(self.finish_reason))
 
     @property
     def truncated(self) -> bool:

@@ -127,8 +127,6 @@ class ChatModel:
         ------
         LLMError
             No answer: the server refused, or kept failing for all tries, or `offline` and not on disk.
-        MissingExtraError
-            The client library is not installed and the answer is not on disk.
         """
         request = self._request(messages, seed)
         answer = self.cache.get(request) if self.cache else None
@@ -196,7 +194,7 @@ class ChatModel:
         with self._lock:
             if self._endpoint is None:
                 key = self._api_key or os.environ.get("OPENAI_API_KEY") or None
-                # The library insists on a key; a server of one's own looks at none.
+                # A server of one's own looks at none.
                 key = key or ("not-needed" if self.base_url else None)
                 self._endpoint = Endpoint(self.base_url, key, self.timeout)
             return self._endpoint

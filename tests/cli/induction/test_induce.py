@@ -40,7 +40,6 @@ def output(tmp_path):
 
 @pytest.fixture
 def server(monkeypatch):
-    pytest.importorskip("openai", reason="the chat client is the extra hcep[llm]")
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     with running_chat() as chat:

@@ -1,35 +1,14 @@
-"""Fetching over HTTP with the standard library: bounded in size and waiting, and clear about what failed."""
+"""Fetching a hierarchy over HTTP: bounded in size and waiting, and clear about what failed."""
 
 from __future__ import annotations
 
-import time
 from http.client import HTTPException
-from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.request import (
-    HTTPDefaultErrorHandler,
-    HTTPErrorProcessor,
-    HTTPHandler,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    ProxyHandler,
-    UnknownHandler,
-)
 
+from hcep._web import BrokenOffError, TooLargeError, TooSlowError, exchange
 from hcep.errors import HierarchyError
 from hcep.hierarchy.formats.source import refuse_large
 
 PATIENCE = 10  # timeouts that a whole answer may take: a server that drips byte by byte never times out
-HANDLERS = (
-    ProxyHandler,
-    UnknownHandler,
-    HTTPHandler,
-    HTTPSHandler,
-    HTTPDefaultErrorHandler,
-    HTTPRedirectHandler,
-    HTTPErrorProcessor,
-)
 
 
 def fetch(url: str, max_bytes: int, timeout: float) -> bytes:
@@ -40,36 +19,17 @@ def fetch(url: str, max_bytes: int, timeout: float) -> bytes:
     HierarchyError
         No answer within `timeout` seconds, an answer that is an error, too long, or cut off.
     """
-    # An opener of its own: the standard one would also follow a redirect to ftp://.
-    opener = OpenerDirector()
-    for handler in HANDLERS:
-        opener.add_handler(handler())
     try:
-        with opener.open(url, timeout=timeout) as answer:
-            data = _body(answer, url, max_bytes, PATIENCE * timeout)
-            expected = answer.headers.get("Content-Length", "")
-    except HierarchyError:
+        answer = exchange(url, timeout=timeout, seconds=PATIENCE * timeout, max_bytes=max_bytes, follow=True)
+    except TooLargeError:
+        refuse_large(max_bytes + 1, url, max_bytes)
         raise
-    except HTTPError as error:
-        error.close()
-        reason = " ".join(str(error.reason).split())  # of a redirect it is several lines
-        raise HierarchyError(f"cannot fetch {url!r}: the server answered {error.code} {reason}") from None
+    except TooSlowError as error:
+        raise HierarchyError(f"cannot fetch {url!r}: {error}; pass a longer timeout=") from None
+    except BrokenOffError as error:
+        raise HierarchyError(f"cannot fetch {url!r}: {error}; try again") from None
     except (OSError, ValueError, HTTPException) as error:
-        reason = str(error.reason if isinstance(error, URLError) else error) or type(error).__name__
-        raise HierarchyError(f"cannot fetch {url!r}: {reason}") from None
-    if expected.isdecimal() and len(data) < int(expected):
-        raise HierarchyError(
-            f"cannot fetch {url!r}: it ended after {len(data):,} of {int(expected):,} bytes; try again"
-        )
-    return data
-
-
-def _body(answer: Any, url: str, max_bytes: int, seconds: float) -> bytes:
-    data = bytearray()
-    end = time.monotonic() + seconds
-    while chunk := answer.read1(65_536):
-        data += chunk
-        refuse_large(len(data), url, max_bytes)
-        if time.monotonic() > end:
-            raise HierarchyError(f"cannot fetch {url!r}: it takes longer than {seconds:g} s; pass a longer timeout=")
-    return bytes(data)
+        raise HierarchyError(f"cannot fetch {url!r}: {str(error) or type(error).__name__}") from None
+    if answer.status >= 300:
+        raise HierarchyError(f"cannot fetch {url!r}: the server answered {answer.status} {answer.reason}")
+    return answer.body
