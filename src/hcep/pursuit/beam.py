@@ -6,7 +6,7 @@ import numpy as np
 
 from hcep.pursuit.along_path import Scratch, product, scratch, squared_residual
 from hcep.pursuit.compiled import ONE, ZERO, Beam, copy, keep_best, kernel, piece, sort_best_first
-from hcep.pursuit.tables import Array, Images, Rules, Tables
+from hcep.pursuit.tables import CLOSED, ON_THE_WAY, OPEN, Array, Images, Rules, Tables
 
 
 @kernel
@@ -21,7 +21,6 @@ def search_beam(images: Images, tables: Tables, rules: Rules, final_nodes: Array
     children = Beam(np.zeros(rules.widest), np.zeros(rules.widest, np.int64))
     room = scratch(images, tables)
     for i in range(len(images.p)):
-        p = images.p[i]
         beam.scores[0], beam.nodes[0], size = 0.0, 0, ONE
         for step in range(rules.max_steps + 1):
             if trace_nodes.shape[1]:
@@ -31,7 +30,7 @@ def search_beam(images: Images, tables: Tables, rules: Rules, final_nodes: Array
                 break
             if rules.tol > 0.0 and near_enough(i, beam, size, images, tables, rules, room):
                 break
-            n_tried, goes_on = extend(p, beam, size, tables, rules, children, tried)
+            n_tried, goes_on = extend(i, images, beam, size, tables, rules, children, tried)
             size = keep_best(tried.scores, tried.nodes, n_tried, rules.width)
             copy(tried.scores, beam.scores, size)
             copy(tried.nodes, beam.nodes, size)
@@ -44,11 +43,12 @@ def search_beam(images: Images, tables: Tables, rules: Rules, final_nodes: Array
 
 @piece
 def extend(
-    p: Array, beam: Beam, size: int, tables: Tables, rules: Rules, children: Beam, tried: Beam
+    i: int, images: Images, beam: Beam, size: int, tables: Tables, rules: Rules, children: Beam, tried: Beam
 ) -> tuple[int, bool]:
     """Algorithm 3 for the whole beam: the hypotheses to keep from go to `tried`; how many, and whether any is new."""
     # Fields are taken out once: numba counts references at every access.
-    column, sign, offset, share = tables.column, tables.sign, tables.offset, tables.share
+    p, column, sign, offset, share = images.p[i], tables.column, tables.sign, tables.offset, tables.share
+    limit, states = images.limit, tables.state
     first_child, n_children = tables.first_child, tables.n_children
     (scores, nodes), (keys, eligible), (new_scores, new_nodes) = beam, children, tried
     n_tried, goes_on = ZERO, False
@@ -56,7 +56,8 @@ def extend(
         first, n_eligible = first_child[nodes[h]], ZERO
         for v in range(first, first + n_children[nodes[h]]):
             value = product(p, v, column, sign, offset)
-            if rules.signed and not value > 0.0:
+            state = states[limit[i], v] if len(limit) else OPEN
+            if state == CLOSED or (rules.signed and state == OPEN and not value > 0.0):
                 continue
             keys[n_eligible], eligible[n_eligible] = abs(value) * share[v], v
             n_eligible += 1
@@ -74,9 +75,11 @@ def extend(
 
 @piece
 def near_enough(i: int, beam: Beam, size: int, images: Images, tables: Tables, rules: Rules, room: Scratch) -> bool:
-    """Whether a hypothesis of the beam has ``||x - D^T a|| < tol``."""
+    """Whether a hypothesis of the beam that may end has ``||x - D^T a|| < tol``."""
     square, tolerance = images.squares[i], rules.tol * rules.tol
     for h in range(size):
+        if len(images.limit) and tables.state[images.limit[i], beam.nodes[h]] == ON_THE_WAY:
+            continue  # it has to go on
         if rules.anchor == 0.0 and square - beam.scores[h] > max(4.0 * tolerance, images.cancelled * square):
             continue  # far from the tolerance, beyond what rounding could hide
         if squared_residual(i, beam.nodes[h], images, tables, rules, room) < tolerance:

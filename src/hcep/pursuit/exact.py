@@ -6,16 +6,18 @@ import numpy as np
 
 from hcep.pursuit.along_path import product
 from hcep.pursuit.compiled import ZERO, copy, kernel, offer, piece, sort_best_first
-from hcep.pursuit.tables import Array, Images, Rules, Tables
+from hcep.pursuit.tables import CLOSED, OPEN, Array, Images, Rules, Tables
 
 
 @piece
-def score_paths(p: Array, tables: Tables, rules: Rules, score: Array) -> None:
-    """Score of the path to every node for one image; -inf at and below a node that the signed rule bars."""
-    column, sign, offset, parent = tables.column, tables.sign, tables.offset, tables.parent
+def score_paths(i: int, images: Images, tables: Tables, rules: Rules, score: Array) -> None:
+    """Score of the path to every node for image i; -inf at and below a node that is closed or the signed rule bars."""
+    p, column, sign, offset, parent = images.p[i], tables.column, tables.sign, tables.offset, tables.parent
+    limit, states = images.limit, tables.state
     for v in range(1, len(score)):
         value = product(p, v, column, sign, offset)
-        barred = rules.signed and not value > 0.0
+        state = states[limit[i], v] if len(limit) else OPEN
+        barred = state == CLOSED or (rules.signed and state == OPEN and not value > 0.0)
         score[v] = -np.inf if barred else score[parent[v]] + value * value - rules.anchor
 
 
@@ -35,7 +37,7 @@ def search_all(images: Images, tables: Tables, rules: Rules, final_nodes: Array)
     limit = final_nodes.shape[1]
     scores, nodes = np.zeros(limit), np.zeros(limit, np.int64)
     for i in range(len(images.p)):
-        score_paths(images.p[i], tables, rules, score)
+        score_paths(i, images, tables, rules, score)
         size, worst = ZERO, -np.inf
         for v in range(len(score)):
             # In index order an equal score never displaces: the tie goes to the lowest node.
@@ -48,9 +50,9 @@ def search_all(images: Images, tables: Tables, rules: Rules, final_nodes: Array)
 
 @kernel
 def leaf_objectives(images: Images, tables: Tables, rules: Rules, leaves: Array, out: Array) -> None:
-    """Objective of every complete path, (n, n_leaves); infinite where the signed rule bars the way."""
+    """Objective of every complete path, (n, n_leaves); infinite where the way is closed or barred."""
     score = np.zeros(len(tables.parent))
     for i in range(len(images.p)):
-        score_paths(images.p[i], tables, rules, score)
+        score_paths(i, images, tables, rules, score)
         for k in range(len(leaves)):
             out[i, k] = images.squares[i] - score[leaves[k]]

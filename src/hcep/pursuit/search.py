@@ -5,6 +5,7 @@ The searches themselves are in `exact` and `beam`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from hcep.dictionary import ConceptDictionary, PathBasis
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
 from hcep.errors import HCEPError
 from hcep.pursuit.blocks import block_size, for_blocks, n_threads
+from hcep.pursuit.limits import PathLimits
 from hcep.pursuit.result import PathResult, Trace, path_codes
 from hcep.pursuit.tables import Images, Rules, Tables
 
@@ -77,7 +79,7 @@ def hb_omp(
     ----------
     X : (n_images, n_dims) array
         Raw embeddings; they go through the dictionary's transform. float32 (or half) is searched in single precision,
-        everything else in double.
+        everything else in double. A torch tensor is searched where it is, and gives tensors there.
     dictionary : ConceptDictionary
     beam_width : int or None
         Hypotheses kept after every step, and children tried for each. None searches all rooted paths exactly.
@@ -101,6 +103,7 @@ def hb_omp(
     Returns
     -------
     PathResult
+        For a tensor a `hcep.pursuit.tensors.TensorPathResult`.
 
     Raises
     ------
@@ -134,6 +137,13 @@ def hb_omp(
     ([('animal', 'cat')], array([1. , 1.2]))
     """
     options = SearchOptions(beam_width, max_steps, tol, signed, anchor, n_jobs)
+    if "torch" in sys.modules and isinstance(X, sys.modules["torch"].Tensor):
+        from hcep.pursuit.tensors import search_tensors
+
+        if trace:
+            raise HCEPError("trace=True is not for tensors: pass X.cpu().numpy()")
+        rules = _prepared(dictionary, options)[2]
+        return search_tensors(X, dictionary, rules, exact=beam_width is None, n_best=n_best, progress=progress)
     return search(X, dictionary, options, n_best=n_best, trace=trace, progress=progress)
 
 
@@ -147,6 +157,7 @@ def search(
     progress: bool = False,
     explained: bool = False,
     on_objectives: OnObjectives | None = None,
+    limits: PathLimits | None = None,
 ) -> PathResult:
     """As `hb_omp`, with all that else is known from the same products of images and directions.
 
@@ -159,8 +170,10 @@ def search(
     on_objectives : callable, optional
         Called as ``on_objectives(block, objectives, nodes)`` for every block of images, a slice of X, with the
         objective of every complete rooted path, (n_images of the block, n_leaf_paths), as `path_objectives` gives it
-        and the caller's to keep, and the nodes of the `n_best` hypotheses. Blocks come from several threads and in any
+        and the caller's to keep, and the nodes of the `n_best` hypotheses, which it may replace. Blocks come from several threads and in any
         order.
+    limits : PathLimits, optional
+        Which paths each image may take; the objective of any other is infinite.
     """
     from hcep.pursuit.along_path import explained_shares, finish_paths
     from hcep.pursuit.beam import search_beam
@@ -168,7 +181,7 @@ def search(
 
     rows = check_shape(X, dictionary.n_dims)
     require_positive("n_best", n_best)
-    basis, tables, rules = _prepared(dictionary, options)
+    basis, tables, rules = _prepared(dictionary, options, limits)
     n, depth = len(rows), basis.tree.depth
     if trace and n * (rules.max_steps + 1) * rules.width > MAX_TRACE:
         raise HCEPError(
@@ -183,14 +196,14 @@ def search(
     shares, own_shares = (np.full((n, depth), np.nan) if explained else None for _ in range(2))
 
     def work(block: slice) -> None:
-        images = project(rows, block, dictionary, basis)
+        images = project(rows, block, dictionary, basis, limits)
         if options.beam_width is None and rules.tol == 0.0 and not trace:
             search_all(images, tables, rules, nodes[block])
         else:
             search_beam(images, tables, rules, nodes[block], steps[block])
-        finish_paths(images, tables, rules, nodes[block], coefficients[block], norms[block])
         if on_objectives is not None:
             on_objectives(block, _objectives(images, basis, tables, rules), nodes[block])
+        finish_paths(images, tables, rules, nodes[block], coefficients[block], norms[block])
         if trace:
             beams, left = (a[block].reshape(len(images.x), -1) for a in (steps, step_norms))
             finish_paths(images, tables, rules, beams, coefficients[:0], left)
@@ -240,16 +253,24 @@ def path_objectives(
     return out
 
 
-def project(rows: NDArray[Any], block: slice, dictionary: ConceptDictionary, basis: PathBasis) -> Images:
+def project(
+    rows: NDArray[Any],
+    block: slice,
+    dictionary: ConceptDictionary,
+    basis: PathBasis,
+    limits: PathLimits | None = None,
+) -> Images:
     """A block of images in the dictionary's space with their products: all that the searches need to know of them."""
     raw = rows[block].astype(working_dtype(rows), copy=False)
     refuse_non_finite(raw, first_row=block.start)
     x = np.ascontiguousarray(dictionary.transform(raw))
     directions = basis.directions32 if x.dtype == np.float32 else basis.directions
-    return Images.of(x, x @ directions.T)
+    return Images.of(x, x @ directions.T, None if limits is None else limits.limit(block))
 
 
-def _prepared(dictionary: ConceptDictionary, options: SearchOptions) -> tuple[PathBasis, Tables, Rules]:
+def _prepared(
+    dictionary: ConceptDictionary, options: SearchOptions, limits: PathLimits | None = None
+) -> tuple[PathBasis, Tables, Rules]:
     basis = dictionary.anchored_path_basis(float(options.anchor))
     tree = basis.tree
     n_paths, widest = len(tree.leaf_nodes), int(tree.n_children.max())
@@ -266,7 +287,9 @@ def _prepared(dictionary: ConceptDictionary, options: SearchOptions) -> tuple[Pa
         signed=bool(options.signed),
         anchor=float(options.anchor),
     )
-    return basis, Tables.of(dictionary, basis), rules
+    if limits is not None and limits.is_beyond(rules.n_within):
+        raise HCEPError(f"force: the concept is deeper than paths go (max_steps is {max_steps})")
+    return basis, Tables.of(dictionary, basis, None if limits is None else limits.state), rules
 
 
 def _objectives(images: Images, basis: PathBasis, tables: Tables, rules: Rules) -> NDArray[np.float64]:

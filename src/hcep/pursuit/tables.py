@@ -15,26 +15,32 @@ Array = NDArray[Any]
 #: Below this share of ||x||**2 (plus the anchor's part) a residual is a difference of nearly equal numbers, and is
 #: measured instead.
 CANCELLED = {np.dtype(np.float32): 1e-2, np.dtype(np.float64): 1e-6}
+#: What a path may do at a node: pass or end; nothing; pass whatever its sign, but not end; either, whatever its sign.
+OPEN, CLOSED, ON_THE_WAY, REACHED = 0, 1, 2, 3
 
 
 class Images(NamedTuple):
-    """A block of images x in the dictionary's space, their products p with its directions, their squared norms."""
+    """A block of images x in the dictionary's space, their products p with its directions, their squared norms.
+
+    `limit` is the row of ``Tables.state`` that holds for each image; empty where all paths are open to all.
+    """
 
     x: Array
     p: Array
     squares: Array
     cancelled: float
+    limit: Array
 
     @classmethod
-    def of(cls, x: Array, p: Array) -> Images:
+    def of(cls, x: Array, p: Array, limit: Array | None = None) -> Images:
         """A block of rows in memory order; x is read-only, as kernels are compiled once more per kind of array."""
         x = x.view()
         x.flags.writeable = False
-        return cls(x, p, squared_norms(x), CANCELLED[x.dtype])
+        return cls(x, p, squared_norms(x), CANCELLED[x.dtype], np.zeros(0, np.int32) if limit is None else limit)
 
 
 class Tables(NamedTuple):
-    """The tree of rooted paths (see `PathTree`) and the directions of its nodes (see `PathBasis`)."""
+    """The tree of rooted paths (see `PathTree`), the directions of its nodes (see `PathBasis`), and which are open."""
 
     parent: Array
     level: Array
@@ -47,14 +53,16 @@ class Tables(NamedTuple):
     offset: Array
     triangle: Array
     atoms: Array
+    state: Array
 
     @classmethod
-    def of(cls, dictionary: ConceptDictionary, basis: PathBasis) -> Tables:
+    def of(cls, dictionary: ConceptDictionary, basis: PathBasis, state: Array | None = None) -> Tables:
         """The tables of one dictionary and anchor: nothing is copied."""
         tree = basis.tree
         return cls(
             tree.parent, tree.level, tree.first_child, tree.n_children, tree.edge,
             basis.column, basis.sign, basis.share, basis.offset, basis.triangle, dictionary.atoms,
+            np.zeros((0, 0), np.int8) if state is None else state,
         )  # fmt: skip
 
 
