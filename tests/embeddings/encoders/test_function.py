@@ -182,3 +182,28 @@ def test_vectors_that_are_not_finite():
     batch[1] = np.nan
     with pytest.raises(HCEPError, match="1 of 3 images got a vector that is not finite; with precision 'fp16' try"):
         encoder.encode_images(batch)
+
+
+@pytest.mark.parametrize(
+    ("maps", "expected"),
+    [
+        (lambda batch: batch, (True, True)),
+        (lambda batch: batch + 1, (True, False)),
+        (lambda batch: batch[:, :2], (False, False)),
+        (lambda batch: 1 / 0, (False, False)),
+    ],
+    ids=["mean", "other", "wrong shape", "fails"],
+)
+def test_whether_maps_work_and_are_exact_is_found_out_when_asked(maps, expected):
+    runs = []
+
+    def counted(batch):
+        runs.append(len(batch))
+        return maps(batch)
+
+    encoder = FunctionEncoder(
+        lambda batch: batch.mean(axis=(2, 3)), name="mean", preprocessing={"size": 8}, maps=counted, maps_are_exact=None
+    )
+    assert runs == []
+    assert (encoder.has_maps, encoder.maps_are_exact) == expected
+    assert runs == [1]

@@ -204,3 +204,44 @@ def test_without_a_hub(no_hub, name, caplog):
     with pytest.raises(HubUnreachableError, match=f"^open_clip:{name} is not on this machine and its hub cannot be"):
         load_encoder(f"open_clip:{name}")
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("pooling", [{}, {"pool_type": "avg"}, {"pool_type": "avg", "final_ln_after_pool": True}])
+def test_maps_are_patch_tokens_projected_as_the_image_is(open_clip, tmp_path, picture, pooling):
+    config = {**CLIP, "vision_cfg": {**CLIP["vision_cfg"], **pooling}}
+    model = folder_of(open_clip, tmp_path / "clip", config, {"size": 32})
+    encoder = load_encoder(f"open_clip:local-dir:{tmp_path / 'clip'}", device="cpu")
+    assert encoder.has_maps
+    batch = encoder.preprocess(picture)[None]
+    maps = encoder.feature_map(batch)
+    assert maps.shape == (1, 16, 4, 4)
+    tower, last = model.visual, []
+    tower.transformer.register_forward_hook(lambda module, given, tokens: last.append(tokens))
+    with torch.inference_mode():
+        vector = model.encode_image(torch.from_numpy(batch)).numpy()
+        tokens = (tower.ln_post(last[0][:, 1:]) @ tower.proj).numpy()
+    np.testing.assert_allclose(maps.reshape(1, 16, 16).transpose(0, 2, 1), tokens, rtol=1e-4, atol=1e-5)
+    # A mean after the last norm is exact; a class token, or a norm after the mean, is not.
+    assert encoder.maps_are_exact == (pooling == {"pool_type": "avg"})
+    assert (np.abs(maps.mean(axis=(2, 3)) - vector).max() < 1e-4) == encoder.maps_are_exact
+
+
+def test_maps_of_siglip_are_approximate(siglip, picture):
+    encoder = load_encoder(f"open_clip:local-dir:{siglip[0]}")
+    batch = encoder.preprocess(picture)[None]
+    assert (encoder.has_maps, encoder.maps_are_exact) == (True, False)
+    tower = siglip[1].visual
+    with torch.inference_mode():
+        patches = tower.trunk.forward_features(torch.from_numpy(batch))[:, tower.trunk.num_prefix_tokens :]
+        alone = tower.head(tower.trunk.fc_norm(tower.trunk.attn_pool(patches[:, 3:4]))).numpy()
+    maps = encoder.feature_map(batch)
+    np.testing.assert_allclose(maps[:, :, 0, 3], alone, rtol=1e-4, atol=1e-5)
+
+
+def test_a_tower_that_pools_its_map_by_attention_has_none(open_clip, tmp_path):
+    config = {**CLIP, "vision_cfg": {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "patch_size": None}}
+    folder_of(open_clip, tmp_path / "resnet", config, {"size": 32})
+    encoder = load_encoder(f"open_clip:local-dir:{tmp_path / 'resnet'}")
+    assert not encoder.has_maps
+    with pytest.raises(HCEPError, match="gives no feature maps"):
+        encoder.feature_map(np.zeros((1, 3, 32, 32), dtype=np.float32))

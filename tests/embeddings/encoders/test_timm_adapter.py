@@ -106,3 +106,48 @@ def test_weights_of_another_model(timm, tmp_path):
 def test_without_a_hub(no_hub, name):
     with pytest.raises(HubUnreachableError, match=f"^timm:{name} is not on this machine and its hub cannot be reached"):
         load_encoder(f"timm:{name}")
+
+
+def loaded(timm, tmp_path, architecture, **options):
+    """A random network as timm builds it, and the encoder that is loaded from its file."""
+    torch.manual_seed(0)
+    model = timm.create_model(architecture, num_classes=3, **options).eval()
+    for parameter in model.parameters():  # away from the zeros and ones of a fresh norm
+        torch.nn.init.normal_(parameter, std=0.3)
+    timm.models.save_for_hf(model, tmp_path / architecture, model_args=options or None)
+    model.reset_classifier(0)
+    return model, load_encoder(f"timm:local-dir:{tmp_path / architecture}", device="cpu")
+
+
+@pytest.mark.parametrize("architecture", ["test_resnet", "test_efficientnet", "test_vit2"])
+def test_the_vector_of_a_network_that_ends_in_a_mean_is_the_mean_of_its_map(timm, tmp_path, picture, architecture):
+    options = {"global_pool": "avg", "fc_norm": False} if architecture == "test_vit2" else {}
+    model, encoder = loaded(timm, tmp_path, architecture, **options)
+    batch = np.stack([encoder.preprocess(picture), encoder.preprocess(picture.rotate(90))])
+    assert (encoder.has_maps, encoder.maps_are_exact) == (True, True)
+    maps = encoder.feature_map(batch)
+    np.testing.assert_allclose(maps.mean(axis=(2, 3)), encoder.encode_images(batch), rtol=1e-3, atol=1e-4)
+    with torch.inference_mode():
+        features = model.forward_features(torch.from_numpy(batch)).numpy()
+    expected = features if features.ndim == 4 else features[:, 1:].mT.reshape(maps.shape)
+    np.testing.assert_allclose(maps, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("architecture", ["test_vit", "test_vit3", "test_convnext", "swin_tiny_patch4_window7_224"])
+def test_other_heads_give_approximate_maps_each_position_as_the_head_sees_it(timm, tmp_path, picture, architecture):
+    tiny = {"depths": (1, 1), "embed_dim": 16, "num_heads": (2, 2)} if architecture.startswith("swin") else {}
+    model, encoder = loaded(timm, tmp_path, architecture, **tiny)
+    batch = encoder.preprocess(picture)[None]
+    maps = encoder.feature_map(batch)
+    assert encoder.has_maps
+    with torch.inference_mode():
+        features = model.forward_features(torch.from_numpy(batch))
+        if features.ndim == 3:  # class tokens first, then rows of patches
+            features = features[:, model.num_prefix_tokens :].mT.reshape(1, -1, *maps.shape[2:])
+            head = model.attn_pool if model.attn_pool is not None else lambda x: x[:, 0]
+            alone = model.fc_norm(head(features[:, :, 1, 2][:, None])).numpy()
+        else:
+            one = features[:, 1, 2][:, None, None] if tiny else features[:, :, 1:2, 2:3]
+            alone = model.forward_head(one).numpy()
+    np.testing.assert_allclose(maps[:, :, 1, 2], alone, rtol=1e-4, atol=1e-5)
+    assert encoder.maps_are_exact == bool(tiny)  # Swin takes a mean, behind its last norm

@@ -215,3 +215,28 @@ def test_no_normalisation():
 def test_a_processor_without_a_fixed_size():
     with pytest.raises(HCEPError, match="x: images of a fixed size are needed, its processor has size None"):
         _own_preprocessing("x", {"patch_size": 16, "max_num_patches": 256})
+
+
+def test_maps_of_clip_are_its_patch_tokens_projected(clip, picture):
+    folder, model = clip
+    encoder = load_encoder(f"transformers:{folder}", device="cpu")
+    batch = encoder.preprocess(picture)[None]
+    assert (encoder.has_maps, encoder.maps_are_exact) == (True, False)
+    with torch.inference_mode():
+        tokens = model.vision_model(pixel_values=torch.from_numpy(batch)).last_hidden_state[:, 1:]
+        expected = model.visual_projection(model.vision_model.post_layernorm(tokens)).numpy()
+    maps = encoder.feature_map(batch)
+    assert maps.shape == (1, 10, 4, 4)
+    np.testing.assert_allclose(maps.reshape(1, 10, 16).transpose(0, 2, 1), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_maps_of_siglip_are_what_its_pooling_makes_of_each_token(siglip, picture):
+    folder, model = siglip
+    encoder = load_encoder(f"transformers:{folder}", device="cpu")
+    batch = encoder.preprocess(picture)[None]
+    assert (encoder.has_maps, encoder.maps_are_exact) == (True, False)
+    with torch.inference_mode():
+        tokens = model.vision_model(pixel_values=torch.from_numpy(batch)).last_hidden_state
+        expected = np.stack([model.vision_model.head(tokens[:, i : i + 1]).numpy() for i in range(16)], axis=1)
+    maps = encoder.feature_map(batch)
+    np.testing.assert_allclose(maps.reshape(1, 16, 16).transpose(0, 2, 1), expected, rtol=1e-4, atol=1e-6)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -20,6 +22,9 @@ ImageFunction = Callable[[NDArray[np.float32]], ArrayLike]
 TextFunction = Callable[[Sequence[str]], ArrayLike]
 
 TEXTS_AT_ONCE = 64
+#: A map whose mean is this near the vector, as a share of its length, is exact but for rounding.
+SAME = 1e-5
+_log = logging.getLogger(__name__)
 
 
 class FunctionEncoder:
@@ -41,8 +46,9 @@ class FunctionEncoder:
         What `encode_texts` answers where `texts` is missing.
     maps : callable, optional
         Takes what `images` takes and returns the last feature map, (n, n_dims, height, width).
-    maps_are_exact : bool
-        Whether a vector is the mean of its map over positions; otherwise maps only hint at where things are.
+    maps_are_exact : bool or None
+        Whether a vector is the mean of its map over positions; otherwise maps only hint at where things are. None: found
+        out on a picture of noise when it is first asked, and so is whether `maps` works at all.
 
     Attributes
     ----------
@@ -78,15 +84,15 @@ class FunctionEncoder:
         texts: TextFunction | None = None,
         no_texts_because: str = "the model has no text tower",
         maps: ImageFunction | None = None,
-        maps_are_exact: bool = True,
+        maps_are_exact: bool | None = True,
     ) -> None:
         self.name = name
         self._steps = as_preprocessing(preprocessing)
         self.preprocessing: Mapping[str, Any] = self._steps.to_dict()
         self.fingerprint = digest(_source(images) if fingerprint is None else fingerprint, self._steps)
         self._images, self._texts, self._no_texts_because = images, texts, no_texts_because
-        self._maps, self.maps_are_exact = maps, maps_are_exact
-        self.has_text, self.has_maps = texts is not None, maps is not None
+        self._maps, self._said = maps, maps_are_exact
+        self.has_text = texts is not None
         self.n_dims = self._try_a_blank_image()
 
     def __repr__(self) -> str:
@@ -124,6 +130,28 @@ class FunctionEncoder:
         if maps.ndim != 4 or maps.shape[:2] != (len(batch), self.n_dims):
             raise HCEPError(f"encoder {self.name!r} returned maps {maps.shape}, not (n, {self.n_dims}, height, width)")
         return maps
+
+    @property
+    def has_maps(self) -> bool:
+        return self._exact is not None
+
+    @property
+    def maps_are_exact(self) -> bool:
+        return bool(self._exact)
+
+    @cached_property
+    def _exact(self) -> bool | None:
+        """Whether maps are exact; None where there are none."""
+        if self._maps is None or self._said is not None:
+            return None if self._maps is None else self._said
+        noise = np.random.default_rng(0).normal(size=(1, 3, *self._steps.size)).astype(np.float32)
+        try:
+            mean = self.feature_map(noise).mean(axis=(2, 3))
+        except Exception as error:  # of whatever library; occlusion needs none of it
+            _log.warning("encoder %s gives no feature map: %s", self.name, error)
+            return None
+        vector = self.encode_images(noise)
+        return bool(np.linalg.norm(mean - vector) <= SAME * np.linalg.norm(vector))
 
     def _batch(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
         expected = (3, *self._steps.size)

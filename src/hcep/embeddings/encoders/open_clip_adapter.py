@@ -9,6 +9,7 @@ from typing import Any
 from hcep._optional import require
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading, quiet_root_logger
+from hcep.embeddings.encoders.position_maps import Forward, timm_map, tokens_map
 from hcep.embeddings.encoders.torch_runner import FOLDER, TorchRunner, is_place, text_tower, torch_encoder
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
 from hcep.errors import HCEPError, near_matches, quoted
@@ -58,7 +59,26 @@ def load(
         preprocessing=as_preprocessing(preprocessing, _own_preprocessing(network.visual.preprocess_cfg)),
         architecture=config,
         texts=texts,
+        maps=_maps(network.visual),
     )
+
+
+def _maps(tower: Any) -> Forward | None:
+    """Maps of an image tower: of timm's networks and of open_clip's own transformer."""
+    if hasattr(tower, "trunk"):
+        return timm_map(tower.trunk, tower.head)
+    if not hasattr(tower, "transformer"):
+        return None
+
+    def head(alone: Any) -> Any:
+        pooled, _ = tower._pool(alone)
+        return pooled if tower.proj is None else pooled @ tower.proj
+
+    def forward(pixels: Any) -> Any:
+        found = tower.forward_intermediates(pixels, indices=1, intermediates_only=True)["image_intermediates"][-1]
+        return tokens_map(found.flatten(2).mT, pixels, head, 1)
+
+    return forward
 
 
 def _parts(open_clip: Any, model: str) -> tuple[str, str | None]:

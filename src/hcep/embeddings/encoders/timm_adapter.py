@@ -10,6 +10,7 @@ from typing import Any
 from hcep._optional import require
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
+from hcep.embeddings.encoders.position_maps import timm_map
 from hcep.embeddings.encoders.torch_runner import FOLDER, TorchRunner, is_place, torch_encoder
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
 from hcep.errors import HCEPError, near_matches, quoted
@@ -46,6 +47,7 @@ def load(
         network,
         preprocessing=as_preprocessing(preprocessing, own),
         architecture=network.pretrained_cfg["architecture"],
+        maps=timm_map(network),
     )
 
 

@@ -102,6 +102,7 @@ def torch_encoder(
     preprocessing: Preprocessing,
     architecture: object,
     texts: Callable[[Sequence[str]], Any] | str = "the model has no text tower",
+    maps: Callable[..., Any] | None = None,
 ) -> FunctionEncoder:
     """An encoder of a torch module.
 
@@ -118,6 +119,8 @@ def torch_encoder(
         What decides the vectors beside the weights.
     texts : callable or str
         Texts to vectors, or why there are none.
+    maps : callable, optional
+        Pixels to feature maps, see `FunctionEncoder`; whether they are exact is found out.
     """
     network = runner.settle(network)
     return FunctionEncoder(
@@ -127,6 +130,8 @@ def torch_encoder(
         fingerprint=weights_hash(network, architecture),
         texts=None if isinstance(texts, str) else texts,
         no_texts_because=texts if isinstance(texts, str) else "",
+        maps=None if maps is None else lambda batch: runner.run(maps, batch),
+        maps_are_exact=None,
     )
 
 

@@ -13,6 +13,7 @@ from PIL import Image
 from hcep._optional import require
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
+from hcep.embeddings.encoders.position_maps import Forward, tokens_map
 from hcep.embeddings.encoders.torch_runner import TorchRunner, text_tower, torch_encoder
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
 from hcep.errors import HCEPError
@@ -75,7 +76,23 @@ def load(
         preprocessing=as_preprocessing(preprocessing, steps),
         architecture=_facts(config),
         texts=text_tower(model, folder, lambda: transformers.AutoTokenizer.from_pretrained(model, **where), encode),
+        maps=_maps(network),
     )
+
+
+def _maps(network: Any) -> Forward | None:
+    """Maps of an image tower: CLIP's, which projects its class token, and SigLIP's, which pools by attention."""
+    tower = getattr(network, "vision_model", None)
+    pooling, projection = getattr(tower, "head", None), getattr(network, "visual_projection", None)
+    if pooling is not None and projection is None:
+        return lambda pixels: tokens_map(tower(pixel_values=pixels).last_hidden_state, pixels, pooling)
+    if projection is None or not hasattr(tower, "post_layernorm"):
+        return None
+
+    def head(alone: Any) -> Any:
+        return projection(tower.post_layernorm(alone[:, 0]))
+
+    return lambda pixels: tokens_map(tower(pixel_values=pixels).last_hidden_state[:, 1:], pixels, head)
 
 
 def _vectors(found: Any) -> Any:
