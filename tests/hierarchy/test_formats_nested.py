@@ -19,6 +19,13 @@ SHAPES = {
             {"name": "vehicle", "children": ["car"]},
         ],
     },
+    "records by other words": {
+        "title": "thing",
+        "nodes": [
+            {"title": "animal", "nodes": [{"title": "cat"}, {"title": "dog", "nodes": []}]},
+            {"title": "vehicle", "nodes": ["car"]},
+        ],
+    },
     "a list of records": [{"name": "thing", "children": [{"animal": ["cat", "dog"]}, {"vehicle": ["car"]}]}],
 }
 
@@ -39,6 +46,44 @@ def read(request, tmp_path):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shapes(shape, read):
     assert set(read(SHAPES[shape]).edges) == PETS
+
+
+OTHER_SHAPES = {
+    "child to parent": {"cat": "animal", "dog": "animal", "car": "vehicle", "animal": "thing", "vehicle": "thing"},
+    "concept to children": {"thing": ["animal", "vehicle"], "animal": ["cat", "dog"], "vehicle": ["car"]},
+    "pairs": sorted(map(list, PETS)),
+    "nodes and links": {
+        "directed": True,
+        "nodes": [{"id": synset} for synset in sorted({end for edge in PETS for end in edge})],
+        "links": [{"source": parent, "target": child} for parent, child in sorted(PETS)],
+    },
+    "ids of parents": [{"id": "thing", "parents": []}, *({"id": c, "parents": [p]} for p, c in sorted(PETS))],
+}
+
+
+@pytest.mark.parametrize("shape", OTHER_SHAPES)
+@pytest.mark.parametrize("ending", ["json", "yaml"])
+def test_shapes_that_are_not_nested(shape, ending, tmp_path):
+    pytest.importorskip("yaml", reason="comes with the extra formats")
+    (tmp_path / f"h.{ending}").write_text(json.dumps(OTHER_SHAPES[shape]), encoding="utf-8")
+    assert set(Hierarchy.read(tmp_path / f"h.{ending}").edges) == PETS
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (
+            {"n01": "tench", "n02": "goldfish"},
+            r"h\.json: it maps every name to another of its own: ids and their names",
+        ),
+        ({"cat": "feline", "feline": "animal"}, r"h\.json: it maps every name to another of its own"),
+        ({"names": {"0": "person", "1": "car"}}, r"h\.json: it maps numbers to names, which is a list of classes"),
+    ],
+)
+def test_maps_that_are_no_hierarchy(data, sentence, tmp_path):
+    (tmp_path / "h.json").write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(HierarchyError, match=sentence):
+        Hierarchy.read(tmp_path / "h.json")
 
 
 def test_ids_identify(read):

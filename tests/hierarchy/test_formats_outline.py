@@ -2,7 +2,7 @@
 
 import pytest
 
-from hcep import Hierarchy, HierarchyError
+from hcep import Hierarchy, HierarchyError, read_hierarchy
 
 EDGES = (("animal", "feline"), ("animal", "dog"), ("feline", "cat"), ("feline", "lion"))
 OUTLINES = {
@@ -71,3 +71,17 @@ def test_labels_that_look_like_marks_are_quoted(tmp_path):
     h.write(tmp_path / "h.txt")
     assert '- - a\n  - 1. b\n  - 1.1 c\n  - "**d**"\n' in (tmp_path / "h.txt").read_text()
     assert Hierarchy.read(tmp_path / "h.txt") == h
+
+
+@pytest.mark.parametrize(
+    ("text", "leaves"),
+    [
+        ("Species\nlion\ntiger\n", ("lion", "tiger")),
+        ("city\ncountry\ncontinent\n", ("city", "country", "continent")),
+        ("Species\n  lion\n  tiger\n", ("lion", "tiger")),
+    ],
+)
+def test_the_title_of_a_list_is_no_class(text, leaves, tmp_path):
+    (tmp_path / "h.csv").write_text(text, encoding="utf-8")
+    assert read_hierarchy(tmp_path / "h.csv", "outline").leaves == leaves
+    assert read_hierarchy(tmp_path / "h.csv", "outline", header="no").depth == 1

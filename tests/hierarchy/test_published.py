@@ -28,8 +28,21 @@ EXPECTED = {
     "lecture-topics.tsv": (5, 3, "edge list, parent in 'parent_topic', child in 'id', name in 'topic_name'", "Linguistics/Syntax"),
     "checklist.csv": (9, 4, "level columns ORDER > FAMILY > SCI_NAME", "Rheidae (Rheas)/Rhea americana"),
     "aircraft.csv": (10, 4, "level columns level_1 > level_2 > level_3", "Boeing/737-300"),
+    "sound-events.json": (6, 3, "JSON records, ids of what is below in 'child_ids'", "Human sounds/Human voice/Speech"),
+    "shop-categories.yml": (4, 2, "YAML records, ids of what is below in 'children'", "Pet Supplies/Bird Supplies"),
+    "full-names.yml": (4, 2, "breadcrumbs apart by '>' in column 'full_name', with ids", "Pet Supplies/Bird Supplies"),
+    "obo-graph.json": (4, 2, "JSON graph of nodes and edges", "neuron/motor neuron"),
+    "detection-labels.json": (5, 3, "nested JSON", "§m§0k4j/§m§01knjb"),
+    "package-records.json": (5, 2, "edge list, parent in 'parent', child in 'id', name in 'name'", "analytics/cluster/AgglomerativeCluster"),
+    "package-paths.csv": (7, 3, "breadcrumbs apart by '.' in column 'id'", "analytics/cluster/Community"),
+    "advert-content.tsv": (8, 5, "edge list, parent in 'Parent', child in 'Unique ID', name in 'Name'", "Attractions/Bars"),
+    "advert-products.tsv": (7, 3, "edge list, parent in 'Parent ID', child in 'Unique ID', name in 'Name'", "Alcohol/Beer/Stout"),
+    "advert-codes.tsv": (6, 3, "outline, depth in 'Tier', name in 'IAB Category'", "Arts/Celebrity"),
+    "commodity-codes.csv": (13, 4, "level columns Segment Name > Family Name > Class Name > Commodity Name", "Live animals/Livestock/Dogs"),
+    "codon-marks.tree": (5, 3, "Newick tree", "inner 2/chimp"),
+    "thesaurus-with-kinds.ttl": (3, 2, "SKOS or RDFS", "carp"),
 }  # fmt: skip
-NEEDS = {"obo": "pronto", "owl": "pronto", "ttl": "rdflib"}
+NEEDS = {"yml": "yaml", "obo": "pronto", "owl": "pronto", "ttl": "rdflib"}
 
 
 @pytest.mark.parametrize("name", EXPECTED)

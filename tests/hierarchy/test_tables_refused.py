@@ -66,7 +66,23 @@ REFUSED = {
         "order,product\n1001,milk\n1001,bread\n1002,eggs\n",
         r"no level columns: column 'order' holds numbers; pass levels=",
     ),
-    "self.csv": ("parent,child\na,b\na,a\n", r"self\.csv: synset 'a' is its own parent"),
+    "ids-like-paths.csv": (
+        "/m/0100nhbf,Sprenger's tulip\n/m/0104x9kv,Vinegret\n/g/0105jzwx,Dabu-dabu\n",
+        r"line 1: the first row, '/m/0100nhbf', .* may be a header or data",
+    ),
+    "ids-like-paths-named.csv": (
+        "id,label\n/m/0100nhbf,Sprenger's tulip\n/m/0104x9kv,Vinegret\n/g/0105jzwx,Dabu-dabu\n",
+        r"every cell of 'id', 'label' stands there once: pairs of an id and its name",
+    ),
+    "source-of-a-name.csv": (
+        "id,label,source\n1,cat,wikipedia\n2,dog,wikipedia\n3,owl,atlas\n",
+        r"no edge list .* no level columns",
+    ),
+    "two-names.tsv": (
+        "id\tparent\tname\n1\t\ttop\n2\t1\tcat\n2\t1\tdog\n3\t1\towl\n",
+        r"line 4: synset '2' is given two names, 'cat' and 'dog'",
+    ),
+    "self.csv": ("parent,child\na,b\na,a\n", r"line 3: synset 'a' is its own parent"),
     "orphan.csv": (
         "parent,child\nanimal,cat\nanimal,dog\n,horse\n",
         r"line 4: 'horse' has no parent and is none; fill in its parent, or remove the row",

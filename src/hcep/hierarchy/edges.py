@@ -111,6 +111,14 @@ def _with_one_root(ids: list[str], parents: list[list[int]], root: str | None) -
     return [*ids, virtual], [*parents, []]
 
 
+def with_lone_tops(edges: list[tuple[str, str]], ids: Iterable[str]) -> list[tuple[str, str]]:
+    """The edges, and where ids are in none of them, edges from a virtual root to those and to every other top."""
+    below = {child for _, child in edges}
+    lone = set(ids) - below - {parent for parent, _ in edges}
+    tops = dict.fromkeys(i for i in (*ids, *(parent for parent, _ in edges)) if i not in below)
+    return [*((VIRTUAL_ROOT, top) for top in tops), *edges] if lone else edges
+
+
 def is_virtual(root: str) -> bool:
     """Whether a root was put above several: their virtual one, in more brackets where that id was taken."""
     return root.startswith("(") and root.strip("()") == VIRTUAL_ROOT.strip("()")

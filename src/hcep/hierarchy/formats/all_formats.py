@@ -61,7 +61,8 @@ class Format:
         return import_module(f"hcep.hierarchy.formats.{self.module}")
 
 
-NEWICK = (".nwk", ".newick", ".tre", ".tree", ".new", ".nex", ".nexus", ".nxs", ".treefile")
+NEXUS = (".nex", ".nexus", ".nxs")
+NEWICK = (".nwk", ".newick", ".tre", ".tree", ".new", *NEXUS, ".treefile", ".nw", ".nh", ".nhx", ".trees")
 _BOTH = "reads, writes"
 _NAMES = ("names", "parents")
 FORMATS: dict[str, Format] = {

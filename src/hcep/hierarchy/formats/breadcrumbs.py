@@ -19,6 +19,9 @@ ID = re.compile(r"(?:(\w+://\S+|\d+|[A-Za-z]{0,4}[-_]?\d[\w.-]*)(?:\s+:\s+|\s+[-
 #: The directory that a listing starts in.
 TOPS = (".", "./", "/", "\\")
 
+#: Ids that look like paths and are none: /m/0dv5r.
+KNOWLEDGE_ID = re.compile(r"/[a-z]{1,2}/[0-9a-z_]+")
+
 Line = tuple[int, str]
 
 
@@ -59,8 +62,10 @@ def column_of_paths(table: Table) -> tuple[int, str] | None:
     """The column of a table whose cells are breadcrumbs, and what they are apart by."""
     for column in range(table.width):
         cells = [cells[column] for _, cells in table.rows if len(cells) > column and cells[column]]
-        if 2 * len(cells) < len(table.rows) or any("://" in cell for cell in cells):
+        if 2 * len(cells) < len(table.rows) or any("://" in c or KNOWLEDGE_ID.fullmatch(c) for c in cells):
             continue
+        if _is_dotted(set(cells)):
+            return column, "."
         mark = find_separator(cells[1:]) if len(cells) > 2 and ID.match(cells[0]) is None else find_separator(cells)
         if mark in SEPARATORS[:6] or (mark and sum(mark in cell for cell in cells) >= 0.9 * len(cells) - 1):
             return column, str(mark)
@@ -68,6 +73,12 @@ def column_of_paths(table: Table) -> tuple[int, str] | None:
         if len(listed) >= max(2, 0.9 * len(cells) - 1) and find_separator(listed, (";",)):
             return column, ";"
     return None
+
+
+def _is_dotted(cells: set[str]) -> bool:
+    """Whether cells are paths such as flare.vis.axis: all that is above each has a row, too."""
+    above = {cell.rpartition(".")[0] for cell in cells if "." in cell}
+    return len(above) > 1 and above <= cells and not any(re.search(r"\s|^[\d.]+$", cell) for cell in above)
 
 
 def in_table(source: Source, table: Table) -> Hierarchy | None:

@@ -94,6 +94,18 @@ def known_levels(columns: Iterable[str]) -> tuple[str, ...]:
     return (present["supercategory"], present["name"]) if {"supercategory", "name"} <= set(present) else ()
 
 
+def is_header_word(cell: str) -> bool:
+    """Whether a cell reads as the name of a column."""
+    name = plain(cell)
+    return bool(NUMBERED.fullmatch(name) or PARENT.fullmatch(name) or set(name.split()) & HEADER_WORDS)
+
+
+def parent_columns(names: Sequence[str]) -> list[int]:
+    """The columns that hold parents by their names; a source is one beside a target alone."""
+    known = list(map(plain, names))
+    return [i for i, n in enumerate(known) if PARENT.fullmatch(n) and (n != "source" or "target" in known)]
+
+
 def is_edge_header(cells: Sequence[str]) -> bool:
     """Whether a first row is the header of an edge list, whatever stands below it."""
     return any(tuple(map(plain, order)) in EDGES for order in (cells[:2], cells[1::-1]))

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from hcep.errors import HierarchyError, quoted
+from hcep.hierarchy.edges import with_lone_tops
 from hcep.hierarchy.formats import breadcrumbs, levels as level_columns
-from hcep.hierarchy.formats.column_names import NO_PARENT, is_edge_header, plain
+from hcep.hierarchy.formats.column_names import NO_PARENT, is_edge_header, parent_columns, plain
 from hcep.hierarchy.formats.draft import Draft
 from hcep.hierarchy.formats.source import Source, counted
 from hcep.hierarchy.formats.table_file import DELIMITERS, Row, Table, read_table
@@ -20,6 +21,7 @@ from hcep.hierarchy.graph import Hierarchy
 HEADER = ("parent", "child", "name")
 #: Names of a column that says how deep a row is.
 DEPTHS = ("level", "depth", "ebene", "tier", "niveau", "nivel", "stufe", "indent", "hierarchy level", "lvl")
+DEPTH = re.compile(r"(?:level|tier|ebene|niveau|nivel|stufe|lvl|l)?[ _-]?(\d+)", re.IGNORECASE)
 YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 
 
@@ -56,7 +58,7 @@ def read(
         raise source.fail(f"header must be yes or no, got {header!r}")
     if levels is not None or leaf is not None or (name is not None and parent is None):
         return level_columns.from_table(source, table, levels, leaf=leaf, name=name, blank=blank)
-    if parent is None and child is None and not is_edge_header(table.rows[0][1]):
+    if parent is None and child is None and not is_edge_header(table.rows[0][1]) and not _names_parents(table):
         paths = breadcrumbs.in_table(source, table)
         if paths is not None:
             return paths
@@ -86,13 +88,20 @@ def is_clearly(source: Source, table: Table, mark: str) -> bool:
     return bool(first & second) if shape.kind == "edges" else mark == "," and len(shape.columns) > 2
 
 
+def _names_parents(table: Table) -> bool:
+    """Whether the header names a column of parents, of which some come again in another."""
+    columns = [{cells[i] for _, cells in table.rows[1:] if i < len(cells)} - {""} for i in range(table.width)]
+    parents = parent_columns(table.rows[0][1])
+    return any(columns[p] & columns[c] for p in parents for c in range(table.width) if c not in parents)
+
+
 def depth_column(table: Table) -> int | None:
     """The column that says how deep each row is, counted from the first row's on: level 1, 2, 3, 3, 2, 3."""
     for column, name in enumerate(table.rows[0][1]):
         if plain(name) in DEPTHS:
-            cells = [cells[column] if len(cells) > column else "" for _, cells in table.rows[1:]]
-            if all(cell.isdecimal() for cell in cells):
-                depths = [int(cell) for cell in cells]
+            cells = [DEPTH.fullmatch(cells[column] if len(cells) > column else "") for _, cells in table.rows[1:]]
+            if all(cells):
+                depths = [int(cell[1]) for cell in cells if cell]
                 if len(set(depths)) > 1 and min(depths) == depths[0] and all(b <= a + 1 for a, b in pairwise(depths)):
                     return column
     return None
@@ -102,11 +111,12 @@ def _from_depths(source: Source, table: Table, column: int) -> Hierarchy:
     header, *rows = table.rows
     others = [i for i in range(len(header[1])) if i != column]
     named = [i for i in others if set(plain(header[1][i]).split()) & {"name", "title", "label", "description"}]
-    label = (named or others)[0]
+    worded = [i for i in others if not set(plain(header[1][i]).split()) & {"id", "code", "key"}]
+    label = (named or worded or others)[0]
     draft = Draft(source, "qualify")
     above: dict[int, int] = {}
     for line, cells in rows:
-        depth = int(cells[column])
+        depth = int(re.sub(r"\D", "", cells[column]))
         above[depth] = draft.add(cells[label] if len(cells) > label else "", above.get(depth - 1), line=line)
     titles = header[1]
     source.understood = f"outline, depth in {titles[column]!r}, name in {titles[label]!r}"
@@ -173,23 +183,33 @@ def _from_edges(source: Source, shape: Shape) -> Hierarchy:
     known = children | parents
     own = [cells[1] for _, cells in rows if cells[0] == cells[1]]
     # Tables with ids give the root as its own parent.
-    top = set(own) if len(own) == 1 and len(parents) > 1 and not is_edge_header(shape.names) else set()
-    edges, names = [], []
+    all_above = all(parent for _, (parent, *_) in rows)
+    top = set(own) if len(own) == 1 and len(parents) > 1 and all_above and not is_edge_header(shape.names) else set()
+    edges, names = [], dict[str, str]()
     above, n_above, n_split = "", 0, 0
+    lone: list[str] = []  # at the top, with nothing below
+    repeats = any(a[1][0] == b[1][0] != "" for a, b in pairwise(rows))
+    roots_given = any(not parent and child in parents for _, (parent, child, *_) in rows)
     for line, (parent, child, *rest) in rows:
         if not child:
             raise source.fail(f"expected parent, child[, name]; got {[parent, child, *rest]!r}", line)
         if not parent and child not in parents and parents:  # of a root it would be no row: a merged cell
-            if not above or any(a[1][0] == b[1][0] != "" for a, b in pairwise(rows)):
+            if repeats and roots_given:
+                lone.append(child)
+            elif not above or repeats:
                 raise source.fail(f"{child!r} has no parent and is none; fill in its parent, or remove the row", line)
-            parent, n_above = above, n_above + 1
+            else:
+                parent, n_above = above, n_above + 1
+        if parent == child and child not in top:
+            raise source.fail(f"synset {child!r} is its own parent; write another, or leave it out", line)
         above = parent
         several = [part.strip() for part in re.split(r"[;|]", parent)]
         split = parent not in children and len(several) > 1 and all(part in known for part in several)
         n_split += split
         edges += [(p, child) for p in (several if split else [parent]) if p and p not in marker and child not in top]
-        if rest and rest[0]:
-            names.append((child, rest[0]))
+        if rest and rest[0] and names.setdefault(child, rest[0]) != rest[0]:
+            told = f"synset {child!r} is given two names, {names[child]!r} and {rest[0]!r}"
+            raise source.fail(f"{told}; keep one of them, or give the two meanings ids of their own", line)
     if not edges:
         raise source.fail("holds no edges; expected rows of parent, child[, name]")
     columns = f"edge list, parent in {shape.titles[0]!r}, child in {shape.titles[1]!r}"
@@ -201,7 +221,8 @@ def _from_edges(source: Source, shape: Shape) -> Hierarchy:
     source.notes += [f"several parents in one cell: {counted(n_split, 'row')}"] if n_split else []
     source.notes += [f"no parent: {quoted(marker)}"] if marker else []
     source.notes += [f"empty cells read as in the row above: {counted(n_above, 'row')}"] if n_above else []
-    return Hierarchy.from_edges(edges, names)
+    source.notes += [f"at the top with nothing below: {quoted(lone)}"] if lone else []
+    return Hierarchy.from_edges(with_lone_tops(edges, lone), names)
 
 
 def _refuse_altered(synset: str, name: str, format: str) -> None:

@@ -55,8 +55,13 @@ def records_table(source: Source, data: Any) -> Table:
     if not isinstance(listed, list) or not listed or not all(isinstance(record, dict) for record in listed):
         raise source.fail('expected a list of records such as {"kingdom": "Animalia", ..., "name": "Felis catus"}')
     columns = list(dict.fromkeys(column for record in listed for column in record))
-    cells = [["" if record.get(c) is None else str(record[c]) for c in columns] for record in listed]
+    cells = [[_cell(record.get(column)) for column in columns] for record in listed]
     return Table([(0, columns), *((i + 1, row) for i, row in enumerate(cells))])
+
+
+def _cell(value: Any) -> str:
+    listed = value if isinstance(value, list) else [] if value is None else [value]
+    return ";".join(map(str, listed))
 
 
 def from_table(

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from hcep._optional import require
-from hcep.hierarchy.formats import nested
+from hcep.hierarchy.formats import native, nested
 from hcep.hierarchy.formats.draft import Repeated
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.formats.writing import outline_order, refuse_deep
@@ -18,12 +18,12 @@ WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 ESCAPED = re.compile(r'["\\]|[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]')
 
 
-def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
+def read(source: Source, *, repeated: Repeated | None = None) -> Hierarchy:
     """Read nested YAML; `repeated` says what a name in several places means (see `Draft`).
 
     Anchors, aliases and tags are refused: the first can unfold a small file into a huge one, the last call code.
     """
-    return nested.from_data(source, _data(source), repeated)
+    return native.from_data(source, _data(source), repeated)
 
 
 def write(hierarchy: Hierarchy, format: str) -> str:

@@ -18,7 +18,7 @@ QUOTED_OR_OPEN = re.compile(r"'(?:[^']|'')*'|\[")
 BRACKET = re.compile(r"[\[\]]")
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 NUMERIC = re.compile(NUMBER)
-SUPPORT = re.compile(rf"{NUMBER}(?:/{NUMBER})*%?")
+SUPPORT = re.compile(rf"[#$]?{NUMBER}(?:/{NUMBER})*%?")  # also the marks of PAML
 BARE = re.compile(r"[A-Za-z0-9_.-]+")
 TREE = re.compile(r"\s*u?tree\s*\*?\s*('(?:[^']|'')*'|[^=\s]+)\s*=", re.IGNORECASE)
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from hcep.hierarchy.formats import breadcrumbs, edge_list, native, newick
+from hcep.hierarchy.formats.column_names import HEADER_WORDS, plain
 from hcep.hierarchy.formats.draft import Draft, Repeated
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.formats.table_file import Table, read_table
@@ -26,8 +27,9 @@ Line = tuple[int, Key, Key, str]  # number in the file, where it stands, where i
 TITLE = ()
 
 
-def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
-    """Read an outline; `repeated` says what a label in several places means (see `Draft`).
+def read(source: Source, *, repeated: Repeated = "raise", header: str | None = None) -> Hierarchy:
+    """Read an outline; `repeated` says what a label in several places means (see `Draft`), `header` (yes or no)
+    whether the first line is the title of a column.
 
     Where a line is numbered with dots (1.1), numbers tell the depth; otherwise indentation does, below the Markdown
     heading before it. Bullets, emphasis and the characters of drawn trees are passed over. A label in double quotes is
@@ -39,11 +41,23 @@ def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
     source.understood = "outline"
     draft = Draft(source, repeated)
     at: dict[Key, int] = {}  # what stands at each place now; nothing stands above the top
-    for number, key, above, label in _outline(source):
+    lines = list(_outline(source))
+    if header == "yes" or (
+        header is None and _is_titled([label for *_, label in lines], [key for _, key, *_ in lines])
+    ):
+        source.notes.append(f"line {lines[0][0]:,} taken for a header, {lines[0][3]!r}; -O header=no if it is a class")
+        lines = lines[1:]
+    for number, key, above, label in lines:
         at[key] = draft.add(label, at.get(above), line=number)
     hierarchy = draft.hierarchy()
     source.otherwise = source.otherwise if hierarchy.depth == 1 else ""
     return hierarchy
+
+
+def _is_titled(labels: list[str], keys: list[Key]) -> bool:
+    """Whether a flat list starts with the name of a column, which none of the others could be."""
+    words = [set(plain(label).split()) <= HEADER_WORDS for label in labels]
+    return len(labels) > 2 and set(keys) == {0} and words[0] and not any(words[1:])
 
 
 def _not_an_outline(source: Source) -> Hierarchy | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import warnings
 from collections.abc import Iterator
@@ -54,6 +55,7 @@ def _graph(source: Source, rdflib: Any) -> Any:
         # The address stands for the file in relative references; nothing is fetched from it.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of one of its parts by another
+            logging.getLogger("rdflib.term").setLevel(logging.CRITICAL)  # a date that is none is nothing to us
             graph.parse(data=source.data, format=SYNTAX[source.format], publicID="file:///")
     except RecursionError:
         raise source.fail("is nested too deeply to be read") from None
@@ -95,8 +97,12 @@ def _edges(graph: Any, rdflib: Any) -> Iterator[tuple[Any, Any]]:
     pairs += list(graph.subject_objects(rdflib.SKOS.narrower))
     for above, below in pairs:
         named = isinstance(above, rdflib.URIRef) and isinstance(below, rdflib.URIRef)
-        # Every class is a subclass of itself and of owl:Thing; some tools write it down.
-        if named and above != below and above != rdflib.OWL.Thing:
+        # Every class is a subclass of itself and of owl:Thing; some tools write it down, or whose kinds they are.
+        if (
+            named
+            and above != below
+            and not str(above).startswith((str(rdflib.OWL), str(rdflib.SKOS), str(rdflib.RDFS)))
+        ):
             yield above, below
 
 

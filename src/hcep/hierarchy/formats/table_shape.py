@@ -17,19 +17,20 @@ from hcep.errors import near_matches, quoted
 from hcep.hierarchy.formats.column_names import (
     ABOUT,
     CHILD,
-    HEADER_WORDS,
     IDENTITY,
     LEVEL_WORDS,
     LOWEST,
     NAME_ORDER,
     NAMES,
-    NUMBERED,
     NUMERIC,
     PARENT,
+    RANKS,
     REST,
     SUMS,
     is_edge_header,
+    is_header_word,
     known_levels,
+    parent_columns,
     plain,
 )
 from hcep.hierarchy.formats.source import Source
@@ -117,7 +118,7 @@ class _Evidence:
             return True
         first = [cell for cell in self.first if cell]
         again = [cell for cell in first if cell in everywhere]
-        words = [cell for cell in first if self._is_header_word(cell)]
+        words = [cell for cell in first if is_header_word(cell)]
         numeric = [
             i for i, cell in enumerate(self.first)
             if cell and not NUMERIC.fullmatch(cell) and others and _all_numeric(_column(others, i))
@@ -143,20 +144,17 @@ class _Evidence:
             self.line,
         )
 
-    @staticmethod
-    def _is_header_word(cell: str) -> bool:
-        name = plain(cell)
-        return bool(NUMBERED.fullmatch(name) or PARENT.fullmatch(name) or set(name.split()) & HEADER_WORDS)
-
     # -- the decision --------------------------------------------------------------------------------------------
 
     def shape(self) -> Shape:
         text = [i for i in range(self.width) if any(self.columns[i]) and not _all_numeric(self.columns[i])]
         if self.has_header:
-            parents = [i for i, name in enumerate(self.names) if PARENT.fullmatch(plain(name))]
+            parents = parent_columns(self.names)
             known = known_levels(self.names)
-            if parents and self.width > 1 and len(known) < 4:  # a superclass among many ranks is one of them
+            # A superclass among many ranks is one of them, unless ids show that it is the parent.
+            if parents and self.width > 1 and (len(known) < 4 or self._refers([self.names[p] for p in parents], known)):
                 return self._edges_by_header(parents)
+            known = () if self._is_no_biology(known) else known
             if known:
                 return self._levels_by_header([self.names.index(name) for name in known], text)
         if self.width == 2:
@@ -171,6 +169,18 @@ class _Evidence:
             best = min(pairs, key=lambda pair: (pair[0] > pair[1], -len(self._set(pair[1]))))
             return self._edges(best, known=False)
         return self._levels_by_cells(text)
+
+    def _refers(self, parents: list[str], known: Sequence[str]) -> bool:
+        """Whether a column of parents that is no level has cells that come again as children."""
+        apart = [self.names.index(name) for name in parents if name not in known]
+        return any(self._parents(p, c) for p in apart for c in range(self.width) if self.names[c] not in parents)
+
+    def _is_no_biology(self, known: Sequence[str]) -> bool:
+        """Whether two ranks stand the other way round in the header and in the cells: a family of product classes."""
+        if not 2 <= len(known) < 4 or not {plain(name) for name in known[:2]} <= set(RANKS):
+            return False
+        upper, lower = (self.names.index(name) for name in known[:2])
+        return lower < upper and self._nested(upper, lower)
 
     def _edges_by_header(self, parents: list[int]) -> Shape:
         others = [i for i in range(self.width) if i not in parents]
@@ -273,7 +283,11 @@ class _Evidence:
     def _levels_by_cells(self, text: list[int]) -> Shape:
         """Level columns without known names: each nested in the one on its left, down to the first of classes."""
         n_rows = len(self.rows)
-        columns = [i for i in text if not (self.has_header and self._words(i) & ABOUT)]
+        columns = [i for i in text if not self._words(i) & ABOUT]
+        ids = [i for i in columns if self._words(i) & {"id", "ids", "code", "key"}]
+        columns = [
+            i for i in columns if i not in ids or not any(self._is_renamed(i, j) for j in columns if j not in ids)
+        ]
         if len(columns) > 1 and self._is_unique(columns[0]):  # the classes come first, or ids of them
             columns = columns[1:] if any(map(self._is_unique, columns[1:])) else columns[::-1]
         levels = columns[:1]
@@ -338,6 +352,10 @@ class _Evidence:
         repeated = self._repeated_below(lower, upper)
         few = len(repeated) <= max(1, 0.1 * len(self._set(lower))) and 2 * len(repeated) < len(self._set(lower))
         return few or not repeated
+
+    def _is_renamed(self, column: int, other: int) -> bool:
+        """Whether two columns say the same in other words, as an id and its name do."""
+        return not self._repeated_below(column, other) and not self._repeated_below(other, column)
 
     def _is_finer(self, column: int, lowest: int) -> bool:
         mostly = len(self._filled(column)) >= 0.9 * len(self.rows)
