@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from hcep import ConceptDictionary, Hierarchy
 from hcep.datasets import load_sample, make_hierarchical_concepts
-from hcep.errors import HCEPError, HierarchyError
+from hcep.errors import HierarchyError
 from hcep.pursuit import SearchOptions, path_objectives, search
 from hcep.pursuit.limits import PathLimits, Request, find_concept
 
@@ -112,10 +112,10 @@ def test_what_no_path_can_meet_is_refused_in_one_sentence(pets, asked, match):
         PathLimits.of(pets, **asked)
 
 
-def test_a_concept_deeper_than_paths_go_is_refused(pets_dictionary):
-    limits = PathLimits.of(pets_dictionary.hierarchy, force="cat")
-    with pytest.raises(HCEPError, match="deeper than paths go"):
-        search(np.ones((1, 4)), pets_dictionary, SearchOptions(max_steps=1), limits=limits)
+def test_a_concept_deeper_than_paths_go_is_gone_towards(pets_dictionary):
+    limits = PathLimits.of(pets_dictionary.hierarchy, force="bus")
+    found = search(np.ones((1, 4)), pets_dictionary, SearchOptions(max_steps=1), limits=limits)
+    assert found.paths == [("vehicle",)]
 
 
 def test_concepts_are_found_by_id_name_merged_name_and_synonym():

@@ -21,6 +21,7 @@ from hcep.classify.path_model import Inference, PathModel
 from hcep.dictionary.moments import ClassMoments
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import PathResult, SearchOptions
+from hcep.pursuit.limits import Concepts
 
 if TYPE_CHECKING:
     from hcep.explain import ExplainedImages
@@ -68,10 +69,26 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
         self._fit_dictionary(X, y, self.shrinkage, self.anchor)
         return self
 
-    def pursue(self, X: ArrayLike, *, n_best: int = 1, trace: bool = False, progress: bool = False) -> PathResult:
-        """Rooted paths, codes and residuals of new images (see `hcep.hb_omp` for the options)."""
-        images = self._checked_images(X)
-        return self.path_model().pursue(images, n_best=n_best, trace=trace, progress=progress)
+    def pursue(
+        self,
+        X: ArrayLike,
+        *,
+        n_best: int = 1,
+        trace: bool = False,
+        progress: bool = False,
+        force: Concepts = (),
+        forbid: Concepts = (),
+    ) -> PathResult:
+        """Rooted paths, codes and residuals of new images.
+
+        Parameters
+        ----------
+        X, n_best, trace, progress : as for `hcep.hb_omp`
+        force, forbid : concepts that must, and must not, be on every path: ids, names or synonyms
+        """
+        images, model = self._checked_images(X), self.path_model()
+        limits = model.limits(force, forbid)
+        return model.pursue(images, n_best=n_best, trace=trace, progress=progress, limits=limits)
 
     def path_model(self) -> PathModel:
         """The fitted model as plain arrays and options, free of scikit-learn but for a linear head."""
@@ -235,10 +252,19 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         trace: bool = False,
         progress: bool = False,
         explained: bool = False,
+        force: Concepts = (),
+        forbid: Concepts = (),
     ) -> Inference:
-        """Paths, classes and probabilities of new images from one search (see `PathModel.infer`)."""
-        images = self._checked_images(X)
-        return self.path_model().infer(images, n_best=n_best, trace=trace, progress=progress, explained=explained)
+        """Paths, classes and probabilities of new images from one search.
+
+        Parameters
+        ----------
+        X, n_best, trace, progress, explained : as for `PathModel.infer`
+        force, forbid : as for `pursue`; classes that they rule out have probability 0
+        """
+        images, model = self._checked_images(X), self.path_model()
+        asked: dict[str, Any] = {"trace": trace, "progress": progress, "explained": explained}
+        return model.infer(images, n_best=n_best, limits=model.limits(force, forbid), **asked)
 
     def explain(self, X: ArrayLike, *, n_best: int = 3) -> ExplainedImages:
         """Class, path and runners-up of each image, for people (see `hcep.explain_images`, which takes photos too)."""
@@ -246,18 +272,18 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
 
         return explain_images(self._checked_images(X), self, n_best=n_best)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Class of each image."""
+    def predict(self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = ()) -> NDArray[Any]:
+        """Class of each image; with concepts forced or forbidden as for `pursue`, the best that is left."""
         images, model = self._checked_images(X), self.path_model()
-        return self.classes_[model.class_index(images, model.pursue(images))]
+        return self.classes_[model.predict(images, model.limits(force, forbid))]
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = ()) -> NDArray[np.float64]:
         """Probability of each class, (n_images, n_classes); the largest belongs to the predicted class.
 
         With the path head ``softmax(-objective / temperature_)`` over the best complete path of every class; a finite
-        beam leaves only the classes of its final hypotheses.
+        beam leaves only the classes of its final hypotheses. With concepts forced or forbidden, over the classes left.
         """
-        return self.infer(X).probabilities
+        return self.infer(X, force=force, forbid=forbid).probabilities
 
     def _fit_temperature(self, images: NDArray[Any], index: NDArray[np.intp], moments: ClassMoments) -> float:
         """Scale that makes left-out training images most likely; a typical one where none can be left out."""

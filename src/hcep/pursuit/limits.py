@@ -82,14 +82,13 @@ class PathLimits:
         states = _States(hierarchy)
         return cls(np.stack([states.passing([some], []) for some in nodes]), rows.astype(np.int32))
 
+    def at(self, images: slice | NDArray[np.intp]) -> PathLimits:
+        """Those of some images."""
+        return self if self.rows is None else PathLimits(self.state, self.rows[images])
+
     def limit(self, block: slice) -> NDArray[np.int32]:
         """The row of each image of a block."""
         return np.zeros(block.stop - block.start, np.int32) if self.rows is None else self.rows[block]
-
-    def is_beyond(self, n_nodes: int) -> bool:
-        """Whether some path has further to go than the first nodes."""
-        within = self.state[:, :n_nodes]
-        return bool(np.any((within == ON_THE_WAY).any(axis=1) & ~(within == REACHED).any(axis=1)))
 
     def open_at(self, nodes: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Whether some nodes are open, (n_images, n_nodes), or one row for all images."""

@@ -173,7 +173,7 @@ def search(
         and the caller's to keep, and the nodes of the `n_best` hypotheses, which it may replace. Blocks come from several threads and in any
         order.
     limits : PathLimits, optional
-        Which paths each image may take; the objective of any other is infinite.
+        Which paths each image may take; `on_objectives` gets those of the others as if they were open.
     """
     from hcep.pursuit.along_path import explained_shares, finish_paths
     from hcep.pursuit.beam import search_beam
@@ -287,8 +287,6 @@ def _prepared(
         signed=bool(options.signed),
         anchor=float(options.anchor),
     )
-    if limits is not None and limits.is_beyond(rules.n_within):
-        raise HCEPError(f"force: the concept is deeper than paths go (max_steps is {max_steps})")
     return basis, Tables.of(dictionary, basis, None if limits is None else limits.state), rules
 
 
@@ -298,4 +296,8 @@ def _objectives(images: Images, basis: PathBasis, tables: Tables, rules: Rules) 
     leaves = basis.tree.leaf_nodes
     out = np.empty((len(images.x), len(leaves)))
     leaf_objectives(images, tables, rules, leaves, out)
+    if len(images.limit):
+        free = np.empty_like(out)
+        leaf_objectives(images._replace(limit=images.limit[:0]), tables, rules, leaves, free)
+        out = np.where(np.isfinite(out), out, free)
     return out
