@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from hcep.dictionary import ConceptDictionary, PathBasis
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
 from hcep.errors import HCEPError
 from hcep.pursuit.blocks import block_size, for_blocks, n_threads
+from hcep.pursuit.few_images import are_few
 from hcep.pursuit.limits import PathLimits
 from hcep.pursuit.result import PathResult, Trace, path_codes
 from hcep.pursuit.tables import Images, Rules, Tables
@@ -170,17 +172,15 @@ def search(
     on_objectives : callable, optional
         Called as ``on_objectives(block, objectives, nodes)`` for every block of images, a slice of X, with the
         objective of every complete rooted path, (n_images of the block, n_leaf_paths), as `path_objectives` gives it
-        and the caller's to keep, and the nodes of the `n_best` hypotheses, which it may replace. Blocks come from several threads and in any
-        order.
+        and the caller's to keep, and the nodes of the `n_best` hypotheses, which it may replace. Blocks come from
+        several threads and in any order.
     limits : PathLimits, optional
         Which paths each image may take; `on_objectives` gets those of the others as if they were open.
     """
-    from hcep.pursuit.along_path import explained_shares, finish_paths
-    from hcep.pursuit.beam import search_beam
-    from hcep.pursuit.exact import search_all
-
     rows = check_shape(X, dictionary.n_dims)
     require_positive("n_best", n_best)
+    exact = options.beam_width is None and options.tol == 0.0 and not trace
+    kernels = _kernels(exact and limits is None and are_few(len(rows)))
     basis, tables, rules = _prepared(dictionary, options, limits)
     n, depth = len(rows), basis.tree.depth
     if trace and n * (rules.max_steps + 1) * rules.width > MAX_TRACE:
@@ -197,18 +197,20 @@ def search(
 
     def work(block: slice) -> None:
         images = project(rows, block, dictionary, basis, limits)
-        if options.beam_width is None and rules.tol == 0.0 and not trace:
-            search_all(images, tables, rules, nodes[block])
+        if exact:
+            kernels.search_all(images, tables, rules, nodes[block])
         else:
-            search_beam(images, tables, rules, nodes[block], steps[block])
+            kernels.search_beam(images, tables, rules, nodes[block], steps[block])
         if on_objectives is not None:
-            on_objectives(block, _objectives(images, basis, tables, rules), nodes[block])
-        finish_paths(images, tables, rules, nodes[block], coefficients[block], norms[block])
+            on_objectives(block, _objectives(images, basis, tables, rules, kernels), nodes[block])
+        kernels.finish_paths(images, tables, rules, nodes[block], coefficients[block], norms[block])
         if trace:
             beams, left = (a[block].reshape(len(images.x), -1) for a in (steps, step_norms))
-            finish_paths(images, tables, rules, beams, coefficients[:0], left)
+            kernels.finish_paths(images, tables, rules, beams, coefficients[:0], left)
         if shares is not None and own_shares is not None:
-            explained_shares(images, tables, nodes[block], coefficients[block], shares[block], own_shares[block])
+            kernels.explained_shares(
+                images, tables, nodes[block], coefficients[block], shares[block], own_shares[block]
+            )
 
     for_blocks(n, work, options.n_jobs, progress, "pursuit", block_size(len(basis.directions)))
     answer = np.ascontiguousarray(nodes[:, 0])
@@ -244,10 +246,10 @@ def path_objectives(
     """
     rows = check_shape(X, dictionary.n_dims)
     basis, tables, rules = _prepared(dictionary, SearchOptions(signed=signed, anchor=anchor, n_jobs=n_jobs))
-    out = np.empty((len(rows), len(basis.tree.leaf_nodes)))
+    out, kernels = np.empty((len(rows), len(basis.tree.leaf_nodes))), _kernels(are_few(len(rows)))
 
     def work(block: slice) -> None:
-        out[block] = _objectives(project(rows, block, dictionary, basis), basis, tables, rules)
+        out[block] = _objectives(project(rows, block, dictionary, basis), basis, tables, rules, kernels)
 
     for_blocks(len(rows), work, n_jobs, block=block_size(len(basis.directions)))
     return out
@@ -290,14 +292,23 @@ def _prepared(
     return basis, Tables.of(dictionary, basis, None if limits is None else limits.state), rules
 
 
-def _objectives(images: Images, basis: PathBasis, tables: Tables, rules: Rules) -> NDArray[np.float64]:
-    from hcep.pursuit.exact import leaf_objectives
+def _kernels(few: bool) -> Any:
+    """What searches a block of images: compiled, or for a few of them without a compiler."""
+    from hcep.pursuit import few_images
 
+    if few:
+        return few_images
+    from hcep.pursuit import along_path, beam, exact
+
+    return SimpleNamespace(**vars(along_path) | vars(beam) | vars(exact))
+
+
+def _objectives(images: Images, basis: PathBasis, tables: Tables, rules: Rules, kernels: Any) -> NDArray[np.float64]:
     leaves = basis.tree.leaf_nodes
     out = np.empty((len(images.x), len(leaves)))
-    leaf_objectives(images, tables, rules, leaves, out)
+    kernels.leaf_objectives(images, tables, rules, leaves, out)
     if len(images.limit):
         free = np.empty_like(out)
-        leaf_objectives(images._replace(limit=images.limit[:0]), tables, rules, leaves, free)
+        kernels.leaf_objectives(images._replace(limit=images.limit[:0]), tables, rules, leaves, free)
         out = np.where(np.isfinite(out), out, free)
     return out

@@ -47,8 +47,8 @@ class FunctionEncoder:
     maps : callable, optional
         Takes what `images` takes and returns the last feature map, (n, n_dims, height, width).
     maps_are_exact : bool or None
-        Whether a vector is the mean of its map over positions; otherwise maps only hint at where things are. None: found
-        out on a picture of noise when it is first asked, and so is whether `maps` works at all.
+        Whether a vector is the mean of its map over positions; otherwise maps only hint at where things are. None:
+        found out on a picture of noise when it is first asked, and so is whether `maps` works at all.
 
     Attributes
     ----------

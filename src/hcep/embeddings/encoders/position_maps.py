@@ -1,4 +1,4 @@
-"""Last feature maps of torch networks: at every position the vector that the network's head makes of that position alone.
+"""Last feature maps of torch networks: at every position the vector that the head makes of that position alone.
 
 Where the head takes a mean, as most CNNs' does, the image's vector is the mean of these and the map is exact; behind an
 attention pooling, a class token or a norm it is a hint.
