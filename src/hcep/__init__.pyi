@@ -14,6 +14,7 @@ from . import (
     llm as llm,
     models as models,
     pursuit as pursuit,
+    torch as torch,
 )
 from .classify import HCEPClassifier as HCEPClassifier, HCEPTransformer as HCEPTransformer
 from .dictionary import ConceptDictionary as ConceptDictionary

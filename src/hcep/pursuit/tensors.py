@@ -1,0 +1,364 @@
+"""The searches on torch tensors, on whatever device they are: the same products, rules and ties as the compiled ones.
+
+Arrays over nodes and images are node-major, so that picking rows of the tree copies whole rows. Scores are double
+precision, as in the compiled searches: ``p**2 - anchor`` cancels for a large anchor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep._checks import require_positive
+from hcep._optional import require
+from hcep._progress import progress as bar
+from hcep.dictionary import ConceptDictionary, PathBasis
+from hcep.dictionary.checks import check_shape
+from hcep.errors import DictionaryError
+from hcep.pursuit.blocks import block_size
+from hcep.pursuit.result import Path, PathResult, path_codes
+from hcep.pursuit.tables import CANCELLED, Rules
+
+Tensor = Any
+#: Blocks on a GPU are that much larger: its products gain from size, and its memory is not a cache.
+GPU_BLOCKS = 32
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TensorPathResult(PathResult):
+    """A `PathResult` whose arrays are tensors on the images' device, and ``codes`` a sparse one.
+
+    `coefficients_along` (n_images, depth), zero beyond the end of a path, has a gradient where the images have one:
+    the path is what it is, its coefficients move with the image. `numpy` gives a plain `PathResult`.
+    """
+
+    coefficients_along: Tensor = field(kw_only=True)
+
+    def numpy(self) -> PathResult:
+        """The same in arrays."""
+        nodes, coefficients = (_array(t) for t in (self.nodes, self.coefficients_along))
+        return PathResult(
+            dictionary=self.dictionary,
+            codes=path_codes(self.dictionary, nodes, coefficients),
+            residual_norms=_array(self.residual_norms),
+            nodes=nodes,
+            n_best_nodes=_array(self.n_best_nodes),
+            n_best_residual_norms=_array(self.n_best_residual_norms),
+        )
+
+    @property
+    def leaves(self) -> NDArray[np.str_]:  # type: ignore[override]
+        """Id of the last synset of each path; the root's for an empty path."""
+        return self.numpy().leaves
+
+    @property
+    def paths(self) -> list[Path]:  # type: ignore[override]
+        """The synset ids along each path, the root left out."""
+        return self.numpy().paths
+
+    def hypotheses(self, image: int) -> Any:
+        """The best hypotheses of one image's final beam, the answer first."""
+        return self.numpy().hypotheses(image)
+
+    def coefficients(self, image: int) -> Tensor:
+        """Coefficients along the path of one image, in the order of ``paths[image]``."""
+        return self.coefficients_along[image, : self.dictionary.hierarchy.path_tree.level[int(self.nodes[image])]]
+
+    def _repr_html_(self) -> str:
+        return self.numpy()._repr_html_()
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = tensor.detach().cpu().numpy()
+    return array
+
+
+def search_tensors(
+    X: Tensor, dictionary: ConceptDictionary, rules: Rules, *, exact: bool, n_best: int, progress: bool = False
+) -> TensorPathResult:
+    """What `hcep.hb_omp` does for a tensor.
+
+    Parameters
+    ----------
+    X : (n_images, n_dims) tensor
+        float32 and half are searched in single precision; bfloat16 is too, but for the products of images and
+        directions, whose factors are rounded to bfloat16 and whose sums are single; everything else in double.
+    dictionary : ConceptDictionary
+    rules : Rules
+    exact : bool
+        Search all rooted paths, not a beam.
+    n_best, progress : as for `hcep.hb_omp`
+    """
+    torch = require("torch", "torch", "a search on tensors")
+    check_shape(np.broadcast_to(np.float32(0.0), tuple(X.shape)), dictionary.n_dims)
+    require_positive("n_best", n_best)
+    rows = X.reshape(-1, dictionary.n_dims)
+    single = rows.dtype in (torch.float16, torch.bfloat16, torch.float32)
+    rows, rounded = rows.to(torch.float32 if single else torch.float64), rows.dtype == torch.bfloat16
+    basis = dictionary.anchored_path_basis(rules.anchor)
+    tables = TensorTables.of(dictionary, basis, rows)
+    step = block_size(len(basis.directions)) * (GPU_BLOCKS if rows.is_cuda else 1)
+    parts = []
+    with bar("pursuit", len(rows), progress, "images") as advance:
+        for block in torch.split(rows, step):
+            parts.append(_search_block(tables, block, rules, exact, n_best, rounded))
+            advance(len(block))
+    nodes, norms, coefficients = (torch.cat(column) for column in zip(*parts, strict=True))
+    answer = nodes[:, 0].contiguous()
+    return TensorPathResult(
+        dictionary=dictionary,
+        codes=tables.codes(answer, coefficients),
+        residual_norms=norms[:, 0].contiguous(),
+        nodes=answer,
+        n_best_nodes=nodes,
+        n_best_residual_norms=norms,
+        coefficients_along=coefficients,
+    )
+
+
+def _search_block(
+    tables: TensorTables, block: Tensor, rules: Rules, exact: bool, n_best: int, rounded: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The n_best nodes of each image, their residual norms, and the coefficients of the first."""
+    torch = tables.torch
+    images = tables.project(block, rounded)
+    with torch.no_grad():
+        fixed = TensorImages(images.x.detach(), images.p.detach(), images.squares.detach())
+        find = _search_all if exact and rules.tol == 0.0 else _search_beam
+        nodes = find(tables, fixed, rules, n_best)
+        found = nodes >= 0
+        image = torch.arange(len(block), device=block.device)
+        norms = torch.full(nodes.shape, float("nan"), dtype=torch.float64, device=block.device)
+        squares = tables.squared_residuals(fixed, image[:, None].expand_as(nodes)[found], nodes[found], rules)
+        norms[found] = squares.clamp_min(0.0).sqrt()
+    _, coefficients = tables.solve(images, image, nodes[:, 0])
+    return nodes.to(torch.int32), norms, coefficients.to(block.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class TensorImages:
+    """A block of images in the dictionary's space, their products (n_columns, n_images), their squared norms."""
+
+    x: Tensor
+    p: Tensor
+    squares: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class TensorTables:
+    """The tables of one dictionary and anchor on one device (see `PathTree`, `PathBasis`, `EmbeddingTransform`)."""
+
+    torch: Any
+    dictionary: ConceptDictionary
+    basis: PathBasis
+    parent: Tensor
+    first_child: Tensor
+    n_children: Tensor
+    level: Tensor
+    edge: Tensor
+    column: Tensor
+    sign: Tensor
+    share: Tensor
+    offset: Tensor
+    triangle: Tensor
+    along: Tensor
+    atoms: Tensor
+    directions: Tensor
+    mean: Tensor | None
+    whitener: Tensor | None
+    constants: Tensor | None
+
+    @classmethod
+    def of(cls, dictionary: ConceptDictionary, basis: PathBasis, like: Tensor) -> TensorTables:
+        """The tables where `like` is and in its precision; kept as long as the basis, for the next call."""
+        kept = _KEPT.setdefault(basis, {})
+        key = (like.device, like.dtype)
+        if key not in kept:
+            kept[key] = cls._made(dictionary, basis, like)
+        return kept[key]
+
+    @classmethod
+    def _made(cls, dictionary: ConceptDictionary, basis: PathBasis, like: Tensor) -> TensorTables:
+        torch, tree, transform = require("torch", "torch", "a search on tensors"), basis.tree, dictionary.transform
+
+        def index(array: NDArray[Any]) -> Tensor:
+            return torch.from_numpy(array.astype(np.int64)).to(like.device)
+
+        def exact(array: NDArray[Any]) -> Tensor:
+            return torch.from_numpy(np.array(array, dtype=np.float64)).to(like.device)
+
+        def working(array: NDArray[Any] | None) -> Tensor | None:
+            return None if array is None else exact(array).to(like.dtype)
+
+        return cls(
+            torch, dictionary, basis, *map(index, (tree.parent, tree.first_child, tree.n_children, tree.level)),
+            edge=index(tree.edge), column=index(basis.column), sign=exact(basis.sign), share=exact(basis.share),
+            offset=exact(basis.offset), triangle=exact(basis.triangle), along=index(basis.nodes_of_path),
+            atoms=working(dictionary.atoms), directions=working(basis.directions), mean=working(transform.mean),
+            whitener=working(None if transform.whitener is None else transform.scale * transform.whitener),
+            constants=working(transform.constants),
+        )  # fmt: skip
+
+    # -- images --------------------------------------------------------------------------------------
+
+    def project(self, X: Tensor, rounded: bool) -> TensorImages:
+        """A block of raw images in the dictionary's space, with their products."""
+        if not bool(self.torch.isfinite(X).all()):
+            raise DictionaryError("X has NaN or infinite values; drop these images or encode them again")
+        x = self.transform(X)
+        return TensorImages(x, self.products(x, rounded), (x.double() ** 2).sum(dim=1))
+
+    def transform(self, X: Tensor) -> Tensor:
+        """As `EmbeddingTransform` does it."""
+        transform = self.dictionary.transform
+        if transform.unit_norm:
+            norms = X.norm(dim=1, keepdim=True)
+            X = X / self.torch.where(norms > 0, norms, 1.0)
+        X = X if self.mean is None else X - self.mean
+        X = X * transform.scale if self.whitener is None else X @ self.whitener
+        if self.constants is None:
+            return X
+        return self.torch.cat([X, self.constants.expand(len(X), -1)], dim=1)
+
+    def products(self, x: Tensor, rounded: bool) -> Tensor:
+        """``<x, q>`` of every direction and image, (n_columns, n_images)."""
+        if not rounded:
+            return self.directions @ x.T
+        directions, x = self.directions.bfloat16(), x.bfloat16()
+        if x.is_cuda and not x.requires_grad:
+            return self.torch.mm(directions, x.T, out_dtype=self.torch.float32)
+        # A product of two bfloat16 is exact in single precision: this is what a GPU's sums are, without its speed.
+        return directions.float() @ x.T.float()
+
+    def values(self, images: TensorImages, nodes: Tensor, image: Tensor | None = None) -> Tensor:
+        """``p_v`` in double precision: of some nodes and all images, or of pairs of node and image."""
+        column, sign = self.column[nodes].clamp_min(0), self.sign[nodes]
+        if image is None:
+            return (images.p[column].double() + self.offset[column][:, None]) * sign[:, None]
+        return (images.p[column, image].double() + self.offset[column]) * sign
+
+    # -- paths ---------------------------------------------------------------------------------------
+
+    def solve(self, images: TensorImages, image: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Products and coefficients (n, depth) along the path of each pair, by back substitution in the path's R."""
+        torch, path = self.torch, self.along[nodes]
+        inside, at = path >= 0, path.clamp_min(0)
+        along = torch.where(inside, self.values(images, at, image[:, None].expand_as(at)), 0.0)
+        # Row m of the table is the column of R that the path's m-th atom has; outside, and for an atom that depends on
+        # those above, it becomes a unit column, and with its product 0 the coefficient 0.
+        R = torch.where(inside[:, :, None], self.triangle[at], 0.0).transpose(1, 2)
+        diagonal = R.diagonal(dim1=1, dim2=2)
+        R = R + torch.diag_embed((diagonal == 0).double())
+        solved = torch.linalg.solve_triangular(R, along[:, :, None], upper=True)
+        return along, solved[:, :, 0]
+
+    def squared_residuals(self, images: TensorImages, image: Tensor, nodes: Tensor, rules: Rules) -> Tensor:
+        """``||x - D^T a||**2`` of pairs of image and node: from the products, or measured where these cancel."""
+        along, a = self.solve(images, image, nodes)
+        path = self.along[nodes]
+        off = self.torch.where(path >= 0, a - 1.0, 0.0)
+        augmented = images.squares[image] + rules.anchor * self.level[nodes]
+        squares = augmented - (along**2).sum(dim=1) - rules.anchor * (off**2).sum(dim=1)
+        share = CANCELLED[np.dtype(np.float32 if images.x.dtype == self.torch.float32 else np.float64)]
+        near = self.torch.nonzero(squares <= share * augmented)[:, 0]
+        for part in self.torch.split(near, 1024):  # the atoms of many paths at once would fill the memory
+            atoms = self.atoms[self.edge[path[part].clamp_min(0)].clamp_min(0)].double()
+            left = images.x[image[part]].double() - self.torch.einsum("nk,nkd->nd", a[part], atoms)
+            squares[part] = (left**2).sum(dim=1)
+        return squares
+
+    def codes(self, nodes: Tensor, coefficients: Tensor) -> Tensor:
+        """Sparse codes (n_images, n_atoms)."""
+        path = self.along[nodes.long()]
+        rows, places = self.torch.nonzero(path >= 0, as_tuple=True)
+        at = self.torch.stack([rows, self.edge[path[rows, places]]])
+        size = (len(nodes), self.dictionary.n_atoms)
+        return self.torch.sparse_coo_tensor(at, coefficients[rows, places], size, check_invariants=False).coalesce()
+
+
+_KEPT: WeakKeyDictionary[PathBasis, dict[tuple[Any, Any], TensorTables]] = WeakKeyDictionary()
+
+
+def _search_all(tables: TensorTables, images: TensorImages, rules: Rules, n_best: int) -> Tensor:
+    """Best complete paths of each image, (n_images, n_best): a running sum down the tree, then the best ends."""
+    torch, n_images = tables.torch, images.p.shape[1]
+    score = torch.zeros((rules.n_within, n_images), dtype=torch.float64, device=images.p.device)
+    edges = np.searchsorted(tables.basis.tree.level, np.arange(1, rules.max_steps + 2)).tolist()
+    for start, stop in pairwise(edges):
+        nodes = torch.arange(start, stop, device=images.p.device)
+        value = tables.values(images, nodes)
+        score[start:stop] = score[tables.parent[nodes]] + value**2 - rules.anchor
+        if rules.signed:
+            score[start:stop][value <= 0.0] = -torch.inf
+    inner = (tables.n_children > 0) & (tables.level < rules.max_steps)
+    if not rules.signed:
+        ends = torch.nonzero(~inner[: rules.n_within])[:, 0]
+        best = _best_rows(torch, score[ends], n_best)
+        return torch.where(best >= 0, ends[best], -1)
+    alive = torch.zeros_like(score)
+    alive.index_add_(0, tables.parent[1 : rules.n_within], (score[1:] > -torch.inf).double())
+    score[alive > 0] = -torch.inf
+    return _best_rows(torch, score, n_best)
+
+
+def _best_rows(torch: Any, score: Tensor, n_best: int) -> Tensor:
+    """Rows of the highest scores of each column, (n_columns, n_best), the lowest row of equal ones; -1 for no more."""
+    best = torch.full((score.shape[1], n_best), -1, dtype=torch.int64, device=score.device)
+    for k in range(min(n_best, len(score))):
+        row = score.argmax(dim=0, keepdim=True)  # the first of equals
+        best[:, k] = torch.where(score.gather(0, row) > -torch.inf, row, -1)[0]
+        score.scatter_(0, row, -torch.inf)
+    return best
+
+
+def _search_beam(tables: TensorTables, images: TensorImages, rules: Rules, n_best: int) -> Tensor:
+    """The paper's Algorithm 2 for all images at once: hypotheses are a flat list of (image, node, score).
+
+    Of one image, hypotheses always stand in the order of nodes: those that ended come from levels above. So stable
+    sorts give equal scores to the lowest node.
+    """
+    torch, n_images, device = tables.torch, images.p.shape[1], images.p.device
+    image = torch.arange(n_images, device=device)
+    node, score = torch.zeros_like(image), torch.zeros(n_images, dtype=torch.float64, device=device)
+    stopped = torch.zeros(n_images, dtype=torch.bool, device=device)
+    for _ in range(rules.max_steps):
+        if rules.tol > 0.0:
+            near = tables.squared_residuals(images, image, node, rules) < rules.tol**2
+            stopped[image[near]] = True
+        n_children = torch.where(stopped[image], 0, tables.n_children[node])
+        owner = torch.repeat_interleave(n_children)
+        before = torch.cumsum(n_children, 0) - n_children
+        child = tables.first_child[node[owner]] + torch.arange(len(owner), device=device) - before[owner]
+        value = tables.values(images, child, image[owner])
+        if rules.signed:
+            owner, child, value = (t[value > 0.0] for t in (owner, child, value))
+        if rules.widest > rules.width:
+            kept = _ranks(torch, owner, value.abs() * tables.share[child]) < rules.width
+            owner, child, value = owner[kept], child[kept], value[kept]
+        if not len(owner):
+            break
+        ended = torch.bincount(owner, minlength=len(node)) == 0
+        score = torch.cat([score[ended], score[owner] + value**2 - rules.anchor])
+        image, node = torch.cat([image[ended], image[owner]]), torch.cat([node[ended], child])
+        kept = _ranks(torch, image, score) < rules.width
+        image, node, score = image[kept], node[kept], score[kept]
+    rank = _ranks(torch, image, score)
+    best = torch.full((n_images, n_best), -1, dtype=torch.int64, device=device)
+    best[image[rank < n_best], rank[rank < n_best]] = node[rank < n_best]
+    return best
+
+
+def _ranks(torch: Any, group: Tensor, score: Tensor) -> Tensor:
+    """Place of each entry among those of its group, highest score first, earlier entries first among equals."""
+    order = torch.sort(score, descending=True, stable=True).indices
+    order = order[torch.sort(group[order], stable=True).indices]
+    counts = torch.bincount(group, minlength=1)
+    first = torch.cumsum(counts, 0) - counts
+    ranks = torch.empty_like(order)
+    ranks[order] = torch.arange(len(order), device=order.device) - first[group[order]]
+    return ranks

@@ -1,0 +1,226 @@
+"""For those who train encoders: a loss that pulls images to their rooted paths, in the geometry of the paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep._checks import require_not_negative
+from hcep._optional import require
+from hcep.dictionary.concept_dictionary import average_upwards
+from hcep.errors import HCEPError
+from hcep.hierarchy import Hierarchy
+
+Tensor = Any
+#: Cosines beyond this are not told apart, where the arc cosine's slope is infinite.
+LARGEST_COSINE = 1.0 - 1e-6
+
+
+def path_loss(
+    X: Tensor,
+    labels: Tensor,
+    leaf_embeddings: Tensor,
+    hierarchy: Hierarchy,
+    *,
+    anchor: float = 0.03,
+    temperature: float = 0.05,
+    pull: float = 0.1,
+    orthogonality: float = 1.0,
+    cones: float = 1.0,
+) -> Tensor:
+    """Loss of a batch: each image on the path of its class and on no other, and the concepts where they should be.
+
+    Parameters
+    ----------
+    X : (n_images, n_dims) tensor
+        Embeddings, as the encoder that is being trained gives them.
+    labels : (n_images,) integer tensor
+        Class of each image, as a position in ``hierarchy.leaves``.
+    leaf_embeddings : (n_leaves, n_dims) tensor
+        Of the leaves, in that order: parameters of their own, or means of the encoder's images of each class.
+    hierarchy : Hierarchy
+        On the classes alone, and collapsed: ``model.hierarchy_`` is, or ``hierarchy.restrict(classes).collapse()``.
+    anchor : float
+        Weight of the prior that coefficients are 1; above 0.
+    temperature : float
+        Of the softmax over paths. Embeddings are first scaled to mean square norm 1, so that it means the same for all.
+    pull, orthogonality, cones : float
+        Weights of those terms; see `path_loss_terms`.
+
+    Returns
+    -------
+    tensor
+        A scalar.
+
+    Examples
+    --------
+    >>> import torch, hcep
+    >>> from hcep.torch import path_loss
+    >>> tree = hcep.Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "a1"), ("a", "a2"), ("b", "b1"), ("b", "b2")])
+    >>> X = torch.eye(4, requires_grad=True)
+    >>> loss = path_loss(X, torch.arange(4), torch.eye(4), tree)
+    >>> loss.backward()
+    >>> X.grad.shape
+    torch.Size([4, 4])
+    """
+    weights = {"classes": 1.0, "pull": pull, "orthogonality": orthogonality, "cones": cones}
+    terms = path_loss_terms(X, labels, leaf_embeddings, hierarchy, anchor=anchor, temperature=temperature)
+    return sum(require_not_negative(name, weight) * terms[name] for name, weight in weights.items())
+
+
+def path_loss_terms(
+    X: Tensor,
+    labels: Tensor,
+    leaf_embeddings: Tensor,
+    hierarchy: Hierarchy,
+    *,
+    anchor: float = 0.03,
+    temperature: float = 0.05,
+) -> dict[str, Tensor]:
+    """The parts of `path_loss`, unweighted.
+
+    Parameters
+    ----------
+    X, labels, leaf_embeddings, hierarchy, anchor, temperature : as for `path_loss`
+
+    Notes
+    -----
+    With ``||x - D^T a||**2 + lambda ||a - 1||**2`` at its minimum over a as a path's objective (the coefficients a have
+    their gradient), and inner synsets the means of their children:
+
+    - ``classes``: cross-entropy of ``softmax(-objective / temperature)``, the classifier's own probabilities;
+    - ``pull``: mean objective of the own path, what it leaves unexplained;
+    - ``orthogonality``: mean squared cosine of ``a(child) - a(parent)`` with ``a(parent)``;
+    - ``cones``: mean over pairs of siblings of the radians by which their cones overlap, each the narrowest that holds
+      the synset's descendants.
+    """
+    torch = require("torch", "torch", "the path loss")
+    if not anchor > 0.0 or not temperature > 0.0:
+        raise HCEPError(f"anchor and temperature must be above 0, got {anchor!r} and {temperature!r}")
+    if tuple(leaf_embeddings.shape) != (len(hierarchy.leaves), X.shape[-1]):
+        raise HCEPError(
+            f"leaf_embeddings must have shape ({len(hierarchy.leaves)}, {X.shape[-1]}), one row per leaf of the "
+            f"hierarchy; got {tuple(leaf_embeddings.shape)}"
+        )
+    shape = _Shape.of(hierarchy, torch, X)
+    scale = X.square().sum(dim=1).mean().clamp_min(1e-12).rsqrt()
+    x, synsets = X * scale, shape.means @ (leaf_embeddings * scale)
+    atoms = synsets[shape.child] - synsets[shape.parent]
+    objectives = shape.objectives(x, synsets, atoms, anchor)
+    by_class = torch.full((len(x), len(leaf_embeddings)), torch.inf, dtype=x.dtype, device=x.device)
+    by_class = by_class.scatter_reduce(1, shape.leaf_of_path.expand(len(x), -1), objectives, "amin")
+    return {
+        "classes": torch.nn.functional.cross_entropy(-by_class / temperature, labels),
+        "pull": by_class.gather(1, labels[:, None]).mean(),
+        "orthogonality": shape.orthogonality(synsets, atoms),
+        "cones": shape.overlap(synsets),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Shape:
+    """A hierarchy as index tensors: what the terms gather by."""
+
+    torch: Any
+    means: Tensor  # (n_synsets, n_leaves): every synset as a mean of leaves
+    parent: Tensor  # of each atom
+    child: Tensor
+    path: Tensor  # (n_paths, depth): atoms of every complete path, 0 beyond its end
+    inside: Tensor  # (n_paths, depth)
+    leaf_of_path: Tensor
+    leaf_synset: Tensor  # of each path
+    above: Tensor  # pairs of a synset and one below it
+    below: Tensor
+    siblings: Tensor  # (n_pairs, 2)
+
+    @classmethod
+    def of(cls, hierarchy: Hierarchy, torch: Any, like: Tensor) -> _Shape:
+        """Made once for a hierarchy, a device and a precision."""
+        kept = _KEPT.setdefault(hierarchy, {})
+        if (like.device, like.dtype) not in kept:
+            kept[like.device, like.dtype] = cls._made(hierarchy, torch, like)
+        return kept[like.device, like.dtype]
+
+    @classmethod
+    def _made(cls, hierarchy: Hierarchy, torch: Any, like: Tensor) -> _Shape:
+        tree = hierarchy.path_tree
+        nodes = tree.ancestors()[tree.leaf_nodes]
+        unit = dict(zip(hierarchy.leaves, np.eye(len(hierarchy.leaves)), strict=True))
+        place = {synset: k for k, synset in enumerate(hierarchy.leaf_index.tolist())}
+        ends = tree.synset[tree.leaf_nodes]
+        n_children = np.diff(hierarchy.child_pointer)
+        closure = [
+            (i, hierarchy.index(below))
+            for i in np.flatnonzero(n_children).tolist()
+            if i
+            for below in hierarchy.descendants(hierarchy.ids[i])
+            if hierarchy.index(below) != i
+        ]
+        children = np.split(hierarchy.child_index, hierarchy.child_pointer[1:-1])
+        pairs = [pair for group in children for pair in combinations(group.tolist(), 2)]
+
+        def index(values: Any, shape: tuple[int, ...] = (-1,)) -> Tensor:
+            return torch.from_numpy(np.array(values, dtype=np.int64).reshape(shape)).to(like.device)
+
+        return cls(
+            torch,
+            torch.from_numpy(average_upwards(hierarchy, unit)).to(like),
+            parent=index(np.repeat(np.arange(len(hierarchy)), n_children)),
+            child=index(hierarchy.child_index),
+            path=index(np.where(nodes >= 0, tree.edge[np.maximum(nodes, 0)], 0), nodes.shape),
+            inside=torch.from_numpy(nodes >= 0).to(like.device),
+            leaf_of_path=index([place[synset] for synset in ends.tolist()]),
+            leaf_synset=index(ends),
+            above=index([i for i, _ in closure]),
+            below=index([j for _, j in closure]),
+            siblings=index(pairs, (-1, 2)),
+        )
+
+    def objectives(self, x: Tensor, synsets: Tensor, atoms: Tensor, anchor: float) -> Tensor:
+        """Objective of every image on every complete path, (n_images, n_paths).
+
+        With ``e = x - a(leaf)`` and ``b = a - 1`` it is the ridge problem ``min_b ||e - D^T b||**2 + lambda ||b||**2``,
+        so ``||e||**2 - (D e) . (D D^T + lambda I)^-1 (D e)``: products of images, leaves and atoms are enough.
+        """
+        torch, leaves = self.torch, synsets[self.leaf_synset]
+        own = torch.where(self.inside[:, :, None], atoms[self.path], 0.0)  # (n_paths, depth, n_dims)
+        gram = own @ own.transpose(1, 2) + anchor * torch.eye(own.shape[1], dtype=x.dtype, device=x.device)
+        on_leaf = torch.einsum("pkd,pd->pk", own, leaves)
+        along = torch.where(self.inside, (x @ atoms.T)[:, self.path] - on_leaf, 0.0)  # (n_images, n_paths, depth)
+        root = torch.linalg.cholesky(gram)
+        solved = torch.linalg.solve_triangular(root, along.permute(1, 2, 0), upper=False)
+        squares = x.square().sum(dim=1)[:, None] - 2.0 * x @ leaves.T + leaves.square().sum(dim=1)
+        return squares - solved.square().sum(dim=1).T
+
+    def orthogonality(self, synsets: Tensor, atoms: Tensor) -> Tensor:
+        inner = self.parent > 0
+        if not bool(inner.any()):
+            return synsets.sum() * 0.0
+        return self.torch.cosine_similarity(atoms[inner], synsets[self.parent[inner]], dim=1, eps=1e-8).square().mean()
+
+    def overlap(self, synsets: Tensor) -> Tensor:
+        if not len(self.siblings):
+            return synsets.sum() * 0.0
+        one, other = self.siblings.T
+        half = self.torch.zeros(len(synsets), dtype=synsets.dtype, device=synsets.device)
+        if len(self.above):
+            half = half.scatter_reduce(0, self.above, self._angles(synsets, self.above, self.below), "amax")
+        return (half[one] + half[other] - self._angles(synsets, one, other)).clamp_min(0.0).mean()
+
+    def _angles(self, synsets: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        cosine = self.torch.cosine_similarity(synsets[one], synsets[other], dim=1, eps=1e-8)
+        return self.torch.arccos(cosine.clamp(-LARGEST_COSINE, LARGEST_COSINE))
+
+
+_KEPT: WeakKeyDictionary[Hierarchy, dict[tuple[Any, Any], _Shape]] = WeakKeyDictionary()
+
+
+def class_positions(labels: Any, hierarchy: Hierarchy) -> NDArray[np.int64]:
+    """Position in ``hierarchy.leaves`` of the leaf that stands for each class label: what `path_loss` takes."""
+    place = {leaf: k for k, leaf in enumerate(hierarchy.leaves)}
+    return np.array([place[hierarchy.leaf_of(str(label))] for label in labels], dtype=np.int64)
