@@ -52,12 +52,12 @@ class TensorPathResult(PathResult):
         )
 
     @property
-    def leaves(self) -> NDArray[np.str_]:  # type: ignore[override]
+    def leaves(self) -> NDArray[np.str_]:
         """Id of the last synset of each path; the root's for an empty path."""
         return self.numpy().leaves
 
     @property
-    def paths(self) -> list[Path]:  # type: ignore[override]
+    def paths(self) -> list[Path]:
         """The synset ids along each path, the root left out."""
         return self.numpy().paths
 
@@ -101,7 +101,7 @@ def search_tensors(
     single = rows.dtype in (torch.float16, torch.bfloat16, torch.float32)
     rows, rounded = rows.to(torch.float32 if single else torch.float64), rows.dtype == torch.bfloat16
     basis = dictionary.anchored_path_basis(rules.anchor)
-    tables = TensorTables.of(dictionary, basis, rows)
+    tables = TensorTables.of(torch, dictionary, basis, rows)
     step = block_size(len(basis.directions)) * (GPU_BLOCKS if rows.is_cuda else 1)
     parts = []
     with bar("pursuit", len(rows), progress, "images") as advance:
@@ -149,42 +149,11 @@ class TensorImages:
     squares: Tensor
 
 
-@dataclass(frozen=True, eq=False)
 class TensorTables:
     """The tables of one dictionary and anchor on one device (see `PathTree`, `PathBasis`, `EmbeddingTransform`)."""
 
-    torch: Any
-    dictionary: ConceptDictionary
-    basis: PathBasis
-    parent: Tensor
-    first_child: Tensor
-    n_children: Tensor
-    level: Tensor
-    edge: Tensor
-    column: Tensor
-    sign: Tensor
-    share: Tensor
-    offset: Tensor
-    triangle: Tensor
-    along: Tensor
-    atoms: Tensor
-    directions: Tensor
-    mean: Tensor | None
-    whitener: Tensor | None
-    constants: Tensor | None
-
-    @classmethod
-    def of(cls, dictionary: ConceptDictionary, basis: PathBasis, like: Tensor) -> TensorTables:
-        """The tables where `like` is and in its precision; kept as long as the basis, for the next call."""
-        kept = _KEPT.setdefault(basis, {})
-        key = (like.device, like.dtype)
-        if key not in kept:
-            kept[key] = cls._made(dictionary, basis, like)
-        return kept[key]
-
-    @classmethod
-    def _made(cls, dictionary: ConceptDictionary, basis: PathBasis, like: Tensor) -> TensorTables:
-        torch, tree, transform = require("torch", "torch", "a search on tensors"), basis.tree, dictionary.transform
+    def __init__(self, torch: Any, dictionary: ConceptDictionary, basis: PathBasis, like: Tensor) -> None:
+        self.torch, self.tree, self.n_atoms = torch, basis.tree, dictionary.n_atoms
 
         def index(array: NDArray[Any]) -> Tensor:
             return torch.from_numpy(array.astype(np.int64)).to(like.device)
@@ -195,14 +164,27 @@ class TensorTables:
         def working(array: NDArray[Any] | None) -> Tensor | None:
             return None if array is None else exact(array).to(like.dtype)
 
-        return cls(
-            torch, dictionary, basis, *map(index, (tree.parent, tree.first_child, tree.n_children, tree.level)),
-            edge=index(tree.edge), column=index(basis.column), sign=exact(basis.sign), share=exact(basis.share),
-            offset=exact(basis.offset), triangle=exact(basis.triangle), along=index(basis.nodes_of_path),
-            atoms=working(dictionary.atoms), directions=working(basis.directions), mean=working(transform.mean),
-            whitener=working(None if transform.whitener is None else transform.scale * transform.whitener),
-            constants=working(transform.constants),
-        )  # fmt: skip
+        self.parent, self.edge, self.level = map(index, (basis.tree.parent, basis.tree.edge, basis.tree.level))
+        self.first_child, self.n_children = index(basis.tree.first_child), index(basis.tree.n_children)
+        self.along, self.column = index(basis.nodes_of_path), index(basis.column)
+        self.sign, self.share, self.offset = exact(basis.sign), exact(basis.share), exact(basis.offset)
+        self.triangle, self.directions, self.atoms = (
+            exact(basis.triangle),
+            exact(basis.directions).to(like.dtype),
+            exact(dictionary.atoms).to(like.dtype),
+        )
+        transform = dictionary.transform
+        self.unit_norm, self.scale = transform.unit_norm, transform.scale
+        self.mean, self.constants = working(transform.mean), working(transform.constants)
+        self.whitener = working(None if transform.whitener is None else transform.scale * transform.whitener)
+
+    @classmethod
+    def of(cls, torch: Any, dictionary: ConceptDictionary, basis: PathBasis, like: Tensor) -> TensorTables:
+        """The tables where `like` is and in its precision; kept as long as the basis, for the next call."""
+        kept = _KEPT.setdefault(basis, {})
+        if (like.device, like.dtype) not in kept:
+            kept[like.device, like.dtype] = cls(torch, dictionary, basis, like)
+        return kept[like.device, like.dtype]
 
     # -- images --------------------------------------------------------------------------------------
 
@@ -215,12 +197,11 @@ class TensorTables:
 
     def transform(self, X: Tensor) -> Tensor:
         """As `EmbeddingTransform` does it."""
-        transform = self.dictionary.transform
-        if transform.unit_norm:
+        if self.unit_norm:
             norms = X.norm(dim=1, keepdim=True)
             X = X / self.torch.where(norms > 0, norms, 1.0)
         X = X if self.mean is None else X - self.mean
-        X = X * transform.scale if self.whitener is None else X @ self.whitener
+        X = X * self.scale if self.whitener is None else X @ self.whitener
         if self.constants is None:
             return X
         return self.torch.cat([X, self.constants.expand(len(X), -1)], dim=1)
@@ -277,7 +258,7 @@ class TensorTables:
         path = self.along[nodes.long()]
         rows, places = self.torch.nonzero(path >= 0, as_tuple=True)
         at = self.torch.stack([rows, self.edge[path[rows, places]]])
-        size = (len(nodes), self.dictionary.n_atoms)
+        size = (len(nodes), self.n_atoms)
         return self.torch.sparse_coo_tensor(at, coefficients[rows, places], size, check_invariants=False).coalesce()
 
 
@@ -288,7 +269,7 @@ def _search_all(tables: TensorTables, images: TensorImages, rules: Rules, n_best
     """Best complete paths of each image, (n_images, n_best): a running sum down the tree, then the best ends."""
     torch, n_images = tables.torch, images.p.shape[1]
     score = torch.zeros((rules.n_within, n_images), dtype=torch.float64, device=images.p.device)
-    edges = np.searchsorted(tables.basis.tree.level, np.arange(1, rules.max_steps + 2)).tolist()
+    edges = np.searchsorted(tables.tree.level, np.arange(1, rules.max_steps + 2)).tolist()
     for start, stop in pairwise(edges):
         nodes = torch.arange(start, stop, device=images.p.device)
         value = tables.values(images, nodes)
