@@ -41,11 +41,9 @@ def builtin_model() -> SavedModel:
         With the command that installs what it needs.
     """
     from hcep.embeddings import load_encoder
-    from hcep.embeddings.encoders.efficientnet_lite import weights_file
-    from hcep.embeddings.images import content_hash
+    from hcep.embeddings.encoders.efficientnet_lite import weights_hash
 
-    key = content_hash(weights_file(BUILT_IN))[:16]
-    folder = cache_folder("models", f"imagenet-{key}-{hcep.__version__}")
+    folder = cache_folder("models", f"imagenet-{weights_hash(BUILT_IN)}-{hcep.__version__}")
     if not (folder / "model.json").exists():
         _log.warning("opening the built-in classifier, this once ...")
         encoder = load_encoder(BUILT_IN)

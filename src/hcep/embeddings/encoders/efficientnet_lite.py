@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from pathlib import Path
 
 from hcep._files import cache_folder
@@ -53,6 +54,7 @@ def load(
         preprocessing=as_preprocessing(preprocessing, PRESETS[model]),
         fingerprint=session.get_modelmeta().custom_metadata_map[network.FINGERPRINT],
         maps=lambda batch: session.run(["map"], {"x": batch})[0],
+        n_dims=next(output.shape[1] for output in session.get_outputs() if output.name == "feat"),
     )
 
 
@@ -66,9 +68,14 @@ def weights_file(name: str) -> Path:
 def prepared(name: str) -> Path:
     """The network as an ONNX file in the cache, named by the hash of its weights; written where it is not there yet."""
     require("onnxruntime", "photos", "this encoder")
-    weights = weights_file(name)
-    path = cache_folder("encoders", f"{name}-{content_hash(weights)[:16]}-{network.VERSION}.onnx")
+    path = cache_folder("encoders", f"{name}-{weights_hash(name)}-{network.VERSION}.onnx")
     if not path.exists():
         _log.warning("preparing the built-in encoder %s, this once ...", name)
-        network.write_onnx(name, weights, path)
+        network.write_onnx(name, weights_file(name), path)
     return path
+
+
+@cache
+def weights_hash(name: str) -> str:
+    """The start of the weights' hash: what is made of them is kept under it."""
+    return content_hash(weights_file(name))[:16]

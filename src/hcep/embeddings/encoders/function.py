@@ -49,6 +49,8 @@ class FunctionEncoder:
     maps_are_exact : bool or None
         Whether a vector is the mean of its map over positions; otherwise maps only hint at where things are. None:
         found out on a picture of noise when it is first asked, and so is whether `maps` works at all.
+    n_dims : int, optional
+        Length of a vector where it is known; else a blank image is encoded.
 
     Attributes
     ----------
@@ -85,6 +87,7 @@ class FunctionEncoder:
         no_texts_because: str = "the model has no text tower",
         maps: ImageFunction | None = None,
         maps_are_exact: bool | None = True,
+        n_dims: int | None = None,
     ) -> None:
         self.name = name
         self._steps = as_preprocessing(preprocessing)
@@ -93,7 +96,7 @@ class FunctionEncoder:
         self._images, self._texts, self._no_texts_because = images, texts, no_texts_because
         self._maps, self._said = maps, maps_are_exact
         self.has_text = texts is not None
-        self.n_dims = self._try_a_blank_image()
+        self.n_dims = n_dims or self._try_a_blank_image()
 
     def __repr__(self) -> str:
         return f"<encoder {self.name}: {self.n_dims} dimensions{', images and texts' if self.has_text else ''}>"
