@@ -7,7 +7,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # Bytecode is made when a module is first used: most never are.
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: help demo test test-all fuzz lint smoke reproduce bench defaults format clean
+.PHONY: help demo test test-all fuzz lint smoke reproduce docs release bench defaults format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -40,6 +40,10 @@ lint: $(VENV)/lint ## ruff, mypy and the order of packages, as CI runs them
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/docs ## build the site into site/, examples executed, links checked, a warning is an error
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs site
+	$(BIN)/python docs/check_site.py site
+
 bench: $(VENV)/bench ## measure the pursuit against the bare matrix product, scikit-learn and SPAMS
 	$(BIN)/python benchmarks/run.py
 
@@ -71,6 +75,10 @@ $(VENV)/photos: pyproject.toml | $(BIN)/python
 $(VENV)/lint: pyproject.toml | $(BIN)/python
 	@$(PIP) -e ".[test,lint]"
 	@touch $@ $(VENV)/core $(VENV)/test
+
+$(VENV)/docs: pyproject.toml | $(BIN)/python
+	@$(PIP) -e ".[docs,photos]"
+	@touch $@ $(VENV)/core $(VENV)/photos
 
 $(VENV)/bench: $(VENV)/core
 	@$(PIP) -e ".[bench]"

@@ -1,0 +1,28 @@
+"""
+Checking a taxonomy
+===================
+
+A wrong tree makes every later explanation wrong. ``lint`` looks at the graph, ``lint_embeddings`` at what the images
+say about it; findings about the embedding are hints, not orders.
+"""
+
+# %%
+import tempfile
+from pathlib import Path
+
+from hcep import read_hierarchy
+from hcep.curation import diff, fix, lint
+
+table = Path(tempfile.mkdtemp()) / "animals.csv"
+table.write_text(
+    "parent,child\nanimal,bird\nanimal,mammal\nbird,owl\nbird,Owl\nmammal,bat\nbird,bat\nmammal,dog\ndog,poodle\nanimal,poodle\n"
+)
+hierarchy = read_hierarchy(table)
+for finding in lint(hierarchy):
+    print(f"{finding.severity:8} {finding.message}")
+
+# %%
+# What is safe to mend is mended without asking; the rest is a person's to decide. On the command line:
+# ``hcep hierarchy lint animals.csv`` and ``hcep hierarchy fix animals.csv -o mended.csv``.
+mended = fix(hierarchy)
+print("\n".join(diff(hierarchy, mended)))

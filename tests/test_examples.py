@@ -1,0 +1,67 @@
+"""The gallery's scripts run as they are, and the check of the built site finds what is wrong."""
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
+WITH_PHOTOS = {"01_photo", "02_own_photos"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_an_example_runs(script, tmp_path):
+    if script.stem in WITH_PHOTOS:
+        pytest.importorskip("onnxruntime", reason="the built-in encoder needs the photos extra")
+    environment = os.environ | {"MPLBACKEND": "agg"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.fixture
+def check_site():
+    return runpy.run_path(str(ROOT / "docs" / "check_site.py"))
+
+
+def test_a_sound_site_has_no_problem(check_site, tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<h1 id="top-of-a"></h1><a href="sub/b.html#x">b</a><a href="https://elsewhere.org">c</a>'
+    )
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "b.html").write_text(
+        '<p id="x"></p><a href="../a.html#top-of-a">a</a><img src="data:image/png,">'
+    )
+    assert check_site["problems"](tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ('<a href="gone.html">x</a>', "leads nowhere"),
+        ('<a href="#gone">x</a>', "no anchor"),
+        ('<script src="https://elsewhere.org/x.js"></script>', "fetches"),
+        ('<link rel="stylesheet" href="//elsewhere.org/x.css">', "fetches"),
+        ('<img src="gone.png">', "is missing"),
+        ("x" * 1_000_001, "more than 1 MB"),
+    ],
+)
+def test_what_is_wrong_with_a_site_is_said(check_site, tmp_path, page, said):
+    (tmp_path / "a.html").write_text(page)
+    assert [said in problem for problem in check_site["problems"](tmp_path)] == [True]
+
+
+def test_a_site_without_pages_is_wrong(check_site, tmp_path):
+    assert check_site["problems"](tmp_path)
