@@ -14,7 +14,12 @@ from hcep.pursuit import SearchOptions, search, tree_lasso
 PACKAGE = Path(hcep.__file__).parent
 #: What each process compiles; they take about as long.
 KERNELS = {
-    "beam and flat": ["pursuit/beam.py", "pursuit/along_path.py", "pursuit/flat_kernel.py"],
+    "beam and flat": [
+        "pursuit/beam.py",
+        "pursuit/along_path.py",
+        "pursuit/flat_kernel.py",
+        "pursuit/several_kernel.py",
+    ],
     "others": [
         "pursuit/exact.py",
         "pursuit/penalised/tree_kernel.py",
@@ -48,6 +53,7 @@ def main(part: str) -> None:
         if part == "beam and flat":
             search(images, d, SearchOptions(beam_width=2), explained=True)
             hcep.omp(images, d)
+            hcep.hb_omp(images, d, anchor=0.3, n_paths=2)
         else:
             hcep.hb_omp(images, d, beam_width=None)
             hcep.HCEPClassifier(tree).fit(images, y).predict_proba(images)

@@ -4,18 +4,22 @@ from hcep.pursuit.flat import omp
 from hcep.pursuit.penalised import lasso, lasso_alpha, tree_lasso, tree_lasso_alpha
 from hcep.pursuit.result import FlatResult, Hypothesis, PathResult
 from hcep.pursuit.search import SearchOptions, hb_omp, path_objectives, search
+from hcep.pursuit.several import PathSums, Stopping, search_several
 
 __all__ = [
     "FlatResult",
     "Hypothesis",
     "PathResult",
+    "PathSums",
     "SearchOptions",
+    "Stopping",
     "hb_omp",
     "lasso",
     "lasso_alpha",
     "omp",
     "path_objectives",
     "search",
+    "search_several",
     "tree_lasso",
     "tree_lasso_alpha",
 ]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,9 @@ from hcep.pursuit.few_images import are_few
 from hcep.pursuit.limits import PathLimits
 from hcep.pursuit.result import PathResult, Trace, path_codes
 from hcep.pursuit.tables import Images, Rules, Tables
+
+if TYPE_CHECKING:
+    from hcep.pursuit.several import PathSums
 
 #: Entries of the largest trace that is kept.
 MAX_TRACE = 200_000_000
@@ -61,6 +64,18 @@ class SearchOptions:
         n_threads(self.n_jobs)
 
 
+@overload
+def hb_omp(
+    X: ArrayLike, dictionary: ConceptDictionary, *, beam_width: int | None = 8, max_steps: int | None = None,
+    tol: float = 0.0, signed: bool = False, anchor: float = 0.0, n_best: int = 1, n_paths: None = None,
+    trace: bool = False, progress: bool = False, n_jobs: int | None = None,
+) -> PathResult: ...  # fmt: skip
+@overload
+def hb_omp(
+    X: ArrayLike, dictionary: ConceptDictionary, *, beam_width: int | None = 8, max_steps: int | None = None,
+    tol: float = 0.0, signed: bool = False, anchor: float = 0.0, n_best: int = 1, n_paths: int | Literal["auto"],
+    trace: bool = False, progress: bool = False, n_jobs: int | None = None,
+) -> PathSums: ...  # fmt: skip
 def hb_omp(
     X: ArrayLike,
     dictionary: ConceptDictionary,
@@ -71,10 +86,11 @@ def hb_omp(
     signed: bool = False,
     anchor: float = 0.0,
     n_best: int = 1,
+    n_paths: int | Literal["auto"] | None = None,
     trace: bool = False,
     progress: bool = False,
     n_jobs: int | None = None,
-) -> PathResult:
+) -> PathResult | PathSums:
     """Recover a rooted path of concepts for every image.
 
     Parameters
@@ -95,6 +111,9 @@ def hb_omp(
         Weight lambda of the prior that coefficients are 1. 0 is the published algorithm.
     n_best : int
         Hypotheses of the final beam to return for each image, the answer included.
+    n_paths : int or "auto", optional
+        Several objects in one picture: explain each image by a sum of up to so many paths. `search_several` says how,
+        and what "auto" is; `beam_width` is then the number of partial sums kept. It needs an anchor.
     trace : bool
         Keep the beam of every step (meant for a few images).
     progress : bool
@@ -105,7 +124,7 @@ def hb_omp(
     Returns
     -------
     PathResult
-        For a tensor a `hcep.pursuit.tensors.TensorPathResult`.
+        For a tensor a `hcep.pursuit.tensors.TensorPathResult`; with `n_paths` a `PathSums`.
 
     Raises
     ------
@@ -139,6 +158,12 @@ def hb_omp(
     ([('animal', 'cat')], array([1. , 1.2]))
     """
     options = SearchOptions(beam_width, max_steps, tol, signed, anchor, n_jobs)
+    if n_paths is not None:
+        from hcep.pursuit.several import search_several
+
+        if trace or n_best != 1:
+            raise HCEPError("n_paths does not go with trace or n_best")
+        return search_several(X, dictionary, options, n_paths, progress=progress)
     if "torch" in sys.modules and isinstance(X, sys.modules["torch"].Tensor):
         from hcep.pursuit.tensors import search_tensors
 

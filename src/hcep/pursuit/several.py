@@ -1,0 +1,205 @@
+"""Several objects in one picture: an image as a sum of rooted paths with shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from hcep._checks import require_positive
+from hcep.dictionary import ConceptDictionary
+from hcep.dictionary.checks import check_shape
+from hcep.errors import HCEPError
+from hcep.pursuit.blocks import block_size, for_blocks
+from hcep.pursuit.flat import MAX_ATOMS
+from hcep.pursuit.result import Path, codes_of, path_of
+from hcep.pursuit.search import SearchOptions, _objectives, _prepared, project
+
+#: Partial sums kept where `beam_width` is None, and joint problems solved for each that is kept.
+WIDTH, TRIED = 10, 4
+#: How freely shares leave 1/k: their variance in units of the coefficients'.
+SPREAD = 1.0
+#: A path of a smaller share is no object.
+SMALLEST = 0.05
+#: Most paths that "auto" looks for.
+MAX_PATHS = 4
+
+
+class Stopping(NamedTuple):
+    """When an image has a further path: if ``1 - J' / J > intercept + slope * J_1 / ||x||**2``.
+
+    J is the objective without it, J' with it, J_1 that of one path: the worse one explains an image, the more must the
+    next gain. The default, for dictionaries whose images are not known, is a fixed gain; a fitted classifier has a rule
+    of its own (see `hcep.classify.objects.stopping_rule`).
+    """
+
+    intercept: float = 0.05
+    slope: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class PathSums:
+    """What a batch of images is a sum of.
+
+    Attributes
+    ----------
+    dictionary : ConceptDictionary
+    nodes : (n_images, k) int32
+        Ends of the paths in ``hierarchy.path_tree``, the largest share first; -1 beyond the last.
+    shares : (n_images, k) float64
+        Share of the picture each path stands for; those of an image sum to 1. 0 beyond the last.
+    codes : (n_images, n_atoms) CSR array
+        Coefficients on the union of the paths.
+    residual_norms : (n_images,) float64
+        ``||x - D^T z||``.
+    objectives : (n_images, k) float64
+        Lowest objective found with 1, 2, ... paths; NaN beyond the last.
+    """
+
+    dictionary: ConceptDictionary
+    nodes: NDArray[np.int32]
+    shares: NDArray[np.float64]
+    codes: sparse.csr_array
+    residual_norms: NDArray[np.float64]
+    objectives: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def n_paths(self) -> NDArray[np.intp]:
+        """Paths of each image."""
+        return np.asarray((self.nodes >= 0).sum(axis=1))
+
+    @cached_property
+    def paths(self) -> list[list[Path]]:
+        """For each image the synset ids along its paths, the largest share first, the root left out."""
+        known = {int(node): path_of(self.dictionary, int(node)) for node in np.unique(self.nodes)}
+        return [[known[node] for node in row if node >= 0] for row in self.nodes.tolist()]
+
+    @cached_property
+    def leaves(self) -> list[tuple[str, ...]]:
+        """For each image the ids of the leaves its paths end in."""
+        return [tuple(path[-1] for path in paths) for paths in self.paths]
+
+    def __repr__(self) -> str:
+        return f"PathSums({len(self):,} images, {self.n_paths.sum():,} paths, {self.dictionary!r})"
+
+
+def search_several(
+    X: ArrayLike,
+    dictionary: ConceptDictionary,
+    options: SearchOptions,
+    n_paths: int | Literal["auto"] = "auto",
+    *,
+    stopping: Stopping | None = None,
+    progress: bool = False,
+) -> PathSums:
+    """Explain every image by a sum of up to `n_paths` complete rooted paths.
+
+    Parameters
+    ----------
+    X : (n_images, n_dims) array of raw embeddings
+    dictionary : ConceptDictionary
+    options : SearchOptions
+        With an anchor above 0; its beam is the number of partial sums kept, 10 where it is None.
+    n_paths : int or "auto"
+        Most paths per image; "auto" adds paths, up to four, until `stopping` says that there is no further one. A path
+        whose share would be below 0.05 is never added, so that there may be fewer than asked for.
+    stopping : Stopping, optional
+    progress : bool
+
+    Raises
+    ------
+    HCEPError
+        No anchor, options that sums do not have, or more atoms than pairs of them fit in memory.
+
+    Notes
+    -----
+    With paths to leaves a(1), ..., a(k) the objective is, over shares w that sum to 1 and over coefficients z on the
+    union U of the paths' atoms::
+
+        ||x - D_U^T z||**2 + lambda ||z - t(w)||**2 + lambda ||w - 1/k||**2,    t_v(w) = sum of w_j of paths through v
+
+    for one path the objective of `hb_omp`. Given the paths it is one small ridge problem. Sets of paths are found by a
+    beam: every partial sum is extended by every class, ranked in the limit of a large anchor (``||x - sum w_j a(j)||``,
+    shares of the partial sum scaled), and the 4 best for each place in the beam are solved jointly. A set is lost when
+    no part of it is among the best partial sums, or when its leaves alone rank it behind all that are solved; with as
+    many places in the beam as classes two paths lose nothing but by the ranking.
+    """
+    from hcep.pursuit import exact
+    from hcep.pursuit.several_kernel import Products, SumRules, Sums, search_sums
+
+    _refuse(dictionary, options, n_paths)
+    rows = check_shape(X, dictionary.n_dims)
+    basis, tables, path_rules = _prepared(dictionary, options)
+    order, leaves, vectors = _leaves(dictionary)
+    most = min(MAX_PATHS if n_paths == "auto" else n_paths, len(vectors))
+    width = min(options.beam_width or WIDTH, len(vectors))
+    rule = (stopping or Stopping()) if n_paths == "auto" else Stopping(-np.inf, 0.0)
+    rules = SumRules(float(options.anchor), SPREAD, SMALLEST, width, TRIED * width, *rule)
+    n, size = len(rows), most * dictionary.hierarchy.path_tree.depth
+    sums = Sums(
+        np.full((n, most), -1, dtype=np.int64), np.zeros((n, most)), np.full((n, most), np.nan),
+        np.full((n, size), -1, dtype=np.int32), np.zeros((n, size)), np.zeros(n),
+    )  # fmt: skip
+
+    def work(block: slice) -> None:
+        images = project(rows, block, dictionary, basis)
+        singles = _objectives(images, basis, tables, path_rules, exact)[:, order]
+        x = images.x.astype(np.float64)
+        products = Products(images.squares, x @ dictionary.atoms.T, x @ vectors.T, np.ascontiguousarray(singles))
+        search_sums(products, leaves, rules, Sums(*(part[block] for part in sums)))
+
+    for_blocks(n, work, options.n_jobs, progress, "pursuit", min(128, block_size(dictionary.n_atoms)))
+    ranked = np.argsort(-np.where(sums.paths >= 0, sums.shares, -np.inf), axis=1, kind="stable")
+    nodes = np.append(dictionary.hierarchy.path_tree.leaf_nodes[order], -1)[sums.paths]
+    return PathSums(
+        dictionary,
+        np.take_along_axis(nodes, ranked, axis=1).astype(np.int32),
+        np.take_along_axis(sums.shares, ranked, axis=1),
+        codes_of(sums.atoms, sums.coefficients, dictionary.n_atoms),
+        sums.residuals,
+        sums.objectives,
+    )
+
+
+def _leaves(dictionary: ConceptDictionary) -> tuple[NDArray[np.intp], Any, NDArray[np.float64]]:
+    """Columns of complete paths leaf by leaf, the kernel's tables of them, and the leaves' embeddings."""
+    from hcep.pursuit.several_kernel import Leaves
+
+    tree, atoms = dictionary.hierarchy.path_tree, dictionary.atoms
+    ends = tree.synset[tree.leaf_nodes]
+    order = np.argsort(ends, kind="stable")
+    synsets, leaf, counts = np.unique(ends[order], return_inverse=True, return_counts=True)
+    vectors = dictionary.synset_embeddings[synsets]
+    nodes = tree.ancestors()[tree.leaf_nodes[order]]
+    tables = Leaves(
+        np.where(nodes >= 0, tree.edge[nodes], -1).astype(np.int64),
+        leaf.astype(np.int64),
+        np.concatenate([[0], np.cumsum(counts)]),
+        atoms @ atoms.T,
+        atoms @ vectors.T,
+        vectors @ vectors.T,
+    )
+    return order, tables, vectors
+
+
+def _refuse(dictionary: ConceptDictionary, options: SearchOptions, n_paths: int | str) -> None:
+    if n_paths != "auto":
+        if isinstance(n_paths, str):
+            raise HCEPError(f"n_paths must be 'auto' or a positive number of paths, got {n_paths!r}")
+        require_positive("n_paths", n_paths)
+    if not options.anchor > 0.0:
+        raise HCEPError("n_paths needs an anchor above 0, such as anchor=0.3: without one any share fits an image")
+    if options.signed or options.tol or options.max_steps is not None:
+        raise HCEPError("n_paths does not go with signed, tol or max_steps: sums are of complete paths")
+    if dictionary.n_atoms > MAX_ATOMS:
+        raise HCEPError(
+            f"n_paths keeps the products of all pairs of atoms; {dictionary.n_atoms:,} atoms are more than "
+            f"{MAX_ATOMS:,}. Restrict the hierarchy"
+        )

@@ -1,0 +1,151 @@
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+
+from hcep import ConceptDictionary, HCEPError, Hierarchy, hb_omp
+from hcep.pursuit import SearchOptions, Stopping, search_several
+
+
+def joint_by_the_book(x, dictionary, nodes, anchor):
+    """Objective, shares and code of a sum of paths, as one least-squares problem over shares and coefficients.
+
+    Unknowns are z on all atoms (those off the paths fixed to 0) and w, less the mean of w.
+    """
+    tree, k, n = dictionary.hierarchy.path_tree, len(nodes), dictionary.n_atoms
+    through = np.zeros((n, k))
+    for j, node in enumerate(nodes):
+        while node > 0:
+            through[tree.edge[node], j] = 1.0
+            node = tree.parent[node]
+    on = np.flatnonzero(through.any(axis=1))
+    centre = np.eye(k) - 1.0 / k
+    lam = np.sqrt(anchor)
+    design = np.block(
+        [
+            [dictionary.atoms[on].T, np.zeros((len(x), k))],
+            [lam * np.eye(len(on)), -lam * through[on] @ centre],
+            [np.zeros((k, len(on))), lam * np.eye(k)],
+        ]
+    )
+    target = np.concatenate([x, lam * through[on].sum(axis=1) / k, np.zeros(k)])
+    found, *_ = np.linalg.lstsq(design, target, rcond=None)
+    code = np.zeros(n)
+    code[on] = found[: len(on)]
+    return float(((design @ found - target) ** 2).sum()), 1.0 / k + centre @ found[len(on) :], code
+
+
+def best_by_trying_all(x, dictionary, n_paths, anchor):
+    tree = dictionary.hierarchy.path_tree
+    tried = []
+    for nodes in combinations(tree.leaf_nodes.tolist(), n_paths):
+        if len({tree.synset[node] for node in nodes}) == n_paths:
+            objective, shares, code = joint_by_the_book(x, dictionary, nodes, anchor)
+            if shares.min() >= 0.05:
+                tried.append((objective, nodes, shares, code))
+    return min(tried, key=lambda one: one[0])
+
+
+@pytest.fixture(params=["tree", "dag"])
+def dictionary(request, pets, diamond):
+    hierarchy = {"tree": pets, "dag": diamond}[request.param]
+    rng = np.random.default_rng(4)
+    return ConceptDictionary.from_leaf_embeddings(hierarchy, {leaf: rng.normal(size=12) for leaf in hierarchy.leaves})
+
+
+@pytest.mark.parametrize("n_paths", [2, 3])
+def test_a_wide_beam_finds_the_best_sum_of_all(dictionary, n_paths):
+    rng, leaves = np.random.default_rng(1), dictionary.leaf_embeddings
+    for _ in range(5):
+        chosen = rng.choice(len(leaves), n_paths, replace=False)
+        x = leaves[chosen].mean(axis=0) + 0.1 * rng.normal(size=12)
+        objective, nodes, shares, code = best_by_trying_all(x, dictionary, n_paths, 0.3)
+        found = search_several(x[None], dictionary, SearchOptions(beam_width=50, anchor=0.3), n_paths)
+        assert found.objectives[0, n_paths - 1] == pytest.approx(objective)
+        assert set(found.nodes[0].tolist()) == set(nodes)
+        assert sorted(found.shares[0]) == pytest.approx(sorted(shares))
+        np.testing.assert_allclose(found.codes.toarray()[0], code, atol=1e-9)
+        np.testing.assert_allclose(found.residual_norms[0], np.linalg.norm(x - code @ dictionary.atoms))
+
+
+def test_one_path_is_that_of_the_exact_search(dictionary):
+    X = np.random.default_rng(2).normal(size=(30, 12))
+    one, plain = hb_omp(X, dictionary, anchor=0.3, n_paths=1), hb_omp(X, dictionary, anchor=0.3, beam_width=None)
+    assert [paths[0] for paths in one.paths] == plain.paths
+    np.testing.assert_allclose(one.codes.toarray(), plain.codes.toarray(), atol=1e-9)
+    assert np.all(one.shares == 1.0)
+
+
+def test_an_average_of_two_leaves_is_both_and_a_leaf_is_itself(pets_dictionary):
+    cat, bus = (pets_dictionary.synset_embedding(name) for name in ("cat", "bus"))
+    found = hb_omp(np.array([0.6 * cat + 0.4 * bus, cat]), pets_dictionary, anchor=0.1, n_paths="auto")
+    assert found.paths == [[("animal", "cat"), ("vehicle", "bus")], [("animal", "cat")]]
+    assert found.n_paths.tolist() == [2, 1]
+    np.testing.assert_allclose(found.shares[0], [0.6, 0.4, 0.0, 0.0], atol=0.05)
+    np.testing.assert_allclose(found.shares.sum(axis=1), 1.0)
+    assert found.leaves[0] == ("cat", "bus")
+    assert np.isnan(found.objectives[1, 1])
+
+
+def test_no_path_is_added_that_has_no_share(pets_dictionary):
+    found = hb_omp(pets_dictionary.leaf_embeddings, pets_dictionary, anchor=0.001, n_paths=3)
+    assert found.shares[found.nodes >= 0].min() >= 0.05
+    assert not found.shares[found.nodes < 0].any()
+
+
+def test_a_higher_bar_never_adds_a_path(pets_dictionary):
+    X = np.abs(np.random.default_rng(0).normal(size=(40, 4))) * 2
+    options = SearchOptions(anchor=0.1)
+    counts = [
+        search_several(X, pets_dictionary, options, "auto", stopping=Stopping(bar)).n_paths
+        for bar in (-1.0, 0.0, 0.2, 0.9)
+    ]
+    assert all((later <= earlier).all() for earlier, later in pairwise(counts))
+    assert counts[0].max() > 1
+    assert (counts[-1] == 1).mean() > 0.5
+
+
+def test_the_answer_depends_neither_on_threads_nor_on_the_other_images(pets_dictionary):
+    X = np.random.default_rng(3).normal(size=(300, 4))
+    one, two = (hb_omp(X, pets_dictionary, anchor=0.3, n_paths=2, n_jobs=n) for n in (1, 2))
+    assert np.array_equal(one.nodes, two.nodes)
+    alone = hb_omp(X[17:18], pets_dictionary, anchor=0.3, n_paths=2)
+    assert np.array_equal(alone.nodes[0], one.nodes[17])
+
+
+def test_never_more_paths_than_classes():
+    h = Hierarchy.from_edges([("thing", "cat"), ("thing", "dog")])
+    d = ConceptDictionary.from_leaf_embeddings(h, {"cat": [1.0, 0.0], "dog": [0.0, 1.0]})
+    assert hb_omp([[0.5, 0.5]], d, anchor=0.3, n_paths=7).leaves == [("cat", "dog")]
+
+
+def test_a_zero_image_is_like_nothing_and_breaks_nothing(pets_dictionary):
+    found = hb_omp(np.zeros((1, 4)), pets_dictionary, anchor=0.3, n_paths="auto")
+    assert np.isfinite(found.residual_norms).all()
+    assert found.shares.sum() == pytest.approx(1.0)
+
+
+def test_classes_with_equal_embeddings_are_not_two_objects():
+    h = Hierarchy.from_edges([("thing", "cat"), ("thing", "tabby"), ("thing", "dog")])
+    d = ConceptDictionary.from_leaf_embeddings(h, {"cat": [1.0, 0.0], "tabby": [1.0, 0.0], "dog": [0.0, 1.0]})
+    assert hb_omp([[0.5, 0.5]], d, anchor=0.3, n_paths=2).leaves == [("cat", "dog")]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"anchor": 0.0, "n_paths": 2}, "n_paths needs an anchor above 0"),
+        ({"anchor": 0.3, "n_paths": 0}, "n_paths"),
+        ({"anchor": 0.3, "n_paths": "many"}, "n_paths must be 'auto' or a positive number"),
+        ({"anchor": 0.3, "n_paths": 2, "signed": True}, "does not go with signed"),
+        ({"anchor": 0.3, "n_paths": 2, "n_best": 2}, "does not go with trace or n_best"),
+    ],
+)
+def test_what_sums_do_not_have(pets_dictionary, options, message):
+    with pytest.raises(HCEPError, match=message):
+        hb_omp([[1.0, 0.0, 0.0, 0.0]], pets_dictionary, **options)
+
+
+def test_nan_is_refused(pets_dictionary):
+    with pytest.raises(HCEPError, match="NaN or infinite"):
+        hb_omp([[np.nan, 0.0, 0.0, 0.0]], pets_dictionary, anchor=0.3, n_paths=2)
