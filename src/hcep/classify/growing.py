@@ -1,0 +1,286 @@
+"""Growing without refitting: classes added, moved, renamed and removed, images added, in the metric that was chosen."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from hcep.classify.base import ConceptEstimator, as_hierarchy, class_hierarchy, class_leaves
+from hcep.classify.calibration import Priors, class_priors
+from hcep.classify.hedging import HeldOut
+from hcep.dictionary import ConceptDictionary
+from hcep.dictionary.concept_dictionary import average_upwards
+from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
+from hcep.hierarchy import Hierarchy
+from hcep.pursuit.limits import find_concept
+
+#: Of new images, the share unlike the training images of their class from which on the metric is in doubt; of training
+#: images it is one in twenty.
+UNLIKE = 0.2
+
+
+class GrowingMixin(ConceptEstimator):  # type: ignore[misc]
+    """Changes of a fitted classifier in place.
+
+    Notes
+    -----
+    Metric, anchor and temperature stay. A class's embedding is the mean of its images in that metric, so it and
+    the number of its images are all that new images must be averaged with; concepts above are means of their children.
+    The result is, to rounding, a fit to all images with the same metric and anchor. What was computed on held-out
+    images no longer holds: call `calibrate` again.
+    """
+
+    explained_floor_: NDArray[np.float64] | None
+    held_out_: HeldOut | None
+    priors: Priors
+    priors_: NDArray[np.float64] | None
+    head_: Any
+    #: Images per class; None for models of releases that did not count them.
+    images_per_class_: NDArray[np.int64] | None = None
+    #: Images that came or went since the metric was chosen, and those that were unlike the training images.
+    n_grown_: int = 0
+    n_unlike_: int = 0
+
+    def add_class(self, name: Any, parent: str | None, X: ArrayLike) -> Self:
+        """Add a class below a concept.
+
+        Parameters
+        ----------
+        name : str or number
+            Label of the class, of the type of the others.
+        parent : str or None
+            Concept, by id or name; a class that gets one below it stays a class. None hangs it from the root.
+        X : (n_images, n_dims) array
+            Its images.
+
+        Raises
+        ------
+        HCEPError
+            A class that is there already, an unknown parent, a linear head.
+        """
+        images = self._may_grow(X)
+        if str(name) in set(map(str, self.classes_.tolist())):
+            raise HCEPError(f"{name!r} is a class of the model already; partial_fit(X, y) adds images to it")
+        if isinstance(name, str) != (self.classes_.dtype.kind in "UO"):
+            raise HCEPError(f"name must be of the type of the other classes, {self.classes_.dtype}; got {name!r}")
+        graph = self._graph()
+        above = graph.root if parent is None else find_concept(graph, parent)
+        if str(name) in graph and not graph.is_leaf(str(name)) and above not in graph.parents(str(name)):
+            raise HCEPError(
+                f"{name!r} is a concept above {quoted(graph.children(str(name)), 3)}; name the class otherwise"
+            )
+        if str(name) in graph:
+            graph = _moved(graph, str(name), above)
+        else:
+            ids, parents, *rest = graph._state()
+            graph = Hierarchy([*ids, str(name)], [*parents, [graph.index(above)]], *rest)
+        embeddings = self._class_embeddings()
+        embeddings[name] = self._embedded(images).mean(axis=0)
+        counts = self._counts()
+        self._rebuild(graph, embeddings, {**counts, name: len(images)})
+        self.n_grown_ += len(images)
+        return self
+
+    def remove_class(self, name: Any) -> Self:
+        """Remove a class; a concept that is left with one child is merged into it, as in a fit."""
+        self._may_grow()
+        label = self._label(name)
+        embeddings = self._class_embeddings()
+        if len(embeddings) < 3:
+            raise HCEPError("a model keeps at least two classes")
+        del embeddings[label]
+        counts = self._counts()
+        self.n_grown_ += counts.pop(label)
+        self._rebuild(self._graph(), embeddings, counts)
+        return self
+
+    def move(self, concept: str, parent: str) -> Self:
+        """Hang a concept, with all that is below it, under another parent and no other.
+
+        Raises
+        ------
+        HierarchyError
+            An unknown concept, the root, or a parent that is below the concept.
+        """
+        self._may_grow()
+        graph = self._graph()
+        graph = _moved(graph, find_concept(graph, concept), find_concept(graph, parent))
+        counts = self._counts()
+        self._rebuild(graph, self._class_embeddings(), counts)
+        return self
+
+    def rename(self, concept: str, name: str) -> Self:
+        """Give a concept another display name; its id, and the label of a class, stay."""
+        check_is_fitted(self, "dictionary_")
+        if not (isinstance(name, str) and name.strip()):
+            raise HCEPError(f"name must be a text, got {name!r}")
+        graph = self._graph()
+        synset = find_concept(graph, concept)
+        counts = self._counts()
+        kept = self.held_out_
+        self._rebuild(_renamed(graph, synset, name), self._class_embeddings(), counts)
+        self.held_out_ = kept
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        """Add images to classes that are there; fit where nothing is fitted yet.
+
+        Parameters
+        ----------
+        X : (n_images, n_dims) array
+        y : (n_images,) array
+        classes : ignored but for a fit, whose classes they must be, as scikit-learn's loops give them
+
+        Raises
+        ------
+        HCEPError
+            Labels that are no classes of the model: `add_class` says where they belong.
+        """
+        if not hasattr(self, "dictionary_"):
+            absent = [] if classes is None else np.setdiff1d(np.asarray(classes), np.asarray(y)).tolist()
+            if absent:
+                raise HCEPError(
+                    f"classes {quoted(absent)} have no image in y; the first call needs images of every class"
+                )
+            fitted: Self = self.fit(X, y)  # type: ignore[attr-defined]
+            return fitted
+        images, labels = self._may_grow(X), column_or_1d(y)
+        if len(labels) != len(images):
+            raise HCEPError(f"X has {len(images):,} images, y {len(labels):,} labels")
+        embedded, embeddings = self._embedded(images), self._class_embeddings()
+        counts = self._counts()
+        for label in dict.fromkeys(labels.tolist()):
+            own = embedded[labels == self._label(label)]
+            total = counts[label] + len(own)
+            embeddings[label] = embeddings[label] + (own - embeddings[label]).sum(axis=0) / total
+            counts[label] = total
+        floor = self.explained_floor_
+        if floor is not None:
+            self.n_unlike_ += int((self._explained(images) < floor[np.searchsorted(self.classes_, labels)]).sum())
+        self.n_grown_ += len(images)
+        self._rebuild(self._graph(), embeddings, counts)
+        return self
+
+    update = partial_fit
+
+    def drift(self) -> str | None:
+        """Why metric and anchor should be chosen again, by a new fit; None where nothing speaks for that."""
+        check_is_fitted(self, "dictionary_")
+        n_images = sum(self._counts().values())
+        if self.n_unlike_ > UNLIKE * max(self.n_grown_, 20):
+            return (
+                f"{self.n_unlike_:,} of {self.n_grown_:,} images added since the fit are unlike the training images "
+                "of their class: fit again, so that the metric is chosen for these too"
+            )
+        if self.n_grown_ > n_images / 2:
+            return (
+                f"{self.n_grown_:,} images were added or removed since the metric was chosen, of {n_images:,} now: "
+                "fit again"
+            )
+        return None
+
+    # -- private -----------------------------------------------------------------------------------
+
+    def _start_growing(self, index: NDArray[np.intp]) -> None:
+        """After a fit to images of these classes."""
+        self.images_per_class_ = np.bincount(index, minlength=len(self.classes_)).astype(np.int64)
+        self.n_grown_, self.n_unlike_, self.held_out_ = 0, 0, None
+
+    def _counts(self) -> dict[Any, int]:
+        """Images of each class."""
+        if self.images_per_class_ is None:
+            raise HCEPError("the model does not say how many images each class had; fit it again with this release")
+        return dict(zip(self.classes_.tolist(), self.images_per_class_.tolist(), strict=True))
+
+    def _may_grow(self, X: ArrayLike | None = None) -> NDArray[Any]:
+        check_is_fitted(self, "dictionary_")
+        if self.head_ is not None:
+            raise HCEPError("a linear head on the codes cannot grow; fit with head='path', or fit again")
+        return np.zeros((0, self.n_features_in_)) if X is None else self._checked_images(X)
+
+    def _label(self, name: Any) -> Any:
+        """A class as it is in `classes_`."""
+        known = self.classes_.tolist()
+        if name not in known:
+            raise HCEPError(
+                f"{quoted([name])} is no class of the model.{near_matches(str(name), map(str, known))} "
+                "add_class(name, parent, X) adds one"
+            )
+        return known[known.index(name)]
+
+    def _embedded(self, images: NDArray[Any]) -> NDArray[np.float64]:
+        return np.asarray(self.dictionary_.transform(images.astype(np.float64)))
+
+    def _explained(self, images: NDArray[Any]) -> NDArray[np.float64]:
+        found = self.infer(images, explained=True).paths  # type: ignore[attr-defined]
+        return np.asarray(np.nanmax(found.explained_shares, axis=1, initial=0.0))
+
+    def _class_embeddings(self) -> dict[Any, NDArray[np.float64]]:
+        """The embedding of each class, in the metric."""
+        index = [self.hierarchy_.index(leaf) for leaf in self._leaves.tolist()]
+        return dict(zip(self.classes_.tolist(), self.dictionary_.synset_embeddings[index], strict=True))
+
+    def _graph(self) -> Hierarchy:
+        """The hierarchy as it was given, chains not merged: where a class may hang."""
+        if self.hierarchy is None:
+            return self.hierarchy_
+        return _unmerged(as_hierarchy(self.hierarchy))
+
+    def _rebuild(self, graph: Hierarchy, embeddings: dict[Any, NDArray[np.float64]], counts: dict[Any, int]) -> None:
+        classes = np.unique(np.array(list(embeddings), dtype=object if self.classes_.dtype.kind == "O" else None))
+        labels = classes.tolist()
+        hierarchy = class_hierarchy(graph, classes, self.tree, self.collapse)
+        leaves = class_leaves(hierarchy, classes)
+        by_leaf = {leaf: embeddings[label] for leaf, label in zip(leaves.tolist(), labels, strict=True)}
+        dictionary = ConceptDictionary(hierarchy, average_upwards(hierarchy, by_leaf), self.dictionary_.transform)
+        numbers = np.array([counts[label] for label in labels], dtype=np.int64)
+        priors = class_priors(self.priors, numbers) if self.priors_ is not None else None
+        # From here on nothing fails: the model is the old one or the new one.
+        floor, moves = self.explained_floor_, self.leaf_moves_
+        self.explained_floor_ = None if floor is None else self._by_class(floor, labels, float(np.median(floor)))
+        self.leaf_moves_ = None if moves is None else self._by_class(moves, labels, 0.0)
+        self.hierarchy, self.hierarchy_, self.dictionary_ = graph, hierarchy, dictionary
+        self.classes_, self._leaves, self.images_per_class_, self.priors_ = classes, leaves, numbers, priors
+        self.held_out_ = None
+
+    def _by_class(self, numbers: NDArray[np.float64], labels: list[Any], new: float) -> NDArray[np.float64]:
+        """Numbers of the classes there are for those there will be."""
+        known = dict(zip(self.classes_.tolist(), numbers.tolist(), strict=True))
+        return np.array([known.get(label, new) for label in labels])
+
+
+def _moved(graph: Hierarchy, synset: str, parent: str) -> Hierarchy:
+    if synset == graph.root:
+        raise HierarchyError(f"{graph.name(synset)!r} is the root and cannot be moved")
+    if parent == synset or parent in graph.descendants(synset):
+        raise HierarchyError(f"{graph.name(parent)!r} is below {graph.name(synset)!r} and cannot be its parent")
+    ids, parents, *rest = graph._state()
+    parents[graph.index(synset)] = [graph.index(parent)]
+    # A concept that loses its last child is no class: the restriction to the classes drops it.
+    return Hierarchy(ids, parents, *rest)
+
+
+def _renamed(graph: Hierarchy, synset: str, name: str) -> Hierarchy:
+    ids, parents, names, *rest = graph._state()
+    return Hierarchy(ids, parents, {**names, synset: name}, *rest)
+
+
+def _unmerged(graph: Hierarchy) -> Hierarchy:
+    """The chains that a collapse merged, as concepts of their own again: something may be hung between them."""
+    ids, parents, names, merged, own_leaf = graph._state()
+    if not merged:
+        return graph
+    ids, names = list(ids), dict(names)
+    for synset, chain in merged.items():
+        at = graph.index(synset)
+        above = parents[at]
+        for one, name in chain:
+            ids.append(one)
+            names[one] = name
+            parents.append(above)
+            above = [len(ids) - 1]
+        parents[at] = above
+    return Hierarchy(ids, parents, names, None, own_leaf)

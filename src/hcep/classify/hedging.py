@@ -1,0 +1,292 @@
+"""How sure: answers that stop at an inner concept where they should, and prediction sets, with guaranteed coverage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import column_or_1d
+
+from hcep._checks import is_number
+from hcep.classify.path_model import Inference, PathModel
+from hcep.classify.unknown import UnknownMixin, unknown_scores
+from hcep.dictionary.checks import CHUNK
+from hcep.errors import HCEPError, near_matches, quoted
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """What labelled images got that the model was not fitted on: all that guarantees are computed from.
+
+    Attributes
+    ----------
+    class_index : (n_images,) int
+        The true class of each.
+    concept : (n_images,) float
+        Probability of the highest concept of the answer's path that the true class is not below; 0 where the answer is
+        right.
+    classes : (n_images,) float
+        One less the probability of the true class.
+    kind : (n_images,) float
+        As `concept`, with the true class taken away from the model: what an image of an unknown class would get.
+    unknown : (n_images,) float
+        Unknown scores.
+    """
+
+    class_index: NDArray[np.int64]
+    concept: Floats
+    classes: Floats
+    kind: Floats
+    unknown: Floats
+
+    def __len__(self) -> int:
+        return len(self.class_index)
+
+
+def conformal_quantile(scores: Floats, alpha: float) -> float:
+    """The ``ceil((n + 1) (1 - alpha))``-th smallest of n held-out scores, infinite where n is too small for that.
+
+    The score of a new image of the same kind is at most this with probability at least ``1 - alpha``.
+
+    Examples
+    --------
+    >>> conformal_quantile(np.arange(1.0, 20.0), 0.1), conformal_quantile(np.arange(3.0), 0.1)
+    (18.0, inf)
+    """
+    if not (is_number(alpha) and 0.0 < alpha < 1.0):
+        raise HCEPError(f"alpha must be a number between 0 and 1, such as 0.1 for a coverage of 90 %; got {alpha!r}")
+    rank = int(np.ceil((len(scores) + 1) * (1.0 - alpha) - 1e-9))
+    return float(np.partition(scores, rank - 1)[rank - 1]) if rank <= len(scores) else float("inf")
+
+
+def class_quantiles(model: PathModel, which: str, alpha: float, by_class: bool) -> Floats:
+    """The conformal quantile that holds for each class, (n_classes,): one for all, or each class's own."""
+    held = _held_out(model)
+    scores: Floats = getattr(held, which)
+    if not by_class:
+        return np.full(len(model.classes), conformal_quantile(scores, alpha))
+    return np.array([conformal_quantile(scores[held.class_index == c], alpha) for c in range(len(model.classes))])
+
+
+def hedged_nodes(model: PathModel, found: Inference, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.intp]:
+    """Where each answer stops, as a node of the path tree; 0, the root, where not even the first step is sure.
+
+    Notes
+    -----
+    With ``v_1, v_2, …`` the path of the answer and ``P(v)`` the probability of the classes below v, the score of a
+    class is ``P(v_l)`` for the first v_l that it is not below. The answer is the lowest concept of the path that is
+    above all classes whose score is at most their quantile: the walk goes on to v_l while P(v_l) is above the quantiles
+    of all classes that it would leave behind.
+    """
+    quantiles = class_quantiles(model, "concept", alpha, by_class)
+    return _descend(model, found.probabilities, _answer_nodes(model, found), quantiles)
+
+
+def kinds(model: PathModel, found: Inference, alpha: float = 0.2) -> NDArray[np.intp]:
+    """For images of no known class the concept they are a kind of, as a node of the path tree."""
+    quantiles = class_quantiles(model, "kind", alpha, False)
+    return _descend(model, found.probabilities, _answer_nodes(model, found), quantiles)
+
+
+def class_sets(model: PathModel, found: Inference, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.bool_]:
+    """Which classes each image may be of, (n_images, n_classes); the predicted one always."""
+    sets = 1.0 - found.probabilities <= class_quantiles(model, "classes", alpha, by_class)
+    sets[np.arange(len(sets)), found.class_index] = True
+    return np.asarray(sets)
+
+
+def as_subtrees(model: PathModel, sets: NDArray[np.bool_]) -> list[tuple[str, ...]]:
+    """Sets of classes as the highest concepts that hold no class outside of the set, ids in the hierarchy's order."""
+    hierarchy, below = model.hierarchy, model._below
+    sizes, answers = np.asarray(below.sum(axis=0)).ravel(), []
+    for start in range(0, len(sets), CHUNK):
+        whole = sets[start : start + CHUNK].astype(np.float64) @ below > sizes - 0.5
+        highest = whole.copy()
+        for parent, child in _edge_index(model):
+            highest[:, child] &= ~whole[:, parent]
+        answers += [tuple(hierarchy.ids[i] for i in np.flatnonzero(row)) for row in highest]
+    return answers
+
+
+def held_out(model: PathModel, found: Inference, own: NDArray[np.intp]) -> HeldOut:
+    """The scores of labelled images, `own` their classes, that the model was not fitted on."""
+    rows, probabilities = np.arange(len(own)), found.probabilities
+    others = probabilities.copy()
+    others[rows, own] = 0.0
+    others /= np.maximum(others.sum(axis=1, keepdims=True), 1e-300)
+    rival = np.argmax(others, axis=1)
+    same = rival == found.class_index
+    rival_nodes = np.where(same, _answer_nodes(model, found), _first_nodes(model)[rival])
+    return HeldOut(
+        class_index=own.astype(np.int64),
+        concept=_scores(model, probabilities, _answer_nodes(model, found), own),
+        classes=1.0 - probabilities[rows, own],
+        kind=_scores(model, others, rival_nodes, own),
+        unknown=unknown_scores(model, found),
+    )
+
+
+def _held_out(model: PathModel) -> HeldOut:
+    if model.held_out is None:
+        raise HCEPError(
+            "the model has no held-out scores to guarantee a coverage with: give model.calibrate(X, y) labelled images "
+            "that it was not fitted on (`hcep model calibrate MODEL STORE`)"
+        )
+    return model.held_out
+
+
+def _first_nodes(model: PathModel) -> NDArray[np.intp]:
+    """The first complete path of each class."""
+    columns, first = model._paths_by_class
+    return np.asarray(model.hierarchy.path_tree.leaf_nodes[columns[first]])
+
+
+def _answer_nodes(model: PathModel, found: Inference) -> NDArray[np.intp]:
+    """A complete path of the predicted class: the one that was found, if it is of that class."""
+    of_path = model._class_of_synset[model.hierarchy.path_tree.synset[found.paths.nodes]]
+    return np.where(of_path == found.class_index, found.paths.nodes, _first_nodes(model)[found.class_index])
+
+
+def _along(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
+    """The path of every node and the probability of each concept on it, both (n_images, depth), 0 beyond its end."""
+    tree = model.hierarchy.path_tree
+    paths = np.maximum(tree.ancestors()[nodes], 0).astype(np.intp)
+    values = np.empty(paths.shape)
+    for start in range(0, len(nodes), CHUNK):
+        block = slice(start, start + CHUNK)
+        concepts = np.minimum(probabilities[block] @ model._below, 1.0)
+        values[block] = np.take_along_axis(concepts, tree.synset[paths[block]].astype(np.intp), axis=1)
+    values[paths == 0] = 0.0
+    return paths, values
+
+
+def _scores(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp], own: NDArray[np.intp]) -> Floats:
+    """Probability of the first concept of a path that the own class is not below; 0 where there is none."""
+    paths, values = _along(model, probabilities, nodes)
+    synsets = model.hierarchy.path_tree.synset[paths]
+    leaves_own = np.asarray(model._below.toarray()[own[:, None], synsets] == 0.0) & (paths > 0)
+    first = np.argmax(leaves_own, axis=1)
+    return np.where(leaves_own.any(axis=1), values[np.arange(len(own)), first], 0.0)
+
+
+def _descend(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp], quantiles: Floats) -> NDArray[np.intp]:
+    """Go down each path while the next concept is likelier than the quantiles of all classes it leaves behind."""
+    paths, values = _along(model, probabilities, nodes)
+    bars = _left_behind(model, quantiles)
+    sure = (values > bars[paths]) & (paths > 0)
+    steps = np.cumprod(sure, axis=1).sum(axis=1)
+    return np.where(steps > 0, paths[np.arange(len(paths)), np.maximum(steps - 1, 0)], 0)
+
+
+def _left_behind(model: PathModel, quantiles: Floats) -> Floats:
+    """Of the classes below a node's parent and not below the node, the largest quantile, (n_nodes,)."""
+    tree = model.hierarchy.path_tree
+    if (quantiles == quantiles[0]).all():
+        return np.full(tree.n_nodes, quantiles[0])
+    below = model._below.toarray().T > 0  # (n_synsets, n_classes)
+    left = below[tree.synset[np.maximum(tree.parent, 0)]] & ~below[tree.synset]
+    return np.asarray(np.where(left, quantiles, -np.inf).max(axis=1))
+
+
+def _edge_index(model: PathModel) -> list[tuple[int, int]]:
+    hierarchy = model.hierarchy
+    parents = np.repeat(np.arange(len(hierarchy)), np.diff(hierarchy.child_pointer))
+    return list(zip(parents.tolist(), hierarchy.child_index.tolist(), strict=True))
+
+
+class HedgingMixin(UnknownMixin):
+    """What a fitted classifier says when it is not sure, and the guarantees that held-out images give it."""
+
+    classes_: NDArray[Any]
+    held_out_: HeldOut | None = None
+
+    def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Keep the scores of labelled images that the model was not fitted on.
+
+        `predict_concept`, `predict_set`, `unknown_kind` and `is_unknown` compute their guarantees from these. They hold
+        for new images that come as these did: the same classes in the same shares, the same cameras. A second call
+        replaces the first.
+
+        Raises
+        ------
+        HCEPError
+            Labels that are no classes of the model.
+        """
+        found, labels = self.infer(X, explained=True), column_or_1d(y)
+        if len(labels) != len(found.class_index):
+            raise HCEPError(f"X has {len(found.class_index):,} images, y {len(labels):,} labels")
+        place = {label: i for i, label in enumerate(self.classes_.tolist())}
+        unknown = [label for label in dict.fromkeys(labels.tolist()) if label not in place]
+        if unknown:
+            raise HCEPError(
+                f"{len(unknown):,} labels in y are no classes of the model: {quoted(unknown)}."
+                + near_matches(str(unknown[0]), map(str, place))
+            )
+        self.held_out_ = held_out(self.path_model(), found, np.array([place[label] for label in labels.tolist()]))
+        return self
+
+    def predict_concept(self, X: ArrayLike, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.object_]:
+        """The lowest concept that can be answered: the true class is below it with probability at least ``1 - alpha``.
+
+        Parameters
+        ----------
+        X : (n_images, n_dims) array
+        alpha : float
+            How often an answer may be wrong.
+        by_class : bool
+            Guarantee it for the images of every class by themselves (Mondrian). A class with fewer than
+            ``1 / alpha - 1`` held-out images can then never be excluded.
+
+        Returns
+        -------
+        (n_images,) array of concept ids: a class's leaf, an inner concept, or the root, which says nothing
+
+        Raises
+        ------
+        HCEPError
+            Without held-out scores, see `calibrate`.
+        """
+        model = self.path_model()
+        return _ids(model, hedged_nodes(model, self.infer(X), alpha, by_class=by_class))
+
+    def predict_set(self, X: ArrayLike, alpha: float = 0.1, *, by_class: bool = False) -> list[tuple[str, ...]]:
+        """The classes an image may be of, as subtrees: the true one is among them with probability ``1 - alpha``.
+
+        Parameters
+        ----------
+        X, alpha, by_class : as for `predict_concept`
+
+        Returns
+        -------
+        list of tuples of concept ids
+            Each stands for all classes below it.
+        """
+        model = self.path_model()
+        return as_subtrees(model, class_sets(model, self.infer(X), alpha, by_class=by_class))
+
+    def unknown_kind(self, X: ArrayLike, alpha: float = 0.2) -> NDArray[np.object_]:
+        """For images of classes that the model does not know, the concept they are a kind of.
+
+        Right, which is above the true class, with probability at least ``1 - alpha`` as far as unknown classes are to
+        the model what its own classes would be if each were taken away. The root where nothing can be said.
+        """
+        model = self.path_model()
+        return _ids(model, kinds(model, self.infer(X), alpha))
+
+    def is_unknown(self, X: ArrayLike, false_alarms: float = 0.05) -> NDArray[np.bool_]:
+        """Whether images are of no class of the model; of known ones a share of `false_alarms` is called so.
+
+        Raises
+        ------
+        HCEPError
+            Without held-out scores, see `calibrate`.
+        """
+        return self.unknown_score(X) > conformal_quantile(_held_out(self.path_model()).unknown, false_alarms)
+
+
+def _ids(model: PathModel, nodes: NDArray[np.intp]) -> NDArray[np.object_]:
+    return np.array(model.hierarchy.ids, dtype=object)[model.hierarchy.path_tree.synset[nodes]]

@@ -1,0 +1,51 @@
+"""None of these: how little an image looks like the classes of a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hcep.classify.path_model import Inference, PathModel
+
+#: What the unexplained share of an image counts for, beside the entropy of its classes.
+WEIGHT = 6.0
+
+
+def unknown_scores(model: PathModel, found: Inference) -> NDArray[np.float64]:
+    """Higher for images that are less like the model's classes, (n_images,).
+
+    Parameters
+    ----------
+    model : PathModel
+    found : Inference
+        With explained shares.
+
+    Notes
+    -----
+    ``H + 6 (u - u_c / 2)``: H is the entropy of order one half of the class probabilities, ``2 log sum sqrt(p)``, which
+    minds the long tail of classes more than the first few; u is the share of the image that its path leaves unexplained
+    and u_c the share above which an image is unlike the training images of that class.
+    """
+    shares = found.paths.explained_shares
+    assert shares is not None
+    levels = model.hierarchy.path_tree.level[found.paths.nodes]
+    explained = np.where(levels > 0, shares[np.arange(len(shares)), np.maximum(levels - 1, 0)], 0.0)
+    typical = 0.0 if model.explained_floor is None else 1.0 - model.explained_floor[found.class_index]
+    entropy = 2.0 * np.log(np.sqrt(np.maximum(found.probabilities, 0.0)).sum(axis=1))
+    return np.asarray(entropy + WEIGHT * (1.0 - explained - 0.5 * typical))
+
+
+class UnknownMixin:
+    """How little new images look like the classes of a fitted classifier."""
+
+    if TYPE_CHECKING:  # of the classifier
+
+        def path_model(self) -> PathModel: ...
+
+        def infer(self, X: ArrayLike, **asked: Any) -> Inference: ...
+
+    def unknown_score(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Higher for images that are less like the classes the model knows (see `unknown_scores`)."""
+        return unknown_scores(self.path_model(), self.infer(X, explained=True))
