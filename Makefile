@@ -44,6 +44,9 @@ docs: $(VENV)/docs ## build the site into site/, examples executed, links checke
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs site
 	$(BIN)/python docs/check_site.py site
 
+release: ## build sdist and wheel into dist/, check them, test the wheel with lowest and newest dependencies
+	bash .ci/release
+
 bench: $(VENV)/bench ## measure the pursuit against the bare matrix product, scikit-learn and SPAMS
 	$(BIN)/python benchmarks/run.py
 

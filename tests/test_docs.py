@@ -113,3 +113,9 @@ def test_a_command_that_is_none_is_found():
     ]
     assert unknown_words("hcep hierarchy mend x.csv", root) == ["mend"]
     assert unknown_words("hcep fit store/ -o model/ --beem 8", root) == ["--beem"]
+
+
+def test_the_version_is_said_once_and_repeated_truly():
+    citation = (PROJECT / "CITATION.cff").read_text("utf-8")
+    assert re.search(r"^version: (.+)$", citation, flags=re.MULTILINE).group(1) == hcep.__version__
+    assert tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["dynamic"] == ["version"]
