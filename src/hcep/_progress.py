@@ -48,7 +48,7 @@ def progress(
             speed = task.finished_speed or task.speed
             return Text("" if speed is None or not unit else f"{speed:,.1f} {unit}/s")
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), Eta())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), Rate(), Eta())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=not stays, disable=not (stays or console.is_terminal)) as bar:
         task = bar.add_task(description, total=total)

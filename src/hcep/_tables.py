@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from html import escape
+
+from hcep._escape import html as escape
 
 #: What stands for a number that is not defined.
 NOTHING = "–"

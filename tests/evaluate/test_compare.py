@@ -185,7 +185,7 @@ def test_markdown(table):
 
 
 def test_markdown_of_a_name_with_a_bar(methods):
-    assert r"| a\|b |" in compare_scores({"a|b": methods["good"]}, columns=["correct"]).to_markdown()
+    assert "| a&#124;b |" in compare_scores({"a|b": methods["good"]}, columns=["correct"]).to_markdown()
 
 
 def test_latex(methods):

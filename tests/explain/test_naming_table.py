@@ -38,7 +38,7 @@ def test_text_shows_the_images_of_an_atom_that_has_phrases_too():
 
 def test_markdown_has_three_cells_a_row_and_no_markup():
     lines = interpretation_table([NAMED, SHOWN, HOSTILE], BEARS, "markdown").splitlines()
-    assert lines[2] == r"| bear → polar bear | matte white; pale \| snow | thick white fur |"
+    assert lines[2] == r"| bear → polar bear | matte white; pale &#124; snow | thick white fur |"
     assert lines[3] == r"| bear → grizzly | a\_1.jpg |  |"
     assert r"&lt;script&gt;\_x\_ \[a\](b) \`c\`" in lines[4]
 

@@ -7,10 +7,9 @@ from io import TextIOWrapper
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from hcep import __version__
+from hcep._escape import markup as escape
 from hcep.cli import (
     data,
     demo,
@@ -26,6 +25,7 @@ from hcep.cli import (
     predict,
     reproduce,
 )
+from hcep.cli.console import Console, say
 from hcep.errors import HCEPError, MissingExtraError
 
 app = typer.Typer(
@@ -53,7 +53,7 @@ app.add_typer(induction.app, name="induce")
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"hcep {__version__}")
+        say(f"hcep {__version__}")
         raise typer.Exit
 
 

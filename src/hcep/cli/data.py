@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
+from hcep._escape import markup as escape
+from hcep.cli.console import Console, say
 from hcep.cli.encode import Preprocessing
 
 
@@ -53,12 +53,12 @@ def data(
         report = encode_images(place, encoder, output, preprocessing=preprocessing, progress=not as_json)
         facts |= {"store": str(output), "n_encoded": report.n_encoded, "n_skipped": report.n_skipped}
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        say(json.dumps(facts, indent=2))
         return
     title = ARCHIVES[name].title if name in ARCHIVES else name
     Console(soft_wrap=True).print(f"[bold]{escape(str(place))}[/]: {escape(title)}", highlight=False)
     if output is not None:
-        typer.echo(f"{output}: {facts['n_encoded']:,} encoded, {facts['n_skipped']:,} skipped")
+        say(f"{output}: {facts['n_encoded']:,} encoded, {facts['n_skipped']:,} skipped")
 
 
 def _list(as_json: bool) -> None:
@@ -69,8 +69,8 @@ def _list(as_json: bool) -> None:
             {"name": name, "title": archive.title, "url": archive.url, "n_bytes": archive.n_bytes}
             for name, archive in ARCHIVES.items()
         ]
-        typer.echo(json.dumps(records, indent=2))
+        say(json.dumps(records, indent=2))
         return
     for name, archive in ARCHIVES.items():
-        typer.echo(f"{name:16} {archive.n_bytes / 1e6:7,.0f} MB  {archive.title}")
-    typer.echo(f"{'imagenet':16} {'':>10}  ImageNet: fetch it yourself, then --folder says where it is")
+        say(f"{name:16} {archive.n_bytes / 1e6:7,.0f} MB  {archive.title}")
+    say(f"{'imagenet':16} {'':>10}  ImageNet: fetch it yourself, then --folder says where it is")

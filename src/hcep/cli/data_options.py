@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+
+from hcep._escape import markup as escape
+from hcep.cli.console import Console
 
 Data = Annotated[
     Path,

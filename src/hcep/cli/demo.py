@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
+from hcep._escape import markup as escape
 from hcep._tables import number
+from hcep.cli.console import Console, say
 
 if TYPE_CHECKING:
     from hcep.experiments.comparison import Comparison, Row
@@ -62,7 +62,7 @@ def demo(
     if ahead is not None:
         ahead.wait()
     if as_json:
-        typer.echo(json.dumps([asdict(row) for row in comparison.rows], indent=2))
+        say(json.dumps([asdict(row) for row in comparison.rows], indent=2))
         return
     console, tree = Console(), comparison.ours.hierarchy_
     _explain_photos(console, output)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
+from hcep._escape import markup as escape
 from hcep.cli.config import Config, save_resolved
+from hcep.cli.console import Console, say
 from hcep.cli.data_options import show_notes
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def encode(
             remove_vanished=remove_vanished,
         )
     except KeyboardInterrupt:
-        typer.echo(f"stopped; what was encoded is in {output}, run the same command again to resume", err=True)
+        say(f"stopped; what was encoded is in {output}, run the same command again to resume", err=True)
         raise typer.Exit(130) from None
     save_resolved(context, output)
     show_notes([*folder_notes(dataset), *copy_notes(EmbeddingStore(output))])
@@ -110,7 +110,7 @@ def _show(report: EncodeReport, layout: str, output: Path, as_json: bool) -> Non
             "seconds": report.seconds,
             "skipped": skipped,
         }
-        typer.echo(json.dumps({"store": str(output), "layout": layout, **numbers}, indent=2, ensure_ascii=False))
+        say(json.dumps({"store": str(output), "layout": layout, **numbers}, indent=2, ensure_ascii=False))
         return
     console = Console()
     console.print(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.markup import escape
 
+from hcep._escape import markup as escape
 from hcep._files import refuse_existing, replacing, write_text
 from hcep.cli.config import Config
+from hcep.cli.console import Console, say
 from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
 from hcep.cli.predict import Json, Model
 from hcep.cli.score_render import show_scores
@@ -133,11 +133,11 @@ def evaluate(
     _report_trouble(grades, own)
     if output is not None:
         write_text(output, _text(wanted, table, facts, grades).rstrip("\n") + "\n")
-        typer.echo(json.dumps({"table": str(output), "n_images": len(test.y)}) if as_json else str(output))
+        say(json.dumps({"table": str(output), "n_images": len(test.y)}) if as_json else str(output))
     elif wanted == "table":
         show_scores(facts, table)
     else:
-        typer.echo(_text(wanted, table, facts, grades).rstrip("\n"))
+        say(_text(wanted, table, facts, grades).rstrip("\n"))
 
 
 def _check_names(names: Iterable[str]) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.padding import Padding
 
+from hcep._escape import markup as escape
 from hcep.cli.config import Config
+from hcep.cli.console import Console, say
 from hcep.cli.encode import Preprocessing
 from hcep.cli.predict import Json
 from hcep.errors import HCEPError
@@ -79,7 +79,7 @@ def explain(
         with replacing(where_png) as partial:
             _strips(found).save(partial, "PNG")
     if as_json:
-        typer.echo(json.dumps([_record(one) for one in found], indent=2, ensure_ascii=False))
+        say(json.dumps([_record(one) for one in found], indent=2, ensure_ascii=False))
     else:
         _print(found, tree, n_best is not None)
         for what, path in (("report", html), ("maps", where_png if found else None)):

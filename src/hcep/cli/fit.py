@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
+from hcep._escape import markup as escape
 from hcep.cli.config import Config, save_resolved
+from hcep.cli.console import Console, say
 from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
 from hcep.cli.encode import Preprocessing
 from hcep.cli.hierarchy.files import HierarchyFormat, Options, parsed
@@ -129,7 +129,7 @@ def fit(
         "metrics": fitted.metrics,
     }
     if as_json:
-        typer.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+        say(json.dumps(summary, indent=2, ensure_ascii=False))
         return
     Console(soft_wrap=True).print(
         f"[bold]{escape(str(output))}[/]: {summary['n_images']:,} images of {summary['n_classes']:,} classes, "

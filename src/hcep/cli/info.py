@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from hcep._escape import markup as escape
+from hcep.cli.console import Console, say
 from hcep.errors import HCEPError
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
@@ -34,7 +34,7 @@ def info(
     """
     facts = _installation() if path is None else _describe(path)
     if as_json:
-        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
+        say(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
         return
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for key, value in facts.items():
@@ -58,7 +58,7 @@ def encoders(as_json: Json = False) -> None:
         records = [
             {"source": e.source, "installed": e.installed, "install": e.install, "example": e.example} for e in found
         ]
-        typer.echo(json.dumps(records, indent=2))
+        say(json.dumps(records, indent=2))
         return
     console = Console(soft_wrap=True, highlight=False)
     for e in found:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
+from hcep._escape import markup as escape
 from hcep.cli.config import Config
+from hcep.cli.console import Console, say
 from hcep.cli.encode import Preprocessing
 from hcep.cli.predict import Model
 from hcep.errors import HCEPError
@@ -107,7 +107,7 @@ def interpret(
             "--images, or --llm-model"
         )
     if as_json:
-        typer.echo(json.dumps(_record(model, found, chat), indent=2, ensure_ascii=False))
+        say(json.dumps(_record(model, found, chat), indent=2, ensure_ascii=False))
         return
     for failure in found.failures[:WARNED]:
         _tell("yellow", "warning", str(failure))
@@ -115,7 +115,7 @@ def interpret(
         more = f"and {len(found.failures) - WARNED:,} more atoms without an accepted answer; --json has them all"
         _tell("yellow", "warning", more)
     if table:
-        typer.echo(_printable(naming.interpretation_table(found.names, found.hierarchy, format, top_k=top_k)))
+        say(naming.interpretation_table(found.names, found.hierarchy, format, top_k=top_k))
     else:
         _print(model, found, chat)
 
@@ -168,7 +168,7 @@ def _print(model: Path, found: Interpretation, chat: ChatModel | None) -> None:
         more = f"  (images {images})" if atom.meaning and images else ""
         console.print(
             f"[bold]{escape(name(atom.parent))} → {escape(name(atom.child))}[/]  "
-            f"{escape(_printable(words))}[dim]{escape(_printable(more))}[/]"
+            f"{escape(words)}[dim]{escape(more)}[/]"
         )
     if len(atoms) > LISTED:
         console.print(f"[dim]and {len(atoms) - LISTED:,} more: --table shows all, --concept some[/]")
@@ -184,10 +184,3 @@ def _print(model: Path, found: Interpretation, chat: ChatModel | None) -> None:
 
 def _tell(colour: str, kind: str, text: str) -> None:
     Console(stderr=True, soft_wrap=True).print(f"[{colour}]{kind}:[/] {escape(text)}", highlight=False)
-
-
-def _printable(text: str) -> str:
-    """Names of images are anything; what a terminal would obey is shown as a replacement character."""
-    from hcep.models.atom_names import odd_character
-
-    return "".join(c if c == "\n" or odd_character(c) is None else "\ufffd" for c in text)

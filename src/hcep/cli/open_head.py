@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hcep.cli.console import say
 from hcep.errors import HCEPError
 
 
@@ -54,6 +55,4 @@ def open_head(
     record = of or (encoder if encoder.partition(":")[0] in SOURCES else None)
     model.save(output, encoder=record)
     agreed = "" if model.agreement_ != model.agreement_ else f", agrees with the layer on {model.agreement_:.1%}"
-    typer.echo(
-        f"{output}: {len(model.classes_):,} classes, {model.hierarchy_.depth} levels, anchor {model.anchor_:g}{agreed}"
-    )
+    say(f"{output}: {len(model.classes_):,} classes, {model.hierarchy_.depth} levels, anchor {model.anchor_:g}{agreed}")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from hcep.cli.config import Config, save_resolved
+from hcep.cli.console import say
 from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
 from hcep.errors import HCEPError
 
@@ -62,4 +63,4 @@ def predict(
     write_predictions(saved.path_model, found.X, output, ids=found.ids, labels=found.labels, progress=not as_json)
     save_resolved(context, output.with_name(output.name + ".toml"))
     n = len(found.X)
-    typer.echo(json.dumps({"predictions": str(output), "n_images": n}) if as_json else f"{output}: {n:,} images")
+    say(json.dumps({"predictions": str(output), "n_images": n}) if as_json else f"{output}: {n:,} images")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
 from rich.tree import Tree
 
+from hcep._escape import markup as escape
 from hcep.explain.explained import percent
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from hcep._escape import markup as escape
 from hcep._files import write_text
+from hcep.cli.console import Console, say
 from hcep.cli.hierarchy.files import Options, parsed
 from hcep.errors import HCEPError, near_matches, quoted
 
@@ -118,7 +118,7 @@ def reproduce(
             if not as_json:
                 _show(experiment, records, reports[name])
     if as_json:
-        typer.echo(json.dumps(reports, indent=2, ensure_ascii=False))
+        say(json.dumps(reports, indent=2, ensure_ascii=False))
     _write_pages(EXPERIMENTS, results, page, readme)
 
 
@@ -205,7 +205,7 @@ def _known(names: list[str], experiments: dict[str, Experiment]) -> list[str]:
 
 def _list(experiments: dict[str, Experiment], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({name: e.title for name, e in experiments.items()}, indent=2))
+        say(json.dumps({name: e.title for name, e in experiments.items()}, indent=2))
         return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("experiment", "what", "in the paper", "without --data", "--smoke"):
@@ -214,7 +214,7 @@ def _list(experiments: dict[str, Experiment], as_json: bool) -> None:
         hand = e.stand_in or ", ".join(e.data) or "made by itself"
         table.add_row(name, e.title, e.paper.split(":")[0], hand, f"{e.smoke_seconds} s")
     Console().print(table)
-    typer.echo("\nRun one with `hcep reproduce NAME`, all with `hcep reproduce --all`; `--smoke` takes seconds.")
+    say("\nRun one with `hcep reproduce NAME`, all with `hcep reproduce --all`; `--smoke` takes seconds.")
 
 
 def _given_task(
@@ -238,7 +238,7 @@ def _given_task(
     val = read_embeddings(data, _split(data, ("val", "validation", "test")))
     classes = sorted(set(train.y.tolist()))
     named, options = hierarchy
-    found = find_hierarchy(named, classes, on_note=lambda note: typer.echo(note, err=True), **parsed(options))
+    found = find_hierarchy(named, classes, on_note=lambda note: say(note, err=True), **parsed(options))
     tree = found or Hierarchy.from_edges([("root", label) for label in classes])
     name = train.encoder.name if train.encoder else encoder or "unknown encoder"
     return task_from_arrays(data.name, name, tree, (train.X, train.y), (val.X, val.y), ids=train.ids)
@@ -303,7 +303,7 @@ def _write_pages(experiments: dict[str, Experiment], results: Path, page: Path |
         if page.exists() and not page.read_text(encoding="utf-8").startswith(MARK):
             raise HCEPError(f"{str(page)!r} was not written by this command; nothing is overwritten")
         write_text(page, results_page(experiments, results, page))
-        typer.echo(f"{page}: written from {results}")
+        say(f"{page}: written from {results}")
     if readme is not None:
         write_text(readme, with_tables(readme.read_text(encoding="utf-8"), experiments, results))
-        typer.echo(f"{readme}: tables filled from {results}")
+        say(f"{readme}: tables filled from {results}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+
+from hcep._escape import markup as escape
+from hcep.cli.console import Console
 
 if TYPE_CHECKING:
     from hcep.evaluate import Score, ScoreTable

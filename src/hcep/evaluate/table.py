@@ -8,6 +8,7 @@ import math
 from dataclasses import asdict, astuple, dataclass, fields
 from io import StringIO
 
+from hcep import _escape
 from hcep._tables import NOTHING, markdown, number
 from hcep.errors import HCEPError, near_matches
 from hcep.evaluate.metrics import metric_of
@@ -118,7 +119,7 @@ class ScoreTable:
 
     def to_markdown(self, *, intervals: bool = True) -> str:
         """A Markdown table, methods as rows, best values in bold, and a line that says how to read it."""
-        rows = [[name, *cells] for name, cells in self._cells("**{}**", "{} {}", intervals)]
+        rows = [[_escape.markdown(name), *cells] for name, cells in self._cells("**{}**", "{} {}", intervals)]
         return f"{markdown(['method', *self.titles], rows)}\n{self.note}"
 
     def to_latex(self, *, intervals: bool = True) -> str:

@@ -6,10 +6,10 @@ import base64
 import io
 from collections.abc import Sequence
 from functools import cache
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hcep._escape import html as escape
 from hcep.explain.explained import UNLIKE, ExplainedImage, Level, Rival, percent
 from hcep.explain.explanation import Step
 

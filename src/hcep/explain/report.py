@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
+from hcep._escape import html as escape
 from hcep.explain.explanation import Explanation, Step
 from hcep.explain.page import photo_report as photo_report, thumbnail as thumbnail
 

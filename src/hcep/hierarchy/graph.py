@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from html import escape
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +14,7 @@ from typing import Any, Literal, NoReturn, TextIO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep._escape import html as escape
 from hcep._files import write_bytes
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy import drawing, serial

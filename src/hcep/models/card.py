@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from sklearn.utils.validation import check_is_fitted
 
 import hcep
-from hcep._tables import markdown
+from hcep import _tables
+from hcep._escape import markdown, markdown_code, terminal
 from hcep.classify import HCEPClassifier
 from hcep.embeddings.protocol import EncoderRecord as EncoderRecord
 from hcep.hierarchy import Hierarchy
@@ -103,7 +104,7 @@ def model_card(
     check_is_fitted(model, "dictionary_")
     record = encoder_record(encoder)
     sections = [
-        f"# {_line(name or repo_id or 'HCEP classifier')}\n\n{_introduction(model, record)}",
+        f"# {markdown(name or repo_id or 'HCEP classifier')}\n\n{_introduction(model, record)}",
         f"## Hierarchy\n\n{_hierarchy(model.hierarchy_)}",
         f"## Training data\n\n{_training(model, data, images_per_class)}",
         f"## Metrics\n\n{_metrics(metrics)}",
@@ -126,7 +127,7 @@ def _front_matter(license: str, language: str | None, tags: Sequence[str]) -> st
 
 def _introduction(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:
     vectors = f"{model.n_features_in_:,}-dimensional embeddings"
-    source = f"{vectors} of `{_line(encoder.name)}`" if encoder else f"{vectors} (the encoder was not recorded)"
+    source = f"{vectors} of {markdown_code(encoder.name)}" if encoder else f"{vectors} (the encoder was not recorded)"
     heads = {
         "NoneType": "The class is the leaf at the end of the path.",
         "AdamWHead": "The class is predicted by a linear classifier on the path's coefficients, trained with AdamW.",
@@ -143,7 +144,7 @@ def _introduction(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:
 
 def _trail_example(hierarchy: Hierarchy) -> str:
     deepest = hierarchy.paths(hierarchy.ids[-1])[0]
-    return "such as *" + " → ".join(_escaped(hierarchy.name(synset)) for synset in deepest) + "*"
+    return "such as *" + " → ".join(markdown(hierarchy.name(synset)) for synset in deepest) + "*"
 
 
 def _hierarchy(hierarchy: Hierarchy) -> str:
@@ -157,13 +158,13 @@ def _hierarchy(hierarchy: Hierarchy) -> str:
 
 
 def _training(model: HCEPClassifier, data: str | None, counts: Mapping[Any, int] | None) -> str:
-    title = f"Trained on {_escaped(data)}." if data else "The training data was not recorded."
+    title = f"Trained on {markdown(data)}." if data else "The training data was not recorded."
     if not counts:
         return f"{title} Images per class were not recorded; there are {len(model.classes_):,} classes."
     hierarchy = model.hierarchy_
     by_label = {str(label): n for label, n in counts.items()}
     known = [(str(label), hierarchy.leaf_of(str(label))) for label in model.classes_.tolist()]
-    rows = [(label, hierarchy.name(leaf), f"{by_label.get(label, 0):,}") for label, leaf in known]
+    rows = [(markdown(label), markdown(hierarchy.name(leaf)), f"{by_label.get(label, 0):,}") for label, leaf in known]
     more = f"\n\n… and {len(rows) - MAX_CLASSES:,} more classes." if len(rows) > MAX_CLASSES else ""
     total = f"{title} {sum(by_label.values()):,} images of {len(rows):,} classes.\n\n"
     return total + _table(("class", "name", "images"), rows[:MAX_CLASSES]) + more
@@ -172,7 +173,7 @@ def _training(model: HCEPClassifier, data: str | None, counts: Mapping[Any, int]
 def _metrics(metrics: Mapping[str, float] | None) -> str:
     if not metrics:
         return "None were recorded. Measure on images of your own before relying on the model."
-    return _table(("metric", "value"), [(name, f"{value:.4g}") for name, value in metrics.items()])
+    return _table(("metric", "value"), [(markdown(name), f"{value:.4g}") for name, value in metrics.items()])
 
 
 def _use(encoder: EncoderRecord | None, repo_id: str | None) -> str:
@@ -185,8 +186,9 @@ model = {verb}({json.dumps(place)})
 labels = model.predict(X)                     # X: (n_images, n_dims) embeddings
 found = model.pursue(X)                       # paths, codes and residuals
 print(explain(X, found, [0])[0].trail())      # the path of the first image, in one line"""
-    note = f"X must come from the encoder `{_line(encoder.name)}`" if encoder else "X must come from the same encoder"
-    return f"`pip install hcep`, then\n\n{_fenced(code, 'python')}\n\n{note}, with its own preprocessing."
+    which = f"the encoder {markdown_code(encoder.name)}" if encoder else "the same encoder"
+    code = _fenced(code, "python")
+    return f"`pip install hcep`, then\n\n{code}\n\nX must come from {which}, with its own preprocessing."
 
 
 _INTENDED = (
@@ -197,7 +199,7 @@ _INTENDED = (
 
 
 def _limits(encoder: EncoderRecord | None) -> str:
-    seen = f"`{_line(encoder.name)}`" if encoder else "the encoder"
+    seen = markdown_code(encoder.name) if encoder else "the encoder"
     points = [
         "A path explains the embedding, not the pixels: it says which concepts' embeddings add up to the image's, not "
         "where in the image they are seen, nor that the encoder saw them at all.",
@@ -215,12 +217,13 @@ def _limits(encoder: EncoderRecord | None) -> str:
 def _configuration(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:
     rows: list[tuple[str, str]] = []
     for key, value in model.get_params(deep=False).items():
-        shown = value if key != "hierarchy" else ("flat" if value is None else "in `hierarchy.json`")
-        rows.append((key, f"{shown}"))
+        flat = "flat" if value is None else "in `hierarchy.json`"
+        rows.append((key, flat if key == "hierarchy" else markdown(str(value))))
     rows.append(("anchor used", f"{model.anchor_:.4g}"))
     rows.append(("shrinkage used", "none" if model.shrinkage_ is None else f"{model.shrinkage_:.4g}"))
     if encoder is not None:
-        rows += [("encoder", encoder.name), ("encoder fingerprint", encoder.fingerprint or "not recorded")]
+        fingerprint = markdown(encoder.fingerprint or "not recorded")
+        rows += [("encoder", markdown_code(encoder.name)), ("encoder fingerprint", fingerprint)]
     rows.append(("hcep", hcep.__version__))
     return _table(("parameter", "value"), rows)
 
@@ -229,20 +232,12 @@ def _configuration(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return markdown(head, ([_line(cell) for cell in row] for row in rows)).rstrip("\n")
-
-
-def _line(text: str) -> str:
-    """Text on one line: a name with a line break in it must not end a heading or a row."""
-    return " ".join(text.split())
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]<>])", r"\\\1", _line(text))
+    return _tables.markdown(head, rows).rstrip("\n")
 
 
 def _fenced(text: str, language: str) -> str:
     """A code block whose fence is longer than any run of backticks in it."""
+    text = terminal(text)
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"

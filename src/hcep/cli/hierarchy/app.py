@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from hcep._files import refuse_existing
+from hcep.cli.console import Console, say
 from hcep.cli.hierarchy.edit import edit
 from hcep.cli.hierarchy.files import Collapsed, File, Force, Json, Lossy, Options, ReadAs, To, read as _read, write
 from hcep.cli.hierarchy.lint import lint
@@ -52,10 +52,10 @@ def show(
         is_leaf = synset in hierarchy and hierarchy.is_leaf(synset)
         hierarchy = hierarchy.restrict([synset]) if is_leaf else branch(hierarchy, synset)
     if as_json:
-        typer.echo(json.dumps(_summary(hierarchy), indent=2, ensure_ascii=False))
+        say(json.dumps(_summary(hierarchy), indent=2, ensure_ascii=False))
         return
-    typer.echo(hierarchy.format_tree(depth, children))
-    typer.echo(f"\n{hierarchy!r}")
+    say(hierarchy.format_tree(depth, children))
+    say(f"\n{hierarchy!r}")
 
 
 @app.command()
@@ -98,7 +98,7 @@ def formats(as_json: Json = False) -> None:
       hcep hierarchy formats
     """
     if as_json:
-        typer.echo(json.dumps([asdict(known) for known in FORMATS.values()], indent=2))
+        say(json.dumps([asdict(known) for known in FORMATS.values()], indent=2))
         return
     table = Table(box=None, pad_edge=False)
     for column in ("format", "endings", "reads", "writes", "keeps", ""):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hcep._files import refuse_existing
+from hcep.cli.console import say
 from hcep.cli.hierarchy.files import File, Force, Json, Options, ReadAs, read, tell
 from hcep.cli.hierarchy.report import Classes, Data, Output, labelled, labels_in, print_json, print_report
 from hcep.curation import Add, Edit, Merge, Move, Remove, Rename, apply_edits, diff
@@ -76,7 +77,7 @@ def edit(
         print_json([], changes, effects, output)
         return
     print_report([], hierarchy, changes, effects, repairing=True)
-    typer.echo(f"{output}: {after!r}" if output is not None else "nothing written; give -o FILE")
+    say(f"{output}: {after!r}" if output is not None else "nothing written; give -o FILE")
 
 
 def _effect(file: str, hierarchy: Hierarchy, after: Hierarchy, place: Path, split: str | None) -> dict[str, Effect]:

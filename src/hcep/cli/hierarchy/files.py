@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hcep.cli.console import say
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy, write_hierarchy
 from hcep.hierarchy.formats import find_format
@@ -55,7 +56,7 @@ def read(
     if hierarchy is None:
         raise HCEPError(f"{place!r} stands for no hierarchy; a file of that name is ./{place}")
     if described and told:
-        typer.echo(told[0], err=True)
+        say(told[0], err=True)
     tell(told[1:])
     return hierarchy
 
@@ -77,11 +78,11 @@ def parsed(options: Sequence[str] | None) -> dict[str, Any]:
 def tell(notes: Iterable[str]) -> None:
     """Notes and losses, one per line, on standard error."""
     for note in notes:
-        typer.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
 
 
 def write(hierarchy: Hierarchy, target: Path, to: str | None, lossy: bool) -> None:
     """Write a hierarchy, tell what is lost, and say what the file holds: a tree, where the format keeps no more."""
     tell(write_hierarchy(hierarchy, target, to, lossy=lossy))
     written = hierarchy.as_tree() if graph_loss(find_format(target.name, to, to="write"), hierarchy) else hierarchy
-    typer.echo(f"{target}: {written!r}")
+    say(f"{target}: {written!r}")

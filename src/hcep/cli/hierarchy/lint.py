@@ -11,6 +11,7 @@ import typer
 
 from hcep._files import refuse_existing
 from hcep._progress import progress
+from hcep.cli.console import say
 from hcep.cli.hierarchy.files import File, Force, Json, Options, ReadAs, parsed, tell
 from hcep.cli.hierarchy.report import Classes, Data, Output, labelled, labels_in, print_json, print_report
 from hcep.errors import HCEPError
@@ -89,11 +90,11 @@ def lint(
     else:
         print_report(found.findings, found.before, found.changes, found.effects, repairing)
         if written is not None:
-            typer.echo(f"{written}: {found.after!r}{'' if found.changes else ', unchanged'}")
+            say(f"{written}: {found.after!r}{'' if found.changes else ', unchanged'}")
         elif found.changes:
-            typer.echo("nothing written; give -o FILE or --in-place")
+            say("nothing written; give -o FILE or --in-place")
         elif found.after is None and repairing:
-            typer.echo("nothing written; mend the errors above by hand first")
+            say("nothing written; mend the errors above by hand first")
     raise typer.Exit(int(bool(found.errors)))
 
 

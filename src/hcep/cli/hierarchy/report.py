@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from hcep._escape import markup as escape
+from hcep.cli.console import Console, say
 from hcep.curation import Finding
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
@@ -70,7 +70,7 @@ def print_json(
         "effects": {where: _effect_record(effect) for where, effect in effects.items()},
         "output": None if written is None else str(written),
     }
-    typer.echo(json.dumps(record, indent=2, ensure_ascii=False))
+    say(json.dumps(record, indent=2, ensure_ascii=False))
 
 
 def _record(finding: Finding) -> dict[str, Any]:

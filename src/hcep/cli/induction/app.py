@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
+from hcep._escape import markup as escape
 from hcep._files import refuse_existing
+from hcep.cli.console import Console, say
 from hcep.cli.induction import compare as induce_compare
 from hcep.errors import HCEPError
 from hcep.hierarchy import write_hierarchy
@@ -228,12 +228,12 @@ def _finish(induced: Induced, output: Path, as_json: bool) -> None:
     """Write the tree, say what is wrong with it, and end with 1 where classes are missing from it."""
     write_hierarchy(induced.hierarchy, output)
     if as_json:
-        typer.echo(json.dumps({"output": str(output), **induced.record()}, indent=2, ensure_ascii=False))
+        say(json.dumps({"output": str(output), **induced.record()}, indent=2, ensure_ascii=False))
         raise typer.Exit(int(not induced.complete))
-    typer.echo(induced.hierarchy.format_tree(max_children=12))
-    typer.echo(f"\n{output}: {induced.hierarchy!r}")
+    say(induced.hierarchy.format_tree(max_children=12))
+    say(f"\n{output}: {induced.hierarchy!r}")
     if induced.usage is not None:
-        typer.echo(str(induced.usage))
+        say(str(induced.usage))
     console = Console(stderr=True, soft_wrap=True)
     incomplete = [] if induced.complete else [f"the hierarchy is incomplete; look {output} over before using it"]
     for line in (*induced.summary().splitlines(), *incomplete):

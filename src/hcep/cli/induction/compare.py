@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from hcep._escape import markup as escape
 from hcep._tables import NOTHING
+from hcep.cli.console import Console, say
 from hcep.cli.hierarchy.files import Options, read
 from hcep.errors import HCEPError
 
@@ -71,7 +71,7 @@ def compare(
     _warn_of_other_classes(rows, Console(stderr=True, quiet=as_json, soft_wrap=True))
     if as_json:
         known = {t: {k: None if math.isnan(v) else v for k, v in row.items()} for t, row in rows.items()}
-        typer.echo(json.dumps(known, indent=2, ensure_ascii=False))
+        say(json.dumps(known, indent=2, ensure_ascii=False))
         return
     Console().print(_table(rows))
 

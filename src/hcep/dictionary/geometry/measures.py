@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
-
 import numpy as np
 
+from hcep._escape import html as escape
 from hcep._tables import html, number
 from hcep.dictionary.geometry.cones import Cones
 from hcep.dictionary.geometry.recovery import Recoverable

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Literal
 
+from hcep import _escape as escape
 from hcep.errors import HCEPError, near_matches, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.models.atom_names import AtomName
@@ -81,9 +81,7 @@ def _text(parent: str, child: str, atom: AtomName, top_k: int) -> str:
 
 def _markdown(parent: str, child: str, atom: AtomName, top_k: int) -> str:
     cells = (f"{parent} → {child}", "; ".join(text for text, _ in _concepts(atom, top_k)), atom.meaning or "")
-    # Letters of tags become entities, what marks up is escaped.
-    safe = (cell.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for cell in cells)
-    return "| " + " | ".join(re.sub(r"([\\`*_\[\]|#~])", r"\\\1", cell) for cell in safe) + " |"
+    return "| " + " | ".join(map(escape.markdown, cells)) + " |"
 
 
 def _latex(parent: str, child: str, atom: AtomName, top_k: int) -> str:

@@ -1,0 +1,59 @@
+"""Names that others chose are shown, and never obeyed: not by a terminal, a browser, a Markdown page."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from hcep import HCEPClassifier, Hierarchy, _escape
+from hcep.models import model_card
+
+SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+COMMANDS = "cat\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
+
+
+@pytest.mark.parametrize("escape", [_escape.terminal, _escape.markup, _escape.markdown, _escape.html])
+def test_no_control_character_passes(escape):
+    shown = escape(COMMANDS + "".join(map(chr, range(32))) + "\x7f\x85\udcff")
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]", shown)
+    assert "x1b" in shown
+    assert "\ufffd" in shown
+
+
+def test_plain_names_of_any_language_stay_as_they_are():
+    for name in ("Großer Panda", "北極熊", "דוב קוטב", "café (species 1)", "👩‍🔬"):
+        assert _escape.terminal(name) == _escape.html(name) == _escape.markdown(name) == _escape.markup(name) == name
+
+
+def test_a_class_name_is_no_script_in_a_model_card():
+    tree = Hierarchy.from_edges([("top", SCRIPT), ("top", "b")], names={"b": f"*{SCRIPT}* [x](javascript:1)"})
+    model = HCEPClassifier(tree).fit([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]], [SCRIPT, SCRIPT, "b", "b"])
+    card = model_card(model, name=SCRIPT, data=SCRIPT, metrics={SCRIPT: 1.0}, images_per_class={SCRIPT: 2, "b": 2})
+    outside_code = re.sub(r"(`{3,})[a-z]*\n.*?\n\1|`[^`\n]*`", "", card, flags=re.S)
+    assert "<script" not in outside_code
+    assert "<img" not in outside_code
+    assert not re.search(r"(?<!\\)\]\(javascript", outside_code)
+
+
+COMMAND = [sys.executable, "-c", "from hcep.cli import main; main()"]
+
+
+def hcep(*arguments):
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True)
+
+
+def test_no_escape_of_a_name_reaches_the_terminal(tmp_path):
+    tree = tmp_path / "tree.csv"
+    tree.write_text(f"parent,child\nlife:bird:owl,{COMMANDS}\nlife:bird:owl,dog\n", "utf-8")
+    for command in (["show"], ["lint"], ["show", "--json"]):
+        done = hcep("hierarchy", command[0], tree, *command[1:])
+        assert not set(b"\x1b\x07") & set(done.stdout + done.stderr)
+        assert "\x9b" not in (done.stdout + done.stderr).decode()
+
+
+def test_colons_in_a_name_are_no_emoji(capsys):
+    from hcep.cli.console import Console
+
+    Console().print(_escape.markup("life:bird:owl"))
+    assert capsys.readouterr().out == "life:bird:owl\n"
