@@ -176,19 +176,13 @@ class Collapse(Edit):
 def apply_edits(hierarchy: Hierarchy, edits: Iterable[Edit], classes: Iterable[str] | None = None) -> Hierarchy:
     r"""Apply edits one after the other; the hierarchy given does not change.
 
-    An inner synset that an edit leaves without children is dropped, so that it does not turn into a class.
+    An inner synset that an edit leaves without children is dropped, so that it does not turn into a class. Raises
+    HierarchyError: an unknown or ambiguous synset, an edit that would close a cycle or lose a class.
 
     Parameters
     ----------
-    hierarchy : Hierarchy
     edits : iterable of Move, Add, Merge, Remove, Rename, Cut, Collapse
-    classes : iterable of str, optional
-        The labels that must survive; those of the leaves by default.
-
-    Raises
-    ------
-    HierarchyError
-        An unknown or ambiguous synset, an edit that would close a cycle or lose a class.
+    classes : iterable of str; the labels that must survive; those of the leaves by default
 
     Examples
     --------
@@ -215,10 +209,7 @@ def apply_edits(hierarchy: Hierarchy, edits: Iterable[Edit], classes: Iterable[s
 def refuse_inner_classes(before: Hierarchy, after: Hierarchy, classes: Sequence[str] | None = None) -> None:
     """Refuse edits that hang something below a class: a file keeps no note of it, and the class is gone when read.
 
-    Raises
-    ------
-    HierarchyError
-        A leaf of `before`, one of `classes` where they are given, has children in `after`.
+    Raises HierarchyError: a leaf of `before`, one of `classes` where they are given, has children in `after`.
     """
     kept = before.leaves if classes is None else [leaf for leaf in before.leaves if leaf in classes]
     inner = [leaf for leaf in kept if leaf in after and after.children(leaf)]

@@ -76,28 +76,22 @@ def lint_embeddings(
 ) -> list[Finding]:
     """Look a hierarchy over with labelled embeddings.
 
+    Raises HCEPError: `ids` of another length; what the estimators refuse.
+
     Parameters
     ----------
-    hierarchy : Hierarchy
     X : (n_images, n_dims) array
     y : (n_images,) array of str
-    ids : (n_images,) array of str, optional
-        What to call images in findings; row numbers by default.
-    max_moves : int
-        Children nearer to another parent are tried in order of how clear the case is, at most this many.
-    n_images, n_synsets : int
-        Images listed in a finding, synsets listed for each geometric condition: the worst.
+    ids : (n_images,) array of str; what to call images in findings; row numbers by default
+    max_moves : children nearer to another parent are tried in order of how clear the case is, at most this many
+    n_images, n_synsets : images listed in a finding, synsets listed for each geometric condition: the worst
     half_angles : (depth,) array, optional
         Cones by level for containment; by default each level's cones hold 95% of its (synset, descendant) angles, so
         that what stands out is found. ``dictionary.geometry.geometric_schedule()`` is the paper's, far stricter.
-    max_cosine : float
-        Largest |cosine| of an atom and its parent that is no finding.
-    n_folds, random_state
-        Of the held-out images that moves are measured on (see `HeldOut.from_images`).
-    held_out : HeldOut, optional
-        Made from the same images before; saves making it again.
-    progress : callable, optional
-        Told how many moves there are to measure; what it returns is called after each.
+    max_cosine : largest |cosine| of an atom and its parent that is no finding
+    n_folds, random_state : of the held-out images that moves are measured on (see `HeldOut.from_images`)
+    held_out : made from the same images before; saves making it again
+    progress : callable; told how many moves there are to measure; what it returns is called after each
 
     Returns
     -------
@@ -105,11 +99,6 @@ def lint_embeddings(
         ``containment``, ``orthogonality`` (their `examples` are images) and ``nearer-parent`` (a `MoveFinding`).
         A nearer-parent finding is a warning where the move helps (see `MeasuredMove.helps`) and a note where the
         hierarchy is better left alone.
-
-    Raises
-    ------
-    HCEPError
-        `ids` of another length; what the estimators refuse.
 
     Examples
     --------

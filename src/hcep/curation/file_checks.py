@@ -49,8 +49,7 @@ def lint_edges(edges: Iterable[Sequence[str]], places: Sequence[str] | None = No
     Parameters
     ----------
     edges : iterable of (parent, child) or (parent, child, name of the child)
-    places : sequence of str, optional
-        Where each row stands ("line 7"), for the messages; its number by default.
+    places : where each row stands ("line 7"), for the messages; its number by default
 
     Returns
     -------
@@ -102,20 +101,14 @@ def lint_file(
 ) -> FileLint:
     r"""Look a hierarchy file over, also one that cannot be read as a hierarchy.
 
+    Raises HierarchyError: there is no such file, or its ending tells no format.
+
     Parameters
     ----------
-    place : str or path
-        What `find_hierarchy` takes. Edge lists and this package's JSON are looked at row by row first; of other formats
-        the reader's own complaint is the finding.
-    classes : iterable of str, optional
-        As for `lint`.
-    format, **options
-        As for `Hierarchy.read`.
-
-    Raises
-    ------
-    HierarchyError
-        There is no such file, or its ending tells no format.
+    place : what `find_hierarchy` takes. Edge lists and this package's JSON are looked at row by row first; of other
+        formats the reader's own complaint is the finding.
+    classes : iterable of str; as for `lint`
+    format, **options : as for `Hierarchy.read`
 
     Examples
     --------

@@ -19,16 +19,10 @@ class Finding:
     ----------
     severity : {"error", "warning", "note"}
         An error must be repaired before a model can be fitted; a note may be as wanted.
-    code : str
-    message : str
-        What is there, then what to do about it.
-    synsets : tuple of str
-    fixes : tuple of Edit
-        Edits that would settle it, for `apply_edits`.
-    safe : bool
-        Whether the edits keep every class and every "is below" of the hierarchy, so that `--fix` may apply them.
-    examples : tuple of str
-        The worst cases in words: a pair of names, a cycle, an image.
+    message : what is there, then what to do about it
+    fixes : edits that would settle it, for `apply_edits`
+    safe : whether the edits keep every class and every "is below" of the hierarchy, so that `--fix` may apply them
+    examples : the worst cases in words: a pair of names, a cycle, an image
     """
 
     severity: Severity

@@ -22,8 +22,7 @@ def lint(hierarchy: Hierarchy, classes: Iterable[str] | None = None) -> list[Fin
 
     Parameters
     ----------
-    hierarchy : Hierarchy
-        What cannot become one, because of a cycle say, is for `lint_edges` or `lint_file`.
+    hierarchy : what cannot become one, because of a cycle say, is for `lint_edges` or `lint_file`
     classes : iterable of str, optional
         The data's labels; the leaves by default. A chain's synset that is one of them is not collapsed.
 

@@ -28,14 +28,10 @@ class Review:
     Attributes
     ----------
     findings : list of Finding
-    errors : list of Finding
-        Those that are left, because they cannot be mended safely or were not to be.
-    before, after : Hierarchy or None
-        None where the file is no hierarchy.
-    changes : list of str
-        As `diff` tells them, after the rows of the file that were dropped.
-    effects : dict of str to Effect
-        What the moves do, by the images it was measured on.
+    errors : those that are left, because they cannot be mended safely or were not to be
+    before, after : none where the file is no hierarchy
+    changes : as `diff` tells them, after the rows of the file that were dropped
+    effects : dict of str to Effect; what the moves do, by the images it was measured on
     """
 
     findings: list[Finding]
@@ -63,23 +59,15 @@ def review(
 
     Parameters
     ----------
-    place : str or path
-        As for `lint_file`.
-    images : (X, y, ids), optional
-        Labelled embeddings to check it against, as for `lint_embeddings`. Images of a class that the hierarchy lacks
-        are left out: the class has a finding already.
-    others : (X, y), optional
-        Images that have no part in the choice of moves, to measure them on as well.
-    classes : sequence of str, optional
-        The data's labels; those of the images by default.
-    mend : bool
-        Apply the safe repairs.
-    n_moves : int
-        Apply up to this many of the moves that help.
-    n_images, max_moves, progress
-        As for `lint_embeddings`.
-    **reading
-        As for `Hierarchy.read`.
+    place : as for `lint_file`
+    images : (X, y, ids); labelled embeddings to check it against, as for `lint_embeddings`. Images of a class that the
+        hierarchy lacks are left out: the class has a finding already.
+    others : (X, y); images that have no part in the choice of moves, to measure them on as well
+    classes : the data's labels; those of the images by default
+    mend : apply the safe repairs
+    n_moves : apply up to this many of the moves that help
+    n_images, max_moves, progress : as for `lint_embeddings`
+    **reading : as for `Hierarchy.read`
     """
     labels = classes if classes is not None or images is None else np.unique(np.asarray(images[1], dtype=str)).tolist()
     findings, before = lint_file(place, labels, **reading)

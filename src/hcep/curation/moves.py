@@ -29,12 +29,9 @@ class Proposal:
 
     Attributes
     ----------
-    move : Move
-        In terms of the hierarchy as given, not of the collapsed one.
-    distance, own_distance : float
-        From the child to the other and to its own parent, each averaged without the child.
-    ratio : float
-        Square root of the scatter that joining the other parent adds, over that of joining its own; below 1.
+    move : in terms of the hierarchy as given, not of the collapsed one
+    distance, own_distance : from the child to the other and to its own parent, each averaged without the child
+    ratio : square root of the scatter that joining the other parent adds, over that of joining its own; below 1
     """
 
     move: Move
@@ -76,9 +73,7 @@ def propose_moves(held_out: HeldOut, n_per_child: int = 2) -> list[Proposal]:
 
     Parameters
     ----------
-    held_out : HeldOut
-    n_per_child : int
-        Other parents to consider for each child.
+    n_per_child : other parents to consider for each child
 
     Notes
     -----

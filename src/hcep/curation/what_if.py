@@ -40,7 +40,6 @@ class Effect:
     Attributes
     ----------
     edits : tuple of Edit
-    before, after : Outcome
     """
 
     edits: tuple[Edit, ...]
@@ -88,17 +87,12 @@ class Effect:
 def what_if(held_out: HeldOut, edits: Iterable[Edit]) -> Effect:
     """Measure edits of the hierarchy on held-out images.
 
+    Raises HierarchyError: as `apply_edits`.
+
     Parameters
     ----------
-    held_out : HeldOut
-        Images and class means, from `HeldOut.from_images` or `HeldOut.from_model`.
-    edits : iterable of Edit
-        Applied to ``held_out.hierarchy``, in their order.
-
-    Raises
-    ------
-    HierarchyError
-        As `apply_edits`.
+    held_out : images and class means, from `HeldOut.from_images` or `HeldOut.from_model`
+    edits : iterable of Edit; applied to ``held_out.hierarchy``, in their order
 
     Notes
     -----

@@ -14,9 +14,7 @@ class WorkingCopy:
 
     Parameters
     ----------
-    hierarchy : Hierarchy
-    classes : iterable of str
-        Labels that no edit may lose.
+    classes : iterable of str; labels that no edit may lose
     """
 
     def __init__(self, hierarchy: Hierarchy, classes: Iterable[str]) -> None:

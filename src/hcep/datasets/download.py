@@ -33,14 +33,9 @@ class Archive(NamedTuple):
 
     Attributes
     ----------
-    url : str
-    hash : str
-        As published, with its algorithm: "md5:…".
-    n_bytes : int
-        Size; a server that sends twice as much or more is refused.
-    folder : str
-        What it unpacks to.
-    title : str
+    hash : as published, with its algorithm: "md5:…"
+    n_bytes : size; a server that sends twice as much or more is refused
+    folder : what it unpacks to
     """
 
     url: str
@@ -112,31 +107,24 @@ def fetch(
 ) -> Path:
     """Fetch a public image dataset and unpack it; what is there already is not fetched again.
 
+    Raises DatasetError: an unknown name, an address that does not answer, an archive that is cut short, of another
+    hash, or that holds links, paths that lead out of it or far more than it should. Run it again to resume what was cut
+    short. Raises MissingExtraError: when pooch is not installed.
+
     Parameters
     ----------
     name : str
         One of `ARCHIVES`. For "imagenet", whose terms everybody must accept for themselves, nothing is fetched:
         `folder` is where it is.
-    folder : path, optional
-        Where it is unpacked to, and where an archive that was copied there by hand is found; the user's cache by
-        default.
-    mirror : str, optional
-        Address of a folder that has the archives under their published file names; ``HCEP_DATA_MIRROR`` by default.
-    progress : bool
-        Show a bar.
+    folder : where it is unpacked to, and where an archive that was copied there by hand is found; the user's cache by
+        default
+    mirror : address of a folder that has the archives under their published file names; ``HCEP_DATA_MIRROR`` by default
+    progress : show a bar
 
     Returns
     -------
     Path
         Of the dataset, as `read_images` takes it.
-
-    Raises
-    ------
-    DatasetError
-        An unknown name, an address that does not answer, an archive that is cut short, of another hash, or that holds
-        links, paths that lead out of it or far more than it should. Run it again to resume what was cut short.
-    MissingExtraError
-        When pooch is not installed.
     """
     if name == "imagenet":
         return _own_imagenet(folder)
@@ -175,18 +163,12 @@ def download(
 ) -> Path:
     """Fetch an archive into a folder and check it; an earlier run's part of it is continued.
 
+    Raises DatasetError: as `fetch`.
+
     Parameters
     ----------
-    archive : Archive
     folder : path
-    mirror : str, optional
-        See `fetch`.
-    progress : bool
-
-    Raises
-    ------
-    DatasetError
-        As `fetch`.
+    mirror : see `fetch`
     """
     pooch = require("pooch", "data", "fetching datasets")
     pooch.get_logger().setLevel("WARNING")
@@ -263,18 +245,14 @@ def unpack(
 ) -> Path:
     """Unpack one folder of a .zip or .tar file; it appears when all of it is there.
 
+    Raises DatasetError: a link or device, a path that leads out of `inner`, more bytes or files than there may be, a
+    damaged archive.
+
     Parameters
     ----------
     archive, folder : path
-    inner : str
-        The folder in the archive, and its name afterwards.
-    max_bytes : int
-        What it may unpack to.
-
-    Raises
-    ------
-    DatasetError
-        A link or device, a path that leads out of `inner`, more bytes or files than there may be, a damaged archive.
+    inner : the folder in the archive, and its name afterwards
+    max_bytes : what it may unpack to
     """
     target = Path(folder, inner)
     with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as temporary:

@@ -37,23 +37,15 @@ def encode_images(
 ) -> EncodeReport:
     """Encode a dataset of images into a store; run it again to resume, or to add what is new.
 
+    Raises HCEPError: as `read_images`, `load_encoder` and `encode_to_store`.
+
     Parameters
     ----------
-    images : ImageDataset or path
-        What `read_images` takes or gave. Images that are not files (CIFAR's) are first written below the store.
-    encoder : Encoder or str
-        Loaded, or a name; None is the built-in one.
-    store : path
-        Of the store; made where it does not exist.
-    preprocessing, device
-        Of an encoder given by name, see `load_encoder`.
-    **options
-        Of `encode_to_store`.
-
-    Raises
-    ------
-    HCEPError
-        As `read_images`, `load_encoder` and `encode_to_store`.
+    images : what `read_images` takes or gave. Images that are not files (CIFAR's) are first written below the store.
+    encoder : loaded, or a name; None is the built-in one
+    store : of the store; made where it does not exist
+    preprocessing, device : of an encoder given by name, see `load_encoder`
+    **options : of `encode_to_store`
     """
     dataset = images if isinstance(images, ImageDataset) else read_images(images)
     named = encoder or DEFAULT
@@ -75,27 +67,18 @@ def embeddings_of(
 ) -> Embeddings:
     """Embeddings of a store, a file, a table, or a folder of photos.
 
+    Raises HCEPError: nothing to read. Raises MissingExtraError: no encoder given, and the built-in one is not
+    installed.
+
     Parameters
     ----------
-    data : path
-        What `read_embeddings` takes, or what `read_images` takes with an encoder.
-    split, default_split : str, optional
-        See `read_embeddings`.
-    encoder, preprocessing
-        For photos: see `encode_images`.
-    store : path, optional
-        Where vectors of photos are kept, for the next time; in the user's cache by default.
-    progress : bool
-        Show a bar while photos are encoded.
+    data : what `read_embeddings` takes, or what `read_images` takes with an encoder
+    split, default_split : see `read_embeddings`
+    encoder, preprocessing : for photos: see `encode_images`
+    store : where vectors of photos are kept, for the next time; in the user's cache by default
+    progress : show a bar while photos are encoded
     **columns
         ``vectors``, ``label`` and ``labels`` of `read_embeddings`.
-
-    Raises
-    ------
-    HCEPError
-        Nothing to read.
-    MissingExtraError
-        No encoder given, and the built-in one is not installed.
     """
     listed = encoder is not None and _lists_images(Path(data))
     if not listed and (is_embeddings(data) or not Path(data).exists() or any(columns.values())):

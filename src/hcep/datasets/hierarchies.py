@@ -33,6 +33,9 @@ def find_hierarchy(
 ) -> Hierarchy | None:
     """The hierarchy a user means.
 
+    Raises HCEPError: classes that are not in the hierarchy of that name, or in none that has a name; what
+    `Hierarchy.read` refuses.
+
     Parameters
     ----------
     wanted : str or path, optional
@@ -40,11 +43,9 @@ def find_hierarchy(
         `Hierarchy.read` takes, or the folder of a model. A file called like one of the names is given as
         ``./imagenet``. Unsaid, it is the hierarchy above the classes: CIFAR's where they are exactly CIFAR's, else
         WordNet's where all of them are in it.
-    classes : iterable of str
-        Labels of the data: for the choice, and to find those that a file writes differently (`match_classes`). The
-        hierarchy is neither restricted to them nor collapsed.
-    format, **options
-        Of `Hierarchy.read`.
+    classes : iterable of str; labels of the data: for the choice, and to find those that a file writes differently
+        (`match_classes`). The hierarchy is neither restricted to them nor collapsed.
+    format, **options : of `Hierarchy.read`
     on_note : callable, optional
         Told a sentence of what the file was taken for, then each of what the reader passed over; else they are logged.
 
@@ -52,11 +53,6 @@ def find_hierarchy(
     -------
     Hierarchy or None
         None for "flat".
-
-    Raises
-    ------
-    HCEPError
-        Classes that are not in the hierarchy of that name, or in none that has a name; what `Hierarchy.read` refuses.
 
     Examples
     --------

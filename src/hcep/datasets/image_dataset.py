@@ -34,14 +34,15 @@ def read_images(
 ) -> ImageDataset:
     """List the images of a dataset; none is opened.
 
+    Raises DatasetError: nothing at `source`, no known layout, no images, a column, split or file that is not there, ids
+    that repeat.
+
     Parameters
     ----------
-    source : path
-        A folder, or a .csv, .tsv or .parquet file.
+    source : a folder, or a .csv, .tsv or .parquet file
     layout : {"folder", "table", "cifar", "imagenet", "imagenette", "tiny_imagenet"}, optional
         How the dataset is laid out; found out from its files when left out.
-    split : str, optional
-        Read only this split (``"validation"`` and ``"valid"`` are ``"val"``).
+    split : read only this split (``"validation"`` and ``"valid"`` are ``"val"``)
     path_column, label_column : str
         Columns of a table. The label column also chooses among the labels of datasets that have several:
         ``"fine_labels"`` (default) or ``"coarse_labels"`` of CIFAR-100, ``"noisy_labels_5"`` and the like of
@@ -51,11 +52,6 @@ def read_images(
     -------
     ImageDataset
         In the order of the table or, of folders, split by split and sorted by path.
-
-    Raises
-    ------
-    DatasetError
-        Nothing at `source`, no known layout, no images, a column, split or file that is not there, ids that repeat.
 
     Examples
     --------
@@ -107,31 +103,20 @@ def _detect(source: Path) -> str:
 class ImageDataset:
     """Images with their labels and splits; iterating gives an `ImageItem` for each. Made by `read_images`.
 
-    The object never changes: `subset`, `split` and the like return a new one.
+    The object never changes: `subset`, `split` and the like return a new one. Raises DatasetError: fields of different
+    lengths, or ids that repeat.
 
     Attributes
     ----------
-    root : Path
-        Folder that the files are relative to.
-    files : tuple of str
-        The images' files; of images in memory (CIFAR), the files that `export` writes.
-    ids : tuple of str
-        What tells the images apart: the path in the dataset, or the table's ``id`` column.
-    labels : tuple of str or None
-        Classes; None for an image without one.
+    root : folder that the files are relative to
+    files : the images' files; of images in memory (CIFAR), the files that `export` writes
+    ids : what tells the images apart: the path in the dataset, or the table's ``id`` column
+    labels : classes; None for an image without one
     splits : tuple of str or None
         ``"train"``, ``"val"``, ``"test"`` or a name of your own; None where there are no splits.
-    layout : str
-        The layout it was read from.
-    class_names : mapping
-        Display names of the classes where the dataset has them (``words.txt``, ``synset_words.txt``).
-    pixels : (n, height, width, 3) uint8 or None
-        The images, where they are in memory.
-
-    Raises
-    ------
-    DatasetError
-        Fields of different lengths, or ids that repeat.
+    layout : the layout it was read from
+    class_names : mapping; display names of the classes where the dataset has them (``words.txt``, ``synset_words.txt``)
+    pixels : (n, height, width, 3) uint8; the images, where they are in memory
     """
 
     root: Path
@@ -203,16 +188,12 @@ class ImageDataset:
     def subset(self, rows: ArrayLike | None = None, *, classes: Iterable[str] | None = None) -> ImageDataset:
         """The images of some rows, in the order given, or of some classes.
 
+        Raises DatasetError: a row out of range, a mask of another length, a class that no image has.
+
         Parameters
         ----------
         rows : array-like of int or of bool, optional
-        classes : iterable of str, optional
-            Of the given rows, keep the images with these labels.
-
-        Raises
-        ------
-        DatasetError
-            A row out of range, a mask of another length, a class that no image has.
+        classes : iterable of str; of the given rows, keep the images with these labels
         """
         kept = self._rows(rows)
         if classes is None:
@@ -229,10 +210,7 @@ class ImageDataset:
     def split(self, name: str) -> ImageDataset:
         """The images of one split.
 
-        Raises
-        ------
-        DatasetError
-            The dataset has no such split.
+        Raises DatasetError: the dataset has no such split.
         """
         (wanted,) = choose_splits(self.splits, name, self.root)
         return self._take([row for row, split in enumerate(self.splits) if split == wanted])
@@ -253,12 +231,8 @@ class ImageDataset:
     def k_shot(self, k: int, seed: int = 0) -> ImageDataset:
         """Draw k images of every class, reproducibly.
 
-        The draw depends on `seed` and on the images' ids only, not on their order. A smaller k gives a subset.
-
-        Raises
-        ------
-        DatasetError
-            A class of fewer than k images, images without a label, or several splits, which would be mixed.
+        The draw depends on `seed` and on the images' ids only, not on their order. A smaller k gives a subset. Raises
+        DatasetError: a class of fewer than k images, images without a label, or several splits, which would be mixed.
         """
         self._check_one_split("k_shot")
         return self._take(k_shot_rows(self.ids, self.labels, k, seed))
@@ -266,17 +240,12 @@ class ImageDataset:
     def train_val(self, fraction: float = 0.2, seed: int = 0) -> tuple[ImageDataset, ImageDataset]:
         """Divide into train and validation, each class in the same proportion, reproducibly.
 
+        Raises DatasetError: a fraction not between 0 and 1, or several splits, which would be mixed.
+
         Parameters
         ----------
-        fraction : float
-            Share of the validation images. A class of two or more has at least one on each side.
-        seed : int
-            The draw depends on it and on the images' ids only.
-
-        Raises
-        ------
-        DatasetError
-            A fraction not between 0 and 1, or several splits, which would be mixed.
+        fraction : share of the validation images. A class of two or more has at least one on each side.
+        seed : the draw depends on it and on the images' ids only
         """
         self._check_one_split("train_val")
         train, val = train_val_rows(self.ids, self.labels, fraction, seed)
@@ -285,13 +254,9 @@ class ImageDataset:
     def export(self, folder: str | os.PathLike[str]) -> ImageDataset:
         """Write images that are in memory to PNG files, ``folder/split/label/number.png``; return the files' dataset.
 
-        Each file is written whole or not at all and a file that is there already is left, so that an interrupted
-        export can be run again. Ids, labels and splits stay. A dataset of files is returned as it is.
-
-        Raises
-        ------
-        DatasetError
-            A file of that name holds another image.
+        Each file is written whole or not at all and a file that is there already is left, so that an interrupted export
+        can be run again. Ids, labels and splits stay. A dataset of files is returned as it is. Raises DatasetError: a
+        file of that name holds another image.
         """
         if self.pixels is None:
             return self

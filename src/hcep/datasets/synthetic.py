@@ -38,32 +38,25 @@ def make_hierarchical_concepts(
 ) -> Bunch:
     """Draw images from a hierarchy whose embeddings meet the paper's conditions exactly.
 
+    Raises HCEPError: an argument out of its range, or a dimension below the bound.
+
     Parameters
     ----------
-    branching : int
-        Children b of every inner synset, at least 2.
-    depth : int
-        Levels L below the top synset, at least 1.
-    dim : int
-        Dimension d of the embeddings, at least ``depth + branching - 1``.
-    half_angle : float
-        Angle theta_0 between the top synset and its children, in degrees, between 0 and 90.
-    norm : float
-        Norm of the top synset's embedding. Its direction is random.
-    reduction : float
-        Factor in (0, 1] by which the angle shrinks from one level to the next.
+    branching : children b of every inner synset, at least 2
+    depth : levels L below the top synset, at least 1
+    dim : dimension d of the embeddings, at least ``depth + branching - 1``
+    half_angle : angle theta_0 between the top synset and its children, in degrees, between 0 and 90
+    norm : norm of the top synset's embedding. Its direction is random.
+    reduction : factor in (0, 1] by which the angle shrinks from one level to the next
     noise : float
         *Variance* sigma^2 of the Gaussian noise in each coordinate of an image.
-    samples_per_leaf : int
-        Images of every leaf.
-    orientation : {"svd", "eigh", "random"}
-        Which directions of the feasible subspace the children of a synset take: the first left singular vectors past
-        the span of its ancestors, as published, those of an eigendecomposition of the projector onto the same
-        subspace, or a random rotation for every parent. Cousins' atoms are nearly collinear in the first case; flat
-        sparse coding fails only there. The paper's text fixes the subspace, not its basis.
-    random_state : int, numpy.random.Generator or None
-        Seed of the top direction, of the rotations and of the noise, drawn in this order: the same seed gives the same
-        hierarchy at every noise level.
+    samples_per_leaf : images of every leaf
+    orientation : {"svd", "eigh", "random"}; which directions of the feasible subspace the children of a synset take:
+        the first left singular vectors past the span of its ancestors, as published, those of an eigendecomposition of
+        the projector onto the same subspace, or a random rotation for every parent. Cousins' atoms are nearly collinear
+        in the first case; flat sparse coding fails only there. The paper's text fixes the subspace, not its basis.
+    random_state : seed of the top direction, of the rotations and of the noise, drawn in this order: the same seed
+        gives the same hierarchy at every noise level
 
     Returns
     -------
@@ -73,11 +66,6 @@ def make_hierarchical_concepts(
         ``X`` : (n_leaves * samples_per_leaf, dim) float64, the images, leaf after leaf.
         ``y`` : (n_leaves * samples_per_leaf,) str, their leaves.
         ``half_angles`` : (depth,) float64, theta_l in degrees for the children of a synset l levels below the top.
-
-    Raises
-    ------
-    HCEPError
-        An argument out of its range, or a dimension below the bound.
 
     Notes
     -----

@@ -48,25 +48,14 @@ def compare_scores(
 ) -> ScoreTable:
     """Put methods that were scored on the same images into one table.
 
+    Raises HCEPError: no method, different images, an unknown reference or column.
+
     Parameters
     ----------
     scores : mapping of method to ImageScores
-    reference : str, optional
-        The method the others are tested against; the first by default.
-    columns : sequence of str
-        Columns of `ImageScores`, or ``ece``.
-    level : float
-    n_resamples, random_state : int
-        Of the bootstrap; the same images are drawn for all methods.
-
-    Returns
-    -------
-    ScoreTable
-
-    Raises
-    ------
-    HCEPError
-        No method, different images, an unknown reference or column.
+    reference : the method the others are tested against; the first by default
+    columns : columns of `ImageScores`, or ``ece``
+    n_resamples, random_state : of the bootstrap; the same images are drawn for all methods
 
     Notes
     -----

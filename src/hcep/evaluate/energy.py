@@ -71,9 +71,7 @@ def explained_energy(
 
     Parameters
     ----------
-    x : (n_images, n_dims) float64
-        In the dictionary's space.
-    dictionary : ConceptDictionary
+    x : (n_images, n_dims) float64; in the dictionary's space
     order : (n_images, n_steps) int32
         Atoms, -1 beyond the last: a support that has ended explains what it did at its end.
 

@@ -35,11 +35,8 @@ class Graded:
     Attributes
     ----------
     estimator : fitted classifier
-    scores : ImageScores
-    result : PathResult or FlatResult
-        What it found in the images.
-    fit_seconds, seconds : float
-        Of fitting (0 where it came fitted), and of searching and scoring the images.
+    result : what it found in the images
+    fit_seconds, seconds : of fitting (0 where it came fitted), and of searching and scoring the images
     """
 
     estimator: Any
@@ -71,10 +68,8 @@ class Grades:
     Attributes
     ----------
     graded : dict of label to Graded
-    skipped : dict of label to reason
-        Methods that could not run.
-    warnings : dict of text to labels
-        Who warned of what.
+    skipped : dict of label to reason; methods that could not run
+    warnings : dict of text to labels; who warned of what
     """
 
     graded: dict[str, Graded] = field(default_factory=dict)
@@ -99,15 +94,10 @@ def grade(
 
     Parameters
     ----------
-    estimator : classifier
-        As `evaluate_method` takes; fitted where `train` is None.
-    test, train : (X, y)
-        Raw embeddings and classes.
-    top_k : sequence of int
-    energy : bool
-        Whether reconstruction error and explained energy are measured too.
-    hierarchy : Hierarchy, optional
-        What supports and mistakes are scored against; the estimator's own by default.
+    estimator : classifier; as `evaluate_method` takes; fitted where `train` is None
+    test, train : (X, y); raw embeddings and classes
+    energy : whether reconstruction error and explained energy are measured too
+    hierarchy : what supports and mistakes are scored against; the estimator's own by default
 
     Examples
     --------
@@ -136,21 +126,14 @@ def grade_methods(
 ) -> Grades:
     """Grade several methods on the same images.
 
+    Raises HCEPError, MissingExtraError: from a method that is not optional.
+
     Parameters
     ----------
-    methods : mapping of label to estimator
-        One that is not fitted is fitted on `train`.
+    methods : mapping of label to estimator; one that is not fitted is fitted on `train`
     test, train : (X, y)
-    optional : labels
-        What is skipped, with the reason, where it cannot run; any other method that cannot is an error.
-    top_k : sequence of int
-    on_method : callable
-        Called with each label before its turn.
-
-    Raises
-    ------
-    HCEPError, MissingExtraError
-        From a method that is not optional.
+    optional : labels; what is skipped, with the reason, where it cannot run; any other method that cannot is an error
+    on_method : callable; called with each label before its turn
     """
     grades = Grades()
     for label, estimator in methods.items():

@@ -30,10 +30,8 @@ class ImageScores:
 
     Attributes
     ----------
-    labels : tuple of str
-        True class of each image.
-    predicted : tuple of str, or None
-        Predicted class of each image, where predictions were given.
+    labels : true class of each image
+    predicted : predicted class of each image, where predictions were given
     columns : mapping of str to (n_images,) float64
         Each metric by name (docs/metrics.md defines them); NaN where it is not defined for an image.
     """
@@ -97,33 +95,23 @@ def score_images(
 ) -> ImageScores:
     """Score recovered supports and predicted classes against the true classes, image by image.
 
+    Raises HCEPError: different lengths, probabilities without classes, ids that are not in the hierarchy.
+
     Parameters
     ----------
     result : PathResult, FlatResult, or sequence of tuples of synset ids
         What a pursuit found.
-    y : (n_images,) array of str
-        True classes.
-    hierarchy : Hierarchy
-        The one the supports come from (``estimator.hierarchy_``, ``dictionary.hierarchy``).
-    predicted : (n_images,) array of str, optional
-        Predicted classes; the most probable ones where only `probabilities` are given.
-    probabilities : (n_images, n_classes) array, optional
-        For top-k and confidence.
-    classes : (n_classes,) array of str
-        What the columns of `probabilities` stand for.
-    X : (n_images, n_dims) array, optional
-        The raw embeddings, for reconstruction error and explained energy.
-    top_k : sequence of int
+    y : (n_images,) array of str; true classes
+    hierarchy : the one the supports come from (``estimator.hierarchy_``, ``dictionary.hierarchy``)
+    predicted : (n_images,) array of str; predicted classes; the most probable ones where only `probabilities` are given
+    probabilities : (n_images, n_classes) array; for top-k and confidence
+    classes : (n_classes,) array of str; what the columns of `probabilities` stand for
+    X : (n_images, n_dims) array; the raw embeddings, for reconstruction error and explained energy
 
     Returns
     -------
     ImageScores
         docs/metrics.md defines the columns.
-
-    Raises
-    ------
-    HCEPError
-        Different lengths, probabilities without classes, ids that are not in the hierarchy.
 
     Examples
     --------
@@ -158,10 +146,8 @@ def evaluate_method(estimator: Any, X: ArrayLike, y: ArrayLike, *, top_k: Sequen
     estimator : classifier with ``pursue``, ``predict_proba``, ``classes_`` and ``hierarchy_``
         `HCEPClassifier` or a method of `hcep.classify.methods`. Its prediction is the most probable class; one without
         ``predict_proba`` is asked to ``predict``.
-    X : (n_images, n_dims) array
-        Raw embeddings.
+    X : (n_images, n_dims) array; raw embeddings
     y : (n_images,) array of str
-    top_k : sequence of int
 
     Examples
     --------

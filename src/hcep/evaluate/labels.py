@@ -11,10 +11,7 @@ from hcep.errors import HCEPError
 def as_labels(y: ArrayLike, name: str) -> list[str]:
     """Return one string per image.
 
-    Raises
-    ------
-    HCEPError
-        For anything that is not a one-dimensional sequence.
+    Raises HCEPError: for anything that is not a one-dimensional sequence.
     """
     labels = np.asarray(y)
     if labels.ndim != 1:

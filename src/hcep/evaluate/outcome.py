@@ -20,11 +20,9 @@ class Outcome:
 
     Attributes
     ----------
-    hierarchy : Hierarchy
-        Restricted to the classes and collapsed, as a model has it.
+    hierarchy : restricted to the classes and collapsed, as a model has it
     y, predicted : (n_images,) arrays of str
-    support : SupportScores
-        Each path against those of the image's class *in this hierarchy*.
+    support : each path against those of the image's class *in this hierarchy*
     """
 
     hierarchy: Hierarchy

@@ -47,10 +47,7 @@ def bootstrap_interval(
     ----------
     values : (n_images,) array
         NaN where the metric is not defined: images are resampled with it, the mean leaves it out.
-    level : float
-    n_resamples : int
-    random_state : int
-        The same number of images and the same state give the same resamples.
+    random_state : the same number of images and the same state give the same resamples
 
     Examples
     --------
@@ -99,7 +96,6 @@ def paired_draws(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Differen
     a, b : (n_draws, n_images) arrays
         Two methods on the same images, fitted on the same draws. NaN where the metric is not defined (a mistake's
         distance for an image that is right): each mean is over the images its own metric is defined for.
-    level : float
 
     Notes
     -----
@@ -142,8 +138,7 @@ def mcnemar(a: ArrayLike, b: ArrayLike) -> float:
 
     Parameters
     ----------
-    a, b : (n_images,) arrays of 0 and 1
-        Images where either is NaN are left out.
+    a, b : (n_images,) arrays of 0 and 1; images where either is NaN are left out
 
     Notes
     -----

@@ -40,25 +40,20 @@ class SupportScores(NamedTuple):
 def support_scores(paths_or_supports: Any, y: ArrayLike, hierarchy: Hierarchy) -> SupportScores:
     """Score recovered supports against the true classes.
 
+    Raises HCEPError: different lengths, ids that are not in the hierarchy, classes that are no leaves.
+
     Parameters
     ----------
     paths_or_supports : sequence of tuples of synset ids, or a pursuit result
         Order and repetitions do not matter. The root does not count.
-    y : (n_images,) array of str
-        True classes.
-    hierarchy : Hierarchy
-        The one the supports come from (``estimator.hierarchy_``, ``dictionary.hierarchy``).
+    y : (n_images,) array of str; true classes
+    hierarchy : the one the supports come from (``estimator.hierarchy_``, ``dictionary.hierarchy``)
 
     Returns
     -------
     SupportScores
         Against the rooted path of the class that the support has the best F1 with; ties go to the better recall,
         then to the path that is followed further from the root, then to the first. An empty support scores 0.
-
-    Raises
-    ------
-    HCEPError
-        Different lengths, ids that are not in the hierarchy, classes that are no leaves.
 
     Examples
     --------
@@ -79,9 +74,7 @@ def path_columns(
     Parameters
     ----------
     supports : sequence of tuples of synset ids, n_images long
-    labels : sequence of str, n_images long
-        True classes.
-    hierarchy : Hierarchy
+    labels : true classes
 
     Returns
     -------

@@ -13,26 +13,20 @@ from hcep.hierarchy import Hierarchy
 def corrupt(hierarchy: Hierarchy, kind: str, share: float, seed: int) -> Hierarchy:
     """Make a share of a tree wrong.
 
+    Raises HCEPError: an unknown kind, a share outside [0, 1], or a DAG.
+
     Parameters
     ----------
-    hierarchy : Hierarchy
-        A tree.
-    kind : {"leaves", "subtrees", "random"}
-        "leaves" hangs a share of the leaves from another parent of leaves; "subtrees" swaps a share of the inner
-        synsets with another that is neither above nor below; "random" shuffles a share of the classes over their
-        places, so that at 1 only the shape of the tree is left.
+    hierarchy : a tree
+    kind : {"leaves", "subtrees", "random"}; "leaves" hangs a share of the leaves from another parent of leaves;
+        "subtrees" swaps a share of the inner synsets with another that is neither above nor below; "random" shuffles a
+        share of the classes over their places, so that at 1 only the shape of the tree is left
     share : float in [0, 1]
-    seed : int
 
     Returns
     -------
     Hierarchy
         Of the same classes, chains collapsed.
-
-    Raises
-    ------
-    HCEPError
-        An unknown kind, a share outside [0, 1], or a DAG.
 
     Examples
     --------

@@ -31,29 +31,19 @@ class Experiment:
 
     Attributes
     ----------
-    name, title : str
-    paper : str
-        Where it is in the paper and what is reported there, in our words.
-    question : str
-        What the reader wants to know.
-    config, smoke : frozen dataclass
-        The full settings, and short ones.
-    smoke_seconds : int
-        What the short ones take on two cores, kernels compiled.
-    data : tuple of str
-        Data sets at hand that it runs on where the user names none (see `tasks.BUNDLED`); empty for synthetic data.
+    paper : where it is in the paper and what is reported there, in our words
+    question : what the reader wants to know
+    config, smoke : the full settings, and short ones
+    smoke_seconds : what the short ones take on two cores, kernels compiled
+    data : data sets at hand that it runs on where the user names none (see `tasks.BUNDLED`); empty for synthetic data
     cells : (config, task) -> cells
-    measure : (config, task, cell) -> rows
-        Rows carry the settings they differ in, and metrics.
+    measure : rows carry the settings they differ in, and metrics
     draw : rows -> matplotlib figure
     verdicts : rows -> verdicts
     table : rows -> Markdown
-    reading : str
-        How we explain what differs from the paper, where something does.
-    short : str
-        The same in one sentence.
-    stand_in : str
-        What it is called on the data at hand, where that is not the paper's.
+    reading : how we explain what differs from the paper, where something does
+    short : the same in one sentence
+    stand_in : what it is called on the data at hand, where that is not the paper's
     """
 
     name: str
@@ -86,10 +76,7 @@ class Experiment:
     def with_shots(self, shots: int | None) -> Experiment:
         """The same with another number of training images per class; None is all.
 
-        Raises
-        ------
-        HCEPError
-            When the experiment does not have one number of them.
+        Raises HCEPError: when the experiment does not have one number of them.
         """
         if not isinstance(getattr(self.config, "shots", ()), int | None):
             raise HCEPError(f"{self.name} has no single number of images per class; leave --shots out")
@@ -116,18 +103,12 @@ def run(
 
     Parameters
     ----------
-    experiment : Experiment
     tasks : sequence of Task or None
-    output : path
-        Folder of this experiment's rows and figures.
-    smoke : bool
-        The short settings.
-    fresh : bool
-        Measure everything anew.
-    methods : collection of str, optional
-        Measure the cells of these methods anew, and no others: rows of the rest stay.
-    on_cell : callable
-        Called with what is under way and how many cells are done of how many.
+    output : folder of this experiment's rows and figures
+    smoke : the short settings
+    fresh : measure everything anew
+    methods : measure the cells of these methods anew, and no others: rows of the rest stay
+    on_cell : callable; called with what is under way and how many cells are done of how many
 
     Returns
     -------

@@ -69,14 +69,10 @@ def measured(cell: Cell, task: Task, method: Any = None, *, images: bool = True,
 
     Parameters
     ----------
-    cell : dict
-        As `method_cell` makes it.
-    task : Task
+    cell : dict; as `method_cell` makes it
     method : fitted estimator, optional
-    images : bool
-        Whether the row keeps what each image got, for paired intervals.
-    **options
-        Of the estimator.
+    images : whether the row keeps what each image got, for paired intervals
+    **options : of the estimator
 
     Returns
     -------

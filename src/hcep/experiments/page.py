@@ -144,10 +144,7 @@ TABLE_MARKS = re.compile(r"(<!-- rows: ([\w-]+) -->\n)(.*?)(<!-- end of rows -->
 def with_tables(text: str, experiments: Mapping[str, Experiment], results: Path) -> str:
     """A page with every marked table made anew from the rows on disk.
 
-    Raises
-    ------
-    HCEPError
-        A table of an unknown name, or rows that are not there.
+    Raises HCEPError: a table of an unknown name, or rows that are not there.
     """
 
     def made(found: re.Match[str]) -> str:

@@ -44,11 +44,8 @@ class Verdict:
 
     Attributes
     ----------
-    claim : str
     outcome : {"better", "tied", "worse"}
-    measured : str
-    paper : bool
-        Whether the paper claims it; otherwise it is about ours.
+    paper : whether the paper claims it; otherwise it is about ours
     """
 
     claim: str
@@ -189,16 +186,11 @@ def ahead(
     Parameters
     ----------
     rows : rows of one data set
-    where : str
-        What the claim starts with.
+    where : what the claim starts with
     ours, others : labels
-    metric : str
-    paper : bool
-        Whether the paper claims it.
-    at : str, optional
-        Setting that varies, such as "shots": the claim is for all its values, and where it fails is said.
-    named : str
-        What the others are called together; their labels by default.
+    paper : whether the paper claims it
+    at : setting that varies, such as "shots": the claim is for all its values, and where it fails is said
+    named : what the others are called together; their labels by default
 
     Returns
     -------

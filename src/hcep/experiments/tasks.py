@@ -28,15 +28,11 @@ class Task:
 
     Attributes
     ----------
-    name, encoder : str
-    hierarchy : Hierarchy
-        Restricted to the classes, chains collapsed.
+    hierarchy : restricted to the classes, chains collapsed
     X, X_val : (n_train, n_dims), (n_val, n_dims) float32
     y, y_val : (n_train,), (n_val,) str
-    ids : (n_train,) str
-        What a k-shot draw depends on.
-    note : str
-        Why it is this data and not the paper's, where it is not.
+    ids : (n_train,) str; what a k-shot draw depends on
+    note : why it is this data and not the paper's, where it is not
     """
 
     name: str
@@ -113,10 +109,7 @@ def task_from_arrays(
 ) -> Task:
     """A task from (X, y) pairs; the hierarchy is restricted to the training classes and collapsed.
 
-    Raises
-    ------
-    HCEPError
-        No validation images, or validation labels without a training image.
+    Raises HCEPError: no validation images, or validation labels without a training image.
     """
     X, X_val = (np.ascontiguousarray(pair[0], dtype=np.float32) for pair in (train, val))
     y, y_val = (np.asarray(pair[1], dtype=str) for pair in (train, val))
@@ -152,10 +145,7 @@ def imagenette() -> Task:
 def tiny_imagenet() -> Task:
     """Tiny-ImageNet-200, 50 training images per class.
 
-    Raises
-    ------
-    HCEPError
-        When its embeddings are not at hand.
+    Raises HCEPError: when its embeddings are not at hand.
     """
     file = required("tinyimagenet200_efficientnet_lite2.npz")
     return _from_npz("Tiny-ImageNet-200", file, f"ImageNet-1k is not at hand; {NO_CLIP}")
@@ -164,10 +154,7 @@ def tiny_imagenet() -> Task:
 def cifar10() -> Task:
     """500 CIFAR-10 images with real CLIP ViT-B/32 embeddings, every other one for training, under a small tree.
 
-    Raises
-    ------
-    HCEPError
-        When they are not at hand.
+    Raises HCEPError: when they are not at hand.
     """
     arrays = read_arrays(required("cifar10_500_clip_vitb32.npz"), label_names="class_names")
     assert arrays.labels is not None

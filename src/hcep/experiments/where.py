@@ -65,10 +65,7 @@ def measure(config: Config, task: None, cell: Cell) -> Iterator[Row]:
 def photos() -> dict[str, list[Path]]:
     """Validation photos by class.
 
-    Raises
-    ------
-    HCEPError
-        When there are none where HCEP_SHARED says.
+    Raises HCEPError: when there are none where HCEP_SHARED says.
     """
     folder = Path(os.environ.get(SHARED, "../shared")) / "data" / "imagenette_images" / "val"
     found = {place.name: sorted(place.iterdir()) for place in sorted(folder.glob("n*"))}

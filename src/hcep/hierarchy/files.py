@@ -109,10 +109,7 @@ def write_hierarchy(
 def branch(hierarchy: Hierarchy, root: str) -> Hierarchy:
     """What is below one synset, given by its id or, where it is the only one of that name, by its name.
 
-    Raises
-    ------
-    HierarchyError
-        An unknown synset, a name that several share, or a synset without any below it.
+    Raises HierarchyError: an unknown synset, a name that several share, or a synset without any below it.
     """
     synset = root if root in hierarchy else _named(hierarchy, root)
     inside = (synset, *hierarchy.descendants(synset))
@@ -136,10 +133,7 @@ def _named(hierarchy: Hierarchy, name: str) -> str:
 def open_source(place: Place, format: str | None = None, max_bytes: int = MAX_BYTES, timeout: float = 20.0) -> Source:
     """The bytes at a place, with the format they are in; those of a folder are its names, read later.
 
-    Raises
-    ------
-    HierarchyError
-        Nothing there, more than `max_bytes`, or no format that the ending tells.
+    Raises HierarchyError: nothing there, more than `max_bytes`, or no format that the ending tells.
     """
     place = os.fspath(place)
     path = local_path(place)

@@ -25,14 +25,10 @@ class PathTree:
 
     Attributes
     ----------
-    synset : (n_nodes,) int32
-        Index of the path's last synset in the hierarchy.
-    edge : (n_nodes,) int32
-        Index of the path's last edge, and so of its atom; -1 at node 0.
-    parent : (n_nodes,) int32
-        Node of the path without its last synset; -1 at node 0.
-    level : (n_nodes,) int32
-        Number of synsets on the path, the root left out.
+    synset : (n_nodes,) int32; index of the path's last synset in the hierarchy
+    edge : (n_nodes,) int32; index of the path's last edge, and so of its atom; -1 at node 0
+    parent : (n_nodes,) int32; node of the path without its last synset; -1 at node 0
+    level : (n_nodes,) int32; number of synsets on the path, the root left out
     first_child, n_children : (n_nodes,) int32
         The children of node v are ``first_child[v] : first_child[v] + n_children[v]``.
     """
@@ -70,10 +66,8 @@ class PathTree:
 def unfold(hierarchy: Hierarchy) -> PathTree:
     """Unfold a DAG into its tree of rooted paths, one level at a time.
 
-    Raises
-    ------
-    HierarchyError
-        When the paths are more than `MAX_NODES`: their number can grow exponentially with the depth of a DAG.
+    Raises HierarchyError: when the paths are more than `MAX_NODES`: their number can grow exponentially with the depth
+    of a DAG.
     """
     _refuse_explosion(hierarchy)
     pointer, below = hierarchy.child_pointer, hierarchy.child_index

@@ -26,12 +26,9 @@ class Sense:
 
     Attributes
     ----------
-    name : str
-        Lemma, part of speech and number of the sense, such as ``"cat.n.01"``; 1 is the most frequent.
-    id : str
-        WordNet id, such as ``"n02121620"``.
-    gloss : str
-        WordNet's definition, without examples.
+    name : lemma, part of speech and number of the sense, such as ``"cat.n.01"``; 1 is the most frequent
+    id : WordNet id, such as ``"n02121620"``
+    gloss : WordNet's definition, without examples
     """
 
     name: str
@@ -42,19 +39,14 @@ class Sense:
 class WordNet:
     """A WordNet database, for nouns or verbs.
 
-    Parsed once: the result is kept in the user's cache folder (``$XDG_CACHE_HOME/hcep``, or ``HCEP_CACHE``).
+    Parsed once: the result is kept in the user's cache folder (``$XDG_CACHE_HOME/hcep``, or ``HCEP_CACHE``). Raises
+    HierarchyError: no database there, or files that are not WordNet's.
 
     Parameters
     ----------
-    database : path, optional
-        Folder with WordNet's ``data.noun`` and ``index.noun``. When left out: ``$WNSEARCHDIR``, ``$WNHOME/dict``, the
-        places where Debian, Princeton's archive and NLTK put it.
+    database : folder with WordNet's ``data.noun`` and ``index.noun``. When left out: ``$WNSEARCHDIR``,
+        ``$WNHOME/dict``, the places where Debian, Princeton's archive and NLTK put it.
     pos : {"noun", "verb"}
-
-    Raises
-    ------
-    HierarchyError
-        No database there, or files that are not WordNet's.
 
     Examples
     --------
@@ -91,10 +83,7 @@ class WordNet:
     def senses(self, word: str) -> tuple[Sense, ...]:
         """The meanings of a word, the most frequent first; case and the way words are joined do not matter.
 
-        Raises
-        ------
-        HierarchyError
-            A word that WordNet does not have; near matches are listed.
+        Raises HierarchyError: a word that WordNet does not have; near matches are listed.
         """
         lemma = self._lemma(word)
         if lemma is None:
@@ -108,10 +97,8 @@ class WordNet:
     def id(self, synset: str, *, on_ambiguous: Literal["raise", "first"] = "raise") -> str:
         """The WordNet id of an id, a synset name or a word.
 
-        Raises
-        ------
-        HierarchyError
-            Unknown, of another version, or a word of several senses (they are listed) unless `on_ambiguous` is "first".
+        Raises HierarchyError: unknown, of another version, or a word of several senses (they are listed) unless
+        `on_ambiguous` is "first".
         """
         if on_ambiguous not in ("raise", "first"):
             raise HierarchyError(f"on_ambiguous must be 'raise' or 'first', got {on_ambiguous!r}")

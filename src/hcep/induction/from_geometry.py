@@ -32,13 +32,13 @@ def induce_from_embeddings(
 ) -> Induced:
     """Cluster class embeddings into a hierarchy.
 
+    Raises HCEPError: shapes that do not fit, numbers that are not finite, options out of range.
+
     Parameters
     ----------
     class_embeddings : (n_classes, n_dims) array; as a rule the mean embedding of each class's training images
-    class_names : sequence of str
     linkage : {"ward", "average"}; how groups are merged: the least increase of variance, or the least mean distance
-    gap : float
-        From 0, a binary tree, to 1, no groups at all. A group stays where its merge is at least this much lower than
+    gap : from 0, a binary tree, to 1, no groups at all. A group stays where its merge is at least this much lower than
         that of the group above it: ``height <= (1 - gap) * height above``.
     max_branching : groups are dissolved into the one above only while that has at most so many parts
     unit_norm : scale embeddings to norm 1 first, so that angles decide
@@ -51,11 +51,6 @@ def induce_from_embeddings(
     -------
     Induced
         Always complete. A group that gets no name is called after its members: "cat + dog + 3 more".
-
-    Raises
-    ------
-    HCEPError
-        Shapes that do not fit, numbers that are not finite, options out of range.
 
     References
     ----------

@@ -30,14 +30,15 @@ def induce_with_llm(
 ) -> Induced:
     """Ask a language model for a hierarchy above some classes.
 
+    Raises HierarchyError: leaves that are no list of different names. Raises LLMError: the first question got no
+    answer. A later failure keeps what there is.
+
     Parameters
     ----------
     leaves : the classes
-    chat : ChatModel
     root : what all classes are
-    strategy : {"whole", "layers"}
-        "whole": the taxonomy in one answer, sent back with what is wrong with it until it is right. "layers": from the
-        root down, one layer an answer, after Chain-of-Layer (Zeng et al., 2024).
+    strategy : {"whole", "layers"}; "whole": the taxonomy in one answer, sent back with what is wrong with it until it
+        is right. "layers": from the root down, one layer an answer, after Chain-of-Layer (Zeng et al., 2024).
     max_rounds : most answers asked for; with "layers" also the most levels
     progress : called with the number of the round and its `Placement` after each answer
 
@@ -46,13 +47,6 @@ def induce_with_llm(
     Induced
         Always with every class as a leaf. `complete` is false where the model failed to place some, or made no
         categories at all; `missing` and `problems` say what is wrong, `transcript` has the conversation.
-
-    Raises
-    ------
-    HierarchyError
-        Leaves that are no list of different names.
-    LLMError
-        The first question got no answer. A later failure keeps what there is.
 
     References
     ----------

@@ -33,14 +33,15 @@ def induce_from_text(
 ) -> Induced:
     """Find a hierarchy above some classes in a text that mentions them.
 
+    Raises HCEPError: a corpus that cannot be read, options out of range.
+
     Parameters
     ----------
     leaves : the classes
     lines : the corpus, read once and line by line; a path may end in ``.gz``. A sentence must not run over lines.
     root : what all classes are
-    vocabulary : iterable of str, optional
-        Names that inner synsets may have. Without it any noun may be one, by its last word: "motor vehicles" count as
-        "vehicle".
+    vocabulary : iterable of str; names that inner synsets may have. Without it any noun may be one, by its last word:
+        "motor vehicles" count as "vehicle".
     min_count : sentences that an edge needs
     max_parents : parents that a synset keeps, the strongest first; None keeps all and returns a DAG
 
@@ -48,11 +49,6 @@ def induce_from_text(
     -------
     Induced
         With `evidence` for every edge but those from the root. Classes that no sentence places hang from the root.
-
-    Raises
-    ------
-    HCEPError
-        A corpus that cannot be read, options out of range.
 
     References
     ----------
@@ -189,10 +185,7 @@ def _induced(above: Mapping[str, list[str]], names: LeafNames, reader: _PairRead
 def read_lines(corpus: Corpus) -> Iterator[str]:
     """The lines of a corpus, of a file never more than a bounded part at a time.
 
-    Raises
-    ------
-    HCEPError
-        A file that cannot be read, or something that is not text.
+    Raises HCEPError: a file that cannot be read, or something that is not text.
     """
     if not isinstance(corpus, str | PathLike):
         for line in corpus:

@@ -26,10 +26,7 @@ EXPLANATION = re.compile(r"\s*:\s.*$|\s+[-–—]+\s+.*$")
 class LeafNames:
     """Leaves in their order, found by what a label says.
 
-    Raises
-    ------
-    HierarchyError
-        Fewer than two, an empty or repeated one, one that is the root.
+    Raises HierarchyError: fewer than two, an empty or repeated one, one that is the root.
     """
 
     def __init__(self, leaves: Iterable[str], root: str) -> None:
@@ -75,10 +72,7 @@ class LeafNames:
 def read_names(path: str | PathLike[str]) -> list[str]:
     """Class names of a file: a JSON list of strings, or one per line, blank lines left out.
 
-    Raises
-    ------
-    HierarchyError
-        A file that cannot be read or holds no names, or JSON that is no list of strings.
+    Raises HierarchyError: a file that cannot be read or holds no names, or JSON that is no list of strings.
     """
     place, is_json = repr(str(path)), str(path).lower().endswith(".json")
     try:

@@ -53,9 +53,8 @@ def read_answer(text: str, leaves: Iterable[str], *, root: str = "entity") -> In
 
     Parameters
     ----------
-    text : str
-        A numbered, bulleted, indented or drawn outline or nested JSON, in code fences or not, with or without
-        sentences around it.
+    text : a numbered, bulleted, indented or drawn outline or nested JSON, in code fences or not, with or without
+        sentences around it
     leaves : the classes. Those that the text does not place hang from the root.
 
     Examples

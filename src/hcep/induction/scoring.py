@@ -30,6 +30,8 @@ def score_induced(
 ) -> dict[str, float]:
     """Score an induced hierarchy by everything that is given.
 
+    Raises HCEPError: leaves that do not fit, X without y, a class with too few images to hold one out.
+
     Parameters
     ----------
     tree : the candidate
@@ -47,11 +49,6 @@ def score_induced(
         which ``n_leaves_compared`` are in the tree too; ``edge_f1, ancestor_f1`` by ids and names, ``cluster_f1,
         overlap`` by leaves alone. With images: ``containment_outside, orthogonality``, and on the held-out ones
         ``support_f1, accuracy``.
-
-    Raises
-    ------
-    HCEPError
-        Leaves that do not fit, X without y, a class with too few images to hold one out.
 
     Notes
     -----

@@ -16,8 +16,7 @@ class Layout(Protocol):
 
     Attributes
     ----------
-    LOOKS_FOR : str
-        The files and folders that make the layout, for messages.
+    LOOKS_FOR : the files and folders that make the layout, for messages
     """
 
     LOOKS_FOR: str

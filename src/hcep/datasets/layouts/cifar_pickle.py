@@ -51,10 +51,8 @@ ADMITTED = {
 def load_pickle(path: Path) -> dict[str, Any]:
     """The dict of a CIFAR python file, its keys as text.
 
-    Raises
-    ------
-    DatasetError
-        The file is no pickle, or holds something that CIFAR's files do not; nothing of it has been executed.
+    Raises DatasetError: the file is no pickle, or holds something that CIFAR's files do not; nothing of it has been
+    executed.
     """
     try:
         content = read_pickle(BytesIO(path.read_bytes()), ADMITTED)

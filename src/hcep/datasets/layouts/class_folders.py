@@ -47,12 +47,7 @@ def split_folders(source: Path) -> list[str]:
     """Names of the subfolders that are splits; empty when the subfolders are classes.
 
     A subfolder is a split when every subfolder that holds images has the name of one, so that a class may be called
-    "train".
-
-    Raises
-    ------
-    DatasetError
-        Training and evaluation splits beside another folder of images: it could be either.
+    "train". Raises DatasetError: training and evaluation splits beside another folder of images: it could be either.
     """
     filled = [name for name in subfolders(source) if holds_images(source / name)]
     splits = [name for name in filled if name.lower() in SPLIT_NAMES]

@@ -177,10 +177,7 @@ def _ordered_classes(source: Path) -> Sequence[str]:
 def _devkit_classes(source: Path, truth: Path) -> dict[int, str]:
     """Classes by the devkit's number.
 
-    Raises
-    ------
-    DatasetError
-        No file says which class has which number.
+    Raises DatasetError: no file says which class has which number.
     """
     text = _find(source, DEVKIT_TEXT)
     if text is not None:

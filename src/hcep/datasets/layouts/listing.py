@@ -46,17 +46,11 @@ class Listing:
 
     Attributes
     ----------
-    root : Path
-        Folder that `files` are relative to.
-    files : sequence of str
-        Files, with forward slashes; of images in memory, the files they are exported to.
-    labels, splits : sequence of str or None
-    ids : sequence of str, optional
-        What tells the images apart; the files themselves when left out.
-    class_names : mapping
-        Display names of the labels, where the dataset has them.
-    pixels : (n, height, width, 3) uint8, optional
-        The images, where they are not in files.
+    root : folder that `files` are relative to
+    files : files, with forward slashes; of images in memory, the files they are exported to
+    ids : what tells the images apart; the files themselves when left out
+    class_names : mapping; display names of the labels, where the dataset has them
+    pixels : (n, height, width, 3) uint8; the images, where they are not in files
     """
 
     root: Path
@@ -158,10 +152,7 @@ def printable(text: str) -> str:
 def read_lines(path: Path) -> list[str]:
     """The lines of a text file that are not blank.
 
-    Raises
-    ------
-    DatasetError
-        The file is not text.
+    Raises DatasetError: the file is not text.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -181,10 +172,7 @@ def canonical_split(name: str) -> str:
 def choose_splits(available: Iterable[str | None], wanted: str | None, source: Path) -> list[str]:
     """The splits to read: all that there are, or the one that is wanted.
 
-    Raises
-    ------
-    DatasetError
-        The wanted split is not there.
+    Raises DatasetError: the wanted split is not there.
     """
     known = list(dict.fromkeys(split for split in available if split is not None))
     if wanted is None:
@@ -228,16 +216,13 @@ def column_error(kind: str, column: str, columns: Iterable[str], source: Path) -
 def match_annotations(images: Sequence[str], annotated: Mapping[str, str], source: Path, folder: Path) -> list[str]:
     """The label of each image file of a folder, from an annotation file that must list exactly these.
 
+    Raises DatasetError: files that are listed but absent, or images that are not listed.
+
     Parameters
     ----------
     images : files in the folder
     annotated : label by file
     source, folder : the annotation file and the folder, for messages
-
-    Raises
-    ------
-    DatasetError
-        Files that are listed but absent, or images that are not listed.
     """
     present = set(images)
     absent = [name for name in annotated if name not in present]

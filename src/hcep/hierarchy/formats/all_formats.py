@@ -103,14 +103,11 @@ _OPTION = {"read": "--format", "write": "--to"}
 def find_format(file_name: str, format: str | None, *, to: str) -> Format:
     """The format asked for, or the one a file's ending tells.
 
+    Raises HierarchyError: an unknown name or ending, or a format that cannot do it.
+
     Parameters
     ----------
     to : {"read", "write"}
-
-    Raises
-    ------
-    HierarchyError
-        An unknown name or ending, or a format that cannot do it.
     """
     able = [known for known in FORMATS.values() if f"{to}s" in known.does]
     names = ", ".join(known.name for known in able)

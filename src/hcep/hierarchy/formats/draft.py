@@ -31,9 +31,8 @@ class Draft:
 
     Parameters
     ----------
-    repeated : {"raise", "merge", "qualify"}
-        Refuse it; take it as one synset with several parents; or as several synsets, whose ids get their parents'
-        labels in front (``"bird/crane"`` and ``"machine/crane"``).
+    repeated : {"raise", "merge", "qualify"}; refuse it; take it as one synset with several parents; or as several
+        synsets, whose ids get their parents' labels in front (``"bird/crane"`` and ``"machine/crane"``)
     """
 
     def __init__(self, source: Source, repeated: Repeated = "raise") -> None:

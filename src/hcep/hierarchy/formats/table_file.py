@@ -45,10 +45,7 @@ class Table:
 def read_table(source: Source, delimiter: str | None = None, sheet: str | None = None) -> Table:
     """The table in a file; empty columns at its sides, a title above it and comments (``#``) are left out.
 
-    Raises
-    ------
-    HierarchyError
-        No table, several to choose from, or cells apart by no delimiter that is clear.
+    Raises HierarchyError: no table, several to choose from, or cells apart by no delimiter that is clear.
     """
     if source.data.startswith(b"\xd0\xcf\x11\xe0"):
         raise source.fail("is an old Excel workbook (.xls); save it as .xlsx or .csv")

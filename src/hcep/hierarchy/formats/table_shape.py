@@ -61,10 +61,7 @@ class Shape:
 def find_shape(source: Source, table: Table, *, header: bool | None = None) -> Shape:
     """Take a table for an edge list or for level columns.
 
-    Raises
-    ------
-    HierarchyError
-        Where neither is clear: the message has the options that say it.
+    Raises HierarchyError: where neither is clear: the message has the options that say it.
     """
     return _Evidence(source, table, header).shape()
 

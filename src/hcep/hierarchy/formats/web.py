@@ -14,10 +14,7 @@ PATIENCE = 10  # timeouts that a whole answer may take: a server that drips byte
 def fetch(url: str, max_bytes: int, timeout: float) -> bytes:
     """The body at an address.
 
-    Raises
-    ------
-    HierarchyError
-        No answer within `timeout` seconds, an answer that is an error, too long, or cut off.
+    Raises HierarchyError: no answer within `timeout` seconds, an answer that is an error, too long, or cut off.
     """
     try:
         answer = exchange(url, timeout=timeout, seconds=PATIENCE * timeout, max_bytes=max_bytes, follow=True)

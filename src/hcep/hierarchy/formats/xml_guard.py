@@ -21,10 +21,7 @@ class _DeclarationsOver(Exception):  # noqa: N818 # no error: it ends the parsin
 def refuse_unsafe_xml(source: Source) -> None:
     """Refuse external entities and definitions, entities made of entities, and those that multiply the file.
 
-    Raises
-    ------
-    HierarchyError
-        Also for what is not XML.
+    Raises HierarchyError: also for what is not XML.
     """
     entities: dict[str, str] = {}
 
