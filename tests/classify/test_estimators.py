@@ -22,8 +22,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hcep import HCEPClassifier, HCEPError, HCEPTransformer, Hierarchy, HierarchyError, hb_omp
 from hcep.classify import nn
+from hcep.classify.choosing import ANCHOR, ANCHORS, FALLBACK_SHRINKAGE, FEW_ANCHOR, POWERS, SHRINKAGES
 from hcep.classify.heads import AdamWHead
-from hcep.classify.leave_one_out import ANCHORS, FALLBACK_ANCHOR, FALLBACK_SHRINKAGE, SHRINKAGES
 from hcep.dictionary import DictionaryError
 from hcep.models import ModelError
 
@@ -268,18 +268,6 @@ def test_every_image_is_projected_once(
         assert sum(projected) == 40
 
 
-def test_one_eigendecomposition_per_fit(
-    animals: Hierarchy, training: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = []
-    eigh = np.linalg.eigh
-    monkeypatch.setattr(np.linalg, "eigh", lambda *a, **k: calls.append(1) or eigh(*a, **k))
-    HCEPClassifier(animals, center=True).fit(*training)
-    assert len(calls) == 1
-    HCEPClassifier(animals, shrinkage=None).fit(*training)
-    assert len(calls) == 1
-
-
 # -- classes and hierarchies -----------------------------------------------------------------------
 
 
@@ -333,13 +321,16 @@ def test_one_class_is_always_predicted(animals: Hierarchy, head: str) -> None:
 # -- metric and anchor -----------------------------------------------------------------------------
 
 
-def test_auto_tries_every_pair(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
-    model = HCEPClassifier(animals).fit(*training)
-    tried = {(s.shrinkage, s.anchor) for s in model.leave_one_out_}
-    assert tried == {(s, a) for s in SHRINKAGES for a in ANCHORS}
-    assert (model.shrinkage_, model.anchor_) in tried
+def test_auto_tries_powers_then_metrics(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = np.abs(training[0]), training[1]
+    model = HCEPClassifier(animals).fit(X, y)
+    tried = [(s.power, s.shrinkage, s.anchor) for s in model.leave_one_out_]
+    assert tried[:3] == [(p, SHRINKAGES[0], ANCHOR) for p in POWERS]
+    assert tried[3:] == [(model.power_, s, ANCHOR) for s in SHRINKAGES[1:]]
+    assert (model.power_, model.shrinkage_, model.anchor_) in tried
     given = HCEPClassifier(animals, shrinkage=None).fit(*training)
-    assert {s.shrinkage for s in given.leave_one_out_} == {None}
+    assert {(s.power, s.shrinkage) for s in given.leave_one_out_} == {(1.0, None)}
+    assert {s.anchor for s in given.leave_one_out_} == set(ANCHORS)
     assert given.shrinkage_ is None
     assert HCEPClassifier(animals, shrinkage=0.3, anchor=0.2).fit(*training).leave_one_out_ == []
 
@@ -357,12 +348,12 @@ def test_one_image_of_many_classes_is_no_regression() -> None:
         HCEPClassifier().fit(X, X[:, 0])
 
 
-@pytest.mark.parametrize("n", [1, 2])
-def test_classes_of_one_or_two_images_take_the_fallback(animals: Hierarchy, n: int) -> None:
-    X, y = draw(animals.leaves, n, spread=0.1)
+def test_classes_of_one_image_take_the_fallback(animals: Hierarchy) -> None:
+    X, y = draw(animals.leaves, 1, spread=0.1)
     model = HCEPClassifier(animals).fit(X, y)
-    assert (model.shrinkage_, model.anchor_) == (FALLBACK_SHRINKAGE, FALLBACK_ANCHOR)
+    assert (model.shrinkage_, model.anchor_) == (FALLBACK_SHRINKAGE, FEW_ANCHOR)
     assert model.leave_one_out_ == []
+    assert model.leaf_moves_ is None
     assert model.predict(X).tolist() == y.tolist()
     assert model.temperature_ > 0
 

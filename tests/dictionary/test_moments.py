@@ -124,21 +124,3 @@ def test_many_new_classes_cost_no_copy_each():
     moments = ClassMoments()
     moments.update(np.ones((3000, 2)), [str(i) for i in rows], rows)
     assert moments.counts.tolist() == [1] * 3000
-
-
-def test_the_spectrum_is_that_of_the_covariance_and_found_once() -> None:
-    rng = np.random.default_rng(0)
-    moments = ClassMoments(second_moment=True)
-    moments.update(rng.standard_normal((40, 5)), ["a", "b"], rng.integers(2, size=40))
-    variances, axes = moments.within_spectrum()
-    assert np.allclose(axes * variances @ axes.T, moments.within_covariance())
-    assert moments.within_spectrum()[1] is axes
-
-
-def test_more_images_change_the_spectrum() -> None:
-    rng = np.random.default_rng(0)
-    moments = ClassMoments(second_moment=True)
-    for _ in range(2):
-        moments.update(rng.standard_normal((40, 5)), ["a", "b"], rng.integers(2, size=40))
-        variances, axes = moments.within_spectrum()
-        assert np.allclose(axes * variances @ axes.T, moments.within_covariance())

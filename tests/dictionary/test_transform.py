@@ -34,9 +34,8 @@ def test_whitening_is_the_formula(flat, images, shrinkage):
     covariance = pooled(X, y)
     shrunk = (1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / 5 * np.eye(5)
     whitener = d.transform.whitener
-    np.testing.assert_allclose(whitener, whitener.T, atol=1e-12)
-    np.testing.assert_allclose(whitener @ shrunk @ whitener, np.eye(5), atol=1e-9)
-    np.testing.assert_allclose(pooled(d.embed(X), y), whitener @ covariance @ whitener, atol=1e-9)
+    np.testing.assert_allclose(whitener.T @ shrunk @ whitener, np.eye(5), atol=1e-9)
+    np.testing.assert_allclose(pooled(d.embed(X), y), whitener.T @ covariance @ whitener, atol=1e-9)
 
 
 def test_hardly_shrunk_the_within_class_covariance_becomes_the_identity(flat, images):
@@ -140,8 +139,33 @@ def test_the_identity_hands_back_what_it_gets():
 
 
 def test_a_direction_without_variance_is_not_blown_up():
-    root = shrunk_inverse_root(np.array([-1e-18, 2.0]), np.eye(2), 0.5)
+    root = shrunk_inverse_root(np.diag([-1e-18, 2.0]), 0.5)
     np.testing.assert_allclose(root, np.diag([1 / np.sqrt(0.5), 1 / np.sqrt(1.5)]))
+
+
+@pytest.mark.parametrize("smallest", [1e-3, -1e-6])
+def test_the_whitener_is_a_root_of_the_inverse_even_where_rounding_made_a_variance_negative(smallest: float) -> None:
+    axes = np.linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]
+    covariance = axes * [smallest, 1.0, 2.0, 3.0] @ axes.T
+    root = shrunk_inverse_root(covariance, 1e-9)
+    variances = np.maximum([smallest, 1.0, 2.0, 3.0], 0.0) * (1 - 1e-9) + 1e-9 * 1.5
+    np.testing.assert_allclose(root @ root.T, axes / variances @ axes.T, rtol=1e-4)
+
+
+@pytest.mark.parametrize("power", [0.5, 0.7])
+@pytest.mark.parametrize("unit_norm", [False, True])
+def test_a_power_comes_before_unit_norm_and_means(flat, images, power, unit_norm):
+    X, y = np.abs(images[0]), images[1]
+    direct = ConceptDictionary.from_images(flat, X, y, unit_norm=unit_norm, center=True, power=power)
+    prepared = unit_rows(X**power) if unit_norm else X**power
+    plain = ConceptDictionary.from_images(flat, prepared, y, center=True)
+    np.testing.assert_allclose(direct.synset_embeddings, plain.synset_embeddings)
+    np.testing.assert_allclose(direct.embed(X), plain.embed(prepared))
+    assert not direct.transform.is_affine
+
+
+def test_a_power_keeps_the_sign():
+    np.testing.assert_allclose(EmbeddingTransform(power=0.5)(np.array([[-4.0, 9.0]])), [[-2.0, 3.0]])
 
 
 @pytest.mark.parametrize("shrinkage", [0.0, -0.1, 1.1, np.nan])

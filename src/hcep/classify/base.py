@@ -15,13 +15,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hcep._checks import is_number, require_not_negative, require_positive, require_share
-from hcep.classify import leave_one_out
+from hcep.classify import choosing, refining
+from hcep.classify.calibration import Calibration, require_priors
+from hcep.classify.choosing import LeaveOneOutScore, Training
 from hcep.classify.heads import require_head
-from hcep.classify.leave_one_out import LeaveOneOutScore, choose, leave_one_out_scores
-from hcep.dictionary import ConceptDictionary, class_moments
+from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import CHUNK
 from hcep.dictionary.moments import ClassMoments
-from hcep.dictionary.transform import unit_rows
+from hcep.dictionary.transform import prepared_rows
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy, read_hierarchy
 from hcep.hierarchy.graph import TreePolicy
@@ -47,6 +48,16 @@ def _require_shrinkage(name: str, value: Any) -> None:
         )
 
 
+def _require_power(name: str, value: Any) -> None:
+    if value != "auto" and not (is_number(value) and 0.0 < value <= 1.0):
+        raise HCEPError(f"{name} must be 'auto' or a number above 0 and at most 1, got {value!r}")
+
+
+def _require_auto_or_bool(name: str, value: Any) -> None:
+    if not isinstance(value, bool) and value != "auto":
+        raise HCEPError(f"{name} must be 'auto', True or False, got {value!r}")
+
+
 #: What each parameter may be, by its name, for all estimators: a call that raises where it is not.
 CONSTRAINTS: dict[str, Callable[[str, Any], object]] = {
     "max_steps": lambda name, value: require_positive(name, value, "the depth of the hierarchy"),
@@ -54,6 +65,9 @@ CONSTRAINTS: dict[str, Callable[[str, Any], object]] = {
     "tol": require_not_negative,
     "anchor": _require_anchor,
     "shrinkage": _require_shrinkage,
+    "power": _require_power,
+    "refine": _require_auto_or_bool,
+    "priors": require_priors,
     "alpha": require_fraction,
     "mixing": require_share,
     "concept_epochs": require_positive,
@@ -155,6 +169,10 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
     anchor_: float
     shrinkage_: float | None
     leave_one_out_: list[LeaveOneOutScore]
+    power_: float = 1.0
+    leaf_moves_: NDArray[np.float64] | None = None
+    calibration_: Calibration
+    moments_: ClassMoments
     n_features_in_: int
     #: Values of the parameter `head` beside those of `hcep.classify.heads`.
     _own_heads: tuple[str, ...] = ()
@@ -194,9 +212,26 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
                 CONSTRAINTS[name](name, value)
 
     def _fit_dictionary(
-        self, X: Any, y: Any, shrinkage: float | Auto | None = None, anchor: float | Auto = 0.0
-    ) -> tuple[NDArray[Any], NDArray[np.intp], ClassMoments]:
-        """Fix classes, hierarchy, metric, anchor and dictionary; return checked images, class indices and moments."""
+        self,
+        X: Any,
+        y: Any,
+        shrinkage: float | Auto | None = None,
+        anchor: float | Auto = 0.0,
+        power: float | Auto = 1.0,
+        refine: bool | Auto = False,
+        calibrate: float | None = None,
+    ) -> tuple[NDArray[Any], NDArray[np.intp]]:
+        """Fix classes, hierarchy, power, metric, anchor, dictionary and calibration; return checked images and classes.
+
+        The dictionary is a function of `moments_`, power, shrinkage, anchor and the shifts of a refinement alone.
+
+        Parameters
+        ----------
+        X, y : images and labels
+        shrinkage, anchor, power, refine : as of `HCEPClassifier`
+        calibrate : float, optional
+            The anchor to calibrate at; NaN is the fitted one.
+        """
         self._check_parameters()
         images, labels = validate_data(self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=1)
         if np.asarray(labels).dtype.kind == "f":  # synset ids are no regression target, even at one image per class
@@ -204,27 +239,28 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         self.classes_, index = np.unique(labels, return_inverse=True)
         self.hierarchy_ = self._hierarchy_of(self.classes_)
         self._leaves = class_leaves(self.hierarchy_, self.classes_)
-        if shrinkage == "auto" and not _varies(unit_rows(images) if self.unit_norm else images, index):
+        if shrinkage == "auto" and not _varies(prepared_rows(images, 1.0, self.unit_norm), index):
             shrinkage = None  # there is no covariance to whiten by
-        moments = class_moments(
-            self.hierarchy_,
-            images,
-            self._leaves[index],
-            unit_norm=self.unit_norm,
-            second_moment=shrinkage is not None,
-        )
-        self.leave_one_out_ = []
-        if "auto" in (shrinkage, anchor):
-            shrinkages = leave_one_out.SHRINKAGES if shrinkage == "auto" else (shrinkage,)
-            anchors = leave_one_out.ANCHORS if anchor == "auto" else (anchor,)
-            self.leave_one_out_ = self._leave_one_out(images, index, moments, shrinkages, anchors)
-        if self.leave_one_out_:
-            chosen = choose(self.leave_one_out_)
-            self.shrinkage_, self.anchor_ = chosen.shrinkage, chosen.anchor
-        else:
-            self.shrinkage_ = leave_one_out.FALLBACK_SHRINKAGE if shrinkage == "auto" else shrinkage
-            self.anchor_ = leave_one_out.FALLBACK_ANCHOR if anchor == "auto" else anchor
-        self.dictionary_ = ConceptDictionary.from_moments(
+        training = Training(self.hierarchy_, images, index, self._leaves, self.unit_norm, self.center)
+        values = self._values_to_try(training, power, shrinkage, anchor)
+        chosen = choosing.choose(training, *values)
+        self.power_, self.shrinkage_, self.anchor_, self.moments_, self.leave_one_out_ = chosen
+        self.dictionary_ = self._dictionary_of(self.moments_)
+        self.leaf_moves_ = None
+        refine = refining.pays(training, self.anchor_) if refine == "auto" else refine and len(self.classes_) > 1
+        if calibrate is not None or refine:
+            anchor = self.anchor_ if calibrate is None or np.isnan(calibrate) else calibrate
+            self.calibration_ = choosing.calibrate(training, self.dictionary_, self.moments_, anchor)
+        if refine:
+            temperature = self.calibration_.temperature
+            shifts = refining.refine(training, self.dictionary_, self.moments_, self.anchor_, temperature)
+            self.dictionary_ = self.dictionary_.moved(dict(zip(self._leaves.tolist(), shifts, strict=True)))
+            self.leaf_moves_ = np.linalg.norm(shifts, axis=1)
+        return images, index
+
+    def _dictionary_of(self, moments: ClassMoments) -> ConceptDictionary:
+        """The dictionary of class means at the fitted power, metric and anchor."""
+        return ConceptDictionary.from_moments(
             self.hierarchy_,
             moments,
             unit_norm=self.unit_norm,
@@ -232,31 +268,27 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
             shrinkage=self.shrinkage_,
             # Without an anchor a common scale cancels in every coefficient; residuals then keep the images' units.
             rescale=self.anchor_ > 0,
+            power=self.power_,
         )
-        return images, index, moments
+
+    def _values_to_try(self, training: Training, power: Any, shrinkage: Any, anchor: Any) -> tuple[Any, Any, Any]:
+        """Powers, shrinkages and anchors, where the choice begins first; one each where there is none."""
+        counts = training.folds.counts
+        negative = power != 1.0 and bool(training.images.min() < 0.0)
+        if negative and power != "auto":
+            raise HCEPError(f"power must be 1 or 'auto' for embeddings with negative numbers, got {power!r}")
+        usual = choosing.ANCHOR if np.median(counts) >= choosing.FEW else choosing.FEW_ANCHOR
+        powers = (1.0,) if negative else choosing.POWERS
+        shrinkages: Any = choosing.SHRINKAGES if (counts > 1).any() else (choosing.FALLBACK_SHRINKAGE,)
+        anchors = choosing.ANCHORS if shrinkage is None else (usual,)
+        return (
+            powers if power == "auto" else (power,),
+            shrinkages if shrinkage == "auto" else (shrinkage,),
+            anchors if anchor == "auto" else (anchor,),
+        )
 
     def _hierarchy_of(self, classes: NDArray[Any]) -> Hierarchy:
         return class_hierarchy(self.hierarchy, classes, self.tree, self.collapse)
-
-    def _leave_one_out(
-        self,
-        images: NDArray[Any],
-        index: NDArray[np.intp],
-        moments: ClassMoments,
-        shrinkages: Any,
-        anchors: Any,
-        min_images: int = 3,
-    ) -> list[LeaveOneOutScore]:
-        return leave_one_out_scores(
-            self.hierarchy_,
-            unit_rows(images) if self.unit_norm else images,
-            self._leaves[index],
-            shrinkages,
-            anchors,
-            min_images=min_images,
-            moments=moments,
-            center=self.center,
-        )
 
     def _checked_images(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self, "dictionary_")

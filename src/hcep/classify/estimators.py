@@ -14,11 +14,15 @@ from sklearn.base import ClassifierMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from hcep._checks import require_positive
 from hcep.classify.base import Auto, ConceptEstimator, HierarchyLike
+from hcep.classify.calibration import Calibration, Priors, class_priors
 from hcep.classify.floor import explained_floor
+from hcep.classify.growing import GrowingMixin
 from hcep.classify.heads import make_head, n_iterations
+from hcep.classify.hedging import HedgingMixin
 from hcep.classify.path_model import Inference, PathModel
-from hcep.dictionary.moments import ClassMoments
+from hcep.errors import HCEPError
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import PathResult, SearchOptions
 from hcep.pursuit.limits import Concepts
@@ -49,6 +53,9 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
     tol: float
     signed: bool
     anchor: float | Auto
+    power: float | Auto
+    exact_where: bool
+    refine: bool | Auto
 
     def __init__(
         self,
@@ -59,6 +66,9 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
         tol: float = 0.0,
         signed: bool = False,
         anchor: float | Auto = "auto",
+        power: float | Auto = "auto",
+        exact_where: bool = False,
+        refine: bool | Auto = "auto",
         **shared: Any,
     ) -> None:
         super().__init__(hierarchy, **shared)
@@ -66,8 +76,12 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Average the images of each class into a dictionary."""
-        self._fit_dictionary(X, y, self.shrinkage, self.anchor)
+        self._fit(X, y)
         return self
+
+    def _fit(self, X: ArrayLike, y: ArrayLike, calibrate: float | None = None) -> tuple[NDArray[Any], NDArray[np.intp]]:
+        power = 1.0 if self.exact_where else self.power
+        return self._fit_dictionary(X, y, self.shrinkage, self.anchor, power, self.refine, calibrate)
 
     def pursue(
         self,
@@ -111,7 +125,7 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
         return tags
 
 
-class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
+class HCEPClassifier(HedgingMixin, GrowingMixin, ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     """Classify embeddings by the rooted path of concepts that explains them.
 
     Parameters
@@ -120,14 +134,25 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         As in `hcep.classify.base.ConceptEstimator`.
     shrinkage : float in (0, 1], None or "auto"
         Metric: None is Euclidean, a number the within-class covariance shrunk that far to the identity, "auto" picks
-        by leave-one-out on the training images.
+        by the log loss of held-out training images.
     beam_width : int or None
         None searches all rooted paths exactly, which is also the fastest.
     tol, signed
         As in `hcep.hb_omp`.
     anchor : float or "auto"
-        Weight of the prior that coefficients are 1, on embeddings scaled to mean square norm 1. "auto" picks by
-        leave-one-out.
+        Weight of the prior that coefficients are 1, on embeddings scaled to mean square norm 1. "auto" is 0.3, or 0.1
+        where classes have fewer than four images; in the Euclidean metric it is picked as the shrinkage is.
+    power : float in (0, 1] or "auto"
+        Raise every number of an embedding to this power first. "auto" picks 1, 0.7 or 0.5 as it picks the shrinkage,
+        and 1 where embeddings have negative numbers.
+    exact_where : bool
+        Keep the power at 1, so that maps of where a concept is are exact.
+    refine : bool or "auto"
+        Move the classes' embeddings from their means to where training images, each left out, are classified best.
+        "auto" does so from four images per class on.
+    priors : "uniform", "empirical" or (n_classes,) array
+        Probability of each class, in the order of `classes_`, before the image is seen; "empirical" is its share of the
+        training images. With the path head only.
     head : {"path", "logistic", "adamw"} or a scikit-learn classifier
         Predict the leaf of the path, or by a classifier on the codes: logistic regression, the published training
         (`hcep.classify.heads.AdamWHead`), or a clone of the one that is given, such as ``LogisticRegression(C=10)`` or
@@ -139,11 +164,18 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     hierarchy_ : Hierarchy
         Restricted to the classes and collapsed.
     dictionary_ : ConceptDictionary
-    anchor_, shrinkage_ : what was used
+    anchor_, shrinkage_, power_ : what was used
     leave_one_out_ : list of LeaveOneOutScore
-        Every pair that was tried; empty where nothing was "auto" or classes have fewer than three images.
-    temperature_ : float
-        Scale of objectives in `predict_proba`, fitted on left-out training images (path head).
+        All that was tried; empty where nothing was to choose or no class has two images.
+    calibration_ : Calibration
+        From objectives to probabilities, fitted on held-out training images (path head); `temperature_` is its scale.
+    priors_ : (n_classes,) array or None
+        None where all are equal.
+    leaf_moves_ : (n_classes,) array or None
+        How far refinement moved each class's embedding, where images have mean square norm 1; None without refinement.
+    moments_ : ClassMoments
+        Counts, means and second moment of the training images after power and unit norm, by leaf. With `power_`,
+        `shrinkage_`, `anchor_` and the refined leaves' shifts they determine the dictionary.
     head_ : classifier or None
     n_iter_ : int
         Iterations of the head; the path head needs one pass.
@@ -165,7 +197,8 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     True
     """
 
-    temperature_: float
+    priors: Priors
+    priors_: NDArray[np.float64] | None = None
     head_: Any
     n_iter_: int
     explained_floor_: NDArray[np.float64] | None = None
@@ -187,6 +220,10 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         anchor: float | Auto = "auto",
         head: Any = "path",
         n_jobs: int | None = None,
+        power: float | Auto = "auto",
+        exact_where: bool = False,
+        refine: bool | Auto = "auto",
+        priors: Priors = "uniform",
     ) -> None:
         self._store(locals())
 
@@ -198,6 +235,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         ``AdamWHead(epochs=1000, batch_size=16384)``.
         """
         published: dict[str, Any] = {"shrinkage": None, "anchor": 0.0, "signed": False, "head": "adamw"}
+        published |= {"power": 1.0, "refine": False}
         return cls(hierarchy, beam_width=beam_width, **(published | options))
 
     @staticmethod
@@ -227,22 +265,33 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         return load_model(folder)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Build the dictionary, choose metric and anchor where "auto", fit the head."""
-        images, index, moments = self._fit_dictionary(X, y, self.shrinkage, self.anchor)
-        self.head_, self.n_iter_, self.temperature_ = None, 1, float("nan")
-        if isinstance(self.head, str) and self.head == "path":
-            self.temperature_ = self._fit_temperature(images, index, moments)
-        elif len(self.classes_) > 1:
+        """Build the dictionary, choose power, metric and anchor where "auto", calibrate, refine, fit the head."""
+        by_path = isinstance(self.head, str) and self.head == "path"
+        self.head_, self.n_iter_, self.calibration_ = None, 1, Calibration(float("nan"))
+        images, index = self._fit(X, y, calibrate=np.nan if by_path else None)
+        self.priors_ = class_priors(self.priors, np.bincount(index)) if by_path else None
+        if not by_path and len(self.classes_) > 1:
             self.head_ = make_head(self.head).fit(self.path_model().pursue(images).codes, index)
             self.n_iter_ = n_iterations(self.head_)
         self.explained_floor_ = explained_floor(self.path_model(), images, index)
+        self._start_growing(index)
         return self
 
     def path_model(self) -> PathModel:
         """The fitted model as plain arrays and options, free of scikit-learn but for a linear head."""
         return replace(
-            super().path_model(), temperature=self.temperature_, head=self.head_, explained_floor=self.explained_floor_
+            super().path_model(),
+            calibration=self.calibration_,
+            priors=self.priors_,
+            head=self.head_,
+            explained_floor=self.explained_floor_,
+            held_out=self.held_out_,
         )
+
+    @property
+    def temperature_(self) -> float:
+        """Scale of objectives in `predict_proba`."""
+        return self.calibration_.temperature
 
     def infer(
         self,
@@ -277,22 +326,49 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         images, model = self._checked_images(X), self.path_model()
         return self.classes_[model.predict(images, model.limits(force, forbid))]
 
-    def predict_proba(self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = ()) -> NDArray[np.float64]:
+    def predict_proba(
+        self, X: ArrayLike, level: int | None = None, *, force: Concepts = (), forbid: Concepts = ()
+    ) -> NDArray[np.float64]:
         """Probability of each class, (n_images, n_classes); the largest belongs to the predicted class.
 
-        With the path head ``softmax(-objective / temperature_)`` over the best complete path of every class; a finite
-        beam leaves only the classes of its final hypotheses. With concepts forced or forbidden, over the classes left.
-        """
-        return self.infer(X, force=force, forbid=forbid).probabilities
+        With the path head those of `Calibration`, over the best complete path of every class; a finite beam leaves only
+        the classes of its final hypotheses.
 
-    def _fit_temperature(self, images: NDArray[Any], index: NDArray[np.intp], moments: ClassMoments) -> float:
-        """Scale that makes left-out training images most likely; a typical one where none can be left out."""
-        scores = [s for s in self.leave_one_out_ if (s.shrinkage, s.anchor) == (self.shrinkage_, self.anchor_)]
-        if not scores:
-            pair = (self.shrinkage_,), (self.anchor_,)
-            scores = self._leave_one_out(images, index, moments, *pair, min_images=2)
-        temperature = scores[0].temperature if scores else 0.03
-        # The left-out images were divided by their mean square norm; without an anchor the dictionary's are not.
-        transform = self.dictionary_.transform
-        scale = 1.0 if self.anchor_ > 0 else moments.mean_square_norm(transform.mean, transform.whitener)
-        return temperature * scale
+        Parameters
+        ----------
+        X : (n_images, n_dims) array
+        level : int, optional
+            The probabilities of the concepts at this level instead, in the order of `concepts_at`; in a tree they add
+            up to 1.
+        force, forbid : as for `pursue`; the probabilities are then over the classes left
+        """
+        if level is None:
+            return self.infer(X, force=force, forbid=forbid).probabilities
+        columns = [self.hierarchy_.index(concept) for concept in self.concepts_at(level)]
+        return np.asarray(self.node_probabilities(X, force=force, forbid=forbid)[:, columns])
+
+    def concepts_at(self, level: int) -> list[str]:
+        """The concepts at a level of the hierarchy, 1 below the root, and the classes that end above it."""
+        check_is_fitted(self, "dictionary_")
+        hierarchy = self.hierarchy_
+        if not 1 <= level <= hierarchy.depth:
+            raise HCEPError(f"level must be between 1 and {hierarchy.depth}, the depth of the hierarchy; got {level!r}")
+        ends = np.isin(np.arange(len(hierarchy)), hierarchy.leaf_index) & (hierarchy.levels < level)
+        return [hierarchy.ids[i] for i in np.flatnonzero((hierarchy.levels == level) | ends)]
+
+    def node_probabilities(self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = ()) -> NDArray[np.float64]:
+        """Probability of every concept, (n_images, n_synsets), in the order of ``hierarchy_.ids``; the root's is 1.
+
+        A concept's is the sum over the classes below it, each counted once, however many paths lead there.
+        """
+        images, model = self._checked_images(X), self.path_model()
+        return model.node_probabilities(images, model.limits(force, forbid))
+
+    def predict_topk(self, X: ArrayLike, k: int = 5) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """The k likeliest classes of each image, likeliest first, and their probabilities, both (n_images, k).
+
+        Those of the other classes are not kept, so that many images of many classes fit in memory.
+        """
+        require_positive("k", k)
+        index, probabilities = self.path_model().top_classes(self._checked_images(X), k)
+        return self.classes_[index], probabilities

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import require_not_negative
 from hcep.classify.base import HierarchyLike, class_hierarchy, class_leaves
+from hcep.classify.calibration import Calibration
 from hcep.dictionary import ConceptDictionary, EmbeddingTransform
 from hcep.dictionary.checks import as_embeddings
 from hcep.errors import HCEPError
@@ -76,7 +77,9 @@ def open_linear_head(
     from hcep.classify import HCEPClassifier
 
     weights, biases, labels = _checked(coef, intercept, classes)
-    model = HCEPClassifier(hierarchy, tree=tree, collapse=collapse, shrinkage=None, anchor=anchor)
+    model = HCEPClassifier(
+        hierarchy, tree=tree, collapse=collapse, shrinkage=None, anchor=anchor, power=1.0, refine=False
+    )
     order = np.argsort(labels, kind="stable")
     model.classes_ = labels[order]
     weights, biases = weights[order], biases[order]
@@ -92,7 +95,7 @@ def open_linear_head(
     wanted = None if rows is None else (rows @ weights.T.astype(rows.dtype) + biases).argmax(axis=1)
     model.anchor_, model.agreement_ = _anchor(model, anchor, rows, wanted)
     # At an infinite anchor objectives differ by 2 * scale * (difference of logits).
-    model.shrinkage_, model.temperature_ = None, 2.0 * scale
+    model.shrinkage_, model.calibration_ = None, Calibration(2.0 * scale)
     model.leave_one_out_, model.head_, model.n_iter_ = [], None, 1
     model.n_features_in_ = weights.shape[1]
     return model

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hcep.classify.calibration import Calibration
 from hcep.dictionary import ConceptDictionary
+from hcep.dictionary.concept_dictionary import leaf_shares
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit import PathResult, SearchOptions, search
 from hcep.pursuit.limits import Concepts, PathLimits
 
+if TYPE_CHECKING:
+    from hcep.classify.hedging import HeldOut
+
+#: A block of images, the probabilities of all classes and the predicted class of each.
+OnProbabilities = Callable[[slice, NDArray[np.float64], NDArray[np.intp]], None]
 #: The least probability of a class that is left when others are ruled out.
 TINY = float(np.finfo(np.float64).tiny)
+
+
+#: Where a head gives the probabilities.
+UNCALIBRATED = Calibration(float("nan"))
 
 
 class Head(Protocol):
@@ -64,21 +76,27 @@ class PathModel:
         The leaf that stands for each class.
     dictionary : ConceptDictionary
     options : SearchOptions
-    temperature : float
-        Scale of objectives in the path head's probabilities.
+    calibration : Calibration
+        From objectives to the path head's probabilities.
+    priors : (n_classes,) array or None
+        Probability of each class before the image is seen; None where all are equal.
     head : Head or None
         None takes the class of the path's leaf.
     explained_floor : (n_classes,) array or None
         Explained share below which an image is unlike the training images of a class; None where that is not known.
+    held_out : HeldOut or None
+        What images that the model was not fitted on got; None before `HCEPClassifier.calibrate`.
     """
 
     classes: NDArray[Any]
     leaves: NDArray[np.str_]
     dictionary: ConceptDictionary
     options: SearchOptions
-    temperature: float = float("nan")
+    calibration: Calibration = UNCALIBRATED
+    priors: NDArray[np.float64] | None = None
     head: Head | None = None
     explained_floor: NDArray[np.float64] | None = None
+    held_out: HeldOut | None = None
 
     @property
     def hierarchy(self) -> Hierarchy:
@@ -97,15 +115,21 @@ class PathModel:
         progress: bool = False,
         limits: PathLimits | None = None,
     ) -> PathResult:
-        """Rooted paths of raw embeddings, with the model's options."""
+        """Rooted paths of raw embeddings, with the model's options; where there are priors, the likeliest class's."""
         asked: dict[str, Any] = {"n_best": n_best, "trace": trace, "progress": progress, "limits": limits}
-        return search(images, self.dictionary, self.options, **asked)
+        if self.priors is None or self.head is not None:
+            return search(images, self.dictionary, self.options, **asked)
+        return self._search(images, lambda *_: None, **asked)
 
     def predict(self, images: NDArray[Any], limits: PathLimits | None = None) -> NDArray[np.intp]:
         """Class of raw embeddings, as positions in `classes`."""
         if limits is not None and self.head is not None:  # which may not keep to the path
             return self.infer(images, limits=limits).class_index
-        return self.class_index(images, self.pursue(images, limits=limits), limits)
+        if self.priors is None or self.head is not None:
+            return self.class_index(images, self.pursue(images, limits=limits), limits)
+        index = np.empty(len(images), dtype=np.intp)
+        self._search(images, lambda block, _, best: index.__setitem__(block, best), limits=limits)
+        return index
 
     def infer(
         self,
@@ -131,38 +155,108 @@ class PathModel:
 
         Notes
         -----
-        With the path head probabilities are ``softmax(-objective / temperature)`` over the best complete path of every
-        class; a finite beam leaves only the classes of its final hypotheses.
+        With the path head probabilities are those of `Calibration`, from the objective of the best complete path of
+        every class; a finite beam leaves only the classes of its final hypotheses.
         """
-        asked: dict[str, Any] = {"trace": trace, "progress": progress, "explained": explained, "limits": limits}
+        asked: dict[str, Any] = {"n_best": n_best, "trace": trace, "progress": progress, "explained": explained}
+        asked["limits"] = limits
         if self.head is not None:
             if not hasattr(self.head, "predict_proba"):
                 raise HCEPError(f"the head, a {type(self.head).__name__}, gives no probabilities (no predict_proba)")
-            found = search(images, self.dictionary, self.options, n_best=n_best, **asked)
+            found = search(images, self.dictionary, self.options, **asked)
             odds = np.asarray(self.head.predict_proba(found.codes))
             if limits is None:
                 return Inference(found, self.class_index(images, found), odds, self.classes)
             odds = np.where(self._open_classes(limits), np.maximum(odds, TINY), 0.0)
             return Inference(found, odds.argmax(axis=1), odds / odds.sum(axis=1, keepdims=True), self.classes)
+        probabilities, index = np.empty((len(images), len(self.classes))), np.empty(len(images), dtype=np.intp)
+
+        def keep(block: slice, found: NDArray[np.float64], best: NDArray[np.intp]) -> None:
+            probabilities[block], index[block] = found, best
+
+        return Inference(self._search(images, keep, **asked), index, probabilities, self.classes)
+
+    def top_classes(self, images: NDArray[Any], k: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """The k likeliest classes of raw embeddings, likeliest first, and their probabilities, both (n_images, k)."""
+        k = min(k, len(self.classes))
+        top, likely = np.empty((len(images), k), dtype=np.intp), np.empty((len(images), k))
+
+        def keep(block: slice, found: NDArray[np.float64], _: NDArray[np.intp]) -> None:
+            some = np.argpartition(-found, k - 1, axis=1)[:, :k]
+            order = np.argsort(-np.take_along_axis(found, some, axis=1), axis=1, kind="stable")
+            top[block] = np.take_along_axis(some, order, axis=1)
+            likely[block] = np.take_along_axis(found, top[block], axis=1)
+
+        self._each_block(images, keep)
+        return top, likely
+
+    def node_probabilities(self, images: NDArray[Any], limits: PathLimits | None = None) -> NDArray[np.float64]:
+        """Probability of every concept, (n_images, n_synsets) in the hierarchy's order; the root's is 1.
+
+        The sum over the classes below it, each counted once, however many paths lead to it.
+        """
+        out = np.empty((len(images), len(self.hierarchy)))
+
+        def keep(block: slice, found: NDArray[np.float64], _: NDArray[np.intp]) -> None:
+            out[block] = np.minimum(found @ self._below, 1.0)
+
+        self._each_block(images, keep, limits)
+        return out
+
+    def _each_block(self, images: NDArray[Any], keep: OnProbabilities, limits: PathLimits | None = None) -> None:
+        """Probabilities block by block, never those of all images at once unless a head gives them."""
+        if self.head is None:
+            self._search(images, keep, limits=limits)
+        else:
+            found = self.infer(images, limits=limits)
+            keep(slice(0, len(images)), found.probabilities, found.class_index)
+
+    def _search(
+        self,
+        images: NDArray[Any],
+        keep: OnProbabilities,
+        *,
+        n_best: int = 1,
+        limits: PathLimits | None = None,
+        **asked: Any,
+    ) -> PathResult:
+        """Search, and hand on every block's probabilities."""
         n_kept = min(self.options.beam_width or 1, len(self.hierarchy.path_tree.leaf_nodes))
-        scores = np.empty((len(images), len(self.classes)))
 
         def reduce(block: slice, objectives: NDArray[np.float64], nodes: NDArray[np.int32]) -> None:
             own = None if limits is None else limits.at(block)
-            scores[block] = -self._class_objectives(objectives, nodes, own) / self.temperature
+            lowest = self._class_objectives(objectives, nodes, own)
+            found = self.calibration.probabilities(lowest, self.priors)
             if own is not None:
-                scores[block] = np.where(self._open_classes(own), scores[block], -np.inf)
+                found = np.where(self._open_classes(own), np.maximum(found, TINY), 0.0)
+            if self.priors is None:
+                index = self._class_at(images[block], nodes[:, 0], own)
+            else:
+                index = np.argmax(found, axis=1)
+                self._put_first(nodes, objectives, index)
+            # The search itself has the last word: ties and paths that end early are settled as the class is. One part
+            # in 10**12 more than the largest, so that the division cannot round it to a tie again.
+            found[np.arange(len(found)), index] = found.max(axis=1) * (1.0 + 1e-12)
+            found /= found.sum(axis=1, keepdims=True)
+            keep(block, found, index)
 
-        found = search(images, self.dictionary, self.options, n_best=max(n_best, n_kept), on_objectives=reduce, **asked)
-        index = self.class_index(images, found, limits)
-        scores -= scores.max(axis=1, keepdims=True)
-        np.exp(scores, out=scores)
-        # The search itself has the last word: ties and paths that end early are settled as the class is. One part in
-        # 10**12 more than the largest, so that the division cannot round it to a tie again.
-        scores[np.arange(len(scores)), index] = 1.0 + 1e-12
-        scores /= scores.sum(axis=1, keepdims=True)
+        asked |= {"n_best": max(n_best, n_kept), "limits": limits}
+        found = search(images, self.dictionary, self.options, on_objectives=reduce, **asked)
         best = {name: getattr(found, name)[:, :n_best] for name in ("n_best_nodes", "n_best_residual_norms")}
-        return Inference(replace(found, **best), index, scores, self.classes)
+        return replace(found, **best)
+
+    def _put_first(self, nodes: NDArray[np.int32], objectives: NDArray[np.float64], index: NDArray[np.intp]) -> None:
+        """Make the best path of the chosen class the answer, where the search, which knows no priors, has another."""
+        tree = self.hierarchy.path_tree
+        steps = self.options.max_steps or tree.depth
+        of_path = self._class_of_synset[tree.synset[tree.leaf_nodes]]
+        for i in np.flatnonzero(self._class_of_synset[tree.synset[nodes[:, 0]]] != index):
+            columns = np.flatnonzero(of_path == index[i])
+            node = tree.leaf_nodes[columns[np.argmin(objectives[i, columns])]]
+            while tree.level[node] > steps:
+                node = tree.parent[node]
+            others = nodes[i][nodes[i] != node]
+            nodes[i, 0], nodes[i, 1:] = node, others[: len(nodes[i]) - 1]
 
     def class_index(
         self, images: NDArray[Any], found: PathResult, limits: PathLimits | None = None
@@ -172,10 +266,13 @@ class PathModel:
         """
         if self.head is not None:
             return np.asarray(self.head.predict(found.codes), dtype=np.intp)
-        index = self._class_of_synset[self.hierarchy.path_tree.synset[found.nodes]]
+        return self._class_at(images, found.nodes, limits)
+
+    def _class_at(self, images: NDArray[Any], nodes: NDArray[np.int32], limits: PathLimits | None) -> NDArray[np.intp]:
+        index = self._class_of_synset[self.hierarchy.path_tree.synset[nodes]]
         early = np.flatnonzero(index < 0)
         if len(early):
-            index[early] = self._nearest_below(images[early], found.nodes[early], limits and limits.at(early))
+            index[early] = self._nearest_below(images[early], nodes[early], limits and limits.at(early))
         return index
 
     @cached_property
@@ -189,6 +286,13 @@ class PathModel:
         classes = np.full(len(self.hierarchy), -1, dtype=np.intp)
         classes[self._leaf_index] = np.arange(len(self.leaves))
         return classes
+
+    @cached_property
+    def _below(self) -> sparse.csr_array:
+        """1 where a class is below a synset or is it, (n_classes, n_synsets)."""
+        shares = leaf_shares(self.hierarchy, self.leaves.tolist()).T.tolil()
+        shares[:, 0] = 1.0
+        return (shares.tocsr() > 0).astype(np.float64)
 
     @cached_property
     def _paths_by_class(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -237,7 +341,11 @@ class PathModel:
             is_open = limits.open_at(tree.leaf_nodes[columns])
             has_one = np.repeat(self._open_classes(limits), np.diff([*first, len(columns)]), axis=1)
             best = np.where(is_open | ~has_one, best, np.inf)
-        best = np.minimum.reduceat(best, first, axis=1)
+        if len(first) < len(columns):
+            best = np.minimum.reduceat(best, first, axis=1)
+        finite = np.isfinite(best)
+        if finite.all():
+            return np.asarray(best)
         # Finite, so that a class the signed rule bars everywhere still has a (vanishing) probability.
-        ceiling = np.where(np.isfinite(best), best, -np.inf).max(axis=1, initial=0.0, keepdims=True)
-        return np.where(np.isfinite(best), best, ceiling + 100.0 * self.temperature)
+        ceiling = np.where(finite, best, -np.inf).max(axis=1, initial=0.0, keepdims=True)
+        return np.where(finite, best, ceiling + 100.0 * self.calibration.temperature)

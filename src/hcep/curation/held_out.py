@@ -38,17 +38,11 @@ class HeldOut:
 
     Attributes
     ----------
-    hierarchy : Hierarchy
-        As given, before it is restricted and collapsed; edits apply to it.
-    y : (n_images,) array of str
-        Classes of the held-out images, fold by fold.
-    rows : (n_images,) int64
-        Where each stood in the arrays given.
-    folds : list of Fold
-    model : PathModel
-        Of all the images given: what geometry is measured on, and images of another split.
-    tree, collapse
-        What is done to a hierarchy before it is used, as in `HCEPClassifier`.
+    hierarchy : as given, before it is restricted and collapsed; edits apply to it
+    y : (n_images,) array of str; classes of the held-out images, fold by fold
+    rows : (n_images,) int64; where each stood in the arrays given
+    model : of all the images given: what geometry is measured on, and images of another split
+    tree, collapse : what is done to a hierarchy before it is used, as in `HCEPClassifier`
     """
 
     hierarchy: Hierarchy
@@ -72,23 +66,16 @@ class HeldOut:
     ) -> Self:
         """Hold every image out once: split each class into folds, and take means and metric from the other folds.
 
+        Raises HCEPError: fewer than two folds, no class with two images, NaN or infinite values; what the estimators
+        refuse.
+
         Parameters
         ----------
-        hierarchy : Hierarchy
         X : (n_images, n_dims) array
-        y : (n_images,) array of str
-            A class with a single image is in the means of every fold and never held out.
-        n_folds : int
-        random_state : int
-            Shuffles the images of a class before they are dealt to the folds.
-        **options
-            Of `HCEPClassifier`, such as ``anchor`` or ``tree``. What is "auto" is chosen once, on all images, by
-            leaving each of them out.
-
-        Raises
-        ------
-        HCEPError
-            Fewer than two folds, no class with two images, NaN or infinite values; what the estimators refuse.
+        y : (n_images,) array of str; a class with a single image is in the means of every fold and never held out
+        random_state : shuffles the images of a class before they are dealt to the folds
+        **options : of `HCEPClassifier`, such as ``anchor`` or ``tree``. What is "auto" is chosen once, on all images,
+            by leaving each of them out.
 
         Examples
         --------
@@ -105,8 +92,10 @@ class HeldOut:
             raise HCEPError(f"n_folds must be at least 2, so that some images are held out; got {n_folds}")
         images, labels = check_shape(X), np.array(as_labels(y, "y"))
         refuse_non_finite(images)
-        whole = HCEPTransformer(hierarchy, **options).fit(images, labels)
-        settled = whole.get_params(deep=False) | {"anchor": whole.anchor_, "shrinkage": whole.shrinkage_}
+        # Not refined, which would favour the hierarchy that they are refined in.
+        whole = HCEPTransformer(hierarchy, **({"refine": False} | options)).fit(images, labels)
+        chosen = {name: getattr(whole, f"{name}_") for name in ("anchor", "shrinkage", "power")}
+        settled = whole.get_params(deep=False) | chosen
         fold_of = stratified_folds(labels, n_folds, random_state)
         if not (fold_of >= 0).any():
             raise HCEPError("no class has two images, so none can be held out; give at least two of a class")
@@ -121,12 +110,8 @@ class HeldOut:
     def from_model(cls, model: Any, X: ArrayLike, y: ArrayLike) -> Self:
         """Take means, metric and options from a fitted `HCEPClassifier`, and images it has not seen.
 
-        Without its logistic head, where it has one: codes over other atoms are not what the head was fitted on.
-
-        Raises
-        ------
-        HCEPError
-            Labels that are not classes of the model, or another number of labels than images.
+        Without its logistic head, where it has one: codes over other atoms are not what the head was fitted on. Raises
+        HCEPError: labels that are not classes of the model, or another number of labels than images.
         """
         hierarchy = model.hierarchy if model.hierarchy is not None else model.hierarchy_
         return cls._of(hierarchy, model.path_model(), X, y, model.tree, model.collapse)
@@ -134,10 +119,7 @@ class HeldOut:
     def on(self, X: ArrayLike, y: ArrayLike) -> Self:
         """The means of all images given before, and other images: a split that had no part in any choice.
 
-        Raises
-        ------
-        HCEPError
-            As `from_model`.
+        Raises HCEPError: as `from_model`.
         """
         return self._of(self.hierarchy, self.model, X, y, self.tree, self.collapse)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -13,7 +13,7 @@ from scipy import sparse
 from hcep.dictionary.checks import CHUNK, Embeddings, as_embeddings, check_shape, refuse_non_finite
 from hcep.dictionary.moments import ClassMoments
 from hcep.dictionary.path_basis import PathBasis, build_path_basis
-from hcep.dictionary.transform import EmbeddingTransform, fit_transform_parameters, unit_rows
+from hcep.dictionary.transform import EmbeddingTransform, fit_transform_parameters, prepared_rows
 from hcep.errors import DictionaryError, near_matches, quoted
 from hcep.hierarchy import Hierarchy
 
@@ -73,6 +73,7 @@ class ConceptDictionary:
         shrinkage: float | None = None,
         rescale: bool = False,
         missing: Missing = "raise",
+        power: float = 1.0,
     ) -> ConceptDictionary:
         """Average image embeddings into a dictionary.
 
@@ -95,6 +96,8 @@ class ConceptDictionary:
             every encoder.
         missing : {"raise", "drop"}
             What to do about leaves without an image.
+        power : float
+            Raise every number of an embedding to this power before anything else, its sign kept.
 
         Raises
         ------
@@ -114,7 +117,7 @@ class ConceptDictionary:
         >>> dict(zip(d.edges, d.atoms.tolist()))[("animal", "cat")]
         [0.0, -1.0]
         """
-        moments = class_moments(hierarchy, X, y, unit_norm=unit_norm, second_moment=shrinkage is not None)
+        moments = class_moments(hierarchy, X, y, unit_norm=unit_norm, second_moment=shrinkage is not None, power=power)
         return cls.from_moments(
             hierarchy,
             moments,
@@ -123,6 +126,7 @@ class ConceptDictionary:
             shrinkage=shrinkage,
             rescale=rescale,
             missing=missing,
+            power=power,
         )
 
     @classmethod
@@ -136,6 +140,7 @@ class ConceptDictionary:
         shrinkage: float | None = None,
         rescale: bool = False,
         missing: Missing = "raise",
+        power: float = 1.0,
     ) -> ConceptDictionary:
         """Build a dictionary from the moments of images that are already summed up.
 
@@ -144,8 +149,8 @@ class ConceptDictionary:
         hierarchy : Hierarchy
         moments : ClassMoments
             From `class_moments`, with a second moment where there is a `shrinkage`.
-        unit_norm : bool
-            Whether the moments are those of embeddings scaled to norm 1.
+        unit_norm, power : bool, float
+            What the embeddings went through before they were summed up.
         center, shrinkage, rescale, missing : as for `from_images`
 
         Raises
@@ -154,7 +159,7 @@ class ConceptDictionary:
             As `from_images`.
         """
         transform = fit_transform_parameters(
-            moments, unit_norm=unit_norm, center=center, shrinkage=shrinkage, rescale=rescale
+            moments, unit_norm=unit_norm, center=center, shrinkage=shrinkage, rescale=rescale, power=power
         )
         means = transform.after_unit_norm(moments.class_means())
         return cls._from_class_embeddings(hierarchy, dict(zip(moments.labels, means, strict=True)), transform, missing)
@@ -223,6 +228,13 @@ class ConceptDictionary:
         if absent:
             hierarchy = hierarchy.restrict(embeddings)
         return cls(hierarchy, average_upwards(hierarchy, by_leaf), transform)
+
+    def moved(self, shifts: Mapping[str, ArrayLike]) -> ConceptDictionary:
+        """The same with some leaves' embeddings shifted, in the dictionary's space, and the means above them."""
+        leaves = dict(zip(self.hierarchy.leaves, self.leaf_embeddings, strict=True))
+        for leaf, shift in shifts.items():
+            leaves[leaf] = leaves[leaf] + np.asarray(shift)
+        return ConceptDictionary(self.hierarchy, average_upwards(self.hierarchy, leaves), self.transform)
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -295,11 +307,7 @@ class ConceptDictionary:
 
 def average_upwards(hierarchy: Hierarchy, by_leaf: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
     """Embeddings of all synsets: the given ones at the leaves, each inner synset the mean of its *children*."""
-    n_children = np.diff(hierarchy.child_pointer)
-    weights = np.repeat(1.0 / np.maximum(n_children, 1), n_children)
-    mean_of_children = sparse.csr_array(
-        (weights, hierarchy.child_index, hierarchy.child_pointer), shape=(len(hierarchy), len(hierarchy))
-    )
+    mean_of_children, n_children = _mean_of_children(hierarchy)
     embeddings = np.zeros((len(hierarchy), len(next(iter(by_leaf.values())))))
     for leaf, vector in by_leaf.items():
         embeddings[hierarchy.index(leaf)] = vector
@@ -309,6 +317,27 @@ def average_upwards(hierarchy: Hierarchy, by_leaf: Mapping[str, NDArray[np.float
     return embeddings
 
 
+def leaf_shares(hierarchy: Hierarchy, leaves: Sequence[str]) -> sparse.csr_array:
+    """What each leaf's embedding adds to every synset's, (n_synsets, n_leaves); the root's row is zero."""
+    below, n_children = _mean_of_children(hierarchy)
+    place = np.array([hierarchy.index(leaf) for leaf in leaves], dtype=np.intp)
+    ones = (np.ones(len(place)), (place, np.arange(len(place))))
+    shares = sparse.csr_array(ones, shape=(len(hierarchy), len(place)))
+    for level in range(hierarchy.depth - 1, 0, -1):
+        inner = np.flatnonzero((hierarchy.levels == level) & (n_children > 0))
+        rows = (np.ones(len(inner)), (inner, np.arange(len(inner))))
+        shares = shares + sparse.csr_array(rows, shape=(len(hierarchy), len(inner))) @ (below[inner] @ shares)
+    return shares
+
+
+def _mean_of_children(hierarchy: Hierarchy) -> tuple[sparse.csr_array, NDArray[np.intp]]:
+    """The matrix that averages synsets' children, and how many each has."""
+    n_children = np.diff(hierarchy.child_pointer)
+    weights = np.repeat(1.0 / np.maximum(n_children, 1), n_children)
+    shape = (len(hierarchy), len(hierarchy))
+    return sparse.csr_array((weights, hierarchy.child_index, hierarchy.child_pointer), shape=shape), n_children
+
+
 def class_moments(
     hierarchy: Hierarchy,
     X: ArrayLike | Iterable[Batch],
@@ -316,12 +345,13 @@ def class_moments(
     *,
     unit_norm: bool = False,
     second_moment: bool = False,
+    power: float = 1.0,
 ) -> ClassMoments:
     """Check labelled images, or batches of them, and sum them up: one pass, whatever is made of the moments later.
 
     Parameters
     ----------
-    hierarchy, X, y, unit_norm : as for `ConceptDictionary.from_images`
+    hierarchy, X, y, unit_norm, power : as for `ConceptDictionary.from_images`
     second_moment : bool
         Sum up products of dimensions too, which the within-class covariance needs.
     """
@@ -332,13 +362,15 @@ def class_moments(
     for i, batch in enumerate(batches):
         if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise DictionaryError(f"batch {i} is not an (X, y) pair but {type(batch).__name__}")
-        _add_batch(moments, hierarchy, batch[0], batch[1], unit_norm)
+        _add_batch(moments, hierarchy, batch[0], batch[1], unit_norm, power)
     if moments.n_images == 0:
         raise DictionaryError("X holds no image")
     return moments
 
 
-def _add_batch(moments: ClassMoments, hierarchy: Hierarchy, X: ArrayLike, y: ArrayLike, unit_norm: bool) -> None:
+def _add_batch(
+    moments: ClassMoments, hierarchy: Hierarchy, X: ArrayLike, y: ArrayLike, unit_norm: bool, power: float
+) -> None:
     rows = check_shape(X)
     expected = moments.n_dims if moments.n_images else rows.shape[1]
     if rows.shape[1] != expected:
@@ -363,7 +395,7 @@ def _add_batch(moments: ClassMoments, hierarchy: Hierarchy, X: ArrayLike, y: Arr
     _refuse_unknown(names, hierarchy, counts)
     for start in range(0, len(rows), CHUNK):
         chunk = as_embeddings(rows[start : start + CHUNK])
-        moments.update(unit_rows(chunk) if unit_norm else chunk, names, index[start : start + CHUNK])
+        moments.update(prepared_rows(chunk, power, unit_norm), names, index[start : start + CHUNK])
 
 
 def _refuse_unknown(labels: list[str], hierarchy: Hierarchy, counts: NDArray[np.intp] | None = None) -> None:

@@ -29,7 +29,6 @@ class ClassMoments:
         self._sums = np.zeros((0, 0))
         self._square = np.zeros((0, 0))
         self._sum_of_squares = 0.0
-        self._spectrum: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def update(self, X: Embeddings, labels: Sequence[str], index: NDArray[np.intp]) -> None:
         """Add a batch: row i of `X` belongs to ``labels[index[i]]``."""
@@ -43,7 +42,6 @@ class ClassMoments:
         for start in range(0, len(X), CHUNK):
             self._add(X[start : start + CHUNK], rows[start : start + CHUNK])
         self.n_images += len(X)
-        self._spectrum = None
 
     def _add(self, X: Embeddings, rows: NDArray[np.intp]) -> None:
         centred = X - self._shift
@@ -95,12 +93,6 @@ class ClassMoments:
             n_free = self.n_images - 1
         covariance: NDArray[np.float64] = (self._square - groups.T @ (groups / counts)) / max(n_free, 1)
         return covariance
-
-    def within_spectrum(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Eigenvalues and eigenvectors (columns) of the within-class covariance, found once for all who ask."""
-        if self._spectrum is None:
-            self._spectrum = np.linalg.eigh(self.within_covariance())
-        return self._spectrum
 
     def second_moment(self, centre: NDArray[np.float64] | float = 0.0) -> NDArray[np.float64]:
         """Mean of ``(x - centre) (x - centre)^T`` over all images."""

@@ -1,4 +1,4 @@
-"""What happens to an embedding before anything else: unit norm, centring, the whitened metric, one scale."""
+"""What happens to an embedding before anything else: a power, unit norm, centring, the whitened metric, one scale."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hcep.errors import DictionaryError
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingTransform:
-    """The affine map that training images fixed and new images go through as well.
+    """The map that training images fixed and new images go through as well; affine but for power and unit norm.
 
     Notes
     -----
-    ``x -> [scale * (x / ||x|| - mean) @ whitener, constants]``, each part optional. The whitener is the inverse square
-    root of the shrunk within-class covariance ``(1 - a) C + a tr(C)/d I``, so that Euclidean distances after it are
-    Mahalanobis distances before it.
+    ``x -> [scale * (x**power / ||x**power|| - mean) @ whitener, constants]``, each part optional. The whitener W is an
+    inverse root of the shrunk within-class covariance, ``W W^T = ((1 - a) C + a tr(C)/d I)^-1``, so that Euclidean
+    distances after it are Mahalanobis distances before it. A negative number under a power keeps its sign.
     """
 
     unit_norm: bool = False
@@ -31,6 +31,7 @@ class EmbeddingTransform:
     scale: float = 1.0
     shrinkage: float | None = None
     constants: NDArray[np.float64] | None = None
+    power: float = 1.0
 
     @property
     def n_constants(self) -> int:
@@ -39,17 +40,25 @@ class EmbeddingTransform:
     @property
     def is_identity(self) -> bool:
         parts = (self.mean, self.whitener, self.constants)
-        return not self.unit_norm and self.scale == 1.0 and all(part is None for part in parts)
+        return self.is_affine and self.scale == 1.0 and all(part is None for part in parts)
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether the parts of an embedding that is a sum go through it one by one."""
+        return not self.unit_norm and self.power == 1.0
 
     def __call__(self, X: Embeddings) -> Embeddings:
         """Transform rows; the dtype stays."""
         if self.is_identity:
             return X
-        out = unit_rows(X) if self.unit_norm else X
-        return self.after_unit_norm(out)
+        return self.after_unit_norm(self.prepared(X))
+
+    def prepared(self, X: Embeddings) -> Embeddings:
+        """The first part alone, power and unit norm: what is summed up into class moments."""
+        return prepared_rows(X, self.power, self.unit_norm)
 
     def after_unit_norm(self, X: Embeddings) -> Embeddings:
-        """The affine part alone: what class means, already averages of unit vectors, still need."""
+        """The affine part alone: what class means, already averages of prepared vectors, still need."""
         if X.dtype not in self._folded:
             whitener = None if self.whitener is None else (self.scale * self.whitener).astype(X.dtype)
             self._folded[X.dtype] = None if self.mean is None else self.mean.astype(X.dtype), whitener
@@ -80,29 +89,60 @@ def unit_rows(X: Embeddings) -> Embeddings:
     return unit
 
 
+def prepared_rows(X: Embeddings, power: float, unit_norm: bool) -> Embeddings:
+    """Rows to a power, then to norm 1; each where it is asked for."""
+    if power != 1.0:
+        size = np.abs(X)
+        X = np.copysign(np.sqrt(size) if power == 0.5 else np.power(size, X.dtype.type(power)), X)
+    return unit_rows(X) if unit_norm else X
+
+
 def fit_transform_parameters(
-    moments: ClassMoments, *, unit_norm: bool, center: bool, shrinkage: float | None, rescale: bool
+    moments: ClassMoments,
+    *,
+    unit_norm: bool,
+    center: bool,
+    shrinkage: float | None,
+    rescale: bool,
+    power: float = 1.0,
+    covariance: NDArray[np.float64] | None = None,
 ) -> EmbeddingTransform:
-    """Fix the transform from the moments of the training images (of their unit vectors, where `unit_norm`)."""
+    """Fix the transform from the moments of the training images after `power` and `unit_norm`.
+
+    Parameters
+    ----------
+    moments : ClassMoments
+    unit_norm, center, shrinkage, rescale, power : as for `ConceptDictionary.from_images`
+    covariance : (n_dims, n_dims), optional
+        Within classes, where it is known already.
+    """
     mean = moments.total_mean() if center else None
     whitener = None
     if shrinkage is not None:
-        whitener = shrunk_inverse_root(*moments.within_spectrum(), shrinkage)
+        covariance = moments.within_covariance() if covariance is None else covariance
+        whitener = shrunk_inverse_root(covariance, shrinkage)
     scale = 1.0 / np.sqrt(moments.mean_square_norm(mean, whitener)) if rescale else 1.0
-    return EmbeddingTransform(unit_norm, mean, whitener, float(scale), shrinkage)
+    return EmbeddingTransform(unit_norm, mean, whitener, float(scale), shrinkage, power=power)
 
 
-def shrunk_inverse_root(
-    variances: NDArray[np.float64], axes: NDArray[np.float64], shrinkage: float
-) -> NDArray[np.float64]:
-    """Inverse square root of ``(1 - a) C + a tr(C)/d I``, given the eigenvalues and eigenvectors of C."""
+def shrunk_inverse_root(covariance: NDArray[np.float64], shrinkage: float) -> NDArray[np.float64]:
+    """W with ``W W^T`` the inverse of ``(1 - a) C + a tr(C)/d I``: triangular, a fraction of an eigenproblem's work."""
+    from scipy.linalg import LinAlgError, cholesky, lapack
+
     if not 0.0 < shrinkage <= 1.0:
         raise DictionaryError(f"shrinkage must be above 0 and at most 1, or None for no whitening; got {shrinkage!r}")
-    variances = np.maximum(variances, 0.0)
-    if variances.mean() == 0.0:
+    n_dims = len(covariance)
+    mean = float(np.trace(covariance)) / n_dims
+    if not mean > 0.0:
         raise DictionaryError(
             "the images of every class are all equal: there is no within-class covariance to whiten by"
         )
-    shrunk = (1.0 - shrinkage) * variances + shrinkage * variances.mean()
-    root: NDArray[np.float64] = (axes / np.sqrt(shrunk)) @ axes.T
-    return root
+    shrunk = (1.0 - shrinkage) * covariance
+    shrunk[np.diag_indices(n_dims)] += shrinkage * mean
+    try:
+        lower = cholesky(shrunk, lower=True, check_finite=False)
+    except LinAlgError:  # rounding made a direction without variance negative by more than a tiny shrinkage repairs
+        variances, axes = np.linalg.eigh(covariance)
+        shrunk_variances = (1.0 - shrinkage) * np.maximum(variances, 0.0) + shrinkage * mean
+        return np.asarray(axes / np.sqrt(shrunk_variances))
+    return np.asarray(lapack.dtrtri(lower, lower=1, overwrite_c=1)[0].T)

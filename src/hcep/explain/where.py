@@ -108,6 +108,12 @@ def _parts(dictionary: ConceptDictionary, features: NDArray[np.floating]) -> _Pa
     """
     n_dims, height, width = features.shape
     positions = features.astype(np.float64).reshape(n_dims, -1).T / (height * width)
+    power = dictionary.transform.power
+    if power != 1.0:
+        # Each position's share of a feature's activation, of the feature to the power: they add up, but a position
+        # alone would be worth more, so that these shares are not the only ones possible.
+        total = positions.sum(axis=0)
+        positions = positions * np.where(total > 0.0, np.maximum(total, 1e-300) ** (power - 1.0), 0.0)
     if dictionary.transform.unit_norm:
         positions = positions / (np.linalg.norm(positions.sum(axis=0)) or 1.0)
     nothing = dictionary.transform.after_unit_norm(np.zeros((1, n_dims)))
@@ -150,7 +156,8 @@ class PathMaps:
         concepts = _coefficient_maps(own, parts)
         margins = [self._margin_map(own, self._solver(rival), parts) for rival in rivals]
         if vector is None:
-            return concepts, margins
+            exact = self.dictionary.transform.power == 1.0
+            return [replace(one, exact=exact) for one in concepts], [replace(one, exact=exact) for one in margins]
         z = self.dictionary.transform(np.atleast_2d(vector).astype(np.float64))
         totals = [*own.coefficients(z[0]), *(self._margins(chosen, rival, z)[0] for rival in rivals)]
         filled = [
@@ -286,6 +293,7 @@ class ImageMaps:
     margins : what speaks for the chosen class rather than a rival, by the rival's label
     region : left, top, right and bottom of what the model saw, in pixels of the upright photo
     size : width and height of the photo
+    occluded : whether the maps are what is lost when parts of the photo are painted over
     """
 
     concepts: dict[str, EvidenceMap]
@@ -293,10 +301,16 @@ class ImageMaps:
     margins: dict[str, EvidenceMap]
     region: tuple[float, float, float, float]
     size: tuple[int, int]
+    occluded: bool = False
 
     @property
     def exact(self) -> bool:
         return all(one.exact for one in self.concepts.values())
+
+    @property
+    def how(self) -> str:
+        """How they were made: ``"exact"``, ``"approximate"`` or ``"occlusion"``."""
+        return "occlusion" if self.occluded else "exact" if self.exact else "approximate"
 
     def of(self, concept: str) -> EvidenceMap:
         """The map of a concept of the path, by id or name."""

@@ -69,9 +69,10 @@ def fit_model(
     replaced, names_dropped = (Path(folder, file).is_file() for file in (DOCUMENT, ATOMS))
     model = (HCEPClassifier.paper if paper else HCEPClassifier)(hierarchy, **parameters).fit(X, y)
     metrics = {"training accuracy": float(model.score(X, y))}
-    chosen = [s for s in model.leave_one_out_ if (s.shrinkage, s.anchor) == (model.shrinkage_, model.anchor_)]
-    if chosen:
-        metrics["leave-one-out accuracy"] = chosen[0].accuracy
+    used = (model.power_, model.shrinkage_, model.anchor_)
+    chosen = [s for s in model.leave_one_out_ if (s.power, s.shrinkage, s.anchor) == used]
+    if chosen:  # the last is on all images, where the power was chosen on some
+        metrics["held-out accuracy"] = chosen[-1].accuracy
     save_model(
         model,
         folder,

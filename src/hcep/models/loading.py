@@ -12,15 +12,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep.classify.calibration import Calibration
 from hcep.classify.path_model import PathModel
 from hcep.dictionary import ConceptDictionary, EmbeddingTransform
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy import Hierarchy
-from hcep.models.folder import read_file
+from hcep.models.folder import ModelFiles
 from hcep.models.schema import (
     ATOMS,
     DOCUMENT,
     HIERARCHY,
+    PER_CLASS,
     TENSORS,
     AdamWRecord,
     FileRecord,
@@ -34,6 +36,7 @@ from hcep.pursuit import SearchOptions
 
 if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
+    from hcep.classify.hedging import HeldOut
     from hcep.models.atom_names import AtomNames
 
 #: Read for `SavedModel.classifier` alone: as many booleans as images times tried metrics.
@@ -82,6 +85,7 @@ class SavedModel:
             scale=record.scale,
             shrinkage=record.shrinkage,
             constants=self._arrays.get("transform.constants"),
+            power=record.power,
         )
         return ConceptDictionary(self.hierarchy, embeddings, transform)
 
@@ -94,10 +98,17 @@ class SavedModel:
             leaves=self._leaves,
             dictionary=self.dictionary,
             options=SearchOptions(**given, anchor=self.summary.anchor),
-            temperature=self.summary.temperature,
+            calibration=self._calibration,
+            priors=self.summary.per_class("priors"),
             head=self._head,
-            explained_floor=self.summary.explained_floor,
+            explained_floor=self.summary.per_class("explained_floor"),
+            held_out=self._held_out,
         )
+
+    @property
+    def _calibration(self) -> Calibration:
+        fitted = self.summary.fitted
+        return Calibration(self.summary.temperature, fitted.exponent, fitted.typical_gap)
 
     @cached_property
     def classifier(self) -> HCEPClassifier:
@@ -114,8 +125,12 @@ class SavedModel:
         model.classes_ = summary.classes
         model.hierarchy_ = self.hierarchy
         model._leaves = self._leaves
-        model.anchor_, model.shrinkage_, model.temperature_ = summary.anchor, summary.shrinkage, summary.temperature
-        model.explained_floor_ = summary.explained_floor
+        model.anchor_, model.shrinkage_, model.power_ = summary.anchor, summary.shrinkage, summary.transform.power
+        model.calibration_ = self._calibration
+        for name in PER_CLASS:
+            setattr(model, f"{name}_", summary.per_class(name))
+        model.n_grown_, model.n_unlike_ = summary.fitted.n_grown, summary.fitted.n_unlike
+        model.held_out_ = self._held_out
         correct = self._tensors([LEFT_OUT]).get(LEFT_OUT, ())
         model.leave_one_out_ = [
             LeaveOneOutScore(**msgspec.structs.asdict(row), correct=right)
@@ -129,6 +144,18 @@ class SavedModel:
             model.feature_names_in_ = np.array(summary.feature_names, dtype=object)
         return model
 
+    @property
+    def _held_out(self) -> HeldOut | None:
+        """What images that the model was not fitted on got."""
+        from hcep.classify.hedging import HeldOut
+
+        if not self.summary.fitted.n_held_out:
+            return None
+        classes, scores = self._arrays["held_out.classes"], self._arrays["held_out.scores"]
+        if classes.min() < 0 or classes.max() >= len(self._leaves):
+            raise ModelError(f"{TENSORS}: array 'held_out.classes' must be from 0 to {len(self._leaves) - 1:,}")
+        return HeldOut(classes, *scores.T)
+
     @cached_property
     def atom_names(self) -> AtomNames | None:
         """Names of the atoms; None where the model has none."""
@@ -139,10 +166,16 @@ class SavedModel:
     def file(self, name: str) -> bytes:
         """The content of a file, which is the one that was saved."""
         if name not in self._files:
-            self._files[name] = read_file(self.folder, name)
+            if name != DOCUMENT:
+                check_size(name, self._on_disk.size(name), self.summary.files[name])
+            self._files[name] = self._on_disk.read(name)
         if name != DOCUMENT:
             check_content(name, file_record(self._files[name]), self.summary.files[name])
         return self._files[name]
+
+    @cached_property
+    def _on_disk(self) -> ModelFiles:
+        return ModelFiles(self.folder)
 
     @cached_property
     def _leaves(self) -> NDArray[np.str_]:
@@ -186,6 +219,9 @@ class SavedModel:
             specs["head.intercept"] = TensorSpec(("F64", "F32"), (n_rows,))
             specs["head.classes"] = TensorSpec(("I64",), (n_classes,))
             specs["head.n_iter"] = TensorSpec(("I32",), (1,))
+        if summary.fitted.n_held_out:
+            specs["held_out.classes"] = TensorSpec(("I64",), (summary.fitted.n_held_out,))
+            specs["held_out.scores"] = TensorSpec(("F64",), (summary.fitted.n_held_out, 4))
         if summary.leave_one_out:
             specs[LEFT_OUT] = TensorSpec(("BOOL",), (len(summary.leave_one_out), None))
         return specs
@@ -276,13 +312,18 @@ def load_summary(folder: str | PathLike[str]) -> ModelSummary:
     return SavedModel(folder).summary
 
 
-def check_content(name: str, found: FileRecord, saved: FileRecord) -> None:
-    """Raise when a file is not the one whose size and hash the document keeps."""
-    if found.bytes != saved.bytes:
+def check_size(name: str, n_bytes: int, saved: FileRecord) -> None:
+    """Raise when a file is not as large as the document says; before it is read."""
+    if n_bytes != saved.bytes:
         raise ModelError(
-            f"{name}: {found.bytes:,} bytes where {saved.bytes:,} were saved (files.{name}.bytes in {DOCUMENT}); "
+            f"{name}: {n_bytes:,} bytes where {saved.bytes:,} were saved (files.{name}.bytes in {DOCUMENT}); "
             "copy or download it again"
         )
+
+
+def check_content(name: str, found: FileRecord, saved: FileRecord) -> None:
+    """Raise when a file is not the one whose size and hash the document keeps."""
+    check_size(name, found.bytes, saved)
     if found.sha256 != saved.sha256:
         raise ModelError(
             f"{name}: its content changed since it was saved: sha256 {found.sha256[:12]}… instead of "

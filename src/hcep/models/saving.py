@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,10 @@ from hcep.models.schema import (
     DOCUMENT,
     FORMAT,
     HIERARCHY,
+    PER_CLASS,
     TENSORS,
     VERSION,
+    ChangeRecord,
     LeaveOneOutRecord,
     ModelError,
     TransformRecord,
@@ -100,6 +102,7 @@ def pack(
     data: str | None = None,
     images_per_class: Mapping[Any, int] | None = None,
     metrics: Mapping[str, float] | None = None,
+    history: Sequence[ChangeRecord] = (),
 ) -> dict[str, bytes]:
     """The content of a model's files by name, the card left out; checked by reading it again.
 
@@ -107,6 +110,7 @@ def pack(
     ----------
     model, encoder, data, images_per_class, metrics
         As of `save_model`.
+    history : changes since the fit
     """
     if not isinstance(model, HCEPClassifier):
         raise ModelError(f"model must be a fitted HCEPClassifier, got {type(model).__name__}")
@@ -123,6 +127,7 @@ def pack(
                 "data": data,
                 "images_per_class": {str(_plain(k)): _plain(n) for k, n in (images_per_class or {}).items()},
                 "metrics": {name: _plain(value) for name, value in (metrics or {}).items()},
+                "history": msgspec.to_builtins(list(history)),
             },
             "files": msgspec.to_builtins({HIERARCHY: file_record(hierarchy), TENSORS: file_record(tensors)}),
         }
@@ -136,6 +141,7 @@ def pack(
 def _document(model: HCEPClassifier) -> dict[str, Any]:
     parameters = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
     parameters["head"] = head_name(model.head)
+    parameters["priors"] = model.priors if isinstance(model.priors, str) else np.asarray(model.priors).tolist()
     if isinstance(model.head_, AdamWHead):
         parameters["random_state"] = _plain(model.head_.random_state)
     names = getattr(model, "feature_names_in_", None)
@@ -152,7 +158,12 @@ def _document(model: HCEPClassifier) -> dict[str, Any]:
             "anchor": _plain(model.anchor_),
             "shrinkage": _plain(model.shrinkage_),
             "temperature": None if math.isnan(model.temperature_) else _plain(model.temperature_),
-            "explained_floor": None if model.explained_floor_ is None else model.explained_floor_.tolist(),
+            "exponent": model.calibration_.exponent,
+            "typical_gap": model.calibration_.typical_gap,
+            **{name: _listed(getattr(model, f"{name}_")) for name in PER_CLASS},
+            "n_grown": model.n_grown_,
+            "n_unlike": model.n_unlike_,
+            "n_held_out": 0 if model.held_out_ is None else len(model.held_out_),
         },
         "transform": {
             **_fields(TransformRecord, transform),
@@ -188,6 +199,8 @@ def _tensors(model: HCEPClassifier) -> dict[str, NDArray[Any]]:
         arrays["head.coef"], arrays["head.intercept"] = head.coef_, head.intercept_
         arrays["head.classes"] = head.classes_.astype(np.int64)
         arrays["head.n_iter"] = head.n_iter_.astype(np.int32)
+    if model.held_out_ is not None:
+        arrays["held_out.classes"], arrays["held_out.scores"] = model.held_out_.class_index, model.held_out_.scores
     if model.leave_one_out_:
         arrays["leave_one_out.correct"] = np.stack([score.correct for score in model.leave_one_out_])
     return {name: array for name, array in arrays.items() if array is not None}
@@ -204,6 +217,10 @@ def encoded(file: str, text: str) -> bytes:
 def _plain(value: Any) -> Any:
     """A numpy scalar as Python's own; everything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _listed(numbers: NDArray[Any] | None) -> list[float] | None:
+    return None if numbers is None else numbers.tolist()
 
 
 def _penalty(C: Any) -> Any:

@@ -35,6 +35,8 @@ ATOMS = "atoms.json"
 SEALED = (HIERARCHY, TENSORS)
 #: Sealed as well, where they are there.
 OPTIONAL = (ATOMS,)
+#: Fields of `fitted` with a number for every class, and, with a final underscore, of the classifier.
+PER_CLASS = ("priors", "leaf_moves", "explained_floor", "images_per_class")
 
 
 class ModelError(HCEPError):
@@ -73,6 +75,11 @@ class Parameters(_Record, frozen=True):
     epochs: PositiveCount | UnsetType = UNSET
     batch_size: PositiveCount | UnsetType = UNSET
     random_state: Count | UnsetType | None = UNSET
+    # Models of earlier releases have none of these, and no power, refinement or priors.
+    power: PositiveShare | Literal["auto"] = 1.0
+    exact_where: bool = False
+    refine: bool | Literal["auto"] = False
+    priors: Literal["uniform", "empirical"] | list[NotNegative] = "uniform"
 
 
 class FittedRecord(_Record, frozen=True):
@@ -83,6 +90,16 @@ class FittedRecord(_Record, frozen=True):
     temperature: Positive | None
     # One per class; models of earlier releases have none.
     explained_floor: list[Finite] | UnsetType | None = UNSET
+    exponent: Finite = 0.0
+    typical_gap: Positive = 1.0
+    priors: list[NotNegative] | None = None
+    leaf_moves: list[NotNegative] | None = None
+    images_per_class: list[Count] | None = None
+    # Since the metric was chosen, and of these unlike the training images.
+    n_grown: Count = 0
+    n_unlike: Count = 0
+    # Images whose scores are kept in `held_out.scores`.
+    n_held_out: Count = 0
 
 
 class TransformRecord(_Record, frozen=True):
@@ -94,6 +111,7 @@ class TransformRecord(_Record, frozen=True):
     scale: Positive
     shrinkage: PositiveShare | None
     n_constants: Count = 0
+    power: PositiveShare = 1.0
 
     def __post_init__(self) -> None:
         if self.whitener != (self.shrinkage is not None):
@@ -124,6 +142,15 @@ class LeaveOneOutRecord(_Record, frozen=True):
     accuracy: Share
     log_loss: Finite
     temperature: Positive
+    power: PositiveShare = 1.0
+
+
+class ChangeRecord(_Record, frozen=True):
+    """One change of a fitted model: what was done, when, and the checksum of the version before."""
+
+    what: str
+    when: str
+    before: str
 
 
 class TrainingRecord(_Record, frozen=True):
@@ -136,11 +163,14 @@ class TrainingRecord(_Record, frozen=True):
     images_per_class : dict of str to int
         By the class as text; empty where it was not said.
     metrics : dict of str to float
+    history : list of ChangeRecord
+        Changes since the fit, the first one first.
     """
 
     data: str | None
     images_per_class: dict[str, Count]
     metrics: dict[str, Finite]
+    history: list[ChangeRecord] = []
 
     @property
     def n_images(self) -> int:
@@ -208,15 +238,14 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
     def temperature(self) -> float:
         return float("nan") if self.fitted.temperature is None else self.fitted.temperature
 
-    @property
-    def explained_floor(self) -> NDArray[Any] | None:
-        """Explained share below which an image is unlike the training images of each class, where that is known."""
-        floor, n_classes = self.fitted.explained_floor, len(self.class_record.labels)
-        if not isinstance(floor, list):
+    def per_class(self, name: str) -> NDArray[Any] | None:
+        """A field of `fitted` that has a number for every class, where it is known."""
+        numbers, n_classes = getattr(self.fitted, name), len(self.class_record.labels)
+        if not isinstance(numbers, list):
             return None
-        if len(floor) != n_classes:
-            raise ModelError(f"{DOCUMENT}: fitted.explained_floor must be {n_classes:,} numbers, one per class")
-        return np.array(floor)
+        if len(numbers) != n_classes:
+            raise ModelError(f"{DOCUMENT}: fitted.{name} must be {n_classes:,} numbers, one per class")
+        return np.array(numbers)
 
     def __post_init__(self) -> None:
         n_classes = len(self.class_record.labels)

@@ -38,7 +38,7 @@ class CodeClassifier(ClassifierMixin, ConceptEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Build the dictionary, fit what the method needs, fit the head on the codes of the training images."""
-        images, index, _ = self._fit_dictionary(X, y, *self._metric())
+        images, index = self._fit_dictionary(X, y, *self._metric())
         self._fit_method(images, index)
         head = self._make_head(index) if len(self.classes_) > 1 else None
         self.head_ = None if head is None else head.fit(self._head_input(images), index)
@@ -63,8 +63,8 @@ class CodeClassifier(ClassifierMixin, ConceptEstimator):  # type: ignore[misc]
             return np.ones((len(images), 1))
         return np.asarray(self.head_.predict_proba(self._head_input(images)))
 
-    def _metric(self) -> tuple[Any, Any]:
-        """Shrinkage and anchor of the dictionary."""
+    def _metric(self) -> tuple[Any, ...]:
+        """Shrinkage and anchor of the dictionary, and what else `_fit_dictionary` takes."""
         return None, 0.0
 
     def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:

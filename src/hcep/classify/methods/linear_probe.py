@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.neighbors import KNeighborsClassifier
 
-from hcep.classify.leave_one_out import MEAN_ANCHOR
+from hcep.classify.choosing import MEAN_ANCHOR
 from hcep.classify.methods.base import CodeClassifier, ConceptMethod
 from hcep.pursuit import FlatResult
 
@@ -54,7 +54,7 @@ class LDAClassifier(_OnEmbeddings):
     Attributes
     ----------
     shrinkage_ : float
-        By leave-one-out of the nearest class mean on the training images, from the same grid as `HCEPClassifier`'s.
+        By held-out training images for the nearest class mean, from the same grid as `HCEPClassifier`'s.
 
     Notes
     -----
@@ -62,7 +62,7 @@ class LDAClassifier(_OnEmbeddings):
     nearest image in the metric of the total covariance is taken.
     """
 
-    def _metric(self) -> tuple[Any, Any]:
+    def _metric(self) -> tuple[Any, ...]:
         return "auto", MEAN_ANCHOR
 
     def _make_head(self, index: NDArray[np.intp]) -> Any:

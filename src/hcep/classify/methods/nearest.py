@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep.classify.base import Auto, HierarchyLike
-from hcep.classify.leave_one_out import MAX_IMAGES, MEAN_ANCHOR, fit_temperature
+from hcep.classify.calibration import Calibration
+from hcep.classify.choosing import MEAN_ANCHOR
 from hcep.classify.methods.base import CodeClassifier, ConceptMethod
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
@@ -126,12 +127,12 @@ class NNClassifier(CodeClassifier):
     max_steps : int, optional
         Synsets of the class's path to report as the support; the prediction does not depend on it.
     shrinkage : float in (0, 1], None or "auto"
-        Metric: None is Euclidean, as published; "auto" picks by leave-one-out on the training images.
+        Metric: None is Euclidean, as published; "auto" picks by held-out training images.
 
     Attributes
     ----------
-    temperature_ : float
-        Scale of squared distances in `predict_proba`, fitted on left-out training images.
+    calibration_ : Calibration
+        From squared distances to probabilities, fitted on held-out training images.
 
     Examples
     --------
@@ -142,7 +143,7 @@ class NNClassifier(CodeClassifier):
     1.0
     """
 
-    temperature_: float
+    calibration_: Calibration
 
     def __init__(
         self, hierarchy: HierarchyLike | None = None, *, shrinkage: float | Auto | None = None, **shared: Any
@@ -150,8 +151,9 @@ class NNClassifier(CodeClassifier):
         super().__init__(hierarchy, **shared)
         self.shrinkage = shrinkage
 
-    def _metric(self) -> tuple[Any, Any]:
-        return self.shrinkage, MEAN_ANCHOR if self.shrinkage is not None else 0.0
+    def _metric(self) -> tuple[Any, ...]:
+        # Calibrated at an infinite anchor, where objectives are squared distances.
+        return self.shrinkage, MEAN_ANCHOR if self.shrinkage is not None else 0.0, 1.0, False, np.inf
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each image."""
@@ -159,16 +161,12 @@ class NNClassifier(CodeClassifier):
         return np.asarray(self.classes_[self._nearest(images)])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """``softmax(-distance**2 / temperature_)``, (n_images, n_classes); the largest is the predicted class's."""
+        """Those of `Calibration` by squared distances, (n_images, n_classes); the largest is the predicted class's."""
         images = self._checked_images(X)
-        scores = -self._squared_distances(images) / self.temperature_
-        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        scores = self.calibration_.probabilities(self._squared_distances(images))
         # The prediction is made in the images' own precision; where rounding decides, it has the last word.
-        scores[np.arange(len(scores)), self._nearest(images)] = 1.0 + 1e-12
+        scores[np.arange(len(scores)), self._nearest(images)] = scores.max(axis=1) * (1.0 + 1e-12)
         return np.asarray(scores / scores.sum(axis=1, keepdims=True))
-
-    def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
-        self.temperature_ = self._left_out_temperature(images, index)
 
     def _code(self, images: NDArray[Any]) -> PathResult:
         return cut_paths(nn(images, self.dictionary_, n_jobs=self.n_jobs), images, self.max_steps)
@@ -183,21 +181,6 @@ class NNClassifier(CodeClassifier):
         x = self.dictionary_.embed(images)
         means = np.stack([self.dictionary_.synset_embedding(leaf) for leaf in self._leaves])
         return np.asarray(np.einsum("ij,ij->i", means, means) - 2.0 * (x @ means.T), dtype=np.float64)
-
-    def _left_out_temperature(self, images: NDArray[Any], index: NDArray[np.intp]) -> float:
-        """Scale that makes training images, each left out of its own class's mean, most likely."""
-        counts = np.bincount(index)
-        usable = np.flatnonzero(counts[index] > 1)
-        usable = usable[:: max(1, -(-len(usable) // MAX_IMAGES))]
-        if not len(usable) or len(counts) == 1:
-            return 1.0
-        x = self.dictionary_.embed(images[usable])
-        own, n = index[usable], counts[index[usable]]
-        distances = self._squared_distances(images[usable]) + np.einsum("ij,ij->i", x, x)[:, None]
-        # Without image x its class's mean is further away by this factor: x - mean' = n / (n - 1) * (x - mean).
-        left_out = distances[np.arange(len(own)), own] * (n / (n - 1.0)) ** 2
-        rivals = distances[np.arange(len(counts)) != own[:, None]].reshape(len(own), -1)
-        return fit_temperature(np.column_stack([left_out, rivals]))[0]
 
 
 def cut_paths(found: PathResult, images: NDArray[Any], max_steps: int | None) -> PathResult:

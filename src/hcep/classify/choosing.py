@@ -1,0 +1,216 @@
+"""Power, metric and anchor by the log loss of held-out training images, and the calibration of probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.classify.calibration import Calibration, fit_calibration, log_losses
+from hcep.classify.left_out import ClassTree, Folds, LeftOut, rank_in_class
+from hcep.dictionary import ConceptDictionary
+from hcep.dictionary.moments import ClassMoments
+from hcep.dictionary.transform import fit_transform_parameters, prepared_rows
+from hcep.hierarchy import Hierarchy
+
+#: An anchor that leaves, for all purposes, the nearest class mean.
+MEAN_ANCHOR = 1000.0
+#: Values tried where one is "auto". Anchors are tried in the Euclidean metric alone.
+POWERS = (0.5, 1.0, 0.7)
+SHRINKAGES = (0.6, 0.1, 0.2, 0.3, 0.45, 0.8)
+ANCHORS = (0.3, 0.03, 0.1, 1.0, MEAN_ANCHOR)
+#: The anchor of a whitened metric, and that where the median class has fewer than `FEW` images.
+ANCHOR, FEW_ANCHOR, FEW = 0.3, 0.1, 4
+#: The shrinkage and the temperature where no image can be held out.
+FALLBACK_SHRINKAGE, FALLBACK_TEMPERATURE = 0.8, 0.03
+#: Classes that each held-out image is compared with for the choice: those of the nearest means.
+N_RIVALS = 32
+#: Images that the powers are compared on, and how many of each class at least.
+POWER_IMAGES, POWER_PER_CLASS = 4096, 5
+#: Objectives computed for the calibration at most; of many classes fewer images are looked at.
+CALIBRATION_SIZE = 4_000_000
+#: How the best temperature grows with the noise of class means of n images, as 1 + c / n.
+MEAN_NOISE = 0.7
+
+
+@dataclass(frozen=True)
+class LeaveOneOutScore:
+    """How one triple of power, shrinkage and anchor did on held-out training images."""
+
+    shrinkage: float | None
+    anchor: float
+    accuracy: float
+    log_loss: float
+    temperature: float
+    correct: NDArray[np.bool_] = field(repr=False, compare=False)
+    power: float = 1.0
+    losses: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """Labelled images under a hierarchy: all that the choice and the refinement look at.
+
+    Attributes
+    ----------
+    hierarchy : Hierarchy
+        Its leaves are the classes.
+    images : (n_images, n_dims)
+        Raw.
+    own : (n_images,) int
+        Class of each.
+    leaves : (n_classes,) array of str
+    unit_norm, center : bool
+        What is done to every image, after the power.
+    """
+
+    hierarchy: Hierarchy
+    images: NDArray[Any]
+    own: NDArray[np.intp]
+    leaves: NDArray[np.str_]
+    unit_norm: bool = False
+    center: bool = False
+
+    @cached_property
+    def tree(self) -> ClassTree:
+        return ClassTree.of(self.hierarchy, self.leaves.tolist())
+
+    @cached_property
+    def folds(self) -> Folds:
+        return Folds.of(self.own, len(self.leaves))
+
+    def sums(self, power: float, second_moment: bool) -> ClassMoments:
+        """Moments of the images after power and unit norm, classes in their order."""
+        moments, labels = ClassMoments(second_moment), self.leaves.tolist()
+        for start in range(0, len(self.images), 8192):
+            rows = slice(start, start + 8192)
+            moments.update(self.prepared(self.images[rows], power), labels, self.own[rows])
+        return moments
+
+    def prepared(self, images: NDArray[Any], power: float) -> NDArray[Any]:
+        return prepared_rows(images, power, self.unit_norm)
+
+    def sample(self) -> Training:
+        """As many images of each class as comparing powers takes; itself where there are no more."""
+        per_class = max(POWER_PER_CLASS, POWER_IMAGES // len(self.leaves))
+        rows = np.flatnonzero(rank_in_class(self.own, np.random.default_rng(0)) < per_class)
+        if len(rows) == len(self.own):
+            return self
+        return replace(self, images=self.images[rows], own=self.own[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class _Trials:
+    """Held-out scores at one power."""
+
+    training: Training
+    power: float
+    moments: ClassMoments
+
+    @cached_property
+    def covariance(self) -> NDArray[np.float64]:
+        return self.moments.within_covariance()
+
+    @cached_property
+    def images(self) -> NDArray[Any]:
+        return self.training.prepared(self.training.images[self.training.folds.rows], self.power)
+
+    def score(self, shrinkage: float | None, anchor: float) -> LeaveOneOutScore:
+        training, folds = self.training, self.training.folds
+        transform = fit_transform_parameters(
+            self.moments,
+            unit_norm=training.unit_norm,
+            center=training.center,
+            shrinkage=shrinkage,
+            rescale=True,
+            covariance=None if shrinkage is None else self.covariance,
+        )
+        space = LeftOut.of(transform, self.images, folds.own, folds.counts, self.moments.class_means(), training.tree)
+        objectives = space.held_out(folds, anchor, N_RIVALS)
+        calibration = fit_calibration(objectives)
+        losses = log_losses(objectives, calibration)
+        right = objectives[:, 0] < objectives[:, 1:].min(axis=1, initial=np.inf)
+        numbers = (float(right.mean()), float(losses.mean()), calibration.temperature)
+        return LeaveOneOutScore(shrinkage, anchor, *numbers, right, self.power, losses)
+
+
+def choose(
+    training: Training, powers: Sequence[float], shrinkages: Sequence[float | None], anchors: Sequence[float]
+) -> tuple[float, float | None, float, ClassMoments, list[LeaveOneOutScore]]:
+    """The triple of lowest held-out log loss, the moments at its power, and all that was tried.
+
+    Parameters
+    ----------
+    training : Training
+    powers, shrinkages, anchors
+        Values to try. The first is where the search starts, and is left only for a gain of more than a standard error.
+
+    Notes
+    -----
+    First the power, at the starting metric, then the metric, then the anchor: they hardly interact, so that ten trials
+    do for fifty-four. Powers are compared on a sample, as each has a covariance of its own.
+    """
+    tried: list[LeaveOneOutScore] = []
+    second = any(s is not None for s in shrinkages)
+    power, shrinkage, anchor = powers[0], shrinkages[0], anchors[0]
+    if len(powers) == len(shrinkages) == len(anchors) == 1 or not len(training.folds.rows):
+        return power, shrinkage, anchor, training.sums(power, second), tried
+    trials = None
+    if len(powers) > 1:
+        sample = training.sample()
+        by_power = {p: _Trials(sample, p, sample.sums(p, second)) for p in powers}
+        tried += [by_power[p].score(shrinkage, anchor) for p in powers]
+        power = _best(tried).power
+        trials = by_power[power] if sample is training else None
+    best = None if trials is None else next(score for score in tried if score.power == power)
+    trials = trials or _Trials(training, power, training.sums(power, second))
+    if best is None:
+        best = trials.score(shrinkage, anchor)
+        tried.append(best)
+    found = [trials.score(value, anchor) for value in shrinkages[1:]]
+    best = _best([best, *found])
+    found += [trials.score(best.shrinkage, value) for value in anchors[1:]]
+    best = _best([best, *found[len(shrinkages) - 1 :]])
+    return power, best.shrinkage, best.anchor, trials.moments, tried + found
+
+
+def _best(scores: Sequence[LeaveOneOutScore]) -> LeaveOneOutScore:
+    """The lowest log loss, if lower than the first's by more than a standard error of the paired difference."""
+    start, best = scores[0], min(scores, key=lambda score: score.log_loss)
+    gain = start.losses - best.losses
+    return best if gain.mean() > gain.std() / np.sqrt(len(gain)) else start
+
+
+def calibrate(training: Training, dictionary: ConceptDictionary, moments: ClassMoments, anchor: float) -> Calibration:
+    """Temperature and exponent on held-out images against all classes; a typical one where none can be held out.
+
+    Parameters
+    ----------
+    training : Training
+    dictionary : ConceptDictionary
+        Of all its images, not refined.
+    moments : ClassMoments
+        What the dictionary is made from.
+    anchor : float
+
+    Notes
+    -----
+    Means without the fold's images are noisier than those that predict. Temperatures measured on both follow
+    ``1 + c / n`` with c = `MEAN_NOISE` from n = 1 to 50, and are divided by that ratio.
+    """
+    transform, n_classes = dictionary.transform, len(training.leaves)
+    folds = training.folds.only(max(1, CALIBRATION_SIZE // n_classes))
+    if not len(folds.rows) or n_classes == 1:
+        # Of the mean square norm: 1 where the dictionary is scaled to it, the images' own where it is not.
+        unscaled = moments.mean_square_norm(transform.mean, transform.whitener)
+        return Calibration(FALLBACK_TEMPERATURE * unscaled * transform.scale**2)
+    images = training.prepared(training.images[folds.rows], transform.power)
+    space = LeftOut.of(transform, images, folds.own, folds.counts, moments.class_means(), training.tree)
+    found = fit_calibration(space.held_out(folds, anchor, n_classes))
+    n = folds.counts[folds.own[folds.scored]]
+    noisier = float(np.mean((1.0 + MEAN_NOISE / (n - 1.0)) / (1.0 + MEAN_NOISE / n)))
+    return replace(found, temperature=found.temperature / noisier)
