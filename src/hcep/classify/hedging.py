@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import column_or_1d
 
 from hcep._checks import is_number
 from hcep.classify.path_model import Inference, PathModel
@@ -45,6 +44,11 @@ class HeldOut:
 
     def __len__(self) -> int:
         return len(self.class_index)
+
+    @property
+    def scores(self) -> Floats:
+        """The four scores, (n_images, 4)."""
+        return np.column_stack([self.concept, self.classes, self.kind, self.unknown])
 
 
 def conformal_quantile(scores: Floats, alpha: float) -> float:
@@ -216,6 +220,8 @@ class HedgingMixin(UnknownMixin):
         HCEPError
             Labels that are no classes of the model.
         """
+        from sklearn.utils.validation import column_or_1d  # loading a model to explain an image does without
+
         found, labels = self.infer(X, explained=True), column_or_1d(y)
         if len(labels) != len(found.class_index):
             raise HCEPError(f"X has {len(found.class_index):,} images, y {len(labels):,} labels")

@@ -21,6 +21,7 @@ from hcep.cli import (
     induction,
     info,
     interpret,
+    model,
     open_head,
     predict,
     reproduce,
@@ -47,6 +48,7 @@ app.command(name="evaluate")(evaluate.evaluate)
 app.command(name="reproduce")(reproduce.reproduce)
 app.command(name="info")(info.info)
 app.command(name="encoders")(info.encoders)
+app.add_typer(model.app, name="model")
 app.add_typer(hierarchy.app, name="hierarchy")
 app.add_typer(induction.app, name="induce")
 

@@ -7,6 +7,7 @@ from .atom_names import (
 from .atoms_file import load_atom_names as load_atom_names, save_atom_names as save_atom_names
 from .card import EncoderRecord as EncoderRecord, model_card as model_card
 from .fitting import FittedModel as FittedModel, fit_model as fit_model
+from .history import change_model as change_model, model_log as model_log, undo_change as undo_change
 from .hub import (
     download_model as download_model,
     from_pretrained as from_pretrained,
@@ -24,6 +25,7 @@ from .loading import (
 from .opening import builtin_model as builtin_model, open_encoder as open_encoder
 from .saving import save_model as save_model
 from .schema import (
+    ChangeRecord as ChangeRecord,
     ModelError as ModelError,
     ModelSummary as ModelSummary,
     TrainingRecord as TrainingRecord,

@@ -56,11 +56,15 @@ def save_atom_names(names: AtomNames, folder: str | PathLike[str]) -> Path:
     'long curved neck'
     """
     model = read_model(folder)
-    data = dump_names(names, model.hierarchy)
-    document = json.loads(model.file(DOCUMENT))
-    document["files"][ATOMS] = msgspec.to_builtins(file_record(data))
-    update_folder(model.folder, {ATOMS: data, DOCUMENT: seal(document)})
+    update_folder(model.folder, sealed_names(model.file(DOCUMENT), dump_names(names, model.hierarchy)))
     return model.folder
+
+
+def sealed_names(text: bytes, names: bytes) -> dict[str, bytes]:
+    """The files of names of atoms and of a document, given as its text, that seals them."""
+    document = json.loads(text)
+    document["files"][ATOMS] = msgspec.to_builtins(file_record(names))
+    return {ATOMS: names, DOCUMENT: seal(document)}
 
 
 def load_atom_names(folder: str | PathLike[str]) -> AtomNames | None:

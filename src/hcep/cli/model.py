@@ -1,0 +1,162 @@
+"""`hcep model`: change a fitted model without fitting it again, see what was done, and go back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from hcep.cli.console import say
+from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
+from hcep.cli.predict import Model
+
+if TYPE_CHECKING:
+    from hcep.classify import HCEPClassifier
+    from hcep.embeddings import Embeddings
+
+app = typer.Typer(
+    help="Change a fitted model: classes added, moved, renamed and removed, images added, coverage calibrated. Every "
+    "change is a new version; the one before stays in the folder `versions/`.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+Encoder = Annotated[str | None, typer.Option("--encoder", "-e", help="Of photos; the model's own by default.")]
+Split = Annotated[str | None, typer.Option(help="Only this split; all images by default.")]
+Concept = Annotated[str, typer.Argument(help="Concept, by id or name.")]
+
+
+@app.command()
+def add_class(
+    model: Model,
+    name: Annotated[str, typer.Argument(help="Label of the class.")],
+    images: Data,
+    *,
+    parent: Annotated[str | None, typer.Option("--under", help="Concept above it; the root by default.")] = None,
+    split: Split = None,
+    vectors: Vectors = None,
+    label: Label = None,
+    labels: Labels = None,
+    encoder: Encoder = None,
+) -> None:
+    """Add a class from its images: of labelled ones those with this label, else all.
+
+    [bold]Examples[/]
+
+      hcep model add-class model/ zebra zebras/ --under equine
+    """
+    found = _read(model, images, split, encoder, vectors=vectors, label=label, labels=labels)
+    given = None if found.labels is None else np.asarray(found.labels, dtype=object)
+    X = found.X if given is None or name not in given else found.X[given == name]
+
+    def change(fitted: HCEPClassifier) -> None:
+        fitted.add_class(int(name) if fitted.classes_.dtype.kind in "iu" and name.isdigit() else name, parent, X)
+
+    _change(model, f"added class {name!r} under {parent or 'the root'!r} from {len(X):,} images", change)
+
+
+@app.command()
+def remove(model: Model, name: Annotated[str, typer.Argument(help="Label of the class.")]) -> None:
+    """Remove a class."""
+    _change(model, f"removed class {name!r}", lambda fitted: fitted.remove_class(_own(fitted, [name])[0]))
+
+
+@app.command()
+def move(model: Model, concept: Concept, parent: Annotated[str, typer.Argument(help="Its new parent.")]) -> None:
+    """Hang a concept, with all below it, under another parent."""
+    _change(model, f"moved {concept!r} under {parent!r}", lambda fitted: fitted.move(concept, parent))
+
+
+@app.command()
+def rename(model: Model, concept: Concept, name: Annotated[str, typer.Argument(help="Its new name.")]) -> None:
+    """Give a concept another name for people; its id stays."""
+    _change(model, f"renamed {concept!r} {name!r}", lambda fitted: fitted.rename(concept, name), keep_metrics=True)
+
+
+@app.command()
+def update(
+    model: Model,
+    images: Data,
+    *,
+    split: Split = None,
+    vectors: Vectors = None,
+    label: Label = None,
+    labels: Labels = None,
+    encoder: Encoder = None,
+) -> None:
+    """Add labelled images to the classes that are there."""
+    found = _read(model, images, split, encoder, vectors=vectors, label=label, labels=labels)
+    what = f"added {len(found.X):,} images of {len(set(found.y.tolist())):,} classes"
+    _change(model, what, lambda fitted: fitted.partial_fit(found.X, _own(fitted, found.y.tolist())))
+
+
+@app.command()
+def calibrate(
+    model: Model,
+    images: Data,
+    *,
+    split: Split = None,
+    vectors: Vectors = None,
+    label: Label = None,
+    labels: Labels = None,
+    encoder: Encoder = None,
+) -> None:
+    """Keep the scores of labelled images that the model was not fitted on: `--coverage` and unknowns need them.
+
+    [bold]Examples[/]
+
+      hcep model calibrate model/ store/ --split val
+
+      hcep predict model/ store/ --split test --coverage 0.9 -o predictions.csv
+    """
+    found = _read(model, images, split, encoder, vectors=vectors, label=label, labels=labels)
+    what = f"calibrated on {len(found.X):,} images"
+    _change(model, what, lambda fitted: fitted.calibrate(found.X, _own(fitted, found.y.tolist())), keep_metrics=True)
+
+
+@app.command()
+def log(model: Model) -> None:
+    """What was done to a model since its fit, the newest last."""
+    from hcep.models import read_model
+
+    summary = read_model(model).summary
+    say(f"0  fitted by hcep {summary.hcep_version} on {summary.training.data or 'data that was not recorded'}")
+    for number, change in enumerate(summary.training.history, 1):
+        say(f"{number}  {change.when}  {change.what}")
+
+
+@app.command()
+def undo(model: Model) -> None:
+    """Go back to the version before the last change; the newer one is kept in `versions/`."""
+    from hcep.models.history import undo_change
+
+    say(f"{model}: undone: {undo_change(model).what}")
+
+
+def _read(model: Path, data: Path, split: str | None, encoder: str | None, **columns: Any) -> Embeddings:
+    from hcep.models import read_model
+    from hcep.models.model_encoder import embeddings_for
+
+    found = embeddings_for(read_model(model), data, split, encoder=encoder, progress=True, **columns)
+    show_notes(found.notes)
+    return found
+
+
+def _own(fitted: HCEPClassifier, labels: list[str]) -> list[Any]:
+    """Labels as the model has them: in a file they are text, in the model maybe numbers."""
+    known = {str(label): label for label in fitted.classes_.tolist()}
+    return [known.get(label, label) for label in labels]
+
+
+def _change(model: Path, what: str, change: Callable[[HCEPClassifier], Any], *, keep_metrics: bool = False) -> None:
+    from hcep.models.history import change_model
+
+    fitted = change_model(model, what, change, keep_metrics=keep_metrics)
+    say(f"{model}: {what}; {len(fitted.classes_):,} classes")
+    note = fitted.drift() if fitted.images_per_class_ is not None else None
+    if note:
+        show_notes([note])
+    if fitted.held_out_ is None:
+        show_notes([f"coverage and unknowns need held-out images: hcep model calibrate {model} STORE"])
