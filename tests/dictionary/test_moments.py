@@ -124,3 +124,26 @@ def test_many_new_classes_cost_no_copy_each():
     moments = ClassMoments()
     moments.update(np.ones((3000, 2)), [str(i) for i in rows], rows)
     assert moments.counts.tolist() == [1] * 3000
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_merged_sums_are_those_of_all_images(offset):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3)) + offset
+    y = np.array(["a", "b", "c", "d"])[rng.integers(4, size=60)]
+    parts = [(X[:20], y[:20]), (X[:0], y[:0]), (X[20:25], y[20:25]), (X[25:], y[25:])]
+    merged = ClassMoments(second_moment=True)
+    for rows, labels in parts:
+        part = ClassMoments(second_moment=True)
+        names, index = np.unique(labels, return_inverse=True)
+        part.update(rows, names.tolist(), index)
+        merged.merge(part)
+    whole = ClassMoments(second_moment=True)
+    names, index = np.unique(y, return_inverse=True)
+    whole.update(X, names.tolist(), index)
+    order = [merged.labels[name] for name in whole.labels]
+    assert merged.counts[order].tolist() == whole.counts.tolist()
+    np.testing.assert_allclose(merged.class_means()[order], whole.class_means(), rtol=1e-12)
+    np.testing.assert_allclose(merged.within_covariance(), whole.within_covariance(), atol=1e-9)
+    np.testing.assert_allclose(merged.second_moment(), whole.second_moment(), rtol=1e-9)
+    assert merged.mean_square_norm(None, None) == pytest.approx(whole.mean_square_norm(None, None))

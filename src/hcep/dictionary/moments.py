@@ -53,6 +53,24 @@ class ClassMoments:
         if self._with_second:
             self._square += centred.T @ centred
 
+    def merge(self, other: ClassMoments) -> None:
+        """Add what another sum has seen, as if its images had come here."""
+        if not other.n_images:
+            return
+        if not self.n_images:
+            self._shift, n_dims = other._shift.copy(), other.n_dims
+            self._sums = np.zeros((0, n_dims))
+            self._square = np.zeros((n_dims, n_dims) if self._with_second else (0, 0))
+        moved, total = other._shift - self._shift, other._sums.sum(axis=0)
+        rows = self._rows(list(other.labels))
+        self._sums[rows] += other._sums + other._counts[:, None] * moved
+        self._counts[rows] += other._counts
+        self._sum_of_squares += float(other._sum_of_squares + 2 * total @ moved + other.n_images * moved @ moved)
+        if self._with_second:
+            cross = np.outer(total, moved)
+            self._square += other._square + cross + cross.T + other.n_images * np.outer(moved, moved)
+        self.n_images += other.n_images
+
     def _rows(self, labels: Sequence[str]) -> NDArray[np.intp]:
         """Rows of the sums for some classes, zero rows added for new ones."""
         rows = [self.labels.setdefault(label, len(self.labels)) for label in labels]
