@@ -207,10 +207,7 @@ def apply_edits(hierarchy: Hierarchy, edits: Iterable[Edit], classes: Iterable[s
 
 
 def refuse_inner_classes(before: Hierarchy, after: Hierarchy, classes: Sequence[str] | None = None) -> None:
-    """Refuse edits that hang something below a class: a file keeps no note of it, and the class is gone when read.
-
-    Raises HierarchyError: a leaf of `before`, one of `classes` where they are given, has children in `after`.
-    """
+    """Refuse edits that hang something below a class: a file keeps no note of it, and the class is gone when read."""
     kept = before.leaves if classes is None else [leaf for leaf in before.leaves if leaf in classes]
     inner = [leaf for leaf in kept if leaf in after and after.children(leaf)]
     if inner:

@@ -87,8 +87,6 @@ class Effect:
 def what_if(held_out: HeldOut, edits: Iterable[Edit]) -> Effect:
     """Measure edits of the hierarchy on held-out images.
 
-    Raises HierarchyError: as `apply_edits`.
-
     Parameters
     ----------
     held_out : images and class means, from `HeldOut.from_images` or `HeldOut.from_model`

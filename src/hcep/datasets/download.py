@@ -245,9 +245,6 @@ def unpack(
 ) -> Path:
     """Unpack one folder of a .zip or .tar file; it appears when all of it is there.
 
-    Raises DatasetError: a link or device, a path that leads out of `inner`, more bytes or files than there may be, a
-    damaged archive.
-
     Parameters
     ----------
     archive, folder : path

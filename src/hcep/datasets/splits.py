@@ -16,8 +16,6 @@ from hcep.errors import quoted
 def k_shot_rows(ids: Sequence[str], labels: Sequence[str | None], k: int, seed: int) -> list[int]:
     """Rows of k images of every class, in ascending order.
 
-    Raises DatasetError: `k` below 1, images without a label, classes of fewer than k images.
-
     Parameters
     ----------
     ids, labels : one per image
@@ -50,7 +48,7 @@ def train_val_rows(
     """Rows for training and for validation, each class divided in the same proportion.
 
     Of every class with two images or more, at least one goes to each side; a single one is for training. Images without
-    a label are divided like a class. Raises DatasetError: `fraction`, the validation's share, not between 0 and 1.
+    a label are divided like a class.
 
     Parameters
     ----------

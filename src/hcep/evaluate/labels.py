@@ -9,10 +9,7 @@ from hcep.errors import HCEPError
 
 
 def as_labels(y: ArrayLike, name: str) -> list[str]:
-    """Return one string per image.
-
-    Raises HCEPError: for anything that is not a one-dimensional sequence.
-    """
+    """Return one string per image."""
     labels = np.asarray(y)
     if labels.ndim != 1:
         raise HCEPError(f"{name} must hold one label per image; got {type(y).__name__} of shape {labels.shape}")

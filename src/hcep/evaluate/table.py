@@ -28,18 +28,12 @@ class Score:
 
     Attributes
     ----------
-    method, metric : str
-    mean, low, high : float
-        Estimate and confidence interval; NaN where the metric is defined for no image.
-    n_images : int
-        Images it is defined for.
-    difference, difference_low, difference_high : float
-        What it has over the reference method.
-    p, p_holm : float
-        Two-sided, paired, against the reference: raw, and adjusted for the number of methods in the column. NaN for
-        the reference itself.
-    best : bool
-        The best mean of its column, or not significantly worse (paired, adjusted) than that of the best.
+    mean, low, high : estimate and confidence interval; NaN where the metric is defined for no image
+    n_images : images it is defined for
+    difference, difference_low, difference_high : what it has over the reference method
+    p, p_holm : two-sided, paired, against the reference: raw, and adjusted for the number of methods in the column. NaN
+        for the reference itself.
+    best : the best mean of its column, or not significantly worse (paired, adjusted) than that of the best
     """
 
     method: str
@@ -67,15 +61,10 @@ class ScoreTable:
 
     Attributes
     ----------
-    methods, metrics : tuple of str
-        Rows and columns.
-    reference : str
-        The method the others are tested against.
-    n_images : int
-    level : float
-        Of the intervals; differences are called significant below ``1 - level``.
-    scores : tuple of Score
-        Method by method.
+    methods, metrics : rows and columns
+    reference : the method the others are tested against
+    level : of the intervals; differences are called significant below ``1 - level``
+    scores : method by method
     """
 
     methods: tuple[str, ...]

@@ -13,8 +13,6 @@ from hcep.hierarchy import Hierarchy
 def corrupt(hierarchy: Hierarchy, kind: str, share: float, seed: int) -> Hierarchy:
     """Make a share of a tree wrong.
 
-    Raises HCEPError: an unknown kind, a share outside [0, 1], or a DAG.
-
     Parameters
     ----------
     hierarchy : a tree

@@ -74,10 +74,7 @@ class Experiment:
         return [task.first_classes(SMOKE_CLASSES) if smoke else task for task in found] or [None]
 
     def with_shots(self, shots: int | None) -> Experiment:
-        """The same with another number of training images per class; None is all.
-
-        Raises HCEPError: when the experiment does not have one number of them.
-        """
+        """The same with another number of training images per class; None is all."""
         if not isinstance(getattr(self.config, "shots", ()), int | None):
             raise HCEPError(f"{self.name} has no single number of images per class; leave --shots out")
         return replace(self, config=replace(self.config, shots=shots), smoke=replace(self.smoke, shots=shots))

@@ -142,10 +142,7 @@ TABLE_MARKS = re.compile(r"(<!-- rows: ([\w-]+) -->\n)(.*?)(<!-- end of rows -->
 
 
 def with_tables(text: str, experiments: Mapping[str, Experiment], results: Path) -> str:
-    """A page with every marked table made anew from the rows on disk.
-
-    Raises HCEPError: a table of an unknown name, or rows that are not there.
-    """
+    """A page with every marked table made anew from the rows on disk."""
 
     def made(found: re.Match[str]) -> str:
         name = found[2]

@@ -107,10 +107,7 @@ def task_from_arrays(
     ids: NDArray[Any] | None = None,
     note: str = "",
 ) -> Task:
-    """A task from (X, y) pairs; the hierarchy is restricted to the training classes and collapsed.
-
-    Raises HCEPError: no validation images, or validation labels without a training image.
-    """
+    """A task from (X, y) pairs; the hierarchy is restricted to the training classes and collapsed."""
     X, X_val = (np.ascontiguousarray(pair[0], dtype=np.float32) for pair in (train, val))
     y, y_val = (np.asarray(pair[1], dtype=str) for pair in (train, val))
     classes = np.unique(y).tolist()
@@ -143,19 +140,13 @@ def imagenette() -> Task:
 
 
 def tiny_imagenet() -> Task:
-    """Tiny-ImageNet-200, 50 training images per class.
-
-    Raises HCEPError: when its embeddings are not at hand.
-    """
+    """Tiny-ImageNet-200, 50 training images per class."""
     file = required("tinyimagenet200_efficientnet_lite2.npz")
     return _from_npz("Tiny-ImageNet-200", file, f"ImageNet-1k is not at hand; {NO_CLIP}")
 
 
 def cifar10() -> Task:
-    """500 CIFAR-10 images with real CLIP ViT-B/32 embeddings, every other one for training, under a small tree.
-
-    Raises HCEPError: when they are not at hand.
-    """
+    """500 CIFAR-10 images with real CLIP ViT-B/32 embeddings, every other one for training, under a small tree."""
     arrays = read_arrays(required("cifar10_500_clip_vitb32.npz"), label_names="class_names")
     assert arrays.labels is not None
     half, X, y = np.arange(len(arrays)) % 2 == 0, arrays.vectors, arrays.labels

@@ -107,10 +107,7 @@ def write_hierarchy(
 
 
 def branch(hierarchy: Hierarchy, root: str) -> Hierarchy:
-    """What is below one synset, given by its id or, where it is the only one of that name, by its name.
-
-    Raises HierarchyError: an unknown synset, a name that several share, or a synset without any below it.
-    """
+    """What is below one synset, given by its id or, where it is the only one of that name, by its name."""
     synset = root if root in hierarchy else _named(hierarchy, root)
     inside = (synset, *hierarchy.descendants(synset))
     if len(inside) == 1:
@@ -131,10 +128,7 @@ def _named(hierarchy: Hierarchy, name: str) -> str:
 
 
 def open_source(place: Place, format: str | None = None, max_bytes: int = MAX_BYTES, timeout: float = 20.0) -> Source:
-    """The bytes at a place, with the format they are in; those of a folder are its names, read later.
-
-    Raises HierarchyError: nothing there, more than `max_bytes`, or no format that the ending tells.
-    """
+    """The bytes at a place, with the format they are in; those of a folder are its names, read later."""
     place = os.fspath(place)
     path = local_path(place)
     is_folder = path is not None and path.is_dir()

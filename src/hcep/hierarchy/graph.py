@@ -37,10 +37,8 @@ class Hierarchy:
 
     Attributes
     ----------
-    ids : tuple of str
-        Synset ids in index order.
-    levels : (n_synsets,) int32
-        Length of the longest rooted path to each synset.
+    ids : synset ids in index order
+    levels : (n_synsets,) int32; length of the longest rooted path to each synset
     child_pointer, child_index, parent_pointer, parent_index : int32
         Children and parents as compressed rows: the children of synset i are
         ``child_index[child_pointer[i] : child_pointer[i + 1]]``.
@@ -108,20 +106,15 @@ class Hierarchy:
     ) -> Hierarchy:
         """Build a hierarchy from (parent, child) pairs.
 
+        Raises HierarchyError: empty input, an id that is not a string, a self-loop, a cycle, two names for one synset,
+        a synset that nothing reaches. The message names the synset and the way out.
+
         Parameters
         ----------
         edges : iterable of (parent, child) or (parent, child, name of the child)
             String ids. An edge given twice counts once. A child's first parent is the one that comes first here.
-        names : mapping or pairs, optional
-            Display name of each id; the id itself where it is left out.
-        root : str, optional
-            The one root there must be. Without it, several roots are joined under the virtual root ``"(root)"``.
-
-        Raises
-        ------
-        HierarchyError
-            Empty input, an id that is not a string, a self-loop, a cycle, two names for one synset, a synset that
-            nothing reaches. The message names the synset and the way out.
+        names : mapping or pairs; display name of each id; the id itself where it is left out
+        root : the one root there must be. Without it, several roots are joined under the virtual root ``"(root)"``.
 
         Examples
         --------
@@ -183,10 +176,7 @@ class Hierarchy:
     def index(self, synset: str) -> int:
         """Index of a synset id.
 
-        Raises
-        ------
-        HierarchyError
-            For an id that is not in the hierarchy; near matches are listed.
+        Raises HierarchyError: for an id that is not in the hierarchy; near matches are listed.
         """
         try:
             return self._index[synset]
@@ -262,10 +252,7 @@ class Hierarchy:
     def leaf_of(self, label: str) -> str:
         """The leaf that stands for a class: the class itself, or its own leaf where it is an inner synset.
 
-        Raises
-        ------
-        HierarchyError
-            When the label is unknown, or is an inner synset that has no leaf of its own.
+        Raises HierarchyError: when the label is unknown, or is an inner synset that has no leaf of its own.
         """
         if label in self._own_leaf:
             return self._own_leaf[label]
@@ -323,12 +310,8 @@ class Hierarchy:
         """Keep the given classes and everything above them.
 
         A class that is also an ancestor of another given class is kept as an inner synset and hung below itself as a
-        leaf (see `with_classes`); an inner synset with no other given class below it becomes a leaf.
-
-        Raises
-        ------
-        HierarchyError
-            Unknown ids, or none at all.
+        leaf (see `with_classes`); an inner synset with no other given class below it becomes a leaf. Raises
+        HierarchyError: unknown ids, or none at all.
         """
         wanted = list(dict.fromkeys(leaves))
         unknown = [c for c in wanted if c not in self._index and c not in self._own_leaf]
@@ -380,9 +363,8 @@ class Hierarchy:
 
         Parameters
         ----------
-        policy : {"first", "shortest", "longest"}
-            The parent given first (WordNet's first hypernym), or the one on the shortest or longest rooted path; ties
-            go to the parent given first.
+        policy : {"first", "shortest", "longest"}; the parent given first (WordNet's first hypernym), or the one on the
+            shortest or longest rooted path; ties go to the parent given first
 
         Notes
         -----
@@ -415,10 +397,7 @@ class Hierarchy:
     def from_json(cls, source: str | Path) -> Hierarchy:
         """Read what `to_json` wrote: a path, or the text itself (which starts with ``{``).
 
-        Raises
-        ------
-        HierarchyError
-            Text that is not of the schema, or a graph that is not a rooted DAG.
+        Raises HierarchyError: text that is not of the schema, or a graph that is not a rooted DAG.
         """
         record = serial.loads(source)
         ids, _, parents = read_edges(record.edges, None, record.root)
@@ -431,10 +410,13 @@ class Hierarchy:
     def read(cls, place: str | os.PathLike[str], format: str | None = None, **options: Any) -> Hierarchy:
         """Read a hierarchy from a file, a directory, or a ``file://``, ``http://`` or ``https://`` address.
 
+        Raises HierarchyError: a file that is absent, too large, malformed, or not a rooted DAG. The message names the
+        file, where known the line, what was expected and what came. Raises MissingExtraError: YAML, OBO, OWL and RDF
+        need packages of the extra ``formats``.
+
         Parameters
         ----------
-        place : str or path
-            A file may be compressed by gzip (``.obo.gz``).
+        place : a file may be compressed by gzip (``.obo.gz``)
         format : str, optional
             A name of `hcep.hierarchy.FORMATS`; by default the file's ending tells it, and a directory is a folder tree.
         **options
@@ -443,14 +425,6 @@ class Hierarchy:
             "qualify": what a label in several places means) for nested ones, outlines, Newick and folders; ``levels``,
             ``leaf`` and ``name`` for level columns; ``relationships`` for OBO and OWL; ``language`` and ``ids`` for
             RDF.
-
-        Raises
-        ------
-        HierarchyError
-            A file that is absent, too large, malformed, or not a rooted DAG. The message names the file, where known
-            the line, what was expected and what came.
-        MissingExtraError
-            YAML, OBO, OWL and RDF need packages of the extra ``formats``.
 
         Examples
         --------
@@ -467,17 +441,13 @@ class Hierarchy:
     def write(self, path: str | os.PathLike[str], format: str | None = None, *, lossy: bool = False) -> tuple[str, ...]:
         """Write the hierarchy in the format of the file's ending or of `format`; return what is lost, a sentence each.
 
-        The file is finished under another name and then renamed: a failure leaves what was there.
+        The file is finished under another name and then renamed: a failure leaves what was there. Raises
+        HierarchyError: an unknown format, one that only reads, a graph or a name it cannot hold, a place that cannot be
+        written.
 
         Parameters
         ----------
-        lossy : bool
-            Write also where the format cannot hold the graph itself: several parents of a synset.
-
-        Raises
-        ------
-        HierarchyError
-            An unknown format, one that only reads, a graph or a name it cannot hold, a place that cannot be written.
+        lossy : write also where the format cannot hold the graph itself: several parents of a synset
 
         Examples
         --------
@@ -496,10 +466,8 @@ class Hierarchy:
     def from_networkx(cls, graph: Any, *, root: str | None = None) -> Hierarchy:
         """Build a hierarchy from a networkx DiGraph: edges from parent to child, names in the attribute ``name``.
 
-        Raises
-        ------
-        HierarchyError
-            An undirected graph, a node without edges, nodes that are not strings, or what `from_edges` refuses.
+        Raises HierarchyError: an undirected graph, a node without edges, nodes that are not strings, or what
+        `from_edges` refuses.
         """
         from hcep.hierarchy.formats.networkx_graph import from_networkx
 
@@ -508,12 +476,8 @@ class Hierarchy:
     def to_networkx(self) -> Any:
         """The hierarchy as a networkx DiGraph, synsets in index order; `from_networkx` gives it back.
 
-        Merged chains and the classes that are inner synsets stay behind.
-
-        Raises
-        ------
-        MissingExtraError
-            networkx is not installed.
+        Merged chains and the classes that are inner synsets stay behind. Raises MissingExtraError: networkx is not
+        installed.
         """
         from hcep.hierarchy.formats.networkx_graph import to_networkx
 
@@ -530,13 +494,13 @@ class Hierarchy:
     ) -> Hierarchy:
         """Build the hierarchy of WordNet above some synsets, along all their hypernyms.
 
+        Raises HierarchyError: no database; unknown or ambiguous words; ids of another version of WordNet.
+
         Parameters
         ----------
-        ids_or_words : iterable of str, optional
-            WordNet ids as ImageNet's (``"n02121620"``), synset names (``"cat.n.01"``) or words (``"tench"``). All of
-            WordNet's nouns (or verbs) when left out.
-        database : path, optional
-            Folder with WordNet's ``data.noun`` and ``index.noun``; looked for in the usual places when left out.
+        ids_or_words : iterable of str; WordNet ids as ImageNet's (``"n02121620"``), synset names (``"cat.n.01"``) or
+            words (``"tench"``). All of WordNet's nouns (or verbs) when left out.
+        database : folder with WordNet's ``data.noun`` and ``index.noun``; looked for in the usual places when left out
         pos : {"noun", "verb"}
         on_ambiguous : {"raise", "first"}
             A word of several senses is refused, with the senses listed, or taken in its most frequent one.
@@ -546,11 +510,6 @@ class Hierarchy:
         Hierarchy
             Ids are WordNet ids, names the first lemmas. A synset that is above another given one becomes a class of
             its own, as in `with_classes`.
-
-        Raises
-        ------
-        HierarchyError
-            No database; unknown or ambiguous words; ids of another version of WordNet.
 
         See Also
         --------

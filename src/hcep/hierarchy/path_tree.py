@@ -64,11 +64,7 @@ class PathTree:
 
 
 def unfold(hierarchy: Hierarchy) -> PathTree:
-    """Unfold a DAG into its tree of rooted paths, one level at a time.
-
-    Raises HierarchyError: when the paths are more than `MAX_NODES`: their number can grow exponentially with the depth
-    of a DAG.
-    """
+    """Unfold a DAG into its tree of rooted paths, one level at a time."""
     _refuse_explosion(hierarchy)
     pointer, below = hierarchy.child_pointer, hierarchy.child_index
     synsets = [np.zeros(1, dtype=np.int32)]

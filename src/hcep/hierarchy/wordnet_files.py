@@ -42,10 +42,7 @@ class Tables(msgspec.Struct):
 
 
 def find(database: str | os.PathLike[str] | None, pos: str) -> Path:
-    """The folder with the files of a part of speech.
-
-    Raises HierarchyError: when it is not there, with the places looked in.
-    """
+    """The folder with the files of a part of speech."""
     if database is not None:
         given = Path(database)
         for folder in (given, given / "dict"):
@@ -101,10 +98,7 @@ def tables(folder: Path, pos: str) -> Tables:
 
 
 def parse(data: bytes, index: bytes, folder: Path, pos: str) -> Tables:
-    """Parse the two files in the layout of WordNet's manual page wndb(5).
-
-    Raises HierarchyError: a line that is not of the layout, with its number; files that do not belong together.
-    """
+    """Parse the two files in the layout of WordNet's manual page wndb(5)."""
     file = folder / f"data.{pos}"
     found = list(_parsed(data, _synset, file, "offset, file, type, lemmas, pointers | gloss"))
     expected = "lemma, type, counts, pointers, offsets"

@@ -183,10 +183,7 @@ def _induced(above: Mapping[str, list[str]], names: LeafNames, reader: _PairRead
 
 
 def read_lines(corpus: Corpus) -> Iterator[str]:
-    """The lines of a corpus, of a file never more than a bounded part at a time.
-
-    Raises HCEPError: a file that cannot be read, or something that is not text.
-    """
+    """The lines of a corpus, of a file never more than a bounded part at a time."""
     if not isinstance(corpus, str | PathLike):
         for line in corpus:
             if not isinstance(line, str):

@@ -24,10 +24,7 @@ EXPLANATION = re.compile(r"\s*:\s.*$|\s+[-–—]+\s+.*$")
 
 
 class LeafNames:
-    """Leaves in their order, found by what a label says.
-
-    Raises HierarchyError: fewer than two, an empty or repeated one, one that is the root.
-    """
+    """Leaves in their order, found by what a label says."""
 
     def __init__(self, leaves: Iterable[str], root: str) -> None:
         given = [leaves] if isinstance(leaves, str) else list(leaves)

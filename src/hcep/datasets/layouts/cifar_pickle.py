@@ -49,11 +49,7 @@ ADMITTED = {
 
 
 def load_pickle(path: Path) -> dict[str, Any]:
-    """The dict of a CIFAR python file, its keys as text.
-
-    Raises DatasetError: the file is no pickle, or holds something that CIFAR's files do not; nothing of it has been
-    executed.
-    """
+    """The dict of a CIFAR python file, its keys as text."""
     try:
         content = read_pickle(BytesIO(path.read_bytes()), ADMITTED)
         return {as_text(key): value.array if isinstance(value, _Array) else value for key, value in content.items()}

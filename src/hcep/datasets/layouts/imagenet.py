@@ -175,10 +175,7 @@ def _ordered_classes(source: Path) -> Sequence[str]:
 
 
 def _devkit_classes(source: Path, truth: Path) -> dict[int, str]:
-    """Classes by the devkit's number.
-
-    Raises DatasetError: no file says which class has which number.
-    """
+    """Classes by the devkit's number."""
     text = _find(source, DEVKIT_TEXT)
     if text is not None:
         fields = [line.split() for line in read_lines(text)]  # n02119789 1 kit_fox

@@ -150,10 +150,7 @@ def printable(text: str) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file that are not blank.
-
-    Raises DatasetError: the file is not text.
-    """
+    """The lines of a text file that are not blank."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -170,10 +167,7 @@ def canonical_split(name: str) -> str:
 
 
 def choose_splits(available: Iterable[str | None], wanted: str | None, source: Path) -> list[str]:
-    """The splits to read: all that there are, or the one that is wanted.
-
-    Raises DatasetError: the wanted split is not there.
-    """
+    """The splits to read: all that there are, or the one that is wanted."""
     known = list(dict.fromkeys(split for split in available if split is not None))
     if wanted is None:
         return known
@@ -215,8 +209,6 @@ def column_error(kind: str, column: str, columns: Iterable[str], source: Path) -
 
 def match_annotations(images: Sequence[str], annotated: Mapping[str, str], source: Path, folder: Path) -> list[str]:
     """The label of each image file of a folder, from an annotation file that must list exactly these.
-
-    Raises DatasetError: files that are listed but absent, or images that are not listed.
 
     Parameters
     ----------

@@ -59,10 +59,7 @@ def read(source: Path, request: Request) -> Listing:
 
 
 def read_columns(source: Path) -> Columns:
-    """The columns of a table by name; those of a text file hold text, so that "007" stays "007".
-
-    Raises DatasetError: the file is not the table its name says, or is empty.
-    """
+    """The columns of a table by name; those of a text file hold text, so that "007" stays "007"."""
     suffix = source.suffix.lower()
     columns = _read_text(source, DELIMITERS[suffix]) if suffix in DELIMITERS else _read_parquet(source)
     if not any(len(values) for values in columns.values()):

@@ -103,8 +103,6 @@ _OPTION = {"read": "--format", "write": "--to"}
 def find_format(file_name: str, format: str | None, *, to: str) -> Format:
     """The format asked for, or the one a file's ending tells.
 
-    Raises HierarchyError: an unknown name or ending, or a format that cannot do it.
-
     Parameters
     ----------
     to : {"read", "write"}

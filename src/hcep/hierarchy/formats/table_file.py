@@ -43,10 +43,7 @@ class Table:
 
 
 def read_table(source: Source, delimiter: str | None = None, sheet: str | None = None) -> Table:
-    """The table in a file; empty columns at its sides, a title above it and comments (``#``) are left out.
-
-    Raises HierarchyError: no table, several to choose from, or cells apart by no delimiter that is clear.
-    """
+    """The table in a file; empty columns at its sides, a title above it and comments (``#``) are left out."""
     if source.data.startswith(b"\xd0\xcf\x11\xe0"):
         raise source.fail("is an old Excel workbook (.xls); save it as .xlsx or .csv")
     if source.data.startswith(b"PK\x03\x04"):

@@ -59,10 +59,7 @@ class Shape:
 
 
 def find_shape(source: Source, table: Table, *, header: bool | None = None) -> Shape:
-    """Take a table for an edge list or for level columns.
-
-    Raises HierarchyError: where neither is clear: the message has the options that say it.
-    """
+    """Take a table for an edge list or for level columns."""
     return _Evidence(source, table, header).shape()
 
 

@@ -96,10 +96,7 @@ def detail_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write text in UTF-8, compressed where the path ends in ``.gz``; a failure leaves no file and no change.
-
-    Raises HierarchyError: text that has no UTF-8 (a lone surrogate), or a place that cannot be written.
-    """
+    """Write text in UTF-8, compressed where the path ends in ``.gz``; a failure leaves no file and no change."""
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -19,10 +19,7 @@ class _DeclarationsOver(Exception):  # noqa: N818 # no error: it ends the parsin
 
 
 def refuse_unsafe_xml(source: Source) -> None:
-    """Refuse external entities and definitions, entities made of entities, and those that multiply the file.
-
-    Raises HierarchyError: also for what is not XML.
-    """
+    """Refuse external entities and definitions, entities made of entities, and those that multiply the file."""
     entities: dict[str, str] = {}
 
     def declared(name: str, is_parameter: bool, value: str | None, *outside: str | None) -> None:
