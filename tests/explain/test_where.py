@@ -10,6 +10,7 @@ SETTINGS = [
     {"center": True},
     {"shrinkage": 0.3, "rescale": True},
     {"unit_norm": True, "center": True, "shrinkage": 0.5, "rescale": True},
+    {"power": 0.5, "center": True, "shrinkage": 0.5, "rescale": True},
 ]
 
 
@@ -36,6 +37,7 @@ def test_shares_and_constant_add_up_to_every_coefficient(pets, settings, anchor,
     maps = concept_maps(dictionary, atoms, anchor, features)
     assert [m.total for m in maps] == pytest.approx(found.coefficients(0), abs=1e-8)
     assert all(m.shares.shape == (3, 5) for m in maps)
+    assert {m.exact for m in maps} == {"power" not in settings}
 
 
 def test_a_change_at_one_position_changes_that_share_alone(pets):

@@ -73,7 +73,10 @@ def test_maps_add_up_to_the_coefficients_and_say_whether_they_are_exact(bears, k
         assert [one.margin_map(rival.name).exact for rival in one.rivals] == [kind == "exact"] * 2
     margin = found[0].margin_map(found[0].rivals[0].label)
     assert margin.total > 0
-    assert ("These maps are approximate." in photo_report(found)) == (kind != "exact")
+    how = {"exact": "exact", "inexact": "approximate", "none": "occlusion"}[kind]
+    assert {one.maps.how for one in found} == {how}
+    page = photo_report(found)
+    assert ("maps are approximate" in page, "by occlusion" in page) == (how != "exact", how == "occlusion")
 
 
 @pytest.mark.parametrize("kind", ["exact", "inexact", "none"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ from hcep.hierarchy import Hierarchy
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from hcep.explain.neighbours import TrainingPhoto
     from hcep.explain.where import EvidenceMap, ImageMaps
 
 #: From this probability on an answer counts as sure.
@@ -103,6 +105,8 @@ class ExplainedImage:
         does not know its training images
     truth : the class that the name of the image's folder says, where it says one
     maps : where the concepts are, where that was asked for
+    nearest, typical : training photos that are like the image, and by concept those that are typical of it, where the
+        training photos are known
     """
 
     file: str
@@ -116,6 +120,8 @@ class ExplainedImage:
     maps: ImageMaps | None = field(default=None, compare=False)
     source: Path | Image | None = field(default=None, compare=False)
     odds: tuple[Odds, sparse.csr_array, int] | None = field(default=None, compare=False)
+    nearest: tuple[TrainingPhoto, ...] = field(default=(), compare=False)
+    typical: Mapping[str, tuple[TrainingPhoto, ...]] = field(default_factory=dict, compare=False)
 
     @property
     def doubt(self) -> str:

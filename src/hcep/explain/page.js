@@ -28,21 +28,44 @@
     none.hidden = n > 0;
   }
 
+  const small = JSON.parse(document.getElementById("small").textContent);
+  for (const image of list.querySelectorAll("img[data-t]")) image.src = small[image.dataset.t];
+
+  // Typical photos of a concept stand where the nearest ones do, which are kept beside them.
+  function showTypical(card, button) {
+    const place = card.querySelector(".like");
+    if (!place) return;
+    place.nearest ??= { title: place.firstChild.textContent, photos: [...place.lastChild.children] };
+    const numbers = button?.dataset.typical?.split(" ") ?? [];
+    const photos = numbers.map((number) => {
+      const figure = document.createElement("figure"), image = document.createElement("img");
+      image.src = small[number];
+      image.alt = `training photo: ${button.dataset.name}`;
+      figure.append(image);
+      return figure;
+    });
+    place.firstChild.textContent = numbers.length ? `Typical training photos: ${button.dataset.name}` : place.nearest.title;
+    place.lastChild.replaceChildren(...(numbers.length ? photos : place.nearest.photos));
+    place.hidden = !place.lastChild.children.length;
+  }
+
   function draw(button) {
     const card = button.closest(".card"), map = card.querySelector(".map");
-    if (map) {
+    if (map && button.dataset.map) {
       map.src = button.dataset.map;
       map.hidden = false;
     }
+    showTypical(card, button);
   }
 
   function restore(card) {
     const pinned = card.querySelector("[aria-pressed=true]"), map = card.querySelector(".map");
-    if (pinned) draw(pinned);
-    else if (map) map.hidden = true;
+    if (pinned) return draw(pinned);
+    if (map) map.hidden = true;
+    showTypical(card);
   }
 
-  const button = (event) => event.target.closest("[data-map]");
+  const button = (event) => event.target.closest("[aria-pressed]");
   for (const kind of ["pointerover", "focusin"])
     list.addEventListener(kind, (event) => button(event) && draw(button(event)));
   for (const kind of ["pointerout", "focusout"])

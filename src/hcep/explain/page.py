@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -20,53 +21,132 @@ if TYPE_CHECKING:
 
 #: Longer side of the photos, and JPEG quality, up to so many of them: a thousand still open at once.
 SIZES = ((60, 520, 82), (300, 320, 78), (10**9, 200, 72))
+#: Longer side and JPEG quality of training photos.
+SMALL = (112, 70)
 #: Pixels per position in the overlays; the browser smooths further.
 OVERLAY = 4
+#: What a reader must know of maps that are not exact.
+MAPS = {
+    "approximate": "The maps are approximate: the model does not take the plain mean over positions.",
+    "occlusion": "The maps are approximate, by occlusion: what is lost when a part of the photo is painted over.",
+}
 #: Siblings that are named beside a concept.
 N_SIBLINGS = 3
+#: Siblings after the first are named from this probability on.
+UNLIKELY = 0.01
 
 
 def photo_report(found: Sequence[ExplainedImage], title: str = "HCEP explanations") -> str:
     """What `explain_images` found as one HTML document with its own small script; every text in it is escaped."""
     _, size, quality = next(row for row in SIZES if len(found) <= row[0])
-    cards = "".join(card(one, i, size, quality) for i, one in enumerate(found))
+    small = SmallPhotos()
+    cards = "".join(card(one, i, size, quality, small) for i, one in enumerate(found))
     has_maps = any(one.maps is not None for one in found)
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title><style>{part('page.css')}</style><body class=hcep>"
         f"<h1>{escape(title)}</h1>{_facts(found)}{_reading(found, has_maps)}{_controls(found)}"
         f"<main>{cards}</main><p class=none hidden>No image fits these filters.</p>"
+        f"<script type='application/json' id=small>{small.json()}</script>"
         f"<script>{part('page.js')}</script></body></html>\n"
     )
 
 
-def card(one: ExplainedImage, number: int = 0, size: int = 520, quality: int = 82) -> str:
-    """One explained image."""
+def card(
+    one: ExplainedImage, number: int = 0, size: int = 520, quality: int = 82, small: SmallPhotos | None = None
+) -> str:
+    """One explained image; its training photos are kept in `small`, or in the card itself.
+
+    Parameters
+    ----------
+    one : ExplainedImage
+    number : its place in the given order
+    size, quality : of the photo
+    small : SmallPhotos, optional
+    """
     picture = _picture(one, size, quality)
     steps = one.explanation.steps
     levels = one.levels or (None,) * len(steps)
-    widest = max((step.share for step in steps), default=0.0) or 1.0
-    overlays = _overlays(one)
+    overlays, explained = _overlays(one), sum(step.share for step in steps)
     rows = "".join(
-        _step(step, depth, level, step.share / widest, overlays.get(("concept", step.synset)))
+        _step(step, depth, level, explained, overlays.get(("concept", step.synset)), small and small.of(one, step))
         for depth, (step, level) in enumerate(zip(steps, levels, strict=True))
     )
     rivals = "".join(_rival(one, rival, overlays.get(("margin", rival.label))) for rival in one.rivals)
     mark = {None: "", True: "✓ ", False: "✗ "}[one.correct]
     tone = "bad" if one.correct is False else "good" if one.sure else "warn" if one.doubt else ""
     was = f"<p>The folder says {escape(one.truth or '')}.</p>" if one.correct is False else ""
-    flag = f'<p><span class="flag warn">{UNLIKE}</span></p>' if one.unlike else ""
+    flag = f'<p><span class="flag warn">{escape(one.doubt)}</span></p>' if one.doubt else ""
     doubt = 2 if one.unlike else 1 if one.doubt else 0
     correct = {None: "", True: "1", False: "0"}[one.correct]
     return (
         f'<article class="card{"" if picture else " plain"}" data-n={number} data-p={one.probability:.4f} '
-        f'data-doubt={doubt} data-ok="{correct}" data-class="{escape(one.name)}" data-file="{escape(one.file)}">'
-        f'{picture}<div class=told><h2 class="{tone}">{mark}{escape(one.name)}, {escape(percent(one.probability))}</h2>'
+        f'data-doubt={doubt} data-ok="{correct}" data-class="{escape(one.name)}" '
+        f'data-file="{escape(_short(one.file))}">{picture}'
+        f'<div class=told><h2 class="{tone}">{mark}{escape(one.name)}, {escape(percent(one.probability))}</h2>'
         f"{flag}{was}"
         f'<ol class=tree><li style="--d:0"><span class="step head"><span>{escape(one.explanation.root)}</span>'
-        f"<span class=num>likely</span><span>share</span><span></span></span></li>{rows}</ol></div>"
-        f"{f'<ul class=rivals>{rivals}</ul>' if rivals else ''}</article>"
+        f"<span class=num>likely</span><span class=wide>of what is explained</span></span></li>{rows}"
+        f"</ol><p class=rest>The path explains {escape(percent(explained))} of the image.</p>"
+        f"{f'<ul class=rivals>{rivals}</ul>' if rivals else ''}</div>"
+        f"{_nearest(one, small)}</article>"
     )
+
+
+class SmallPhotos:
+    """Training photos of a report, each in it once; cards refer to them by number."""
+
+    def __init__(self) -> None:
+        self._uris: list[str] = []
+        self._numbers: dict[str, int | None] = {}
+
+    def number(self, file: str) -> int | None:
+        """Of a photo; None where it cannot be read any more."""
+        if file not in self._numbers:
+            uri = _readable(Path(file), *SMALL)
+            self._numbers[file] = len(self._uris) if uri else None
+            self._uris += [uri] if uri else []
+        return self._numbers[file]
+
+    def of(self, one: ExplainedImage, step: Step) -> str:
+        """Numbers of the photos that are typical of a concept."""
+        numbers = [self.number(photo.file) for photo in one.typical.get(step.synset, ())]
+        return " ".join(str(number) for number in numbers if number is not None)
+
+    def json(self) -> str:
+        return json.dumps(self._uris)
+
+
+def _nearest(one: ExplainedImage, small: SmallPhotos | None) -> str:
+    """The nearest training photos; concepts that are pointed at show theirs in the same place."""
+    shown = []
+    for photo in one.nearest:
+        number = None if small is None else small.number(photo.file)
+        source = f"data-t={number}" if number is not None else f'src="{_readable(Path(photo.file), *SMALL)}"'
+        if number is not None or (small is None and source != 'src=""'):
+            shown.append(
+                f'<figure><img {source} alt="training photo: {escape(photo.name)}" '
+                f'title="{escape(_short(photo.file))}">'
+                f"<figcaption>{escape(photo.name)}</figcaption></figure>"
+            )
+    if not shown:
+        return "<div class=like hidden><p></p><div></div></div>" if one.typical and small is not None else ""
+    return f"<div class=like><p>Nearest training photos</p><div>{''.join(shown)}</div></div>"
+
+
+def _short(file: str) -> str:
+    """The end of a path: nobody needs to know where on whose machine a photo is."""
+    return "/".join(Path(file).parts[-2:])
+
+
+def _readable(photo: Path, size: int, quality: int) -> str:
+    """A small photo as a data URI; '' where it is gone or no longer an image."""
+    from hcep.errors import HCEPError
+
+    try:
+        return thumbnail(photo, size, quality)
+    except HCEPError:
+        return ""
 
 
 @cache
@@ -103,12 +183,15 @@ def _facts(found: Sequence[ExplainedImage]) -> str:
 def _reading(found: Sequence[ExplainedImage], has_maps: bool) -> str:
     text = (
         "Each image is explained by a path of concepts, from the most general down. Beside a concept stand how likely "
-        "it is and its own share of the image; below it, its likeliest siblings."
+        "it is and its own share of what the path explains of the image (the shares add up); below it, its likeliest "
+        "siblings."
     )
     if has_maps:
         text += " Point at a concept, or tap it, to see where it is: red speaks for it, blue against."
-        if not all(one.maps.exact for one in found if one.maps is not None):
-            text += " These maps are approximate."
+        hows = dict.fromkeys(one.maps.how for one in found if one.maps is not None)
+        text += "".join(f" {escape(MAPS[how])}" for how in hows if how in MAPS)
+    if any(one.typical for one in found):
+        text += " Pointing at a concept also shows typical training photos of it."
     return f"<p class=soft>{text}</p>"
 
 
@@ -144,7 +227,7 @@ def _picture(one: ExplainedImage, size: int, quality: int) -> str:
         overlay = f'<img class=map hidden alt="" style="{css}">'
     return (
         f'<figure><div class=frame><img loading=lazy decoding=async alt="{told}" src="{uri}">{overlay}</div>'
-        f"<figcaption>{escape(one.file)}</figcaption></figure>"
+        f'<figcaption title="{escape(_short(one.file))}">{escape(Path(one.file).name)}</figcaption></figure>'
     )
 
 
@@ -169,30 +252,42 @@ def _overlay(evidence: EvidenceMap, limit: float) -> str:
     return "data:image/png;base64," + base64.b64encode(data.getvalue()).decode()
 
 
-def _step(step: Step, depth: int, level: Level | None, width: float, overlay: str | None) -> str:
+def _bar(share: float) -> str:
+    return (
+        f'<span class=track><i style="width:{100 * min(share, 1.0):.1f}%"></i></span>'
+        f"<span class=num>{escape(percent(share))}</span>"
+    )
+
+
+def _step(
+    step: Step, depth: int, level: Level | None, explained: float, overlay: str | None, typical: str | None
+) -> str:
     merged = (
         f' <span class=soft title="{escape(", ".join(step.merged))}">+{len(step.merged)}</span>' if step.merged else ""
     )
     row = (
         f"<span class=name>{escape(step.name)}{merged}</span>"
         f"<span class=num>{escape(percent(level.probability)) if level else ''}</span>"
-        f'<span class=track><i style="width:{100 * width:.1f}%"></i></span>'
-        f'<span class=num title="coefficient {step.coefficient:.2f}">{escape(percent(step.share))}</span>'
+        f"{_bar(step.share / (explained or 1.0))}"
     )
     meaning = f'<span class="meaning soft">{escape(step.meaning)}</span>' if step.meaning else ""
-    return f'<li style="--d:{depth}">{_pointed(row, overlay, "step")}{meaning}{_beside(level)}</li>'
+    return f'<li style="--d:{depth}">{_pointed(row, overlay, "step", typical, step.name)}{meaning}{_beside(level)}</li>'
 
 
 def _beside(level: Level | None) -> str:
     if level is None or not level.siblings:
         return ""
-    named = [f"{name} {percent(share)}" for name, share in level.siblings[:N_SIBLINGS]]
+    likely = [pair for pair in level.siblings[:N_SIBLINGS] if pair[1] >= UNLIKELY] or level.siblings[:1]
+    named = [f"{name} {percent(share)}" for name, share in likely]
     rest = len(level.siblings) - len(named)
     return f"<span class=beside>beside {escape(', '.join(named))}{f' and {rest:,} more' if rest else ''}</span>"
 
 
 def _rival(one: ExplainedImage, rival: Rival, overlay: str | None) -> str:
-    pointed = _pointed(f"what says {escape(one.name)} rather than {escape(rival.name)}", overlay, "") if overlay else ""
+    told = f"what in the picture says {one.name} rather than {rival.name}"
+    pointed = (
+        _pointed(f'<span title="{escape(told)}">what says {escape(one.name)}</span>', overlay, "") if overlay else ""
+    )
     return (
         f"<li>or <b>{escape(rival.name)}</b>, {escape(percent(rival.probability))}: "
         f"<span class=soft>{escape(what_separates(one, rival))}</span> {pointed}</li>"
@@ -211,8 +306,10 @@ def what_separates(one: ExplainedImage, rival: Rival) -> str:
     return f"{above}, {rival.names[n]} rather than {one.explanation.steps[n].name}"
 
 
-def _pointed(content: str, overlay: str | None, style: str) -> str:
-    """A button that shows a map; without one, plain text."""
-    if overlay is None:
+def _pointed(content: str, overlay: str | None, style: str, typical: str | None = None, name: str = "") -> str:
+    """A button that shows a map, or typical photos; without either, plain text."""
+    if overlay is None and not typical:
         return f'<span class="{style}">{content}</span>'
-    return f'<button type=button class="{style}" aria-pressed=false data-map="{overlay}">{content}</button>'
+    shows = f' data-map="{overlay}"' if overlay else ""
+    shows += f' data-typical="{typical}" data-name="{escape(name)}"' if typical else ""
+    return f'<button type=button class="{style}" aria-pressed=false{shows}>{content}</button>'

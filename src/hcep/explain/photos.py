@@ -19,18 +19,22 @@ from hcep._checks import require_positive
 from hcep._progress import progress as progress_bar
 from hcep.classify.path_model import Inference, PathModel
 from hcep.errors import HCEPError
+from hcep.explain.evidence import Evidence
 from hcep.explain.explained import ExplainedImage, ExplainedImages, Odds, Rival
 from hcep.explain.explanation import Explanation, explain
+from hcep.explain.questions import Questions
 from hcep.explain.where import GRID, ImageMaps, PathMaps, occluded
 from hcep.models import SavedModel, read_model
 from hcep.models.model_encoder import load_model_encoder
+from hcep.pursuit.limits import Concepts, PathLimits, Request
 from hcep.pursuit.result import path_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from hcep.classify import HCEPClassifier
-    from hcep.embeddings import Encoder
+    from hcep.embeddings import EmbeddingStore, Encoder
+    from hcep.explain.corrections import Corrections
     from hcep.models.atom_names import AtomNames
 
 #: Photos that are in memory at a time, and embeddings.
@@ -47,6 +51,11 @@ def explain_images(
     n_best: int = 3,
     encoder: Encoder | str | None = None,
     preprocessing: Any = None,
+    training: EmbeddingStore | str | PathLike[str] | bool = False,
+    why_not: Concepts = (),
+    force: Concepts = (),
+    forbid: Concepts = (),
+    corrections: Corrections | None = None,
     strict: bool = False,
     progress: bool = False,
 ) -> ExplainedImages:
@@ -63,6 +72,11 @@ def explain_images(
     n_best : classes per image: the answer and its runners-up, which are other classes
     encoder : the model's own by default; the photos of a model that does not say which need it
     preprocessing : instead of the recorded one, see `hcep.embeddings.load_encoder`
+    training : the store of the training photos, to show those that are nearest to each image and those that are typical
+        of its concepts; True for the one in the model's folder, where `hcep fit` of photos leaves it, if it is there
+    why_not : classes or concepts that each image is compared with in ``contrasts``, where it was not taken for them
+    force, forbid : concepts that must, and must not, be on every path
+    corrections : what people said of single images, see `hcep.explain.Corrections`
     strict : make an image that cannot be used an error; else it is in ``skipped`` of what is returned
     progress : show a progress bar
 
@@ -91,6 +105,10 @@ def explain_images(
     found = ExplainedImages()
     classifier, saved = _opened(model)
     explainer = _Explainer(classifier, n_best, saved.atom_names if saved else None)
+    request, asked = Request.of(force, forbid), Request.of(why_not).force
+    for name in asked:
+        explainer.evidence.meant(name)  # says what is wrong before any photo is encoded
+    limits = classifier.limits(*request)
     if isinstance(images, np.ndarray):
         if where:
             raise HCEPError("where: embeddings have no positions; give the photos")
@@ -101,10 +119,18 @@ def explain_images(
         record, place = (saved.summary.encoder, saved.folder) if saved else (None, "the model")
         adapter = load_model_encoder(record, place, encoder, preprocessing)
         n_images, batches = len(photos), _encoded(photos, adapter, None if strict else found.skipped, where)
+    store, vectors = _training(training, saved), []
     with progress_bar("explaining", n_images, progress and n_images > 1, "images") as advance:
         for batch in batches:
-            found += explainer.explained(batch)
+            own = [request] * len(batch.files) if corrections is None else corrections.requests(batch.images(), request)
+            limits = limits if corrections is None else PathLimits.of_images(classifier.hierarchy, own)
+            found += explainer.explained(batch, asked, limits, own)
+            vectors += [batch.X] if store is not None else []
             advance(len(batch.files))
+    if store is not None and found:
+        from hcep.explain.neighbours import with_training_photos
+
+        found[:] = with_training_photos(found, np.concatenate(vectors), store, classifier)
     return found
 
 
@@ -120,6 +146,10 @@ class _Batch:
     features: NDArray[np.float32] | None = None
     encoder: Encoder | None = None
 
+    def images(self) -> list[Any]:
+        """Each as it is known from run to run: a photo, or an embedding."""
+        return [x if source is None else source for source, x in zip(self.sources, self.X, strict=True)]
+
 
 @dataclass(frozen=True, eq=False)
 class _Explainer:
@@ -133,11 +163,37 @@ class _Explainer:
     def __post_init__(self) -> None:
         object.__setattr__(self, "odds", Odds(self.model.hierarchy, self.model.leaves))
 
-    def explained(self, batch: _Batch) -> Iterator[ExplainedImage]:
+    @cached_property
+    def evidence(self) -> Evidence:
+        return Evidence(self.model)
+
+    def again(self, one: ExplainedImage, x: NDArray[Any], *, request: Request, **given: Any) -> ExplainedImage:
+        """An image once more, with another embedding, limits or inference."""
+        batch = _Batch([one.file], x[None], [one.source])
+        return replace(next(self.explained(batch, requests=[request], **given)), truth=one.truth)
+
+    def explained(
+        self,
+        batch: _Batch,
+        why_not: Sequence[str] = (),
+        limits: PathLimits | None = None,
+        requests: Sequence[Request] = (),
+        inferred: Inference | None = None,
+    ) -> Iterator[ExplainedImage]:
+        """The images of a batch, searched once, unless that has been done.
+
+        Parameters
+        ----------
+        batch : _Batch
+        why_not : concepts to compare each image with
+        limits : paths that are open to them
+        requests : what the limits come from, one per image
+        inferred : what a search said of them
+        """
         model, several = self.model, self.n_best > 1
         # A class may have several routes: more paths than classes are asked for.
         n_asked = min(4 * self.n_best, len(model.hierarchy.path_tree.leaf_nodes)) if several else 1
-        inferred = model.infer(batch.X, n_best=n_asked, explained=True)
+        inferred = inferred or model.infer(batch.X, n_best=n_asked, explained=True, limits=limits)
         paths, chosen, odds = inferred.paths, inferred.class_index, inferred.probabilities
         # Runners-up are classes here, not paths.
         kept = {name: getattr(paths, name)[:, :1] for name in ("n_best_nodes", "n_best_residual_norms")}
@@ -151,14 +207,22 @@ class _Explainer:
             unlike, ranked.tolist(), odds[rows, ranked].tolist(), paths.n_best_nodes.tolist(), strict=True,
         )  # fmt: skip
         for i, (file, source, c, likely, explanation, strange, others, chances, hypotheses) in enumerate(known):
+            others = [other for other, chance in zip(others, chances, strict=True) if chance > 0]  # not those ruled out
             nodes = [self._rival_node(other, hypotheses, batch.X[i]) for other in others]
-            rivals = tuple([self._rival(o, p, v) for o, p, v in zip(others, chances, nodes, strict=True)])
+            rivals = tuple([self._rival(o, p, v) for o, p, v in zip(others, chances, nodes, strict=False)])
             truth = self._truths.get(source.parent.name.casefold()) if isinstance(source, Path) else None
-            maps = self._maps(batch, i, explanation, hypotheses[0], rivals, nodes) if batch.encoder else None
+            questions = Questions(self, batch.X[i], hypotheses[0], c, requests[i] if requests else Request())
+            whys = [questions.why_not(name) for name in why_not if not questions.is_answer(name)]
+            against = [*rivals, *(why.rival for why in whys)]
+            nodes += [why.rival_node for why in whys]
+            maps = self._maps(batch, i, explanation, hypotheses[0], against, nodes) if batch.encoder else None
+            if maps is not None:
+                whys = [replace(why, map=maps.margins[why.rival.label]) for why in whys]
             label, name, _ = self._classes[c]
             yield ExplainedImage(
-                file, label, name, likely, explanation, rivals, strange, truth, maps, source, (self.odds, small, i)
-            )
+                file, label, name, likely, explanation, rivals, strange, truth, maps, source, (self.odds, small, i),
+                tuple(whys), questions,
+            )  # fmt: skip
 
     def _unlike(self, inferred: Inference) -> NDArray[np.bool_]:
         """Whether less of an image is explained than of nearly all training images of its class."""
@@ -230,7 +294,7 @@ class _Explainer:
         return np.array(atoms[::-1], dtype=np.int32)
 
     def _maps(
-        self, batch: _Batch, i: int, explanation: Explanation, node: int, rivals: Sequence[Rival], others: list[int]
+        self, batch: _Batch, i: int, explanation: Explanation, node: int, rivals: Sequence[Any], others: list[int]
     ) -> ImageMaps:
         """The maps of image i, whose path ends in `node`, and those of its rivals in `others`."""
         assert batch.encoder is not None
@@ -248,6 +312,7 @@ class _Explainer:
             margins={rival.label: one for rival, one in zip(rivals, margins, strict=True)},
             region=_region(batch.encoder, *batch.sizes[i]),
             size=batch.sizes[i],
+            occluded=batch.features is None,
         )
 
 
@@ -274,6 +339,15 @@ def _opened(model: Any) -> tuple[PathModel, SavedModel | None]:
     if not isinstance(model, PathModel) and not hasattr(model, "path_model"):
         raise HCEPError(f"model must be the folder of a saved model or a fitted classifier, got {type(model).__name__}")
     return model if isinstance(model, PathModel) else model.path_model(), None
+
+
+def _training(given: EmbeddingStore | str | PathLike[str] | bool, saved: SavedModel | None) -> EmbeddingStore | None:
+    """The store of training photos that is meant; True is the model's own."""
+    if given is False:
+        return None
+    from hcep.explain.neighbours import training_photos
+
+    return training_photos(None if given is True else given, saved)
 
 
 def find_images(patterns: Iterable[str | PathLike[str]]) -> list[Path]:

@@ -112,7 +112,7 @@ def _parts(dictionary: ConceptDictionary, features: NDArray[np.floating]) -> _Pa
     if power != 1.0:
         # Each position's share of a feature's activation, of the feature to the power: they add up, but a position
         # alone would be worth more, so that these shares are not the only ones possible.
-        total = positions.sum(axis=0)
+        total = np.abs(positions.sum(axis=0))
         positions = positions * np.where(total > 0.0, np.maximum(total, 1e-300) ** (power - 1.0), 0.0)
     if dictionary.transform.unit_norm:
         positions = positions / (np.linalg.norm(positions.sum(axis=0)) or 1.0)

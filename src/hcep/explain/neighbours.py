@@ -1,0 +1,140 @@
+"""Training photos: those nearest to an image, and those that are typical of a concept, in the model's own metric."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.classify.path_model import PathModel
+from hcep.embeddings.reading import OF_SPLIT, is_store
+from hcep.embeddings.store.embedding_store import EmbeddingStore
+from hcep.explain.naming.ranking import BestColumns
+
+if TYPE_CHECKING:
+    from hcep.explain.explained import ExplainedImage
+    from hcep.models import SavedModel
+
+#: Vectors of the store that are in memory at a time.
+BLOCK = 2048
+
+
+class TrainingPhoto(NamedTuple):
+    """A photo of the store.
+
+    Attributes
+    ----------
+    file : where it was when it was encoded
+    label, name : its class, as in the store and as the model calls it
+    distance : to what it was asked for, in the model's metric
+    """
+
+    file: str
+    label: str
+    name: str
+    distance: float
+
+
+def training_photos(
+    store: EmbeddingStore | str | PathLike[str] | None, model: SavedModel | None = None
+) -> EmbeddingStore | None:
+    """The store of a model's training photos: the given one, or the one in the model's folder; its training split.
+
+    `hcep fit` of a folder of photos leaves their store in the model's folder.
+    """
+    from hcep.models.model_encoder import refuse_other_encoder
+
+    if store is None:
+        store = None if model is None or not is_store(model.folder / "store") else model.folder / "store"
+    if store is None:
+        return None
+    found = store if isinstance(store, EmbeddingStore) else EmbeddingStore(store)
+    if model is not None:
+        refuse_other_encoder(model.summary.encoder, found.encoder, found.folder)
+    data = (model.summary.training.data if model is not None else None) or ""
+    split = data.rpartition(OF_SPLIT)[2] if OF_SPLIT in data else "train"
+    return found.select(splits=split) if split in found.splits.tolist() else found
+
+
+def nearest_photos(
+    training: EmbeddingStore,
+    model: PathModel,
+    X: NDArray[Any],
+    n: int = 3,
+    *,
+    classes: Sequence[str] | None = None,
+) -> list[tuple[TrainingPhoto, ...]]:
+    """The training photos nearest to each image, the nearest first.
+
+    Parameters
+    ----------
+    training : EmbeddingStore
+    model : PathModel
+    X : (n_images, n_dims) array
+        Raw embeddings.
+    n : int
+        Photos per image.
+    classes : one label per image, optional
+        Look among photos of this class alone.
+    """
+    wanted = None if classes is None else [{label} for label in classes]
+    return _nearest(training, model, np.asarray(model.dictionary.embed(np.atleast_2d(X))), n, wanted)
+
+
+def concept_photos(
+    training: EmbeddingStore, model: PathModel, concepts: Iterable[str], n: int = 3
+) -> dict[str, tuple[TrainingPhoto, ...]]:
+    """Typical photos of concepts, by id: those of the classes below that are nearest to the concept's embedding."""
+    h, chosen = model.hierarchy, list(dict.fromkeys(concepts))
+    label = dict(zip(model.leaves.tolist(), map(str, model.classes.tolist()), strict=True))
+    below = [{label[s] for s in (concept, *h.descendants(concept)) if s in label} for concept in chosen]
+    points = model.dictionary.synset_embeddings[[h.index(concept) for concept in chosen]]
+    return dict(zip(chosen, _nearest(training, model, points, n, below), strict=True))
+
+
+def with_training_photos(
+    found: Sequence[ExplainedImage], X: NDArray[Any], training: EmbeddingStore, model: PathModel, n: int = 3
+) -> list[ExplainedImage]:
+    """Explained images with the training photos nearest to each, itself left out, and typical ones of its concepts."""
+    if not found:
+        return []
+    concepts = dict.fromkeys(step.synset for one in found for step in one.explanation.steps)
+    typical: Mapping[str, tuple[TrainingPhoto, ...]] = concept_photos(training, model, concepts, n)
+    own = [one.source.resolve() if isinstance(one.source, Path) else None for one in found]
+    near = nearest_photos(training, model, X, n + 1)
+    others = [
+        tuple([photo for photo in photos if Path(photo.file).resolve() != place][:n])
+        for photos, place in zip(near, own, strict=True)
+    ]
+    return [replace(one, nearest=photos, typical=typical) for one, photos in zip(found, others, strict=True)]
+
+
+def _nearest(
+    training: EmbeddingStore, model: PathModel, points: NDArray[Any], n: int, wanted: Sequence[Collection[str]] | None
+) -> list[tuple[TrainingPhoto, ...]]:
+    """Photos nearest to points of the dictionary's space, from one pass over the store."""
+    labels, paths = training.labels.astype(str), training.paths
+    names = dict(zip(map(str, model.classes.tolist()), map(model.hierarchy.name, model.leaves.tolist()), strict=True))
+    known, codes = np.unique(labels, return_inverse=True)
+    eligible = None if wanted is None else np.array([[label in some for label in known.tolist()] for some in wanted])
+    best, start = BestColumns(len(points), n), 0
+    points = points.astype(np.float64)
+    for X, _ in training.batches(BLOCK):
+        z = np.asarray(model.dictionary.embed(X), dtype=np.float64)
+        squares = np.einsum("ij,ij->i", points, points)[:, None] + np.einsum("ij,ij->i", z, z) - 2.0 * points @ z.T
+        distances = np.sqrt(np.maximum(squares, 0.0))
+        if eligible is not None:
+            distances[~eligible[:, codes[start : start + len(z)]]] = np.inf
+        best.add(-distances)
+        start += len(z)
+
+    def photo(k: int, score: float) -> TrainingPhoto:
+        label = str(labels[k])
+        return TrainingPhoto(str(paths[k]), label, names.get(label, label), -score)
+
+    return [tuple(photo(*pair) for pair in best.row(i)) for i in range(len(points))]
