@@ -252,3 +252,41 @@ def test_info_tells_tables_apart(tree: Path, tmp_path: Path) -> None:
     assert (facts["kind"], facts["dimensions"], facts["labels"]) == ("embeddings", 2, "1 classes")
     assert facts["read_as"].startswith("x.csv: 1 vectors of 2 columns 'f0' … 'f1'")
     assert json.loads(run("info", tree, "--json")[0])["kind"] == "hierarchy"
+
+
+FORMS = {
+    "vectors.npy": ("--labels", "labels.txt"),
+    "wide.csv": ("--vectors", "f*", "--label", "species"),
+    "named.npz": ("--vectors", "features", "--label", "species"),
+}
+
+
+@pytest.fixture(scope="module")
+def forms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same labelled vectors in every form, and a table of levels that only options read rightly."""
+    folder = tmp_path_factory.mktemp("forms")
+    y = np.repeat(list(COLOURS), 8)
+    X = np.repeat(np.eye(4), 8, axis=0) * 5 + np.random.default_rng(0).normal(size=(32, 4))
+    np.save(folder / "vectors.npy", X)
+    (folder / "labels.txt").write_text("\n".join(y))
+    np.savez(folder / "named.npz", features=X, species=y)
+    rows = [",".join([label, *map(str, row)]) for label, row in zip(y, X, strict=True)]
+    (folder / "wide.csv").write_text("\n".join(["species,f0,f1,f2,f3", *rows]))
+    kinds = {"cat": "animal", "dog": "animal", "car": "vehicle", "bus": "vehicle"}
+    (folder / "levels.csv").write_text("Item;Kind;Year\n" + "".join(f"{c};{k};2020\n" for c, k in kinds.items()))
+    return folder
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_command_reads_every_form(
+    form: str, forms: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(forms)
+    tree, parts = ("levels.csv", "-O", "levels=Kind,Item"), FORMS[form]
+    out, _ = run("hierarchy", "lint", *tree, "--embeddings", form, *parts, "--max-moves", 0)
+    assert "4 leaves" in out
+    edit = ("hierarchy", "edit", *tree, "--rename", "cat:tabby", "--embeddings", form, *parts, "--json")
+    assert len(json.loads(run(*edit)[0])["effects"]) == 1
+    run("induce", "geometry", form, *parts, "-o", tmp_path / "tree.csv")
+    scores = json.loads(run("induce", "compare", tmp_path / "tree.csv", "--data", form, *parts, "--json")[0])
+    assert scores[str(tmp_path / "tree.csv")]["accuracy"] == 1.0

@@ -12,6 +12,7 @@ from hcep._escape import markup as escape
 from hcep.cli.config import Config, save_resolved
 from hcep.cli.console import Console, say
 from hcep.cli.data_options import show_notes
+from hcep.cli.hierarchy.files import Options, parsed
 
 if TYPE_CHECKING:
     from hcep.embeddings.store.encoding import EncodeReport
@@ -52,6 +53,7 @@ def encode(
     hierarchy: Annotated[
         str | None, typer.Option(help="Say which images and classes are not in both; as for `hcep fit`.")
     ] = None,
+    options: Options = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else.")] = False,
     config: Config = None,
 ) -> None:
@@ -93,7 +95,7 @@ def encode(
         raise typer.Exit(130) from None
     save_resolved(context, output)
     show_notes([*folder_notes(dataset), *copy_notes(EmbeddingStore(output))])
-    tree = None if hierarchy is None else find_hierarchy(hierarchy)
+    tree = None if hierarchy is None else find_hierarchy(hierarchy, **parsed(options))
     if tree is not None:
         show_notes(tree_notes(dataset.labels, tree))
     _show(report, dataset.layout, output, as_json)

@@ -99,9 +99,10 @@ def _describe(path: Path) -> dict[str, Any]:
     if is_embeddings(path):
         return _arrays(path)
     if path.suffix in (".json", ".csv", ".tsv"):
-        from hcep.hierarchy import read_hierarchy
+        from hcep.hierarchy import read_described
 
-        return {"kind": "hierarchy", "hierarchy": repr(read_hierarchy(path))}
+        hierarchy, told = read_described(path)
+        return {"kind": "hierarchy", "read_as": told, "hierarchy": repr(hierarchy)}
     from hcep.datasets import read_images
 
     return {"kind": "images", "images": repr(read_images(path))}

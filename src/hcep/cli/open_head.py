@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from hcep.cli.console import say
+from hcep.cli.data_options import show_notes
+from hcep.cli.hierarchy.files import Options, parsed
 from hcep.errors import HCEPError
 
 
@@ -23,6 +25,7 @@ def open_head(
     hierarchy: Annotated[
         str | None, typer.Option("--hierarchy", "-H", help="File or name; WordNet's for ImageNet's classes.")
     ] = None,
+    options: Options = None,
     images: Annotated[
         Path | None, typer.Option(help="Store or file of typical embeddings: they set the scale and the anchor.")
     ] = None,
@@ -49,7 +52,11 @@ def open_head(
     if output.exists() and not force:
         raise HCEPError(f"--output: {str(output)!r} is there already; pass --force to replace it, or give another name")
     labels = None if classes is None else [line for line in classes.read_text("utf-8").splitlines() if line.strip()]
-    tree = None if hierarchy is None else find_hierarchy(hierarchy, labels or ())
+    tree = (
+        None
+        if hierarchy is None
+        else find_hierarchy(hierarchy, labels or (), on_note=lambda note: show_notes([note]), **parsed(options))
+    )
     X = None if images is None else read_embeddings(images).X
     model = open_encoder(encoder, classes=labels, hierarchy=tree, images=X)
     record = of or (encoder if encoder.partition(":")[0] in SOURCES else None)

@@ -11,6 +11,7 @@ import typer
 
 from hcep._files import refuse_existing
 from hcep.cli.console import say
+from hcep.cli.data_options import Label, Labels, Vectors
 from hcep.cli.hierarchy.files import File, Force, Json, Options, ReadAs, read, tell
 from hcep.cli.hierarchy.report import Classes, Data, Output, labelled, labels_in, print_json, print_report
 from hcep.curation import Add, Edit, Merge, Move, Remove, Rename, apply_edits, diff
@@ -19,6 +20,7 @@ from hcep.hierarchy import Hierarchy, write_hierarchy
 
 if TYPE_CHECKING:
     from hcep.curation.what_if import Effect
+    from hcep.embeddings import Embeddings
 
 Check = Callable[[str], bool]
 Many = list[str] | None
@@ -36,6 +38,9 @@ def edit(
     rename: Annotated[Many, typer.Option(metavar="CONCEPT:NAME", help="Change a display name; ids stay.")] = None,
     classes: Classes = None,
     embeddings: Data = None,
+    vectors: Vectors = None,
+    label: Label = None,
+    labels: Labels = None,
     split: Annotated[
         str | None, typer.Option(help="Split to measure on: by folds of train, or val where FILE is a model.")
     ] = None,
@@ -66,10 +71,14 @@ def edit(
     edits = parse_edits(hierarchy, add or (), merge or (), move or (), remove or (), rename or ())
     if not edits:
         raise HCEPError("nothing to do: give --move, --add, --merge, --remove or --rename")
-    labels = labels_in(classes)
-    after = apply_edits(hierarchy, edits, labels)
-    refuse_inner_classes(hierarchy, after, labels)
-    effects = {} if embeddings is None else _effect(file, hierarchy, after, embeddings, split)
+    known = labels_in(classes)
+    after = apply_edits(hierarchy, edits, known)
+    refuse_inner_classes(hierarchy, after, known)
+    effects = {}
+    if embeddings is not None:
+        is_model = (Path(file) / "hierarchy.json").is_file()
+        data = labelled(embeddings, split, "val" if is_model else "train", vectors=vectors, label=label, labels=labels)
+        effects = _effect(Path(file) if is_model else None, hierarchy, after, data)
     changes = diff(hierarchy, after)
     if output is not None:
         tell(write_hierarchy(after, output))
@@ -80,16 +89,14 @@ def edit(
     say(f"{output}: {after!r}" if output is not None else "nothing written; give -o FILE")
 
 
-def _effect(file: str, hierarchy: Hierarchy, after: Hierarchy, place: Path, split: str | None) -> dict[str, Effect]:
+def _effect(model: Path | None, hierarchy: Hierarchy, after: Hierarchy, data: Embeddings) -> dict[str, Effect]:
     from hcep.curation.what_if import HeldOut, compare
 
-    if (Path(file) / "hierarchy.json").is_file():
+    if model is not None:
         from hcep.models import load_model
 
-        data = labelled(place, split, "val")
-        held_out = HeldOut.from_model(load_model(Path(file)), data.X, data.y)
+        held_out = HeldOut.from_model(load_model(model), data.X, data.y)
     else:
-        data = labelled(place, split)
         held_out = HeldOut.from_images(hierarchy, data.X, data.y)
     return {f"{len(held_out.y):,} held-out images of {data.source}": compare(held_out, after)}
 

@@ -12,6 +12,7 @@ import typer
 from hcep._files import refuse_existing
 from hcep._progress import progress
 from hcep.cli.console import say
+from hcep.cli.data_options import Label, Labels, Vectors
 from hcep.cli.hierarchy.files import File, Force, Json, Options, ReadAs, parsed, tell
 from hcep.cli.hierarchy.report import Classes, Data, Output, labelled, labels_in, print_json, print_report
 from hcep.errors import HCEPError
@@ -23,6 +24,9 @@ def lint(
     *,
     classes: Classes = None,
     embeddings: Data = None,
+    vectors: Vectors = None,
+    label: Label = None,
+    labels: Labels = None,
     split: Annotated[str | None, typer.Option(help="Split to look at; train where there is one.")] = None,
     apply: Annotated[bool, typer.Option("--fix", help="Apply the safe repairs and show what changed.")] = False,
     fix_moves: Annotated[
@@ -61,7 +65,8 @@ def lint(
     if (output is not None or in_place) and not repairing:
         raise HCEPError("-o and --in-place write a repaired hierarchy; give --fix or --fix-moves as well")
     target = _target(file, output, in_place, force)
-    data = None if embeddings is None else labelled(embeddings, split)
+    parts = {"vectors": vectors, "label": label, "labels": labels}
+    data = None if embeddings is None else labelled(embeddings, split, **parts)
     with ExitStack() as bars:
 
         def begin(n_moves: int) -> Callable[[], object]:
@@ -71,7 +76,7 @@ def lint(
         found = review(
             file,
             None if data is None else (data.X, data.y, data.ids),
-            _other_split(embeddings, split) if fix_moves and embeddings is not None else None,
+            _other_split(embeddings, split, parts) if fix_moves and embeddings is not None else None,
             classes=labels_in(classes),
             mend=apply,
             n_moves=fix_moves,
@@ -107,12 +112,12 @@ def _target(file: str, output: Path | None, in_place: bool, force: bool) -> Path
     return Path(file) if in_place else output
 
 
-def _other_split(place: Path, split: str | None) -> tuple[Any, Any] | None:
+def _other_split(place: Path, split: str | None, parts: dict[str, Any]) -> tuple[Any, Any] | None:
     """Images of val, where those of train are looked at."""
     if split not in (None, "train"):
         return None
     try:
-        data = labelled(place, "val")
+        data = labelled(place, "val", **parts)
     except HCEPError:
         return None
     return data.X, data.y

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from hcep._escape import markup as escape
 from hcep.cli.console import Console, say
+from hcep.cli.data_options import show_notes
 from hcep.curation import Finding
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from hcep.embeddings import Embeddings
 
 Data = Annotated[
-    Path | None, typer.Option("--embeddings", help="Store, or .npy/.npz/.parquet file of labelled embeddings.")
+    Path | None, typer.Option("--embeddings", help="Labelled embeddings or photos, in any form that `hcep fit` takes.")
 ]
 Classes = Annotated[
     Path | None, typer.Option(help="Text file with the data's labels, one per line; the leaves by default.")
@@ -52,11 +53,12 @@ def labels_in(file: Path | None) -> list[str] | None:
         ) from None
 
 
-def labelled(place: Path, split: str | None, default: str | None = "train") -> Embeddings:
-    """The images of --embeddings, all of them with labels."""
-    from hcep.embeddings import read_embeddings
+def labelled(place: Path, split: str | None, default: str = "train", **parts: Any) -> Embeddings:
+    """Images with labels, in any form that `hcep fit` takes; `parts` are --vectors, --label and --labels."""
+    from hcep.datasets import embeddings_of
 
-    data = read_embeddings(place, split, default_split=default)
+    data = embeddings_of(place, split, default_split=default, **parts)
+    show_notes(data.notes)
     _ = data.y  # says what is missing
     return data
 

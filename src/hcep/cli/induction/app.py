@@ -11,6 +11,8 @@ import typer
 from hcep._escape import markup as escape
 from hcep._files import refuse_existing
 from hcep.cli.console import Console, say
+from hcep.cli.data_options import Data, Label, Labels, Vectors
+from hcep.cli.hierarchy.report import labelled
 from hcep.cli.induction import compare as induce_compare
 from hcep.errors import HCEPError
 from hcep.hierarchy import write_hierarchy
@@ -137,9 +139,12 @@ def text(
 
 @app.command()
 def geometry(
-    data: Annotated[Path, typer.Argument(help="Store, .npz or .parquet file of embeddings with labels.")],
+    data: Data,
     output: Output,
     *,
+    vectors: Vectors = None,
+    label: Label = None,
+    labels: Labels = None,
     split: Annotated[str | None, typer.Option(help="Split to use; train where there is one.")] = None,
     linkage: Annotated[Literal["ward", "average"], typer.Option(help="How groups are merged.")] = "ward",
     gap: Annotated[
@@ -173,11 +178,10 @@ def geometry(
 
       hcep induce geometry embeddings.npz -o tree.json --model qwen3 --base-url http://127.0.0.1:11434/v1
     """
-    from hcep.embeddings import read_embeddings
     from hcep.induction import class_means, induce_from_embeddings
 
     _check_output(output, force)
-    embeddings = read_embeddings(data, split, default_split="train")
+    embeddings = labelled(data, split, vectors=vectors, label=label, labels=labels)
     names, means = class_means(embeddings.X, embeddings.y)
     known = embeddings.encoder.name if embeddings.encoder else None
     induced = induce_from_embeddings(

@@ -15,7 +15,9 @@ from rich.table import Table
 from hcep._escape import markup as escape
 from hcep._tables import NOTHING
 from hcep.cli.console import Console, say
+from hcep.cli.data_options import Label, Labels, Vectors
 from hcep.cli.hierarchy.files import Options, read
+from hcep.cli.hierarchy.report import labelled
 from hcep.errors import HCEPError
 
 #: Columns, and what makes the best of one.
@@ -37,7 +39,12 @@ def compare(
     trees: Annotated[list[str], typer.Argument(help="Hierarchies to compare: files, `imagenet`, model folders.")],
     *,
     gold: Annotated[str | None, typer.Option(help="Hierarchy they should be like.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Store or array file of embeddings with labels.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Labelled embeddings or photos, in any form that `hcep fit` takes.")
+    ] = None,
+    vectors: Vectors = None,
+    label: Label = None,
+    labels: Labels = None,
     split: Annotated[str | None, typer.Option(help="Split to fit on; train where there is one.")] = None,
     val_split: Annotated[
         str | None, typer.Option(help="Split to score on; val where there is one, else a share of each class.")
@@ -58,7 +65,8 @@ def compare(
     if gold is None and data is None:
         raise typer.BadParameter("give --gold, --data or both; there is nothing to compare by", param_hint="--gold")
     reference = None if gold is None else read(gold, options=options)
-    images = {} if data is None else _images(data, split, val_split)
+    parts = {"vectors": vectors, "label": label, "labels": labels}
+    images = {} if data is None else _images(data, split, val_split, parts)
     rows: dict[str, dict[str, float]] = {}
     with Console(stderr=True, quiet=as_json).status("scoring …") as status:
         for tree in trees:
@@ -76,11 +84,8 @@ def compare(
     Console().print(_table(rows))
 
 
-def _images(data: Path, split: str | None, val_split: str | None) -> dict[str, Any]:
-    from hcep.embeddings import read_embeddings
-
-    train = read_embeddings(data, split, default_split="train")
-    held_out = read_embeddings(data, val_split, default_split="val")
+def _images(data: Path, split: str | None, val_split: str | None, parts: dict[str, Any]) -> dict[str, Any]:
+    train, held_out = labelled(data, split, **parts), labelled(data, val_split, "val", **parts)
     if np.array_equal(train.ids, held_out.ids):  # no splits: a share of the images is held out
         return {"X": train.X, "y": train.y}
     return {"X": train.X, "y": train.y, "X_val": held_out.X, "y_val": held_out.y}
