@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,8 +19,12 @@ from hcep.hierarchy import Hierarchy
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from hcep.embeddings import EmbeddingStore
+    from hcep.explain.evidence import Contributions, WhyNot
     from hcep.explain.neighbours import TrainingPhoto
+    from hcep.explain.questions import Questions
     from hcep.explain.where import EvidenceMap, ImageMaps
+    from hcep.pursuit.limits import Concepts, Request
 
 #: From this probability on an answer counts as sure.
 SURE = 0.8
@@ -105,6 +109,7 @@ class ExplainedImage:
         does not know its training images
     truth : the class that the name of the image's folder says, where it says one
     maps : where the concepts are, where that was asked for
+    contrasts : the class against others, where that was asked for
     nearest, typical : training photos that are like the image, and by concept those that are typical of it, where the
         training photos are known
     """
@@ -120,6 +125,8 @@ class ExplainedImage:
     maps: ImageMaps | None = field(default=None, compare=False)
     source: Path | Image | None = field(default=None, compare=False)
     odds: tuple[Odds, sparse.csr_array, int] | None = field(default=None, compare=False)
+    contrasts: tuple[WhyNot, ...] = field(default=(), compare=False)
+    questions: Questions | None = field(default=None, compare=False, repr=False)
     nearest: tuple[TrainingPhoto, ...] = field(default=(), compare=False)
     typical: Mapping[str, tuple[TrainingPhoto, ...]] = field(default_factory=dict, compare=False)
 
@@ -167,6 +174,48 @@ class ExplainedImage:
         label = next((other.label for other in self.rivals if rival in (other.label, other.name)), rival)
         return self._maps().margin(label)
 
+    @property
+    def request(self) -> Request:
+        """The concepts that were forced and forbidden when the image was searched."""
+        return self._questions().request
+
+    @cached_property
+    def contributions(self) -> Contributions:
+        """The score of the class, concept by concept: of its path, or the logit where the model has a linear head."""
+        return self._questions().contributions()
+
+    def contrast(self, concept: str, *, training: EmbeddingStore | None = None) -> WhyNot:
+        """Why the image was not taken for another class or concept, by id, name or synonym.
+
+        With a store of training photos also those nearest to the image, of both classes.
+
+        Raises
+        ------
+        HCEPError
+            A concept that is unknown or on the path already.
+        """
+        found = self._questions().why_not(concept, training)
+        margins = {} if self.maps is None else self.maps.margins
+        return replace(found, map=margins.get(found.rival.label))
+
+    def what_if(
+        self, *, force: Concepts = (), forbid: Concepts = (), coefficients: Mapping[str, float] | None = None
+    ) -> ExplainedImage:
+        """The image explained again, with something changed.
+
+        Parameters
+        ----------
+        force, forbid : concepts that must, and must not, be on its path; correct one level, and the rest follows
+        coefficients : new coefficients of concepts on the path: 0 removes a concept, twice the old one stresses it. The
+            image is moved along the concepts' atoms and searched again; a linear head gets the changed code.
+
+        Raises
+        ------
+        HCEPError
+            A concept that is unknown or not on the path, a request that no path can meet.
+        """
+        return self._questions().what_if(self, force, forbid, coefficients or {})
+
     def photo(self) -> Image:
         """The image, upright and RGB.
 
@@ -203,6 +252,11 @@ class ExplainedImage:
         from hcep.explain.notebook import image_card
 
         return image_card(self)
+
+    def _questions(self) -> Questions:
+        if self.questions is None:
+            raise HCEPError(f"{self.file}: the model is not at hand; explain the image with explain_images")
+        return self.questions
 
     def _maps(self) -> ImageMaps:
         if self.maps is None:

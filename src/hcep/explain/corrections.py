@@ -1,0 +1,218 @@
+"""What people said of single images, kept: a file of JSON lines that is only ever appended to.
+
+A line is on disk before it counts as written. A process that is killed in the middle of one leaves a torn last line,
+which no reader takes for a record and the next writer removes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from errno import ENOSPC
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct
+from numpy.typing import NDArray
+
+from hcep import _json
+from hcep._files import sync_folder
+from hcep.errors import HCEPError
+from hcep.hierarchy import Hierarchy
+from hcep.pursuit.limits import Concepts, PathLimits, Request, find_concept
+
+
+class Correction(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One line: what was said of an image; of several about one image the last holds.
+
+    `image` is the SHA-256 of the photo's file (of an embedding without one: of its numbers as little-endian float32),
+    `file` what it was called then. ``undo`` takes the last correction of the image back.
+    """
+
+    image: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", description="64 hexadecimal digits")]
+    force: tuple[str, ...] = ()
+    forbid: tuple[str, ...] = ()
+    label: str | None = msgspec.field(default=None, name="class")
+    undo: bool = False
+    file: str = ""
+    who: str = ""
+    when: str = ""
+    why: str = ""
+
+
+def image_hash(image: str | os.PathLike[str] | NDArray[Any] | Any) -> str:
+    """What an image is known by: the hash of a photo's file, of a PIL image's pixels, or of an embedding's numbers."""
+    from hcep.embeddings.images import content_hash
+
+    if isinstance(image, str | os.PathLike):
+        return content_hash(image)
+    if isinstance(image, np.ndarray):
+        return sha256(np.ascontiguousarray(image, dtype="<f4").tobytes()).hexdigest()
+    return sha256(f"{image.size}".encode() + image.convert("RGB").tobytes()).hexdigest()
+
+
+class Corrections:
+    """The corrections of a file that hold.
+
+    Parameters
+    ----------
+    path : path of the file
+    hierarchy : Hierarchy, optional
+        Of the model that is to honour them; each concept is then looked up, by id, name or synonym.
+    missing : bool
+        Whether the file need not exist.
+
+    Attributes
+    ----------
+    torn : bool
+        Whether the last line is half written; it does not count.
+
+    Raises
+    ------
+    HCEPError
+        No file, a line that is no correction, one with concepts that are unknown or that no path has together; with the
+        number of the line.
+
+    Examples
+    --------
+    >>> from hcep.explain.corrections import Corrections
+    >>> kept = Corrections("corrections.jsonl", missing=True)
+    >>> kept.add("a" * 64, label="cat", why="the tail")
+    >>> Corrections("corrections.jsonl").labels(["a" * 64, "b" * 64], ["dog", "dog"])
+    ['cat', 'dog']
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], hierarchy: Hierarchy | None = None, *, missing: bool = False
+    ) -> None:
+        self.path, self.torn = Path(path), False
+        self._standing: dict[str, list[tuple[Correction, Request]]] = {}
+        if missing and not self.path.exists():
+            return
+        try:
+            data = self.path.read_bytes()
+        except OSError as error:
+            raise HCEPError(f"cannot read corrections from {str(path)!r}: {error.strerror}") from None
+        *lines, tail = data.split(b"\n")
+        self.torn = bool(tail) and not _is_whole(tail)
+        for number, line in enumerate([*lines, *([] if self.torn else [tail])], start=1):
+            if line.strip():
+                self._take(line, f"{path} line {number}", hierarchy)
+
+    def __len__(self) -> int:
+        return sum(map(bool, self._standing.values()))
+
+    def __contains__(self, image: str) -> bool:
+        return bool(self._standing.get(image))
+
+    def add(
+        self,
+        *images: str,
+        force: Concepts = (),
+        forbid: Concepts = (),
+        label: str | None = None,
+        undo: bool = False,
+        file: str = "",
+        who: str = "",
+        why: str = "",
+    ) -> None:
+        """Append a correction of each image, by its `image_hash`; on return they are on disk.
+
+        Parameters
+        ----------
+        *images : str
+        force, forbid, label, undo, file, who, why : see `Correction`
+        """
+        now, asked = datetime.now(UTC).isoformat(timespec="seconds"), Request.of(force, forbid)
+        added = [Correction(image, *asked, label, undo, file, who, now, why) for image in images]
+        _append(self.path, b"".join(msgspec.json.encode(one) + b"\n" for one in added))
+        for one in added:
+            self._stand(one, asked)
+
+    def requests(self, images: Iterable[Any], beside: Request | None = None) -> list[Request]:
+        """What is forced and forbidden of each image (a photo, an embedding, or a hash), and of all of them beside."""
+        more, found = beside or Request(), []
+        for image in images:
+            known = self._standing.get(image if isinstance(image, str) else image_hash(image))
+            one = known[-1][1] if known else Request()
+            found.append(Request(one.force + more.force, one.forbid + more.forbid))
+        return found
+
+    def limits(self, hierarchy: Hierarchy, images: Iterable[Any]) -> PathLimits | None:
+        """Paths that are open to each image; None where no correction is about any."""
+        return PathLimits.of_images(hierarchy, self.requests(images))
+
+    def labels(self, images: Sequence[str], labels: Sequence[Any]) -> list[Any]:
+        """Labels of images by hash, another one where a correction fixes the class: by name, or by forcing a label."""
+        known, new = set(labels), list(labels)
+        for i, image in enumerate(images):
+            for one, _ in self._standing.get(image, [])[-1:]:
+                forced = [concept for concept in one.force if concept in known]
+                new[i] = one.label or (forced[-1] if forced else new[i])
+        return new
+
+    def _take(self, line: bytes, where: str, hierarchy: Hierarchy | None) -> None:
+        try:
+            value = _json.parse(line)
+        except ValueError as error:
+            raise HCEPError(f"{where}: not JSON: {error}") from None
+        one, request = _json.convert(value, Correction, where, HCEPError), Request()
+        if hierarchy is not None and not one.undo:
+            try:
+                request = request_of(hierarchy, one.force, one.forbid, one.label)
+            except HCEPError as error:
+                raise HCEPError(f"{where}: {error}") from None
+        self._stand(one, request)
+
+    def _stand(self, one: Correction, request: Request) -> None:
+        standing = self._standing.setdefault(one.image, [])
+        if one.undo:
+            standing[-1:] = []
+        else:
+            standing.append((one, request))
+
+
+def request_of(hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = (), label: str | None = None) -> Request:
+    """Concepts by id, those of a class among the forced ones; raises as `PathLimits.of`."""
+    forced, forbidden = ([find_concept(hierarchy, name) for name in names] for names in Request.of(force, forbid))
+    own = [] if label is None else [hierarchy.own_leaves.get(label) or find_concept(hierarchy, label)]
+    PathLimits.of(hierarchy, [*forced, *own], forbidden)
+    return Request.of([*forced, *own], forbidden)
+
+
+def _is_whole(line: bytes) -> bool:
+    """Whether a line without an end is all there: an object is, once its last brace is written."""
+    with suppress(ValueError):
+        return isinstance(_json.parse(line), dict)
+    return False
+
+
+def _append(path: Path, lines: bytes) -> None:
+    """Add lines to a file, one writer at a time; a torn last line of a writer that died is removed first."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        is_new = not path.exists()
+        with open(path, "a+b", buffering=0) as file:
+            with suppress(ImportError):  # not on every platform
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
+            file.seek(0)
+            data = file.read() or b""
+            tail = data[data.rfind(b"\n") + 1 :]
+            size = len(data) if _is_whole(tail) else len(data) - len(tail)
+            file.truncate(size)
+            wanted = (b"\n" if tail and size == len(data) else b"") + lines
+            if file.write(wanted) != len(wanted):
+                file.truncate(size)
+                raise OSError(ENOSPC, os.strerror(ENOSPC))
+            os.fsync(file.fileno())
+        if is_new:
+            sync_folder(path.parent)
+    except OSError as error:
+        raise HCEPError(f"cannot write corrections to {str(path)!r}: {error.strerror}") from None

@@ -1,0 +1,352 @@
+"""Why this class and not another: scores as sums over concepts, and the smallest change that would turn the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.classify.path_model import PathModel
+from hcep.dictionary import ConceptDictionary, EmbeddingTransform
+from hcep.errors import HCEPError
+from hcep.explain.where import _solver as path_solver
+from hcep.pursuit.limits import find_concept
+from hcep.pursuit.result import path_of
+
+if TYPE_CHECKING:
+    from hcep.explain.neighbours import TrainingPhoto
+    from hcep.explain.where import EvidenceMap
+
+Array = NDArray[np.float64]
+
+
+class Contribution(NamedTuple):
+    """What one concept adds to the score of a class."""
+
+    synset: str
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """The score of one class as a sum over concepts; nothing is left over.
+
+    Attributes
+    ----------
+    label, name : the class
+    kind : "path", where the score is by how much the class's path lowers the objective below ``||x||**2``, each concept
+        by what it adds to those above it (less the anchor's price of a step); or "logit", a linear head's
+    concepts : tuple of Contribution, from the root down
+    constant : what no concept adds: the head's intercept
+    square : ``||x||**2`` in the model's metric, of which a path's values are shares
+    """
+
+    label: str
+    name: str
+    kind: str
+    concepts: tuple[Contribution, ...]
+    constant: float
+    square: float
+
+    @property
+    def total(self) -> float:
+        """The score."""
+        return sum((one.value for one in self.concepts), start=self.constant)
+
+    def shown(self, value: float) -> str:
+        """A value for people: of a path as a share of the image."""
+        return f"{value:+.2f}" if self.kind == "logit" else f"{100 * value / (self.square or 1.0):+.1f} %"
+
+    def line(self, first: int = 0) -> str:
+        """The concepts in one line, from some position on: ``animal +31.2 %, cat +4.0 %``."""
+        told = [f"{one.name} {self.shown(one.value)}" for one in self.concepts[first:]]
+        return ", ".join([*told, *([f"else {self.shown(self.constant)}"] if self.constant else [])]) or "nothing more"
+
+
+@dataclass(frozen=True, eq=False)
+class Flip:
+    """The smallest change of the embedding, in norm, at which a class is as good as the one that was chosen.
+
+    Attributes
+    ----------
+    change : (n_dims,) array to add to the embedding
+    norm, share : of the change, and as a share of the embedding's own norm
+    prepared : whether it changes the embedding after the model's power and unit norm; else the raw one
+    label, name : what the model says just beyond: the other class, or a third
+    """
+
+    change: Array = field(repr=False)
+    norm: float
+    share: float
+    prepared: bool
+    label: str
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class WhyNot:
+    """One image's class against another.
+
+    Attributes
+    ----------
+    chosen, rival : Contributions
+        Their totals differ by `margin`, concept by concept.
+    shared : names of the concepts that both paths have, from the root down
+    path, rival_path : names along the two paths; the rival's is its best for this image
+    probability, rival_probability : float
+    rival_node : the path-tree node of the rival's path
+    barred : names of the rival's concepts that the image points away from, where the model's rule is signed
+    flip : Flip or None
+        None where the rule is signed, no change would do, or the rival's score is the higher one already.
+    map : EvidenceMap or None
+        What in the picture speaks for the chosen class rather than the other.
+    photos : training photos nearest to the image, of the chosen class and of the other, where they were asked for
+    """
+
+    chosen: Contributions
+    rival: Contributions
+    shared: tuple[str, ...]
+    path: tuple[str, ...]
+    rival_path: tuple[str, ...]
+    probability: float
+    rival_probability: float
+    rival_node: int
+    barred: tuple[str, ...] = ()
+    flip: Flip | None = None
+    map: EvidenceMap | None = None
+    photos: tuple[tuple[TrainingPhoto, ...], ...] = ()
+
+    @property
+    def margin(self) -> float:
+        """By how much the chosen class's score is higher: ``objective(rival) - objective(chosen)`` of paths."""
+        return self.chosen.total - self.rival.total
+
+    def lines(self) -> list[str]:
+        """The comparison for a reader."""
+        a, b, n = self.chosen, self.rival, len(self.shared)
+        where = f"below {self.shared[-1]}" if self.shared else "at the first step"
+        own, other = (path[n] if n < len(path) else "nothing more" for path in (self.path, self.rival_path))
+        first = n if a.kind == "path" else 0
+        told = [
+            f"Why {a.name} and not {b.name}? Their paths part {where}: {own} here, {other} there.",
+            f"for {a.name}: {a.line(first)}",
+            f"for {b.name}: {b.line(first)}",
+            f"in all {a.shown(self.margin)}{' of the image' if a.kind == 'path' else ''} for {a.name}"
+            + (", as what is above counts for both" if first else ""),
+        ]
+        if self.barred:
+            told.append(f"the image points away from {', '.join(self.barred)}, which rules {b.name} out")
+        if self.flip is not None:
+            then = "" if self.flip.name == b.name else f"; the answer would then be {self.flip.name}"
+            told.append(f"a change of {100 * self.flip.share:.1f} % of the embedding would make the two equal{then}")
+        return told
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The scores of a model's classes, opened: one image at a time, in double precision."""
+
+    model: PathModel
+
+    def contributions(self, x: NDArray[Any], node: int, label: int) -> Contributions:
+        """The score of a class, a position in ``model.classes``, for a raw embedding whose path ends in `node`.
+
+        Raises
+        ------
+        HCEPError
+            A head that is not linear.
+        """
+        z, ids, nodes, constant = self.metric(x), path_of(self.model.dictionary, node), self._nodes(node), 0.0
+        if self.model.head is None:
+            directions, offset = self._directions(nodes)
+            values = (directions @ z + offset) ** 2 - self.model.options.anchor
+        else:
+            weights, constant = self._logit(label)
+            values = self._solver(nodes).coefficients(z) * weights[self._edges(nodes)]
+        named = zip(ids, map(self.model.hierarchy.name, ids), values.tolist(), strict=True)
+        kind, told = "path" if self.model.head is None else "logit", tuple(Contribution(*one) for one in named)
+        return Contributions(*self._called(label), kind, told, constant, float(z @ z))
+
+    def why_not(self, x: NDArray[Any], node: int, label: int, concept: str) -> WhyNot:
+        """The class of an image, whose path ends in `node`, against a concept or class by id, name or synonym.
+
+        Raises
+        ------
+        HCEPError
+            A concept that is unknown or on the path already, a head that is not linear.
+        """
+        model, h, path = self.model, self.model.hierarchy, path_of(self.model.dictionary, node)
+        wanted = self.meant(concept)
+        if self.is_answer(concept, node, label):
+            raise HCEPError(f"{h.name(wanted)!r} is what this image was taken for; ask about another concept")
+        forced, odds = model.infer(x[None], limits=model.limits(wanted)), model.infer(x[None]).probabilities[0]
+        other, rival = int(forced.paths.nodes[0]), int(forced.class_index[0])
+        names, rival_names = (tuple(map(h.name, ids)) for ids in (path, forced.paths.paths[0]))
+        pairs = zip(path, forced.paths.paths[0], strict=False)
+        n = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(names), len(rival_names)))
+        against = zip(rival_names, forced.paths.coefficients(0), strict=True)
+        linear = model.head is not None
+        return WhyNot(
+            chosen=self.contributions(x, node, label),
+            rival=self.contributions(x, node if linear else other, rival),
+            shared=names[:n],
+            path=names,
+            rival_path=rival_names,
+            probability=float(odds[label]),
+            rival_probability=float(odds[rival]),
+            rival_node=other,
+            barred=tuple(name for name, a in against if a <= 0) if model.options.signed else (),
+            flip=self._logit_flip(x, node, label, rival) if linear else self._flip(x, node, other, n),
+        )
+
+    def meant(self, concept: str) -> str:
+        """The id of a class or concept by id, name or synonym; of a class that is an inner concept, its own leaf."""
+        h = self.model.hierarchy
+        return find_concept(h, h.own_leaves.get(concept, concept))
+
+    def is_answer(self, concept: str, node: int, label: int) -> bool:
+        """Whether a class or concept is on the path to a node, or is the class."""
+        taken = (*path_of(self.model.dictionary, node), str(self.model.leaves[label]), self.model.hierarchy.root)
+        return self.meant(concept) in taken
+
+    def metric(self, x: NDArray[Any]) -> Array:
+        """A raw embedding in the dictionary's space."""
+        return np.asarray(self.model.dictionary.transform(x[None].astype(np.float64))[0])
+
+    @cached_property
+    def in_metric(self) -> PathModel:
+        """The model for embeddings that are in the dictionary's space already."""
+        d = self.model.dictionary
+        plain = ConceptDictionary(d.hierarchy, d.synset_embeddings, EmbeddingTransform())
+        return replace(self.model, dictionary=plain)
+
+    def _nodes(self, node: int) -> NDArray[np.intp]:
+        """Along the path to a node."""
+        tree, nodes = self.model.hierarchy.path_tree, []
+        while node > 0:
+            nodes.append(node)
+            node = int(tree.parent[node])
+        return np.array(nodes[::-1], dtype=np.intp)
+
+    def _edges(self, nodes: NDArray[np.intp]) -> NDArray[np.int32]:
+        return self.model.hierarchy.path_tree.edge[nodes]
+
+    def _solver(self, nodes: NDArray[np.intp]) -> Any:
+        return path_solver(self.model.dictionary.atoms[self._edges(nodes)], self.model.options.anchor)
+
+    def _directions(self, nodes: NDArray[np.intp]) -> tuple[Array, Array]:
+        """The directions q_v of some nodes and what the anchor adds to the products with them."""
+        basis = self.model.dictionary.anchored_path_basis(float(self.model.options.anchor))
+        column, sign = basis.column[nodes], basis.sign[nodes]  # a dependent atom has sign 0
+        return sign[:, None] * basis.directions[column], sign * basis.offset[column]
+
+    def _called(self, label: int) -> tuple[str, str]:
+        return str(self.model.classes[label]), self.model.hierarchy.name(str(self.model.leaves[label]))
+
+    def _logit(self, label: int) -> tuple[Array, float]:
+        """Weights and intercept of a class's logit; of two classes the second's alone, as scikit-learn keeps it."""
+        head: Any = self.model.head
+        if not hasattr(head, "coef_"):
+            raise HCEPError(f"the head, a {type(head).__name__}, is not linear: its scores have no parts")
+        coef, intercept = np.atleast_2d(np.asarray(head.coef_, dtype=np.float64)), np.ravel(head.intercept_)
+        row, factor = (label, 1.0) if len(coef) > 1 else (0, float(label))
+        return factor * coef[row], factor * float(intercept[row])
+
+    def _flip(self, x: NDArray[Any], node: int, other: int, n: int) -> Flip | None:
+        """Between two paths: below the fork, after n concepts, the products of one side decide against the other's."""
+        own, rival = self._nodes(node)[n:], self._nodes(other)[n:]
+        directions, offset = self._directions(np.concatenate([own, rival]))
+        signs = np.repeat([1.0, -1.0], [len(own), len(rival)])
+        start, pulled = self._pulled(x, directions)
+        constant = self.model.options.anchor * float(signs.sum())
+        if self.model.options.signed:
+            return None
+        return self._told(start, smallest_change(pulled, directions @ self.metric(x) + offset, signs, constant))
+
+    def _logit_flip(self, x: NDArray[Any], node: int, label: int, rival: int) -> Flip | None:
+        """Between two logits on one path, which are linear in the embedding."""
+        nodes, (ours, a), (theirs, b) = self._nodes(node), self._logit(label), self._logit(rival)
+        weights, solver = (ours - theirs)[self._edges(nodes)], self._solver(nodes)
+        start, pulled = self._pulled(x, (weights @ solver.gain)[None])
+        margin, square = float(weights @ solver.coefficients(self.metric(x)) + a - b), float(pulled[0] @ pulled[0])
+        return self._told(start, None if margin < 0 or square == 0 else -margin / square * pulled[0])
+
+    def _pulled(self, x: NDArray[Any], directions: Array) -> tuple[Array, Array]:
+        """The embedding before the affine part of the transform, and directions as products with it take them."""
+        transform = self.model.dictionary.transform
+        linear = transform.scale * directions[:, : directions.shape[1] - transform.n_constants]
+        start = transform.prepared(x[None].astype(np.float64))[0]
+        return start, linear if transform.whitener is None else linear @ transform.whitener.T
+
+    def _told(self, start: Array, change: Array | None) -> Flip | None:
+        if change is None:
+            return None
+        beyond = self.model.dictionary.transform.after_unit_norm((start + (1.0 + 1e-6) * change)[None])
+        norm, label = float(np.linalg.norm(change)), int(self.in_metric.predict(beyond)[0])
+        share = norm / (float(np.linalg.norm(start)) or 1.0)
+        return Flip(change, norm, share, not self.model.dictionary.transform.is_affine, *self._called(label))
+
+
+def smallest_change(directions: Array, products: Array, signs: Array, constant: float) -> Array | None:
+    """The shortest c at which ``f = sum_i signs_i (products_i + <directions_i, c>)**2 - constant`` vanishes.
+
+    Parameters
+    ----------
+    directions : (k, n_dims)
+    products, signs : (k,)
+    constant : float
+
+    Returns
+    -------
+    array or None
+        None where f is not positive to begin with, or always is.
+
+    Notes
+    -----
+    c is in the span of the directions, so the problem has at most k dimensions. There, with ``M = sum signs q q^T``
+    and g half the gradient at 0, the shortest c is ``-mu (I + mu M)^-1 g`` for the one mu at which f vanishes (a
+    generalised trust region [1]_): f falls with mu as long as ``I + mu M`` is positive definite.
+
+    References
+    ----------
+    .. [1] J. J. Moré, "Generalizations of the trust region problem", Optimization Methods and Software, 1993.
+
+    Examples
+    --------
+    >>> smallest_change(np.eye(2), np.array([3.0, 1.0]), np.array([1.0, -1.0]), 0.0).round(6)
+    array([-1.,  1.])
+    """
+    from scipy.optimize import brentq
+
+    axes, lengths, rows = np.linalg.svd(directions, full_matrices=False)
+    kept = lengths > 1e-10 * lengths.max(initial=1e-300)
+    inside, rows = axes[:, kept] * lengths[kept], rows[kept]
+
+    def value(t: Array) -> float:
+        return float(signs @ (products + inside @ t) ** 2 - constant)
+
+    bends, turned = np.linalg.eigh(inside.T @ (signs[:, None] * inside))
+    slope = turned.T @ (inside.T @ (signs * products))
+    last = -1.0 / bends[0] if len(bends) and bends[0] < -1e-12 else np.inf
+
+    def at(theta: float) -> Array:
+        mu = theta * last if np.isfinite(last) else theta / (1.0 - theta)
+        return np.asarray(turned @ (-mu * slope / (1.0 + mu * bends)))
+
+    end = at(1.0 - 1e-12)
+    if value(np.zeros(len(rows))) <= 0:
+        return None
+    if value(end) <= 0:
+        end = at(float(brentq(lambda theta: value(at(theta)), 0.0, 1.0 - 1e-12, xtol=1e-15, rtol=1e-14)))
+    elif np.isfinite(last):  # the gradient has no part along the axis of strongest bend: either way along it will do
+        end = end + turned[:, 0] * np.sqrt(value(end) / -bends[0])
+    else:
+        return None
+    return np.asarray(end @ rows)

@@ -1,0 +1,87 @@
+"""What people ask next of an explained image: why, why not, what if."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.errors import HCEPError, quoted
+from hcep.explain.evidence import Contributions, Evidence, WhyNot
+from hcep.pursuit.limits import Concepts, Request, find_concept
+from hcep.pursuit.result import path_codes
+
+if TYPE_CHECKING:
+    from hcep.embeddings import EmbeddingStore
+    from hcep.explain.explained import ExplainedImage
+    from hcep.explain.photos import _Explainer
+
+
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """An image as it was searched: its raw embedding, the node of its path, its class (a position), what was forced."""
+
+    explainer: _Explainer
+    x: NDArray[Any]
+    node: int
+    label: int
+    request: Request
+
+    @property
+    def evidence(self) -> Evidence:
+        return self.explainer.evidence
+
+    def is_answer(self, concept: str) -> bool:
+        """Whether the image was taken for a class or concept."""
+        return self.evidence.is_answer(concept, self.node, self.label)
+
+    def contributions(self) -> Contributions:
+        """The score of the image's class, concept by concept."""
+        return self.evidence.contributions(self.x, self.node, self.label)
+
+    def why_not(self, concept: str, training: EmbeddingStore | None = None) -> WhyNot:
+        """The image's class against another (see `Evidence.why_not`); `training` has photos to show of both."""
+        found = self.evidence.why_not(self.x, self.node, self.label, concept)
+        if training is None:
+            return found
+        from hcep.explain.neighbours import nearest_photos
+
+        x, labels = np.stack([self.x, self.x]), [found.chosen.label, found.rival.label]
+        return replace(found, photos=tuple(nearest_photos(training, self.explainer.model, x, classes=labels)))
+
+    def what_if(
+        self, one: ExplainedImage, force: Concepts, forbid: Concepts, coefficients: Mapping[str, float]
+    ) -> ExplainedImage:
+        """The image explained again; see `ExplainedImage.what_if`."""
+        model, request = self.explainer.model, Request.of(force, forbid)
+        limits = model.limits(*request)
+        if not coefficients:
+            return self.explainer.again(one, self.x, limits=limits, request=request)
+        h, steps = model.hierarchy, {step.synset: step for step in one.explanation.steps}
+        wanted = {find_concept(h, name): value for name, value in coefficients.items()}
+        absent = [h.name(synset) for synset in wanted if synset not in steps]
+        if absent:
+            raise HCEPError(
+                f"coefficients: {quoted(absent)} is not on the path of this image, which has "
+                f"{quoted([step.name for step in steps.values()], 20)}; force it first"
+            )
+        new = np.array([wanted.get(synset, step.coefficient) for synset, step in steps.items()])
+        change = new - [step.coefficient for step in steps.values()]
+        if model.head is None:
+            # The image itself is moved along the atoms, what the path leaves unexplained stays.
+            atoms = model.dictionary.atoms[self.explainer._atoms(self.node)]
+            moved = replace(self.explainer, model=self.evidence.in_metric)
+            return moved.again(one, self.evidence.metric(self.x) + change @ atoms, limits=limits, request=request)
+        found, row = model.infer(self.x[None], limits=limits, explained=True), np.zeros((1, h.path_tree.depth))
+        if int(found.paths.nodes[0]) != self.node:
+            raise HCEPError("coefficients are those of a path; force or forbid first, then change them")
+        row[0, : len(new)] = new
+        codes = path_codes(model.dictionary, found.paths.nodes, row)
+        odds = np.asarray(model.head.predict_proba(codes))  # type: ignore[attr-defined]
+        changed = replace(
+            found, paths=replace(found.paths, codes=codes), probabilities=odds, class_index=odds.argmax(axis=1)
+        )
+        return self.explainer.again(one, self.x, inferred=changed, request=request)

@@ -1,0 +1,242 @@
+"""Why this and not that: nothing left over in any sum, no smaller change that would do."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+
+from hcep import HCEPClassifier
+from hcep.datasets import load_sample, make_hierarchical_concepts
+from hcep.errors import HCEPError
+from hcep.explain.evidence import smallest_change
+from hcep.pursuit import path_objectives
+
+SAMPLE = load_sample()
+X, Y = SAMPLE.X_train[::5, ::8], SAMPLE.y_train[::5]
+NEW = SAMPLE.X_val[::50, ::8]
+PLAIN = {"tree": "first", "shrinkage": None, "anchor": 0.1, "power": 1.0, "refine": False}
+SETTINGS = {
+    "paper": {"shrinkage": None, "anchor": 0.0},
+    "signed": {"shrinkage": None, "anchor": 0.0, "signed": True},
+    "anchored": {"shrinkage": None, "anchor": 0.1},
+    "whitened": {"shrinkage": 0.5, "anchor": 0.03},
+    "centred": {"shrinkage": 0.5, "anchor": 0.03, "center": True, "unit_norm": True},
+    "power": {"shrinkage": 0.5, "anchor": 0.03, "power": 0.5},
+    "short": {"shrinkage": 0.5, "anchor": 0.03, "max_steps": 2},
+    "routes": {"shrinkage": 0.5, "anchor": 0.03, "tree": None},
+}
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def model(request):
+    return HCEPClassifier(SAMPLE.hierarchy, **PLAIN | SETTINGS[request.param]).fit(X, Y)
+
+
+def objectives(model, x):
+    """Lowest objective of every class, free of the signed rule, by the pursuit's own sums."""
+    tree = model.hierarchy_.path_tree
+    found = path_objectives(x[None], model.dictionary_, anchor=model.anchor_)[0]
+    ends = np.array(model.hierarchy_.ids)[tree.synset[tree.leaf_nodes]]
+    return {c: found[ends == model.hierarchy_.leaf_of(c)].min() for c in model.classes_}
+
+
+def test_contributions_add_up_to_the_score(model):
+    for one, x in zip(model.explain(NEW), NEW.astype(np.float64), strict=True):
+        z = model.dictionary_.transform(x[None])[0]
+        r, a = one.explanation.residual_norm, np.array([step.coefficient for step in one.explanation.steps])
+        objective = r**2 + model.anchor_ * ((a - 1) ** 2).sum()
+        assert one.contributions.total == pytest.approx(z @ z - objective, rel=1e-4, abs=1e-4)
+        assert [c.synset for c in one.contributions.concepts] == [step.synset for step in one.explanation.steps]
+        assert one.contributions.label == one.label
+
+
+def test_evidence_adds_up_to_the_difference_of_the_objectives(model):
+    if model.max_steps:
+        pytest.skip("objectives of complete paths are not those of cut ones")
+    for one, x in zip(model.explain(NEW), NEW.astype(np.float64), strict=True):
+        known = objectives(model, x)
+        for other in [c for c in model.classes_ if c != one.label and not one.questions.is_answer(c)]:
+            why = one.contrast(other)
+            n = len(why.shared)
+            assert why.rival.label == other
+            assert why.margin == pytest.approx(known[other] - known[one.label], rel=1e-7, abs=1e-9)
+            # What both paths have counts for both alike: the difference is that of what is below the fork.
+            above = [[c.value for c in side.concepts[:n]] for side in (why.chosen, why.rival)]
+            assert above[0] == pytest.approx(above[1], rel=1e-12)
+            below = [sum(c.value for c in side.concepts[n:]) for side in (why.chosen, why.rival)]
+            assert below[0] - below[1] == pytest.approx(why.margin, abs=1e-9)
+
+
+def test_no_smaller_change_makes_the_two_equal(model):
+    rng = np.random.default_rng(0)
+    transform, evidence = model.dictionary_.transform, model.explain(NEW[:1])[0].questions.evidence
+    checked = 0
+    for one in model.explain(NEW[:4]):
+        for why in [one.contrast(rival.label) for rival in one.rivals if not one.questions.is_answer(rival.label)]:
+            if why.flip is None:
+                assert model.signed or why.margin <= 0
+                continue
+            start = transform.prepared(one.questions.x[None].astype(np.float64))[0]
+
+            def margins(changes, one=one, why=why, start=start):
+                z = transform.after_unit_norm(start + changes)
+                nodes = [evidence._nodes(node) for node in (one.questions.node, why.rival_node)]
+                scores = [((z @ d.T + o) ** 2 - model.anchor_).sum(axis=1) for d, o in map(evidence._directions, nodes)]
+                return scores[0] - scores[1]
+
+            assert margins(np.zeros((1, len(start))))[0] == pytest.approx(why.margin)
+            assert margins(why.flip.change[None])[0] == pytest.approx(0, abs=1e-7 * max(why.margin, 1e-3))
+            assert why.flip.norm == pytest.approx(np.linalg.norm(why.flip.change))
+            # Random changes in the span where the margin lives, and around the best one, a little shorter than it.
+            nodes = np.concatenate([evidence._nodes(node) for node in (one.questions.node, why.rival_node)])
+            span = evidence._pulled(one.questions.x, evidence._directions(nodes)[0])[1]
+            tries = rng.standard_normal((4000, len(span))) @ span
+            near = why.flip.change + 0.3 * why.flip.norm * rng.standard_normal((4000, 1)) * tries / np.linalg.norm(
+                tries, axis=1, keepdims=True
+            )
+            for some in (tries, near):
+                shorter = 0.995 * why.flip.norm * some / np.linalg.norm(some, axis=1, keepdims=True)
+                assert margins(shorter).min() > 0
+            checked += 1
+    assert checked or model.signed or model.anchor_ == 0
+
+
+def test_just_beyond_the_smallest_change_the_answer_is_another(model):
+    turned = 0
+    for one in model.explain(NEW[:4]):
+        for why in [one.contrast(rival.label) for rival in one.rivals if not one.questions.is_answer(rival.label)]:
+            if why.flip is None or why.flip.prepared:
+                continue
+            beyond = one.questions.x.astype(np.float64) + 1.0001 * why.flip.change
+            assert model.predict(beyond[None])[0] == why.flip.label != one.label
+            turned += 1
+    assert turned or model.signed or not model.dictionary_.transform.is_affine
+
+
+@pytest.mark.parametrize("products", [[3.0, 1.0], [3.0, 0.0], [0.5, 0.4]])
+def test_the_smallest_change_in_two_dimensions(products):
+    # p1**2 = p2**2: the nearest of the two diagonals.
+    found = smallest_change(np.eye(2), np.array(products), np.array([1.0, -1.0]), 0.0)
+    assert np.linalg.norm(found) == pytest.approx((products[0] - products[1]) / np.sqrt(2), rel=1e-5)
+
+
+def test_a_change_that_is_impossible_or_needless_is_none():
+    eye = np.eye(2)
+    assert smallest_change(eye, np.array([1.0, 2.0]), np.array([1.0, -1.0]), 0.0) is None  # it is behind already
+    assert smallest_change(eye, np.array([1.0, 2.0]), np.array([1.0, 1.0]), -1.0) is None  # never so low
+    assert smallest_change(eye, np.array([3.0, 0.0]), np.array([1.0, 1.0]), 1.0) == pytest.approx([-2.0, 0.0])
+
+
+@pytest.mark.parametrize("two", [False, True])
+@pytest.mark.parametrize("head", ["logistic", "adamw"])
+def test_logits_are_sums_over_concepts(head, two):
+    rows = np.isin(Y, np.unique(Y)[:2]) if two else np.full(len(Y), True)
+    model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN, head=head).fit(X[rows], Y[rows])
+    logits = np.atleast_2d(model.head_.decision_function(model.pursue(NEW).codes).T).T
+    logits = np.hstack([np.zeros_like(logits), logits]) if logits.shape[1] == 1 and head == "logistic" else logits
+    for one, row in zip(model.explain(NEW), logits, strict=True):
+        questions = one.questions
+        assert one.contributions.kind == "logit"
+        sums = [
+            questions.evidence.contributions(questions.x, questions.node, c).total for c in range(len(model.classes_))
+        ]
+        if row.shape == (1,):  # AdamW's head of two classes tells their difference
+            sums, row = [sums[1] - sums[0]], row
+        assert np.allclose(sums, row, atol=1e-5)
+        other = next(c for c in model.classes_ if c != one.label)
+        why = one.contrast(other)
+        wanted = sums[int(np.flatnonzero(model.classes_ == one.label)[0])] if len(sums) > 1 else None
+        assert wanted is None or why.chosen.total == pytest.approx(wanted, abs=1e-5)
+        moved = one.questions.x.astype(np.float64) + why.flip.change
+        again = questions.evidence.contributions
+        pair = [int(np.flatnonzero(model.classes_ == c)[0]) for c in (one.label, other)]
+        level = [again(moved, questions.node, c).total for c in pair]
+        assert level[0] == pytest.approx(level[1], abs=1e-6)
+
+
+def test_a_head_without_weights_has_no_parts():
+    model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN, head=RandomForestClassifier(5))
+    one = model.fit(X, Y).explain(NEW[:1])[0]
+    with pytest.raises(HCEPError, match="RandomForestClassifier, is not linear"):
+        one.contributions  # noqa: B018
+
+
+def test_questions_that_make_no_sense_are_one_sentence():
+    model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN).fit(X, Y)
+    one = next(one for one in model.explain(NEW) if one.name == "tench")
+    with pytest.raises(HCEPError, match="'tench' is what this image was taken for; ask about another concept"):
+        one.contrast("tench")
+    with pytest.raises(HCEPError, match="'vertebrate' is what this image was taken for"):
+        one.contrast("vertebrate")
+    with pytest.raises(
+        HCEPError, match=r"'garbige truck' is no concept of this hierarchy\. Near matches: 'garbage truck'"
+    ):
+        one.contrast("garbige truck")
+
+
+def test_an_inner_concept_is_compared_by_its_best_class():
+    model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN).fit(X, Y)
+    one = next(one for one in model.explain(NEW) if one.name == "tench")
+    why = one.contrast("artifact")
+    assert why.rival.label == one.what_if(force="artifact").label
+    assert why.rival.total == max(one.contrast(c).rival.total for c in ("church", "gas pump", why.rival.label))
+    lines = why.lines()
+    assert lines[0].startswith(
+        f"Why tench and not {why.rival.name}? Their paths part at the first step: vertebrate here"
+    )
+    assert lines[1].startswith("for tench: vertebrate +")
+    assert "of the embedding would make the two equal" in lines[-1]
+
+
+def test_what_if_moves_the_image_along_the_atoms():
+    model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN).fit(X, Y)
+    one = next(one for one in model.explain(NEW) if len(one.explanation.steps) > 1)
+    same = one.what_if(coefficients={step.synset: step.coefficient for step in one.explanation.steps})
+    assert (same.label, same.probability) == (one.label, pytest.approx(one.probability, abs=1e-4))
+    leaf = one.explanation.steps[-1]
+    atom = model.dictionary_.atoms[[child == leaf.synset for _, child in model.dictionary_.edges]][0]
+    scale = model.dictionary_.transform.scale
+    by_hand = model.explain((one.questions.x.astype(np.float64) - (leaf.coefficient + 1.0) * atom / scale)[None])[0]
+    gone = one.what_if(coefficients={leaf.name: -1.0})
+    assert gone.label == by_hand.label
+    assert gone.probability == pytest.approx(by_hand.probability, abs=1e-6)
+    assert gone.what_if(force=one.label).label == one.label  # questions of answers to questions
+    with pytest.raises(HCEPError, match="coefficients: 'church' is not on the path of this image, which has"):
+        next(one for one in model.explain(NEW) if one.name == "tench").what_if(coefficients={"church": 0.0})
+
+
+def test_what_if_gives_a_linear_head_the_changed_code():
+    model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN, head="logistic").fit(X, Y)
+    one = model.explain(NEW[:1])[0]
+    code = model.pursue(NEW[:1]).codes.copy()
+    code.data[-1] = -2.0
+    changed = one.what_if(coefficients={one.explanation.leaf: -2.0})
+    assert changed.probability == pytest.approx(model.head_.predict_proba(code)[0].max())
+    assert changed.label == model.classes_[model.head_.predict(code)[0]]
+    assert changed.explanation.steps[-1].coefficient == -2.0
+
+
+def test_forced_answers_say_what_was_asked():
+    model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN).fit(X, Y)
+    one = model.explain(NEW[:1])[0].what_if(force="artifact", forbid=["church", "device"])
+    assert one.request == (("artifact",), ("church", "device"))
+    assert {"artifact"} <= {step.name for step in one.explanation.steps}
+    assert not {rival.name for rival in one.rivals} & {"church", "tench", "cassette player"}
+    assert model.explain(NEW[:1])[0].request == ((), ())
+
+
+def test_nothing_to_ask_without_the_model():
+    from hcep.explain.explained import ExplainedImage
+    from hcep.explain.explanation import Explanation
+
+    lone = ExplainedImage("a.jpg", "x", "x", 0.9, Explanation("thing", (), 0.0, ()))
+    with pytest.raises(HCEPError, match="the model is not at hand"):
+        lone.contrast("y")
+
+
+def test_a_flat_or_tiny_model_can_be_asked_too():
+    data = make_hierarchical_concepts(branching=2, depth=1, dim=3, noise=0.05)
+    model = HCEPClassifier(shrinkage=None, anchor=0.1).fit(data.X, data.y)
+    one = model.explain(data.X[:1])[0]
+    why = one.contrast(next(c for c in model.classes_ if c != one.label))
+    assert why.shared == ()
+    assert why.margin > 0
