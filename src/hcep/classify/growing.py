@@ -22,7 +22,7 @@ from hcep.pursuit.limits import find_concept
 UNLIKE = 0.2
 
 
-class GrowingMixin(ConceptEstimator):  # type: ignore[misc]
+class GrowingMixin(ConceptEstimator):
     """Changes of a fitted classifier in place.
 
     Notes
@@ -145,7 +145,7 @@ class GrowingMixin(ConceptEstimator):  # type: ignore[misc]
                 raise HCEPError(
                     f"classes {quoted(absent)} have no image in y; the first call needs images of every class"
                 )
-            fitted: Self = self.fit(X, y)  # type: ignore[attr-defined]
+            fitted: Self = self.fit(X, y)
             return fitted
         images, labels = self._may_grow(X), column_or_1d(y)
         if len(labels) != len(images):
@@ -215,7 +215,7 @@ class GrowingMixin(ConceptEstimator):  # type: ignore[misc]
         return np.asarray(self.dictionary_.transform(images.astype(np.float64)))
 
     def _explained(self, images: NDArray[Any]) -> NDArray[np.float64]:
-        found = self.infer(images, explained=True).paths  # type: ignore[attr-defined]
+        found = self.infer(images, explained=True).paths
         return np.asarray(np.nanmax(found.explained_shares, axis=1, initial=0.0))
 
     def _class_embeddings(self) -> dict[Any, NDArray[np.float64]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from hcep.classify.path_model import Inference, PathModel
 
 #: What the unexplained share of an image counts for, beside the entropy of its classes.
-WEIGHT = 6.0
+WEIGHT = 12.0
 
 
 def unknown_scores(model: PathModel, found: Inference) -> NDArray[np.float64]:
@@ -24,7 +24,7 @@ def unknown_scores(model: PathModel, found: Inference) -> NDArray[np.float64]:
 
     Notes
     -----
-    ``H + 6 (u - u_c / 2)``: H is the entropy of order one half of the class probabilities, ``2 log sum sqrt(p)``, which
+    ``H + 12 (u - u_c / 2)``: H is the entropy of order one half of the class probabilities, ``2 log sum sqrt(p)``, which
     minds the long tail of classes more than the first few; u is the share of the image that its path leaves unexplained
     and u_c the share above which an image is unlike the training images of that class.
     """
@@ -44,7 +44,7 @@ class UnknownMixin:
 
         def path_model(self) -> PathModel: ...
 
-        def infer(self, X: ArrayLike, **asked: Any) -> Inference: ...
+        def infer(self, X: ArrayLike, *, explained: bool = ...) -> Inference: ...
 
     def unknown_score(self, X: ArrayLike) -> NDArray[np.float64]:
         """Higher for images that are less like the classes the model knows (see `unknown_scores`)."""

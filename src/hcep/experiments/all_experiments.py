@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from hcep.experiments import beams, concept_geometry, fewshot, head_training, sparsity, synthetic, where, wrong_tree
+from hcep.experiments import (
+    beams,
+    concept_geometry,
+    fewshot,
+    head_training,
+    sparsity,
+    synthetic,
+    trust,
+    where,
+    wrong_tree,
+)
 from hcep.experiments.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -21,5 +31,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         wrong_tree.EXPERIMENT,
         head_training.EXPERIMENT,
         where.EXPERIMENT,
+        trust.EXPERIMENT,
     )
 }

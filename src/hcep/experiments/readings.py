@@ -32,10 +32,13 @@ TITLES = {
     "reconstruction_error": "relative residual",
     "seconds": "time",
     "in_own_cell": "evidence in the object's own cell",
+    "depth": "depth of the answers",
+    "auroc": "telling unknown images apart (AUROC)",
+    "risk_area": "mean risk over coverages",
 }
 #: How settings of a claim are called.
-SETTINGS = {"shots": "number of shots", "noise": "level of noise"}
-LOWER = {"tree_distance", "true_tree_distance", "ece", "reconstruction_error", "seconds"}
+SETTINGS = {"shots": "number of shots", "noise": "level of noise", "alpha": "coverage"}
+LOWER = {"tree_distance", "true_tree_distance", "ece", "reconstruction_error", "seconds", "risk_area"}
 
 
 @dataclass(frozen=True)

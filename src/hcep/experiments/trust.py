@@ -1,0 +1,279 @@
+"""How sure, and none of these: coverage of hedged answers, and images of classes that the model does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep._tables import markdown, number
+from hcep.classify import HCEPClassifier
+from hcep.classify.hedging import class_sets, hedged_nodes, held_out, kinds
+from hcep.classify.methods import make_method
+from hcep.classify.path_model import Inference, PathModel
+from hcep.classify.unknown import unknown_scores
+from hcep.evaluate import risk_coverage
+from hcep.experiments.experiment import Experiment
+from hcep.experiments.measuring import Cell
+from hcep.experiments.readings import Verdict, ahead, by_data, mean_of, series, threshold
+from hcep.experiments.records import Row
+from hcep.experiments.tasks import Task
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HEDGED, BY_CLASS, SETS, FIXED = "hedged", "hedged, by class", "sets", "fixed level"
+SCORE, OURS, PROBE, RESIDUAL = "unknown score", "max probability", "max probability, linear probe", "residual norm"
+KIND, PARENT = "a kind of", "parent of the predicted class"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Calibration splits for coverage; draws of unknown classes (a fifth of them) and of training images."""
+
+    alphas: tuple[float, ...] = (0.05, 0.1, 0.2)
+    splits: int = 20
+    # The weight of the unknown score was chosen on draws 0 to 3.
+    draws: tuple[int, ...] = tuple(range(10, 20))
+    shots: int | None = 25
+    false_alarms: float = 0.05
+    kind_alpha: float = 0.2
+
+
+def cells(config: Config, task: Task) -> Iterator[Cell]:
+    """One for coverage, and one for every draw of unknown classes."""
+    yield {"part": "coverage", "splits": config.splits}
+    for seed in config.draws:
+        yield {"part": "unknown", "seed": seed, "shots": config.shots}
+
+
+def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
+    """Rows of one part."""
+    rows = _coverage(config, task) if cell["part"] == "coverage" else _unknown(config, task, cell["seed"])
+    for row in rows:
+        yield {**cell, **row}
+
+
+def _coverage(config: Config, task: Task) -> Iterator[Row]:
+    """One fit to all training images; half of the validation images, drawn anew each time, promise for the other."""
+    fitted = HCEPClassifier(task.hierarchy).fit(task.X, task.y)
+    model, found = fitted.path_model(), fitted.infer(task.X_val, explained=True)
+    own = np.searchsorted(fitted.classes_, task.y_val)
+    tree, below = model.hierarchy.path_tree, model._below.toarray() > 0
+    sizes = below.sum(axis=0)
+    for seed in range(config.splits):
+        order = np.random.default_rng(seed).permutation(len(own))
+        first, test = order[: len(own) // 2], order[len(own) // 2 :]
+        ready = replace(model, held_out=held_out(model, _some(found, first), own[first]))
+        new, truth = _some(found, test), own[test]
+        for alpha in config.alphas:
+            at = {"seed": seed, "alpha": alpha}
+            for label in (HEDGED, BY_CLASS):
+                nodes = hedged_nodes(ready, new, alpha, by_class=label == BY_CLASS)
+                concepts = tree.synset[nodes]
+                right = below[truth, concepts]
+                facts = {"depth": float(tree.level[nodes].mean()), "classes": float(sizes[concepts].mean())}
+                yield {**at, "label": label, **_covered(right, truth), **facts}
+                if label == HEDGED:
+                    yield {**at, "label": FIXED, **_fixed_level(model, new, truth, float(right.mean()))}
+            sets = class_sets(ready, new, alpha)
+            right = sets[np.arange(len(truth)), truth]
+            yield {**at, "label": SETS, **_covered(right, truth), "classes": float(sets.sum(axis=1).mean())}
+
+
+def _covered(right: NDArray[np.bool_], truth: NDArray[np.intp]) -> Row:
+    """Coverage of all images, and of the classes: the mean over the worst tenth of them."""
+    by_class = np.sort([right[truth == c].mean() for c in np.unique(truth)])
+    return {"coverage": float(right.mean()), "worst_classes": float(by_class[: max(1, len(by_class) // 10)].mean())}
+
+
+def _fixed_level(model: PathModel, found: Inference, truth: NDArray[np.intp], coverage: float) -> Row:
+    """Mean depth and classes of answers all cut at one level, between the two levels nearest to the coverage."""
+    tree, below = model.hierarchy.path_tree, model._below.toarray() > 0
+    paths, sizes = tree.ancestors()[found.paths.nodes], below.sum(axis=0)
+    rows = [(1.0, 0.0, float(len(model.classes)))]
+    for level in range(tree.depth):
+        nodes = np.where(paths[:, level] >= 0, paths[:, level], found.paths.nodes)
+        right = below[truth, tree.synset[nodes]]
+        rows.append((right.mean(), tree.level[nodes].mean(), sizes[tree.synset[nodes]].mean()))
+    covered, depth, classes = np.array(rows)[::-1].T
+    depth, classes = (float(np.interp(coverage, covered, column)) for column in (depth, classes))
+    return {"coverage": coverage, "depth": depth, "classes": classes}
+
+
+def _unknown(config: Config, task: Task, seed: int) -> Iterator[Row]:
+    """A fifth of the classes taken away from training: are their images told from others, and placed?"""
+    classes = np.unique(task.y)
+    away = np.random.default_rng(seed).permutation(classes)[: max(1, len(classes) // 5)]
+    few = task.shots(config.shots, seed)
+    X, y = (a[~np.isin(few.y, away)] for a in (few.X, few.y))
+    fitted = HCEPClassifier(task.hierarchy).fit(X, y)
+    unknown = np.isin(task.y_val, away)
+    found, model = fitted.infer(task.X_val, explained=True), fitted.path_model()
+    probe = make_method("linear-probe", task.hierarchy).fit(X, y)
+    likely = probe.predict_proba(task.X_val)
+    scores = {
+        SCORE: unknown_scores(model, found),
+        OURS: -found.probabilities.max(axis=1),
+        PROBE: -likely.max(axis=1),
+        RESIDUAL: found.paths.residual_norms,
+    }
+    from sklearn.metrics import roc_auc_score
+
+    known = np.flatnonzero(~unknown)
+    correct = {OURS: found.labels == task.y_val, PROBE: probe.classes_[np.argmax(likely, axis=1)] == task.y_val}
+    for label, values in scores.items():
+        row = {"label": label, "auroc": float(roc_auc_score(unknown, values))}
+        if label in correct:
+            row["risk_area"] = risk_coverage(-values[known], correct[label][known]).area
+        yield row
+    yield from _placed(config, task, fitted, found, np.random.default_rng(seed).permutation(known), unknown)
+
+
+def _placed(
+    config: Config,
+    task: Task,
+    fitted: HCEPClassifier,
+    found: Inference,
+    known: NDArray[np.intp],
+    unknown: NDArray[np.bool_],
+) -> Iterator[Row]:
+    """False alarms among known images, and whether unknown ones are called a kind of what they are."""
+    first, test = known[: len(known) // 2], known[len(known) // 2 :]
+    fitted.calibrate(task.X_val[first], task.y_val[first])
+    model = fitted.path_model()
+    alarms = fitted.is_unknown(task.X_val, config.false_alarms)
+    tree, strange = model.hierarchy.path_tree, _some(found, np.flatnonzero(unknown))
+    answers = {
+        KIND: kinds(model, strange, config.kind_alpha),
+        PARENT: np.maximum(tree.parent[strange.paths.nodes], 0),
+    }
+    above = {c: {task.hierarchy.root, *task.hierarchy.ancestors(c)} for c in np.unique(task.y_val[unknown]).tolist()}
+    truth, ids = task.y_val[unknown].tolist(), np.array(model.hierarchy.ids)
+    for label, nodes in answers.items():
+        right = [concept in above[c] for concept, c in zip(ids[tree.synset[nodes]].tolist(), truth, strict=True)]
+        row = {"label": label, "right_kind": float(np.mean(right)), "depth": float(tree.level[nodes].mean())}
+        if label == KIND:
+            row |= {"false_alarms": float(alarms[test].mean()), "caught": float(alarms[unknown].mean())}
+        yield row
+
+
+def _some(found: Inference, rows: NDArray[np.intp]) -> Inference:
+    shares = found.paths.explained_shares
+    assert shares is not None
+    paths = replace(found.paths, nodes=found.paths.nodes[rows], explained_shares=shares[rows])
+    return Inference(paths, found.class_index[rows], found.probabilities[rows], found.classes)
+
+
+def draw(rows: list[Row]) -> Figure:
+    """Coverage, depth of answers, and how well unknown images are told apart."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 3), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    covered = [r for r in rows if r["part"] == "coverage"]
+    for label in (HEDGED, BY_CLASS, SETS, FIXED):
+        mine = [{**r, "nominal": 1.0 - r["alpha"]} for r in covered if r["label"] == label]
+        for axes, metric in ((left, "coverage"), (middle, "depth")):
+            xs, means, *_ = series(mine, "nominal", metric)
+            if xs and not (label == FIXED and metric == "coverage"):
+                axes.plot(xs, means, "o-", label=label)
+    left.axline((0.8, 0.8), slope=1, color="#999999", linewidth=0.8)
+    left.set(title="coverage", xlabel="promised")
+    middle.set(title="mean depth of answers", xlabel="promised coverage")
+    left.legend(frameon=False, fontsize=7)
+    middle.legend(frameon=False, fontsize=7)
+    told = [r for r in rows if "auroc" in r]
+    for i, label in enumerate((SCORE, OURS, PROBE, RESIDUAL)):
+        right.plot([r["auroc"] for r in told if r["label"] == label], [i] * sum(r["label"] == label for r in told), ".")
+    right.set_yticks(range(4), [SCORE, OURS, PROBE, RESIDUAL], fontsize=7)
+    right.set(title="unknown images told apart (AUROC)")
+    return figure
+
+
+def verdicts(rows: list[Row]) -> list[Verdict]:
+    """Coverage as promised, answers deeper than a fixed level's, unknowns told apart better, and placed."""
+    found = []
+    for data, mine in by_data(rows).items():
+        covered = [r for r in mine if r["part"] == "coverage"]
+        for alpha in sorted({r["alpha"] for r in covered}):
+            here = [r for r in covered if r["alpha"] == alpha]
+            mean = mean_of(here, HEDGED, "coverage") or 0.0
+            claim = f"{data}: coverage of {1 - alpha:g} within one point"
+            found.append(threshold(claim, 0.01 - abs(mean - 1 + alpha), f"{mean:.3f}"))
+        found += ahead(covered, data, HEDGED, [FIXED], "depth", at="alpha")
+        told = [r for r in mine if r["part"] == "unknown"]
+        found += ahead(told, data, SCORE, [OURS, PROBE, RESIDUAL], "auroc")
+        found += ahead(told, data, OURS, [PROBE], "risk_area")
+        alarms = mean_of(told, KIND, "false_alarms")
+        if alarms is not None:
+            off = 0.01 - abs(alarms - 0.05)
+            found.append(threshold(f"{data}: false alarms within one point of 5 %", off, f"{alarms:.3f}"))
+            right = mean_of(told, KIND, "right_kind") or 0.0
+            found.append(
+                threshold(f"{data}: most unknown images are a kind of what is said", right - 0.5, f"{right:.3f}")
+            )
+    return found
+
+
+def table(rows: list[Row]) -> str:
+    """Coverage by promise, then unknowns."""
+    text = ""
+    for data, mine in by_data(rows).items():
+        covered = [r for r in mine if r["part"] == "coverage"]
+        lines = []
+        for alpha in sorted({r["alpha"] for r in covered}):
+            for label in (HEDGED, FIXED, BY_CLASS, SETS):
+                here = [r for r in covered if r["alpha"] == alpha and r["label"] == label]
+                lines.append([f"{1 - alpha:g}", label, *(_mean(here, m) for m in COLUMNS)])
+        n = len({r["seed"] for r in covered})
+        text += f"{data}, mean over {n} calibration splits (worst classes: the lowest tenth of them):\n\n"
+        text += markdown(("promised", "answers", *COLUMNS.values()), lines) + "\n"
+        told = [r for r in mine if r["part"] == "unknown"]
+        draws = len({r["seed"] for r in told})
+        text += f"Unknown classes, a fifth of all, {draws} draws (mean ± half the 95 % interval):\n\n"
+        labels = (SCORE, OURS, PROBE, RESIDUAL, KIND, PARENT)
+        lines = [[label, *(_mean(told, m, label) for m in UNKNOWN)] for label in labels]
+        text += markdown(("", *UNKNOWN.values()), lines) + "\n"
+    return text
+
+
+COLUMNS = {"coverage": "coverage", "worst_classes": "worst classes", "depth": "depth", "classes": "classes left"}
+UNKNOWN = {
+    "auroc": "AUROC",
+    "risk_area": "mean risk over coverages",
+    "false_alarms": "false alarms at 5 %",
+    "caught": "unknown ones caught",
+    "right_kind": "right ancestor",
+    "depth": "its depth",
+}
+
+
+def _mean(rows: list[Row], metric: str, label: Any = None) -> str:
+    mine = [{**r, "all": 0} for r in rows if metric in r and label in (None, r["label"])]
+    if not mine:
+        return "–"
+    _, means, lows, highs = series(mine, "all", metric)
+    half = (highs[0] - lows[0]) / 2
+    text = number(means[0]) if means[0] < 1 else f"{means[0]:.1f}"
+    return text if label is None or half == 0 else f"{text} ± {number(half)}"
+
+
+EXPERIMENT = Experiment(
+    name="trust",
+    title="How sure, and none of these",
+    paper="Not in the paper.",
+    question="Does an answer that stops early keep its promise, and are images of unknown classes noticed?",
+    config=Config(),
+    smoke=Config(splits=2, draws=(10, 11), shots=5),
+    data=("tiny-imagenet",),
+    smoke_seconds=20,
+    cells=cells,
+    measure=measure,
+    draw=draw,
+    verdicts=verdicts,
+    table=table,
+)
