@@ -36,6 +36,10 @@ def explain(
     where: Annotated[bool, typer.Option("--where", help="Map where in the photo each concept is.")] = False,
     where_png: Annotated[Path | None, typer.Option(help="Write the maps as one PNG, a row per photo.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write an HTML report with the photos.")] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="Store of the training photos, to show those nearest; of a model fitted on photos its own."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there already.")] = False,
     as_json: Json = False,
     strict: Annotated[bool, typer.Option(help="Make an image that cannot be used an error.")] = False,
@@ -51,21 +55,28 @@ def explain(
 
       hcep explain model/ photos/ --html report.html
 
+      hcep explain model/ photo.jpg --store store/
+
       hcep explain --model model/ 'photos/*.jpg' --tree --n-best 3
     """
     from hcep._files import refuse_existing, replacing, write_text
-    from hcep.explain import explain_images, report
+    from hcep.explain.finding import find_images, refuse_no_images
 
     model, images = _model_and_images(model, images)
+    files = find_images(images)
+    refuse_no_images(files)
     for path, option in ((html, "--html"), (where_png, "--where-png")):
         refuse_existing(path, force, option)
+    from hcep.explain import explain_images, report
+
     found = explain_images(
-        images,
+        files,
         model,
         where=where or where_png is not None,
         n_best=n_best or 3,
         encoder=encoder,
         preprocessing=preprocessing,
+        training=store or html is not None,
         strict=strict,
         progress=not as_json,
     )
@@ -118,6 +129,8 @@ def _record(one: ExplainedImage) -> dict[str, Any]:
         "truth": one.truth,
         "path": [step._asdict() for step in one.explanation.steps],
         "residual_norm": one.explanation.residual_norm,
+        "nearest": [photo._asdict() for photo in one.nearest],
+        "maps": None if one.maps is None else one.maps.how,
         "runners_up": [
             {"class": r.label, "name": r.name, "probability": r.probability, "path": r.path, "names": r.names}
             for r in one.rivals
@@ -149,3 +162,6 @@ def _print(found: ExplainedImages, tree: bool, all_rivals: bool) -> None:
             others = [f"{escape(r.name)}, {percent(r.probability)}" for r in named]
             if others:
                 console.print(f"  [dim]or {'; '.join(others)}[/]", soft_wrap=True, highlight=False)
+        if one.nearest:
+            like = [f"{escape(Path(photo.file).name)} ({escape(photo.name)})" for photo in one.nearest]
+            console.print(f"  [dim]like {', '.join(like)}[/]", soft_wrap=True, highlight=False)

@@ -7,6 +7,7 @@ from .explained import (
     Rival as Rival,
 )
 from .explanation import Explanation as Explanation, Step as Step, explain as explain
+from .finding import find_images as find_images
 from .neighbours import TrainingPhoto as TrainingPhoto, nearest_photos as nearest_photos
-from .photos import explain_images as explain_images, find_images as find_images
+from .photos import explain_images as explain_images
 from .where import EvidenceMap as EvidenceMap, concept_maps as concept_maps, margin_map as margin_map

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -22,6 +21,7 @@ from hcep.errors import HCEPError
 from hcep.explain.evidence import Evidence
 from hcep.explain.explained import ExplainedImage, ExplainedImages, Odds, Rival
 from hcep.explain.explanation import Explanation, explain
+from hcep.explain.finding import find_images
 from hcep.explain.questions import Questions
 from hcep.explain.where import GRID, ImageMaps, PathMaps, occluded
 from hcep.models import SavedModel, read_model
@@ -348,31 +348,6 @@ def _training(given: EmbeddingStore | str | PathLike[str] | bool, saved: SavedMo
     from hcep.explain.neighbours import training_photos
 
     return training_photos(None if given is True else given, saved)
-
-
-def find_images(patterns: Iterable[str | PathLike[str]]) -> list[Path]:
-    """The files that are meant: files as they are, images below folders, matches of globs.
-
-    Raises
-    ------
-    HCEPError
-        When a pattern means no file.
-    """
-    from hcep.embeddings.images import IMAGE_SUFFIXES
-
-    files: list[Path] = []
-    for pattern in patterns:
-        place = Path(pattern)
-        if place.is_dir():
-            found = sorted(f for f in place.rglob("*") if f.suffix.lower() in IMAGE_SUFFIXES)
-        elif glob.has_magic(str(pattern)) and not place.exists():
-            found = sorted(Path(f) for f in glob.glob(str(pattern), recursive=True))
-        else:
-            found = [place] if place.exists() else []
-        if not found:
-            raise HCEPError(f"no image at {str(pattern)!r}")
-        files += found
-    return files
 
 
 def _photos(images: Any) -> list[Path | Image]:
