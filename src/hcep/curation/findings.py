@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hcep.curation.edits import Edit
+from hcep.hierarchy.formats.source import counted
 
 Severity = Literal["error", "warning", "note"]
 
@@ -34,12 +35,6 @@ class Finding:
     examples: tuple[str, ...] = ()
 
 
-def counted(things: Collection[object], noun: str) -> str:
-    """The number of things with their noun, in the plural where it is due."""
-    plural = {"class": "classes", "leaf": "leaves"}.get(noun, f"{noun}s")
-    return f"{len(things):,} {noun if len(things) == 1 else plural}"
-
-
 def found(
     severity: Severity,
     code: str,
@@ -59,5 +54,5 @@ def found(
     if not things:
         return []
     concerned = tuple(dict.fromkeys(map(str, things) if synsets is None else synsets))
-    message = f"{counted(things, noun)} {text}"
+    message = f"{counted(len(things), noun)} {text}"
     return [Finding(severity, code, message, concerned, tuple(fixes), safe, tuple(examples))]

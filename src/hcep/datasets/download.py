@@ -53,49 +53,22 @@ _FASTAI = "https://s3.amazonaws.com/fast-ai-imageclas/"
 _TORONTO = "https://www.cs.toronto.edu/~kriz/"
 #: To add one: its address, its published hash, its size and the folder in it.
 ARCHIVES = {
-    "imagenette": Archive(
-        f"{_FASTAI}imagenette2.tgz",
-        "md5:fe2fc210e6bb7c5664d602c3cd71e612",
-        1_557_161_267,
-        "imagenette2",
-        "ImageNette, ten classes of ImageNet in full size",
-    ),
-    "imagenette-320": Archive(
-        f"{_FASTAI}imagenette2-320.tgz",
-        "md5:3df6f0d01a2c9592104656642f5e78a3",
-        341_663_724,
-        "imagenette2-320",
-        "ImageNette, shorter side 320 pixels",
-    ),
-    "imagenette-160": Archive(
-        f"{_FASTAI}imagenette2-160.tgz",
-        "md5:e793b78cc4c9e9a4ccc0c1155377a412",
-        99_003_388,
-        "imagenette2-160",
-        "ImageNette, shorter side 160 pixels",
-    ),
-    "tiny-imagenet": Archive(
-        "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
-        "md5:90528d7ca1a48142e341f4ef8d21d0de",
-        248_100_043,
-        "tiny-imagenet-200",
-        "Tiny-ImageNet, 200 classes of ImageNet at 64 x 64 pixels",
-    ),
-    "cifar10": Archive(
-        f"{_TORONTO}cifar-10-python.tar.gz",
-        "md5:c58f30108f718f92721af3b95e74349a",
-        170_498_071,
-        "cifar-10-batches-py",
-        "CIFAR-10, ten classes at 32 x 32 pixels",
-    ),
-    "cifar100": Archive(
-        f"{_TORONTO}cifar-100-python.tar.gz",
-        "md5:eb9058c3a382ffc7106e4002c42a8d85",
-        169_001_437,
-        "cifar-100-python",
-        "CIFAR-100, a hundred classes at 32 x 32 pixels",
-    ),
-}
+    name: Archive(url, f"md5:{digest}", n_bytes, folder, title)
+    for name, url, digest, n_bytes, folder, title in (
+        ("imagenette", f"{_FASTAI}imagenette2.tgz", "fe2fc210e6bb7c5664d602c3cd71e612", 1_557_161_267,
+         "imagenette2", "ImageNette, ten classes of ImageNet in full size"),
+        ("imagenette-320", f"{_FASTAI}imagenette2-320.tgz", "3df6f0d01a2c9592104656642f5e78a3", 341_663_724,
+         "imagenette2-320", "ImageNette, shorter side 320 pixels"),
+        ("imagenette-160", f"{_FASTAI}imagenette2-160.tgz", "e793b78cc4c9e9a4ccc0c1155377a412", 99_003_388,
+         "imagenette2-160", "ImageNette, shorter side 160 pixels"),
+        ("tiny-imagenet", "http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de",
+         248_100_043, "tiny-imagenet-200", "Tiny-ImageNet, 200 classes of ImageNet at 64 x 64 pixels"),
+        ("cifar10", f"{_TORONTO}cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", 170_498_071,
+         "cifar-10-batches-py", "CIFAR-10, ten classes at 32 x 32 pixels"),
+        ("cifar100", f"{_TORONTO}cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", 169_001_437,
+         "cifar-100-python", "CIFAR-100, a hundred classes at 32 x 32 pixels"),
+    )
+}  # fmt: skip
 
 
 def fetch(
@@ -161,15 +134,7 @@ def _own_imagenet(folder: str | os.PathLike[str] | None) -> Path:
 def download(
     archive: Archive, folder: str | os.PathLike[str], *, mirror: str | None = None, progress: bool = False
 ) -> Path:
-    """Fetch an archive into a folder and check it; an earlier run's part of it is continued.
-
-    Raises DatasetError: as `fetch`.
-
-    Parameters
-    ----------
-    folder : path
-    mirror : see `fetch`
-    """
+    """Fetch an archive into a folder and check it; an earlier run's part of it is continued. See `fetch`."""
     pooch = require("pooch", "data", "fetching datasets")
     pooch.get_logger().setLevel("WARNING")
     url = f"{mirror.rstrip('/')}/{archive.file}" if mirror else archive.url
@@ -234,23 +199,10 @@ class _Downloader:
 # -- unpacking -----------------------------------------------------------------------------------------
 
 
-class _Member(NamedTuple):
-    path: PurePosixPath
-    n_bytes: int
-    content: Any  # for the archive's own function that opens it
-
-
 def unpack(
     archive: str | os.PathLike[str], folder: str | os.PathLike[str], inner: str, *, max_bytes: int = 1 << 36
 ) -> Path:
-    """Unpack one folder of a .zip or .tar file; it appears when all of it is there.
-
-    Parameters
-    ----------
-    archive, folder : path
-    inner : the folder in the archive, and its name afterwards
-    max_bytes : what it may unpack to
-    """
+    """Unpack one folder (`inner`) of a .zip or .tar file; it appears when all of it is there."""
     target = Path(folder, inner)
     with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as temporary:
         try:
@@ -266,47 +218,42 @@ def unpack(
 
 
 @contextmanager
-def _opened(archive: Path) -> Iterator[tuple[Iterator[_Member], Any]]:
-    """The files of an archive and how to open one; folders are left out, whatever is neither is refused."""
+def _opened(archive: Path) -> Iterator[tuple[Iterator[tuple[str, int, Any]], Any]]:
+    """The files of an archive (name, size, what it calls it) and how to open one; folders are left out."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:
-            yield _zip_members(archive, packed), packed.open
+            kinds = ((info, stat.S_IFMT(info.external_attr >> 16)) for info in packed.infolist())
+            found = ((i.filename, i.file_size, i, i.is_dir(), k in (0, stat.S_IFREG, stat.S_IFDIR)) for i, k in kinds)
+            yield _files(archive, found), packed.open
     else:
         with tarfile.open(archive) as packed_tar:
-            yield _tar_members(archive, packed_tar), packed_tar.extractfile
+            members = ((info.name, info.size, info, info.isdir(), info.isreg() or info.isdir()) for info in packed_tar)
+            yield _files(archive, members), packed_tar.extractfile
 
 
-def _zip_members(archive: Path, packed: zipfile.ZipFile) -> Iterator[_Member]:
-    for info in packed.infolist():
-        kind = stat.S_IFMT(info.external_attr >> 16)
-        if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise _refusal(archive, info.filename, "is a link or device")
-        if not info.is_dir():
-            yield _Member(PurePosixPath(info.filename.replace("\\", "/")), info.file_size, info)
+def _files(archive: Path, members: Iterator[tuple[str, int, Any, bool, bool]]) -> Iterator[tuple[str, int, Any]]:
+    for name, n_bytes, content, is_folder, is_plain in members:
+        if not is_plain:
+            raise _refusal(archive, name, "is a link or device")
+        if not is_folder:
+            yield name.replace("\\", "/"), n_bytes, content
 
 
-def _tar_members(archive: Path, packed: tarfile.TarFile) -> Iterator[_Member]:
-    for info in packed:
-        if not (info.isreg() or info.isdir()):
-            raise _refusal(archive, info.name, "is a link or device")
-        if info.isreg():
-            yield _Member(PurePosixPath(info.name.replace("\\", "/")), info.size, info)
-
-
-def _extract(archive: Path, members: Iterator[_Member], open_member: Any, folder: Path, max_bytes: int) -> None:
-    left = max_bytes
-    for count, member in enumerate(members):
-        parts = [part for part in member.path.parts if part != "."]
-        if member.path.is_absolute() or ".." in parts or not parts or ":" in parts[0] or "\0" in str(member.path):
-            raise _refusal(archive, str(member.path), "leads out of the archive")
-        left -= member.n_bytes
+def _extract(archive: Path, members: Iterator[tuple[str, int, Any]], open_member: Any, folder: Path, most: int) -> None:
+    left = most
+    for count, (name, n_bytes, content) in enumerate(members):
+        path = PurePosixPath(name)
+        parts = [part for part in path.parts if part != "."]
+        if path.is_absolute() or ".." in parts or not parts or ":" in parts[0] or "\0" in name:
+            raise _refusal(archive, name, "leads out of the archive")
+        left -= n_bytes
         if left < 0 or count >= MAX_FILES:
             raise DatasetError(
-                f"{str(archive)!r} unpacks to more than {max_bytes:,} bytes or {MAX_FILES:,} files; it was not kept"
+                f"{str(archive)!r} unpacks to more than {most:,} bytes or {MAX_FILES:,} files; it was not kept"
             )
         place = folder.joinpath(*parts)
         place.parent.mkdir(parents=True, exist_ok=True)
-        with open_member(member.content) as packed, place.open("xb") as file:
+        with open_member(content) as packed, place.open("xb") as file:
             shutil.copyfileobj(packed, file, CHUNK)
 
 

@@ -11,6 +11,7 @@ from hcep.datasets.layouts.listing import holds_images, subfolders
 from hcep.embeddings import EmbeddingStore
 from hcep.errors import quoted
 from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.formats.source import counted
 
 
 def folder_notes(dataset: ImageDataset) -> Iterator[str]:
@@ -18,10 +19,10 @@ def folder_notes(dataset: ImageDataset) -> Iterator[str]:
     if dataset.layout in ("folder", "imagenette"):
         empty = list(empty_folders(dataset.root))
         if empty:
-            yield f"{_count(len(empty), 'class folder')} without an image: {quoted(empty)}"
+            yield f"{counted(len(empty), 'class folder')} without an image: {quoted(empty)}"
     outside = [file for file, label in zip(dataset.files, dataset.labels, strict=True) if label is None]
     if outside and len(outside) < len(dataset):
-        yield f"{_count(len(outside), 'image')} without a class: {quoted(outside)}"
+        yield f"{counted(len(outside), 'image')} without a class: {quoted(outside)}"
 
 
 def empty_folders(root: Path) -> Iterator[str]:
@@ -45,7 +46,7 @@ def copy_notes(store: EmbeddingStore) -> Iterator[str]:
         if label != first_label:
             copies.append(f"{image} = {first}")
     if copies:
-        yield f"{_count(len(copies), 'image')} also there under another class: {quoted(copies)}"
+        yield f"{counted(len(copies), 'image')} also there under another class: {quoted(copies)}"
 
 
 def tree_notes(labels: Iterable[str | None], hierarchy: Hierarchy) -> Iterator[str]:
@@ -55,7 +56,7 @@ def tree_notes(labels: Iterable[str | None], hierarchy: Hierarchy) -> Iterator[s
     if outside:
         classes = sorted(set(outside))
         yield (
-            f"{_count(len(outside), 'image')} of {_count(len(classes), 'class')} that the hierarchy does not have: "
+            f"{counted(len(outside), 'image')} of {counted(len(classes), 'class')} that the hierarchy does not have: "
             + quoted(classes)
         )
     known = {label for label in present if label in hierarchy}
@@ -63,9 +64,4 @@ def tree_notes(labels: Iterable[str | None], hierarchy: Hierarchy) -> Iterator[s
     covered = known | {leaf for label in known for leaf in hierarchy.descendants(label)}
     without = [leaf for leaf in hierarchy.leaves if leaf not in covered]
     if without:
-        yield f"{_count(len(without), 'class')} of the hierarchy without an image: {quoted(without)}"
-
-
-def _count(n: int, what: str) -> str:
-    plural = f"{what}es" if what.endswith("s") else f"{what}s"
-    return f"{n:,} {what if n == 1 else plural}"
+        yield f"{counted(len(without), 'class')} of the hierarchy without an image: {quoted(without)}"

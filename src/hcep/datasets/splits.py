@@ -16,12 +16,6 @@ from hcep.errors import quoted
 def k_shot_rows(ids: Sequence[str], labels: Sequence[str | None], k: int, seed: int) -> list[int]:
     """Rows of k images of every class, in ascending order.
 
-    Parameters
-    ----------
-    ids, labels : one per image
-    k : images per class
-    seed : of the draw
-
     Examples
     --------
     >>> from hcep.datasets.splits import k_shot_rows
@@ -50,12 +44,6 @@ def train_val_rows(
     Of every class with two images or more, at least one goes to each side; a single one is for training. Images without
     a label are divided like a class.
 
-    Parameters
-    ----------
-    ids, labels : one per image
-    fraction : the validation's share
-    seed : of the draw
-
     Examples
     --------
     >>> from hcep.datasets.splits import train_val_rows
@@ -64,8 +52,7 @@ def train_val_rows(
     """
     if not 0.0 < fraction < 1.0:
         raise DatasetError(f"fraction is the share of the validation images, between 0 and 1; got {fraction!r}")
-    train: list[int] = []
-    val: list[int] = []
+    train, val = list[int](), list[int]()
     for rows in _drawn_by_class(ids, labels, seed).values():
         n_val = min(max(round(fraction * len(rows)), 1), len(rows) - 1)
         val += rows[:n_val]
@@ -78,8 +65,5 @@ def _drawn_by_class(ids: Sequence[str], labels: Sequence[str | None], seed: int)
     rows: dict[str | None, list[int]] = {}
     for row, label in enumerate(labels):
         rows.setdefault(label, []).append(row)
-    return {label: sorted(members, key=lambda row: _lot(ids[row], seed)) for label, members in rows.items()}
-
-
-def _lot(image: str, seed: int) -> bytes:
-    return blake2b(f"{seed}\0{image}".encode(), digest_size=16).digest()
+    lots = [blake2b(f"{seed}\0{image}".encode(), digest_size=16).digest() for image in ids]
+    return {label: sorted(members, key=lots.__getitem__) for label, members in rows.items()}

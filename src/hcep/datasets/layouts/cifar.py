@@ -67,10 +67,7 @@ def read(source: Path, request: Request) -> Listing:
         raise DatasetError(f"{str(source)!r} is not CIFAR: looked for {LOOKS_FOR}")
     kind = _label_kind(form, request.label_column, source)
     names = _class_names(form, kind, source)
-    files: list[str] = []
-    labels: list[str] = []
-    splits: list[str] = []
-    pixels: list[NDArray[np.uint8]] = []
+    files, labels, splits, pixels = list[str](), list[str](), list[str](), list[NDArray[np.uint8]]()
     for split in choose_splits(form.files, request.split, source):
         for images, numbers in _batches(form, split, kind, source):
             start = splits.count(split)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from hcep.datasets.layouts.listing import (
     DatasetError,
@@ -40,11 +39,6 @@ SYNSET_FILES = ("LOC_synset_mapping.txt", "synset_words.txt", "synsets.txt")
 #: The devkit's own numbers, which are in no alphabetical order.
 DEVKIT_TEXT, DEVKIT_MATLAB = "map_clsloc.txt", ("meta.mat", "meta_clsloc.mat")
 WNID = re.compile(r"n\d{8}")
-
-
-class _Annotations(NamedTuple):
-    pattern: str
-    read: Callable[[Path, Path], dict[str, str]]  # (source, file) -> label by file name
 
 
 def detect(source: Path) -> bool:
@@ -87,16 +81,15 @@ def _val_labels(source: Path, folder: str, files: Sequence[str]) -> Sequence[str
     if found is None:
         raise DatasetError(
             f"the images in {str(source / folder)!r} are not in folders by class and their labels were not found: "
-            f"looked for {', '.join(form.pattern for form in ANNOTATIONS)} in {str(source)!r} and, below it, "
-            + quoted(ANNOTATION_ROOTS[1:])
+            f"looked for {', '.join(ANNOTATIONS)} in {str(source)!r} and, below it, " + quoted(ANNOTATION_ROOTS[1:])
         )
-    form, file = found
-    return match_annotations(files, form.read(source, file), file, source / folder)
+    read, file = found
+    return match_annotations(files, read(source, file), file, source / folder)
 
 
-def _find_annotations(source: Path) -> tuple[_Annotations, Path] | None:
-    places = ((form, source / root) for form in ANNOTATIONS for root in ANNOTATION_ROOTS)
-    return next(((form, file) for form, place in places for file in sorted(place.glob(form.pattern))), None)
+def _find_annotations(source: Path) -> tuple[Callable[[Path, Path], dict[str, str]], Path] | None:
+    places = ((read, pattern, source / root) for pattern, read in ANNOTATIONS.items() for root in ANNOTATION_ROOTS)
+    return next(((read, file) for read, pattern, place in places for file in sorted(place.glob(pattern))), None)
 
 
 def _find(source: Path, name: str) -> Path | None:
@@ -140,12 +133,13 @@ def _read_ground_truth(source: Path, file: Path) -> dict[str, str]:
     return {f"ILSVRC2012_val_{i:08d}.JPEG": _known_wnid(label, file) for i, label in enumerate(lines, start=1)}
 
 
-ANNOTATIONS = (
-    _Annotations("LOC_val_solution.csv", _read_solution),
-    _Annotations("val.txt", _read_list),
-    _Annotations("*validation_ground_truth.txt", _read_ground_truth),
-    _Annotations("*validation_synset_labels.txt", _read_ground_truth),
-)
+#: (source, file) -> label by file name, for files of these names.
+ANNOTATIONS: dict[str, Callable[[Path, Path], dict[str, str]]] = {
+    "LOC_val_solution.csv": _read_solution,
+    "val.txt": _read_list,
+    "*validation_ground_truth.txt": _read_ground_truth,
+    "*validation_synset_labels.txt": _read_ground_truth,
+}
 
 
 def _known_wnid(label: str, file: Path) -> str:
@@ -182,10 +176,8 @@ def _devkit_classes(source: Path, truth: Path) -> dict[int, str]:
         if not all(len(f) > 1 and f[1].isdecimal() for f in fields):
             raise DatasetError(f"{str(text)!r} must have lines of WordNet id, number and name")
         return {int(f[1]): f[0] for f in fields}
-    for name in DEVKIT_MATLAB:
-        file = _find(source, name)
-        if file is not None:
-            return _read_matlab(file)
+    if file := next((found for name in DEVKIT_MATLAB if (found := _find(source, name))), None):
+        return _read_matlab(file)
     lines = [line.split(" ")[0] for line in _synset_lines(source)]
     # The devkit counts from kit fox, n02119789; a sorted list is the order of val.txt and would mislabel every image.
     if not lines or lines == sorted(lines):

@@ -15,16 +15,8 @@ from hcep.errors import HCEPError, near_matches, quoted
 
 #: The label a layout gives by itself, and the column of a table that is read when no other is named.
 OWN_LABEL = "label"
-SPLIT_NAMES = {
-    "train": "train",
-    "training": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "dev": "val",
-    "test": "test",
-    "testing": "test",
-}
+_SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation", "dev"), "test": ("test", "testing")}
+SPLIT_NAMES = {name: split for split, names in _SPLITS.items() for name in names}
 
 
 class DatasetError(HCEPError):
@@ -114,18 +106,11 @@ def list_splits(
     label: Callable[[str, list[str]], Sequence[str | None]],
     class_names: Mapping[str, str] | None = None,
 ) -> Listing:
-    """The images of some folders, split by split.
+    """The images of some folders of a dataset, pairs of a split and its folder.
 
-    Parameters
-    ----------
-    source : the dataset's folder
-    folders : pairs of a split and its folder
-    label : labels of a split's files, which are relative to its folder
-    class_names : display names of the labels
+    `label` gives the labels of a split's files, which are relative to its folder.
     """
-    files: list[str] = []
-    labels: list[str | None] = []
-    splits: list[str | None] = []
+    files, labels, splits = list[str](), list[str | None](), list[str | None]()
     for split, folder in folders:
         found = image_files(source / folder)
         files += [f"{folder}/{f}" for f in found]
@@ -191,15 +176,7 @@ def check_own_label(request: Request, layout: str) -> None:
 
 
 def column_error(kind: str, column: str, columns: Iterable[str], source: Path) -> DatasetError:
-    """Say which columns there are instead of the one that was looked for.
-
-    Parameters
-    ----------
-    kind : the option that names the column
-    column : what it named
-    columns : those there are
-    source : the table
-    """
+    """The option `kind` names a column that a table does not have: say which there are."""
     known = list(columns)
     return DatasetError(
         f"{kind}={column!r} is not a column of {str(source)!r}, which has {quoted(known, 10)}."
@@ -208,14 +185,7 @@ def column_error(kind: str, column: str, columns: Iterable[str], source: Path) -
 
 
 def match_annotations(images: Sequence[str], annotated: Mapping[str, str], source: Path, folder: Path) -> list[str]:
-    """The label of each image file of a folder, from an annotation file that must list exactly these.
-
-    Parameters
-    ----------
-    images : files in the folder
-    annotated : label by file
-    source, folder : the annotation file and the folder, for messages
-    """
+    """The label of each image file of a folder, from an annotation file, `source`, that must list exactly these."""
     present = set(images)
     absent = [name for name in annotated if name not in present]
     if absent:
@@ -230,13 +200,7 @@ def match_annotations(images: Sequence[str], annotated: Mapping[str, str], sourc
 
 
 def absent_error(absent: Sequence[str], n_listed: int, source: Path, folder: Path) -> DatasetError:
-    """Count the files that are listed but not there.
-
-    Parameters
-    ----------
-    absent, n_listed : the files, and how many are listed in all
-    source, folder : where they are listed, and where they would be
-    """
+    """Count the files of a folder that are listed in a source but not there."""
     return DatasetError(
         f"{len(absent):,} of {n_listed:,} files listed in {str(source)!r} are not in {str(folder)!r}: {quoted(absent)}"
     )

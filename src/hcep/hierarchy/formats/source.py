@@ -125,8 +125,9 @@ def _western(data: bytes) -> str | None:
 
 
 def counted(n: int, what: str) -> str:
-    """A number with its noun: 1 synset, 2 synsets, 2 classes."""
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}{'es' if what.endswith('s') else 's'}"
+    """A number with its noun: 1 synset, 2 synsets, 2 classes, 2 leaves."""
+    plural = "leaves" if what == "leaf" else f"{what}es" if what.endswith("s") else f"{what}s"
+    return f"{n:,} {what if n == 1 else plural}"
 
 
 def local_path(place: str) -> Path | None:
