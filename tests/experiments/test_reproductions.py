@@ -84,6 +84,7 @@ def test_every_experiment_has_what_a_reader_needs():
         "wrong-tree",
         "heads",
         "where",
+        "trust",
     ]
     assert all(e.paper and e.question and e.title for e in EXPERIMENTS.values())
 
