@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from hcep.errors import HCEPError
+
+logger = logging.getLogger(__name__)
+#: Half-written files of this process, which a forced exit removes.
+_UNFINISHED: set[Path] = set()
+_HELD = threading.local()
 
 
 def refuse_existing(path: str | os.PathLike[str] | None, force: bool = False, option: str = "output") -> None:
@@ -43,6 +51,7 @@ def replacing(path: str | os.PathLike[str], error: type[HCEPError] = HCEPError) 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
+            _UNFINISHED.add(partial)
             yield partial
             if target.exists():
                 partial.chmod(target.stat().st_mode & 0o777)
@@ -50,6 +59,7 @@ def replacing(path: str | os.PathLike[str], error: type[HCEPError] = HCEPError) 
             os.replace(partial, target)
         finally:
             partial.unlink(missing_ok=True)
+            _UNFINISHED.discard(partial)
     except OSError as failure:
         raise error(f"cannot write {str(path)!r}: {failure.strerror or failure}") from None
 
@@ -71,6 +81,64 @@ def cache_folder(*parts: str) -> Path:
 
     own = os.environ.get("HCEP_CACHE")
     return (Path(own) if own else user_cache_path("hcep", appauthor=False)).joinpath(*parts)
+
+
+def remove_unfinished() -> None:
+    """Remove what this process has half written; for an exit that runs no other clean-up."""
+    for partial in list(_UNFINISHED):
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(
+    folder: Path, busy: str, error: type[HCEPError] = HCEPError, patience: float = 0.0, again: bool = False
+) -> Iterator[None]:
+    """Be the only writer of a folder; the system lets go of the lock when the process ends, however it ends.
+
+    Parameters
+    ----------
+    folder : Path
+        Made where it does not exist.
+    busy : str
+        What the error says where another writer has it.
+    error : class of the error
+    patience : float
+        Seconds to wait for another writer.
+    again : bool
+        Whether a thread that holds the lock already goes on with it.
+    """
+    held: set[Path] = _HELD.__dict__.setdefault("folders", set())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        place = folder.resolve()
+    except OSError as failure:
+        raise error(f"cannot make the folder {str(folder)!r}: {failure.strerror or failure}") from None
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    if again and place in held:
+        yield
+        return
+    descriptor, end = os.open(place, os.O_RDONLY), time.monotonic() + patience
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise error(f"{busy} {str(folder)!r}: wait for it or stop it") from None
+                time.sleep(0.01)
+            except OSError:  # a network file system without locks
+                logger.info("%s cannot be locked: take care that only one run writes to it", folder)
+                break
+        held.add(place)
+        yield
+    finally:
+        held.discard(place)
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

@@ -30,11 +30,11 @@ def test_the_card_is_for_people_and_not_needed(saved: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> bytes:
+    def refuse(path: Path, flags: int) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
-    with pytest.raises(ModelError, match=r"model.json: cannot be read in .* \(Permission denied\)"):
+    monkeypatch.setattr("os.open", refuse)
+    with pytest.raises(ModelError, match=r"model.safetensors: cannot be read in .* \(Permission denied\)"):
         load_model(saved)
 
 

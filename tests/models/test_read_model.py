@@ -17,17 +17,17 @@ from tests.models.damage import drop, edit_document
 def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each file is read, and each document parsed."""
     counts: Counter[str] = Counter()
-    read, parse = loading_module.read_file, loading_module.parse_document
+    read, parse = loading_module.ModelFiles.read, loading_module.parse_document
 
-    def count_read(folder: Path, name: str) -> bytes:
+    def count_read(files: loading_module.ModelFiles, name: str) -> bytes:
         counts[name] += 1
-        return read(folder, name)
+        return read(files, name)
 
     def count_parse(data: bytes) -> object:
         counts["parsed"] += 1
         return parse(data)
 
-    monkeypatch.setattr(loading_module, "read_file", count_read)
+    monkeypatch.setattr(loading_module.ModelFiles, "read", count_read)
     monkeypatch.setattr(loading_module, "parse_document", count_parse)
     return counts
 

@@ -2,15 +2,19 @@
 
 New files are written beside the old ones, as ``<name>.new``. The moment ``model.json.new`` is there the new model
 counts: what follows are renames that any reader looks through and the next save completes. A file that the document
-does not speak of is no part of the model, whatever its name.
+does not speak of is no part of the model, whatever its name. Writers wait for each other; readers hold the files of one
+save open, so that they see the old model or the new one whatever is saved meanwhile.
 """
 
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from hcep import _files
 from hcep._files import sync_folder
 from hcep.errors import quoted
 from hcep.models.schema import ATOMS, ATOMS_FORMAT, CARD, DOCUMENT, FORMAT, HIERARCHY, TENSORS, ModelError
@@ -19,6 +23,15 @@ from hcep.models.schema import ATOMS, ATOMS_FORMAT, CARD, DOCUMENT, FORMAT, HIER
 NAMES = (TENSORS, HIERARCHY, ATOMS, CARD, DOCUMENT)
 _NEW = ".new"
 _UNFINISHED = ".part"
+#: Bytes of a file that is read; a larger one is refused by its size.
+MAX_BYTES = 1 << 33
+#: Seconds that a save waits for another one.
+PATIENCE = 60.0
+
+
+def writing(folder: Path) -> AbstractContextManager[None]:
+    """Keep other writers out, from what is read to what is saved; a save inside goes on with this lock."""
+    return _files.locked(folder, "another process is saving to", ModelError, PATIENCE, again=True)
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -30,11 +43,12 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         When `folder` is a file, or holds a file of one of these names that is not part of a saved model.
     """
     _refuse_strangers(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    update_folder(folder, files)
-    # The old model's, which the new document does not speak of.
-    if ATOMS not in files and _has_names(folder):
-        (folder / ATOMS).unlink()
+    with writing(folder):
+        _refuse_strangers(folder)
+        update_folder(folder, files)
+        # The old model's, which the new document does not speak of.
+        if ATOMS not in files and _has_names(folder):
+            (folder / ATOMS).unlink()
 
 
 def update_folder(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -46,6 +60,11 @@ def update_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         When names of atoms would overwrite a file of another kind.
     """
     assert DOCUMENT in files
+    with writing(folder):
+        _replace(folder, files)
+
+
+def _replace(folder: Path, files: Mapping[str, bytes]) -> None:
     if ATOMS in files and _locate(folder, ATOMS).exists() and not _has_names(folder):
         raise ModelError(f"cannot save to {str(folder)!r}: its {ATOMS} is of another kind; move it away")
     written = [name for name in NAMES if name in files]
@@ -62,23 +81,78 @@ def update_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     _complete(folder)
 
 
-def read_file(folder: Path, name: str) -> bytes:
-    """One file of the newest complete model in the folder.
+class ModelFiles:
+    """The files of the newest complete model in a folder, held open until they are read.
 
     Raises
     ------
     ModelError
-        When there is no such folder or file, or it cannot be read.
+        When there is no such folder; by `size` and `read` when a file is missing or cannot be read.
     """
-    if not folder.is_dir():
-        raise ModelError(f"no model at {str(folder)!r}: there is no such folder")
-    path = _locate(folder, name)
-    if not path.is_file():
-        raise ModelError(f"no complete model at {str(folder)!r}: the file {name} is missing")
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"{name}: cannot be read in {str(folder)!r} ({error.strerror})") from None
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise ModelError(f"no model at {str(folder)!r}: there is no such folder")
+        self.folder = folder
+        self._open: dict[str, int] = {}
+        weakref.finalize(self, _close, self._open)
+        for _ in range(1000):
+            _close(self._open)
+            document = _identity(folder)
+            self._open |= {name: found for name in NAMES if (found := _opened(folder, name)) is not None}
+            if _identity(folder) == document:  # not saved anew between two of them
+                return
+        raise ModelError(f"{str(folder)!r} is saved again and again; try later")
+
+    def size(self, name: str) -> int:
+        """Bytes of a file."""
+        if name not in self._open:
+            raise ModelError(f"no complete model at {str(self.folder)!r}: the file {name} is missing")
+        return os.fstat(self._open[name]).st_size
+
+    def read(self, name: str) -> bytes:
+        """The content of a file, once."""
+        if (size := self.size(name)) > MAX_BYTES:
+            raise ModelError(f"{name}: {size:,} bytes in {str(self.folder)!r}, too large for a model")
+        try:
+            with os.fdopen(self._open.pop(name), "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise ModelError(f"{name}: cannot be read in {str(self.folder)!r} ({error.strerror})") from None
+
+
+def _opened(folder: Path, name: str) -> int | None:
+    for _ in range(2):  # it may be renamed between the look and the opening
+        path = _locate(folder, name)
+        try:
+            if path.is_file():
+                return os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise ModelError(f"{name}: cannot be read in {str(folder)!r} ({error.strerror})") from None
+    return None
+
+
+def _close(descriptors: dict[str, int]) -> None:
+    while descriptors:
+        os.close(descriptors.popitem()[1])
+
+
+def _identity(folder: Path) -> tuple[int, ...] | None:
+    """What tells one save's document from another's; a rename leaves it."""
+    for _ in range(2):
+        try:
+            status = _locate(folder, DOCUMENT).stat()
+            return status.st_ino, status.st_mtime_ns, status.st_size
+        except FileNotFoundError:
+            continue
+    return None
+
+
+def read_file(folder: Path, name: str) -> bytes:
+    """One file of the newest complete model in the folder; raises as `ModelFiles`."""
+    return ModelFiles(folder).read(name)
 
 
 def _has_names(folder: Path) -> bool:

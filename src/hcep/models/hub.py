@@ -149,7 +149,11 @@ def _files(model: HCEPClassifier | str | PathLike[str], repo_id: str, details: D
         saved = read_model(model)
         _ = saved.classifier, saved.atom_names
         left_out = [name for name in OPTIONAL if name not in saved.summary.files]
-        return {name: read_file(saved.folder, name) for name in NAMES if name not in left_out}
+        return {
+            name: saved.file(name) if name != CARD else read_file(saved.folder, name)
+            for name in NAMES
+            if name not in left_out
+        }
     told: Any = details
     facts = {key: told[key] for key in ("encoder", "data", "images_per_class", "metrics") if key in told}
     files = pack(model, **facts)

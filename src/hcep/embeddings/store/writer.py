@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from hcep import _files
 from hcep.embeddings.arrays import EmbeddingArrays
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store.items import ImageItem, storable
@@ -341,26 +342,6 @@ def _remove_leftovers(folder: Path, manifest: Manifest) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Be the only writer; the system lets go of the lock when the process ends, however it ends."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"cannot make the folder {str(folder)!r}: {error.strerror or error}") from None
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreError(f"another run is writing to {str(folder)!r}: wait for it or stop it") from None
-        except OSError:  # a network file system without locks
-            logger.info("%s cannot be locked: take care that only one run writes to it", folder)
-        yield
-    finally:
-        os.close(descriptor)
+def locked(folder: Path) -> AbstractContextManager[None]:
+    """Be the only writer of a store."""
+    return _files.locked(folder, "another run is writing to", StoreError)
