@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -94,6 +94,53 @@ def kinds(model: PathModel, found: Inference, alpha: float = 0.2) -> NDArray[np.
     """For images of no known class the concept they are a kind of, as a node of the path tree."""
     quantiles = class_quantiles(model, "kind", alpha, False)
     return _descend(model, found.probabilities, _answer_nodes(model, found), quantiles)
+
+
+class Hedged(NamedTuple):
+    """What can be said of one image with a promised coverage.
+
+    Attributes
+    ----------
+    concept, name : the lowest concept that can be answered
+    probability : of the classes below it
+    is_class : whether it is the predicted class itself
+    kind : what the image is a kind of, by name, where it seems to be of no class of the model
+    """
+
+    concept: str
+    name: str
+    probability: float
+    is_class: bool
+    kind: str | None = None
+
+    def __str__(self) -> str:
+        sure = f"{100 * min(self.probability, 0.99):.0f} %"
+        text = f"{self.name}, {sure}" + ("" if self.is_class else "; which one is unclear")
+        return text + ("" if self.kind is None else f"; maybe a kind of {self.kind} that is not in the hierarchy")
+
+
+def hedges(model: PathModel, found: Inference, alpha: float = 0.1, *, false_alarms: float = 0.05) -> list[Hedged]:
+    """What can be said of each image: the true class is below it with probability at least ``1 - alpha``.
+
+    Parameters
+    ----------
+    model : PathModel
+    found : Inference
+        With explained shares.
+    alpha : float
+    false_alarms : float
+        Share of images of known classes that may be taken for unknown ones.
+    """
+    h, tree, nodes = model.hierarchy, model.hierarchy.path_tree, hedged_nodes(model, found, alpha)
+    strange = unknown_scores(model, found) > conformal_quantile(_held_out(model).unknown, false_alarms)
+    names = [h.name(h.ids[i]) for i in tree.synset[kinds(model, found)]]
+    concepts = tree.synset[nodes].tolist()
+    members = model._below[:, concepts].toarray().T > 0
+    below = np.where(members, found.probabilities, 0.0).sum(axis=1).tolist()
+    return [
+        Hedged(h.ids[i], h.name(h.ids[i]), p, not tree.n_children[v], name if odd else None)
+        for i, v, p, name, odd in zip(concepts, nodes.tolist(), below, names, strange.tolist(), strict=True)
+    ]
 
 
 def class_sets(model: PathModel, found: Inference, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.bool_]:

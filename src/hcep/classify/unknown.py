@@ -24,17 +24,13 @@ def unknown_scores(model: PathModel, found: Inference) -> NDArray[np.float64]:
 
     Notes
     -----
-    ``H + 12 (u - u_c / 2)``: H is the entropy of order one half of the class probabilities, ``2 log sum sqrt(p)``, which
-    minds the long tail of classes more than the first few; u is the share of the image that its path leaves unexplained
-    and u_c the share above which an image is unlike the training images of that class.
+    ``H + 12 (u - u_c / 2)``: H is the entropy of order one half of the class probabilities, ``2 log sum sqrt(p)``,
+    which minds the long tail of classes more than the first few; u is the share of the image that its path leaves
+    unexplained and u_c the share above which an image is unlike the training images of that class.
     """
-    shares = found.paths.explained_shares
-    assert shares is not None
-    levels = model.hierarchy.path_tree.level[found.paths.nodes]
-    explained = np.where(levels > 0, shares[np.arange(len(shares)), np.maximum(levels - 1, 0)], 0.0)
     typical = 0.0 if model.explained_floor is None else 1.0 - model.explained_floor[found.class_index]
     entropy = 2.0 * np.log(np.sqrt(np.maximum(found.probabilities, 0.0)).sum(axis=1))
-    return np.asarray(entropy + WEIGHT * (1.0 - explained - 0.5 * typical))
+    return np.asarray(entropy + WEIGHT * (1.0 - found.paths.explained - 0.5 * typical))
 
 
 class UnknownMixin:
