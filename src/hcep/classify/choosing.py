@@ -14,7 +14,7 @@ from hcep.classify.calibration import Calibration, fit_calibration, log_losses
 from hcep.classify.left_out import ClassTree, Folds, LeftOut, rank_in_class
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.moments import ClassMoments
-from hcep.dictionary.transform import fit_transform_parameters, prepared_rows
+from hcep.dictionary.transform import EmbeddingTransform, prepared_rows, shrunk_inverse_root
 from hcep.hierarchy import Hierarchy
 
 #: An anchor that leaves, for all purposes, the nearest class mean.
@@ -30,7 +30,7 @@ FALLBACK_SHRINKAGE, FALLBACK_TEMPERATURE = 0.8, 0.03
 #: Classes that each held-out image is compared with for the choice: those of the nearest means.
 N_RIVALS = 32
 #: Images that the powers are compared on, and how many of each class at least.
-POWER_IMAGES, POWER_PER_CLASS = 4096, 5
+POWER_IMAGES, POWER_PER_CLASS = 2048, 5
 #: Objectives computed for the calibration at most; of many classes fewer images are looked at.
 CALIBRATION_SIZE = 4_000_000
 #: How the best temperature grows with the noise of class means of n images, as 1 + c / n.
@@ -86,8 +86,8 @@ class Training:
     def sums(self, power: float, second_moment: bool) -> ClassMoments:
         """Moments of the images after power and unit norm, classes in their order."""
         moments, labels = ClassMoments(second_moment), self.leaves.tolist()
-        for start in range(0, len(self.images), 8192):
-            rows = slice(start, start + 8192)
+        for start in range(0, len(self.images), 1024):  # few enough to stay in cache
+            rows = slice(start, start + 1024)
             moments.update(self.prepared(self.images[rows], power), labels, self.own[rows])
         return moments
 
@@ -105,31 +105,32 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class _Trials:
-    """Held-out scores at one power."""
+    """Held-out scores at one power, in single precision and scaled by the held-out images: near enough to compare."""
 
     training: Training
     power: float
     moments: ClassMoments
 
     @cached_property
-    def covariance(self) -> NDArray[np.float64]:
-        return self.moments.within_covariance()
+    def covariance(self) -> NDArray[np.float32]:
+        return self.moments.within_covariance().astype(np.float32)
 
     @cached_property
-    def images(self) -> NDArray[Any]:
-        return self.training.prepared(self.training.images[self.training.folds.rows], self.power)
+    def images(self) -> NDArray[np.float32]:
+        return self.training.prepared(self.training.images[self.training.folds.rows], self.power).astype(np.float32)
+
+    @cached_property
+    def means(self) -> NDArray[np.float32]:
+        return self.moments.class_means().astype(np.float32)
 
     def score(self, shrinkage: float | None, anchor: float) -> LeaveOneOutScore:
         training, folds = self.training, self.training.folds
-        transform = fit_transform_parameters(
-            self.moments,
-            unit_norm=training.unit_norm,
-            center=training.center,
-            shrinkage=shrinkage,
-            rescale=True,
-            covariance=None if shrinkage is None else self.covariance,
-        )
-        space = LeftOut.of(transform, self.images, folds.own, folds.counts, self.moments.class_means(), training.tree)
+        centre = self.moments.total_mean().astype(np.float32) if training.center else np.float32(0.0)
+        whitener = None if shrinkage is None else shrunk_inverse_root(self.covariance, shrinkage)
+        images, means = (a - centre if whitener is None else (a - centre) @ whitener for a in (self.images, self.means))
+        scale = 1.0 / np.sqrt(np.vdot(images, images) / len(images) or 1.0)
+        metric = EmbeddingTransform(scale=float(scale), shrinkage=shrinkage)
+        space = LeftOut.of(metric, images, folds.own, folds.counts, means.astype(np.float64), training.tree)
         objectives = space.held_out(folds, anchor, N_RIVALS)
         calibration = fit_calibration(objectives)
         losses = log_losses(objectives, calibration)

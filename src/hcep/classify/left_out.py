@@ -23,7 +23,7 @@ Images = NDArray[np.float32]
 Index = NDArray[np.intp]
 
 #: Images scored at most; a stratified sample beyond.
-MAX_IMAGES = 1536
+MAX_IMAGES = 1024
 #: Folds at most in a class that has more images: each then takes out several.
 MAX_FOLDS = 50
 #: The most of its norm an image may lend to the metric; beyond, one over one minus it is rounding.
@@ -46,6 +46,17 @@ class ClassTree:
     shares: sparse.csr_array
     parents: Index
     children: Index
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """Classes in the order of a walk through the tree."""
+        nodes = self.paths.nodes[self.paths.first]
+        return np.lexsort(nodes.T[::-1]).astype(np.int64)
+
+    @cached_property
+    def rank(self) -> NDArray[np.int64]:
+        """Place of each class in that order."""
+        return np.argsort(self.order).astype(np.int64)
 
     @classmethod
     def of(cls, hierarchy: Hierarchy, leaves: list[str]) -> ClassTree:
@@ -210,7 +221,8 @@ class LeftOut:
         products = Products(
             x @ single.T, self.means[mine].astype(np.float32) @ single.T, self.tree.gram(atoms), *norms[:3]
         )
-        slots = np.column_stack([self.own[rows], nearest_rivals(x, self.own[rows], leaves, out.shape[1] - 1)])
+        rivals = in_tree_order(nearest_rivals(x, self.own[rows], leaves, out.shape[1] - 1), self.tree)
+        slots = np.column_stack([self.own[rows], rivals])
         found = np.empty(slots.shape)
         held_out_objectives(mean, slots, norms[3], products, self.tree.paths, float(anchor), found)
         out[rows] = found
@@ -227,6 +239,11 @@ def nearest_rivals(x: Images, own: Index, leaves: Floats, n_rivals: int) -> NDAr
         distance[np.arange(len(distance)), own[rows]] = np.inf
         found[rows] = np.argpartition(distance, n_rivals - 1, axis=1)[:, :n_rivals]
     return found
+
+
+def in_tree_order(rivals: NDArray[np.int64], tree: ClassTree) -> NDArray[np.int64]:
+    """Rivals as a walk through the tree meets them, so that each path shares as much as may be with the one before."""
+    return np.asarray(tree.order[np.sort(tree.rank[rivals], axis=1)])
 
 
 def rank_in_class(own: Index, rng: np.random.Generator) -> Index:

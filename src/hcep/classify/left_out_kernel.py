@@ -67,22 +67,22 @@ class Products(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Numbers of one path, reused for the next."""
+    """Numbers of one path, level by level: what two paths share is not reckoned again."""
 
+    nodes: Array
     along: Array
     moved: Array
-    right: Array
     gram: Array
     factor: Array
     forward: Array
+    objective: Array
 
 
 @njit(cache=True, nogil=True)
 def _scratch(depth: int) -> Scratch:
-    square = (depth, depth)
-    return Scratch(
-        np.zeros(depth), np.zeros(depth), np.zeros(depth), np.zeros(square), np.zeros(square), np.zeros(depth)
-    )
+    square, line = (depth, depth), np.zeros((4, depth + 1))
+    nodes = np.full(depth, -1, np.int64)
+    return Scratch(nodes, line[0], line[1], np.zeros(square), np.zeros(square), line[2], line[3])
 
 
 @njit(cache=True, nogil=True)
@@ -96,72 +96,82 @@ def path_gram(atoms: Array, paths: Paths, out: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _problem(
-    i: int, mean: int, path: int, g: float, shift: Array, column: Array, products: Products, paths: Paths, s: Scratch
+def _minimum(
+    i: int,
+    mean: int,
+    path: int,
+    g: float,
+    anchor: float,
+    shift: Array,
+    column: Array,
+    products: Products,
+    paths: Paths,
+    s: Scratch,
 ) -> float:
-    """Fill ``D D^T`` and ``D e`` of a path whose atoms lost image i; return ``||e||**2``, ``e = x - a(leaf)``.
+    """``min_a ||x - D^T a||**2 + anchor ||a - 1||**2`` on a path whose atoms lost image i, by Cholesky.
 
     ``shift[synset]`` is by how many residuals r each synset's embedding moves, ``column[atom]`` where its products are.
+    An infinite anchor leaves ``||x - a(leaf)||**2``. Levels that the last path of this image shared are taken from it.
     """
     r_r, x_r = products.r_r[i], products.x_r[i]
-    length = paths.lengths[path]
-    r_e, square, above = x_r, products.x_x[i], 0.0
-    for m in range(length):
+    shared = True
+    for m in range(paths.lengths[path]):
         node = paths.nodes[path, m]
+        shared = shared and s.nodes[m] == node
+        if shared:
+            continue
+        s.nodes[m] = node
+        if m + 1 < len(s.nodes):
+            s.nodes[m + 1] = -1
         place, below = column[paths.edge[node]], shift[paths.synset[node]]
-        u, above = below - above, below
-        s.moved[m] = u
-        s.along[m] = products.x_atoms[i, place] - products.mean_atoms[mean, place] - u * r_r
-        s.right[m] = products.x_atoms[i, place] - u * x_r
-        r_e -= s.along[m]
-        square -= 2.0 * s.right[m]
-    for m in range(length):
-        d_m = s.along[m] + s.moved[m] * r_r
-        node = paths.nodes[path, m]
+        u = below - (shift[paths.synset[paths.parent[node]]] if m > 0 else 0.0)
+        d_r = products.x_atoms[i, place] - products.mean_atoms[mean, place]
+        s.moved[m], s.along[m] = u, d_r - u * r_r
+        right = products.x_atoms[i, place] - u * x_r + g * s.along[m] * x_r
+        if anchor == np.inf:
+            step = -2.0 * right
+            for q in range(m + 1):
+                value = products.gram[node, q] + u * s.moved[q] * r_r - s.moved[q] * d_r
+                value += g * s.along[m] * s.along[q] - u * (s.along[q] + s.moved[q] * r_r)
+                step += value if q == m else 2.0 * value
+            s.objective[m + 1] = s.objective[m] + step
+            continue
         for q in range(m + 1):
-            d_q = s.along[q] + s.moved[q] * r_r
-            value = products.gram[node, q] + s.moved[m] * s.moved[q] * r_r - s.moved[m] * d_q - s.moved[q] * d_m
-            s.gram[m, q] = value + g * s.along[m] * s.along[q]
-            s.right[m] -= value
-            square += value
-            if q != m:
-                s.right[q] -= value
-                square += value
-    for m in range(length):
-        s.right[m] += g * s.along[m] * r_e
-    return float(square + g * r_e * r_e)
-
-
-@njit(cache=True, nogil=True)
-def _minimum(length: int, square: float, anchor: float, s: Scratch) -> float:
-    """``min_b ||e - D^T b||**2 + anchor ||b||**2`` by Cholesky; leaves the factor and the forward substitution."""
-    objective = square
-    for m in range(length):
-        for q in range(m + 1):
-            total = s.gram[m, q] + (anchor if m == q else 0.0)
+            total = products.gram[node, q] + u * s.moved[q] * r_r - s.moved[q] * d_r
+            total += g * s.along[m] * s.along[q] - u * (s.along[q] + s.moved[q] * r_r)
+            diagonal = total + anchor
+            if q == m:
+                total = diagonal
             for k in range(q):
                 total -= s.factor[m, k] * s.factor[q, k]
-            if m != q:
+            if q != m:
                 s.factor[m, q] = total / s.factor[q, q] if s.factor[q, q] > 0.0 else 0.0
             else:
                 # An atom dependent on those above it leaves rounding here; it explains nothing more.
-                s.factor[m, m] = np.sqrt(total) if total > DEPENDENT * (s.gram[m, m] + anchor) else 0.0
-        total = s.right[m]
+                s.factor[m, m] = np.sqrt(total) if total > DEPENDENT * diagonal else 0.0
+        total = right + anchor
         for k in range(m):
             total -= s.factor[m, k] * s.forward[k]
         s.forward[m] = total / s.factor[m, m] if s.factor[m, m] > 0.0 else 0.0
-        objective -= s.forward[m] * s.forward[m]
-    return objective
+        s.objective[m + 1] = s.objective[m] + anchor - s.forward[m] * s.forward[m]
+    return float(s.objective[paths.lengths[path]])
+
+
+@njit(cache=True, nogil=True)
+def _begin(i: int, g: float, products: Products, s: Scratch) -> None:
+    """Forget the last image's paths."""
+    s.nodes[0] = -1
+    s.objective[0] = products.x_x[i] + g * products.x_r[i] * products.x_r[i]
 
 
 @njit(cache=True, nogil=True)
 def _coefficients(length: int, s: Scratch, out: Array) -> None:
-    """Coefficients ``1 + b`` of the path just solved, by back substitution."""
+    """Coefficients of the path just solved, by back substitution."""
     for m in range(length - 1, -1, -1):
         total = s.forward[m]
         for q in range(m + 1, length):
-            total -= s.factor[q, m] * (out[q] - 1.0)
-        out[m] = 1.0 + (total / s.factor[m, m] if s.factor[m, m] > 0.0 else 0.0)
+            total -= s.factor[q, m] * out[q]
+        out[m] = total / s.factor[m, m] if s.factor[m, m] > 0.0 else 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -176,12 +186,13 @@ def held_out_objectives(
     nothing = np.zeros(paths.synset.max() + 1)
     every = np.arange(paths.edge.max() + 1)
     for i in range(len(out)):
+        _begin(i, g[i], products, s)
         for slot in range(rivals.shape[1]):
             k = rivals[i, slot]
             out[i, slot] = np.inf
             for path in range(paths.first[k], paths.first[k] + paths.number[k]):
-                square = _problem(i, mean[i], path, g[i], nothing, every, products, paths, s)
-                out[i, slot] = min(out[i, slot], _minimum(paths.lengths[path], square, anchor, s))
+                value = _minimum(i, mean[i], path, g[i], anchor, nothing, every, products, paths, s)
+                out[i, slot] = min(out[i, slot], value)
 
 
 @njit(cache=True, nogil=True)
@@ -198,15 +209,17 @@ def left_out_gradient(
     paths: Paths,
     anchor: float,
     temperature: float,
+    objectives: Array,
     by_atom: Array,
     by_gram: Array,
 ) -> float:
     """Sum of ``-log softmax(-objective / temperature)`` of the own class over the images of some classes.
 
     Images are sorted by class, those of class c being ``start[c] ... start[c + 1] - 1``; ``norms`` holds x.x, x.r, r.r
-    and g of each. Adds to `by_atom` (n_atoms, n_dims) and `by_gram` (n_nodes, depth) what the gradient by the atoms is
-    made of: by the envelope theorem that of one objective by atom v is ``-2 a_v`` times the path's residual in the
-    left-out metric, and that residual is a combination of the image, its class mean and the path's atoms.
+    and g of each; ``rivals`` ends at -1. Fills `objectives`, the own class first, infinite beyond the rivals, and adds
+    to `by_atom` (n_atoms, n_dims) and `by_gram` (n_nodes, depth) what the gradient by the atoms is made of: by the
+    envelope theorem that of one objective by atom v is ``-2 a_v`` times the path's residual in the left-out metric, and
+    that residual is a combination of the image, its class mean and the path's atoms.
     """
     depth, n_slots = paths.nodes.shape[1], 1 + rivals.shape[1]
     s, trial = _scratch(depth), np.zeros(depth)
@@ -223,6 +236,8 @@ def left_out_gradient(
         for i in range(low, high):
             for slot in range(n_slots):
                 k = c if slot == 0 else rivals[i, slot - 1]
+                if k < 0:
+                    break
                 for path in range(paths.first[k], paths.first[k] + paths.number[k]):
                     for m in range(paths.lengths[path]):
                         atom = paths.edge[paths.nodes[path, m]]
@@ -239,13 +254,15 @@ def left_out_gradient(
             shift[paths.above_synset[entry]] = paths.above_share[entry] * moved_by[c]
         for i in range(high - low):
             g = part[3, i]
+            values[:] = np.inf
+            _begin(i, g, products, s)
             for slot in range(n_slots):
                 k = c if slot == 0 else rivals[low + i, slot - 1]
-                values[slot] = np.inf
+                if k < 0:
+                    break
                 for path in range(paths.first[k], paths.first[k] + paths.number[k]):
                     length = paths.lengths[path]
-                    square = _problem(i, 0, path, g, shift, column, products, paths, s)
-                    value = _minimum(length, square, anchor, s)
+                    value = _minimum(i, 0, path, g, anchor, shift, column, products, paths, s)
                     if value < values[slot]:
                         values[slot], best[slot] = value, path
                         _coefficients(length, s, trial)
@@ -255,6 +272,7 @@ def left_out_gradient(
                             moved += trial[m] * s.moved[m]
                             along -= trial[m] * s.along[m]
                         pull[slot] = moved + g * along
+            objectives[low + i] = values
             lowest = values.min()
             scores = np.exp((lowest - values) / temperature)
             total = scores.sum()

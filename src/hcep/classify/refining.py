@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.classify.choosing import ANCHOR, FEW, Training
-from hcep.classify.left_out import LeftOut, in_parts, nearest_rivals, rank_in_class
+from hcep.classify.left_out import LeftOut, in_parts, in_tree_order, nearest_rivals, rank_in_class
 from hcep.classify.left_out_kernel import left_out_gradient, subtract_atoms
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.moments import ClassMoments
@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 PRIOR = 30.0
 #: Rivals each image is told from: those of the nearest means. More changed nothing.
 N_RIVALS = 20
+#: Rivals further than so many temperatures from the best pull at nothing.
+N_TEMPERATURES = 5.0
 #: Iterations of L-BFGS; the loss is flat from there on.
 MAX_ITERATIONS = 8
 #: Images looked at, in all, and times classes; more are not needed, or cost more than they bring.
@@ -76,12 +78,17 @@ def refine(
 
     space = _space(training, dictionary, moments)
     shape, n = space.means.shape, len(space.own)
-    rivals = nearest_rivals(space.images, space.own, space.means, min(N_RIVALS, shape[0] - 1))
+    rivals = in_tree_order(
+        nearest_rivals(space.images, space.own, space.means, min(N_RIVALS, shape[0] - 1)), space.tree
+    )
+    objectives = loss_and_gradient(space, space.means, rivals, anchor, temperature)[2]
+    far = objectives[:, 1:] - objectives.min(axis=1, keepdims=True) > N_TEMPERATURES * temperature
+    rivals = np.take_along_axis(np.where(far, -1, rivals), np.argsort(far, axis=1, kind="stable"), axis=1)
     weight = prior / (n * temperature)
 
     def loss(flat: Floats) -> tuple[float, Floats]:
         shift = flat.reshape(shape)
-        value, gradient = loss_and_gradient(space, space.means + shift, rivals, anchor, temperature)
+        value, gradient, _ = loss_and_gradient(space, space.means + shift, rivals, anchor, temperature)
         return value + weight * float(np.vdot(shift, shift)), (gradient + 2.0 * weight * shift).ravel()
 
     options = {"maxiter": MAX_ITERATIONS, "maxcor": 8, "ftol": 1e-5}
@@ -102,8 +109,8 @@ def _space(training: Training, dictionary: ConceptDictionary, moments: ClassMome
 
 def loss_and_gradient(
     space: LeftOut, leaves: Floats, rivals: NDArray[np.int64], anchor: float, temperature: float
-) -> tuple[float, Floats]:
-    """Mean left-out cross entropy over the own class and the rivals, and its gradient by `leaves`.
+) -> tuple[float, Floats, Floats]:
+    """Mean left-out cross entropy over the own class and the rivals, its gradient by `leaves`, and the objectives.
 
     Parameters
     ----------
@@ -111,6 +118,7 @@ def loss_and_gradient(
         Its images sorted by class.
     leaves : (n_classes, n_dims)
     rivals : (n_images, n_rivals)
+        -1 beyond the last.
     anchor, temperature : float
     """
     tree, n, n_classes = space.tree, len(space.own), len(leaves)
@@ -119,11 +127,13 @@ def loss_and_gradient(
     start = np.searchsorted(space.own, np.arange(n_classes + 1))
     moved_by = np.where(space.counts > 1, 1.0 / np.maximum(space.counts - 1.0, 1.0), 0.0)
 
+    objectives = np.full((n, 1 + rivals.shape[1]), np.inf)
+
     def work(classes: NDArray[np.intp]) -> tuple[float, NDArray[np.float32], Floats]:
         by_atom, by_gram = np.zeros(single.shape, dtype=np.float32), np.zeros_like(gram)
         loss = left_out_gradient(
             classes, start, space.images, space.norms, moved_by, rivals, means, single, gram, tree.paths,
-            float(anchor), float(temperature), by_atom, by_gram,
+            float(anchor), float(temperature), objectives, by_atom, by_gram,
         )  # fmt: skip
         return loss, by_atom, by_gram
 
@@ -132,4 +142,4 @@ def loss_and_gradient(
     losses, by_atoms, by_grams = zip(*in_parts(np.split(np.arange(n_classes), ends), work, n), strict=True)
     by_atom: Floats = np.asarray(np.sum(by_atoms, axis=0, dtype=np.float64))
     subtract_atoms(atoms, np.asarray(np.sum(by_grams, axis=0)), tree.paths, by_atom)
-    return sum(losses) / n, (-2.0 / n) * tree.by_leaves(by_atom)
+    return sum(losses) / n, (-2.0 / n) * tree.by_leaves(by_atom), objectives

@@ -93,7 +93,8 @@ def prepared_rows(X: Embeddings, power: float, unit_norm: bool) -> Embeddings:
     """Rows to a power, then to norm 1; each where it is asked for."""
     if power != 1.0:
         size = np.abs(X)
-        X = np.copysign(np.sqrt(size) if power == 0.5 else np.power(size, X.dtype.type(power)), X)
+        size = np.sqrt(size, out=size) if power == 0.5 else np.power(size, X.dtype.type(power), out=size)
+        X = np.copysign(size, X, out=size)
     return unit_rows(X) if unit_norm else X
 
 
@@ -105,28 +106,21 @@ def fit_transform_parameters(
     shrinkage: float | None,
     rescale: bool,
     power: float = 1.0,
-    covariance: NDArray[np.float64] | None = None,
 ) -> EmbeddingTransform:
-    """Fix the transform from the moments of the training images after `power` and `unit_norm`.
-
-    Parameters
-    ----------
-    moments : ClassMoments
-    unit_norm, center, shrinkage, rescale, power : as for `ConceptDictionary.from_images`
-    covariance : (n_dims, n_dims), optional
-        Within classes, where it is known already.
-    """
+    """Fix the transform from the moments of the training images after `power` and `unit_norm`."""
     mean = moments.total_mean() if center else None
     whitener = None
     if shrinkage is not None:
-        covariance = moments.within_covariance() if covariance is None else covariance
-        whitener = shrunk_inverse_root(covariance, shrinkage)
+        whitener = shrunk_inverse_root(moments.within_covariance(), shrinkage)
     scale = 1.0 / np.sqrt(moments.mean_square_norm(mean, whitener)) if rescale else 1.0
     return EmbeddingTransform(unit_norm, mean, whitener, float(scale), shrinkage, power=power)
 
 
-def shrunk_inverse_root(covariance: NDArray[np.float64], shrinkage: float) -> NDArray[np.float64]:
-    """W with ``W W^T`` the inverse of ``(1 - a) C + a tr(C)/d I``: triangular, a fraction of an eigenproblem's work."""
+def shrunk_inverse_root(covariance: NDArray[Any], shrinkage: float) -> NDArray[Any]:
+    """W with ``W W^T`` the inverse of ``(1 - a) C + a tr(C)/d I``: triangular, a fraction of an eigenproblem's work.
+
+    In the covariance's precision.
+    """
     from scipy.linalg import LinAlgError, cholesky, lapack
 
     if not 0.0 < shrinkage <= 1.0:
@@ -137,12 +131,13 @@ def shrunk_inverse_root(covariance: NDArray[np.float64], shrinkage: float) -> ND
         raise DictionaryError(
             "the images of every class are all equal: there is no within-class covariance to whiten by"
         )
-    shrunk = (1.0 - shrinkage) * covariance
+    shrunk = covariance * covariance.dtype.type(1.0 - shrinkage)
     shrunk[np.diag_indices(n_dims)] += shrinkage * mean
     try:
         lower = cholesky(shrunk, lower=True, check_finite=False)
     except LinAlgError:  # rounding made a direction without variance negative by more than a tiny shrinkage repairs
         variances, axes = np.linalg.eigh(covariance)
         shrunk_variances = (1.0 - shrinkage) * np.maximum(variances, 0.0) + shrinkage * mean
-        return np.asarray(axes / np.sqrt(shrunk_variances))
-    return np.asarray(lapack.dtrtri(lower, lower=1, overwrite_c=1)[0].T)
+        return np.asarray(axes / np.sqrt(shrunk_variances), dtype=covariance.dtype)
+    inverse_of = lapack.strtri if covariance.dtype == np.float32 else lapack.dtrtri
+    return np.asarray(inverse_of(lower, lower=1, overwrite_c=1)[0].T)

@@ -1,0 +1,223 @@
+"""Held-out and left-out objectives against refitting, their gradient against differences, refined leaves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hcep.classify.choosing import POWERS, SHRINKAGES, LeaveOneOutScore, Training, _best, calibrate, choose
+from hcep.classify.left_out import MAX_IMAGES, ClassTree, Folds, LeftOut, in_tree_order, nearest_rivals, rank_in_class
+from hcep.classify.refining import loss_and_gradient, pays, refine
+from hcep.dictionary import ConceptDictionary
+from hcep.dictionary.concept_dictionary import average_upwards, leaf_shares
+from hcep.dictionary.transform import EmbeddingTransform
+from hcep.hierarchy import Hierarchy
+
+TREE = [("r", "animal"), ("r", "thing"), ("animal", "cat"), ("animal", "dog"), ("animal", "fox")]
+TREE += [("thing", "car"), ("thing", "cup")]
+HIERARCHIES = {
+    "tree": Hierarchy.from_edges(TREE),
+    "two parents": Hierarchy.from_edges([*TREE, ("r", "toy"), ("toy", "car"), ("toy", "fox")]),
+    "flat": Hierarchy.from_edges([("r", leaf) for leaf in ("car", "cat", "cup", "dog", "fox")]),
+}
+LEAVES = np.array(["car", "cat", "cup", "dog", "fox"])
+
+
+def images(n: int = 6, noise: float = 0.4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((5, 8))
+    own = np.repeat(np.arange(5), n)
+    return (centres[own] + noise * rng.standard_normal((len(own), 8))).astype(np.float32), own
+
+
+def training(n: int = 6, noise: float = 0.4, hierarchy: str = "tree", **options: bool) -> Training:
+    X, own = images(n, noise)
+    return Training(HIERARCHIES[hierarchy], X, own, LEAVES, **options)
+
+
+def space(given: Training, gamma: float = 0.0) -> LeftOut:
+    means = given.sums(1.0, False).class_means()
+    return LeftOut(given.images, given.own, given.folds.counts, means, gamma, given.tree)
+
+
+def plain_objectives(
+    hierarchy: Hierarchy, x: np.ndarray, leaves: np.ndarray, metric: np.ndarray, anchor: float
+) -> np.ndarray:
+    """Ridge on every path of each class, in a metric, by solving it; the lowest of each class."""
+    dictionary = ConceptDictionary(hierarchy, average_upwards(hierarchy, dict(zip(LEAVES, leaves, strict=True))))
+    tree, best = hierarchy.path_tree, dict.fromkeys(LEAVES.tolist(), np.inf)
+    for node in tree.leaf_nodes:
+        path = tree.ancestors()[node]
+        D = dictionary.atoms[tree.edge[path[path >= 0]]]
+        e = x - D.sum(axis=0)
+        b = np.linalg.solve(D @ metric @ D.T + anchor * np.eye(len(D)), D @ metric @ e)
+        r = e - D.T @ b
+        leaf = hierarchy.ids[tree.synset[node]]
+        best[leaf] = min(best[leaf], float(r @ metric @ r + anchor * b @ b))
+    return np.array([best[leaf] for leaf in LEAVES.tolist()])
+
+
+@pytest.mark.parametrize("hierarchy", HIERARCHIES)
+@pytest.mark.parametrize("gamma", [0.0, 0.05])
+def test_left_out_objectives_are_those_of_a_refit(hierarchy: str, gamma: float) -> None:
+    s = space(training(hierarchy=hierarchy), gamma)
+    rivals = nearest_rivals(s.images, s.own, s.means, 4)
+    found = loss_and_gradient(s, s.means, rivals, 0.3, 0.5)[2]
+    for i in (0, 7, 29):
+        x, own = s.images[i].astype(np.float64), int(s.own[i])
+        r = x - s.means[own]
+        leaves = s.means.copy()
+        leaves[own] -= r / 5
+        metric = np.linalg.inv(np.eye(8) - gamma * 6 / 5 * np.outer(r, r))
+        expected = plain_objectives(HIERARCHIES[hierarchy], x, leaves, metric, 0.3)
+        np.testing.assert_allclose(found[i], expected[[own, *rivals[i]]], rtol=1e-4)
+
+
+@pytest.mark.parametrize("hierarchy", HIERARCHIES)
+@pytest.mark.parametrize("anchor", [0.0, 0.3, 1000.0, np.inf])
+def test_held_out_objectives_are_those_of_a_refit_without_the_fold(hierarchy: str, anchor: float) -> None:
+    given = training(hierarchy=hierarchy)
+    s, folds = space(given, 0.05), given.folds
+    found = s.held_out(folds, anchor, 4)
+    assert folds.fold.max() == 5
+    for i in (0, 7, 29):
+        fold, own = folds.fold == folds.fold[i], int(s.own[i])
+        kept = ~fold
+        leaves = np.stack([s.images[kept & (s.own == k)].mean(axis=0) for k in range(5)]).astype(np.float64)
+        x = s.images[i].astype(np.float64)
+        r = x - s.means[own]
+        metric = np.linalg.inv(np.eye(8) - 0.05 * 6 / 5 * np.outer(r, r))
+        expected = plain_objectives(HIERARCHIES[hierarchy], x, leaves, metric, min(anchor, 1e9))
+        assert found[i, 0] == pytest.approx(expected[own], rel=1e-4)
+        np.testing.assert_allclose(np.sort(found[i, 1:]), np.sort(np.delete(expected, own)), rtol=1e-4)
+
+
+@pytest.mark.parametrize("hierarchy", HIERARCHIES)
+def test_gradient_is_that_of_finite_differences(hierarchy: str) -> None:
+    s = space(training(hierarchy=hierarchy), 0.05)
+    rivals = in_tree_order(nearest_rivals(s.images, s.own, s.means, 4), s.tree)
+    rivals[::3, 2:] = -1
+    direction = 1e-3 * np.random.default_rng(1).standard_normal(s.means.shape)
+    gradient = loss_and_gradient(s, s.means, rivals, 0.3, 0.5)[1]
+    up, down = (loss_and_gradient(s, s.means + sign * direction, rivals, 0.3, 0.5)[0] for sign in (1, -1))
+    assert np.vdot(gradient, direction) == pytest.approx((up - down) / 2, rel=2e-2)
+
+
+def test_shares_are_what_averaging_upwards_makes_of_an_identity() -> None:
+    for hierarchy in HIERARCHIES.values():
+        expected = average_upwards(hierarchy, dict(zip(LEAVES.tolist(), np.eye(5), strict=True)))
+        np.testing.assert_allclose(leaf_shares(hierarchy, LEAVES.tolist()).toarray(), expected)
+        tree = ClassTree.of(hierarchy, LEAVES.tolist())
+        leaves = np.random.default_rng(0).standard_normal((5, 3))
+        by_leaf = dict(zip(LEAVES.tolist(), leaves, strict=True))
+        atoms = ConceptDictionary(hierarchy, average_upwards(hierarchy, by_leaf)).atoms
+        np.testing.assert_allclose(tree.atoms(leaves), atoms, atol=1e-12)
+
+
+def test_refined_leaves_lower_the_left_out_loss_and_a_heavy_prior_holds_them() -> None:
+    given = training(noise=1.0)
+    moments = given.sums(1.0, True)
+    dictionary = ConceptDictionary.from_moments(given.hierarchy, moments, shrinkage=0.5, rescale=True)
+    free, held = (refine(given, dictionary, moments, 0.3, 0.3, prior) for prior in (1.0, 1e9))
+    means = dictionary.transform.after_unit_norm(moments.class_means())
+    s = LeftOut.of(dictionary.transform, given.images, given.own, given.folds.counts, moments.class_means(), given.tree)
+    rivals = nearest_rivals(s.images, s.own, means, 4)
+    before, after = (loss_and_gradient(s, means + shift, rivals, 0.3, 0.3)[0] for shift in (0.0, free))
+    assert after < before
+    assert np.abs(held).max() < 1e-6 < np.abs(free).max()
+
+
+def test_refining_pays_from_four_images_per_class_and_at_an_anchor() -> None:
+    assert [pays(training(n), 0.3) for n in (1, 3, 4)] == [False, False, True]
+    assert not pays(training(6), 0.1)
+
+
+# -- folds -----------------------------------------------------------------------------------------
+
+
+def test_a_fold_takes_as_many_images_out_of_every_class() -> None:
+    own = np.repeat([0, 1, 2, 3], [7, 7, 7, 1])
+    folds = Folds.of(own, 4)
+    assert 21 not in folds.rows
+    for fold in range(7):
+        assert folds.own[folds.fold == fold].tolist() == [0, 1, 2]
+
+
+def test_large_classes_have_few_folds_and_small_ones_lose_one_image_at_a_time() -> None:
+    own = np.repeat([0, 1], [10_000, 5])
+    folds = Folds.of(own, 2)
+    assert folds.fold.max() < 60
+    assert np.bincount(folds.fold[folds.own == 1]).tolist() == [1] * 5
+    assert folds.scored.all()
+    assert len(folds.rows) <= MAX_IMAGES
+
+
+def test_of_more_classes_than_images_to_score_every_mean_still_loses_one() -> None:
+    folds = Folds.of(np.repeat(np.arange(2 * MAX_IMAGES), 2), 2 * MAX_IMAGES)
+    assert len(folds.rows) == 2 * MAX_IMAGES
+    assert folds.scored.sum() == MAX_IMAGES
+    assert folds.only(10).scored.sum() == 10
+
+
+def test_ranks_count_the_images_of_a_class() -> None:
+    own = np.array([2, 0, 2, 1, 2, 0])
+    rank = rank_in_class(own, np.random.default_rng(0))
+    assert [sorted(rank[own == k].tolist()) for k in range(3)] == [[0, 1], [0], [0, 1, 2]]
+
+
+# -- the choice ------------------------------------------------------------------------------------
+
+
+def score(log_losses: list[float], shrinkage: float = 0.5) -> LeaveOneOutScore:
+    losses = np.array(log_losses)
+    return LeaveOneOutScore(shrinkage, 0.3, 0.5, float(losses.mean()), 1.0, losses < 1, 1.0, losses)
+
+
+def test_a_start_is_left_only_for_a_gain_beyond_chance() -> None:
+    start, better, luck = score([1.0, 2.0, 1.5]), score([0.5, 1.4, 1.0]), score([0.0, 3.0, 1.4])
+    assert _best([start, better]) is better
+    assert _best([start, luck]) is start
+
+
+def test_the_power_is_chosen_first_and_then_the_metric() -> None:
+    given = training()
+    given = Training(given.hierarchy, np.abs(given.images), given.own, LEAVES)
+    power, shrinkage, anchor, moments, tried = choose(given, POWERS, SHRINKAGES, (0.3,))
+    assert [s.power for s in tried[:3]] == list(POWERS)
+    assert {s.power for s in tried[3:]} == {power}
+    assert (power, shrinkage, anchor) in {(s.power, s.shrinkage, s.anchor) for s in tried}
+    np.testing.assert_allclose(moments.class_means(), given.sums(power, False).class_means())
+
+
+def test_powers_are_compared_on_a_sample_of_many_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hcep.classify.choosing.POWER_IMAGES", 30)
+    X, own = images(20)
+    tried = choose(Training(HIERARCHIES["tree"], np.abs(X), own, LEAVES), POWERS, SHRINKAGES[:2], (0.3,))[-1]
+    assert [len(s.correct) for s in tried] == [30] * 3 + [100] * 2
+
+
+def test_nothing_is_chosen_where_nothing_can_be_held_out() -> None:
+    assert choose(training(1), POWERS, SHRINKAGES, (0.1,))[-1] == []
+    assert choose(training(6), (1.0,), (0.3,), (0.1,))[-1] == []
+
+
+def test_images_far_from_all_others_do_not_break_the_metric() -> None:
+    given = training()
+    lonely = LeftOut(given.images * 1e3, given.own, given.folds.counts, np.zeros((5, 8)), 10.0, given.tree)
+    assert np.isfinite(lonely.norms).all()
+
+
+@pytest.mark.parametrize("n_images", [1, 2, 6])
+def test_a_calibration_in_the_units_of_the_dictionary(n_images: int) -> None:
+    given = training(n_images)
+    moments = given.sums(1.0, False)
+    found = []
+    for rescale in (True, False):
+        dictionary = ConceptDictionary.from_moments(given.hierarchy, moments, rescale=rescale)
+        found.append(calibrate(given, dictionary, moments, 0.0).temperature * dictionary.transform.scale**-2)
+    assert found[0] == pytest.approx(found[1], rel=1e-3)
+
+
+def test_an_affine_transform_has_no_power_and_no_unit_norm() -> None:
+    assert EmbeddingTransform(scale=2.0).is_affine
+    assert not EmbeddingTransform(power=0.5).is_affine
