@@ -4,6 +4,7 @@ from . import (
     curation as curation,
     datasets as datasets,
     dictionary as dictionary,
+    distributed as distributed,
     embeddings as embeddings,
     errors as errors,
     evaluate as evaluate,

@@ -11,6 +11,7 @@ import typer
 from hcep import __version__
 from hcep._escape import markup as escape
 from hcep.cli import (
+    correct,
     data,
     demo,
     encode,
@@ -27,6 +28,7 @@ from hcep.cli import (
     reproduce,
 )
 from hcep.cli.console import Console, say
+from hcep.cli.data_options import with_ray_address
 from hcep.errors import HCEPError, MissingExtraError
 
 app = typer.Typer(
@@ -41,6 +43,7 @@ app.command(name="data")(data.data)
 app.command(name="encode")(encode.encode)
 app.command(name="fit")(fit.fit)
 app.command(name="explain")(explain.explain)
+app.command(name="correct")(correct.correct)
 app.command(name="open")(open_head.open_head)
 app.command(name="interpret")(interpret.interpret)
 app.command(name="predict")(predict.predict)
@@ -74,7 +77,7 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without arrows gets question marks, not a traceback
     try:
-        app()
+        app(with_ray_address(sys.argv[1:]))
     except (HCEPError, MissingExtraError, OSError) as error:
         Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)

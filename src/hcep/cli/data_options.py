@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,30 @@ Vectors = Annotated[
 ]
 Label = Annotated[str | None, typer.Option(help="Array, key or column of the labels in a file.")]
 Labels = Annotated[Path | None, typer.Option(help="File of labels, one per vector: .npy, .txt or .csv.")]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="[ADDRESS]",
+        help="Work on a Ray cluster: at this address, RAY_ADDRESS's, or one on this machine. docs/scale.md tells more.",
+    ),
+]
+#: What follows --ray where it is an address; anything else is not its value.
+_ADDRESS = re.compile(r"auto|local|(ray://)?[\w.-]+:\d+")
+
+
+def with_ray_address(arguments: Sequence[str]) -> list[str]:
+    """The arguments of a command, with the default for a --ray that has no address.
+
+    Examples
+    --------
+    >>> from hcep.cli.data_options import with_ray_address
+    >>> with_ray_address(["encode", "--ray", "photos/"]), with_ray_address(["encode", "--ray", "head:6379"])
+    (['encode', '--ray', '', 'photos/'], ['encode', '--ray', 'head:6379'])
+    """
+    following = [*arguments[1:], ""]
+    bare = [one == "--ray" and not _ADDRESS.fullmatch(after) for one, after in zip(arguments, following, strict=True)]
+    return [part for one, is_bare in zip(arguments, bare, strict=True) for part in ([one, ""] if is_bare else [one])]
 
 
 def show_notes(notes: Iterable[str]) -> None:

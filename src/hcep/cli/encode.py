@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from hcep._escape import markup as escape
 from hcep.cli.config import Config, save_resolved
 from hcep.cli.console import Console, say
-from hcep.cli.data_options import show_notes
+from hcep.cli.data_options import Ray, show_notes
 from hcep.cli.hierarchy.files import Options, parsed
+from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
     from hcep.embeddings.store.encoding import EncodeReport
@@ -45,7 +47,7 @@ def encode(
         int, typer.Option(min=1, help="Images per file of the store; a kill loses at most one file.")
     ] = 1024,
     dtype: Annotated[Literal["float16", "float32"], typer.Option(help="Precision on disk.")] = "float16",
-    workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode images.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode images; with --ray, actors.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; a GPU where there is one by default.")] = None,
     strict: Annotated[bool, typer.Option(help="Make an image that cannot be used an error.")] = False,
     fresh: Annotated[bool, typer.Option(help="Encode everything anew instead of resuming.")] = False,
@@ -54,6 +56,7 @@ def encode(
         str | None, typer.Option(help="Say which images and classes are not in both; as for `hcep fit`.")
     ] = None,
     options: Options = None,
+    ray: Ray = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else.")] = False,
     config: Config = None,
 ) -> None:
@@ -67,12 +70,36 @@ def encode(
 
       hcep encode imagenet/ --encoder open_clip:ViT-L-14/openai -o store/ --batch-size 256
 
+      hcep encode imagenet/ -o store/ --ray head:6379 --shard-size 16384
+
       hcep encode images.csv --label-column species --encoder onnx:encoder.onnx --preprocessing clip -o store/
     """
+    from hcep import distributed
     from hcep.datasets import encode_images, find_hierarchy, read_images
     from hcep.datasets.photo_checks import copy_notes, folder_notes, tree_notes
-    from hcep.embeddings import EmbeddingStore
+    from hcep.embeddings import EmbeddingStore, load_encoder
+    from hcep.embeddings.encoders.all_encoders import DEFAULT
 
+    if ray is not None:
+        from hcep.distributed.places import is_url
+
+        listing: dict[str, Any] = {
+            "layout": layout,
+            "split": split,
+            "path_column": path_column,
+            "label_column": label_column,
+        }
+        given = images if is_url(images) else read_images(images, **listing)
+        if remove_vanished:
+            raise HCEPError("--remove-vanished is for one process: run it once more without --ray")
+        loading = partial(load_encoder, encoder or DEFAULT, preprocessing=preprocessing, device=device)
+        sizes: dict[str, Any] = {"batch_size": batch_size, "shard_size": shard_size, "dtype": dtype}
+        report = distributed.encode(
+            given, loading, output, strict=strict, resume=not fresh, **sizes,
+            address=ray, n_workers=workers, progress=not as_json,
+        )  # fmt: skip
+        _show(report, getattr(given, "layout", "folder"), output, as_json)
+        return
     dataset = read_images(images, layout=layout, split=split, path_column=path_column, label_column=label_column)
     try:
         report = encode_images(

@@ -16,8 +16,8 @@ from hcep._escape import markup as escape
 from hcep._files import refuse_existing, replacing, write_text
 from hcep.cli.config import Config
 from hcep.cli.console import Console, say
-from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
-from hcep.cli.predict import Json, Model
+from hcep.cli.data_options import Data, Label, Labels, Ray, Vectors, show_notes
+from hcep.cli.predict import CorrectionsFile, Json, Model, corrected_limits
 from hcep.cli.score_render import show_scores
 from hcep.errors import HCEPError, near_matches, quoted
 
@@ -66,7 +66,12 @@ def evaluate(
     per_image: Annotated[
         Path | None, typer.Option(help="File for every metric of every image: .parquet or .csv.")
     ] = None,
+    interventions: Annotated[
+        bool, typer.Option(help="Also accuracy after correcting 0, 1, 2, … levels of every path by the truth.")
+    ] = False,
+    corrections: CorrectionsFile = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    ray: Ray = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
@@ -89,12 +94,24 @@ def evaluate(
       hcep evaluate model/ store/ --compare all -o table.tex
 
       hcep evaluate model/ store/ --compare other-model/ --per-image scores.parquet
+
+      hcep evaluate model/ store/ --interventions
     """
-    from hcep.evaluate import DEFAULT_COLUMNS, grade_methods
+    from hcep import distributed
+    from hcep.evaluate import DEFAULT_COLUMNS, Limited, grade_methods, intervention_curve
     from hcep.models import read_model
     from hcep.models.model_encoder import embeddings_for
 
     wanted = _form(form, output, as_json)
+    if ray is not None:
+        if compare or output or per_image:
+            raise HCEPError("--compare, --output and --per-image are for one process: leave out --ray")
+        scores = distributed.evaluate(
+            model, data, split=split, top_k=tuple(top_k or (1, 5)), address=ray, progress=not as_json
+        )
+        facts = _facts(scores, str(data), read_model(model).classifier.hierarchy_, by_class)
+        say(json.dumps(facts, indent=2, ensure_ascii=False)) if as_json else show_scores(facts, None)
+        return
     if per_image is not None and per_image.suffix not in (".parquet", ".csv"):
         raise HCEPError(f"--per-image: expected a name ending in .parquet or .csv, got {str(per_image)!r}")
     refuse_existing(output, force, "--output")
@@ -114,11 +131,12 @@ def evaluate(
     _warn_of_training_images(model, test)
     train = _read_training(read, data, train_split, classifier.classes_.tolist()) if needs_training(names) else None
     rivals, optional = _rivals(names, classifier.hierarchy_, test)
+    limits = corrected_limits(corrections, classifier.hierarchy_, test)
     own = model.resolve().name
     own = str(model.resolve()) if own in rivals else own
     with Console(stderr=True).status("evaluating …") as status:
         grades = grade_methods(
-            {own: classifier, **rivals},
+            {own: classifier if limits is None else Limited(classifier, limits), **rivals},
             (test.X, test.y),
             None if train is None else (train.X, train.y),
             optional=optional,
@@ -127,7 +145,9 @@ def evaluate(
         )
     if per_image is not None:
         _write_images(per_image, {label: one.scores for label, one in grades.graded.items()}, test)
-    facts = _facts(grades.graded[own].scores, test, classifier.hierarchy_, by_class)
+    facts = _facts(grades.graded[own].scores, test.source, classifier.hierarchy_, by_class)
+    if interventions:
+        facts["interventions"] = [row._asdict() for row in intervention_curve(classifier, test.X, test.y)]
     columns = (*DEFAULT_COLUMNS, *(f"top_{k}" for k in top_k or ()))
     table = grades.table(columns) if names or wanted not in ("table", "json") else None
     _report_trouble(grades, own)
@@ -269,7 +289,7 @@ def _write_images(path: Path, methods: Mapping[str, ImageScores], test: Embeddin
         write(whole, partial)
 
 
-def _facts(scores: ImageScores, test: Embeddings, hierarchy: Hierarchy, by_class: bool) -> dict[str, Any]:
+def _facts(scores: ImageScores, source: str, hierarchy: Hierarchy, by_class: bool) -> dict[str, Any]:
     """Everything about one model, for JSON and for people."""
     from hcep.evaluate import compare_scores
 
@@ -287,7 +307,7 @@ def _facts(scores: ImageScores, test: Embeddings, hierarchy: Hierarchy, by_class
         if score.n_images:
             intervals[key] = [score.low, score.high]
     classes = _class_rows(scores, hierarchy) if by_class else None
-    return {"data": test.source, "n_images": len(scores), **means, "intervals": intervals, "classes": classes}
+    return {"data": source, "n_images": len(scores), **means, "intervals": intervals, "classes": classes}
 
 
 def _class_rows(scores: ImageScores, hierarchy: Hierarchy) -> list[dict[str, Any]]:
@@ -315,8 +335,7 @@ def _text(wanted: str, table: ScoreTable | None, facts: dict[str, Any], grades: 
     if wanted == "json":
         skipped = [{"method": label, "reason": reason} for label, reason in grades.skipped.items()]
         whole = {"data": facts["data"], **json.loads(table.to_json()), "skipped": skipped}
-        if facts["classes"] is not None:
-            whole["classes"] = facts["classes"]
+        whole |= {key: facts[key] for key in ("classes", "interventions") if facts.get(key) is not None}
         return json.dumps(whole, indent=2, ensure_ascii=False)
     return {"markdown": table.to_markdown, "latex": table.to_latex, "csv": table.to_csv}[wanted]()
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from hcep._escape import markup as escape
 from hcep.cli.config import Config, save_resolved
 from hcep.cli.console import Console, say
-from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
+from hcep.cli.data_options import Data, Label, Labels, Ray, Vectors, show_notes
 from hcep.cli.encode import Preprocessing
 from hcep.cli.hierarchy.files import HierarchyFormat, Options, parsed
+from hcep.cli.predict import CorrectionsFile, kept_corrections
 from hcep.errors import HCEPError
+
+if TYPE_CHECKING:
+    from hcep.hierarchy import Hierarchy
+    from hcep.models.fitting import FittedModel
 
 
 def fit(
@@ -50,7 +56,9 @@ def fit(
         int | None, typer.Option(min=1, help="Of the head adamw; published: 4096, ImageNet 16384.")
     ] = None,
     lr: Annotated[float | None, typer.Option(min=0, help="Learning rate of the head adamw; published: 0.1.")] = None,
+    corrections: CorrectionsFile = None,
     name: Annotated[str | None, typer.Option(help="Name of the model, for its card.")] = None,
+    ray: Ray = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
     config: Config = None,
 ) -> None:
@@ -66,6 +74,8 @@ def fit(
 
       hcep fit photos/ --hierarchy animals.csv -o model/
 
+      hcep fit store/ --hierarchy imagenet -o model/ --ray head:6379
+
       hcep fit embeddings.npz --hierarchy imagenet --paper --beam-width 32 -o model/
 
       hcep fit vectors.npy --labels labels.txt --hierarchy animals.csv -o model/
@@ -76,6 +86,31 @@ def fit(
     from hcep.datasets.photo_checks import tree_notes
     from hcep.models import fit_model
 
+    def tree_of(classes: Sequence[str]) -> Hierarchy | None:
+        options = parsed(option)
+        return find_hierarchy(
+            hierarchy, classes, format=hierarchy_format, on_note=lambda note: show_notes([note]), **options
+        )
+
+    given = {
+        "anchor": _number("--anchor", anchor, ("auto",)),
+        "shrinkage": _number("--shrinkage", shrinkage, ("auto", "none")),
+        "beam_width": beam_width,
+        "head": _head(head or ("adamw" if paper else None), epochs=epochs, batch_size=batch_size, lr=lr),
+        "tree": tree,
+        **{option: True for option, on in {"signed": signed, "unit_norm": unit_norm, "center": center}.items() if on},
+    }
+    parameters = {key: None if isinstance(value, str) and value == "none" else value for key, value in given.items()}
+    parameters = {key: value for key, value in parameters.items() if given[key] is not None}
+    if ray is not None:
+        from hcep.distributed.fitting import fit_model as fit_on_cluster
+
+        if paper:
+            raise HCEPError("--paper has a linear head, which is fitted in one process: leave out --ray")
+        where = {"address": ray, "progress": not as_json}
+        fitted = fit_on_cluster(data, tree_of, output, split=split, name=name, cluster=where, **parameters)
+        _show(context, output, fitted, hierarchy is not None, as_json)
+        return
     embeddings = embeddings_of(
         data,
         split,
@@ -89,40 +124,32 @@ def fit(
         labels=labels,
     )
     show_notes(embeddings.notes)
-    graph = find_hierarchy(
-        hierarchy,
-        sorted(set(embeddings.y.tolist())),
-        format=hierarchy_format,
-        on_note=lambda note: show_notes([note]),
-        **parsed(option),
-    )
+    kept = kept_corrections(corrections, None)
+    if kept is not None:
+        embeddings, n = kept.corrected(embeddings)
+        show_notes([f"{n:,} of {len(embeddings.X):,} images have another class by {corrections}"])
+    graph = tree_of(sorted(set(embeddings.y.tolist())))
     if graph is not None and hierarchy not in (None, "imagenet"):
         show_notes(tree_notes(embeddings.y.tolist(), graph))
-    given = {
-        "anchor": _number("--anchor", anchor, ("auto",)),
-        "shrinkage": _number("--shrinkage", shrinkage, ("auto", "none")),
-        "beam_width": beam_width,
-        "head": _head(head or ("adamw" if paper else None), epochs=epochs, batch_size=batch_size, lr=lr),
-        "tree": tree,
-        **{option: True for option, on in {"signed": signed, "unit_norm": unit_norm, "center": center}.items() if on},
-    }
-    parameters = {key: None if isinstance(value, str) and value == "none" else value for key, value in given.items()}
-    parameters = {key: value for key, value in parameters.items() if given[key] is not None}
     with Console(stderr=True).status("fitting … (the first run compiles kernels)"):
         fitted = fit_model(embeddings, graph, output, paper=paper, name=name, **parameters)
+    _show(context, output, fitted, graph is not None, as_json)
+
+
+def _show(context: typer.Context, output: Path, fitted: FittedModel, has_tree: bool, as_json: bool) -> None:
     save_resolved(context, output)
     model, aside = fitted.model, Console(stderr=True, soft_wrap=True, highlight=False)
     if fitted.replaced:
         names = ", and the names of its atoms dropped" if fitted.names_dropped else ""
         aside.print(f"[yellow]note:[/] the model that was at {escape(str(output))} is replaced{names}")
-    if graph is not None and model.hierarchy_.depth == 1:
+    if has_tree and model.hierarchy_.depth == 1:
         aside.print(
             "[yellow]warning:[/] every class hangs from the root, so paths have one step; "
             "are the columns of the hierarchy parent, child?"
         )
     summary = {
         "model": str(output),
-        "n_images": len(embeddings.X),
+        "n_images": fitted.n_images,
         "n_classes": len(model.classes_),
         "anchor": model.anchor_,
         "shrinkage": model.shrinkage_,

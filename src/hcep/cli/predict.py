@@ -10,7 +10,7 @@ import typer
 
 from hcep.cli.config import Config, save_resolved
 from hcep.cli.console import say
-from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
+from hcep.cli.data_options import Data, Label, Labels, Ray, Vectors, show_notes
 from hcep.errors import HCEPError
 
 Model = Annotated[Path, typer.Argument(help="Model folder made by `hcep fit`.")]
@@ -22,7 +22,9 @@ def predict(
     model: Model,
     data: Data,
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write: .parquet or .csv.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File to write: .parquet or .csv; with --ray, a folder.")
+    ],
     split: Annotated[str | None, typer.Option(help="Only this split; all images by default.")] = None,
     vectors: Vectors = None,
     label: Label = None,
@@ -31,6 +33,7 @@ def predict(
         str | None, typer.Option("--encoder", "-e", help="Of photos; the model's own by default.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace a file that is there already.")] = False,
+    ray: Ray = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
@@ -45,12 +48,19 @@ def predict(
       hcep predict model/ embeddings.npz --split val -o predictions.parquet
 
       hcep predict model/ photos/ -o predictions.csv
+
+      hcep predict model/ store/ -o predictions/ --ray head:6379
     """
+    from hcep import distributed
     from hcep._files import refuse_existing
     from hcep.explain.predictions import write_predictions
     from hcep.models import read_model
     from hcep.models.model_encoder import embeddings_for
 
+    if ray is not None:
+        n = distributed.predict(model, data, output, split=split, force=force, address=ray, progress=not as_json)
+        say(json.dumps({"predictions": str(output), "n_images": n}) if as_json else f"{output}: {n:,} images")
+        return
     if output.suffix not in (".parquet", ".csv"):
         raise HCEPError(
             f"--output: predictions are Parquet or CSV; expected a name ending in .parquet or .csv, got {str(output)!r}"

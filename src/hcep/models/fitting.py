@@ -33,6 +33,11 @@ class FittedModel(NamedTuple):
     replaced: bool
     names_dropped: bool
 
+    @property
+    def n_images(self) -> int:
+        """Training images."""
+        return int(self.model.moments_.n_images)
+
 
 def fit_model(
     embeddings: Embeddings,

@@ -1,0 +1,130 @@
+"""Tasks on the actors of a Ray cluster, by Ray Data: numbers and names go in, records come out, vectors stay on disk.
+
+An actor that dies is started again and its tasks with it, on another machine if need be. So whatever a task writes, it
+writes whole, under a name of its own and the same every time, and looks first whether it is there already.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hcep._checks import require_positive
+from hcep._optional import require
+from hcep._progress import progress as progress_bar
+from hcep.errors import HCEPError
+
+#: An address that stands for a cluster on this machine alone.
+HERE = "local"
+#: Bytes that Ray may set aside on this machine: what passes through it is small.
+OBJECT_STORE = 200_000_000
+#: Tasks an actor has at a time: one under way, one to go on with. No more are begun, whatever the number of images.
+IN_FLIGHT = 2
+
+#: What an actor calls with a task; it returns a mapping with the task's ``n_images``.
+Work = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where work is done.
+
+    Parameters
+    ----------
+    address : str, optional
+        Of the cluster's head (``host:6379``; ``auto`` for one that runs on this machine). By default ``RAY_ADDRESS`` of
+        the environment, or else a cluster on this machine alone (``local``), which ends with the program.
+    n_workers : int, optional
+        Actors; as many as the cluster has CPUs by default.
+    n_gpus : float
+        Of each actor.
+    progress : bool
+        Show a bar on this machine.
+    """
+
+    address: str | None = None
+    n_workers: int | None = None
+    n_gpus: float = 0.0
+    progress: bool = False
+
+    def __post_init__(self) -> None:
+        require_positive("n_workers", self.n_workers, "one per CPU")
+
+    def connect(self) -> Any:
+        """Ray, connected.
+
+        Raises
+        ------
+        MissingExtraError
+            Ray is not installed.
+        HCEPError
+            There is no cluster at the address.
+        """
+        ray = require("ray", "ray", "work on a cluster")
+        require("ray.data", "ray", "work on a cluster")
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        if ray.is_initialized():
+            return ray
+        address = self.address or os.environ.get("RAY_ADDRESS") or HERE
+        own = {"include_dashboard": False, "object_store_memory": OBJECT_STORE} if address == HERE else {}
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise HCEPError(f"no Ray cluster at {address!r}: {str(error).splitlines()[0]}") from None
+        return ray
+
+    @property
+    def n_actors(self) -> int:
+        return self.n_workers or int(self.connect().cluster_resources().get("CPU", 1)) or 1
+
+    def run(
+        self, tasks: Sequence[Mapping[str, Any]], make: Callable[[], Work], description: str, n_images: int
+    ) -> Iterator[dict[str, Any]]:
+        """What becomes of each task, in the order in which they end.
+
+        Parameters
+        ----------
+        tasks : mappings of names to numbers or text
+        make : called once by every actor, for what it calls with each of its tasks
+        description, n_images : of the bar
+        """
+        if not tasks:
+            return
+        data = self.connect().data
+        pool = data.ActorPoolStrategy(size=min(self.n_actors, len(tasks)), max_tasks_in_flight_per_actor=IN_FLIGHT)
+        given = data.from_items([dict(task) for task in tasks], override_num_blocks=len(tasks))
+        options = {"batch_size": 1, "compute": pool, "num_cpus": 1, "num_gpus": self.n_gpus or None}
+        try:
+            with progress_bar(description, n_images, self.progress, "images", stays=True) as advance:
+                for row in given.map_batches(_Actor, fn_constructor_args=(make,), **options).iter_rows():
+                    yield row
+                    advance(row["n_images"])
+        except Exception as error:
+            said = _said(error)
+            if said is None:
+                raise
+            raise said from None
+
+
+class _Actor:
+    """Takes a task at a time, as Ray Data's batches of one."""
+
+    def __init__(self, make: Callable[[], Work]) -> None:
+        self.work = make()
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
+        made = self.work({name: column[0] for name, column in batch.items()})
+        return {name: [value] for name, value in made.items()}
+
+
+def _said(error: BaseException | None) -> HCEPError | None:
+    """What an actor said about its input, out of what Ray wraps around it."""
+    for _ in range(10):
+        if error is None or type(error).__module__.startswith("hcep."):
+            break
+        error = getattr(error, "cause", None) or error.__cause__ or error.__context__
+    return error if isinstance(error, HCEPError) else None
