@@ -19,8 +19,10 @@ _UNFINISHED: set[Path] = set()
 _HELD = threading.local()
 
 
-def refuse_existing(path: str | os.PathLike[str] | None, force: bool = False, option: str = "output") -> None:
-    """Refuse a file that is there already, before any work is done; `option` is what the user calls it.
+def refuse_existing(
+    path: str | os.PathLike[str] | None, force: bool = False, option: str = "output", how: str = "--force"
+) -> None:
+    """Refuse a file that is there already, before any work is done; `option` and `how` are what users call these.
 
     Raises
     ------
@@ -32,7 +34,7 @@ def refuse_existing(path: str | os.PathLike[str] | None, force: bool = False, op
     if Path(path).is_dir():
         raise HCEPError(f"{option}: {str(path)!r} is a folder; give the name of a file")
     if not force and os.path.lexists(path):
-        raise HCEPError(f"{option}: {str(path)!r} is there already; pass --force to replace it, or give another name")
+        raise HCEPError(f"{option}: {str(path)!r} is there already; pass {how} to replace it, or give another name")
 
 
 @contextmanager

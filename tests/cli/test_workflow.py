@@ -292,9 +292,9 @@ def test_reports_and_pictures_are_not_replaced_unasked(photo_model, photos, tmp_
     photo = sorted((photos / "val" / "n01440764").iterdir())[0]
     for option, name in (("--html", "report.html"), ("--where-png", "maps.png")):
         (tmp_path / name).write_text("mine")
-        fails(f"{option}: .* is there already; pass --force", "explain", photo_model, photo, option, tmp_path / name)
+        fails(f"{option}: .* is there already; pass --replace", "explain", photo_model, photo, option, tmp_path / name)
         assert (tmp_path / name).read_text() == "mine"
-        assert name in run("explain", photo_model, photo, option, tmp_path / name, "--force").replace("\n", "")
+        assert name in run("explain", photo_model, photo, option, tmp_path / name, "--replace").replace("\n", "")
         assert b"mine" not in (tmp_path / name).read_bytes()[:8]
 
 

@@ -13,11 +13,13 @@ from hcep._escape import markup as escape
 from hcep.cli.config import Config
 from hcep.cli.console import Console, say
 from hcep.cli.encode import Preprocessing
-from hcep.cli.predict import Json
+from hcep.cli.predict import CorrectionsFile, Coverage, Json, kept_corrections
 from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
     from hcep.explain import ExplainedImage, ExplainedImages
+    from hcep.hierarchy import Hierarchy
+    from hcep.models import SavedModel
 
 #: A runner-up of at least this probability is named where the answer is not sure.
 NAMED = 0.05
@@ -40,7 +42,19 @@ def explain(
         Path | None,
         typer.Option(help="Store of the training photos, to show those nearest; of a model fitted on photos its own."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there already.")] = False,
+    coverage: Coverage = None,
+    why_not: Annotated[
+        list[str] | None, typer.Option(help="Class or concept to compare the answer with; may be repeated.")
+    ] = None,
+    force: Annotated[
+        list[str] | None, typer.Option(help="Concept that must be on the path; may be repeated, as all these.")
+    ] = None,
+    forbid: Annotated[list[str] | None, typer.Option(help="Concept that must not be on the path.")] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="New coefficient of a concept on the path: dog=0, or dog*2.")
+    ] = None,
+    corrections: CorrectionsFile = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace files that are there already.")] = False,
     as_json: Json = False,
     strict: Annotated[bool, typer.Option(help="Make an image that cannot be used an error.")] = False,
     config: Config = None,
@@ -58,28 +72,43 @@ def explain(
       hcep explain model/ photo.jpg --store store/
 
       hcep explain --model model/ 'photos/*.jpg' --tree --n-best 3
+
+      hcep explain photo.jpg --why-not 'garbage truck'
+
+      hcep explain photo.jpg --force mammal --forbid dog --set carnivore=0
+
+      hcep explain model/ photos/ --corrections corrections.jsonl
     """
     from hcep._files import refuse_existing, replacing, write_text
     from hcep.explain.finding import find_images, refuse_no_images
 
-    model, images = _model_and_images(model, images)
+    model, images = model_and_images(model, images)
     files = find_images(images)
     refuse_no_images(files)
     for path, option in ((html, "--html"), (where_png, "--where-png")):
-        refuse_existing(path, force, option)
+        refuse_existing(path, replace, option, "--replace")
     from hcep.explain import explain_images, report
+    from hcep.explain.record import record
 
+    opened = opened_model(model)
     found = explain_images(
         files,
-        model,
+        opened,
         where=where or where_png is not None,
         n_best=n_best or 3,
         encoder=encoder,
         preprocessing=preprocessing,
         training=store or html is not None,
+        coverage=coverage,
+        why_not=why_not or (),
+        force=force or (),
+        forbid=forbid or (),
+        corrections=kept_corrections(corrections, opened.path_model.hierarchy),
         strict=strict,
         progress=not as_json,
     )
+    if change:
+        found[:] = [_changed(one, change) for one in found]
     if where and html is None and where_png is None and not as_json:
         Console(stderr=True).print("note: maps are drawn in a report (--html FILE) or a picture (--where-png FILE)")
     for file, reason in found.skipped:
@@ -90,9 +119,9 @@ def explain(
         with replacing(where_png) as partial:
             _strips(found).save(partial, "PNG")
     if as_json:
-        say(json.dumps([_record(one) for one in found], indent=2, ensure_ascii=False))
+        say(json.dumps([record(one) for one in found], indent=2, ensure_ascii=False))
     else:
-        _print(found, tree, n_best is not None)
+        _print(found, tree, n_best is not None, opened.path_model.hierarchy)
         for what, path in (("report", html), ("maps", where_png if found else None)):
             if path is not None:
                 Console().print(f"{what}: [bold]{escape(str(path))}[/]", soft_wrap=True)
@@ -100,13 +129,36 @@ def explain(
         raise typer.Exit(1)
 
 
-def _model_and_images(model: Path | None, images: list[str]) -> tuple[Path | None, list[str]]:
+def model_and_images(model: Path | None, images: list[str]) -> tuple[Path | None, list[str]]:
     """The model, which may also be the first of the arguments; None for the built-in one."""
     if model is None and (Path(images[0]) / "model.json").exists():
         model, images = Path(images[0]), images[1:]
         if not images:
             raise HCEPError(f"{str(model)!r} is a model; say which images it is to explain")
     return model, images
+
+
+def opened_model(model: Path | None) -> SavedModel:
+    """A model by its folder; the built-in one by default."""
+    from hcep.models import builtin_model, read_model
+
+    return builtin_model() if model is None else read_model(model)
+
+
+def _changed(one: ExplainedImage, texts: list[str]) -> ExplainedImage:
+    """The image with the coefficients that --set says."""
+    values: dict[str, float] = {}
+    factors: dict[str, float] = {}
+    for text in texts:
+        sign = max("=*", key=text.rfind)
+        name, _, number = text.rpartition(sign)
+        try:
+            (values if sign == "=" else factors)[name] = float(number)
+        except ValueError:
+            raise HCEPError(
+                f"--set: expected a concept and its new coefficient, dog=0 or dog*2, got {text!r}"
+            ) from None
+    return one.what_if(force=one.request.force, forbid=one.request.forbid, coefficients=values, scale=factors)
 
 
 def _strips(found: ExplainedImages) -> Any:
@@ -118,35 +170,22 @@ def _strips(found: ExplainedImages) -> Any:
     return stacked([one.strip() for one in found])
 
 
-def _record(one: ExplainedImage) -> dict[str, Any]:
-    return {
-        "image": one.file,
-        "class": one.label,
-        "name": one.name,
-        "probability": one.probability,
-        "unlike_training": one.unlike,
-        "doubt": one.doubt,
-        "truth": one.truth,
-        "path": [step._asdict() for step in one.explanation.steps],
-        "residual_norm": one.explanation.residual_norm,
-        "nearest": [photo._asdict() for photo in one.nearest],
-        "maps": None if one.maps is None else one.maps.how,
-        "runners_up": [
-            {"class": r.label, "name": r.name, "probability": r.probability, "path": r.path, "names": r.names}
-            for r in one.rivals
-        ],
-    }
-
-
-def _print(found: ExplainedImages, tree: bool, all_rivals: bool) -> None:
+def _print(found: ExplainedImages, tree: bool, all_rivals: bool, h: Hierarchy) -> None:
     from hcep.cli.render import path_tree, verdict
     from hcep.explain.explained import percent
+    from hcep.pursuit.limits import find_concept
 
     console = Console()
     for one in found:
         file = f"{escape(Path(one.file).name)}: " if len(found) > 1 or tree else ""
         path = " → ".join(step.name for step in one.explanation.steps) or "no concept"
         console.print(file + verdict(one) + ("" if tree else f" ({escape(path)})"), soft_wrap=True, highlight=False)
+        for what, names in zip(("with", "without"), one.request, strict=True):
+            if names:
+                asked = ", ".join(h.name(find_concept(h, name)) for name in names)
+                console.print(f"  [dim]as asked, {what} {escape(asked)}[/]", soft_wrap=True, highlight=False)
+        if one.hedged is not None:
+            console.print(f"  answer: [bold]{escape(str(one.hedged))}[/]", soft_wrap=True, highlight=False)
         if tree:
             console.print(Padding(path_tree(one.explanation), (0, 0, 1, 2)))
         for step in () if tree else one.explanation.steps:
@@ -165,3 +204,6 @@ def _print(found: ExplainedImages, tree: bool, all_rivals: bool) -> None:
         if one.nearest:
             like = [f"{escape(Path(photo.file).name)} ({escape(photo.name)})" for photo in one.nearest]
             console.print(f"  [dim]like {', '.join(like)}[/]", soft_wrap=True, highlight=False)
+        for why in one.contrasts:
+            for i, line in enumerate(why.lines()):
+                console.print(f"  {'  ' if i else ''}{escape(line)}", soft_wrap=True, highlight=False)

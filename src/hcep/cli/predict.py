@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +13,45 @@ from hcep.cli.console import say
 from hcep.cli.data_options import Data, Label, Labels, Ray, Vectors, show_notes
 from hcep.errors import HCEPError
 
+if TYPE_CHECKING:
+    from hcep.embeddings import Embeddings
+    from hcep.explain.corrections import Corrections
+    from hcep.hierarchy import Hierarchy
+    from hcep.pursuit.limits import PathLimits
+
 Model = Annotated[Path, typer.Argument(help="Model folder made by `hcep fit`.")]
+Coverage = Annotated[
+    float | None,
+    typer.Option(
+        min=0.01, max=0.999, help="Stop at the lowest concept that is right so often, such as 0.9 (calibrated models)."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+CorrectionsFile = Annotated[
+    Path | None, typer.Option("--corrections", help="File of `hcep correct`: what people said of single images.")
+]
+
+
+def kept_corrections(path: Path | None, hierarchy: Hierarchy | None) -> Corrections | None:
+    """The corrections of a file, with a note where its last line is torn."""
+    from hcep.explain.corrections import Corrections
+
+    if path is None:
+        return None
+    kept = Corrections(path, hierarchy)
+    if kept.torn:
+        show_notes([f"the last line of {path} was not written to its end and does not count"])
+    return kept
+
+
+def corrected_limits(path: Path | None, hierarchy: Hierarchy, found: Embeddings) -> PathLimits | None:
+    """Paths that corrections leave open to each image, with a note how many they are about."""
+    kept = kept_corrections(path, hierarchy)
+    limits = None if kept is None else kept.limits(hierarchy, found.hashes)
+    if kept is not None:
+        n = sum(image in kept for image in found.hashes)
+        show_notes([f"{n:,} of {len(found.X):,} images have a correction in {path}"])
+    return limits
 
 
 def predict(
@@ -32,6 +69,8 @@ def predict(
     encoder: Annotated[
         str | None, typer.Option("--encoder", "-e", help="Of photos; the model's own by default.")
     ] = None,
+    coverage: Coverage = None,
+    corrections: CorrectionsFile = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace a file that is there already.")] = False,
     ray: Ray = None,
     as_json: Json = False,
@@ -39,7 +78,8 @@ def predict(
 ) -> None:
     """Predict class and rooted path of every image into a Parquet or CSV file.
 
-    Columns: id, label (where known), predicted, probability, path, names, coefficients, residual_norm.
+    Columns: id, label (where known), predicted, probability, path, names, coefficients, residual_norm; with --coverage
+    also answer, answer_name, answer_probability and kind.
 
     [bold]Examples[/]
 
@@ -47,7 +87,7 @@ def predict(
 
       hcep predict model/ embeddings.npz --split val -o predictions.parquet
 
-      hcep predict model/ photos/ -o predictions.csv
+      hcep predict model/ photos/ --coverage 0.9 -o predictions.csv
 
       hcep predict model/ store/ -o predictions/ --ray head:6379
     """
@@ -70,7 +110,9 @@ def predict(
     columns = {"vectors": vectors, "label": label, "labels": labels}
     found = embeddings_for(saved, data, split, encoder=encoder, progress=not as_json, **columns)
     show_notes(found.notes)
-    write_predictions(saved.path_model, found.X, output, ids=found.ids, labels=found.labels, progress=not as_json)
+    limits = corrected_limits(corrections, saved.hierarchy, found)
+    told: dict[str, Any] = {"ids": found.ids, "labels": found.labels, "limits": limits, "coverage": coverage}
+    write_predictions(saved.path_model, found.X, output, **told, progress=not as_json)
     save_resolved(context, output.with_name(output.name + ".toml"))
     n = len(found.X)
     say(json.dumps({"predictions": str(output), "n_images": n}) if as_json else f"{output}: {n:,} images")

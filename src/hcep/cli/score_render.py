@@ -27,12 +27,15 @@ def show_scores(facts: dict[str, Any], table: ScoreTable | None) -> None:
         console.print(f"\n[dim]{escape(facts['data'])}: {escape(note)}[/]", highlight=False)
     if facts["classes"] is not None:
         console.print(_class_table(facts["classes"]))
+    if facts.get("interventions"):
+        console.print("\nwith the first levels of every path corrected by the truth:")
+        console.print(_curve_table(facts["interventions"]))
 
 
 def _fact_table(facts: dict[str, Any]) -> Table:
     shown = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for key, value in facts.items():
-        if key in ("intervals", "classes"):
+        if key in ("intervals", "classes", "interventions"):
             continue
         low, high = facts["intervals"].get(key, (None, None))
         between = "" if low is None else f"[dim]{_shown(low)} to {_shown(high)}[/]"
@@ -55,6 +58,17 @@ def _class_table(rows: list[dict[str, Any]]) -> Table:
     for row in rows:
         numbers = (row["accuracy"], row["support_precision"], row["support_recall"])
         table.add_row(row["class"], row["name"], f"{row['n_images']:,}", *(f"{number:.3f}" for number in numbers))
+    return table
+
+
+def _curve_table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("levels", "accuracy", "", "more by this level", ""):
+        table.add_column(column, justify="right")
+    for row in rows:
+        between, gained = (f"[dim]{row[f'{of}low']:.3f} to {row[f'{of}high']:.3f}[/]" for of in ("", "gain_"))
+        more = (f"{row['gain']:+.3f}", gained) if row["n_levels"] else ("", "")
+        table.add_row(str(row["n_levels"]), f"{row['accuracy']:.3f}", between, *more)
     return table
 
 

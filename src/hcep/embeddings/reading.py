@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,8 @@ class Embeddings:
         What they were read from, with the split.
     notes : tuple of str
         What a reader wants to know: what the columns of a table were taken for, what is odd about photos.
+    photo_hashes : (n_images,) array or None
+        SHA-256 of the photos' files, None where they are not known.
     """
 
     X: NDArray[Any]
@@ -44,6 +48,13 @@ class Embeddings:
     encoder: EncoderRecord | None
     source: str
     notes: tuple[str, ...] = ()
+    photo_hashes: NDArray[Any] | None = None
+
+    @cached_property
+    def hashes(self) -> list[str]:
+        """What images are known by from run to run: the SHA-256 of the photo, or of the vector as float32."""
+        known = self.photo_hashes.tolist() if self.photo_hashes is not None else [None] * len(self.X)
+        return [one or vector_hash(x) for one, x in zip(known, self.X, strict=True)]
 
     @property
     def y(self) -> NDArray[np.str_]:
@@ -57,6 +68,11 @@ class Embeddings:
                 f"--labels{read}"
             )
         return np.asarray(self.labels, dtype=str)
+
+
+def vector_hash(x: NDArray[Any]) -> str:
+    """SHA-256 of an embedding's numbers as little-endian float32."""
+    return sha256(np.ascontiguousarray(x, dtype="<f4").tobytes()).hexdigest()
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
@@ -109,7 +125,8 @@ def read_embeddings(
         store = EmbeddingStore(path)
         wanted = split or (default_split if default_split in store.splits.tolist() else None)
         chosen = store.select(splits=wanted) if wanted else store
-        return Embeddings(chosen.to_numpy(np.float32), chosen.labels, chosen.ids, store.encoder, _source(path, wanted))
+        X, y, source, hashes = chosen.to_numpy(np.float32), chosen.labels, _source(path, wanted), chosen.content_hashes
+        return Embeddings(X, y, chosen.ids, store.encoder, source, photo_hashes=hashes)
     if not Path(path).exists() or not (is_dataset_folder(Path(path)) or Path(path).suffix.lower() in SUFFIXES):
         raise HCEPError(
             f"no embeddings at {str(path)!r}: expected a store made by `hcep encode`, a {', '.join(SUFFIXES)} file, or "

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from errno import ENOSPC
 from hashlib import sha256
+from operator import ne
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 
 from hcep import _json
 from hcep._files import sync_folder
+from hcep.embeddings import Embeddings
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit.limits import Concepts, PathLimits, Request, find_concept
@@ -48,11 +51,12 @@ class Correction(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 def image_hash(image: str | os.PathLike[str] | NDArray[Any] | Any) -> str:
     """What an image is known by: the hash of a photo's file, of a PIL image's pixels, or of an embedding's numbers."""
     from hcep.embeddings.images import content_hash
+    from hcep.embeddings.reading import vector_hash
 
     if isinstance(image, str | os.PathLike):
         return content_hash(image)
     if isinstance(image, np.ndarray):
-        return sha256(np.ascontiguousarray(image, dtype="<f4").tobytes()).hexdigest()
+        return vector_hash(image)
     return sha256(f"{image.size}".encode() + image.convert("RGB").tobytes()).hexdigest()
 
 
@@ -146,6 +150,12 @@ class Corrections:
     def limits(self, hierarchy: Hierarchy, images: Iterable[Any]) -> PathLimits | None:
         """Paths that are open to each image; None where no correction is about any."""
         return PathLimits.of_images(hierarchy, self.requests(images))
+
+    def corrected(self, embeddings: Embeddings) -> tuple[Embeddings, int]:
+        """Embeddings with the labels that corrections fix, to learn from, and how many they changed."""
+        given = [None] * len(embeddings.X) if embeddings.labels is None else embeddings.labels.tolist()
+        new = self.labels(embeddings.hashes, given)
+        return replace(embeddings, labels=np.array(new, dtype=object)), sum(map(ne, new, given))
 
     def labels(self, images: Sequence[str], labels: Sequence[Any]) -> list[Any]:
         """Labels of images by hash, another one where a correction fixes the class: by name, or by forcing a label."""

@@ -143,6 +143,10 @@ class WhyNot:
         if self.flip is not None:
             then = "" if self.flip.name == b.name else f"; the answer would then be {self.flip.name}"
             told.append(f"a change of {100 * self.flip.share:.1f} % of the embedding would make the two equal{then}")
+        for side, photos in zip((a, b), self.photos, strict=False):
+            told.append(
+                f"nearest training photos of {side.name}: {', '.join(photo.file for photo in photos) or 'none'}"
+            )
         return told
 
     def __repr__(self) -> str:

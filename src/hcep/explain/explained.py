@@ -19,6 +19,7 @@ from hcep.hierarchy import Hierarchy
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from hcep.classify.hedging import Hedged
     from hcep.embeddings import EmbeddingStore
     from hcep.explain.evidence import Contributions, WhyNot
     from hcep.explain.neighbours import TrainingPhoto
@@ -112,6 +113,7 @@ class ExplainedImage:
     contrasts : the class against others, where that was asked for
     nearest, typical : training photos that are like the image, and by concept those that are typical of it, where the
         training photos are known
+    hedged : the lowest concept that can be answered with the coverage that was asked for
     """
 
     file: str
@@ -129,6 +131,7 @@ class ExplainedImage:
     questions: Questions | None = field(default=None, compare=False, repr=False)
     nearest: tuple[TrainingPhoto, ...] = field(default=(), compare=False)
     typical: Mapping[str, tuple[TrainingPhoto, ...]] = field(default_factory=dict, compare=False)
+    hedged: Hedged | None = field(default=None, compare=False)
 
     @property
     def doubt(self) -> str:
@@ -199,22 +202,27 @@ class ExplainedImage:
         return replace(found, map=margins.get(found.rival.label))
 
     def what_if(
-        self, *, force: Concepts = (), forbid: Concepts = (), coefficients: Mapping[str, float] | None = None
+        self,
+        *,
+        force: Concepts = (),
+        forbid: Concepts = (),
+        coefficients: Mapping[str, float] | None = None,
+        scale: Mapping[str, float] | None = None,
     ) -> ExplainedImage:
         """The image explained again, with something changed.
 
         Parameters
         ----------
         force, forbid : concepts that must, and must not, be on its path; correct one level, and the rest follows
-        coefficients : new coefficients of concepts on the path: 0 removes a concept, twice the old one stresses it. The
-            image is moved along the concepts' atoms and searched again; a linear head gets the changed code.
+        coefficients, scale : new coefficients of concepts on the path, 0 to remove one, and factors of old ones; the
+            image is moved along the concepts' atoms and searched again, or a linear head gets the changed code
 
         Raises
         ------
         HCEPError
             A concept that is unknown or not on the path, a request that no path can meet.
         """
-        return self._questions().what_if(self, force, forbid, coefficients or {})
+        return self._questions().what_if(self, force, forbid, coefficients or {}, scale or {})
 
     def photo(self) -> Image:
         """The image, upright and RGB.

@@ -17,6 +17,7 @@ from hcep.explain.explanation import Step
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from hcep.explain.evidence import WhyNot
     from hcep.explain.where import EvidenceMap
 
 #: Longer side of the photos, and JPEG quality, up to so many of them: a thousand still open at once.
@@ -73,6 +74,7 @@ def card(
         for depth, (step, level) in enumerate(zip(steps, levels, strict=True))
     )
     rivals = "".join(_rival(one, rival, overlays.get(("margin", rival.label))) for rival in one.rivals)
+    rivals += "".join(_contrast(why, overlays.get(("margin", why.rival.label))) for why in one.contrasts)
     mark = {None: "", True: "✓ ", False: "✗ "}[one.correct]
     tone = "bad" if one.correct is False else "good" if one.sure else "warn" if one.doubt else ""
     was = f"<p>The folder says {escape(one.truth or '')}.</p>" if one.correct is False else ""
@@ -292,6 +294,12 @@ def _rival(one: ExplainedImage, rival: Rival, overlay: str | None) -> str:
         f"<li>or <b>{escape(rival.name)}</b>, {escape(percent(rival.probability))}: "
         f"<span class=soft>{escape(what_separates(one, rival))}</span> {pointed}</li>"
     )
+
+
+def _contrast(why: WhyNot, overlay: str | None) -> str:
+    first, *others = map(escape, why.lines())
+    pointed = _pointed(f"what says {escape(why.chosen.name)}", overlay, "") if overlay else ""
+    return f"<li><b>{first}</b> {pointed}<br><span class=soft>{'<br>'.join(others)}</span></li>"
 
 
 def what_separates(one: ExplainedImage, rival: Rival) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from hcep.classify import HCEPClassifier
+    from hcep.classify.hedging import Hedged
     from hcep.embeddings import EmbeddingStore, Encoder
     from hcep.explain.corrections import Corrections
     from hcep.models.atom_names import AtomNames
@@ -56,6 +57,7 @@ def explain_images(
     force: Concepts = (),
     forbid: Concepts = (),
     corrections: Corrections | None = None,
+    coverage: float | None = None,
     strict: bool = False,
     progress: bool = False,
 ) -> ExplainedImages:
@@ -77,6 +79,8 @@ def explain_images(
     why_not : classes or concepts that each image is compared with in ``contrasts``, where it was not taken for them
     force, forbid : concepts that must, and must not, be on every path
     corrections : what people said of single images, see `hcep.explain.Corrections`
+    coverage : say of each image the lowest concept that the true class is below with this probability, in ``hedged``;
+        the model must have been calibrated, see `HCEPClassifier.calibrate`
     strict : make an image that cannot be used an error; else it is in ``skipped`` of what is returned
     progress : show a progress bar
 
@@ -104,7 +108,8 @@ def explain_images(
     require_positive("n_best", n_best)
     found = ExplainedImages()
     classifier, saved = _opened(model)
-    explainer = _Explainer(classifier, n_best, saved.atom_names if saved else None)
+    explainer = _Explainer(classifier, n_best, saved.atom_names if saved else None, coverage)
+    explainer.hedged(None)  # says what is missing before any photo is encoded
     request, asked = Request.of(force, forbid), Request.of(why_not).force
     for name in asked:
         explainer.evidence.meant(name)  # says what is wrong before any photo is encoded
@@ -124,7 +129,7 @@ def explain_images(
         for batch in batches:
             own = [request] * len(batch.files) if corrections is None else corrections.requests(batch.images(), request)
             limits = limits if corrections is None else PathLimits.of_images(classifier.hierarchy, own)
-            found += explainer.explained(batch, asked, limits, own)
+            found += explainer.explained(batch, asked, limits, own, training=store)
             vectors += [batch.X] if store is not None else []
             advance(len(batch.files))
     if store is not None and found:
@@ -158,6 +163,7 @@ class _Explainer:
     model: PathModel
     n_best: int
     names: AtomNames | None
+    coverage: float | None = None
     odds: Odds = field(init=False)
 
     def __post_init__(self) -> None:
@@ -179,6 +185,7 @@ class _Explainer:
         limits: PathLimits | None = None,
         requests: Sequence[Request] = (),
         inferred: Inference | None = None,
+        training: EmbeddingStore | None = None,
     ) -> Iterator[ExplainedImage]:
         """The images of a batch, searched once, unless that has been done.
 
@@ -189,12 +196,14 @@ class _Explainer:
         limits : paths that are open to them
         requests : what the limits come from, one per image
         inferred : what a search said of them
+        training : a store of photos to show beside those comparisons
         """
         model, several = self.model, self.n_best > 1
         # A class may have several routes: more paths than classes are asked for.
         n_asked = min(4 * self.n_best, len(model.hierarchy.path_tree.leaf_nodes)) if several else 1
         inferred = inferred or model.infer(batch.X, n_best=n_asked, explained=True, limits=limits)
         paths, chosen, odds = inferred.paths, inferred.class_index, inferred.probabilities
+        hedged = self.hedged(inferred)
         # Runners-up are classes here, not paths.
         kept = {name: getattr(paths, name)[:, :1] for name in ("n_best_nodes", "n_best_residual_norms")}
         explanations = explain(batch.X, replace(paths, **kept), names=self.names)
@@ -212,7 +221,7 @@ class _Explainer:
             rivals = tuple([self._rival(o, p, v) for o, p, v in zip(others, chances, nodes, strict=False)])
             truth = self._truths.get(source.parent.name.casefold()) if isinstance(source, Path) else None
             questions = Questions(self, batch.X[i], hypotheses[0], c, requests[i] if requests else Request())
-            whys = [questions.why_not(name) for name in why_not if not questions.is_answer(name)]
+            whys = [questions.why_not(name, training) for name in why_not if not questions.is_answer(name)]
             against = [*rivals, *(why.rival for why in whys)]
             nodes += [why.rival_node for why in whys]
             maps = self._maps(batch, i, explanation, hypotheses[0], against, nodes) if batch.encoder else None
@@ -221,8 +230,17 @@ class _Explainer:
             label, name, _ = self._classes[c]
             yield ExplainedImage(
                 file, label, name, likely, explanation, rivals, strange, truth, maps, source, (self.odds, small, i),
-                tuple(whys), questions,
+                tuple(whys), questions, hedged=hedged[i] if hedged else None,
             )  # fmt: skip
+
+    def hedged(self, inferred: Inference | None) -> list[Hedged] | None:
+        """What can be said with the coverage that was asked for; None where none was, or of no inference."""
+        if self.coverage is None:
+            return None
+        from hcep.classify.hedging import class_quantiles, hedges
+
+        class_quantiles(self.model, "concept", 1.0 - self.coverage, False)
+        return None if inferred is None else hedges(self.model, inferred, 1.0 - self.coverage)
 
     def _unlike(self, inferred: Inference) -> NDArray[np.bool_]:
         """Whether less of an image is explained than of nearly all training images of its class."""

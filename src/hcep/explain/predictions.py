@@ -13,7 +13,9 @@ from pyarrow.csv import write_csv
 
 from hcep._files import replacing
 from hcep._progress import progress as progress_bar
+from hcep.classify.hedging import hedges
 from hcep.classify.path_model import PathModel
+from hcep.pursuit.limits import PathLimits
 
 #: Images that are classified at a time.
 BLOCK = 8192
@@ -26,6 +28,8 @@ def write_predictions(
     *,
     ids: NDArray[Any],
     labels: NDArray[Any] | None = None,
+    limits: PathLimits | None = None,
+    coverage: float | None = None,
     progress: bool = False,
 ) -> None:
     """Write id, label (where given), predicted, probability, path, names, coefficients and residual_norm per image.
@@ -37,13 +41,16 @@ def write_predictions(
     path : the file, .parquet or .csv, replaced in one step
     ids : (n_images,) array
     labels : (n_images,) array, what is known of the classes
+    limits : PathLimits, which paths are open to each image
+    coverage : add the columns answer, answer_name, answer_probability (the lowest concept that the true class is below
+        with this probability) and kind (of what concept, where the image seems to be of no known class)
     progress : show a progress bar
     """
     tables, name = [], model.hierarchy.name
     with progress_bar("predicting", len(X), progress, "images") as advance:
         for start in range(0, max(len(X), 1), BLOCK):
             rows = slice(start, start + BLOCK)
-            inferred = model.infer(X[rows])
+            inferred = model.infer(X[rows], explained=coverage is not None, limits=limits and limits.at(rows))
             found = inferred.paths
             columns = {
                 "id": ids[rows].astype(str).tolist(),
@@ -55,6 +62,10 @@ def write_predictions(
                 "coefficients": [found.coefficients(i).tolist() for i in range(len(found))],
                 "residual_norm": found.residual_norms,
             }
+            if coverage is not None:
+                hedged = hedges(model, inferred, 1.0 - coverage)
+                columns |= {"answer": [h.concept for h in hedged], "answer_name": [h.name for h in hedged]}
+                columns |= {"answer_probability": [h.probability for h in hedged], "kind": [h.kind for h in hedged]}
             tables.append(pa.table(columns))
             advance(len(found))
     whole = pa.concat_tables(tables, promote_options="default")

@@ -53,22 +53,27 @@ class Questions:
         return replace(found, photos=tuple(nearest_photos(training, self.explainer.model, x, classes=labels)))
 
     def what_if(
-        self, one: ExplainedImage, force: Concepts, forbid: Concepts, coefficients: Mapping[str, float]
+        self,
+        one: ExplainedImage,
+        force: Concepts,
+        forbid: Concepts,
+        coefficients: Mapping[str, float],
+        scale: Mapping[str, float],
     ) -> ExplainedImage:
-        """The image explained again; see `ExplainedImage.what_if`."""
+        """The image explained again; parameters are those of `ExplainedImage.what_if`."""
         model, request = self.explainer.model, Request.of(force, forbid)
         limits = model.limits(*request)
-        if not coefficients:
+        if not coefficients and not scale:
             return self.explainer.again(one, self.x, limits=limits, request=request)
         h, steps = model.hierarchy, {step.synset: step for step in one.explanation.steps}
-        wanted = {find_concept(h, name): value for name, value in coefficients.items()}
-        absent = [h.name(synset) for synset in wanted if synset not in steps]
+        values, factors = ({find_concept(h, n): v for n, v in given.items()} for given in (coefficients, scale))
+        absent = [h.name(synset) for synset in values | factors if synset not in steps]
         if absent:
             raise HCEPError(
                 f"coefficients: {quoted(absent)} is not on the path of this image, which has "
                 f"{quoted([step.name for step in steps.values()], 20)}; force it first"
             )
-        new = np.array([wanted.get(synset, step.coefficient) for synset, step in steps.items()])
+        new = np.array([values.get(s, factors.get(s, 1.0) * step.coefficient) for s, step in steps.items()])
         change = new - [step.coefficient for step in steps.values()]
         if model.head is None:
             # The image itself is moved along the atoms, what the path leaves unexplained stays.

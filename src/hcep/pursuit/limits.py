@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.names import spelling_key
 from hcep.pursuit.tables import CLOSED, ON_THE_WAY, OPEN, REACHED
@@ -182,10 +182,10 @@ def find_concept(hierarchy: Hierarchy, name: str) -> str:
 
 
 def _by_synonym(hierarchy: Hierarchy, name: str) -> list[str]:
-    from hcep.datasets.wordnet import DatasetError, imagenet_wnid
+    from hcep.datasets.wordnet import imagenet_wnid
 
     try:
         wnid = imagenet_wnid(name)
-    except DatasetError:
+    except HCEPError:
         return []
     return [i for i in hierarchy if wnid == i or any(wnid == other for other, _ in hierarchy.merged(i))]

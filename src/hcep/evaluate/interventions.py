@@ -1,0 +1,99 @@
+"""How far a little help goes: accuracy after the first levels of every path are corrected by the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hcep.classify.path_model import Inference
+from hcep.errors import HCEPError, quoted
+from hcep.evaluate.labels import as_labels
+from hcep.evaluate.statistics import bootstrap_interval, paired_bootstrap
+from hcep.hierarchy import Hierarchy
+from hcep.pursuit.limits import PathLimits
+from hcep.pursuit.result import PathResult
+
+
+class Corrected(NamedTuple):
+    """Accuracy with some levels corrected, and what the last of them brought; each with a 95 % bootstrap interval."""
+
+    n_levels: int
+    accuracy: float
+    low: float
+    high: float
+    gain: float
+    gain_low: float
+    gain_high: float
+
+
+def intervention_curve(estimator: Any, X: ArrayLike, y: ArrayLike) -> list[Corrected]:
+    """Accuracy of a fitted classifier after 0, 1, 2, … levels of each image's path are forced to the true ones.
+
+    Parameters
+    ----------
+    estimator : HCEPClassifier
+    X : (n_images, n_dims) raw embeddings
+    y : (n_images,) labels, all of them classes of the estimator
+
+    Raises
+    ------
+    HCEPError
+        A label that is no class.
+
+    Examples
+    --------
+    >>> from hcep import HCEPClassifier
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> from hcep.evaluate import intervention_curve
+    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=0.5)
+    >>> model = HCEPClassifier(data.hierarchy).fit(data.X, data.y)
+    >>> [row.accuracy for row in intervention_curve(model, data.X, data.y)][-1]
+    1.0
+    """
+    model, labels, images = estimator.path_model(), as_labels(y, "y"), np.asarray(X)
+    position = {str(c): i for i, c in enumerate(model.classes.tolist())}
+    unknown = sorted(set(labels) - set(position))
+    if unknown:
+        raise HCEPError(f"y: {quoted(unknown)} are no classes of the model")
+    truth, tree, curve = np.array([position[label] for label in labels]), model.hierarchy.path_tree, []
+    above = tree.ancestors()
+    ends = [np.flatnonzero(tree.synset == model.hierarchy.index(leaf)) for leaf in model.leaves.tolist()]
+    before = np.zeros(len(truth))
+    for k in range(tree.depth + 1):
+        # The true concept at level k of each of the class's paths, or its leaf where that is higher.
+        nodes = [np.where(above[some, k - 1] >= 0, above[some, k - 1], some) for some in ends] if k else []
+        limits = PathLimits.through(model.hierarchy, nodes, truth) if k else None
+        correct = (model.predict(images, limits) == truth).astype(float)
+        gained = paired_bootstrap(correct, before if k else correct)
+        curve.append(Corrected(k, *bootstrap_interval(correct), *gained[:3]))
+        before = correct
+    return curve
+
+
+@dataclass(frozen=True, eq=False)
+class Limited:
+    """A fitted classifier that keeps to limits, for the images that they are of: all that `grade` asks of one."""
+
+    estimator: Any
+    limits: PathLimits
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        return np.asarray(self.estimator.classes_)
+
+    @property
+    def hierarchy_(self) -> Hierarchy:
+        hierarchy: Hierarchy = self.estimator.hierarchy_
+        return hierarchy
+
+    def infer(self, X: ArrayLike) -> Inference:
+        """As the classifier's own."""
+        found: Inference = self.estimator.path_model().infer(np.asarray(X), limits=self.limits)
+        return found
+
+    def pursue(self, X: ArrayLike) -> PathResult:
+        """As the classifier's own."""
+        return self.infer(X).paths

@@ -1,0 +1,165 @@
+"""Explanations as JSON: what `hcep explain --json` prints, with a schema (docs/explanations.schema.json)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace, UnionType
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+import msgspec
+from msgspec import Struct, field
+
+from hcep.errors import HCEPError
+
+if TYPE_CHECKING:
+    from hcep.explain.explained import ExplainedImage
+
+
+class StepRecord(Struct):
+    """A concept of the path: its coefficient, what the path explains of the image down to it, its own share."""
+
+    synset: str
+    name: str
+    merged: list[str]
+    coefficient: float
+    explained: float
+    meaning: str | None
+    share: float
+
+
+class RivalRecord(Struct):
+    """Another class that the image might be, with its best path."""
+
+    label: str = field(name="class")
+    name: str
+    probability: float
+    path: list[str]
+    names: list[str]
+
+
+class ContributionRecord(Struct):
+    """What one concept adds to a class's score."""
+
+    synset: str
+    name: str
+    value: float
+
+
+class ScoreRecord(Struct):
+    """A class's score as a sum: values of concepts and constant add up to the total.
+
+    Of a path it is by how much the path lowers the objective below `square`, the image's squared norm in the model's
+    metric; with a linear head it is the logit.
+    """
+
+    label: str = field(name="class")
+    name: str
+    kind: Literal["path", "logit"]
+    concepts: list[ContributionRecord]
+    constant: float
+    total: float
+    square: float
+
+
+class FlipRecord(Struct):
+    """The smallest change of the embedding that makes two classes equal: its norm, and as a share of the embedding's.
+
+    `prepared`: of the embedding after the model's power and unit norm. `class`: the answer just beyond it.
+    """
+
+    norm: float
+    share: float
+    prepared: bool
+    label: str = field(name="class")
+    name: str
+
+
+class PhotoRecord(Struct):
+    """A training photo and its distance in the model's metric."""
+
+    file: str
+    label: str = field(name="class")
+    name: str
+    distance: float
+
+
+class ContrastRecord(Struct):
+    """Why this class and not another: the scores' totals differ by `margin`; `shared` concepts count for both."""
+
+    chosen: ScoreRecord
+    rival: ScoreRecord
+    margin: float
+    shared: list[str]
+    path: list[str]
+    rival_path: list[str]
+    probability: float
+    rival_probability: float
+    barred: list[str]
+    flip: FlipRecord | None
+    photos: list[list[PhotoRecord]]
+
+
+class HedgedRecord(Struct):
+    """The lowest concept that can be answered with the coverage that was asked for."""
+
+    concept: str
+    name: str
+    probability: float
+    is_class: bool
+    kind: str | None
+
+
+class ImageRecord(Struct):
+    """One explained image. `force` and `forbid`: concepts that were asked for, by hand or by a correction."""
+
+    file: str = field(name="image")
+    label: str = field(name="class")
+    name: str
+    probability: float
+    unlike: bool | None = field(name="unlike_training")
+    doubt: str
+    truth: str | None
+    hedged: HedgedRecord | None
+    force: list[str]
+    forbid: list[str]
+    path: list[StepRecord]
+    residual_norm: float
+    contributions: ScoreRecord | None
+    contrasts: list[ContrastRecord]
+    runners_up: list[RivalRecord]
+    nearest: list[PhotoRecord]
+    maps: str | None
+
+
+def record(one: ExplainedImage) -> dict[str, Any]:
+    """An explained image as JSON has it."""
+    try:
+        contributions = one.contributions
+    except HCEPError:  # a head that is not linear
+        contributions = None
+    elsewhere = {
+        "force": one.request.force,
+        "forbid": one.request.forbid,
+        "path": one.explanation.steps,
+        "residual_norm": one.explanation.residual_norm,
+        "contributions": contributions,
+        "runners_up": one.rivals,
+        "maps": None if one.maps is None else one.maps.how,
+    }
+    known = {**{part.name: getattr(one, part.name, None) for part in msgspec.structs.fields(ImageRecord)}, **elsewhere}
+    return dict(msgspec.to_builtins(_as(ImageRecord, SimpleNamespace(**known))))
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a list of explained images."""
+    return msgspec.json.schema(list[ImageRecord])
+
+
+def _as(kind: Any, value: Any) -> Any:
+    """A value as a kind of record, part by part."""
+    if get_origin(kind) is list:
+        return [_as(get_args(kind)[0], part) for part in value]
+    if get_origin(kind) is UnionType:
+        return None if value is None else _as(get_args(kind)[0], value)
+    if not (isinstance(kind, type) and issubclass(kind, Struct)):
+        return value
+    return kind(**{part.name: _as(part.type, getattr(value, part.name)) for part in msgspec.structs.fields(kind)})

@@ -1,0 +1,152 @@
+"""Why not, what if and corrections from the shell, on small photos."""
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from hcep.cli.app import app
+from hcep.explain.record import schema
+from tests.cli.test_own_data import (  # noqa: F401
+    ENCODER,
+    fails,
+    model,
+    own_cache,
+    photos,
+    run,
+    tree,
+)
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "explanations.schema.json"
+
+
+@pytest.fixture
+def cat(photos):  # noqa: F811
+    return photos / "val" / "cat" / "0.png"
+
+
+def explained(model, photo, *options):  # noqa: F811
+    return run("explain", model, photo, "--encoder", ENCODER, *options)[0]
+
+
+def test_why_not_is_told_in_words_and_json(model, cat):  # noqa: F811
+    text = explained(model, cat, "--why-not", "bus")
+    assert "Why cat and not bus? Their paths part at the first step: animal here, vehicle there." in text
+    assert re.search(r"for cat: animal [+]\d+\.\d %, cat [+-]\d+\.\d %", text)
+    assert re.search(r"a change of \d+\.\d % of the embedding would make the two equal", text)
+    record = json.loads(explained(model, cat, "--why-not", "bus", "--why-not", "cat", "--json"))[0]
+    assert [one["rival"]["class"] for one in record["contrasts"]] == ["bus"]  # it is a cat: nothing to ask
+    why = record["contrasts"][0]
+    assert why["margin"] == pytest.approx(why["chosen"]["total"] - why["rival"]["total"])
+    assert sum(c["value"] for c in record["contributions"]["concepts"]) == pytest.approx(why["chosen"]["total"])
+    fails("'buss' is no concept of this hierarchy. Near matches: 'bus'", "explain", model, cat, "--why-not", "buss")
+
+
+def test_the_schema_on_the_page_is_the_one_of_the_code():
+    assert json.loads(SCHEMA.read_text("utf-8")) == schema()
+
+
+def test_json_is_what_the_schema_says(model, cat):  # noqa: F811
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    plain = json.loads(explained(model, cat, "--json"))
+    asked = json.loads(explained(model, cat, "--json", "--why-not", "bus", "--force", "animal", "--where"))
+    for records in (plain, asked):
+        jsonschema.validate(records, schema())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate([{**plain[0], "probability": "high"}], schema())
+
+
+def test_concepts_are_forced_forbidden_and_changed(model, cat):  # noqa: F811
+    assert explained(model, cat).startswith("cat, ")
+    text = explained(model, cat, "--force", "vehicle", "--forbid", "bus")
+    assert text.startswith("car, ")
+    assert "as asked, with vehicle" in text
+    assert "as asked, without bus" in text
+    record = json.loads(explained(model, cat, "--force", "vehicle", "--forbid", "bus", "--json"))[0]
+    assert (record["class"], record["force"], record["forbid"]) == ("car", ["vehicle"], ["bus"])
+    assert explained(model, cat, "--set", "cat=-1").startswith("dog, ")
+    assert explained(model, cat, "--set", "cat*-1").startswith("dog, ")
+    assert explained(model, cat, "--set", "cat*1").startswith("cat, ")
+    words = ("explain", model, cat, "--encoder", ENCODER)
+    fails("--set: expected a concept and its new coefficient, dog=0 or dog.2, got 'cat'", *words, "--set", "cat")
+    fails("coefficients: 'bus' is not on the path of this image", *words, "--set", "bus=1")
+    fails("force: no path has 'cat', 'vehicle' together", *words, "--force", "cat", "--force", "vehicle")
+
+
+def test_a_report_shows_the_contrast(model, cat, tmp_path):  # noqa: F811
+    explained(model, cat, "--why-not", "bus", "--where", "--html", tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert "Why cat and not bus?" in page
+    assert re.search(r"nearest training photos of bus: \S+train/bus/\d.png", page)
+
+
+def test_corrections_are_kept_honoured_and_taken_back(model, cat, photos, tmp_path):  # noqa: F811
+    file = tmp_path / "kept.jsonl"
+    correct = ("correct", model, cat, "--corrections", file)
+    assert run(*correct, "--class", "bus", "--why", "wheels", "--who", "Ann")[0].endswith("1 correction added\n")
+    line = json.loads(file.read_text("utf-8"))
+    assert (line["class"], line["why"], line["who"], line["file"]) == ("bus", "wheels", "Ann", str(cat))
+    moved = tmp_path / "moved.png"
+    moved.write_bytes(cat.read_bytes())
+    assert explained(model, moved, "--corrections", file).startswith("bus, ")
+    assert explained(model, photos / "val" / "cat" / "1.png", "--corrections", file).startswith("cat, ")
+    run(*correct, "--force", "animal", "--forbid", "cat")
+    assert explained(model, cat, "--corrections", file).startswith("dog, ")
+    run(*correct, "--undo")
+    assert explained(model, cat, "--corrections", file).startswith("bus, ")
+    assert run(*correct, "--undo")[0].endswith("1 correction taken back\n")
+    assert explained(model, cat, "--corrections", file).startswith("cat, ")
+    fails("has no correction in", *correct, "--undo")
+    fails("say what is right or wrong", *correct)
+    fails("'cow' is no concept", *correct, "--class", "cow")
+    fails("force: no path has 'animal', 'bus' together", *correct, "--class", "bus", "--force", "animal")
+
+
+def test_predict_and_evaluate_honour_corrections(model, photos, cat, tmp_path):  # noqa: F811
+    file, words = tmp_path / "kept.jsonl", ("--encoder", ENCODER, "--split", "val")
+    before = json.loads(run("evaluate", model, photos, *words, "--json")[0])["accuracy"]
+    run("correct", model, cat, "--class", "bus", "--corrections", file)
+    told = CliRunner().invoke(
+        app,
+        ["predict", str(model), str(photos), *words, "-o", str(tmp_path / "p.parquet"), "--corrections", str(file)],
+    )
+    assert "1 of 12 images have a correction" in told.stderr
+    rows = {row["id"]: row["predicted"] for row in pq.read_table(tmp_path / "p.parquet").to_pylist()}
+    assert [id for id, predicted in rows.items() if predicted != Path(id).parent.name] == ["val/cat/0.png"]
+    after = json.loads(run("evaluate", model, photos, *words, "--json", "--corrections", file)[0])["accuracy"]
+    assert before - after == pytest.approx(1 / 12)
+
+
+def test_fit_learns_from_corrected_classes(photos, tree, cat, model, tmp_path):  # noqa: F811
+    file, wrong = tmp_path / "kept.jsonl", photos / "train" / "cat" / "3.png"
+    run("correct", model, wrong, "--class", "dog", "--corrections", file)
+    run("correct", model, photos / "train" / "cat" / "4.png", "--forbid", "dog", "--corrections", file)
+    words = ("--encoder", ENCODER, "--hierarchy", tree, "--corrections", file)
+    assert "1 of 24 images have another class" in run("fit", photos, *words, "-o", tmp_path / "m")[1]
+    from hcep.models import load_summary
+
+    counts = load_summary(tmp_path / "m").training.images_per_class
+    assert (counts["cat"], counts["dog"]) == (5, 7)
+
+
+def test_unknown_concepts_and_torn_lines_of_a_file_are_told(model, cat, tmp_path):  # noqa: F811
+    file = tmp_path / "kept.jsonl"
+    run("correct", model, cat, "--class", "bus", "--corrections", file)
+    whole = file.read_bytes()
+    file.write_bytes(whole + whole[:50])
+    text, aside = run("explain", model, cat, "--encoder", ENCODER, "--corrections", file)
+    assert text.startswith("bus, ")
+    assert "was not written to its end and does not count" in aside.replace("\n", " ")
+    file.write_bytes(whole + b'{"image": "' + b"a" * 64 + b'", "forbid": ["cow"]}\n')
+    fails("kept.jsonl line 2: 'cow' is no concept", "explain", model, cat, "--encoder", ENCODER, "--corrections", file)
+
+
+def test_the_curve_of_interventions_is_printed(model, photos):  # noqa: F811
+    words = ("evaluate", model, photos, "--encoder", ENCODER, "--split", "val", "--interventions")
+    rows = json.loads(run(*words, "--json")[0])["interventions"]
+    assert [row["n_levels"] for row in rows] == [0, 1, 2]
+    assert rows[-1]["accuracy"] == 1.0
+    assert "with the first levels of every path corrected by the truth" in run(*words)[0]
