@@ -80,3 +80,17 @@ def test_classes_in_any_order(pets):
 def test_what_is_refused(pets, coef, intercept, classes, message):
     with pytest.raises(HCEPError, match=message):
         open_linear_head(coef, intercept, classes, pets)
+
+
+def test_images_unlike_those_it_was_opened_with_are_marked(sample, probe, opened):
+    def unlike(X):
+        found = opened.path_model().infer(X.astype(np.float32), explained=True)
+        return (found.paths.explained < opened.explained_floor_[found.class_index]).mean()
+
+    assert len(set(opened.explained_floor_.tolist())) == 1
+    assert 0.02 < unlike(sample.X_val) < 0.10
+    # Images of no class, with the known ones' energy in every dimension.
+    rng = np.random.default_rng(0)
+    assert unlike(rng.permuted(sample.X_val, axis=0)) > 0.5
+    few = open_linear_head(probe.coef_, probe.intercept_, probe.classes_, sample.hierarchy, images=sample.X_train[:10])
+    assert few.explained_floor_ is None

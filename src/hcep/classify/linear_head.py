@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from hcep._checks import require_not_negative
 from hcep.classify.base import HierarchyLike, class_hierarchy, class_leaves
 from hcep.classify.calibration import Calibration
+from hcep.classify.floor import ENOUGH, PERCENTILE
 from hcep.dictionary import ConceptDictionary, EmbeddingTransform
 from hcep.dictionary.checks import as_embeddings
 from hcep.errors import HCEPError
@@ -54,8 +55,8 @@ def open_linear_head(
         Ids of leaves of the hierarchy, in the order of `coef`.
     hierarchy : what `HCEPClassifier` takes
     images : (n_images, n_dims), optional
-        Embeddings of some typical images, unlabelled: they set the scale, so that coefficients are about 1, and choose
-        the anchor.
+        Embeddings of some typical images, unlabelled: they set the scale, so that coefficients are about 1, choose the
+        anchor, and say below which explained share an image is unlike them: one for all classes.
     anchor : float or "auto"
         "auto" is the smallest of `ANCHORS` at which path and classifier agree on 99 % of `images`; without any, one so
         large that they always do.
@@ -98,6 +99,9 @@ def open_linear_head(
     model.shrinkage_, model.calibration_ = None, Calibration(2.0 * scale)
     model.leave_one_out_, model.head_, model.n_iter_ = [], None, 1
     model.n_features_in_ = weights.shape[1]
+    if rows is not None and len(rows) >= ENOUGH:
+        shares = model.path_model().infer(rows, explained=True).paths.explained
+        model.explained_floor_ = np.full(len(labels), np.percentile(shares, PERCENTILE))
     return model
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
     from hcep.embeddings import Encoder
 
+#: What `builtin_model` makes; another number makes the cached one anew.
+VERSION = 2
 _log = logging.getLogger(__name__)
 
 
@@ -43,7 +45,7 @@ def builtin_model() -> SavedModel:
     from hcep.embeddings import load_encoder
     from hcep.embeddings.encoders.efficientnet_lite import weights_hash
 
-    folder = cache_folder("models", f"imagenet-{weights_hash(BUILT_IN)}-{hcep.__version__}")
+    folder = cache_folder("models", f"imagenet-{weights_hash(BUILT_IN)}-{hcep.__version__}-{VERSION}")
     if not (folder / "model.json").exists():
         _log.warning("opening the built-in classifier, this once ...")
         encoder = load_encoder(BUILT_IN)

@@ -12,8 +12,8 @@ import numpy as np
 from hcep.dictionary.path_basis import DEPENDENT
 from hcep.pursuit.tables import Array, Images, Rules, Tables
 
-#: Up to so many images are few, unless the compiler is there already.
-FEW = 4
+#: Up to so many images are few, about a millisecond each, unless the compiler is there already.
+FEW = 512
 
 
 def are_few(n_images: int) -> bool:
