@@ -45,6 +45,17 @@ def test_an_exact_search_finds_the_best_of_what_remains():
     assert found.leaves.tolist() == [ends[k] for k in objectives.argmin(axis=1)]
 
 
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_few_images_are_searched_alike_without_a_compiler(signed, monkeypatch):
+    asked = {"force": INNER[0], "forbid": DATA.hierarchy.children(INNER[0])[:1]}
+    options = SearchOptions(None, signed=signed, anchor=0.1)
+    compiled = pursued(options, **asked)
+    monkeypatch.setattr("hcep.pursuit.search.are_few", lambda n: True)
+    few = pursued(options, **asked)
+    assert np.array_equal(few.n_best_nodes, compiled.n_best_nodes)
+    assert np.allclose(few.codes.toarray(), compiled.codes.toarray())
+
+
 def test_a_forced_concept_that_the_image_points_away_from_is_taken(pets_dictionary):
     limits = PathLimits.of(pets_dictionary.hierarchy, force="vehicle")
     x = np.array([[3.0, 1.0, 0.0, -4.0]])

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from hcep.dictionary.path_basis import DEPENDENT
-from hcep.pursuit.tables import Array, Images, Rules, Tables
+from hcep.pursuit.tables import CLOSED, OPEN, Array, Images, Rules, Tables
 
 #: Up to so many images are few, about a millisecond each, unless the compiler is there already.
 FEW = 512
@@ -92,8 +92,8 @@ def _scores(images: Images, tables: Tables, rules: Rules, n_nodes: int) -> Array
     for level in range(1, int(tables.level[n_nodes - 1]) + 1):
         at = slice(*np.searchsorted(tables.level[:n_nodes], [level, level + 1]))
         score[:, at] = score[:, tables.parent[at]] + squares[:, at] - rules.anchor
-        if rules.signed:
-            score[:, at][~(value[:, at] > 0.0)] = -np.inf
+        state = tables.state[images.limit, at] if len(images.limit) else OPEN
+        score[:, at][(state == CLOSED) | (rules.signed & (state == OPEN) & ~(value[:, at] > 0.0))] = -np.inf
     return score
 
 

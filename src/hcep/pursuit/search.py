@@ -205,7 +205,7 @@ def search(
     rows = check_shape(X, dictionary.n_dims)
     require_positive("n_best", n_best)
     exact = options.beam_width is None and options.tol == 0.0 and not trace
-    kernels = _kernels(exact and limits is None and are_few(len(rows)))
+    kernels = _kernels(exact and are_few(len(rows)))
     basis, tables, rules = _prepared(dictionary, options, limits)
     n, depth = len(rows), basis.tree.depth
     if trace and n * (rules.max_steps + 1) * rules.width > MAX_TRACE:
