@@ -55,6 +55,21 @@ def test_its_leaf_is_the_networks_own_class(imagenet):
     assert (found.labels == wanted).mean() >= 0.99
 
 
+def test_it_marks_pictures_unlike_photos(imagenet):
+    """One floor for all classes, from the bundled photos of ten: an empty picture is below it, most photos are not."""
+    from PIL import Image
+
+    from hcep.datasets import load_sample
+
+    model, encoder = imagenet.path_model, load_encoder("efficientnet-lite2")
+    empty = [encoder.preprocess(Image.new("RGB", (260, 260), colour)) for colour in ("grey", "navy", "white")]
+    X = np.concatenate([encoder.encode_images(np.stack(empty)), load_sample().X_val])
+    found = model.infer(X, explained=True)
+    unlike = found.paths.explained < model.explained_floor[found.class_index]
+    assert unlike[:3].all()
+    assert unlike[3:].mean() < 0.08
+
+
 @pytest.mark.slow
 def test_on_the_three_hundred_photos(imagenet):
     from hcep.datasets.wordnet import imagenet_classes
