@@ -7,6 +7,7 @@ from hcep.experiments import (
     concept_geometry,
     fewshot,
     head_training,
+    quality,
     sparsity,
     synthetic,
     trust,
@@ -32,5 +33,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         head_training.EXPERIMENT,
         where.EXPERIMENT,
         trust.EXPERIMENT,
+        quality.EXPERIMENT,
     )
 }

@@ -5,21 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hcep._tables import markdown, number
 from hcep.experiments.experiment import Experiment
-from hcep.experiments.figures import panels, style
+from hcep.experiments.figures import Figure, canvas, panels, style
 from hcep.experiments.measuring import OUR_LABEL, Cell, measured, method_cell
 from hcep.experiments.readings import TITLES, Verdict, ahead, by_data, by_method, labels_of
 from hcep.experiments.records import Row
 from hcep.experiments.sparsity import MAIN
 from hcep.experiments.tasks import Task
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,11 @@ def ablation_verdicts(rows: list[Row]) -> list[Verdict]:
 
 
 ABLATION = Experiment(
+    ablation_cells,
+    ablation,
+    lambda rows: panels({"": rows}, "sparsity", MAIN, "sparsity level"),
+    ablation_verdicts,
+    lambda rows: by_method(rows, "sparsity", MAIN),
     name="beam-ablation",
     title="Ablation of the beam",
     paper="Appendix figure: beams 1, 4 and 8 on ImageNette; wider beams recover more; no numbers are printed.",
@@ -63,11 +65,6 @@ ABLATION = Experiment(
     config=AblationConfig(),
     smoke=AblationConfig(beams=(1, 8), shots=5, n_val=200),
     data=("imagenette",),
-    cells=ablation_cells,
-    measure=ablation,
-    draw=lambda rows: panels({"": rows}, "sparsity", MAIN, "sparsity level"),
-    verdicts=ablation_verdicts,
-    table=lambda rows: by_method(rows, "sparsity", MAIN),
     reading="The paper's claim does not show on these embeddings: a wider beam finds paths that leave a smaller "
     "residual, and in a tree of two-way splits a smaller residual is no sign of the right sibling. What is "
     "missing is the sign, not the beam.",
@@ -113,9 +110,7 @@ def _seconds(method: Any, task: Task) -> float:
 
 def draw_runtime(rows: list[Row]) -> Figure:
     """Precision and accuracy against seconds."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    figure = canvas(8, 3.4)
     beams, others = [r for r in rows if r["beam"]], [r for r in rows if not r["beam"]]
     for metric, axes in zip(("support_precision", "accuracy"), figure.subplots(1, 2), strict=True):
         axes.plot([r["seconds"] for r in beams], [r[metric] for r in beams], **style("HB-OMP"))
@@ -165,6 +160,7 @@ def runtime_table(rows: list[Row]) -> str:
 
 
 RUNTIME = Experiment(
+    *(runtime_cells, runtime, draw_runtime, runtime_verdicts, runtime_table),
     name="runtime",
     title="Time against the beam",
     paper="Figure of runtime on ImageNet, 12 images per class, sparsity 14: from beam 1 to 32 support precision "
@@ -173,11 +169,6 @@ RUNTIME = Experiment(
     config=RuntimeConfig(),
     smoke=RuntimeConfig(beams=(1, 8), methods=("omp", "exact", "hcep"), shots=5, repeats=3, n_val=300),
     data=("tiny-imagenet",),
-    cells=runtime_cells,
-    measure=runtime,
-    draw=draw_runtime,
-    verdicts=runtime_verdicts,
-    table=runtime_table,
     short="A wider beam recovers more at little cost; the exact search of all paths costs less than a wide beam; ours "
     "is slower, for its metric.",
 )

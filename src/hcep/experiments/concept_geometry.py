@@ -13,15 +13,13 @@ from hcep._tables import markdown, number
 from hcep.dictionary import ConceptDictionary
 from hcep.evaluate import paired_draws
 from hcep.experiments.experiment import Experiment
+from hcep.experiments.figures import Axes, Figure, canvas
 from hcep.experiments.measuring import Cell
 from hcep.experiments.readings import Verdict, by_data, outcome, threshold
 from hcep.experiments.records import Row
 from hcep.experiments.tasks import Task
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from hcep.dictionary.geometry.measures import Geometry
 
 
@@ -106,10 +104,8 @@ PARTS = {"cones": _cones, "orthogonality": _orthogonality, "simplex": _simplices
 
 def draw(rows: list[Row]) -> Figure:
     """A line per data set: both halves of the well-clustered figure, orthogonality, simplices, recovery."""
-    from matplotlib.figure import Figure
-
     groups = by_data(rows)
-    figure = Figure(figsize=(17, 2.9 * len(groups)), layout="constrained")
+    figure = canvas(17, 2.9 * len(groups))
     for (name, whole), axes in zip(groups.items(), figure.subplots(len(groups), 5, squeeze=False), strict=True):
         parts = {part: [r for r in whole if r["part"] == part and not r["center"]] for part in PARTS}
         _draw_cones(axes[0], axes[1], parts["cones"], name)
@@ -209,6 +205,7 @@ def table(rows: list[Row]) -> str:
 
 
 EXPERIMENT = Experiment(
+    *(cells, measure, draw, verdicts, table),
     name="geometry",
     title="The geometry of real embeddings",
     paper="Figures of well-clustered synsets and of orthogonality (ImageNet, CIFAR-100 in the appendix): most branches "
@@ -218,11 +215,6 @@ EXPERIMENT = Experiment(
     config=Config(),
     smoke=Config(shots=5),
     data=("tiny-imagenet", "imagenette", "cifar10"),
-    cells=cells,
-    measure=measure,
-    draw=draw,
-    verdicts=verdicts,
-    table=table,
     reading="Most cones are clear of other branches, most of all with CLIP. Orthogonality is weak evidence here: in "
     "hundreds of dimensions random pairings are near orthogonal as well, and against the mean over many of them no "
     "data set's atoms are clearly nearer to it with their own parent. The certificates are loose: almost no leaf is "

@@ -8,17 +8,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcep.dictionary import DependentAtomsWarning
 from hcep.errors import HCEPError, MissingExtraError
+from hcep.experiments.figures import Figure
 from hcep.experiments.measuring import Cell, missing_extras
 from hcep.experiments.readings import Verdict
 from hcep.experiments.records import Records, Row
 from hcep.experiments.tasks import BUNDLED, Task
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 #: Classes that the short settings keep.
 SMOKE_CLASSES = 20
@@ -46,6 +44,11 @@ class Experiment:
     stand_in : what it is called on the data at hand, where that is not the paper's
     """
 
+    cells: Callable[[Any, Any], Iterable[Cell]]
+    measure: Callable[[Any, Any, Cell], Iterable[Row]]
+    draw: Callable[[list[Row]], Figure]
+    verdicts: Callable[[list[Row]], list[Verdict]]
+    table: Callable[[list[Row]], str]
     name: str
     title: str
     paper: str
@@ -53,11 +56,6 @@ class Experiment:
     config: Any
     smoke: Any
     data: tuple[str, ...]
-    cells: Callable[[Any, Any], Iterable[Cell]]
-    measure: Callable[[Any, Any, Cell], Iterable[Row]]
-    draw: Callable[[list[Row]], Figure]
-    verdicts: Callable[[list[Row]], list[Verdict]]
-    table: Callable[[list[Row]], str]
     reading: str = ""
     short: str = ""
     stand_in: str = ""

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcep.experiments.experiment import Experiment
-from hcep.experiments.figures import panels
+from hcep.experiments.figures import Figure, panels
 from hcep.experiments.measuring import CONTROLS, Cell, measured, method_cell
 from hcep.experiments.readings import Verdict, ahead, by_data, by_method, labels_of
 from hcep.experiments.records import Row
 from hcep.experiments.sparsity import BASELINES, MAIN, about_ours
 from hcep.experiments.tasks import Task
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ALL = "all"
 BEAM = 32
@@ -91,6 +88,7 @@ def experiment(**changes: Any) -> Experiment:
     """The experiment, on request with other settings."""
     few = ("omp", "hnn", "cbm", "nn", "hb-omp", "linear-probe", "nearest-mean", "no-tree", "hcep")
     return Experiment(
+        *(cells, measure, draw, verdicts, table),
         name="fewshot",
         title="Few images per class",
         paper="Figure of few-shot ImageNet: with fewer images per class HB-OMP (beam 32, sparsity 14) is above every "
@@ -100,11 +98,6 @@ def experiment(**changes: Any) -> Experiment:
         smoke=Config(shots=(1, 5), seeds=(0,), methods=few, once=(), beam=8, n_val=300),
         data=("tiny-imagenet", "imagenette"),
         smoke_seconds=30,
-        cells=cells,
-        measure=measure,
-        draw=draw,
-        verdicts=verdicts,
-        table=table,
         reading="On the deep hierarchy of Tiny-ImageNet HB-OMP as published is above OMP and HNN in all metrics "
         "and above CBM in precision and, on average, in accuracy, where CBM swings with the draw; CBM recalls "
         "more: its support always has as many concepts as the deepest path, right or not, which its precision "

@@ -10,8 +10,10 @@ from hcep.experiments.readings import TITLES, labels_of, series
 from hcep.experiments.records import Row
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # loaded when something is drawn
+    Axes = Figure = Any
 
 #: Colour, marker and line style by method, so that a method looks the same wherever it is drawn. Ours is drawn last.
 STYLES: dict[str, tuple[str, str, str]] = {
@@ -48,6 +50,13 @@ def style(label: str) -> dict[str, Any]:
     return {"color": colour, "marker": marker, "linestyle": line, "markersize": 3 if convex else 4, "linewidth": width}
 
 
+def canvas(width: float, height: float) -> Figure:
+    """An empty figure, in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def lines(
     axes: Axes, rows: Sequence[Row], x: str, y: str, *, categories: Sequence[Any] | None = None, band: bool = True
 ) -> None:
@@ -79,9 +88,7 @@ def panels(
     categories: Mapping[str, Sequence[Any]] | None = None,
 ) -> Figure:
     """A row of panels for every group, a column for every metric, and one legend below."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(3.4 * len(metrics), 2.6 * len(groups) + 0.9), layout="constrained")
+    figure = canvas(3.4 * len(metrics), 2.6 * len(groups) + 0.9)
     grid = figure.subplots(len(groups), len(metrics), squeeze=False)
     for (title, rows), line in zip(groups.items(), grid, strict=True):
         for metric, axes in zip(metrics, line, strict=True):

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sklearn.linear_model import LogisticRegression
 
 from hcep._tables import markdown, number
 from hcep.experiments.experiment import Experiment
+from hcep.experiments.figures import Figure, canvas
 from hcep.experiments.measuring import Cell, measured, method_cell
 from hcep.experiments.readings import Verdict, ahead, by_data
 from hcep.experiments.records import Row
 from hcep.experiments.tasks import Task
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -47,9 +44,7 @@ def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
 
 def draw(rows: list[Row]) -> Figure:
     """Accuracy with its interval and seconds, side by side."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 2.8), layout="constrained")
+    figure = canvas(11, 2.8)
     left, right = figure.subplots(1, 2)
     low = [r["accuracy"] - r["accuracy_low"] for r in rows]
     high = [r["accuracy_high"] - r["accuracy"] for r in rows]
@@ -86,6 +81,7 @@ def table(rows: list[Row]) -> str:
 
 
 EXPERIMENT = Experiment(
+    *(cells, measure, draw, verdicts, table),
     name="heads",
     title="The linear head: AdamW as published, and a convex solver",
     paper="Table of hyperparameters: AdamW, learning rate 0.1, weight decay 1e-4, 500 epochs, batches of 4,096 "
@@ -94,11 +90,6 @@ EXPERIMENT = Experiment(
     config=Config(),
     smoke=Config(Cs=(1.0,), shots=5, n_val=200),
     data=("imagenette", "tiny-imagenet"),
-    cells=cells,
-    measure=measure,
-    draw=draw,
-    verdicts=verdicts,
-    table=table,
     reading="AdamW's decay of 1e-4 hardly regularises, so its head is that of the convex solver with a large C. "
     "With many images per class they are the same; with few, the default C of 1 regularises more.",
     short="AdamW acts like a convex head with a large C; with C = 1 the same codes classify better with few images.",

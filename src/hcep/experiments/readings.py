@@ -29,6 +29,8 @@ TITLES = {
     "one_path": "one rooted path",
     "tree_distance": "tree distance of mistakes",
     "ece": "calibration error",
+    "log_loss": "log loss",
+    "fit_seconds": "time to fit",
     "reconstruction_error": "relative residual",
     "seconds": "time",
     "in_own_cell": "evidence in the object's own cell",
@@ -39,6 +41,7 @@ TITLES = {
 #: How settings of a claim are called.
 SETTINGS = {"shots": "number of shots", "noise": "level of noise", "alpha": "coverage"}
 LOWER = {"tree_distance", "true_tree_distance", "ece", "reconstruction_error", "seconds", "risk_area"}
+LOWER |= {"log_loss", "fit_seconds"}
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from hcep.experiments.experiment import Experiment
-from hcep.experiments.figures import panels
+from hcep.experiments.figures import Figure, panels
 from hcep.experiments.measuring import CONTROLS, OUR_LABEL, Cell, labelled, measured, method_cell
 from hcep.experiments.readings import Verdict, ahead, by_data, by_metric, labels_of
 from hcep.experiments.records import Row
 from hcep.experiments.tasks import Task
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MAIN = ("accuracy", "support_precision", "support_recall")
 PENALISED = ("nn-lasso", "basis-pursuit", "tree-l1")
@@ -145,14 +141,8 @@ QUESTION = "At which number of concepts does each method classify well, and are 
 
 def _experiment(name: str, title: str, paper: str, beam: int = 8, **more: object) -> Experiment:
     settings = {"question": QUESTION, "config": Config(), "smoke": SMOKE, "reading": SMALL_TREES, **more}
-    settings |= {
-        "cells": cells,
-        "measure": measure,
-        "draw": draw,
-        "verdicts": partial(verdicts, beam=beam),
-        "table": table,
-    }
-    return Experiment(name=name, title=title, paper=paper, **settings)  # type: ignore[arg-type]
+    steps = (cells, measure, draw, partial(verdicts, beam=beam), table)
+    return Experiment(*steps, name, title, paper, **settings)  # type: ignore[arg-type]
 
 
 SAMPLE = _experiment(

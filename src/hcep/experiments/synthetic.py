@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,14 +14,11 @@ from hcep.datasets import make_hierarchical_concepts
 from hcep.dictionary import ConceptDictionary
 from hcep.evaluate import support_scores
 from hcep.experiments.experiment import Experiment
-from hcep.experiments.figures import panels
+from hcep.experiments.figures import Figure, panels
 from hcep.experiments.measuring import Cell
 from hcep.experiments.readings import Verdict, ahead, by_method, mean_of, threshold
 from hcep.experiments.records import Row
 from hcep.pursuit import FlatResult, PathResult, hb_omp, lasso, omp, tree_lasso
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Pursuit = Callable[[Any, ConceptDictionary, int], PathResult | FlatResult]
 ANCHOR = 0.03
@@ -170,6 +167,7 @@ def table(rows: list[Row]) -> str:
 
 
 EXPERIMENT = Experiment(
+    *(cells, measure, draw, verdicts, table),
     name="synthetic",
     title="Support recovery on synthetic hierarchies",
     paper="Figure on synthetic data (section 5.1): HB-OMP is consistently above OMP in precision and recall; "
@@ -179,11 +177,6 @@ EXPERIMENT = Experiment(
     smoke=SMOKE,
     data=(),
     smoke_seconds=9,
-    cells=cells,
-    measure=measure,
-    draw=draw,
-    verdicts=verdicts,
-    table=table,
     reading="The paper's text fixes the subspace in which the children of a synset lie, not a basis of it, and the "
     "figure depends on the basis. The first singular vectors, which it names, are the same for every parent at a "
     "level, so that cousins' atoms are nearly collinear and flat pursuit cannot tell them apart. With the "

@@ -67,8 +67,8 @@ def _coverage(config: Config, task: Task) -> Iterator[Row]:
     for seed in range(config.splits):
         order = np.random.default_rng(seed).permutation(len(own))
         first, test = order[: len(own) // 2], order[len(own) // 2 :]
-        ready = replace(model, held_out=held_out(model, _some(found, first), own[first]))
-        new, truth = _some(found, test), own[test]
+        ready = replace(model, held_out=held_out(model, found.take(first), own[first]))
+        new, truth = found.take(test), own[test]
         for alpha in config.alphas:
             at = {"seed": seed, "alpha": alpha}
             for label in (HEDGED, BY_CLASS):
@@ -146,7 +146,7 @@ def _placed(
     fitted.calibrate(task.X_val[first], task.y_val[first])
     model = fitted.path_model()
     alarms = fitted.is_unknown(task.X_val, config.false_alarms)
-    tree, strange = model.hierarchy.path_tree, _some(found, np.flatnonzero(unknown))
+    tree, strange = model.hierarchy.path_tree, found.take(np.flatnonzero(unknown))
     answers = {
         KIND: kinds(model, strange, config.kind_alpha),
         PARENT: np.maximum(tree.parent[strange.paths.nodes], 0),
@@ -159,13 +159,6 @@ def _placed(
         if label == KIND:
             row |= {"false_alarms": float(alarms[test].mean()), "caught": float(alarms[unknown].mean())}
         yield row
-
-
-def _some(found: Inference, rows: NDArray[np.intp]) -> Inference:
-    shares = found.paths.explained_shares
-    assert shares is not None
-    paths = replace(found.paths, nodes=found.paths.nodes[rows], explained_shares=shares[rows])
-    return Inference(paths, found.class_index[rows], found.probabilities[rows], found.classes)
 
 
 def draw(rows: list[Row]) -> Figure:

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from hcep._tables import markdown, number
 from hcep.errors import HCEPError
 from hcep.experiments.experiment import Experiment
+from hcep.experiments.figures import Figure, canvas
 from hcep.experiments.measuring import Cell
 from hcep.experiments.readings import Verdict, ahead, labels_of, series
 from hcep.experiments.records import Row
 from hcep.experiments.tasks import SHARED
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from hcep.classify import HCEPClassifier
 
 Array = NDArray[Any]
@@ -215,9 +214,7 @@ def _weights() -> dict[str, Array]:
 
 def draw(rows: list[Row]) -> Figure:
     """A bar per kind of map."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 3), layout="constrained")
+    figure = canvas(7, 3)
     axes = figure.subplots()
     for i, label in enumerate(labels_of(rows)):
         _, means, lows, highs = series([r for r in rows if r["label"] == label], "label", "in_own_cell")
@@ -256,6 +253,7 @@ def table(rows: list[Row]) -> str:
 
 
 EXPERIMENT = Experiment(
+    *(cells, measure, draw, verdicts, table),
     name="where",
     title="Where in the picture: the grid pointing game",
     paper="Not in the paper.",
@@ -263,11 +261,6 @@ EXPERIMENT = Experiment(
     config=Config(),
     smoke=Config(seeds=(0, 1), n_mosaics=2, patch=130),
     data=(),
-    cells=cells,
-    measure=measure,
-    draw=draw,
-    verdicts=verdicts,
-    table=table,
     reading="Mosaics of 2 x 2 validation photos of different classes; for each class present, the share of its leaf "
     "concept's positive evidence that falls into its own quarter. Chance is a quarter. Grad-CAM is the network's own "
     "last layer on the same feature map, occlusion covers patches of the picture; the control shuffles the weights of "

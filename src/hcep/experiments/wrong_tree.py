@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hcep.evaluate import score_images
 from hcep.experiments.corruption import corrupt
 from hcep.experiments.experiment import Experiment
-from hcep.experiments.figures import panels
+from hcep.experiments.figures import Figure, panels
 from hcep.experiments.measuring import CONTROLS, OUR_LABEL, Cell, measured, method_cell
 from hcep.experiments.readings import Verdict, ahead, by_method, labels_of
 from hcep.experiments.records import OF_IMAGES, Row, packed
 from hcep.experiments.tasks import Task
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -111,6 +107,7 @@ SMOKE = Config(
     n_val=300,
 )
 EXPERIMENT = Experiment(
+    *(cells, measure, draw, verdicts, table),
     name="wrong-tree",
     title="When the hierarchy is wrong",
     paper="Not in the paper, which names it as a limitation and suggests tree-structured l1 to degrade gracefully.",
@@ -118,11 +115,6 @@ EXPERIMENT = Experiment(
     config=Config(),
     smoke=SMOKE,
     data=("tiny-imagenet",),
-    cells=cells,
-    measure=measure,
-    draw=draw,
-    verdicts=verdicts,
-    table=table,
     reading="With ours the true tree classifies no better than a random one, and a little worse than none at all: the "
     "metric does the classifying. That a random tree does not hurt is no success of the tree. What the true one gives "
     "is the explanation (support in the true tree is lost with it) and milder mistakes, by the distance in the true "
