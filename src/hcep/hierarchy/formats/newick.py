@@ -22,8 +22,6 @@ SUPPORT = re.compile(rf"[#$]?{NUMBER}(?:/{NUMBER})*%?")  # also the marks of PAM
 BARE = re.compile(r"[A-Za-z0-9_.-]+")
 TREE = re.compile(r"\s*u?tree\s*\*?\s*('(?:[^']|'')*'|[^=\s]+)\s*=", re.IGNORECASE)
 
-Token = tuple[str, str, int]
-
 
 class _Node(NamedTuple):
     label: str
@@ -153,17 +151,17 @@ def _without_comments(source: Source) -> str:
 
 
 def _newick_trees(source: Source, text: str) -> Iterator[tuple[str, _Node]]:
-    reading = _Reading(source)
-    for kind, token, line in _tokens(source, text, 1):
-        reading.take(kind, token, line)
-    return ((f"tree {i + 1}", tree) for i, tree in enumerate(reading.finished()))
+    n = Counter[str]()
+    trees = list(_parsed(source, text, 1, n))
+    _note(source, n)
+    return ((f"tree {i + 1}", tree) for i, tree in enumerate(trees))
 
 
 def _nexus_trees(source: Source, text: str) -> Iterator[tuple[str, _Node]]:
     """The trees of a NEXUS file, with their tips named as its translation says."""
     translation: dict[str, str] = {}
-    reading = _Reading(source)
-    names: list[str] = []
+    trees: list[tuple[str, _Node]] = []
+    n = Counter[str]()
     inside, line = False, 1
     for command in re.findall(r"(?:[^;']|'(?:[^']|'')*')*;|.+\Z", text, re.DOTALL):
         words = re.sub(r"^\s*#nexus", "", command, flags=re.IGNORECASE).strip(" \t\r\n;").split(None, 1)
@@ -175,13 +173,22 @@ def _nexus_trees(source: Source, text: str) -> Iterator[tuple[str, _Node]]:
             pairs = re.findall(r"('(?:[^']|'')*'|[^\s,']+)\s+('(?:[^']|'')*'|[^,']+)", words[1])
             translation = {_label(key): _label(value.strip()) for key, value in pairs}
         elif inside and found:
-            names.append(_label(found[1]))
-            for kind, token, at in _tokens(source, command[found.end() :], line + command.count("\n", 0, found.end())):
-                reading.take(kind, token, at)
+            start = line + command.count("\n", 0, found.end())
+            trees += [(_label(found[1]), tree) for tree in _parsed(source, command[found.end() :], start, n)]
         line += command.count("\n")
-    if not names:
+    if not trees:
         raise source.fail("is NEXUS without a tree; expected 'begin trees; tree NAME = (cat,dog)animal; end;'")
-    return zip(names, (_translated(tree, translation) for tree in reading.finished()), strict=True)
+    _note(source, n)
+    return ((name, _translated(tree, translation)) for name, tree in trees)
+
+
+def _note(source: Source, n: Counter[str]) -> None:
+    told = {
+        "lengths": f"passed over: {counted(n['lengths'], 'branch length')}",
+        "support": f"passed over: {counted(n['support'], 'support value')} of inner nodes",
+        "blanks": f"joined: {counted(n['blanks'], 'label')} with blanks and no quotes",
+    }
+    source.notes += [note for what, note in told.items() if n[what]]
 
 
 def _translated(tree: _Node, translation: dict[str, str]) -> _Node:
@@ -196,86 +203,57 @@ def _label(token: str) -> str:
     return token[1:-1].replace("''", "'") if token.startswith("'") else token
 
 
-class _Reading:
-    """Trees put together token by token, without recursion."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.trees: list[_Node] = []
-        self.n_lengths = self.n_support = self.n_blanks = 0
-        self.open: list[tuple[list[_Node], int]] = []  # the children read so far of each open node, and its line
-        self._clear()
-
-    def _clear(self) -> None:
-        self.children: list[_Node] | None = None  # of the node that is being read
-        self.label: str | None = None
-        self.kind = ""
-        self.line = 1
-        self.after_colon = False
-
-    def take(self, kind: str, token: str, line: int) -> None:
-        if kind != "mark":
-            self._word(kind, token, line)
-        elif token == "(":
-            if not self.open and self.children is None and re.fullmatch(r"[\d\s]+", self.label or ""):
-                self.n_blanks -= " " in str(self.label)
-                self._clear()  # how many there are, as some programs write in front
-            if self.children is not None or self.label is not None:
-                raise self.source.fail("expected ',' or ')' before '('", line)
-            self.open.append(([], line))
-        elif token == ":":
-            self.after_colon = True
-        else:
-            self._close(token, line)
-
-    def _word(self, kind: str, token: str, line: int) -> None:
-        if self.after_colon:
+def _parsed(source: Source, text: str, first_line: int, n: Counter[str]) -> Iterator[_Node]:
+    """Trees put together token by token, without recursion; `n` counts what is passed over."""
+    opened: list[tuple[list[_Node], int]] = []  # the children read so far of each open node, and its line
+    children: list[_Node] | None = None  # of the node that is being read
+    label, label_kind, label_line, after_colon, n_trees = "", "", 1, False, 0
+    for kind, token, line in _tokens(source, text, first_line):
+        if kind != "mark" and after_colon:
             if not NUMERIC.fullmatch(token) and token.casefold() not in ("nan", "inf", "-"):
-                raise self.source.fail(f"expected a branch length after ':'; got {token!r}", line)
-            self.after_colon = False
-            self.n_lengths += 1
-        elif self.label is not None and kind == self.kind == "bare":
-            self.n_blanks += " " not in self.label
-            self.label += f" {token}"
-        elif self.label is not None:
-            raise self.source.fail(f"expected ',' or ')' before {token!r}; put the whole label in 'quotes'", line)
+                raise source.fail(f"expected a branch length after ':'; got {token!r}", line)
+            after_colon = False
+            n["lengths"] += 1
+        elif kind != "mark" and kind == label_kind == "bare":
+            n["blanks"] += " " not in label
+            label += f" {token}"
+        elif kind != "mark" and label_kind:
+            raise source.fail(f"expected ',' or ')' before {token!r}; put the whole label in 'quotes'", line)
+        elif kind != "mark":
+            label, label_kind, label_line = _label(token), kind, line
+        elif token == "(":
+            if not opened and children is None and re.fullmatch(r"[\d\s]+", label):
+                n["blanks"] -= " " in label
+                label, label_kind = "", ""  # how many there are, as some programs write in front
+            if children is not None or label_kind:
+                raise source.fail("expected ',' or ')' before '('", line)
+            opened.append(([], line))
+        elif token == ":":
+            after_colon = True
         else:
-            self.label, self.line, self.kind = _label(token), line, kind
-
-    def _close(self, mark: str, line: int) -> None:
-        label = self.label or ""
-        if self.children is not None and self.kind == "bare" and SUPPORT.fullmatch(label):
-            label = ""
-            self.n_support += 1
-        node = _Node(label, self.children or [], self.line if label else line)
-        if not node.label and not node.children:
-            raise self.source.fail(f"expected a label before {mark!r}", line)
-        self._clear()
-        if mark == ";":
-            if self.open:
-                raise self.source.fail(f"'(' of line {self.open[-1][1]:,} is not closed before ';'", line)
-            self.trees.append(node)
-            return
-        if not self.open:
-            raise self.source.fail(f"{mark!r} without a '(' before it", line)
-        self.open[-1][0].append(node)
-        if mark == ")":
-            self.children = self.open.pop()[0]
-
-    def finished(self) -> list[_Node]:
-        if not self.trees or self.open or self.label is not None or self.children is not None:
-            left = f"{len(self.open)} '(' not closed" if self.open else "no ';'"
-            raise self.source.fail(f"ends with {left}; expected a tree such as (cat,dog)animal;")
-        told = {
-            f"passed over: {counted(self.n_lengths, 'branch length')}": self.n_lengths,
-            f"passed over: {counted(self.n_support, 'support value')} of inner nodes": self.n_support,
-            f"joined: {counted(self.n_blanks, 'label')} with blanks and no quotes": self.n_blanks,
-        }
-        self.source.notes += [note for note, n in told.items() if n]
-        return self.trees
+            if children is not None and label_kind == "bare" and SUPPORT.fullmatch(label):
+                label = ""
+                n["support"] += 1
+            node = _Node(label, children or [], label_line if label else line)
+            if not node.label and not node.children:
+                raise source.fail(f"expected a label before {token!r}", line)
+            label, label_kind, children, after_colon = "", "", None, False
+            if token == ";" and opened:
+                raise source.fail(f"'(' of line {opened[-1][1]:,} is not closed before ';'", line)
+            if token == ";":
+                n_trees += 1
+                yield node
+                continue
+            if not opened:
+                raise source.fail(f"{token!r} without a '(' before it", line)
+            opened[-1][0].append(node)
+            children = opened.pop()[0] if token == ")" else None
+    if not n_trees or opened or label_kind or children is not None:
+        left = f"{len(opened)} '(' not closed" if opened else "no ';'"
+        raise source.fail(f"ends with {left}; expected a tree such as (cat,dog)animal;")
 
 
-def _tokens(source: Source, text: str, line: int) -> Iterator[Token]:
+def _tokens(source: Source, text: str, line: int) -> Iterator[tuple[str, str, int]]:
     at = 0
     while at < len(text):
         match = TOKEN.match(text, at)
