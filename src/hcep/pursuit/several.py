@@ -37,7 +37,7 @@ class Stopping(NamedTuple):
     of its own (see `hcep.classify.objects.stopping_rule`).
     """
 
-    intercept: float = 0.05
+    intercept: float = 0.2
     slope: float = 0.0
 
 
