@@ -59,6 +59,12 @@ class Inference:
     probabilities: NDArray[np.float64]
     classes: NDArray[Any]
 
+    def take(self, rows: NDArray[Any]) -> Inference:
+        """What is said of some of the images, runners-up and codes left out."""
+        paths, shares = self.paths, self.paths.explained_shares
+        some = replace(paths, nodes=paths.nodes[rows], explained_shares=None if shares is None else shares[rows])
+        return Inference(some, self.class_index[rows], self.probabilities[rows], self.classes)
+
     @property
     def labels(self) -> NDArray[Any]:
         """The predicted class of each image."""

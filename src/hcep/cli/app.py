@@ -14,6 +14,7 @@ from hcep.cli import (
     correct,
     data,
     demo,
+    audit,
     encode,
     evaluate,
     explain,
@@ -53,6 +54,7 @@ app.command(name="info")(info.info)
 app.command(name="encoders")(info.encoders)
 app.add_typer(model.app, name="model")
 app.add_typer(hierarchy.app, name="hierarchy")
+app.command(name="audit")(audit.audit)
 app.add_typer(induction.app, name="induce")
 
 

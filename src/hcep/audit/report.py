@@ -1,0 +1,184 @@
+"""The audit: all checks, what they say together, as JSON and as one HTML file."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hcep import _tables
+from hcep._escape import html as escape
+from hcep._progress import progress as progress_bar
+from hcep.audit.checks import Check, Subject, checks_of
+from hcep.classify import HCEPClassifier
+from hcep.errors import HCEPError
+
+STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse;margin:.5rem 0}td,th{padding:.15rem .7rem;border-bottom:1px solid #ddd;text-align:left}
+.passed{color:#176f2c}.failed{color:#b3261e}.open{color:#7a6100}h2{margin:1.6rem 0 .2rem;font-size:1.1rem}"""
+WORDS = {True: "passed", False: "failed", None: "open"}
+#: What may be done where all of some checks pass, and what may not where one fails.
+MEANING = (
+    (
+        ("leakage", "concepts removed", "deletion and insertion"),
+        "Its paths may be shown as the reason for its answers: the answers come from them, and go with their concepts.",
+        "Its paths must not be shown as the reason for its answers",
+    ),
+    (
+        ("calibration and coverage",),
+        "Its probabilities, and answers with a promised coverage, may be acted on for images like these.",
+        "Its probabilities and coverage must not be acted on",
+    ),
+    (
+        ("noise", "other training images"),
+        "Its answers may be compared from one photo, and from one training set, to another: they are stable.",
+        "Single answers must not be relied on where small changes matter",
+    ),
+    (
+        ("shuffled labels", "random tree"),
+        "Its hierarchy may be read as knowledge: controls without it are worse.",
+        "Its hierarchy must not be read as knowledge",
+    ),
+    (("thin classes",), "All of its classes may be used.", "Its thin classes must not be used alone"),
+    (
+        ("groups",),
+        "It may be used in all groups that were looked at.",
+        "It must not be used in groups that fall behind",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What the checks of a model found.
+
+    Attributes
+    ----------
+    name : str
+        Of the model.
+    n_images, n_classes : int
+    accuracy : float
+    checks : tuple of Check
+    """
+
+    name: str
+    n_images: int
+    n_classes: int
+    accuracy: float
+    checks: tuple[Check, ...]
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        return tuple(check.name for check in self.checks if check.passed is False)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What the model may be used for and what not, in plain words."""
+        found = {check.name: check for check in self.checks}
+        said = [f"It is right on {self.accuracy:.1%} of {self.n_images:,} images of {self.n_classes:,} classes."]
+        for names, may, must_not in MEANING:
+            looked = [found[name] for name in names if name in found and found[name].passed is not None]
+            bad = [check for check in looked if not check.passed]
+            if bad:
+                said.append(f"{must_not}: " + "; ".join(f"{check.name}: {check.measured}" for check in bad) + ".")
+            elif looked:
+                said.append(may)
+        undecided = [f"{check.name} ({check.measured})" for check in self.checks if check.passed is None]
+        return (*said, *([f"Left open: {'; '.join(undecided)}."] if undecided else []))
+
+    def to_json(self) -> str:
+        """Everything, one object."""
+        whole = {**asdict(self), "failed": self.failed, "sentences": self.sentences}
+        return json.dumps(_plain(whole), indent=2, ensure_ascii=False)
+
+    def to_html(self) -> str:
+        """One HTML file that fetches nothing."""
+        parts, title = [_section(check) for check in self.checks], f"Audit of {escape(self.name)}"
+        ending = "".join(f"<li>{escape(text)}</li>" for text in self.sentences)
+        return (
+            '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+            f"<title>{title}</title><style>{STYLE}</style><body><h1>{title}</h1>"
+            f"{''.join(parts)}<h2>What this model may be used for, and what not</h2><ul>{ending}</ul></body></html>\n"
+        )
+
+
+def audit(
+    model: HCEPClassifier,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    train: tuple[ArrayLike, ArrayLike] | None = None,
+    groups: ArrayLike | None = None,
+    coverage: float = 0.9,
+    random_state: int = 0,
+    name: str = "the model",
+    progress: bool = False,
+) -> Audit:
+    """Run all checks.
+
+    Parameters
+    ----------
+    model : HCEPClassifier
+        Fitted.
+    X, y : labelled images that it was not fitted on
+    train : (X, y), optional
+        What it was fitted on: controls are fitted to it.
+    groups : (n_images,) array, optional
+        A group of every image, such as its camera.
+    coverage : float
+        The promise that is looked at; on half of the images where the model is not calibrated.
+    random_state : int
+    name : str
+        Of the model, for the report.
+    progress : bool
+        Show a progress bar.
+
+    Raises
+    ------
+    HCEPError
+        No images, labels that are no classes of the model, a number of groups that is not that of images.
+    """
+    images, labels = np.asarray(X), np.asarray(y)
+    unknown = set(labels.tolist()) - set(model.classes_.tolist())
+    if unknown:
+        raise HCEPError(f"{len(unknown):,} labels are no classes of the model, such as {min(map(str, unknown))!r}")
+    if groups is not None and len(np.asarray(groups)) != len(labels):
+        raise HCEPError(f"groups must be one per image, {len(labels):,} of them; got {len(np.asarray(groups)):,}")
+    arrays = None if train is None else (np.asarray(train[0]), np.asarray(train[1]))
+    given = None if groups is None else np.asarray(groups)
+    subject = Subject(model, images, labels, arrays, given, coverage, random_state)
+    checks = []
+    with progress_bar("looking", 9 + (groups is not None), progress, "checks") as advance:
+        for check in checks_of(subject):
+            checks.append(check)
+            advance(1)
+    return Audit(name, len(labels), len(model.classes_), float(subject.correct.mean()), tuple(checks))
+
+
+def _section(check: Check) -> str:
+    word = WORDS[check.passed]
+    rows = ""
+    if check.rows:
+        head = list(check.rows[0])
+        rows = _tables.html(head, [[_shown(row[key]) for key in head] for row in check.rows])
+    return (
+        f"<h2>{escape(check.name)}: <span class={word}>{word}</span></h2><p>{escape(check.question)} "
+        f"{escape(check.measured)}.</p>{rows}"
+    )
+
+
+def _shown(value: Any) -> str:
+    return _tables.number(value) if isinstance(value, float) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """For JSON, which has no NaN."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

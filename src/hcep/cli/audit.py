@@ -1,0 +1,116 @@
+"""`hcep audit`: checks of a model that can fail, and what it may be used for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from hcep.cli.console import say
+from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
+from hcep.cli.predict import Json, Model
+from hcep.errors import HCEPError, near_matches
+
+
+def audit(
+    model: Model,
+    data: Data,
+    *,
+    split: Annotated[str | None, typer.Option(help="Split to look at; val where there is one.")] = None,
+    train_split: Annotated[str, typer.Option(help="Split that controls are fitted to, if there is one.")] = "train",
+    by: Annotated[str | None, typer.Option(help="Column of --groups: a line for each of its values.")] = None,
+    groups: Annotated[
+        Path | None, typer.Option(help=".csv or .parquet with the column and `id`; the data itself by default.")
+    ] = None,
+    coverage: Annotated[float, typer.Option(min=0.5, max=0.999, help="The promise to look at.")] = 0.9,
+    vectors: Vectors = None,
+    label: Label = None,
+    labels: Labels = None,
+    encoder: Annotated[
+        str | None, typer.Option("--encoder", "-e", help="Of photos; the model's own by default.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="HTML file; JSON is written beside it.")] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there already.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Look at a model with labelled images it was not fitted on; exit code 1 where a check fails.
+
+    Deletion and insertion of concepts, concepts removed and exchanged, leakage, noise, other training images, shuffled
+    labels, a random tree, calibration and coverage by branch, thin classes, groups.
+
+    [bold]Examples[/]
+
+      hcep audit model/ store/ -o audit.html
+
+      hcep audit model/ store/ --by camera --groups photos.csv -o audit.html
+    """
+    from hcep._files import refuse_existing, write_text
+    from hcep.audit import audit as look
+    from hcep.models import read_model
+    from hcep.models.model_encoder import embeddings_for
+
+    beside = None if output is None else output.with_suffix(".json")
+    for path in (output, beside):
+        refuse_existing(path, force, "--output")
+    saved, columns = read_model(model), {"vectors": vectors, "label": label, "labels": labels}
+    options: dict[str, Any] = {"encoder": encoder, "progress": not as_json, **columns}
+    test = embeddings_for(saved, data, split, default_split="val", **options)
+    show_notes(test.notes)
+    train = None
+    if split != train_split:
+        try:
+            fitted_on = embeddings_for(saved, data, train_split, **options)
+            train = (fitted_on.X, _own(saved.classifier, fitted_on.y))
+        except HCEPError as error:
+            show_notes([f"no controls are fitted: {error}"])
+    found = look(
+        saved.classifier,
+        test.X,
+        _own(saved.classifier, test.y),
+        train=train,
+        groups=None if by is None else _groups(groups or data, by, test.ids),
+        coverage=coverage,
+        name=str(model),
+        progress=not as_json,
+    )
+    if output is not None and beside is not None:
+        write_text(output, found.to_html())
+        write_text(beside, found.to_json())
+    if as_json:
+        say(found.to_json())
+    else:
+        for check in found.checks:
+            mark = {True: "✓", False: "✗", None: "–"}[check.passed]
+            say(f"{mark} {check.name}: {check.measured}")
+        say("\n" + "\n".join(found.sentences) + (f"\nreport: {output}, {beside}" if output else ""))
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def _own(model: Any, labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels as the model has them: in a file they are text, in the model maybe numbers."""
+    known = {str(label): label for label in model.classes_.tolist()}
+    return np.array([known.get(label, label) for label in labels.tolist()])
+
+
+def _groups(table: Path, column: str, ids: NDArray[Any]) -> NDArray[Any]:
+    """The column of a table for each image, found by `id`, or by place where the table has none."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    if table.suffix not in (".csv", ".parquet"):
+        raise HCEPError(f"--by {column}: give the table with this column by --groups FILE, .csv or .parquet")
+    read = pyarrow.parquet.read_table if table.suffix == ".parquet" else pyarrow.csv.read_csv
+    rows = read(table)
+    if column not in rows.column_names:
+        raise HCEPError(f"--by: {table} has no column {column!r}.{near_matches(column, rows.column_names)}")
+    values = [str(value) for value in rows.column(column).to_pylist()]
+    if "id" not in rows.column_names:
+        if len(values) != len(ids):
+            raise HCEPError(f"--groups: {table} has {len(values):,} rows for {len(ids):,} images and no column `id`")
+        return np.array(values)
+    by_id = dict(zip(map(str, rows.column("id").to_pylist()), values, strict=True))
+    return np.array([by_id.get(str(i), "unknown") for i in ids.tolist()])
