@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from hcep import ConceptDictionary, Hierarchy
 from hcep.datasets import load_sample, make_hierarchical_concepts
-from hcep.errors import HierarchyError
+from hcep.errors import HCEPError, HierarchyError
 from hcep.pursuit import SearchOptions, path_objectives, search
 from hcep.pursuit.limits import PathLimits, Request, find_concept
 
@@ -129,6 +129,11 @@ def test_a_concept_deeper_than_paths_go_is_gone_towards(pets_dictionary):
     limits = PathLimits.of(pets_dictionary.hierarchy, force="bus")
     found = search(np.ones((1, 4)), pets_dictionary, SearchOptions(max_steps=1), limits=limits)
     assert found.paths == [("vehicle",)]
+
+
+def test_limits_of_another_hierarchy_are_refused(pets_dictionary, diamond):
+    with pytest.raises(HCEPError, match="limits are of another hierarchy"):
+        search(np.ones((1, 4)), pets_dictionary, SearchOptions(), limits=PathLimits.of(diamond, force="cat"))
 
 
 def test_concepts_are_found_by_id_name_merged_name_and_synonym():

@@ -1,5 +1,7 @@
 from . import naming as naming, report as report
 from .contrast import Contrast as Contrast, contrast as contrast
+from .corrections import Correction as Correction, Corrections as Corrections, image_hash as image_hash
+from .evidence import Contributions as Contributions, Flip as Flip, WhyNot as WhyNot
 from .explained import (
     ExplainedImage as ExplainedImage,
     ExplainedImages as ExplainedImages,

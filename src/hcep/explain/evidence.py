@@ -59,7 +59,9 @@ class Contributions:
 
     def shown(self, value: float) -> str:
         """A value for people: of a path as a share of the image."""
-        return f"{value:+.2f}" if self.kind == "logit" else f"{100 * value / (self.square or 1.0):+.1f} %"
+        if self.kind == "logit":
+            return f"{value:+.2f}"
+        return f"{round(100 * value / (self.square or 1.0), 1) + 0.0:+.1f} %"
 
     def line(self, first: int = 0) -> str:
         """The concepts in one line, from some position on: ``animal +31.2 %, cat +4.0 %``."""

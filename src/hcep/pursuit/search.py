@@ -207,6 +207,8 @@ def search(
     exact = options.beam_width is None and options.tol == 0.0 and not trace
     kernels = _kernels(exact and are_few(len(rows)))
     basis, tables, rules = _prepared(dictionary, options, limits)
+    if limits is not None and limits.state.shape[1] != basis.tree.n_nodes:
+        raise HCEPError("limits are of another hierarchy than the dictionary's")
     n, depth = len(rows), basis.tree.depth
     if trace and n * (rules.max_steps + 1) * rules.width > MAX_TRACE:
         raise HCEPError(
