@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from hcep import HCEPClassifier, Hierarchy
+from hcep import HCEPClassifier, Hierarchy, explain_images
 from hcep.classify.hedging import as_subtrees, class_quantiles, class_sets, conformal_quantile, held_out
 from hcep.errors import HCEPError
 from tests.conftest import k_shot
@@ -222,3 +222,22 @@ def test_coverage_on_tiny_imagenet(tiny_imagenet: dict[str, np.ndarray]) -> None
         answers = fitted.predict_concept(X_val[~half], alpha)
         right = [a in above[c] for a, c in zip(answers, y_val[~half].tolist(), strict=True)]
         assert abs(np.mean(right) - (1 - alpha)) < 0.02
+
+
+def test_what_can_be_said_is_said_in_words(calibrated: HCEPClassifier) -> None:
+    X, y = images(50, 12)
+    said = calibrated.explain(X[y == "cat"])  # no coverage asked for
+    assert all(one.hedged is None for one in said)
+    found = [one.hedged for one in explain_images(X, calibrated, coverage=0.9)]
+    assert [h.concept for h in found] == calibrated.predict_concept(X, 0.1).tolist()
+    assert any(str(h).startswith("animal, 9") and "; which one is unclear" in str(h) for h in found)
+    assert all(h.is_class == (h.concept in CLASSES) for h in found)
+    (strange,) = [one.hedged for one in explain_images(X[:1] + np.array([0, 0, 0, 0, 12.0]), calibrated, coverage=0.9)]
+    assert "maybe a kind of" in str(strange)
+    assert "that is not in the hierarchy" in str(strange)
+
+
+def test_a_coverage_that_cannot_be_promised_is_refused_before_any_work(model: HCEPClassifier) -> None:
+    model.held_out_ = None
+    with pytest.raises(HCEPError, match="no held-out scores"):
+        explain_images(images(1, 0)[0], model, coverage=0.9)

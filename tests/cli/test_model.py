@@ -1,0 +1,78 @@
+"""`hcep model`: a fitted model changed from the command line, every change written down and undone."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hcep.models import load_model
+from tests.cli.test_own_data import TREE, fails, run
+
+COLOURS = ("cat", "dog", "car", "bus")
+
+
+def save(path: Path, labels: tuple[str, ...], seed: int, n: int = 12) -> Path:
+    rng = np.random.default_rng(seed)
+    places = {label: np.random.default_rng(sum(map(ord, label))).standard_normal(6) * 4 for label in labels}
+    y = np.repeat(labels, n)
+    X = np.array([places[label] for label in y]) + 0.7 * rng.standard_normal((len(y), 6))
+    np.savez(path, X=X, y=y)
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    (tmp_path / "tree.csv").write_text(TREE, encoding="utf-8")
+    train = save(tmp_path / "train.npz", COLOURS, 0)
+    run("fit", train, "--hierarchy", tmp_path / "tree.csv", "-o", tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_from_fit_to_a_promise(model: Path, tmp_path: Path) -> None:
+    test, out = save(tmp_path / "test.npz", COLOURS, 2), tmp_path / "out.csv"
+    fails("no held-out scores.*hcep model calibrate", "predict", model, test, "--coverage", "0.9", "-o", out)
+    said, _ = run("model", "calibrate", model, save(tmp_path / "val.npz", COLOURS, 1, 30))
+    assert "calibrated on 120 images" in said
+    run("predict", model, test, "--coverage", "0.9", "-o", out)
+    rows = list(csv.DictReader(out.read_text(encoding="utf-8").splitlines()))
+    above = {"cat": "animal", "dog": "animal", "car": "vehicle", "bus": "vehicle"}
+    right = [row["answer"] in (row["label"], above[row["label"]], "thing") for row in rows]
+    assert np.mean(right) >= 0.85
+    assert {"answer_name", "answer_probability", "kind"} <= set(rows[0])
+
+
+def test_a_class_is_added_moved_renamed_and_removed(model: Path, tmp_path: Path) -> None:
+    vans = save(tmp_path / "vans.npz", ("van", "cat"), 3)
+    said, notes = run("model", "add-class", model, "van", vans, "--under", "vehicle")
+    assert "added class 'van' under 'vehicle' from 12 images; 5 classes" in said
+    assert "hcep model calibrate" in notes
+    run("model", "move", model, "van", "animal")
+    run("model", "rename", model, "van", "delivery van")
+    assert "added 24 images of 2 classes" in run("model", "update", model, vans)[0]
+    assert load_model(model).hierarchy_.parents("van") == ("animal",)
+    assert load_model(model).hierarchy_.name("van") == "delivery van"
+    run("model", "remove", model, "dog")
+    assert load_model(model).classes_.tolist() == ["bus", "car", "cat", "van"]
+    log = run("model", "log", model)[0].splitlines()
+    assert [line.split("  ")[-1] for line in log[1:]] == [
+        "added class 'van' under 'vehicle' from 12 images",
+        "moved 'van' under 'animal'",
+        "renamed 'van' 'delivery van'",
+        "added 24 images of 2 classes",
+        "removed class 'dog'",
+    ]
+    assert "undone: removed class 'dog'" in run("model", "undo", model)[0]
+    assert "dog" in load_model(model).classes_
+    summary = json.loads((model / "model.json").read_text(encoding="utf-8"))
+    assert summary["training"]["images_per_class"]["van"] == 24
+
+
+def test_what_is_not_there_is_said(model: Path, tmp_path: Path) -> None:
+    fails("'emu' is no class of the model", "model", "remove", model, "emu")
+    fails("'vehicl'.*vehicle", "model", "move", model, "cat", "vehicl")
+    fails("there is no change to undo", "model", "undo", model)
+    fails("no model at", "model", "log", tmp_path / "nothing")
