@@ -154,3 +154,61 @@ def test_classes_that_nobody_names():
     head = LinearHead(np.ones((7, 3)), np.ones(7))
     with pytest.raises(HCEPError, match="its last layer has 7 classes; say which with classes="):
         open_encoder("function:some.module:encoder", head=head)
+
+
+def write_classifier(path, coef, intercept):
+    """Mean colours and a linear layer on them; the only output is the logits, as exporters write classifiers."""
+    import onnx
+
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["x"], ["pooled"]),
+        helper.make_node("Flatten", ["pooled"], ["vector"]),
+        helper.make_node("Gemm", ["vector", "w", "b"], ["logits"], transB=1),
+    ]
+    weights = [onnx.numpy_helper.from_array(a.astype(np.float32), n) for a, n in ((coef, "w"), (intercept, "b"))]
+    x = helper.make_tensor_value_info("x", kind, ["n", 3, 8, 8])
+    logits = helper.make_tensor_value_info("logits", kind, ["n", len(coef)])
+    graph = helper.make_graph(nodes, "classifier", [x], [logits], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    path.with_suffix(".json").write_text('{"preprocessing": {"size": 8, "edge": 8}}')
+
+
+def test_an_onnx_classifier_whose_only_output_is_its_logits(needs_packages, tmp_path, pets, monkeypatch):
+    from PIL import Image
+
+    from hcep import explain_images
+
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    coef, intercept = 4 * rng.normal(size=(5, 3)), rng.normal(size=5)
+    classes = ["fox", "bus", "cat", "dog", "car"]
+    write_classifier(tmp_path / "classifier.onnx", coef, intercept)
+    (tmp_path / "classes.txt").write_text("\n".join(classes))
+    (tmp_path / "tree.json").write_text(pets.to_json())
+    run = runner.invoke(
+        app, ["open", "onnx:classifier.onnx", "--classes", "classes.txt", "--hierarchy", "tree.json", "-o", "model"]
+    )
+    assert run.exit_code == 0, run.output
+    photos = [Image.new("RGB", (8, 8), tuple(colour)) for colour in rng.integers(0, 256, (20, 3)).tolist()]
+    colours = np.array([np.asarray(photo)[0, 0] / 255 for photo in photos])
+    found = explain_images(photos, "model", where=True)
+    assert [one.label for one in found] == [classes[i] for i in (colours @ coef.T + intercept).argmax(axis=1)]
+    assert {one.maps.how for one in found} == {"exact"}
+    with pytest.raises(HCEPError, match=r"classifier.onnx: no tensor 'vectr' in it. Near matches: 'vector'"):
+        load_encoder("onnx:classifier.onnx#vectr")
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_state_dict_ends_in_its_last_linear_layer(torchvision, tmp_path, wrapped):
+    import torch
+
+    network = torchvision.models.resnet18(num_classes=7)
+    state = network.state_dict()
+    torch.save({"epoch": 3, "state_dict": state} if wrapped else state, tmp_path / "weights.pth")
+    head = linear_head(str(tmp_path / "weights.pth"))
+    assert np.array_equal(head.coef, network.fc.weight.detach().numpy())
+    assert np.array_equal(head.intercept, network.fc.bias.detach().numpy())
+    torch.save({"a": torch.ones(3)}, tmp_path / "other.pth")
+    with pytest.raises(HCEPError, match="is no state dict that ends in a linear layer"):
+        linear_head(str(tmp_path / "other.pth"))

@@ -15,7 +15,7 @@ from hcep.errors import HCEPError
 
 def open_head(
     encoder: Annotated[
-        str, typer.Argument(help="efficientnet-lite2, timm:…, onnx:FILE, or an .npz with coef and intercept.")
+        str, typer.Argument(help="efficientnet-lite2, timm:…, onnx:FILE, a .pth, or an .npz with coef and intercept.")
     ],
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
@@ -29,7 +29,7 @@ def open_head(
     images: Annotated[
         Path | None, typer.Option(help="Store or file of typical embeddings: they set the scale and the anchor.")
     ] = None,
-    of: Annotated[str | None, typer.Option("--encoder", "-e", help="The encoder that an .npz layer goes with.")] = None,
+    of: Annotated[str | None, typer.Option("--encoder", "-e", help="The encoder that a bare layer goes with.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is there.")] = False,
 ) -> None:
     """Open a classifier that exists: its own last layer becomes rooted paths, no training image needed.
@@ -43,11 +43,13 @@ def open_head(
       hcep open onnx:classifier.onnx --classes names.txt --hierarchy tree.csv -o model/
 
       hcep open probe.npz --classes names.txt --encoder open_clip:ViT-L-14/openai -o model/
+
+      hcep open resnet50.pth --encoder timm:resnet50/resnet50.pth -o imagenet/
     """
     from hcep.datasets import find_hierarchy
     from hcep.embeddings import read_embeddings
     from hcep.embeddings.encoders.all_encoders import SOURCES
-    from hcep.models.opening import open_encoder
+    from hcep.models.opening import linear_head, open_encoder
 
     if output.exists() and not force:
         raise HCEPError(f"--output: {str(output)!r} is there already; pass --force to replace it, or give another name")
@@ -58,8 +60,10 @@ def open_head(
         else find_hierarchy(hierarchy, labels or (), on_note=lambda note: show_notes([note]), **parsed(options))
     )
     X = None if images is None else read_embeddings(images).X
-    model = open_encoder(encoder, classes=labels, hierarchy=tree, images=X)
-    record = of or (encoder if encoder.partition(":")[0] in SOURCES else None)
+    head = linear_head(encoder)
+    model = open_encoder(encoder, head=head, classes=labels, hierarchy=tree, images=X)
+    inside = f"#{head.features}" if head.features else ""
+    record = of or (encoder + inside if encoder.partition(":")[0] in SOURCES else None)
     model.save(output, encoder=record)
     agreed = "" if model.agreement_ != model.agreement_ else f", agrees with the layer on {model.agreement_:.1%}"
     say(f"{output}: {len(model.classes_):,} classes, {model.hierarchy_.depth} levels, anchor {model.anchor_:g}{agreed}")

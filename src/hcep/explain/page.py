@@ -70,7 +70,9 @@ def card(
     levels = one.levels or (None,) * len(steps)
     overlays, explained = _overlays(one), sum(step.share for step in steps)
     rows = "".join(
-        _step(step, depth, level, explained, overlays.get(("concept", step.synset)), small and small.of(one, step))
+        _step(
+            step, depth, level, explained, overlays.get(("concept", step.synset)), small.of(one, step) if small else ""
+        )
         for depth, (step, level) in enumerate(zip(steps, levels, strict=True))
     )
     rivals = "".join(_rival(one, rival, overlays.get(("margin", rival.label))) for rival in one.rivals)
@@ -261,9 +263,7 @@ def _bar(share: float) -> str:
     )
 
 
-def _step(
-    step: Step, depth: int, level: Level | None, explained: float, overlay: str | None, typical: str | None
-) -> str:
+def _step(step: Step, depth: int, level: Level | None, explained: float, overlay: str | None, typical: str) -> str:
     merged = (
         f' <span class=soft title="{escape(", ".join(step.merged))}">+{len(step.merged)}</span>' if step.merged else ""
     )
@@ -314,7 +314,7 @@ def what_separates(one: ExplainedImage, rival: Rival) -> str:
     return f"{above}, {rival.names[n]} rather than {one.explanation.steps[n].name}"
 
 
-def _pointed(content: str, overlay: str | None, style: str, typical: str | None = None, name: str = "") -> str:
+def _pointed(content: str, overlay: str | None, style: str, typical: str = "", name: str = "") -> str:
     """A button that shows a map, or typical photos; without either, plain text."""
     if overlay is None and not typical:
         return f'<span class="{style}">{content}</span>'

@@ -28,10 +28,11 @@ _log = logging.getLogger(__name__)
 
 
 class LinearHead(NamedTuple):
-    """The last layer of a network: logits are ``x @ coef.T + intercept``."""
+    """The last layer of a network: logits are ``x @ coef.T + intercept``; x is the tensor `features` of ONNX files."""
 
     coef: NDArray[Any]
     intercept: NDArray[Any]
+    features: str = ""
 
 
 def builtin_model() -> SavedModel:
@@ -98,7 +99,7 @@ def open_encoder(
 
 
 def linear_head(name: str) -> LinearHead:
-    """The last layer that comes with an encoder: the built-in ones', timm's, or of an ONNX file or an .npz.
+    """The last layer that comes with an encoder: the built-in ones', timm's, or of an ONNX, .pth or .npz file.
 
     Raises
     ------
@@ -115,9 +116,11 @@ def linear_head(name: str) -> LinearHead:
         return _onnx_head(path)
     if path.suffix == ".npz" and path.is_file():
         return _array_head(path)
+    if path.suffix in (".pth", ".pt") and path.is_file():
+        return _state_head(path)
     raise HCEPError(
-        f"{name!r} carries no classifier that can be opened: expected {BUILT_IN!r}, timm:…, an ONNX file that ends "
-        "in a linear layer, or an .npz file with coef and intercept"
+        f"{name!r} carries no classifier that can be opened: expected {BUILT_IN!r}, timm:…, an ONNX file or "
+        "a .pth state dict that ends in a linear layer, or an .npz file with coef and intercept"
     )
 
 
@@ -160,10 +163,24 @@ def _onnx_head(path: Path) -> LinearHead:
         bias = node.input[2] if node.op_type == "Gemm" and len(node.input) > 2 else bias
         coef = weight if transposed else weight.T
         found = np.zeros(len(coef)) if bias not in constants else onnx.numpy_helper.to_array(constants[bias])
-        return LinearHead(coef, found.reshape(-1))
+        vectors = [o.name for o in graph.output if len(o.type.tensor_type.shape.dim) == 2]
+        return LinearHead(coef, found.reshape(-1), "" if node.input[0] == vectors[0] else str(node.input[0]))
     raise HCEPError(
         f"{str(path)!r} does not end in a linear layer; its outputs are {quoted(o.name for o in graph.output)}"
     )
+
+
+def _state_head(path: Path) -> LinearHead:
+    """The last linear layer of a state dict, as torchvision's networks end in one."""
+    from hcep.embeddings.torch_file import read_torch_file
+
+    state = read_torch_file(path)
+    state = next((state[key] for key in ("state_dict", "model") if key in state), state)
+    layers = [key.removesuffix(".weight") for key in state if key.endswith(".weight") and np.ndim(state[key]) == 2]
+    if not layers:
+        raise HCEPError(f"{str(path)!r} is no state dict that ends in a linear layer")
+    coef = state[f"{layers[-1]}.weight"]
+    return LinearHead(coef, state.get(f"{layers[-1]}.bias", np.zeros(len(coef))))
 
 
 def _array_head(path: Path) -> LinearHead:

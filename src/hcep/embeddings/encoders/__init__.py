@@ -4,7 +4,7 @@
 ``open_clip:ViT-L-14/openai``             open_clip: a tag, a checkpoint, ``local-dir:``, ``hf-hub:``
 ``transformers:google/siglip-base-…``     transformers: the hub's name or a folder of CLIP or SigLIP
 ``timm:resnet50.a1_in1k``                 timm: a tag, a checkpoint, ``local-dir:``, ``hf-hub:``
-``onnx:models/encoder.onnx``              onnxruntime
+``onnx:models/encoder.onnx``              onnxruntime; ``encoder.onnx#tensor`` for one inside it
 ``efficientnet-lite2``                    the built-in one; ``efficientnet-lite0`` is quicker
 ``function:package.module:attribute``     a Python function of a batch
 ========================================  ==========================================================
@@ -101,7 +101,8 @@ def load_encoder(
 def absolute_name(name: str) -> str:
     """A name that leads to the same file or folder from everywhere: what a store and a model remember."""
     source, _, place = name.partition(":")
-    return f"{source}:{Path(place).resolve()}" if place and Path(place).exists() else name
+    file, mark, inner = (place, "", "") if Path(place).exists() else place.partition("#")
+    return f"{source}:{Path(file).resolve()}{mark}{inner}" if file and Path(file).exists() else name
 
 
 def _of_function(

@@ -45,6 +45,7 @@ def load(
     ----------
     model : str
         Path of the file. A JSON file of the same name beside it may hold ``{"preprocessing": {...}, "output": "..."}``.
+        ``file.onnx#tensor`` takes a tensor inside the network for the vector, such as the one before the last layer.
     device : {'cpu', 'cuda'}, optional
         'cuda' where the installed onnxruntime has it.
     precision : optional
@@ -65,16 +66,17 @@ def load(
     """
     require("onnxruntime", "onnx", "this encoder")
     name = f"onnx:{model}"
-    path = Path(model)
+    place, _, inner = (model, "", "") if Path(model).is_file() else model.partition("#")
+    path = Path(place)
     if not path.is_file():
         raise HCEPError(f"{name}: no such file")
     if precision is not None:
         raise HCEPError(f"{name}: the file decides the precision; leave precision={precision!r} out")
     beside = _read_beside(path)
     steps = _preprocessing(name, path, preprocessing, beside)
-    session = open_session(name, path, device, threads)
+    session = open_session(name, with_output(path, inner) if inner else path, device, threads)
     source = _image_input(name, session, steps)
-    target = _vector_output(name, session, output or beside.get("output"))
+    target = _vector_output(name, session, output or inner or beside.get("output"))
     maps = with_map(path, target)
 
     @cache
@@ -116,9 +118,25 @@ def with_map(path: Path, target: str) -> tuple[bytes, str] | None:
     if node is None or not _pools_positions(node, model.graph):
         return None
     found = str(node.input[0])
-    if found not in [output.name for output in model.graph.output]:
-        model.graph.output.append(onnx.helper.make_tensor_value_info(found, onnx.TensorProto.FLOAT, None))
-    return model.SerializeToString(), found
+    return _giving(model, found, onnx), found
+
+
+def with_output(path: Path, tensor: str) -> bytes:
+    """The file with one more output, a tensor inside the network that must be there."""
+    onnx = require("onnx", "photos", "a tensor inside an ONNX file")
+    model = onnx.load_model(path, load_external_data=False)
+    known = [output for node in model.graph.node for output in node.output]
+    if tensor not in known:
+        raise HCEPError(f"onnx:{path}: no tensor {tensor!r} in it.{near_matches(tensor, known)}")
+    return _giving(model, tensor, onnx)
+
+
+def _giving(model: Any, tensor: str, onnx: Any) -> bytes:
+    if tensor not in [output.name for output in model.graph.output]:
+        kind = onnx.TensorProto.FLOAT
+        model.graph.output.append(onnx.helper.make_tensor_value_info(tensor, kind, None))
+    content: bytes = model.SerializeToString()
+    return content
 
 
 def _pools_positions(node: Any, graph: Any) -> bool:

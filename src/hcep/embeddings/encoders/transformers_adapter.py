@@ -82,8 +82,9 @@ def load(
 
 def _maps(network: Any) -> Forward | None:
     """Maps of an image tower: CLIP's, which projects its class token, and SigLIP's, which pools by attention."""
-    tower = getattr(network, "vision_model", None)
-    pooling, projection = getattr(tower, "head", None), getattr(network, "visual_projection", None)
+    tower: Any = getattr(network, "vision_model", None)
+    pooling: Any = getattr(tower, "head", None)
+    projection: Any = getattr(network, "visual_projection", None)
     if pooling is not None and projection is None:
         return lambda pixels: tokens_map(tower(pixel_values=pixels).last_hidden_state, pixels, pooling)
     if projection is None or not hasattr(tower, "post_layernorm"):
