@@ -20,7 +20,7 @@ from hcep.classify.calibration import Calibration, require_priors
 from hcep.classify.choosing import LeaveOneOutScore, Training
 from hcep.classify.heads import require_head
 from hcep.dictionary import ConceptDictionary
-from hcep.dictionary.checks import CHUNK
+from hcep.dictionary.checks import CHUNK, refuse_odd_scale
 from hcep.dictionary.moments import ClassMoments
 from hcep.dictionary.transform import prepared_rows
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
@@ -234,6 +234,7 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         """
         self._check_parameters()
         images, labels = validate_data(self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=1)
+        refuse_odd_scale(images)
         if np.asarray(labels).dtype.kind == "f":  # synset ids are no regression target, even at one image per class
             check_classification_targets(labels)
         self.classes_, index = np.unique(labels, return_inverse=True)
@@ -278,7 +279,8 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         if negative and power != "auto":
             raise HCEPError(f"power must be 1 or 'auto' for embeddings with negative numbers, got {power!r}")
         usual = choosing.ANCHOR if np.median(counts) >= choosing.FEW else choosing.FEW_ANCHOR
-        powers = (1.0,) if negative else choosing.POWERS
+        # Held-out images of classes of two are scored by means of one, at which other powers do best than at two.
+        powers = (1.0,) if negative else choosing.POWERS if np.median(counts) > 2 else choosing.POWERS[:1]
         shrinkages: Any = choosing.SHRINKAGES if (counts > 1).any() else (choosing.FALLBACK_SHRINKAGE,)
         anchors = choosing.ANCHORS if shrinkage is None else (usual,)
         return (

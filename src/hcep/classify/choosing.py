@@ -31,8 +31,10 @@ FALLBACK_SHRINKAGE, FALLBACK_TEMPERATURE = 0.8, 0.03
 N_RIVALS = 32
 #: Images that the powers are compared on, and how many of each class at least.
 POWER_IMAGES, POWER_PER_CLASS = 2048, 5
-#: Objectives computed for the calibration at most; of many classes fewer images are looked at.
-CALIBRATION_SIZE = 4_000_000
+#: Images scored for the choice, times classes; of many classes fewer, but not fewer than these.
+TRIAL_SIZE, TRIAL_IMAGES = 200_000, 512
+#: Objectives computed for the calibration; of many classes fewer images are looked at, but not fewer than these.
+CALIBRATION_SIZE, CALIBRATION_IMAGES = 500_000, 256
 #: How the best temperature grows with the noise of class means of n images, as 1 + c / n.
 MEAN_NOISE = 0.7
 
@@ -112,6 +114,10 @@ class _Trials:
     moments: ClassMoments
 
     @cached_property
+    def folds(self) -> Folds:
+        return self.training.folds.only(max(TRIAL_IMAGES, TRIAL_SIZE // len(self.training.leaves)))
+
+    @cached_property
     def covariance(self) -> NDArray[np.float32]:
         return self.moments.within_covariance().astype(np.float32)
 
@@ -124,7 +130,7 @@ class _Trials:
         return self.moments.class_means().astype(np.float32)
 
     def score(self, shrinkage: float | None, anchor: float) -> LeaveOneOutScore:
-        training, folds = self.training, self.training.folds
+        training, folds = self.training, self.folds
         centre = self.moments.total_mean().astype(np.float32) if training.center else np.float32(0.0)
         whitener = None if shrinkage is None else shrunk_inverse_root(self.covariance, shrinkage)
         images, means = (a - centre if whitener is None else (a - centre) @ whitener for a in (self.images, self.means))
@@ -204,7 +210,7 @@ def calibrate(training: Training, dictionary: ConceptDictionary, moments: ClassM
     ``1 + c / n`` with c = `MEAN_NOISE` from n = 1 to 50, and are divided by that ratio.
     """
     transform, n_classes = dictionary.transform, len(training.leaves)
-    folds = training.folds.only(max(1, CALIBRATION_SIZE // n_classes))
+    folds = training.folds.only(max(CALIBRATION_IMAGES, CALIBRATION_SIZE // n_classes))
     if not len(folds.rows) or n_classes == 1:
         # Of the mean square norm: 1 where the dictionary is scaled to it, the images' own where it is not.
         unscaled = moments.mean_square_norm(transform.mean, transform.whitener)

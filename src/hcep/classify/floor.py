@@ -38,12 +38,15 @@ def explained_floor(model: PathModel, images: NDArray[Any], index: NDArray[np.in
     if not len(enough):
         return None
     most = max(2, min(PER_CLASS, IN_ALL // len(enough)))
-    rows = np.concatenate([_spread(np.flatnonzero(index == c), most) for c in enough])
-    own = index[rows]
-    shares = _left_out_shares(model, images[rows], own, counts)
+    # Of more classes than can be looked at, some stand for all: none has a percentile of its own.
+    looked_at = enough[:: -(-2 * len(enough) // IN_ALL)]
+    of_class = np.split(np.argsort(index, kind="stable"), np.cumsum(counts)[:-1])
+    rows = [_spread(of_class[c], most) for c in looked_at]
+    shares = _left_out_shares(model, images[np.concatenate(rows)], np.repeat(looked_at, list(map(len, rows))), counts)
     floor = np.full(len(counts), np.percentile(shares, PERCENTILE))
-    for c in enough[np.minimum(counts[enough], most) >= ENOUGH]:
-        floor[c] = np.percentile(shares[own == c], PERCENTILE)
+    for c, own in zip(looked_at, np.split(shares, np.cumsum(list(map(len, rows)))[:-1]), strict=True):
+        if len(own) >= ENOUGH:
+            floor[c] = np.percentile(own, PERCENTILE)
     return floor
 
 
@@ -56,18 +59,22 @@ def _left_out_shares(
     -----
     Without an image its class's mean is ``n / (n - 1)`` times as far from it, and the within-class covariance loses it:
     with ``r = x - mean`` an inner product ``<a, b>`` of the whitened space becomes ``<a, b> + g <a, r> <b, r>`` (see
-    `leave_one_out_scores`). What the path leaves is nearly along r.
+    `hcep.classify.left_out.LeftOut`). What the path leaves is nearly along r.
     """
-    transform, options, tree = model.dictionary.transform, model.options, model.hierarchy.path_tree
-    x = model.dictionary.embed(images).astype(np.float64)
-    squares, left, r = np.einsum("ij,ij->i", x, x), np.full(len(x), np.inf), np.empty_like(x)
-    nodes, ends = tree.ancestors()[tree.leaf_nodes], tree.synset[tree.leaf_nodes]
-    for c in np.unique(own):
-        rows, leaf = np.flatnonzero(own == c), model.hierarchy.index(str(model.leaves[c]))
-        r[rows] = x[rows] - model.dictionary.synset_embeddings[leaf]
-        for path in nodes[ends == leaf]:
-            atoms = model.dictionary.atoms[tree.edge[path[path >= 0][: options.max_steps]]]
-            left[rows] = np.minimum(left[rows], _left_by(x[rows], atoms, options.anchor))
+    transform, tree, dictionary = model.dictionary.transform, model.hierarchy.path_tree, model.dictionary
+    x, atoms = dictionary.embed(images).astype(np.float32), dictionary.atoms.astype(np.float32)
+    leaves = np.array([model.hierarchy.index(leaf) for leaf in model.leaves.tolist()])
+    r = x - dictionary.synset_embeddings[leaves[own]].astype(np.float32)
+    squares, left = np.einsum("ij,ij->i", x, x), np.full(len(x), np.inf)
+    nodes = tree.ancestors()[tree.leaf_nodes][:, : model.options.max_steps]
+    columns, first = model._paths_by_class
+    number = np.diff(np.append(first, len(columns)))
+    for k in range(number.max()):
+        with_one = np.flatnonzero(number[own] > k)
+        for rows in np.array_split(with_one, -(-len(with_one) // 256)):
+            path = nodes[columns[first[own[rows]] + k]]
+            along = np.where(path[..., None] >= 0, atoms[tree.edge[path]], 0.0)
+            left[rows] = np.minimum(left[rows], _left_by(x[rows], along, model.options.anchor))
     grown, g = counts[own] / (counts[own] - 1.0), np.zeros(len(x))
     if transform.shrinkage is not None:
         n_free = max(counts.sum() - np.count_nonzero(counts), 1)
@@ -78,12 +85,13 @@ def _left_out_shares(
     return 1.0 - left_out
 
 
-def _left_by(x: NDArray[np.float64], atoms: NDArray[np.float64], anchor: float) -> NDArray[np.float64]:
-    """What the atoms of a path leave of ``||x||**2``, with the coefficients that the pursuit finds."""
-    inverse = np.linalg.pinv(atoms @ atoms.T + anchor * np.eye(len(atoms)), rcond=1e-12, hermitian=True)
-    rest = x - (x @ atoms.T + anchor) @ inverse @ atoms
-    left: NDArray[np.float64] = np.einsum("ij,ij->i", rest, rest)
-    return left
+def _left_by(x: NDArray[Any], atoms: NDArray[Any], anchor: float) -> NDArray[Any]:
+    """What the atoms of a path, (n_images, length, n_dims), leave of ``||x||**2``, with the pursuit's coefficients."""
+    gram = (atoms @ atoms.swapaxes(1, 2)).astype(np.float64)
+    inverse = np.linalg.pinv(gram + anchor * np.eye(gram.shape[1]), rcond=1e-12, hermitian=True)
+    right = (atoms @ x[:, :, None]).astype(np.float64) + anchor
+    rest = x - np.einsum("nl,nld->nd", (inverse @ right)[:, :, 0].astype(np.float32), atoms)
+    return np.asarray(np.einsum("ij,ij->i", rest, rest))
 
 
 def _spread(rows: NDArray[np.intp], most: int) -> NDArray[np.intp]:

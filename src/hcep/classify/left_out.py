@@ -230,6 +230,9 @@ class LeftOut:
 
 def nearest_rivals(x: Images, own: Index, leaves: Floats, n_rivals: int) -> NDArray[np.int64]:
     """The classes other than their own whose embeddings are nearest to images, (n_images, n_rivals), in no order."""
+    if n_rivals == len(leaves) - 1:
+        others = np.arange(n_rivals, dtype=np.int64)
+        return np.asarray(others + (others >= own[:, None]))
     squares = np.einsum("ij,ij->i", leaves, leaves).astype(np.float32)
     single, found = leaves.T.astype(np.float32), np.empty((len(x), n_rivals), dtype=np.int64)
     step = max(1, 2**24 // len(leaves))

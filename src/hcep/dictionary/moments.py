@@ -75,8 +75,9 @@ class ClassMoments:
         """Rows of the sums for some classes, zero rows added for new ones."""
         rows = [self.labels.setdefault(label, len(self.labels)) for label in labels]
         n_new = len(self.labels) - len(self._counts)
-        self._counts = np.concatenate([self._counts, np.zeros(n_new, dtype=np.int64)])
-        self._sums = np.concatenate([self._sums, np.zeros((n_new, self.n_dims))])
+        if n_new:
+            self._counts = np.concatenate([self._counts, np.zeros(n_new, dtype=np.int64)])
+            self._sums = np.concatenate([self._sums, np.zeros((n_new, self.n_dims))])
         return np.array(rows, dtype=np.intp)
 
     @property

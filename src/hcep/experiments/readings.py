@@ -118,7 +118,8 @@ def difference(a: Sequence[Row], b: Sequence[Row], metric: str) -> Difference | 
     first, second = ({row.get("seed"): row for row in rows} for rows in (a, b))
     seeds = [seed for seed in first if seed in second]
     if len(seeds) < min(len(a), len(b)):
-        return _unpaired(float(np.mean([r[metric] for r in a]) - np.mean([r[metric] for r in b])))
+        gap = _mean(a, metric) - _mean(b, metric)
+        return Difference(gap, gap, gap, float("nan"))
     pairs = [(first[seed], second[seed]) for seed in seeds]
     estimate = float(np.mean([mine[metric] - theirs[metric] for mine, theirs in pairs]))
     seen = [(_per_image(mine, metric), _per_image(theirs, metric)) for mine, theirs in pairs]
@@ -128,14 +129,10 @@ def difference(a: Sequence[Row], b: Sequence[Row], metric: str) -> Difference | 
     elif len(seeds) > 2:
         found = paired_draws([[mine[metric] for mine, _ in pairs]], [[theirs[metric] for _, theirs in pairs]])
     else:
-        return _unpaired(estimate)
+        return Difference(estimate, estimate, estimate, float("nan"))
     # Bytes round; the means of the rows do not.
     shift = estimate - found.difference
     return Difference(estimate, found.low + shift, found.high + shift, found.p)
-
-
-def _unpaired(estimate: float) -> Difference:
-    return Difference(estimate, estimate, estimate, float("nan"))
 
 
 def _per_image(row: Row, metric: str) -> NDArray[np.float64] | None:
@@ -281,7 +278,8 @@ def by_method(
     | HCEP | **.750** |
     """
     columns = columns or sorted({row[across] for row in rows})
-    settings = {_head(c): [row for row in rows if row[across] == c] for c in columns}
+    heads = [f"{c:g}" if isinstance(c, float) else str(c) for c in columns]
+    settings = {head: [row for row in rows if row[across] == c] for head, c in zip(heads, columns, strict=True)}
     return _table(labels_of(rows), [(head, here, metrics) for head, here in settings.items()], interval)
 
 
@@ -309,7 +307,3 @@ def _text(rows: Sequence[Row], label: str, metric: str, bold: bool, interval: bo
         return NOTHING
     text = f"**{number(means[0])}**" if bold else number(means[0])
     return f"{text} ± {number((highs[0] - lows[0]) / 2)}" if interval and highs[0] > lows[0] else text
-
-
-def _head(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -59,9 +59,13 @@ class NoTreeClassifier(HCEPClassifier):
         return class_hierarchy(None, classes)
 
 
+#: The Euclidean metric of class means, as published.
+PLAIN: dict[str, Any] = {"shrinkage": None, "power": 1.0, "refine": False}
+
+
 def _on_codes(beam_width: int | None, **options: Any) -> Callable[..., Any]:
     """A rooted path in the Euclidean metric, a linear head on its code."""
-    return partial(HCEPClassifier, beam_width=beam_width, shrinkage=None, anchor=0.0, head="logistic", **options)
+    return partial(HCEPClassifier, beam_width=beam_width, head="logistic", **PLAIN, anchor=0.0, **options)
 
 
 _PUBLISHED = ("omp", "hier-omp", "hb-omp", "cbm", "nn", "hnn")
@@ -73,7 +77,7 @@ _TABLE = (
     ("exact", "Exact", _on_codes(None), "The best of all rooted paths by the paper's objective, linear head."),
     ("signed", "Exact, signed", _on_codes(None, signed=True),
      "The same over paths whose new coefficients are positive, linear head."),
-    ("anchored", "Anchored", partial(HCEPClassifier, shrinkage=None),
+    ("anchored", "Anchored", partial(HCEPClassifier, **PLAIN),
      "All rooted paths, coefficients drawn to 1, Euclidean metric; the class is the leaf."),
     ("hcep", "HCEP (ours)", HCEPClassifier,
      "Anchored, in the whitened metric that the training images choose; the class is the leaf."),

@@ -1,0 +1,70 @@
+"""Tuned logistic regression against scikit-learn's, cells, and verdicts from rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from hcep.experiments.measuring import OUR_LABEL
+from hcep.experiments.quality import (
+    CONTROLS,
+    FOR_LOSS,
+    MEAN,
+    RAW,
+    STILL,
+    Config,
+    cells,
+    measure,
+    regression_path,
+    table,
+    tuned_regression,
+    verdicts,
+)
+from hcep.experiments.tasks import Task, sample
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return sample().first_classes(4).first_images(80)
+
+
+def test_the_path_of_regressions_ends_where_scikit_learns_does() -> None:
+    rng = np.random.default_rng(0)
+    own = rng.integers(3, size=120)
+    X = (rng.standard_normal((120, 4)) + 0.7 * np.eye(3, 4)[own]).astype(np.float32)
+    penalty = 1e-2
+    *_, (weights, bias) = regression_path(X, own, 3, (1.0, 0.1, penalty))
+    reference = LogisticRegression(C=1 / (2 * penalty * 120), max_iter=1000, tol=1e-8).fit(X, own)
+    expected = reference.decision_function(X)
+    found = X @ weights + bias
+    np.testing.assert_allclose(found - found.mean(axis=1, keepdims=True), expected, atol=5e-3)
+
+
+def test_regressions_are_tuned_and_know_the_classes(task: Task) -> None:
+    accurate, likely = tuned_regression(task.shots(5, 0))
+    for probe in (accurate, likely):
+        assert probe.classes_.tolist() == np.unique(task.y).tolist()
+        assert probe.score(task.X_val, task.y_val) > 0.9
+    one = tuned_regression(task.shots(1, 0))
+    assert one[0].score(task.X_val, task.y_val) > 0.5
+
+
+def test_large_numbers_of_images_have_few_draws_and_all_images_one(task: Task) -> None:
+    config = Config(shots=(2, 50, 99), seeds=(0, 1, 2))
+    assert list(cells(config, task)) == [*({"shots": 2, "seed": s} for s in range(3)), {"shots": 50, "seed": 0}]
+
+
+def test_every_control_stands_beside_ours_and_the_bars_are_named(task: Task) -> None:
+    config = Config(shots=(5,), seeds=(0,))
+    rows = [{**row, "data": "Tiny sample"} for cell in cells(config, task) for row in measure(config, task, cell)]
+    assert {row["label"] for row in rows} == {OUR_LABEL, STILL, FOR_LOSS, *CONTROLS}
+    ours = next(row for row in rows if row["label"] == OUR_LABEL)
+    assert ours["log_loss"] > 0
+    assert ours["moved"] > 0
+    claims = [verdict.claim for verdict in verdicts(rows)]
+    assert len(claims) == len(CONTROLS) + 6
+    assert any(f"2.5 points above {RAW}" in claim for claim in claims)
+    assert any("calibration error at most 0.05" in claim for claim in claims)
+    assert MEAN in table(rows)
+    assert "leaves moved" in table(rows)
