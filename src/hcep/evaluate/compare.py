@@ -10,21 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.errors import HCEPError, near_matches
+from hcep.evaluate import statistics as stats
 from hcep.evaluate.image_scores import ImageScores
 from hcep.evaluate.metrics import metric_of
-from hcep.evaluate.statistics import (
-    Difference,
-    calibration_errors,
-    difference,
-    holm,
-    interval,
-    mcnemar,
-    means,
-    resampled_sums,
-    sign_flip_p,
-    summable,
-    summable_gaps,
-)
 from hcep.evaluate.table import Score, ScoreTable
 
 #: The columns of a table where none are named.
@@ -83,10 +71,10 @@ def compare_scores(
     methods, columns = tuple(scores), tuple(columns)
     against = _checked(scores, reference, columns)
     tables = [[_summable(s, column) for s in scores.values()] for column in columns]
-    sums = resampled_sums(np.hstack([t for tables_ in tables for t in tables_]), n_resamples, random_state)
+    sums = stats.resampled_sums(np.hstack([t for tables_ in tables for t in tables_]), n_resamples, random_state)
     found, start = [], 0
     for column, own in zip(columns, tables, strict=True):
-        reduce = calibration_errors if column == "ece" else means
+        reduce = stats.calibration_errors if column == "ece" else stats.means
         edges = start + np.cumsum([0, *(table.shape[1] for table in own)])
         start = edges[-1]
         measured = _Column(
@@ -120,7 +108,11 @@ def _checked(scores: Mapping[str, ImageScores], reference: str | None, columns: 
 
 
 def _summable(scores: ImageScores, column: str) -> Floats:
-    return summable_gaps(scores["confidence"], scores["correct"]) if column == "ece" else summable(scores[column])
+    return (
+        stats.summable_gaps(scores["confidence"], scores["correct"])
+        if column == "ece"
+        else stats.summable(scores[column])
+    )
 
 
 @dataclass(frozen=True)
@@ -132,10 +124,10 @@ class _Column:
     resampled: Floats
     values: Floats | None
 
-    def differences(self, against: int, level: float) -> list[Difference]:
+    def differences(self, against: int, level: float) -> list[stats.Difference]:
         """What each method has over one of them, with the p-value of the test that suits the metric."""
         gaps = self.estimates - self.estimates[against], self.resampled - self.resampled[against]
-        found = [difference(estimate, resampled, level) for estimate, resampled in zip(*gaps, strict=True)]
+        found = [stats.difference(estimate, resampled, level) for estimate, resampled in zip(*gaps, strict=True)]
         p = _paired_p(against, self.values, np.array([d.p for d in found]))
         return [d._replace(p=float(own)) for d, own in zip(found, p, strict=True)]
 
@@ -145,16 +137,16 @@ class _Column:
         if metric_of(self.metric).better is None or np.isnan(goodness).all():
             return np.zeros(len(goodness), dtype=bool)
         top = int(np.nanargmax(goodness))
-        tied = holm([d.p for d in self.differences(top, level)]) >= 1.0 - level
+        tied = stats.holm([d.p for d in self.differences(top, level)]) >= 1.0 - level
         return np.asarray(tied | (self.estimates == self.estimates[top]))
 
 
 def _column_scores(
     column: _Column, methods: Sequence[str], against: int, n_images: Sequence[int], level: float
 ) -> list[Score]:
-    intervals = [interval(e, r, level) for e, r in zip(column.estimates, column.resampled, strict=True)]
+    intervals = [stats.interval(e, r, level) for e, r in zip(column.estimates, column.resampled, strict=True)]
     differences = column.differences(against, level)
-    adjusted, best = holm([d.p for d in differences]), column.best(level)
+    adjusted, best = stats.holm([d.p for d in differences]), column.best(level)
     return [
         Score(method, column.metric, *intervals[i], n_images[i], *differences[i], float(adjusted[i]), bool(best[i]))
         for i, method in enumerate(methods)
@@ -170,7 +162,7 @@ def _paired_p(against: int, values: Floats | None, bootstrapped: Floats) -> Floa
     known = ~np.isnan(values)
     others = [i for i in np.flatnonzero(~np.isnan(p)) if np.array_equal(known[i], known[against])]
     if np.isin(values[known], (0.0, 1.0)).all():
-        p[others] = [mcnemar(values[i], values[against]) for i in others]
+        p[others] = [stats.mcnemar(values[i], values[against]) for i in others]
     elif others:
-        p[others] = sign_flip_p((values[others] - values[against]).T, N_PERMUTATIONS, 0)
+        p[others] = stats.sign_flip_p((values[others] - values[against]).T, N_PERMUTATIONS, 0)
     return p

@@ -13,6 +13,7 @@ from hcep.errors import HCEPError, near_matches
 from hcep.evaluate.calibration import class_index, expected_calibration_error, true_class_ranks
 from hcep.evaluate.energy import energy_columns
 from hcep.evaluate.labels import as_labels
+from hcep.evaluate.statistics import mean_known
 from hcep.evaluate.support import path_columns, supports_and_labels
 from hcep.evaluate.tree import lca_heights, tree_distances
 from hcep.hierarchy import Hierarchy
@@ -52,7 +53,7 @@ class ImageScores:
 
     def summary(self) -> dict[str, float]:
         """Mean of every metric over the images it is defined for, and ``ece``; NaN where it is defined for none."""
-        means = {name: _mean(values) for name, values in self.columns.items()}
+        means = {name: mean_known(values) for name, values in self.columns.items()}
         return {**means, "ece": expected_calibration_error(self["confidence"], self["correct"])}
 
     def take(self, images: ArrayLike) -> ImageScores:
@@ -248,8 +249,3 @@ def _mistake_columns(labels: list[str], answers: list[str] | None, correct: Floa
         columns["tree_distance"][wrong] = tree_distances(truth, given, hierarchy)
         columns["lca_height"][wrong] = lca_heights(truth, given, hierarchy)
     return columns
-
-
-def _mean(values: Floats) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")

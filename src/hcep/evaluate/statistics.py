@@ -196,6 +196,11 @@ def holm(p_values: ArrayLike) -> Floats:
     return adjusted
 
 
+def mean_known(values: Floats) -> float:
+    """Mean of the numbers there are; NaN where there is none."""
+    return float(means(summable(values).sum(axis=0)))
+
+
 def summable(values: Floats) -> Floats:
     """A metric as two columns whose sums give its mean, (n_images, 2): the value, and whether there is one."""
     known = ~np.isnan(values)

@@ -71,7 +71,8 @@ def _summary(done: Done) -> str:
         title = heading(experiment, records)
         counts = (counted(v for v in verdicts if v.paper is paper) for paper in (True, False))
         name = experiment.on_hand if records.folder.name == experiment.on_hand else experiment.name
-        lines.append((f"[`{name}`](#{_anchor(title)})", *counts, experiment.short))
+        anchor = "".join(c for c in title.lower() if c.isalnum() or c in " -").replace(" ", "-")
+        lines.append((f"[`{name}`](#{anchor})", *counts, experiment.short))
     return markdown(("experiment", "the paper's claims", "ours", "how we read it"), lines)
 
 
@@ -103,7 +104,8 @@ def _section(experiment: Experiment, records: Records, folder: str) -> str:
         f"- {MARKS[v.outcome]} {v.claim}{' (as published)' if v.paper else ''}: {v.measured}"
         for v in experiment.verdicts(rows)
     ]
-    settings = ", ".join(f"{name} {_setting(value)}" for name, value in provenance.get("config", {}).items())
+    config = {k: ", ".join(map(str, v)) if isinstance(v, list) else v for k, v in provenance.get("config", {}).items()}
+    settings = ", ".join(f"{name} {value}" for name, value in config.items())
     data = "; ".join(
         f"{d['name']} by {d['encoder']}, {d['n_train']:,} training and {d['n_val']:,} validation images, "
         f"{d['hierarchy']}, data {d['digest']}"
@@ -122,15 +124,6 @@ def _section(experiment: Experiment, records: Records, folder: str) -> str:
         f"{provenance.get('machine')}; {provenance.get('seconds')} s in all.\n\n</details>",
     ]
     return "\n\n".join(part for part in parts if part.strip())
-
-
-def _setting(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _anchor(title: str) -> str:
-    kept = [c for c in title.lower() if c.isalnum() or c in " -"]
-    return "".join(kept).replace(" ", "-")
 
 
 def _relative(path: Path, start: Path) -> str:
@@ -162,10 +155,6 @@ def with_tables(text: str, experiments: Mapping[str, Experiment], results: Path)
 IN_SHORT = ("omp", "hnn", "cbm", "nn", "hb-omp", *CONTROLS, "hcep")
 
 
-def _sample_table(rows: list[Row]) -> str:
-    return by_metric(full_depth(rows), MAIN)
-
-
 def _fewshot_table(data: str) -> Callable[[list[Row]], str]:
     def table(rows: list[Row]) -> str:
         wanted = [labelled(method_cell(name, BEAM)) for name in IN_SHORT]
@@ -189,7 +178,7 @@ def _bench_table(rows: list[Row]) -> str:
 
 #: Tables that other pages may hold: the experiment whose rows they are, and how they are drawn.
 TABLES: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
-    "sample": ("sample", _sample_table),
+    "sample": ("sample", lambda rows: by_metric(full_depth(rows), MAIN)),
     "fewshot-tiny-imagenet": ("fewshot", _fewshot_table("Tiny-ImageNet-200")),
     "fewshot-imagenette": ("fewshot", _fewshot_table("ImageNette")),
     "bench": ("bench", _bench_table),

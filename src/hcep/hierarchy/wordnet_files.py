@@ -43,16 +43,12 @@ class Tables(msgspec.Struct):
 
 def find(database: str | os.PathLike[str] | None, pos: str) -> Path:
     """The folder with the files of a part of speech."""
-    if database is not None:
-        given = Path(database)
-        for folder in (given, given / "dict"):
-            if _has(folder, pos):
-                return folder
-        raise HierarchyError(f"database {str(given)!r} does not hold data.{pos} and index.{pos} of WordNet")
-    places = list(dict.fromkeys(usual_places()))
+    places = list(dict.fromkeys(usual_places())) if database is None else [Path(database), Path(database, "dict")]
     for folder in places:
-        if _has(folder, pos):
+        if all((folder / f"{kind}.{pos}").is_file() for kind in ("data", "index")):
             return folder
+    if database is not None:
+        raise HierarchyError(f"database {str(places[0])!r} does not hold data.{pos} and index.{pos} of WordNet")
     raise HierarchyError(
         "no WordNet database found; install one (Debian: apt install wordnet; Python: nltk.download('wordnet')) or "
         f"pass database=, a folder with data.{pos} and index.{pos}. Looked in {', '.join(map(str, places))}"
@@ -65,16 +61,8 @@ def usual_places() -> Iterator[Path]:
         yield Path(os.environ["WNSEARCHDIR"])
     if os.environ.get("WNHOME"):
         yield Path(os.environ["WNHOME"]) / "dict"
-    yield from map(
-        Path,
-        (
-            "/usr/share/wordnet",
-            "/usr/share/wordnet-3.0",
-            "/usr/local/WordNet-3.0/dict",
-            "/usr/local/share/wordnet",
-            "/opt/WordNet-3.0/dict",
-        ),
-    )
+    usual = ("share/wordnet", "share/wordnet-3.0", "local/WordNet-3.0/dict", "local/share/wordnet")
+    yield from map(Path, (*(f"/usr/{place}" for place in usual), "/opt/WordNet-3.0/dict"))
     nltk = [*os.environ.get("NLTK_DATA", "").split(os.pathsep), *(f"{p}/nltk_data" for p in (Path.home(), sys.prefix))]
     shared = [f"{prefix}/nltk_data" for prefix in ("/usr/share", "/usr/local/share", "/usr/lib", "/usr/local/lib")]
     yield from (Path(place) / "corpora" / "wordnet" for place in (*nltk, *shared) if place)
@@ -156,10 +144,6 @@ def _word(line: bytes) -> tuple[str, list[int]]:
 
 def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
-
-
-def _has(folder: Path, pos: str) -> bool:
-    return (folder / f"data.{pos}").is_file() and (folder / f"index.{pos}").is_file()
 
 
 def _content(file: Path) -> bytes:

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import require_share
+from hcep.dictionary.transform import unit_rows
 from hcep.errors import HCEPError
 from hcep.hierarchy.graph import Hierarchy
 from hcep.induction.clustering import Cluster, Linkage, binary_tree, cut
 from hcep.induction.induced import Fault, Induced
 from hcep.induction.leaf_names import LeafNames
-from hcep.induction.naming import members_name, name_by_llm, names_from_vocabulary, unit_rows
+from hcep.induction.naming import members_name, name_by_llm, names_from_vocabulary
 from hcep.llm.chat import ChatModel
 
 

@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 
 from hcep.errors import HierarchyError, quoted
-from hcep.hierarchy.names import singular
+from hcep.hierarchy.names import singular, tidy
 
 EMPHASIS = "*_`~ \t"
 QUOTES = "\"'“”‘’«»"
@@ -34,14 +34,14 @@ class LeafNames:
             raise HierarchyError(f"root must be a name, got {root!r}")
         self.leaves = tuple(str(leaf) for leaf in given)
         self.root = root
-        self._exact = {_spaced(leaf): leaf for leaf in self.leaves}
+        self._exact = {tidy(leaf): leaf for leaf in self.leaves}
         if len(self._exact) < len(self.leaves):
-            counts = Counter(map(_spaced, self.leaves))
+            counts = Counter(map(tidy, self.leaves))
             repeated = [leaf for leaf, n in counts.items() if n > 1]
             raise HierarchyError(f"leaves has names twice: {quoted(repeated)}; give each class once")
         if len(self.leaves) < 2:
             raise HierarchyError(f"leaves must hold at least two classes to build a hierarchy above; got {given!r}")
-        if _spaced(root) in self._exact:
+        if tidy(root) in self._exact:
             raise HierarchyError(f"root {root!r} is also one of the leaves; name another root")
         alike: dict[str, list[str]] = {}
         for leaf in self.leaves:
@@ -86,12 +86,12 @@ def read_names(path: str | PathLike[str]) -> list[str]:
 
 def clean_label(label: str) -> str:
     """A label without emphasis, quotes and what JSON or an outline ends a line with, its spaces single."""
-    return _spaced(label).strip(EMPHASIS).rstrip(":,{[" + EMPHASIS).strip(EMPHASIS + QUOTES + ":")
+    return tidy(label).strip(EMPHASIS).rstrip(":,{[" + EMPHASIS).strip(EMPHASIS + QUOTES + ":")
 
 
 def group_label(label: str) -> str:
     """The name of a group, an explanation after a colon or dash left out."""
-    return clean_label(EXPLANATION.sub("", _spaced(label))) or clean_label(label)
+    return clean_label(EXPLANATION.sub("", tidy(label))) or clean_label(label)
 
 
 def normal_form(label: str) -> str:
@@ -100,17 +100,13 @@ def normal_form(label: str) -> str:
     return " ".join([*words[:-1], singular(words[-1])]) if words else ""
 
 
-def _spaced(text: str) -> str:
-    return " ".join(text.split())
-
-
 def _readings(label: str) -> Iterator[str]:
     """What a label may mean, literally first."""
-    yield _spaced(label)
+    yield tidy(label)
     with suppress(ValueError, RecursionError):
-        yield _spaced(str(json.loads(label.strip(" ,"))))
+        yield tidy(str(json.loads(label.strip(" ,"))))
     cleaned = clean_label(label)
     yield cleaned
     with suppress(ValueError):
-        yield _spaced(str(json.loads(f'"{cleaned}"')))
-    yield clean_label(TRAILING.sub("", _spaced(label)))
+        yield tidy(str(json.loads(f'"{cleaned}"')))
+    yield clean_label(TRAILING.sub("", tidy(label)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep.dictionary.transform import unit_rows
 from hcep.errors import HCEPError
 from hcep.induction.clustering import Cluster
 from hcep.induction.induced import Fault, free_name
@@ -96,10 +97,3 @@ def _fault(name: str, members: Sequence[str], taken: set[str]) -> str:
     if normal_form(name) in {normal_form(other) for other in taken}:
         return "is the name of a class or of another group"
     return "is a list" if len(members) > 1 and "," in name else ""
-
-
-def unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows of norm 1; a row of zeros stays."""
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    units: NDArray[np.float64] = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
-    return units

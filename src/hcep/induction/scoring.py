@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from hcep.errors import HCEPError, quoted
 from hcep.evaluate.image_scores import evaluate_method
 from hcep.evaluate.labels import as_labels
+from hcep.evaluate.statistics import mean_known
 from hcep.hierarchy import Hierarchy
 from hcep.induction.leaf_names import normal_form
 
@@ -210,10 +211,10 @@ def _on_images(
     geometry = ConceptDictionary.from_images(restricted, images, leaf_ids).geometry
     held_out = evaluate_method(HCEPClassifier(tree).fit(images, labels), images_val, labels_val)
     return {
-        "containment_outside": _mean(geometry.containment().fraction),
-        "orthogonality": _mean(np.abs(geometry.orthogonality().cosine)),
-        "support_f1": _mean(held_out["support_f1"]),
-        "accuracy": _mean(held_out["correct"]),
+        "containment_outside": mean_known(geometry.containment().fraction),
+        "orthogonality": mean_known(np.abs(geometry.orthogonality().cosine)),
+        "support_f1": mean_known(held_out["support_f1"]),
+        "accuracy": mean_known(held_out["correct"]),
     }
 
 
@@ -230,9 +231,3 @@ def _training_rows(labels: NDArray[np.str_], held_out: float, random_state: int)
         n_out = min(max(1, round(held_out * len(rows))), len(rows) - 1)
         train[rng.permutation(rows)[:n_out]] = False
     return train
-
-
-def _mean(values: NDArray[np.float64]) -> float:
-    """Mean of the numbers there are; NaN where there is none."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")

@@ -64,20 +64,13 @@ class Format:
 NEXUS = (".nex", ".nexus", ".nxs")
 NEWICK = (".nwk", ".newick", ".tre", ".tree", ".new", *NEXUS, ".treefile", ".nw", ".nh", ".nhx", ".trees")
 _BOTH = "reads, writes"
-_NAMES = ("names", "parents")
+_NAMES, _ROWS = ("names", "parents"), (*GRAPH, "order")
 FORMATS: dict[str, Format] = {
     row[0]: Format(*row)
     for row in (
         ("json", (".json",), "native", _BOTH, ALL, "this package's own, exact"),
-        (
-            "csv",
-            (".csv",),
-            "edge_list",
-            _BOTH,
-            (*GRAPH, "order"),
-            "rows of parent, child[, name], or a column per level",
-        ),
-        ("tsv", (".tsv",), "edge_list", _BOTH, (*GRAPH, "order"), "the same, apart by tabs"),
+        ("csv", (".csv",), "edge_list", _BOTH, _ROWS, "rows of parent, child[, name], or a column per level"),
+        ("tsv", (".tsv",), "edge_list", _BOTH, _ROWS, "the same, apart by tabs"),
         ("xlsx", (".xlsx", ".xlsm"), "edge_list", "reads", GRAPH, "the same in a workbook, through openpyxl"),
         ("nested", (".nested.json",), "nested", _BOTH, GRAPH, "JSON objects in objects, or name/children"),
         ("yaml", (".yaml", ".yml"), "nested_yaml", _BOTH, GRAPH, "the same shapes in YAML"),

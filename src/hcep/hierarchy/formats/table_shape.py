@@ -14,25 +14,7 @@ from itertools import pairwise
 from typing import Literal, NoReturn
 
 from hcep.errors import near_matches, quoted
-from hcep.hierarchy.formats.column_names import (
-    ABOUT,
-    CHILD,
-    IDENTITY,
-    LEVEL_WORDS,
-    LOWEST,
-    NAME_ORDER,
-    NAMES,
-    NUMERIC,
-    PARENT,
-    RANKS,
-    REST,
-    SUMS,
-    is_edge_header,
-    is_header_word,
-    known_levels,
-    parent_columns,
-    plain,
-)
+from hcep.hierarchy.formats import column_names as words
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.formats.table_file import Row, Table
 
@@ -96,7 +78,7 @@ class _Evidence:
         if twice:
             raise source.fail(f"column {twice[0]!r} stands twice in the header; rename one", self.line)
         self.rows = _without_repeats(source, first, others) if told else table.rows
-        n_most = max(len(first), 3) if any(PARENT.fullmatch(plain(name)) for name in first) else len(first)
+        n_most = max(len(first), 3) if any(words.PARENT.fullmatch(words.plain(name)) for name in first) else len(first)
         long = [(line, len(cells)) for line, cells in self.rows if len(cells) > n_most]
         if told and long:
             line, n = long[0]
@@ -108,19 +90,19 @@ class _Evidence:
     def _has_header(self, table: Table, others: list[Row]) -> bool:
         body = [{cell for cell in cells if cell} for _, cells in others]
         everywhere = set().union(*body) if body else set()
-        if is_edge_header(self.first):
+        if words.is_edge_header(self.first):
             return True
         first = [cell for cell in self.first if cell]
         again = [cell for cell in first if cell in everywhere]
-        words = [cell for cell in first if is_header_word(cell)]
+        titles = [cell for cell in first if words.is_header_word(cell)]
         numeric = [
             i for i, cell in enumerate(self.first)
-            if cell and not NUMERIC.fullmatch(cell) and others and _all_numeric(_column(others, i))
+            if cell and not words.NUMERIC.fullmatch(cell) and others and _all_numeric(_column(others, i))
         ]  # fmt: skip
-        if not again and len(first) > 1 and (words or numeric or table.marked):
+        if not again and len(first) > 1 and (titles or numeric or table.marked):
             return True
         if again or len(first) == 1 or len(set(first)) < len(first) or not others:
-            return bool(again and len(words) == len(first))
+            return bool(again and len(titles) == len(first))
         # A first row that is written differently has the names of the columns: in two columns, or in one where every
         # other row shares a cell with another and it does not; or where the rows are edges, all connected but that one.
         shared = Counter(cell for cells in body for cell in cells)
@@ -143,8 +125,8 @@ class _Evidence:
     def shape(self) -> Shape:
         text = [i for i in range(self.width) if any(self.columns[i]) and not _all_numeric(self.columns[i])]
         if self.has_header:
-            parents = parent_columns(self.names)
-            known = known_levels(self.names)
+            parents = words.parent_columns(self.names)
+            known = words.known_levels(self.names)
             # A superclass among many ranks is one of them, unless ids show that it is the parent.
             if parents and self.width > 1 and (len(known) < 4 or self._refers([self.names[p] for p in parents], known)):
                 return self._edges_by_header(parents)
@@ -171,7 +153,7 @@ class _Evidence:
 
     def _is_no_biology(self, known: Sequence[str]) -> bool:
         """Whether two ranks stand the other way round in the header and in the cells: a family of product classes."""
-        if not 2 <= len(known) < 4 or not {plain(name) for name in known[:2]} <= set(RANKS):
+        if not 2 <= len(known) < 4 or not {words.plain(name) for name in known[:2]} <= set(words.RANKS):
             return False
         upper, lower = (self.names.index(name) for name in known[:2])
         return lower < upper and self._nested(upper, lower)
@@ -184,8 +166,8 @@ class _Evidence:
         others = others or [i for i in range(self.width) if i != parent]
         above = self._set(parent)
         covered = {i: len(above & self._set(i)) for i in others}
-        named = {plain(self.names[i]): i for i in others}
-        by_name = next((named[name] for name in CHILD if name in named), None)
+        named = {words.plain(self.names[i]): i for i in others}
+        by_name = next((named[name] for name in words.CHILD if name in named), None)
         most = max(others, key=lambda i: covered[i])
         if covered[most] and (by_name is None or not covered[by_name]):
             child = most
@@ -201,10 +183,12 @@ class _Evidence:
     def _edges(self, pair: tuple[int, int], known: bool) -> Shape:
         parent, child = pair
         rest = [i for i in range(self.width) if i not in pair]
-        named = [i for i in rest if self._names_things(i) and not PARENT.fullmatch(plain(self.names[i]))]
-        named.sort(key=lambda i: min(NAME_ORDER.index(word) for word in self._words(i) & NAMES))
+        named = [i for i in rest if self._names_things(i) and not words.PARENT.fullmatch(words.plain(self.names[i]))]
+        named.sort(key=lambda i: min(words.NAME_ORDER.index(word) for word in self._words(i) & words.NAMES))
         plain_third = (
-            not self.has_header or is_edge_header(self.first) or self._words(rest[0]) & IDENTITY if rest else False
+            not self.has_header or words.is_edge_header(self.first) or self._words(rest[0]) & words.IDENTITY
+            if rest
+            else False
         )
         only = rest if self.width == 3 and plain_third and not _all_numeric(self.columns[rest[0]]) else []
         name = (named or only)[:1]
@@ -214,15 +198,15 @@ class _Evidence:
 
     def _names_things(self, column: int) -> bool:
         """Whether a column holds names by its own name: an ``acceptedNameUsageID`` does not, nor does an empty one."""
-        words = self._words(column)
-        return bool(words & NAMES) and not words & {"id", "ids", "key", "code"} and any(self.columns[column])
+        own = self._words(column)
+        return bool(own & words.NAMES) and not own & {"id", "ids", "key", "code"} and any(self.columns[column])
 
     def _levels_by_header(self, known: list[int], text: list[int]) -> Shape:
         """The columns that are levels by name, and those among them that are levels by their cells."""
-        ranks = [i for i in known if plain(self.names[i]) != "name"] or known
+        ranks = [i for i in known if words.plain(self.names[i]) != "name"] or known
         levels = list(known)
         for column in text:
-            if column in known or self._words(column) & (IDENTITY | ABOUT):
+            if column in known or self._words(column) & (words.IDENTITY | words.ABOUT):
                 continue
             above = [i for i in ranks if (i < column) == (ranks == sorted(ranks))]
             below = [i for i in ranks if i not in above]
@@ -235,8 +219,12 @@ class _Evidence:
             elif above and levels[-1] == above[-1] and self._is_finer(column, above[-1]):
                 levels.append(column)
         if not self._is_unique(levels[-1]):  # the classes may stand in a column that is called a name
-            finer = [i for i in text if i not in levels and self._words(i) & NAMES and self._is_finer(i, levels[-1])]
-            rank = {i: min(NAME_ORDER.index(word) for word in self._words(i) & set(NAME_ORDER)) for i in finer}
+            finer = [
+                i for i in text if i not in levels and self._words(i) & words.NAMES and self._is_finer(i, levels[-1])
+            ]
+            rank = {
+                i: min(words.NAME_ORDER.index(word) for word in self._words(i) & set(words.NAME_ORDER)) for i in finer
+            }
             levels += sorted(finer, key=lambda i: rank[i])[:1]
         for upper, lower in pairwise(levels[:-1]):  # classes may share a name, as epithets of species do
             if not self._nested(lower, upper):
@@ -277,7 +265,7 @@ class _Evidence:
     def _levels_by_cells(self, text: list[int]) -> Shape:
         """Level columns without known names: each nested in the one on its left, down to the first of classes."""
         n_rows = len(self.rows)
-        columns = [i for i in text if not self._words(i) & ABOUT]
+        columns = [i for i in text if not self._words(i) & words.ABOUT]
         ids = [i for i in columns if self._words(i) & {"id", "ids", "code", "key"}]
         columns = [
             i for i in columns if i not in ids or not any(self._is_renamed(i, j) for j in columns if j not in ids)
@@ -287,8 +275,8 @@ class _Evidence:
         levels = columns[:1]
         for column in columns[1:]:
             above = levels[-1]
-            if self._is_unique(above) and not self._words(column) & LEVEL_WORDS:
-                if not self._words(column) & IDENTITY:
+            if self._is_unique(above) and not self._words(column) & words.LEVEL_WORDS:
+                if not self._words(column) & words.IDENTITY:
                     self._unsure_of(column, levels, above)
                 continue
             if not self._nested(column, above):
@@ -305,7 +293,7 @@ class _Evidence:
 
     def _levels(self, columns: list[int], known: bool) -> Shape:
         first, last = self._words(columns[0]), self._words(columns[-1])
-        if not known and first & LOWEST and not last & LOWEST:
+        if not known and first & words.LOWEST and not last & words.LOWEST:
             self._fail_levels(f"column {self.names[columns[0]]!r} would be the highest by its cells")
         shape = Shape("levels", self.names, self.rows, tuple(columns), known, self.has_header)
         shape.notes = self._left_out(shape.columns)
@@ -339,7 +327,7 @@ class _Evidence:
             above = beside or above  # a blank is as above
             if cell and above:
                 seen.setdefault(cell, set()).add(above)
-        return [cell for cell, several in seen.items() if len(several) > 1 and cell.casefold() not in REST]
+        return [cell for cell, several in seen.items() if len(several) > 1 and cell.casefold() not in words.REST]
 
     def _nested(self, lower: int, upper: int) -> bool:
         """Whether nearly every cell of a column has one cell of another above it."""
@@ -359,7 +347,7 @@ class _Evidence:
         return len(self._set(column)) == len(self.rows) > 1
 
     def _words(self, column: int) -> set[str]:
-        return set(plain(self.names[column]).split()) if self.has_header else set()
+        return set(words.plain(self.names[column]).split()) if self.has_header else set()
 
     # -- refusals ------------------------------------------------------------------------------------------------
 
@@ -390,7 +378,7 @@ class _Evidence:
 def _without_repeats(source: Source, header: list[str], rows: list[Row]) -> list[Row]:
     """Rows without those that say the header again, or the sums below a table."""
     again = [line for line, cells in rows if cells == header]
-    sums = [line for line, cells in rows[-1:] if cells[0].casefold().strip(" :") in SUMS]
+    sums = [line for line, cells in rows[-1:] if cells[0].casefold().strip(" :") in words.SUMS]
     source.notes += [f"passed over: line {line:,}, the header again" for line in again]
     source.notes += [f"passed over: line {line:,}, a sum" for line in sums]
     return [row for row in rows if row[0] not in (*again, *sums)]
@@ -408,4 +396,4 @@ def _is_odd(cell: str, others: list[str]) -> bool:
 
 def _all_numeric(cells: Iterable[str]) -> bool:
     filled = [cell for cell in cells if cell]
-    return bool(filled) and all(NUMERIC.fullmatch(cell) for cell in filled)
+    return bool(filled) and all(words.NUMERIC.fullmatch(cell) for cell in filled)
