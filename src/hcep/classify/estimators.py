@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,10 +21,11 @@ from hcep.classify.floor import explained_floor
 from hcep.classify.growing import GrowingMixin
 from hcep.classify.heads import make_head, n_iterations
 from hcep.classify.hedging import HedgingMixin
+from hcep.classify.objects import ObjectsMixin
 from hcep.classify.path_model import Inference, PathModel
 from hcep.errors import HCEPError
 from hcep.hierarchy.graph import TreePolicy
-from hcep.pursuit import PathResult, SearchOptions
+from hcep.pursuit import PathResult, PathSums, SearchOptions
 from hcep.pursuit.limits import Concepts
 
 if TYPE_CHECKING:
@@ -83,24 +84,39 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
         power = 1.0 if self.exact_where else self.power
         return self._fit_dictionary(X, y, self.shrinkage, self.anchor, power, self.refine, calibrate)
 
+    @overload
+    def pursue(
+        self, X: ArrayLike, *, n_best: int = 1, n_paths: None = None, trace: bool = False, progress: bool = False,
+        force: Concepts = (), forbid: Concepts = (),
+    ) -> PathResult: ...  # fmt: skip
+    @overload
+    def pursue(
+        self, X: ArrayLike, *, n_best: int = 1, n_paths: int | Auto, trace: bool = False, progress: bool = False,
+        force: Concepts = (), forbid: Concepts = (),
+    ) -> PathSums: ...  # fmt: skip
     def pursue(
         self,
         X: ArrayLike,
         *,
         n_best: int = 1,
+        n_paths: int | Auto | None = None,
         trace: bool = False,
         progress: bool = False,
         force: Concepts = (),
         forbid: Concepts = (),
-    ) -> PathResult:
+    ) -> PathResult | PathSums:
         """Rooted paths, codes and residuals of new images.
 
         Parameters
         ----------
-        X, n_best, trace, progress : as for `hcep.hb_omp`
+        X, n_best, n_paths, trace, progress : as for `hcep.hb_omp`
         force, forbid : concepts that must, and must not, be on every path: ids, names or synonyms
         """
         images, model = self._checked_images(X), self.path_model()
+        if n_paths is not None:
+            if n_best != 1 or trace or force or forbid:
+                raise HCEPError("n_paths does not go with n_best, trace, force or forbid")
+            return model.pursue_several(images, n_paths, progress=progress)
         limits = model.limits(force, forbid)
         return model.pursue(images, n_best=n_best, trace=trace, progress=progress, limits=limits)
 
@@ -125,7 +141,7 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
         return tags
 
 
-class HCEPClassifier(HedgingMixin, GrowingMixin, ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
+class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     """Classify embeddings by the rooted path of concepts that explains them.
 
     Parameters
@@ -267,6 +283,7 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ClassifierMixin, HCEPTransforme
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Build the dictionary, choose power, metric and anchor where "auto", calibrate, refine, fit the head."""
         by_path = isinstance(self.head, str) and self.head == "path"
+        self.stopping_ = None
         self.head_, self.n_iter_, self.calibration_ = None, 1, Calibration(float("nan"))
         images, index = self._fit(X, y, calibrate=np.nan if by_path else None)
         self.priors_ = class_priors(self.priors, np.bincount(index)) if by_path else None
@@ -286,6 +303,7 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ClassifierMixin, HCEPTransforme
             head=self.head_,
             explained_floor=self.explained_floor_,
             held_out=self.held_out_,
+            stopping=self.stopping_,
         )
 
     @property

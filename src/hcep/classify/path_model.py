@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.concept_dictionary import leaf_shares
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
-from hcep.pursuit import PathResult, SearchOptions, search
+from hcep.pursuit import PathResult, PathSums, SearchOptions, Stopping, search, search_several
 from hcep.pursuit.limits import Concepts, PathLimits
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ class PathModel:
         Explained share below which an image is unlike the training images of a class; None where that is not known.
     held_out : HeldOut or None
         What images that the model was not fitted on got; None before `HCEPClassifier.calibrate`.
+    stopping : Stopping or None
+        When ``n_paths="auto"`` adds no further path; None before `HCEPClassifier.fit_objects`.
     """
 
     classes: NDArray[Any]
@@ -103,6 +105,7 @@ class PathModel:
     head: Head | None = None
     explained_floor: NDArray[np.float64] | None = None
     held_out: HeldOut | None = None
+    stopping: Stopping | None = None
 
     @property
     def hierarchy(self) -> Hierarchy:
@@ -126,6 +129,12 @@ class PathModel:
         if self.priors is None or self.head is not None:
             return search(images, self.dictionary, self.options, **asked)
         return self._search(images, lambda *_: None, **asked)
+
+    def pursue_several(
+        self, images: NDArray[Any], n_paths: int | Literal["auto"] = "auto", *, progress: bool = False
+    ) -> PathSums:
+        """Raw embeddings as sums of up to `n_paths` paths, with the model's options (see `hcep.hb_omp`)."""
+        return search_several(images, self.dictionary, self.options, n_paths, stopping=self.stopping, progress=progress)
 
     def predict(self, images: NDArray[Any], limits: PathLimits | None = None) -> NDArray[np.intp]:
         """Class of raw embeddings, as positions in `classes`."""

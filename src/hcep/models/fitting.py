@@ -73,6 +73,7 @@ def fit_model(
     X, y = embeddings.X, embeddings.y
     replaced, names_dropped = (Path(folder, file).is_file() for file in (DOCUMENT, ATOMS))
     model = (HCEPClassifier.paper if paper else HCEPClassifier)(hierarchy, **parameters).fit(X, y)
+    model.fit_objects(X, y)
     metrics = {"training accuracy": float(model.score(X, y))}
     used = (model.power_, model.shrinkage_, model.anchor_)
     chosen = [s for s in model.leave_one_out_ if (s.power, s.shrinkage, s.anchor) == used]

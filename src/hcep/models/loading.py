@@ -32,7 +32,7 @@ from hcep.models.schema import (
     parse_document,
 )
 from hcep.models.tensors import TensorSpec, parse_tensors
-from hcep.pursuit import SearchOptions
+from hcep.pursuit import SearchOptions, Stopping
 
 if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
@@ -103,7 +103,13 @@ class SavedModel:
             head=self._head,
             explained_floor=self.summary.per_class("explained_floor"),
             held_out=self._held_out,
+            stopping=self._stopping,
         )
+
+    @property
+    def _stopping(self) -> Stopping | None:
+        rule = self.summary.fitted.stopping
+        return None if rule is None else Stopping(*rule)
 
     @property
     def _calibration(self) -> Calibration:
@@ -130,7 +136,7 @@ class SavedModel:
         for name in PER_CLASS:
             setattr(model, f"{name}_", summary.per_class(name))
         model.n_grown_, model.n_unlike_ = summary.fitted.n_grown, summary.fitted.n_unlike
-        model.held_out_ = self._held_out
+        model.held_out_, model.stopping_ = self._held_out, self._stopping
         correct = self._tensors([LEFT_OUT]).get(LEFT_OUT, ())
         model.leave_one_out_ = [
             LeaveOneOutScore(**msgspec.structs.asdict(row), correct=right)

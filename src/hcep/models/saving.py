@@ -164,6 +164,7 @@ def _document(model: HCEPClassifier) -> dict[str, Any]:
             "n_grown": model.n_grown_,
             "n_unlike": model.n_unlike_,
             "n_held_out": 0 if model.held_out_ is None else len(model.held_out_),
+            "stopping": None if model.stopping_ is None else list(model.stopping_),
         },
         "transform": {
             **_fields(TransformRecord, transform),

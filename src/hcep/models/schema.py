@@ -100,6 +100,8 @@ class FittedRecord(_Record, frozen=True):
     n_unlike: Count = 0
     # Images whose scores are kept in `held_out.scores`.
     n_held_out: Count = 0
+    # Intercept and slope of the rule by which "auto" adds no further path.
+    stopping: tuple[Finite, Finite] | None = None
 
 
 class TransformRecord(_Record, frozen=True):
