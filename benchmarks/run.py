@@ -1,28 +1,34 @@
-"""Speed of the pursuit, as ratios inside one run.
+"""Speed, ours and the peers', as ratios inside one run.
 
     make bench          or          python benchmarks/run.py --images 20000 --turns 9
+                                    python benchmarks/run.py --only predict --only tensors
 
-Every solver is tried with each number of threads and keeps its best. Then all of them run in turns, so that a slow
-moment of the machine hits all; medians count, ratios are medians of each turn's own ratio, and the spread (slowest to
-fastest turn) is printed beside them. The rows go to experiments/results/bench, from which README's table is made.
+Of the pursuit, every solver is tried with each number of threads and keeps its best; the other areas (areas.py) have as
+many as are allowed. All ways run in turns, so that a slow moment of the machine hits all; medians count, ratios
+are medians of each turn's own ratio, and the spread (slowest to fastest turn) is printed beside them. The rows of the
+pursuit go to experiments/results/bench, from which README's table is made; everything goes to bench.json beside them.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from areas import AREAS, Area
 from numpy.typing import NDArray
 from solvers import BARE, BEAM, EXACT, FLAT, SKLEARN, SOLVERS, SPAMS, Run, Solver
 from speed_task import SpeedTask, make_task
 from threadpoolctl import threadpool_limits
 
+from hcep._files import write_text
 from hcep.experiments.records import Records
 
 RESULTS = Path(__file__).parents[1] / "experiments" / "results" / "bench"
@@ -80,12 +86,39 @@ def ratios(times: Times) -> list[tuple[str, NDArray[np.float64], Callable[[float
     return rows
 
 
+def measure_area(area: Area, n_turns: int, threads: int) -> list[dict[str, Any]]:
+    """Every way of an area in turns: seconds, and ours as a share of each peer's time."""
+    reason = area.skip()
+    if reason:
+        print(f"{area.name:30} skipped: {reason}")
+        return [{"area": area.name, "skipped": reason}]
+    ready = {name: prepare() for name, prepare in area.ways.items()}
+    for run in ready.values():
+        run()  # compiles
+    turns = np.array([[clock(run, threads) for run in ready.values()] for _ in range(n_turns)])
+    times = dict(zip(ready, turns.T, strict=True))
+    rows = []
+    for name, own in times.items():
+        ratio, goal = times[area.ours] / own, area.goals.get(name)
+        middle = float(np.median(ratio))
+        row = {"area": area.name, "way": name, "images_per_second": area.n_images / float(np.median(own))}
+        row |= {"ratio": middle, "ratio_low": float(ratio.min()), "ratio_high": float(ratio.max())}
+        row |= {"goal": goal, "ok": None if goal is None else middle <= goal, "turns": n_turns}
+        rows.append(row)
+        bound = "" if goal is None else f"at most {goal:.2f}  {'ok' if row['ok'] else 'MISSED'}"
+        spread = f"{middle:7.2f} ({ratio.min():.2f} to {ratio.max():.2f})"
+        speed = f"{row['images_per_second']:10,.0f} images/s"
+        print(f"{area.name:30} {name:22} {speed}, ours takes {spread} × its time  {bound}")
+    return rows
+
+
 def saved(times: Times, threads: dict[str, int], options: argparse.Namespace, shape: str) -> None:
     """The rows of README's table."""
     records = Records(options.output, "bench")
     records.keep([])
     records.provenance = {"shape": shape, "machine": f"{platform.machine()}, {os.cpu_count()} cores", **vars(options)}
     records.provenance["output"] = options.output.name
+    records.provenance.pop("only")
     rows = [
         {
             "label": f"`{name}`",
@@ -107,7 +140,25 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2, help="most threads a solver may have")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the rows")
+    parser.add_argument("--only", action="append", help="part of an area's name, or `pursuit`; may be repeated")
     options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)  # what ours, and torch when it is imported, go by
+
+    def wanted(name: str) -> bool:
+        return not options.only or any(part in name for part in options.only)
+
+    failed, rows = measure_pursuit(options) if wanted("pursuit") else (0, [])
+    for area in AREAS:
+        rows += measure_area(area, options.turns, options.threads) if wanted(area.name) else []
+    failed += sum(row.get("ok") is False for row in rows)
+    facts = {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "python": platform.python_version()}
+    write_text(options.output / "bench.json", json.dumps({**facts, "rows": rows}, indent=1) + "\n")
+    print(f"\n{options.output / 'bench.json'}")
+    return int(failed > 0)
+
+
+def measure_pursuit(options: argparse.Namespace) -> tuple[int, list[dict[str, Any]]]:
+    """The pursuit and its peers: how many bounds are missed, and the rows."""
     task = make_task(options.images)
     basis = task.dictionary.path_basis
     shape = f"{len(task.X):,} images of {task.X.shape[1]} dimensions, float32; {task.n_nonzero} atoms for flat OMP; "
@@ -121,14 +172,17 @@ def main() -> int:
             f"{np.median(own / times[BARE]):7.2f} × bare product"
         )
     print()
-    failed = 0
+    failed, rows = 0, []
     for what, found, good, bound in ratios(times):
         middle = float(np.median(found))
         failed += not good(middle)
         verdict = "ok" if good(middle) else "MISSED"
         print(f"{what:40} {middle:8.2f} ({found.min():.2f} to {found.max():.2f})   {bound:12} {verdict}")
+        row = {"area": "pursuit", "way": what, "ratio": middle, "ratio_low": float(found.min())}
+        rows.append(row | {"ratio_high": float(found.max()), "bound": bound, "turns": options.turns})
+    print()
     saved(times, threads, options, shape)
-    return int(failed > 0)
+    return failed, rows
 
 
 if __name__ == "__main__":

@@ -13,10 +13,9 @@ DEADLY = (255, 0, 254)
 
 class CountingEncoder:
     name, n_dims, fingerprint, has_text = "test:counting", 6, "c" * 64, False
-    preprocessing = {"size": 4}
 
     def __init__(self, log: str, seconds: float = 0.0) -> None:
-        self.log, self.seconds = Path(log), seconds
+        self.log, self.seconds, self.preprocessing = Path(log), seconds, {"size": 4}
 
     def preprocess(self, image):
         if image.getpixel((0, 0)) == DEADLY:
@@ -32,3 +31,8 @@ class CountingEncoder:
 
     def encode_texts(self, texts):
         raise NotImplementedError
+
+
+def mean_colour(batch):
+    """For `--encoder function:counting_encoder:mean_colour`."""
+    return np.asarray(batch).mean(axis=(2, 3))

@@ -15,7 +15,7 @@ from typing import Any
 from hcep._checks import require_positive
 from hcep._optional import require
 from hcep._progress import progress as progress_bar
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, MissingExtraError
 
 #: An address that stands for a cluster on this machine alone.
 HERE = "local"
@@ -98,33 +98,27 @@ class Cluster:
         pool = data.ActorPoolStrategy(size=min(self.n_actors, len(tasks)), max_tasks_in_flight_per_actor=IN_FLIGHT)
         given = data.from_items([dict(task) for task in tasks], override_num_blocks=len(tasks))
         options = {"batch_size": 1, "compute": pool, "num_cpus": 1, "num_gpus": self.n_gpus or None}
-        try:
-            with progress_bar(description, n_images, self.progress, "images", stays=True) as advance:
-                for row in given.map_batches(_Actor, fn_constructor_args=(make,), **options).iter_rows():
-                    yield row
-                    advance(row["n_images"])
-        except Exception as error:
-            said = _said(error)
-            if said is None:
-                raise
-            raise said from None
+        with progress_bar(description, n_images, self.progress, "images", stays=True) as advance:
+            for row in given.map_batches(_Actor, fn_constructor_args=(make,), **options).iter_rows():
+                if row["error"]:
+                    raise HCEPError(row["error"])
+                yield row
+                advance(row["n_images"])
 
 
 class _Actor:
-    """Takes a task at a time, as Ray Data's batches of one."""
+    """Takes a task at a time, as Ray Data's batches of one. An error about the input is an answer, not a crash."""
 
     def __init__(self, make: Callable[[], Work]) -> None:
-        self.work = make()
+        self.make = make
+        self.work: Work | None = None
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
-        made = self.work({name: column[0] for name, column in batch.items()})
-        return {name: [value] for name, value in made.items()}
-
-
-def _said(error: BaseException | None) -> HCEPError | None:
-    """What an actor said about its input, out of what Ray wraps around it."""
-    for _ in range(10):
-        if error is None or type(error).__module__.startswith("hcep."):
-            break
-        error = getattr(error, "cause", None) or error.__cause__ or error.__context__
-    return error if isinstance(error, HCEPError) else None
+        made: dict[str, Any] = {}
+        error = ""
+        try:
+            self.work = self.work or self.make()
+            made = dict(self.work({name: column[0] for name, column in batch.items()}))
+        except (HCEPError, MissingExtraError) as problem:
+            error = str(problem)
+        return {name: [value] for name, value in (made | {"error": error}).items()}

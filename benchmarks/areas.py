@@ -1,0 +1,260 @@
+"""What is measured beside the pursuit: fit, predict, probabilities, explain, encode, and tensors, ours and the peers'.
+
+Each area has one task, ours first; a goal is the most that the first's time may be of another's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+from speed_task import make_task, random_tree
+
+Run = Callable[[], object]
+SHARED = Path(os.environ.get("HCEP_SHARED", Path(__file__).parents[2] / "shared"))
+
+
+@dataclass(frozen=True)
+class Area:
+    """Ways to do one thing on `n_images` images: name -> what prepares a run; reasons why some cannot."""
+
+    name: str
+    n_images: int
+    ours: str
+    ways: dict[str, Callable[[], Run]]
+    goals: dict[str, float] = field(default_factory=dict)
+    skip: Callable[[], str | None] = lambda: None
+
+
+@cache
+def problem(n_classes: int, per_class: int, n_dims: int = 512) -> tuple[Any, np.ndarray, np.ndarray]:
+    """A random tree over classes, and noisy images of them."""
+    rng = np.random.default_rng(0)
+    tree = random_tree(n_classes, rng)
+    means = rng.standard_normal((n_classes, n_dims)).astype(np.float32)
+    index = np.repeat(np.arange(n_classes), per_class)
+    X = means[index] + 2.0 * rng.standard_normal((len(index), n_dims), dtype=np.float32)
+    return tree, X, np.array(tree.leaves)[index]
+
+
+@cache
+def model(n_classes: int) -> Any:
+    from hcep import HCEPClassifier
+
+    tree, X, y = problem(n_classes, 10)
+    return HCEPClassifier(tree, power=1.0, shrinkage=0.3, anchor=0.3, refine=False).fit(X, y)
+
+
+@cache
+def logistic(n_classes: int, n_dims: int = 512) -> Any:
+    """A logistic regression as if fitted: how fast it predicts does not depend on the weights."""
+    from sklearn.linear_model import LogisticRegression
+
+    fitted = LogisticRegression()
+    fitted.coef_ = np.random.default_rng(0).standard_normal((n_classes, n_dims)).astype(np.float32)
+    fitted.intercept_ = np.zeros(n_classes, np.float32)
+    fitted.classes_ = np.array(problem(n_classes, 10)[0].leaves)
+    fitted.n_features_in_ = n_dims
+    return fitted
+
+
+def fit_ours(n_classes: int, per_class: int) -> Run:
+    from hcep import HCEPClassifier
+
+    tree, X, y = problem(n_classes, per_class)
+    return lambda: HCEPClassifier(tree).fit(X, y)
+
+
+def fit_lda(n_classes: int, per_class: int) -> Run:
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    _, X, y = problem(n_classes, per_class)
+    return lambda: LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.3).fit(X, y)
+
+
+def fit_logistic(n_classes: int, per_class: int) -> Run:
+    from sklearn.linear_model import LogisticRegression
+
+    _, X, y = problem(n_classes, per_class)
+    return lambda: LogisticRegression(max_iter=1000).fit(X, y)
+
+
+def images(n_classes: int, n_images: int) -> np.ndarray:
+    X = problem(n_classes, 10)[1]
+    return np.ascontiguousarray(np.tile(X, (-(-n_images // len(X)), 1))[:n_images])
+
+
+def call(make: Callable[[int], Any], method: str, n_classes: int, n_images: int) -> Run:
+    X = images(n_classes, n_images)
+    return partial(getattr(make(n_classes), method), X)
+
+
+def explain_ours(n_classes: int, n_images: int) -> Run:
+    from hcep import explain_images
+
+    X, fitted = images(n_classes, n_images), model(n_classes)
+    return lambda: explain_images(X, fitted)
+
+
+# -- encode --------------------------------------------------------------------------------------------
+
+
+def no_photos() -> str | None:
+    try:
+        from hcep.embeddings import load_encoder
+
+        load_encoder("efficientnet-lite0")
+    except Exception as error:
+        return str(error).splitlines()[0]
+    return None if (SHARED / "data/imagenette_images/train").is_dir() else "needs imagenette_images in HCEP_SHARED"
+
+
+@cache
+def encoder() -> Any:
+    from hcep.embeddings import load_encoder
+
+    return load_encoder("efficientnet-lite0")
+
+
+def encode_ours(n_images: int) -> Run:
+    from hcep.datasets import read_images
+    from hcep.embeddings import encode_to_store
+
+    items = list(read_images(SHARED / "data/imagenette_images/train"))[:n_images]
+    return lambda: encode_to_store(items, encoder(), mkdtemp(prefix="hcep-bench-"), batch_size=32)
+
+
+def bare_network(n_images: int) -> Run:
+    """The network alone, on pixels that are in memory already."""
+    from hcep.datasets import read_images
+    from hcep.embeddings.images import open_image
+
+    items = list(read_images(SHARED / "data/imagenette_images/train"))[:n_images]
+    pixels = np.stack([encoder().preprocess(open_image(item.path)) for item in items])
+    return lambda: [encoder().encode_images(pixels[i : i + 32]) for i in range(0, n_images, 32)]
+
+
+# -- tensors -------------------------------------------------------------------------------------------
+
+
+def no_torch() -> str | None:
+    from importlib.util import find_spec
+
+    return None if find_spec("torch") else 'needs torch: pip install "hcep[torch]"'
+
+
+def on_tensors(n_images: int, **options: Any) -> Run:
+    import torch
+
+    from hcep import hb_omp
+
+    task = make_task(n_images)
+    X = torch.from_numpy(task.X)
+    return lambda: hb_omp(X, task.dictionary, **options)
+
+
+def compiled(n_images: int, **options: Any) -> Run:
+    from hcep import hb_omp
+
+    task = make_task(n_images)
+    return lambda: hb_omp(task.X, task.dictionary, **options)
+
+
+def naive_beam(n_images: int, width: int) -> Run:
+    """Algorithm 2 as one writes it in torch: residual vectors, least squares of every candidate, images together."""
+    import torch
+
+    task = make_task(n_images)
+    tree = task.dictionary.hierarchy.path_tree
+    index = {
+        name: torch.from_numpy(getattr(tree, name).astype(np.int64)) for name in ("first_child", "n_children", "edge")
+    }
+    atoms = torch.from_numpy(task.dictionary.atoms.astype(np.float32))
+    along = torch.from_numpy(tree.ancestors().astype(np.int64))
+    widest, X = int(tree.n_children.max()), torch.from_numpy(task.X)
+
+    def solve(x: Any, nodes: Any) -> Any:
+        """Residuals of images on paths, (n, k, n_dims)."""
+        path = along[nodes]
+        D = torch.where((path >= 0)[..., None], atoms[index["edge"][path.clamp_min(0)]], 0.0)
+        gram = D @ D.transpose(-1, -2) + 1e-6 * torch.eye(D.shape[-2])
+        a = torch.linalg.solve(gram, (D @ x[:, None, :, None]))
+        return x[:, None] - (D * a).sum(dim=-2)
+
+    def search(x: Any) -> Any:
+        nodes = torch.zeros((len(x), 1), dtype=torch.int64)
+        residual = x[:, None]
+        for _ in range(tree.depth):
+            offset = torch.arange(widest)
+            inside = offset < index["n_children"][nodes][..., None]
+            children = (index["first_child"][nodes][..., None] + offset).clamp_max(tree.n_nodes - 1)
+            d = atoms[index["edge"][children]]
+            cosine = (d @ residual[..., None])[..., 0].abs() / d.norm(dim=-1).clamp_min(1e-12)
+            best = torch.where(inside, cosine, -1.0).topk(min(width, widest), dim=-1)
+            tried = torch.where(best.values >= 0, children.gather(-1, best.indices), nodes[..., None])
+            tried = tried.flatten(1)
+            left = solve(x, tried)
+            # A hypothesis that has ended stands there once per child that it lacks: once is enough.
+            twice = (tried[:, :, None] == tried[:, None, :]).tril(-1).any(-1)
+            kept = (
+                torch.where(twice, torch.inf, left.norm(dim=-1)).topk(min(width, tried.shape[1]), largest=False).indices
+            )
+            nodes, residual = tried.gather(1, kept), left.gather(1, kept[..., None].expand(-1, -1, x.shape[1]))
+        return nodes[:, 0]
+
+    return lambda: [search(part) for part in torch.split(X, 4)]
+
+
+LR, LDA, BARE, NAIVE = "logistic regression", "LDA", "bare network", "naive torch beam"
+
+
+def predicting(title: str, method: str, n_classes: int, goal: float) -> Area:
+    ours, peer = (partial(call, make, method, n_classes, 20_000) for make in (model, logistic))
+    return Area(f"{title}, {n_classes} classes", 20_000, "hcep", {"hcep": ours, LR: peer}, {LR: goal})
+
+
+AREAS = (
+    Area(
+        "fit, 200 classes",
+        4000,
+        "hcep",
+        {"hcep": partial(fit_ours, 200, 20), LDA: partial(fit_lda, 200, 20), LR: partial(fit_logistic, 200, 20)},
+    ),
+    *(predicting("predict", "predict", n, 1.5) for n in (10, 200, 1000)),
+    *(predicting("probabilities", "predict_proba", n, 2.5) for n in (10, 200, 1000)),
+    Area(
+        "explain, 200 classes",
+        2000,
+        "explain",
+        {"explain": partial(explain_ours, 200, 2000), "hcep": partial(call, model, "predict_proba", 200, 2000)},
+    ),
+    Area(
+        "encode, EfficientNet-Lite0",
+        96,
+        "encode",
+        {"encode": partial(encode_ours, 96), BARE: partial(bare_network, 96)},
+        {BARE: 1 / 0.9},
+        no_photos,
+    ),
+    Area(
+        "exact search on tensors",
+        4096,
+        "tensors",
+        {"tensors": partial(on_tensors, 4096, beam_width=None), "compiled": partial(compiled, 4096, beam_width=None)},
+        skip=no_torch,
+    ),
+    Area(
+        "beam 8 on tensors",
+        16,
+        "tensors",
+        {"tensors": partial(on_tensors, 16, beam_width=8), NAIVE: partial(naive_beam, 16, 8)},
+        {NAIVE: 0.1},
+        no_torch,
+    ),
+)
