@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from hcep._files import write_text
 from hcep.errors import HCEPError, near_matches
 
 #: What a run resolved to, beside its output.
 RESOLVED = "hcep-config.toml"
+MAX_BYTES = 1_000_000
 
 
 def _read_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -20,10 +22,14 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     if path is None or context.resilient_parsing:
         return path
     try:
+        if path.stat().st_size > MAX_BYTES or not path.is_file():
+            raise HCEPError(f"--config: {str(path)!r} is no file of at most {MAX_BYTES:,} bytes")
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise HCEPError(f"--config: cannot read {str(path)!r}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except HCEPError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise HCEPError(f"--config: {str(path)!r} is not TOML: {error}") from None
     context.default_map = {**(context.default_map or {}), **_values(context, table, path)}
     return path
@@ -80,7 +86,7 @@ def save_resolved(context: typer.Context, place: Path) -> Path:
             long = next(iter(_long(parameter)), parameter.name).replace("_", "-")
             lines.append(f"{long} = {_toml(value)}")
     path = place / RESOLVED if place.is_dir() else place
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_text(path, "\n".join(lines) + "\n")
     return path
 
 

@@ -11,6 +11,8 @@ from hcep.errors import DictionaryError, quoted
 
 #: Images looked at, or turned to double precision, at a time.
 CHUNK = 8192
+#: Largest values of an image between which squares, and sums of many, are exact to their precision.
+SCALES = (1e-15, 1e15)
 
 #: float32 or float64, (n_images, n_dims).
 Embeddings = NDArray[Any]
@@ -61,6 +63,17 @@ def refuse_non_finite(X: NDArray[Any], first_row: int = 0, name: str = "X") -> N
         raise DictionaryError(
             f"{name} has NaN or infinite values in {len(bad):,} of {len(X):,} rows, "
             f"such as rows {quoted(first_row + bad, 5)}; drop these images or encode them again"
+        )
+
+
+def refuse_odd_scale(X: NDArray[Any]) -> None:
+    """Raise when squares of the images' norms leave what their precision can hold, so that nothing could be learnt."""
+    rows = X[:: max(1, len(X) // 1000)].astype(np.float64)
+    typical = float(np.median(np.abs(rows).max(axis=1))) if rows.size else 1.0
+    if typical and not SCALES[0] < typical < SCALES[1]:
+        raise DictionaryError(
+            f"the embeddings' largest values are about {typical:.0e}, too {'small' if typical < 1 else 'large'} to "
+            f"compute with; divide them all by {typical:.0e}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,12 +28,15 @@ from hcep.embeddings.tables import (
     read_labels,
     table_parts,
 )
-from hcep.embeddings.torch_file import TorchFileError, read_torch_file
+from hcep.embeddings.torch_file import read_torch_file
 from hcep.errors import quoted
 
 #: A file that unpacks to more than this is refused before it is read.
 MAX_BYTES = 1 << 36
+#: So is a Parquet file that unpacks to more than this and than so many times its own size.
+BOMB_BYTES, BOMB_RATIO = 1 << 29, 200
 
+_SEALED_ROWS = 4096
 #: Arrays of an ``.npz`` that name the classes which its integer labels count.
 LABEL_NAMES = ("wnids", "label_names", "class_names")
 WRITTEN = (".npy", ".npz", ".parquet")
@@ -119,8 +123,13 @@ def read_arrays(
         arrays = read(source, given, label_names)
     except FileNotFoundError as error:
         raise StoreError(f"no file at {str(error.filename or source)!r}") from None
-    except (OSError, zipfile.BadZipFile, EOFError, pa.ArrowException, TorchFileError) as error:
-        raise StoreError(f"cannot read {str(source)!r}: {str(error).partition(chr(10))[0][:200]}") from None
+    except StoreError:
+        raise
+    except MemoryError:
+        raise StoreError(f"cannot read {str(source)!r}: it takes more memory than there is") from None
+    except Exception as error:  # what NumPy, Arrow and zlib answer hostile bytes with is anything
+        reason = str(error).partition("\n")[0][:200] or type(error).__name__
+        raise StoreError(f"cannot read {str(source)!r}: {reason}") from error
     if labels is not None:
         arrays = replace(arrays, labels=read_labels(Path(labels), column))
     return _checked(source, arrays)
@@ -184,12 +193,14 @@ def map_npy(path: Path) -> NDArray[Any]:
         with path.open("rb") as file:
             _, shape, _ = _header(file)
         array: NDArray[Any] = np.load(path, mmap_mode="r" if np.prod(shape) else None, allow_pickle=False)
-    except ValueError as error:
+    except (ValueError, OverflowError, SyntaxError, EOFError, MemoryError) as error:
         raise StoreError(f"cannot read {str(path)!r}: {error}") from None
     return array
 
 
-def write_npy_in_pieces(path: Path, shape: tuple[int, int], dtype: DTypeLike, pieces: Iterable[NDArray[Any]]) -> None:
+def write_npy_in_pieces(
+    path: Path, shape: tuple[int, int], dtype: DTypeLike, pieces: Iterable[NDArray[Any]], sealed: bool = False
+) -> None:
     """Write a ``.npy`` file of rows that come in pieces, never held together.
 
     Parameters
@@ -197,14 +208,31 @@ def write_npy_in_pieces(path: Path, shape: tuple[int, int], dtype: DTypeLike, pi
     path : the file
     shape, dtype : of the whole
     pieces : arrays of rows
+    sealed : whether the SHA-256 of the rows follows them, where no reader of the array looks
     """
+    digest = hashlib.sha256()
     header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
     with path.open("wb") as file:
         np.lib.format.write_array_header_2_0(file, header)
         for rows in pieces:
-            file.write(np.ascontiguousarray(rows, dtype=dtype).data)
+            data = np.ascontiguousarray(rows, dtype=dtype).data
+            file.write(data)
+            if sealed and data.nbytes:
+                digest.update(data)
+        if sealed:
+            file.write(digest.digest())
         file.flush()
         os.fsync(file.fileno())
+
+
+def is_sealed(path: Path, array: NDArray[Any]) -> bool:
+    """Whether the rows of a sealed file are those that were written; all of them are read for it."""
+    digest = hashlib.sha256()
+    for start in range(0, len(array), _SEALED_ROWS):
+        digest.update(np.ascontiguousarray(array[start : start + _SEALED_ROWS]).data)
+    with path.open("rb") as file:
+        file.seek(-digest.digest_size, os.SEEK_END)
+        return file.read() == digest.digest()
 
 
 def _header(file: Any) -> tuple[int, tuple[int, ...], np.dtype[Any]]:
@@ -224,7 +252,7 @@ def usual_label_names(path: str | os.PathLike[str]) -> str | None:
     try:
         with zipfile.ZipFile(path) as archive:
             present = set(archive.namelist())
-    except (OSError, zipfile.BadZipFile):
+    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError):
         return None
     return next((name for name in LABEL_NAMES if f"{name}.npy" in present), None)
 
@@ -293,9 +321,7 @@ def _without_missing(values: NDArray[Any]) -> NDArray[np.str_]:
 
 def _read_parquet(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
     with pq.ParquetFile(source) as file:
-        size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups))
-        if size > MAX_BYTES:
-            raise StoreError(f"{str(source)!r} unpacks to {size:,} bytes; split it")
+        refuse_bomb(source, file)
 
         def chunks(name: str) -> Iterator[Any]:
             for i in range(file.num_row_groups):
@@ -306,6 +332,15 @@ def _read_parquet(source: Path, names: dict[str, str], label_names: Any) -> Embe
 
         columns = Columns(file.schema_arrow, file.metadata.num_rows, column, chunks)
         return EmbeddingArrays(**table_parts(source, columns, names, label_names))
+
+
+def refuse_bomb(source: Path, file: pq.ParquetFile) -> None:
+    """Raise, by the headers alone, where a file unpacks to more than we take, or to absurdly more than it is."""
+    groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
+    chunks = [group.column(i) for group in groups for i in range(group.num_columns)]
+    size = sum(max(chunk.total_uncompressed_size, 4 * chunk.num_values) for chunk in chunks)
+    if size > MAX_BYTES or size > max(BOMB_BYTES, BOMB_RATIO * source.stat().st_size):
+        raise StoreError(f"{str(source)!r} unpacks to {size:,} bytes; split it, or write it without compression")
 
 
 def _read_csv(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:

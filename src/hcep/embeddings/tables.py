@@ -16,12 +16,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hcep.embeddings.store.manifest import StoreError
 from hcep.errors import near_matches, quoted
+
+#: Of a column of text as NumPy holds it.
+MAX_TEXT_BYTES = 1 << 32
 
 #: Names under which a file's parts are looked for when none is given.
 USUAL_NAMES = {
@@ -265,6 +269,8 @@ def text_column(source: Path, column: Any, name: str) -> NDArray[Any]:
     """A column of strings, or of integers, as they are; None where a cell is empty."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if _is_text(column.type):
+        refuse_long_text(source, column, name)
     if pa.types.is_integer(column.type) and not column.null_count:
         return np.asarray(column.to_numpy())
     if not _is_text(column.type):
@@ -273,6 +279,13 @@ def text_column(source: Path, column: Any, name: str) -> NDArray[Any]:
         )
     values: NDArray[Any] = np.array([value or None for value in column.to_pylist()], dtype=object)
     return values.astype(np.str_) if all(value is not None for value in values) else values
+
+
+def refuse_long_text(source: Path, column: Any, name: str) -> None:
+    """Raise for text of which NumPy, that gives every cell the room of the longest, would take gigabytes."""
+    longest = pc.max(pc.binary_length(column)).as_py() or 0
+    if 4 * longest * len(column) > MAX_TEXT_BYTES:
+        raise StoreError(f"{str(source)!r}: a cell of column {name!r} has {longest:,} bytes, too long for a name")
 
 
 def class_names(schema: pa.Schema, label: str) -> list[str] | None:

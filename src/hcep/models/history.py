@@ -18,7 +18,7 @@ from typing import Any
 from hcep.classify import HCEPClassifier
 from hcep.models.atoms_file import dump_names, sealed_names
 from hcep.models.card import model_card
-from hcep.models.folder import NAMES, read_file, write_folder
+from hcep.models.folder import NAMES, read_file, write_folder, writing
 from hcep.models.loading import SavedModel
 from hcep.models.saving import encoded, pack
 from hcep.models.schema import CARD, DOCUMENT, ChangeRecord, ModelError, ModelSummary
@@ -46,6 +46,12 @@ def change_model(
     HCEPClassifier
         As changed.
     """
+    _ = SavedModel(folder).summary
+    with writing(Path(folder)):
+        return _changed(Path(folder), what, change, keep_metrics)
+
+
+def _changed(folder: Path, what: str, change: Callable[[HCEPClassifier], Any], keep_metrics: bool) -> HCEPClassifier:
     saved = SavedModel(folder)
     summary, model = saved.summary, saved.classifier
     change(model)
@@ -62,13 +68,13 @@ def change_model(
     when = datetime.now(UTC).isoformat(timespec="seconds")
     history = [*summary.training.history, ChangeRecord(what, when, summary.checksum)]
     files = pack(model, **facts, history=history)
-    files[CARD] = encoded(CARD, model_card(model, name=Path(folder).resolve().name, **facts))
+    files[CARD] = encoded(CARD, model_card(model, name=folder.resolve().name, **facts))
     if saved.atom_names is not None:
         edges = set(model.hierarchy_.edges)
         left = replace(saved.atom_names, atoms=tuple(a for a in saved.atom_names.atoms if (a.parent, a.child) in edges))
         files |= sealed_names(files[DOCUMENT], dump_names(left, model.hierarchy_))
-    _keep(Path(folder), summary)
-    write_folder(Path(folder), files)
+    _keep(folder, summary)
+    write_folder(folder, files)
     return model
 
 
@@ -85,7 +91,13 @@ def undo_change(folder: str | PathLike[str]) -> ChangeRecord:
     ModelError
         Where there is no change, or its version is gone.
     """
-    folder, summary = Path(folder), SavedModel(folder).summary
+    _ = SavedModel(folder).summary
+    with writing(Path(folder)):
+        return _undone(Path(folder))
+
+
+def _undone(folder: Path) -> ChangeRecord:
+    summary = SavedModel(folder).summary
     if not summary.training.history:
         raise ModelError(f"{str(folder)!r}: there is no change to undo")
     last = summary.training.history[-1]

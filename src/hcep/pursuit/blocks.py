@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 BLOCK = 1024
 #: Modules that bring a BLAS library of their own.
 WITH_BLAS = ("numpy", "scipy.linalg", "torch", "spams")
+#: How many calls share the limit, and what lifts it.
+_LIMITS: dict[Any, Any] = {"calls": 0}
+_LOCK = threading.Lock()
 
 
 def block_size(n_columns: int) -> int:
@@ -92,9 +96,22 @@ def _blas(loaded: tuple[bool, ...]) -> ThreadpoolController:
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """One BLAS thread per product, so that the threads over blocks do not compete with threads inside them."""
-    with _blas(tuple(name in sys.modules for name in WITH_BLAS)).limit(limits=1):
+    """One BLAS thread per product, so that the threads over blocks do not compete with threads inside them.
+
+    The limit is the process's: callers in several threads share it, and the last one to end lifts it.
+    """
+    loaded = tuple(name in sys.modules for name in WITH_BLAS)
+    with _LOCK:
+        _LIMITS["calls"] += 1
+        if loaded not in _LIMITS:
+            _LIMITS[loaded] = _blas(loaded).limit(limits=1)
+    try:
         yield
+    finally:
+        with _LOCK:
+            _LIMITS["calls"] -= 1
+            while not _LIMITS["calls"] and len(_LIMITS) > 1:
+                _LIMITS.popitem()[1].restore_original_limits()  # the newest first: the oldest knows what was before
 
 
 def squared_norms(X: NDArray[Any]) -> NDArray[np.float64]:

@@ -186,7 +186,7 @@ def test_memory_map(folder, store):
     assert isinstance(mapped, np.memmap)
     assert not mapped.flags.writeable
     np.testing.assert_array_equal(mapped, X)
-    copy = next(folder.glob("vectors-*.npy"))
+    copy = next(folder.glob("sealed-*.npy"))
     before = copy.stat().st_mtime_ns
     np.testing.assert_array_equal(store.memory_map(), X)
     assert copy.stat().st_mtime_ns == before
@@ -196,7 +196,7 @@ def test_a_changed_store_gets_another_copy(folder, store):
     store.memory_map()
     write(folder, X[:4] + 1)
     again = EmbeddingStore(folder)
-    assert list(folder.glob("vectors-*.npy")) == []
+    assert list(folder.glob("sealed-*.npy")) == []
     np.testing.assert_array_equal(again.memory_map(), again.to_numpy())
 
 
@@ -213,12 +213,12 @@ def test_nothing_mapped(store, tmp_path):
 
 def test_a_damaged_copy(folder, store):
     store.memory_map()
-    copy = next(folder.glob("vectors-*.npy"))
+    copy = next(folder.glob("sealed-*.npy"))
     np.save(copy, np.zeros((3, 3)))
-    with pytest.raises(StoreError, match=r"vectors-.*npy' is damaged: float64 of shape \(3, 3\); delete it"):
+    with pytest.raises(StoreError, match=r"sealed-.*npy' is damaged: float64 of shape \(3, 3\); delete it"):
         store.memory_map()
     copy.write_bytes(b"\x93NUMPY")
-    with pytest.raises(StoreError, match=r"cannot read '.*vectors-.*npy'"):
+    with pytest.raises(StoreError, match=r"cannot read '.*sealed-.*npy'"):
         store.memory_map()
 
 

@@ -79,7 +79,7 @@ def has_flat_images(folder: Path) -> bool:
 
 def subfolders(folder: Path) -> list[str]:
     """Names of the folders in a folder, sorted, hidden ones left out."""
-    return [entry.name for entry in _entries(folder) if entry.is_dir() and not entry.name.startswith(".")]
+    return [entry.name for entry in _entries(folder) if _is_folder(entry) and not entry.name.startswith(".")]
 
 
 def _walk(folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterator[str]:
@@ -88,11 +88,18 @@ def _walk(folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iter
     if here in above:
         return
     for entry in _entries(folder):
-        if entry.is_dir():
+        if _is_folder(entry):
             if not entry.name.startswith("."):
                 yield from _walk(folder / entry.name, f"{prefix}{entry.name}/", (*above, here))
         elif is_image(entry.name):  # a broken link too: whoever opens it reports it
             yield prefix + entry.name
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself: listed where it has an image's name, and then skipped with the reason
+        return False
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hcep._files import replacing
-from hcep.embeddings.arrays import EmbeddingArrays, map_npy, write_npy_in_pieces
+from hcep.embeddings.arrays import EmbeddingArrays, is_sealed, map_npy, write_npy_in_pieces
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store.manifest import (
     ShardRecord,
@@ -298,7 +298,7 @@ class EmbeddingStore:
     def memory_map(self, path: str | os.PathLike[str] | None = None) -> NDArray[Any]:
         """All vectors as a read-only memory-mapped array; pages are read when touched.
 
-        Parquet cannot be mapped, so the first call writes a flat ``.npy`` copy; later calls find it.
+        Parquet cannot be mapped, so the first call writes a flat ``.npy`` copy; later calls find it and check it.
 
         Parameters
         ----------
@@ -312,13 +312,16 @@ class EmbeddingStore:
         if path is not None or not target.exists():
             self._refuse_other_sizes()
             with replacing(target, StoreError) as partial:
-                write_npy_in_pieces(partial, self.shape, self.dtype, self._vectors())
+                write_npy_in_pieces(partial, self.shape, self.dtype, self._vectors(), sealed=True)
         X = map_npy(target)
-        if X.shape != self.shape or X.dtype != self.dtype:
-            raise StoreError(
-                f"{str(target)!r} is damaged: {X.dtype} of shape {X.shape}; delete it, it will be made again"
-            )
+        if damage := self._damage_of_copy(target, X):
+            raise StoreError(f"{str(target)!r} is damaged: {damage}; delete it, it will be made again")
         return X
+
+    def _damage_of_copy(self, path: Path, X: NDArray[Any]) -> str:
+        if X.shape != self.shape or X.dtype != self.dtype:
+            return f"{X.dtype} of shape {X.shape}"
+        return "" if is_sealed(path, X) else "its checksum is not that of its vectors"
 
     # -- integrity ----------------------------------------------------------------------------------
 
@@ -332,11 +335,11 @@ class EmbeddingStore:
                 pass
             found = checksum(self.folder / shard.file)
         except (StoreError, OSError) as error:
-            return str(error).partition(" is damaged: ")[2].partition("; Embedding")[0] or str(error)
+            return str(error).partition(" is damaged: ")[2].partition("; `hcep")[0] or str(error)
         return "" if found == shard.sha256 else "its checksum is not the manifest's"
 
     def verify(self) -> None:
-        """Check every shard's checksum, size, columns and counts.
+        """Check every shard's checksum, size, columns and counts, and the flat copy's where there is one.
 
         Raises
         ------
@@ -344,11 +347,14 @@ class EmbeddingStore:
             Names every damaged shard and what is wrong with it.
         """
         found = self.damaged_shards()
+        copy = self.folder / flat_copy_name(self._manifest)
+        if not found and self._rows is None and copy.exists():
+            self.memory_map()
         if found:
             listed = "; ".join(f"{name}: {what}" for name, what in found.items())
             raise StoreError(
                 f"{len(found):,} of {len(self.shards):,} shards of {str(self.folder)!r} are damaged ({listed}); "
-                "repair() drops them, then encode again"
+                "`hcep store repair` (or repair()) drops them, then encode again"
             )
 
     def repair(self) -> list[str]:
@@ -364,6 +370,7 @@ class EmbeddingStore:
         with locked(self.folder):
             self._open(self.folder)
             bad = self.damaged_shards()
+            (self.folder / flat_copy_name(self._manifest)).unlink(missing_ok=True)
             left = [shard for shard in self.shards if shard.file not in bad]
             write_manifest(self.folder, self._manifest.with_shards(left))
             self._open(self.folder)

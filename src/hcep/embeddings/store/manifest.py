@@ -30,7 +30,7 @@ StoredDtype = Literal["float16", "float32"]
 
 # The only shape a shard's name may have, so that no manifest leads out of its folder. \Z: $ would let a newline pass.
 _SHARD_NAME = re.compile(r"shard-(\d{6,12})\.parquet\Z", re.ASCII)
-_FLAT_COPY = re.compile(r"\.?vectors-[0-9a-f]{16}\.npy(\.tmp|\.[0-9a-f]{8}\.part)?\Z")
+_FLAT_COPY = re.compile(r"\.?(vectors|sealed)-[0-9a-f]{16}\.npy(\.tmp|\.[0-9a-f]{8}\.part)?\Z")
 _HALF = re.compile(r"\.(manifest\.json|shard-\d{6,12}\.parquet)\.(tmp|[0-9a-f]{8}\.part)\Z", re.ASCII)
 _Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", description="64 hexadecimal digits")]
 
@@ -124,7 +124,7 @@ def shard_number(name: str) -> int:
 def flat_copy_name(manifest: Manifest) -> str:
     """File name of a flat copy of the vectors, another one whenever the shards are others."""
     content = "".join(shard.sha256 for shard in manifest.shards)
-    return f"vectors-{hashlib.sha256(content.encode()).hexdigest()[:16]}.npy"
+    return f"sealed-{hashlib.sha256(content.encode()).hexdigest()[:16]}.npy"
 
 
 def is_leftover(name: str, manifest: Manifest) -> bool:
@@ -169,7 +169,9 @@ def read_manifest(folder: Path) -> Manifest:
     except OSError as error:
         raise StoreError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
     except ValueError as error:
-        raise StoreError(f"{str(path)!r} is damaged: invalid JSON ({error}); restore it or encode again") from None
+        raise StoreError(
+            f"{str(path)!r} is damaged: invalid JSON ({error}); restore it, or encode again with --fresh (resume=False)"
+        ) from None
     if size > MAX_MANIFEST_BYTES:
         raise StoreError(f"{str(path)!r} is {size:,} bytes: too large for a manifest")
     if not isinstance(data, dict) or data.get("format") != FORMAT:

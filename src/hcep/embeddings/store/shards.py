@@ -101,7 +101,7 @@ def check_size(path: Path, shard: ShardRecord) -> None:
 def damaged(path: Path, what: str) -> StoreError:
     """The error about a shard that is not as it was written."""
     return StoreError(
-        f"shard {str(path)!r} is damaged: {what}; EmbeddingStore(...).repair() drops it, then encode again"
+        f"shard {str(path)!r} is damaged: {what}; `hcep store repair` (repair() in Python) drops it, then encode again"
     )
 
 

@@ -321,11 +321,12 @@ def _begin(folder: Path, empty: Manifest, resume: bool) -> Manifest:
             raise StoreError(f"{str(folder)!r} holds {sorted(foreign)[0]!r} but no {MANIFEST}: give another folder")
         write_manifest(folder, empty)
         return empty
-    stored = read_manifest(folder)
     if not resume:
-        logger.info("encoding %s anew: %d images leave it", folder, stored.n_images)
+        _refuse_foreign(folder)
+        logger.info("encoding %s anew: what it holds leaves it", folder)
         write_manifest(folder, empty)
         return empty
+    stored = read_manifest(folder)
     stored.refuse_other_encoder(empty.encoder, folder)
     if (stored.n_dims, stored.dtype) != (empty.n_dims, empty.dtype):
         raise StoreError(
@@ -333,6 +334,15 @@ def _begin(folder: Path, empty: Manifest, resume: bool) -> Manifest:
             f"{empty.n_dims:,}; ask for the same, or use another folder"
         )
     return stored
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse to overwrite a manifest that is whole and not a store's; a damaged one may be replaced."""
+    try:
+        read_manifest(folder)
+    except StoreError as error:
+        if " is damaged" not in str(error):
+            raise
 
 
 def _remove_leftovers(folder: Path, manifest: Manifest) -> None:

@@ -15,6 +15,7 @@ from hcep.hierarchy.graph import Hierarchy
 NULLS = ("", "~", "null", "Null", "NULL")
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_ -]*(?<! )")
 WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+MAX_DEPTH = 10_010  # what `write` makes of its deepest hierarchy
 ESCAPED = re.compile(r'["\\]|[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]')
 
 
@@ -79,6 +80,8 @@ class _Building:
         if kind == "ScalarEvent":
             self._put(None if not event.style and event.value in NULLS else event.value, line)
         elif kind in ("MappingStartEvent", "SequenceStartEvent"):
+            if len(self._open) >= MAX_DEPTH:  # the parser's time grows with the square of the depth
+                raise self.source.fail(f"is nested more than {MAX_DEPTH:,} deep; write it as an edge list (.csv)", line)
             self._open.append(({} if kind == "MappingStartEvent" else [], []))
         elif kind in ("MappingEndEvent", "SequenceEndEvent"):
             self._put(self._open.pop()[0], line)

@@ -108,6 +108,10 @@ class Source:
             return json.loads(self.text() if text is None else text, object_pairs_hook=unique)
         except json.JSONDecodeError as error:
             raise self.fail(f"is not JSON: {error.msg}", error.lineno) from None
+        except HierarchyError:
+            raise
+        except ValueError as error:  # a number of thousands of digits
+            raise self.fail(f"is not JSON that can be read: {error}") from None
         except RecursionError:
             raise self.fail("is nested too deeply to be read; write it as an edge list (.csv)") from None
 
@@ -153,6 +157,8 @@ def load(place: str, max_bytes: int, timeout: float) -> Source:
         name = unquote(urlsplit(place).path).rsplit("/", 1)[-1] or place
         return Source(name, _unpacked(fetch(place, max_bytes, timeout), name, max_bytes), place=Path(name))
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for without end
+            raise HierarchyError(f"cannot read {str(path)!r}: it is no regular file; give a file or a folder")
         with path.open("rb") as file:
             data = bounded(file, path.name, max_bytes)
     except HierarchyError:

@@ -1,0 +1,151 @@
+"""The command itself: every error one sentence, a bug told as one, Ctrl-C answered at once."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from hcep.cli import app as app_module
+from hcep.embeddings.arrays import EmbeddingArrays
+from hcep.embeddings.store.embedding_store import EmbeddingStore
+from hcep.embeddings.store.writer import import_arrays
+
+COMMAND = [sys.executable, "-c", "from hcep.cli import main; main()"]
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command inside this process; gives exit code, output and errors."""
+
+    def hcep(*arguments):
+        monkeypatch.setattr(sys, "argv", ["hcep", *map(str, arguments)])
+        monkeypatch.setattr(app_module, "answer_interrupts", lambda: None)
+        with pytest.raises(SystemExit) as ended:
+            app_module.main()
+        return ended.value.code or 0, *capsys.readouterr()
+
+    return hcep
+
+
+def broken(*_arguments, **_options):
+    raise KeyError("nothing [here]\x1b")
+
+
+def test_what_is_no_fault_of_the_input_is_called_a_bug(run, monkeypatch):
+    monkeypatch.setattr("hcep.embeddings.store.manifest._json.parse", broken)
+    code, _, said = run("store", "check", os.path.dirname(__file__))
+    assert code == 2  # no store there: that is about the input
+    assert "manifest.json is missing" in said
+    monkeypatch.setattr("hcep.embeddings.EmbeddingStore", broken)
+    code, _, said = run("store", "check", "my store")
+    assert code == 70
+    assert said.startswith("error: this is a bug in hcep ")
+    assert said.endswith("please report it with what this prints: hcep --debug store check 'my store'\n")
+    assert r"KeyError: 'nothing [here]\x1b' (test_command.py:" in said
+
+
+def test_debug_shows_the_traceback_of_either(run, monkeypatch):
+    from hcep.errors import HCEPError
+
+    for arguments in (["--debug", "store", "check", "nowhere"], ["store", "check", "nowhere", "--debug"]):
+        monkeypatch.setattr(sys, "argv", ["hcep", *arguments])
+        with pytest.raises(HCEPError, match="no embedding store"):
+            app_module.main()
+
+
+def test_no_memory_is_one_sentence(run, monkeypatch):
+    def hungry(*_arguments):
+        raise MemoryError
+
+    monkeypatch.setattr("hcep.embeddings.EmbeddingStore", hungry)
+    code, _, said = run("store", "check", "store")
+    assert (code, said) == (2, "error: there is not enough memory for this; give fewer images at a time\n")
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "a = " + "9" * 5000, "a = \x00", 'a = "', "=" * 2_000_000])
+def test_a_hostile_configuration_is_one_sentence(run, tmp_path, text):
+    (tmp_path / "c.toml").write_text(text)
+    code, _, said = run("fit", "--config", tmp_path / "c.toml", "x", "-o", "y")
+    assert code == 2
+    assert said.startswith("error: --config: ")
+    assert said.count("\n") == 1
+
+
+# -- stores --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path):
+    X = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
+    import_arrays(EmbeddingArrays(X, labels=np.array(["a", "b"] * 25)), tmp_path / "store", encoder="e")
+    return tmp_path / "store"
+
+
+def test_store_check_and_repair(run, store):
+    assert run("store", "check", store)[0] == 0
+    (shard,) = store.glob("shard-*.parquet")
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    code, out, _ = run("store", "check", store)
+    assert code == 1
+    assert "damaged: shard-000000.parquet: its checksum is not the manifest's" in out
+    code, out, _ = run("store", "repair", store)
+    assert (code, "1 damaged file dropped, 0 images left; run `hcep encode` again" in out) == (0, True)
+    assert len(EmbeddingStore(store)) == 0
+    assert run("store", "check", store)[0] == 0
+
+
+# -- Ctrl-C --------------------------------------------------------------------------------------------------------
+
+BUSY = """
+import sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from hcep.cli import stopping
+stopping.answer_interrupts()
+print("begin", flush=True)
+with ThreadPoolExecutor(1) as pool:
+    pool.submit(time.sleep, 20).result()
+"""
+
+
+def test_an_interrupt_is_answered_at_once_and_obeyed_within_two_seconds():
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUSY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdout.readline() == b"begin\n"
+    started = time.monotonic()
+    os.kill(process.pid, signal.SIGINT)
+    said = process.stderr.readline() + process.stderr.readline()
+    assert b"stopping" in said
+    assert time.monotonic() - started < 1
+    process.communicate(timeout=10)
+    assert time.monotonic() - started < 3
+    assert process.returncode == 130
+
+
+@pytest.mark.slow
+def test_an_interrupted_fit_stops_soon_and_leaves_the_old_model(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "many.npz", vectors=rng.normal(size=(20_000, 768)).astype(np.float32), labels=np.arange(20_000) % 500
+    )
+    np.savez(tmp_path / "few.npz", vectors=rng.normal(size=(40, 8)).astype(np.float32), labels=np.arange(40) % 4)
+    model = tmp_path / "model"
+    subprocess.run([*COMMAND, "fit", tmp_path / "few.npz", "-o", model], check=True, capture_output=True)
+    before = (model / "model.json").read_bytes()
+    for wait in (4.0, 7.0, 10.0):
+        fit = [*COMMAND, "fit", tmp_path / "many.npz", "--force", "-o", model]
+        process = subprocess.Popen(fit, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        time.sleep(wait)
+        assert process.poll() is None, "it is done before it is interrupted"
+        started = time.monotonic()
+        os.kill(process.pid, signal.SIGINT)
+        said = process.communicate(timeout=30)[1]
+        assert time.monotonic() - started < 2.5
+        assert b"stopping" in said
+        assert (model / "model.json").read_bytes() == before

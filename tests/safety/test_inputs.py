@@ -1,0 +1,190 @@
+"""Hostile and damaged inputs: one sentence each, soon, and without taking memory."""
+
+import io
+import json
+import os
+import time
+import zipfile
+from contextlib import suppress
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from threadpoolctl import threadpool_info
+
+from hcep import HCEPClassifier
+from hcep.datasets import read_images
+from hcep.embeddings.arrays import EmbeddingArrays, read_arrays
+from hcep.embeddings.store.embedding_store import EmbeddingStore
+from hcep.embeddings.store.manifest import StoreError
+from hcep.embeddings.store.writer import import_arrays
+from hcep.errors import DictionaryError, HCEPError, HierarchyError
+from hcep.hierarchy import read_hierarchy
+from hcep.pursuit.blocks import single_threaded_blas
+
+
+def npy(header):
+    text = header.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+ABSURD = "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999999, 3)}"
+
+
+@pytest.fixture
+def whole(tmp_path):
+    np.savez_compressed(tmp_path / "whole.npz", vectors=np.eye(30, dtype=np.float32), labels=np.arange(30))
+    return (tmp_path / "whole.npz").read_bytes()
+
+
+@pytest.mark.parametrize("n_left", [5, 40, 200, 300, -10, -30])
+def test_a_truncated_npz_is_one_sentence(whole, tmp_path, n_left):
+    (tmp_path / "cut.npz").write_bytes(whole[:n_left])
+    with pytest.raises(StoreError, match=r"cut\.npz"):
+        read_arrays(tmp_path / "cut.npz")
+
+
+def test_bytes_changed_inside_an_npz_are_one_sentence(whole, tmp_path):
+    for place in range(30, len(whole), 7):
+        (tmp_path / "bad.npz").write_bytes(whole[:place] + b"\xff\x00\xfe" + whole[place + 3 :])
+        with suppress(StoreError):  # or it is in a name that nobody looks at
+            read_arrays(tmp_path / "bad.npz")
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_absurd_shapes_are_refused_by_the_header(tmp_path, suffix):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("vectors.npy", npy(ABSURD))
+    (tmp_path / f"a{suffix}").write_bytes(npy(ABSURD) if suffix == ".npy" else packed.getvalue())
+    with pytest.raises(StoreError, match=f"a{suffix}"):
+        read_arrays(tmp_path / f"a{suffix}")
+
+
+def test_a_small_parquet_file_never_unpacks_to_gigabytes(tmp_path, monkeypatch):
+    monkeypatch.setattr("hcep.embeddings.arrays.BOMB_BYTES", 1 << 22)
+    n_rows = 4_000
+    values = pa.array(np.zeros(n_rows * 512, np.float32))
+    table = pa.table({"embedding": pa.FixedSizeListArray.from_arrays(values, 512)})
+    pq.write_table(table, tmp_path / "bomb.parquet", compression="zstd")
+    assert (tmp_path / "bomb.parquet").stat().st_size < 20_000
+    with pytest.raises(StoreError, match=r"unpacks to [0-9,]+ bytes; split it"):
+        read_arrays(tmp_path / "bomb.parquet")
+
+
+def test_one_endless_name_does_not_take_the_room_of_all(tmp_path):
+    n_rows = 20_000
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(2 * n_rows, np.float32)), 2)
+    table = pa.table({"embedding": vectors, "label": ["x" * 1_000_000, *["y"] * (n_rows - 1)]})
+    pq.write_table(table, tmp_path / "long.parquet")
+    with pytest.raises(StoreError, match="'label' has 1,000,000 bytes, too long for a name"):
+        read_arrays(tmp_path / "long.parquet")
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "{a: " * 50_000, "- " * 100_000, "? " * 100_000])
+def test_nested_yaml_does_not_take_minutes(tmp_path, text):
+    pytest.importorskip("yaml", reason="YAML is read by the extra hcep[formats]")
+    (tmp_path / "deep.yaml").write_text(text)
+    started = time.monotonic()
+    with pytest.raises(HierarchyError, match=r"nested more than 10,010 deep|is not YAML"):
+        read_hierarchy(tmp_path / "deep.yaml")
+    assert time.monotonic() - started < 5
+
+
+def test_a_number_of_thousands_of_digits_is_one_sentence(tmp_path):
+    (tmp_path / "n.json").write_text('{"name": "a", "children": [' + "9" * 5000 + "]}")
+    with pytest.raises(HierarchyError, match=r"n\.json: is not JSON that can be read"):
+        read_hierarchy(tmp_path / "n.json")
+
+
+def test_a_pipe_is_no_hierarchy(tmp_path):
+    os.mkfifo(tmp_path / "tree.csv")
+    with pytest.raises(HierarchyError, match="no regular file"):
+        read_hierarchy(tmp_path / "tree.csv")
+
+
+def test_a_link_to_itself_does_not_stop_the_others(tmp_path):
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat" / "a.png").write_bytes(b"x")
+    (tmp_path / "cat" / "loop.png").symlink_to("loop.png")
+    (tmp_path / "loop").symlink_to("loop")
+    assert [item.id for item in read_images(tmp_path)] == ["cat/a.png", "cat/loop.png"]
+
+
+@pytest.mark.parametrize(("dtype", "scale"), [(np.float32, 1e-40), (np.float64, 1e-160), (np.float64, 1e160)])
+def test_embeddings_too_small_or_large_to_compute_with_are_refused(dtype, scale):
+    X = (np.random.default_rng(0).normal(size=(30, 8)) * scale).astype(dtype)
+    with pytest.raises(DictionaryError, match=r"too (small|large) to compute with; divide them all by"):
+        HCEPClassifier().fit(X, np.arange(30) % 3)
+
+
+def test_threads_that_end_in_any_order_leave_blas_as_it_was():
+    def threads():
+        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+    before = threads()
+    first, second = single_threaded_blas(), single_threaded_blas()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert set(threads()) == {1}
+    second.__exit__(None, None, None)
+    assert threads() == before
+
+
+# -- stores --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path):
+    X = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
+    import_arrays(EmbeddingArrays(X, labels=np.array(["a", "b"] * 25)), tmp_path / "store", encoder="e")
+    return EmbeddingStore(tmp_path / "store")
+
+
+def test_a_corrupted_memory_map_never_returns_wrong_values(store):
+    path = store.folder / next(name for name in map(str, os.listdir(store.folder)) if name.startswith("shard"))
+    assert path.exists()
+    assert np.array_equal(store.memory_map(), store.to_numpy())
+    store.verify()
+    (copy,) = store.folder.glob("*.npy")
+    data = bytearray(copy.read_bytes())
+    data[-100] ^= 1
+    copy.write_bytes(data)
+    with pytest.raises(StoreError, match="is damaged: its checksum is not that of its vectors; delete it"):
+        store.memory_map()
+    with pytest.raises(StoreError, match="its checksum is not that of its vectors"):
+        store.verify()
+    assert store.repair() == []
+    assert np.array_equal(store.memory_map(), store.to_numpy())
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1, 2", "\x00\x00"])
+def test_encoding_anew_mends_a_damaged_manifest(store, content):
+    X = store.to_numpy()
+    (store.folder / "manifest.json").write_text(content)
+    with pytest.raises(StoreError, match="encode again with --fresh"):
+        EmbeddingStore(store.folder)
+    from hcep.embeddings.protocol import EncoderRecord
+    from hcep.embeddings.store.items import ImageItem
+    from hcep.embeddings.store.writer import StoreWriter
+
+    record = EncoderRecord("e", "f", {})
+    with StoreWriter.open(store.folder, record, 8, "float32", resume=False) as writer:
+        writer.add([ImageItem(str(i)) for i in range(len(X))], X, [None] * len(X))
+        writer.flush()
+    assert np.array_equal(EmbeddingStore(store.folder).to_numpy(), X)
+
+
+def test_encoding_anew_keeps_a_manifest_of_another_program(tmp_path):
+    from hcep.embeddings.protocol import EncoderRecord
+    from hcep.embeddings.store.writer import StoreWriter
+
+    (tmp_path / "manifest.json").write_text(json.dumps({"name": "my web page"}))
+    with (
+        pytest.raises(HCEPError, match="is not an embedding store"),
+        StoreWriter.open(tmp_path, EncoderRecord("e", "f", {}), 8, "float32", resume=False),
+    ):
+        pass
+    assert "my web page" in (tmp_path / "manifest.json").read_text()
