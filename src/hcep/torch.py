@@ -57,16 +57,13 @@ def path_loss(
     tensor
         A scalar.
 
-    Examples
-    --------
-    >>> import torch, hcep
-    >>> from hcep.torch import path_loss
-    >>> tree = hcep.Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "a1"), ("a", "a2"), ("b", "b1"), ("b", "b2")])
-    >>> X = torch.eye(4, requires_grad=True)
-    >>> loss = path_loss(X, torch.arange(4), torch.eye(4), tree)
-    >>> loss.backward()
-    >>> X.grad.shape
-    torch.Size([4, 4])
+    Notes
+    -----
+    One step of training::
+
+        labels = torch.from_numpy(class_positions(y, tree))
+        loss = path_loss(encoder(images), labels, prototypes, tree)
+        loss.backward()
     """
     weights = {"classes": 1.0, "pull": pull, "orthogonality": orthogonality, "cones": cones}
     terms = path_loss_terms(X, labels, leaf_embeddings, hierarchy, anchor=anchor, temperature=temperature)

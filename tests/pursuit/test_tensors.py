@@ -83,16 +83,26 @@ def test_a_tie_goes_to_the_lowest_node(beam_width: int | None) -> None:
     np.testing.assert_array_equal(found.n_best_nodes.numpy(), compiled.n_best_nodes)
 
 
-def test_goes_through_the_dictionarys_transform() -> None:
+@pytest.mark.parametrize("power", [1.0, 0.5])
+def test_goes_through_the_dictionarys_transform(power: float) -> None:
     rng = np.random.default_rng(0)
     tree = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "a1"), ("a", "a2"), ("a", "a3")])
     X = rng.standard_normal((200, 5)) + np.repeat(rng.standard_normal((4, 5)), 50, axis=0)
     y = np.repeat(["b", "a1", "a2", "a3"], 50)
-    options = {"unit_norm": True, "center": True, "shrinkage": 0.3, "rescale": True}
+    options = {"unit_norm": True, "center": True, "shrinkage": 0.3, "rescale": True, "power": power}
     dictionary = ConceptDictionary.from_images(tree, X, y, **options)
     compiled, found = (hb_omp(x, dictionary, anchor=0.03) for x in (X, torch.from_numpy(X)))
     np.testing.assert_array_equal(found.nodes.numpy(), compiled.nodes)
     np.testing.assert_allclose(found.residual_norms.numpy(), compiled.residual_norms, atol=1e-9)
+
+
+def test_the_gradient_of_a_power_is_finite_at_zero() -> None:
+    tree = Hierarchy.from_edges([("r", "a"), ("r", "b")])
+    images, labels = np.array([[4.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 4.0]]), np.array(["a", "a", "b", "b"])
+    dictionary = ConceptDictionary.from_images(tree, images, labels, power=0.5)
+    X = torch.tensor([[1.0, 0.0]], requires_grad=True)
+    hb_omp(X, dictionary, anchor=0.1).coefficients_along.sum().backward()
+    assert torch.isfinite(X.grad).all()
 
 
 @pytest.mark.parametrize("device", DEVICES)

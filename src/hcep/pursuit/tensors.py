@@ -174,7 +174,7 @@ class TensorTables:
             exact(dictionary.atoms).to(like.dtype),
         )
         transform = dictionary.transform
-        self.unit_norm, self.scale = transform.unit_norm, transform.scale
+        self.power, self.unit_norm, self.scale = transform.power, transform.unit_norm, transform.scale
         self.mean, self.constants = working(transform.mean), working(transform.constants)
         self.whitener = working(None if transform.whitener is None else transform.scale * transform.whitener)
 
@@ -197,6 +197,9 @@ class TensorTables:
 
     def transform(self, X: Tensor) -> Tensor:
         """As `EmbeddingTransform` does it."""
+        if self.power != 1.0:
+            # Not zero itself, where the slope is infinite; the number stays negligible.
+            X = self.torch.copysign(X.abs().clamp_min(1e-30) ** self.power, X)
         if self.unit_norm:
             norms = X.norm(dim=1, keepdim=True)
             X = X / self.torch.where(norms > 0, norms, 1.0)
