@@ -8,6 +8,7 @@ from hcep.experiments import (
     fewshot,
     head_training,
     quality,
+    several,
     sparsity,
     synthetic,
     trust,
@@ -34,5 +35,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         where.EXPERIMENT,
         trust.EXPERIMENT,
         quality.EXPERIMENT,
+        several.EXPERIMENT,
     )
 }

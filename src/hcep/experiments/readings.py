@@ -34,6 +34,9 @@ TITLES = {
     "reconstruction_error": "relative residual",
     "seconds": "time",
     "in_own_cell": "evidence in the object's own cell",
+    "both": "both classes found",
+    "example_f1": "F1 of a picture's labels",
+    "average_precision": "mean average precision",
     "depth": "depth of the answers",
     "auroc": "telling unknown images apart (AUROC)",
     "risk_area": "mean risk over coverages",
@@ -142,7 +145,8 @@ def _per_image(row: Row, metric: str) -> NDArray[np.float64] | None:
         return None
     if "true_support_f1" in row and metric in ("support_precision", "support_recall", "support_f1"):
         return None  # these images were scored in the true tree
-    column = {"accuracy": "correct"}.get(metric, metric.removeprefix("true_"))
+    whole = ("accuracy", "both", "example_f1")
+    column = "correct" if metric in whole else metric.removeprefix("true_")
     if column in images:
         return unpacked(images, column)
     if column == "support_f1":
