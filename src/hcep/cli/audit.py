@@ -33,6 +33,7 @@ def audit(
         str | None, typer.Option("--encoder", "-e", help="Of photos; the model's own by default.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="HTML file; JSON is written beside it.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder for figures: PDF, PNG, icicles as HTML.")] = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there already.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -45,7 +46,7 @@ def audit(
 
       hcep audit model/ store/ -o audit.html
 
-      hcep audit model/ store/ --by camera --groups photos.csv -o audit.html
+      hcep audit model/ store/ --by camera --groups photos.csv -o audit.html --figures figures/
     """
     from hcep._files import refuse_existing, write_text
     from hcep.audit import audit as look
@@ -79,6 +80,10 @@ def audit(
     if output is not None and beside is not None:
         write_text(output, found.to_html())
         write_text(beside, found.to_json())
+    if figures is not None:
+        from hcep.evaluate import write_figures
+
+        write_figures(figures, saved.classifier, test.X, _own(saved.classifier, test.y))
     if as_json:
         say(found.to_json())
     else:

@@ -1,5 +1,16 @@
 from .calibration import expected_calibration_error as expected_calibration_error
 from .compare import DEFAULT_COLUMNS as DEFAULT_COLUMNS, compare_scores as compare_scores
+from .drawing import (
+    concept_f1 as concept_f1,
+    concept_means as concept_means,
+    draw_icicle as draw_icicle,
+    draw_interventions as draw_interventions,
+    draw_mistakes as draw_mistakes,
+    draw_risk_coverage as draw_risk_coverage,
+    icicle_page as icicle_page,
+    mistakes_by_lca as mistakes_by_lca,
+    write_figures as write_figures,
+)
 from .grade import Graded as Graded, Grades as Grades, grade as grade, grade_methods as grade_methods
 from .image_scores import ImageScores as ImageScores, evaluate_method as evaluate_method, score_images as score_images
 from .interventions import Corrected as Corrected, Limited as Limited, intervention_curve as intervention_curve
