@@ -87,7 +87,9 @@ def embeddings_of(
     dataset = read_images(data)
     named = encoder or DEFAULT
     model = load_encoder(named, preprocessing=preprocessing) if isinstance(named, str) else named
-    place = Path(store) if store is not None else _cached_store(Path(data), model)
+    home, name = Path(data).resolve(), model.fingerprint
+    digest = sha256(f"{home} {name}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    place = Path(store) if store is not None else cache_folder("stores", f"{home.name}-{digest}")
     encode_images(dataset, model, place, progress=progress, remove_vanished=True)
     found = read_embeddings(place, split, default_split=default_split)
     notes = (*folder_notes(dataset), *copy_notes(EmbeddingStore(place)))
@@ -100,8 +102,3 @@ def _lists_images(table: Path) -> bool:
         return layouts.table.detect(table) and bool(read_images(table))
     except DatasetError:
         return False
-
-
-def _cached_store(images: Path, encoder: Encoder) -> Path:
-    digest = sha256(f"{images.resolve()} {encoder.fingerprint}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return cache_folder("stores", f"{images.resolve().name}-{digest}")

@@ -69,16 +69,13 @@ def _swap_subtrees(hierarchy: Hierarchy, parent: Parents, share: float, rng: np.
     moved, waiting = dict(parent), _chosen(inner, share, rng)
     while waiting:
         first = waiting.pop()
-        partner = next((s for s in reversed(waiting) if not _related(moved, first, s)), None)
+        # No swap where one is above the other, nor of siblings, where it would change nothing.
+        free = (s for s in reversed(waiting) if moved[first] != moved[s])
+        partner = next((s for s in free if first not in _above(moved, s) and s not in _above(moved, first)), None)
         if partner is not None:
             waiting.remove(partner)
             moved[first], moved[partner] = moved[partner], moved[first]
     return moved
-
-
-def _related(parent: Parents, a: str, b: str) -> bool:
-    """Whether one is above the other, or both hang from the same synset, where a swap would change nothing."""
-    return parent[a] == parent[b] or a in _above(parent, b) or b in _above(parent, a)
 
 
 def _above(parent: Parents, synset: str) -> set[str]:

@@ -73,7 +73,8 @@ def _read(path: Path) -> str:
 
 def _record(data: dict[str, Any]) -> HierarchyRecord:
     root, synsets, classes = data.get("root"), data.get("synsets"), data.get("classes", {})
-    if not isinstance(root, str) or not isinstance(synsets, list) or not _is_text_map(classes):
+    named_classes = isinstance(classes, dict) and all(isinstance(leaf, str) for leaf in classes.values())
+    if not isinstance(root, str) or not isinstance(synsets, list) or not named_classes:
         raise HierarchyError(
             'hierarchy file: "root" must be a string, "synsets" a list, "classes" an object of strings'
         )
@@ -122,7 +123,3 @@ def _add(record: HierarchyRecord, synset: Any) -> None:
         record.names[key] = name
     if merged:
         record.merged[key] = tuple((m[0], m[1]) for m in merged)
-
-
-def _is_text_map(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())

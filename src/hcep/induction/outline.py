@@ -152,7 +152,7 @@ def _take_apart(line: str, is_leaf: IsLeaf) -> _Line:
         return _Line(drawn[1], drawn.start(1), None, True)
     heading = HEADING.fullmatch(text)
     if heading:
-        return _Line(_without_number(heading[2]), column, len(heading[1]), True)
+        return _Line(re.sub(r"^\d+(?:\.\d+)*[.):]?\s+", "", heading[2]), column, len(heading[1]), True)
     # Emphasis may stand around number and name together.
     bare = text.lstrip("*_ ") if re.match(r"[*_]{1,3}\d", text) else text
     numbered = NUMBERED.fullmatch(bare)
@@ -167,10 +167,6 @@ def _take_apart(line: str, is_leaf: IsLeaf) -> _Line:
     if re.match(r"\d+[.):]\s", bare) and column == 0:
         return _Line(listed[1], column, 7, True)
     return _Line(listed[1], column, None, True)
-
-
-def _without_number(label: str) -> str:
-    return re.sub(r"^\d+(?:\.\d+)*[.):]?\s+", "", label)
 
 
 def _is_entry(line: _Line, any_marked: bool, is_leaf: IsLeaf) -> bool:

@@ -111,6 +111,9 @@ def _read_solution(source: Path, file: Path) -> dict[str, str]:
 
 def _read_list(source: Path, file: Path) -> dict[str, str]:
     """val.txt: a file name and a class, which is a WordNet id or counts from 0 in ImageNet's order."""
+    # Here, because the module of the bundled hierarchy imports from this package.
+    from hcep.datasets.wordnet import imagenet_classes
+
     labels = {}
     by_number: Mapping[int, str] | None = None
     for line in read_lines(file):
@@ -118,7 +121,7 @@ def _read_list(source: Path, file: Path) -> dict[str, str]:
         if not name:
             raise DatasetError(f"{str(file)!r} must have lines of file name and class, got {line!r}")
         if label.isdecimal():
-            by_number = by_number or dict(enumerate(_ordered_classes(source)))
+            by_number = by_number or dict(enumerate(_synsets(source) or imagenet_classes()))
             label = _numbered(label, by_number, file)
         labels[name.strip().removeprefix("val/")] = _known_wnid(label, file)
     return labels
@@ -159,13 +162,9 @@ def _numbered(number: str, by_number: Mapping[int, str], file: Path) -> str:
 # -- classes -----------------------------------------------------------------------------------------
 
 
-def _ordered_classes(source: Path) -> Sequence[str]:
-    """Classes in the order of the synset file, or ImageNet's own, which is alphabetical by WordNet id."""
-    # Here, because the module of the bundled hierarchy imports from this package.
-    from hcep.datasets.wordnet import imagenet_classes
-
-    found = _synset_lines(source)
-    return [line.split(" ")[0] for line in found] if found else imagenet_classes()
+def _synsets(source: Path) -> list[str]:
+    """Classes in the order of the synset file; without one, ImageNet's own is alphabetical by WordNet id."""
+    return [line.split(" ")[0] for line in _synset_lines(source)]
 
 
 def _devkit_classes(source: Path, truth: Path) -> dict[int, str]:
@@ -178,7 +177,7 @@ def _devkit_classes(source: Path, truth: Path) -> dict[int, str]:
         return {int(f[1]): f[0] for f in fields}
     if file := next((found for name in DEVKIT_MATLAB if (found := _find(source, name))), None):
         return _read_matlab(file)
-    lines = [line.split(" ")[0] for line in _synset_lines(source)]
+    lines = _synsets(source)
     # The devkit counts from kit fox, n02119789; a sorted list is the order of val.txt and would mislabel every image.
     if not lines or lines == sorted(lines):
         raise DatasetError(

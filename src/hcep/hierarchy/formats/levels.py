@@ -55,34 +55,22 @@ def records_table(source: Source, data: Any) -> Table:
     if not isinstance(listed, list) or not listed or not all(isinstance(record, dict) for record in listed):
         raise source.fail('expected a list of records such as {"kingdom": "Animalia", ..., "name": "Felis catus"}')
     columns = list(dict.fromkeys(column for record in listed for column in record))
-    cells = [[_cell(record.get(column)) for column in columns] for record in listed]
+    values = [[record.get(column, []) for column in columns] for record in listed]  # of several parents a list
+    cells = [[";".join(map(str, v)) if isinstance(v, list) else "" if v is None else str(v) for v in r] for r in values]
     return Table([(0, columns), *((i + 1, row) for i, row in enumerate(cells))])
 
 
-def _cell(value: Any) -> str:
-    listed = value if isinstance(value, list) else [] if value is None else [value]
-    return ";".join(map(str, listed))
-
-
-def from_table(
-    source: Source,
-    table: Table,
-    levels: Columns | None = None,
-    *,
-    leaf: str | None = None,
-    name: str | None = None,
-    blank: str | None = None,
-) -> Hierarchy:
-    """Read the rows of a table whose levels are known by name or given."""
+def from_table(source: Source, table: Table, levels: Columns | None = None, **told: str | None) -> Hierarchy:
+    """Read the rows of a table whose levels are known by name or given; `told` are leaf, name and blank of `read`."""
     names = table.rows[0][1]
     if levels is None:
-        return build(source, find_shape(source, table, header=True), table, leaf=leaf, name=name, blank=blank)
+        return build(source, find_shape(source, table, header=True), table, **told)
     wanted = [levels] if isinstance(levels, str) else list(levels)
     if all(column.isdecimal() for column in wanted) and not set(wanted) <= set(names):
         names = [f"column {i + 1}" for i in range(table.width)]  # given by number: there is no header
     chosen = chosen_columns(source, names, wanted)
     rows = table.rows[names is table.rows[0][1] :]
-    return build(source, Shape("levels", list(names), rows, chosen), table, leaf=leaf, name=name, blank=blank)
+    return build(source, Shape("levels", list(names), rows, chosen), table, **told)
 
 
 def build(
@@ -101,7 +89,7 @@ def build(
     n_again = 0
     rows = _completed(source, shape, blank)
     for (line, cells), path in zip(shape.rows, rows, strict=True):
-        own = [_at(cells, column) for column in (id_column, name_column)]
+        own = [cells[c] if c is not None and c < len(cells) else "" for c in (id_column, name_column)]
         labels = [cell for cell in path if cell]
         if not labels:
             raise source.fail(f"a row without a value in any of the levels {quoted(shape.titles, 9)}", line)
@@ -123,10 +111,6 @@ def build(
         source.otherwise = "taken so by its cells; if it is an edge list, pass -O parent=COLUMN -O child=COLUMN"
     source.notes += [*shape.notes, *([f"passed over: {counted(n_again, 'row')} given twice"] if n_again else [])]
     return draft.hierarchy()
-
-
-def _at(cells: list[str], column: int | None) -> str:
-    return "" if column is None or column >= len(cells) else cells[column]
 
 
 def _completed(source: Source, shape: Shape, blank: str | None) -> list[list[str]]:

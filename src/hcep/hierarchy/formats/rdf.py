@@ -120,14 +120,11 @@ def _ids(source: Source, resources: list[Any], ids: str) -> dict[Any, str]:
 
 def _name(graph: Any, rdflib: Any, resource: Any, language: str) -> str | None:
     for predicate in (rdflib.SKOS.prefLabel, rdflib.RDFS.label):
-        labels = sorted((str(o.language or ""), str(o)) for o in graph.objects(resource, predicate) if _is_text(o))
+        texts = [o for o in graph.objects(resource, predicate) if hasattr(o, "language") and str(o).strip()]
+        labels = sorted((str(o.language or ""), str(o)) for o in texts)
         if labels:
             return min(labels, key=lambda label: (_distance(label[0], language), label))[1]
     return None
-
-
-def _is_text(value: Any) -> bool:
-    return hasattr(value, "language") and bool(str(value).strip())
 
 
 def _distance(found: str, wanted: str) -> int:

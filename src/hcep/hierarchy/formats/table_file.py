@@ -163,17 +163,14 @@ def _workbook(source: Source, sheet: str | None) -> Table:
     bold = [
         all(cell.font.bold for cell in cells if cell.value is not None) for r, cells in grid.items() if any(rows[r])
     ]
-    dates = {_cell(source, c, None): c.coordinate for cells in grid.values() for c in cells if _is_date(c.value)}
+    dated = [c for cells in grid.values() for c in cells if isinstance(c.value, datetime.date | datetime.time)]
+    dates = {_cell(source, c, None): c.coordinate for c in dated}
     marked = bold[:1] == [True] and not all(bold)
     return Table([(row, cells) for row, cells in rows.items() if any(cells)], marked, dates)
 
 
 def _filled(page: Any) -> Iterator[Any]:
     return (value for row in page.iter_rows(values_only=True) for value in row if value is not None)
-
-
-def _is_date(value: Any) -> bool:
-    return isinstance(value, datetime.date | datetime.time)
 
 
 def _cell(source: Source, cell: Any, formulas: Any) -> str:
