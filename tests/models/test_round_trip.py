@@ -213,3 +213,13 @@ def test_details_are_checked(
 ) -> None:
     with pytest.raises(ModelError, match=match):
         save_model(auto_model, tmp_path / "model", **details)  # type: ignore[arg-type]
+
+
+def test_trials_on_fewer_images_are_saved_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hcep.classify.choosing.POWER_PER_CLASS", 2)
+    monkeypatch.setattr("hcep.classify.choosing.POWER_IMAGES", 2)
+    X, y = images(PET_LABELS)
+    model = HCEPClassifier(PETS).fit(np.abs(X), y)
+    assert len({len(score.correct) for score in model.leave_one_out_}) == 2
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    assert loaded.leave_one_out_ == model.leave_one_out_

@@ -41,7 +41,10 @@ MEAN_NOISE = 0.7
 
 @dataclass(frozen=True)
 class LeaveOneOutScore:
-    """How one triple of power, shrinkage and anchor did on held-out training images."""
+    """How one triple of power, shrinkage and anchor did on held-out training images.
+
+    `correct` says which of them it got right; of a saved model it is filled up with False to the longest.
+    """
 
     shrinkage: float | None
     anchor: float

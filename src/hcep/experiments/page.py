@@ -12,6 +12,7 @@ from hcep.errors import HCEPError, near_matches
 from hcep.experiments.experiment import Experiment
 from hcep.experiments.fewshot import BEAM
 from hcep.experiments.measuring import CONTROLS, labelled, method_cell
+from hcep.experiments.quality import table as quality_table
 from hcep.experiments.readings import MARKS, by_method, by_metric, counted
 from hcep.experiments.records import Records, Row
 from hcep.experiments.sparsity import MAIN, full_depth
@@ -182,4 +183,5 @@ TABLES: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "fewshot-tiny-imagenet": ("fewshot", _fewshot_table("Tiny-ImageNet-200")),
     "fewshot-imagenette": ("fewshot", _fewshot_table("ImageNette")),
     "bench": ("bench", _bench_table),
+    "quality": ("quality", quality_table),
 }

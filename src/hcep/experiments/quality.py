@@ -42,7 +42,7 @@ GAIN, MAX_ECE, MAX_ECE_FEW = 0.025, 0.03, 0.05
 
 @dataclass(frozen=True)
 class Config:
-    """Images per class; `seeds` draws of them, `few_seeds` where there are more than 2,000 images in all."""
+    """Images per class; `seeds` draws of them, `few_seeds` where there are a hundred classes or more."""
 
     shots: tuple[int, ...] = (1, 2, 5, 12, 50)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
@@ -126,7 +126,7 @@ def cells(config: Config, task: Task) -> Iterator[Cell]:
     """A cell per number of images and draw; numbers beyond the data's are left out, all images have one draw."""
     n_classes, available = len(task.hierarchy.leaves), task.images_per_class
     for k in (k for k in config.shots if k <= available):
-        n_seeds = 1 if k == available else config.few_seeds if k * n_classes > 2000 else len(config.seeds)
+        n_seeds = 1 if k == available else config.few_seeds if n_classes >= 100 else len(config.seeds)
         yield from ({"shots": k, "seed": seed} for seed in config.seeds[:n_seeds])
 
 

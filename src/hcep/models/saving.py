@@ -203,7 +203,9 @@ def _tensors(model: HCEPClassifier) -> dict[str, NDArray[Any]]:
     if model.held_out_ is not None:
         arrays["held_out.classes"], arrays["held_out.scores"] = model.held_out_.class_index, model.held_out_.scores
     if model.leave_one_out_:
-        arrays["leave_one_out.correct"] = np.stack([score.correct for score in model.leave_one_out_])
+        longest = max(len(score.correct) for score in model.leave_one_out_)  # powers are tried on fewer images
+        padded = [np.pad(score.correct, (0, longest - len(score.correct))) for score in model.leave_one_out_]
+        arrays["leave_one_out.correct"] = np.stack(padded)
     return {name: array for name, array in arrays.items() if array is not None}
 
 
