@@ -112,6 +112,7 @@ def _model(path: Path) -> dict[str, Any]:
     from hcep.models import load_summary
 
     summary = load_summary(path)
+    moves = summary.per_class("leaf_moves")
     return {
         "kind": "model",
         "saved_by": f"hcep {summary.hcep_version}",
@@ -120,6 +121,8 @@ def _model(path: Path) -> dict[str, Any]:
         "encoder": summary.encoder.name if summary.encoder else "not said",
         "anchor": summary.anchor,
         "shrinkage": summary.shrinkage,
+        "power": summary.transform.power,
+        "refined": "no" if moves is None else f"class embeddings moved by {moves.mean():.2g} on average",
         "head": summary.parameters["head"],
         "trained_on": summary.training.data or "not said",
         "images": summary.training.n_images,
