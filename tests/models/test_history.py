@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -146,3 +147,15 @@ def test_a_process_that_is_killed_leaves_a_model(folder: Path) -> None:
         log = model_log(folder)
         assert found.hierarchy_.name("cat") == (log[-1].what.replace("rename", "cat") if log else "Katze")
     undo_change(folder)
+
+
+def test_a_model_of_an_earlier_release_grows_where_it_says_how_many_images_it_had(
+    pets_model: HCEPClassifier, tmp_path: Path
+) -> None:
+    old = deepcopy(pets_model)
+    old.images_per_class_ = None
+    untold = load_model(save_model(old, tmp_path / "untold"))
+    with pytest.raises(HCEPError, match="does not say how many images each class had"):
+        untold.partial_fit(*images(PET_LABELS))
+    told = load_model(save_model(old, tmp_path / "told", images_per_class=dict.fromkeys(PET_LABELS, 6)))
+    assert told.partial_fit(*images(PET_LABELS)).images_per_class_.tolist() == [12] * 6

@@ -135,6 +135,9 @@ class SavedModel:
         model.calibration_ = self._calibration
         for name in PER_CLASS:
             setattr(model, f"{name}_", summary.per_class(name))
+        counts = [summary.training.images_per_class.get(str(label), 0) for label in summary.classes.tolist()]
+        if model.images_per_class_ is None and all(counts):  # of releases that kept them for people alone
+            model.images_per_class_ = np.array(counts, dtype=np.int64)
         model.n_grown_, model.n_unlike_ = summary.fitted.n_grown, summary.fitted.n_unlike
         model.held_out_, model.stopping_ = self._held_out, self._stopping
         correct = self._tensors([LEFT_OUT]).get(LEFT_OUT, ())
