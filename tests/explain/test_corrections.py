@@ -141,6 +141,19 @@ def test_a_file_that_is_not_there_is_an_error_unless_it_may_be_new(tmp_path):
         Corrections(tmp_path / "file" / "new.jsonl", missing=True).add(A)
 
 
+def test_what_is_added_holds_at_once_and_nothing_wrong_is_written(tmp_path):
+    file, x = tmp_path / "kept.jsonl", np.arange(4.0)
+    kept = Corrections(file, BEARS, missing=True)
+    with pytest.raises(HCEPError, match="'beer' is no concept"):
+        kept.add(x, label="beer")
+    with pytest.raises(HCEPError, match="no such file"):
+        kept.add("photo.jpg", label="bus")
+    assert not file.exists()
+    kept.add(x, label="bus")
+    assert kept.requests([x, x + 1]) == [Request(("bus",)), Request()]
+    assert Corrections(file, BEARS).requests([x]) == kept.requests([x])
+
+
 def test_images_are_known_by_their_content(tmp_path):
     photo = Image.new("RGB", (3, 2), "red")
     photo.save(tmp_path / "a.png")

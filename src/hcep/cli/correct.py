@@ -45,8 +45,8 @@ def correct(
     if undo == bool(label or force or forbid):
         raise HCEPError("say what is right or wrong (--class, --force, --forbid), or --undo")
     model, images = model_and_images(model, images)
-    hierarchy, kept = opened_model(model).path_model.hierarchy, Corrections(corrections, missing=True)
-    asked = {} if undo else request_of(hierarchy, force or (), forbid or ())._asdict()
+    hierarchy = opened_model(model).path_model.hierarchy
+    asked, kept = request_of(hierarchy, force or (), forbid or ())._asdict(), Corrections(corrections, missing=True)
     request_of(hierarchy, force or (), forbid or (), label)  # a class that is not there, or not below these
     hashes = {file: image_hash(file) for file in find_images(images)}
     for file, image in hashes.items():

@@ -98,14 +98,15 @@ def evaluate(
       hcep evaluate model/ store/ --interventions
     """
     from hcep import distributed
-    from hcep.evaluate import DEFAULT_COLUMNS, Limited, grade_methods, intervention_curve
+    from hcep.evaluate import DEFAULT_COLUMNS, grade_methods, intervention_curve, limited
     from hcep.models import read_model
     from hcep.models.model_encoder import embeddings_for
 
     wanted = _form(form, output, as_json)
     if ray is not None:
-        if compare or output or per_image:
-            raise HCEPError("--compare, --output and --per-image are for one process: leave out --ray")
+        if compare or output or per_image or corrections or interventions:
+            alone = "--compare, --output, --per-image, --corrections and --interventions"
+            raise HCEPError(f"{alone} are for one process: leave out --ray")
         scores = distributed.evaluate(
             model, data, split=split, top_k=tuple(top_k or (1, 5)), address=ray, progress=not as_json
         )
@@ -136,7 +137,7 @@ def evaluate(
     own = str(model.resolve()) if own in rivals else own
     with Console(stderr=True).status("evaluating …") as status:
         grades = grade_methods(
-            {own: classifier if limits is None else Limited(classifier, limits), **rivals},
+            {own: classifier if limits is None else limited(classifier, limits), **rivals},
             (test.X, test.y),
             None if train is None else (train.X, train.y),
             optional=optional,

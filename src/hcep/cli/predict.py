@@ -98,8 +98,8 @@ def predict(
     from hcep.models.model_encoder import embeddings_for
 
     if ray is not None:
-        if coverage is not None:
-            raise HCEPError("--coverage is for one process: leave out --ray")
+        if coverage is not None or corrections is not None:
+            raise HCEPError("--coverage and --corrections are for one process: leave out --ray")
         n = distributed.predict(model, data, output, split=split, force=force, address=ray, progress=not as_json)
         say(json.dumps({"predictions": str(output), "n_images": n}) if as_json else f"{output}: {n:,} images")
         return

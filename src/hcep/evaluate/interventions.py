@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import copy
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from hcep.classify.path_model import Inference
 from hcep.errors import HCEPError, quoted
 from hcep.evaluate.labels import as_labels
 from hcep.evaluate.statistics import bootstrap_interval, paired_bootstrap
-from hcep.hierarchy import Hierarchy
 from hcep.pursuit.limits import PathLimits
-from hcep.pursuit.result import PathResult
 
 
 class Corrected(NamedTuple):
@@ -73,27 +71,8 @@ def intervention_curve(estimator: Any, X: ArrayLike, y: ArrayLike) -> list[Corre
     return curve
 
 
-@dataclass(frozen=True, eq=False)
-class Limited:
-    """A fitted classifier that keeps to limits, for the images that they are of: all that `grade` asks of one."""
-
-    estimator: Any
-    limits: PathLimits
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        return np.asarray(self.estimator.classes_)
-
-    @property
-    def hierarchy_(self) -> Hierarchy:
-        hierarchy: Hierarchy = self.estimator.hierarchy_
-        return hierarchy
-
-    def infer(self, X: ArrayLike) -> Inference:
-        """As the classifier's own."""
-        found: Inference = self.estimator.path_model().infer(np.asarray(X), limits=self.limits)
-        return found
-
-    def pursue(self, X: ArrayLike) -> PathResult:
-        """As the classifier's own."""
-        return self.infer(X).paths
+def limited(estimator: Any, limits: PathLimits) -> Any:
+    """A fitted classifier that keeps to limits, for the images that they are of: to be graded as it answers then."""
+    own = copy(estimator)
+    own.infer = partial(estimator.path_model().infer, limits=limits)
+    return own

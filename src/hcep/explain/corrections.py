@@ -7,6 +7,7 @@ which no reader takes for a record and the next writer removes.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +21,6 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
-from numpy.typing import NDArray
 
 from hcep import _json
 from hcep._files import sync_folder
@@ -28,6 +28,8 @@ from hcep.embeddings import Embeddings
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit.limits import Concepts, PathLimits, Request, find_concept
+
+HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class Correction(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -37,7 +39,7 @@ class Correction(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     `file` what it was called then. ``undo`` takes the last correction of the image back.
     """
 
-    image: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", description="64 hexadecimal digits")]
+    image: Annotated[str, Meta(pattern=f"^{HASH.pattern}\\Z", description="64 hexadecimal digits")]
     force: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()
     label: str | None = msgspec.field(default=None, name="class")
@@ -48,11 +50,16 @@ class Correction(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     why: str = ""
 
 
-def image_hash(image: str | os.PathLike[str] | NDArray[Any] | Any) -> str:
-    """What an image is known by: the hash of a photo's file, of a PIL image's pixels, or of an embedding's numbers."""
+def image_hash(image: Any) -> str:
+    """What an image is known by: the hash of a photo's file, of a PIL image's pixels, of an embedding's numbers.
+
+    A hash stands for itself.
+    """
     from hcep.embeddings.images import content_hash
     from hcep.embeddings.reading import vector_hash
 
+    if isinstance(image, str) and HASH.fullmatch(image):
+        return image
     if isinstance(image, str | os.PathLike):
         return content_hash(image)
     if isinstance(image, np.ndarray):
@@ -94,7 +101,7 @@ class Corrections:
     def __init__(
         self, path: str | os.PathLike[str], hierarchy: Hierarchy | None = None, *, missing: bool = False
     ) -> None:
-        self.path, self.torn = Path(path), False
+        self.path, self.hierarchy, self.torn = Path(path), hierarchy, False
         self._standing: dict[str, list[tuple[Correction, Request]]] = {}
         if missing and not self.path.exists():
             return
@@ -106,7 +113,7 @@ class Corrections:
         self.torn = bool(tail) and not _is_whole(tail)
         for number, line in enumerate([*lines, *([] if self.torn else [tail])], start=1):
             if line.strip():
-                self._take(line, f"{path} line {number}", hierarchy)
+                self._take(line, f"{path} line {number}")
 
     def __len__(self) -> int:
         return sum(map(bool, self._standing.values()))
@@ -116,7 +123,8 @@ class Corrections:
 
     def add(
         self,
-        *images: str,
+        image: Any,
+        *,
         force: Concepts = (),
         forbid: Concepts = (),
         label: str | None = None,
@@ -125,24 +133,24 @@ class Corrections:
         who: str = "",
         why: str = "",
     ) -> None:
-        """Append a correction of each image, by its `image_hash`; on return they are on disk.
+        """Append a correction of an image; on return it is on disk.
 
         Parameters
         ----------
-        *images : str
+        image : what `image_hash` takes
         force, forbid, label, undo, file, who, why : see `Correction`
         """
         now, asked = datetime.now(UTC).isoformat(timespec="seconds"), Request.of(force, forbid)
-        added = [Correction(image, *asked, label, undo, file, who, now, why) for image in images]
-        _append(self.path, b"".join(msgspec.json.encode(one) + b"\n" for one in added))
-        for one in added:
-            self._stand(one, asked)
+        one = Correction(image_hash(image), *asked, label, undo, file, who, now, why)
+        request = self._request(one)
+        _append(self.path, msgspec.json.encode(one) + b"\n")
+        self._stand(one, request)
 
     def requests(self, images: Iterable[Any], beside: Request | None = None) -> list[Request]:
         """What is forced and forbidden of each image (a photo, an embedding, or a hash), and of all of them beside."""
         more, found = beside or Request(), []
         for image in images:
-            known = self._standing.get(image if isinstance(image, str) else image_hash(image))
+            known = self._standing.get(image_hash(image))
             one = known[-1][1] if known else Request()
             found.append(Request(one.force + more.force, one.forbid + more.forbid))
         return found
@@ -166,18 +174,20 @@ class Corrections:
                 new[i] = one.label or (forced[-1] if forced else new[i])
         return new
 
-    def _take(self, line: bytes, where: str, hierarchy: Hierarchy | None) -> None:
+    def _take(self, line: bytes, where: str) -> None:
         try:
             value = _json.parse(line)
         except ValueError as error:
             raise HCEPError(f"{where}: not JSON: {error}") from None
-        one, request = _json.convert(value, Correction, where, HCEPError), Request()
-        if hierarchy is not None and not one.undo:
-            try:
-                request = request_of(hierarchy, one.force, one.forbid, one.label)
-            except HCEPError as error:
-                raise HCEPError(f"{where}: {error}") from None
-        self._stand(one, request)
+        one = _json.convert(value, Correction, where, HCEPError)
+        try:
+            self._stand(one, self._request(one))
+        except HCEPError as error:
+            raise HCEPError(f"{where}: {error}") from None
+
+    def _request(self, one: Correction) -> Request:
+        known = self.hierarchy is not None and not one.undo
+        return request_of(self.hierarchy, one.force, one.forbid, one.label) if known else Request()  # type: ignore[arg-type]
 
     def _stand(self, one: Correction, request: Request) -> None:
         standing = self._standing.setdefault(one.image, [])
