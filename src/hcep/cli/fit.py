@@ -105,8 +105,8 @@ def fit(
     if ray is not None:
         from hcep.distributed.fitting import fit_model as fit_on_cluster
 
-        if paper:
-            raise HCEPError("--paper has a linear head, which is fitted in one process: leave out --ray")
+        if paper or corrections:
+            raise HCEPError("--paper, with its linear head, and --corrections are for one process: leave out --ray")
         where = {"address": ray, "progress": not as_json}
         fitted = fit_on_cluster(data, tree_of, output, split=split, name=name, cluster=where, **parameters)
         _show(context, output, fitted, hierarchy is not None, as_json)
