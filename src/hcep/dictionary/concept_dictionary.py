@@ -19,6 +19,7 @@ from hcep.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
     from hcep.dictionary.geometry.measures import Geometry
+    from hcep.embeddings import Encoder
 
 Missing = Literal["raise", "drop"]
 Batch = tuple[ArrayLike, ArrayLike]
@@ -201,6 +202,34 @@ class ConceptDictionary:
             )
         vectors = _stack({synset: embeddings[synset] for synset in hierarchy.ids[1:]})
         return cls(hierarchy, np.vstack([np.zeros(vectors.shape[1]), vectors]))
+
+    @classmethod
+    def from_text(
+        cls,
+        hierarchy: Hierarchy,
+        encoder: Encoder,
+        *,
+        templates: Sequence[str] | None = None,
+        descriptions: Mapping[str, str] | None = None,
+        images: ArrayLike | None = None,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+    ) -> ConceptDictionary:
+        """Build a dictionary from the names of classes by a text tower; images, where there are some, help.
+
+        Parameters
+        ----------
+        hierarchy : Hierarchy
+        encoder : Encoder
+            Of texts and images, such as ``load_encoder("open_clip:ViT-B-32/openai")``.
+        templates, descriptions : as for `hcep.dictionary.from_text.text_vectors`
+        images, X, y : as for `hcep.dictionary.from_text.text_dictionary`
+            Unlabelled images close the gap between texts and images; labelled ones take over from the texts.
+        """
+        from hcep.dictionary.from_text import TEMPLATES, text_dictionary, text_vectors
+
+        texts = text_vectors(hierarchy, encoder, templates or TEMPLATES, descriptions)
+        return text_dictionary(hierarchy, texts, images, X, y).dictionary
 
     @classmethod
     def _from_class_embeddings(

@@ -1,0 +1,23 @@
+"""A dictionary through a real text tower: a tiny CLIP with random weights, saved to a folder and loaded by its path."""
+
+import pytest
+
+from hcep import ConceptDictionary, Hierarchy
+from hcep.classify.text_model import text_classifier
+from hcep.dictionary.from_text import text_dictionary, text_vectors
+from hcep.embeddings import load_encoder
+
+# Before the next import: a module that was skipped halfway has no fixtures to give.
+pytest.importorskip("torch", reason="torch is not installed")
+from tests.embeddings.encoders.test_transformers_adapter import clip, mended, transformers  # noqa: F401
+
+pytestmark = [pytest.mark.usefixtures("mended"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+PETS = Hierarchy.from_edges([("thing", "pet"), ("pet", "cat"), ("pet", "dog"), ("thing", "car")])
+
+
+def test_names_become_classes(clip):  # noqa: F811
+    encoder = load_encoder(f"transformers:{clip[0]}", device="cpu")
+    texts = text_vectors(PETS, encoder, ["{}"])
+    d = ConceptDictionary.from_text(PETS, encoder, templates=["{}"])
+    assert d.n_dims == encoder.n_dims
+    assert text_classifier(text_dictionary(PETS, texts)).predict(texts).tolist() == list(PETS.leaves)
