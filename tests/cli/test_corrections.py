@@ -86,7 +86,7 @@ def test_a_report_shows_the_contrast(model, cat, tmp_path):  # noqa: F811
 def test_corrections_are_kept_honoured_and_taken_back(model, cat, photos, tmp_path):  # noqa: F811
     file = tmp_path / "kept.jsonl"
     correct = ("correct", model, cat, "--corrections", file)
-    assert run(*correct, "--class", "bus", "--why", "wheels", "--who", "Ann")[0].endswith("1 correction added\n")
+    assert run(*correct, "--class", "Buses", "--why", "wheels", "--who", "Ann")[0].endswith("1 correction added\n")
     line = json.loads(file.read_text("utf-8"))
     assert (line["class"], line["why"], line["who"], line["file"]) == ("bus", "wheels", "Ann", str(cat))
     moved = tmp_path / "moved.png"
@@ -102,6 +102,7 @@ def test_corrections_are_kept_honoured_and_taken_back(model, cat, photos, tmp_pa
     fails("has no correction in", *correct, "--undo")
     fails("say what is right or wrong", *correct)
     fails("'cow' is no concept", *correct, "--class", "cow")
+    fails("'animal' is no class but a concept above 'cat', 'dog'; force it", *correct, "--class", "animal")
     fails("force: no path has 'animal', 'bus' together", *correct, "--class", "bus", "--force", "animal")
 
 

@@ -39,7 +39,7 @@ def correct(
 
       hcep correct photo.jpg --undo
     """
-    from hcep.explain.corrections import Corrections, image_hash, request_of
+    from hcep.explain.corrections import Corrections, class_meant, image_hash, request_of
     from hcep.explain.finding import find_images
 
     if undo == bool(label or force or forbid):
@@ -47,7 +47,8 @@ def correct(
     model, images = model_and_images(model, images)
     hierarchy = opened_model(model).path_model.hierarchy
     asked, kept = request_of(hierarchy, force or (), forbid or ())._asdict(), Corrections(corrections, missing=True)
-    request_of(hierarchy, force or (), forbid or (), label)  # a class that is not there, or not below these
+    request_of(hierarchy, force or (), forbid or (), label)  # a class that is not below these
+    label = label and class_meant(hierarchy, label)
     hashes = {file: image_hash(file) for file in find_images(images)}
     for file, image in hashes.items():
         if undo and image not in kept:

@@ -25,7 +25,7 @@ from msgspec import Meta, Struct
 from hcep import _json
 from hcep._files import sync_folder
 from hcep.embeddings import Embeddings
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit.limits import Concepts, PathLimits, Request, find_concept
 
@@ -200,9 +200,17 @@ class Corrections:
 def request_of(hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = (), label: str | None = None) -> Request:
     """Concepts by id, those of a class among the forced ones; raises as `PathLimits.of`."""
     forced, forbidden = ([find_concept(hierarchy, name) for name in names] for names in Request.of(force, forbid))
-    own = [] if label is None else [hierarchy.own_leaves.get(label) or find_concept(hierarchy, label)]
+    own = [] if label is None else [hierarchy.leaf_of(class_meant(hierarchy, label))]
     PathLimits.of(hierarchy, [*forced, *own], forbidden)
     return Request.of([*forced, *own], forbidden)
+
+
+def class_meant(hierarchy: Hierarchy, name: str) -> str:
+    """The label of a class by its label, name or synonym; a concept above classes is refused."""
+    concept = hierarchy.own_leaves.get(name) or find_concept(hierarchy, name)
+    if not hierarchy.is_leaf(concept):
+        raise HCEPError(f"{name!r} is no class but a concept above {quoted(hierarchy.children(concept), 3)}; force it")
+    return hierarchy.class_of(concept)
 
 
 def _is_whole(line: bytes) -> bool:
