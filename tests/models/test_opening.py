@@ -71,6 +71,32 @@ def test_it_marks_pictures_unlike_photos(imagenet):
 
 
 @pytest.mark.slow
+def test_how_good_the_floor_is(imagenet):
+    """The figures of docs/explain.md."""
+    from PIL import Image
+
+    model, encoder, rng = imagenet.path_model, load_encoder("efficientnet-lite2"), np.random.default_rng(0)
+
+    def unlike(X):
+        found = model.infer(X.astype(np.float32), explained=True)
+        return found.paths.explained < model.explained_floor[found.class_index], found.labels
+
+    def encoded(pictures):
+        return encoder.encode_images(np.stack([encoder.preprocess(picture) for picture in pictures]))
+
+    plain = [Image.new("RGB", (260, 260), tuple(colour)) for colour in rng.integers(0, 256, (20, 3)).tolist()]
+    noise = [Image.fromarray(rng.integers(0, 256, (260, 260, 3), dtype=np.uint8)) for _ in range(20)]
+    assert unlike(encoded(plain))[0].mean() >= 0.9
+    assert unlike(encoded(noise))[0].mean() > 0.5
+    data = np.load(shared_file("data/tinyimagenet200_efficientnet_lite2.npz"), allow_pickle=False)
+    rows = data["split"] != "train"
+    strange, labels = unlike(data["embeddings"][rows])
+    right = labels == data["wnids"][data["labels"]][rows]
+    assert strange[right].mean() == pytest.approx(0.06, abs=0.01)
+    assert strange[~right].mean() == pytest.approx(0.27, abs=0.02)
+
+
+@pytest.mark.slow
 def test_on_the_three_hundred_photos(imagenet):
     from hcep.datasets.wordnet import imagenet_classes
 

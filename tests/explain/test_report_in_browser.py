@@ -1,0 +1,59 @@
+"""The report's script in Chromium: maps and typical photos on pointing, filters, keys."""
+
+import shutil
+import subprocess
+
+import pytest
+from PIL import Image
+
+from hcep import HCEPClassifier, explain_images
+from hcep.explain.neighbours import TrainingPhoto
+from hcep.explain.report import photo_report
+from tests.explain.bear_space import BEARS, bear_images
+from tests.explain.test_where_photos import encoder, half_red
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
+
+ASK = """<script>
+const told = document.createElement("pre"), button = document.querySelector(".tree [aria-pressed]");
+const map = document.querySelector(".map"), like = document.querySelector(".like");
+const say = (...words) => { told.textContent += words.join(" ") + "\\n"; };
+say("before", map.hidden, like.firstChild.textContent);
+button.focus();
+say("focus", map.hidden, like.firstChild.textContent, like.querySelectorAll("img").length);
+button.blur();
+say("blur", map.hidden, like.firstChild.textContent);
+button.click();
+say("click", map.hidden, button.getAttribute("aria-pressed"));
+document.querySelector("[name=show]").value = "doubtful";
+document.querySelector("form").dispatchEvent(new Event("input"));
+say(document.querySelector("output").textContent);
+told.id = "told";
+document.body.append(told);
+</script>"""
+
+
+def test_pointing_and_keys(tmp_path):
+    from dataclasses import replace
+
+    model = HCEPClassifier(BEARS, shrinkage=0.5, anchor=0.1).fit(*bear_images(24))
+    found = explain_images(
+        [half_red(), Image.new("RGB", (40, 40), "blue")], model, encoder=encoder("exact"), where=True
+    )
+    Image.new("RGB", (20, 20), "red").save(tmp_path / "a.png")
+    photo = TrainingPhoto(str(tmp_path / "a.png"), "polar_bear", "polar bear", 1.0)
+    found = [replace(found[0], nearest=(photo,), typical={"bear": (photo, photo)}), found[1]]
+    doubtful = sum(bool(one.doubt) for one in found)
+    page = tmp_path / "report.html"
+    page.write_text(photo_report(found).replace("</body>", ASK + "</body>"))
+    words = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    run = subprocess.run([*words, "--dump-dom", f"file://{page}"], capture_output=True, text=True, timeout=120)
+    told = run.stdout.partition('<pre id="told">')[2].partition("</pre>")[0]
+    assert told.splitlines() == [
+        "before true Nearest training photos",
+        "focus false Typical training photos: bear 2",
+        "blur true Nearest training photos",
+        "click false true",
+        f"{doubtful} of 2 shown",
+    ]
