@@ -57,6 +57,20 @@ OTHER_SHAPES = {
         "nodes": [{"id": synset} for synset in sorted({end for edge in PETS for end in edge})],
         "links": [{"source": parent, "target": child} for parent, child in sorted(PETS)],
     },
+    "paths": ["thing/animal/cat", "thing/animal/dog", "thing/vehicle/car"],
+    "class to lineage": {"cat": ["thing", "animal"], "dog": ["thing", "animal"], "car": ["thing", "vehicle"]},
+    "class to ranks": {
+        "cat": {"kingdom": "thing", "class": "animal"},
+        "dog": {"kingdom": "thing", "class": "animal"},
+        "car": {"kingdom": "thing", "class": "vehicle"},
+    },
+    "ids of children by id": {
+        "thing": {"name": "thing", "children": ["animal", "vehicle"]},
+        "animal": {"name": "animal", "children": ["cat", "dog"]},
+        "vehicle": {"name": "vehicle", "children": ["car"]},
+        **{leaf: {"name": leaf, "children": []} for leaf in ("cat", "dog", "car")},
+    },
+    "parents by id": {"thing": {"parent": None}, **{c: {"parent": p} for p, c in sorted(PETS)}},
     "ids of parents": [{"id": "thing", "parents": []}, *({"id": c, "parents": [p]} for p, c in sorted(PETS))],
 }
 
@@ -103,6 +117,20 @@ def test_several_tops_get_a_virtual_root(read):
     assert read({"animal": ["cat"], "vehicle": ["car"]}).children("(root)") == ("animal", "vehicle")
     assert read(["cat", "dog"]).edges == (("(root)", "cat"), ("(root)", "dog"))
     assert read({"(root)": ["cat"], "dog": []}).root == "((root))"
+
+
+def test_a_map_of_classes_to_paths(tmp_path):
+    paths = {"a1": "Animals/Cats/lion", "a2": "Animals/Cats/tiger", "a3": "Animals/Dogs/wolf"}
+    (tmp_path / "h.json").write_text(json.dumps(paths), encoding="utf-8")
+    h = Hierarchy.read(tmp_path / "h.json")
+    assert h.leaves == ("a1", "a2", "a3")
+    assert h.name("a3") == "wolf"
+
+
+def test_groups_of_one_size_are_no_lineages(tmp_path):
+    groups = {"pet": ["cat", "dog"], "farm": ["cow", "pig"], "wild": ["fox", "elk"]}
+    (tmp_path / "h.json").write_text(json.dumps(groups), encoding="utf-8")
+    assert set(Hierarchy.read(tmp_path / "h.json").leaves) == {"cat", "dog", "cow", "pig", "fox", "elk"}
 
 
 def test_a_repeated_name(read):

@@ -39,6 +39,10 @@ EXPECTED = {
     "advert-products.tsv": (7, 3, "edge list, parent in 'Parent ID', child in 'Unique ID', name in 'Name'", "Alcohol/Beer/Stout"),
     "advert-codes.tsv": (6, 3, "outline, depth in 'Tier', name in 'IAB Category'", "Arts/Celebrity"),
     "commodity-codes.csv": (13, 4, "level columns Segment Name > Family Name > Class Name > Commodity Name", "Live animals/Livestock/Dogs"),
+    "dotted-codes.csv": (7, 4, "codes in column 'code', name in 'title'", "Mammals/Dogs"),
+    "arrows.txt": (6, 3, "breadcrumbs apart by '->'", "Mammals/Dog"),
+    "arrow-edges.txt": (4, 2, "edges, parent -> child", "cat/siamese"),
+    "grouped-header.csv": (6, 3, "level columns Order > Family > Species", "Felidae/lion"),
     "codon-marks.tree": (5, 3, "Newick tree", "inner 2/chimp"),
     "thesaurus-with-kinds.ttl": (3, 2, "SKOS or RDFS", "carp"),
 }  # fmt: skip

@@ -78,6 +78,10 @@ REFUSED = {
         "id,label,source\n1,cat,wikipedia\n2,dog,wikipedia\n3,owl,atlas\n",
         r"no edge list .* no level columns",
     ),
+    "code-twice.csv": (
+        "code,title\n1,Animals\n1.1,Mammals\n1.1.1,Cats\n1.1.1,Dogs\n",
+        r"line \d: its code stands there twice",
+    ),
     "two-names.tsv": (
         "id\tparent\tname\n1\t\ttop\n2\t1\tcat\n2\t1\tdog\n3\t1\towl\n",
         r"line 4: synset '2' is given two names, 'cat' and 'dog'",

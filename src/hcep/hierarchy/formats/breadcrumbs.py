@@ -5,20 +5,24 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
+from hcep.hierarchy.edges import with_lone_tops
 from hcep.hierarchy.formats.draft import Draft
 from hcep.hierarchy.formats.source import Source, counted
 from hcep.hierarchy.formats.table_file import Table
 from hcep.hierarchy.graph import Hierarchy
 
 #: What categories are apart by, the surest first.
-SEPARATORS = (">", "»", "›", "→", "::", "|", "/", "\\")
+SEPARATORS = (">", "»", "›", "→", "::", "|", "-->", "->", "=>", "/", "\\")
 #: An id in front of a line: of a shop (``gid://... : ``), a number (``537 - ``), or cells before a tab.
 ID = re.compile(r"(?:(\w+://\S+|\d+|[A-Za-z]{0,4}[-_]?\d[\w.-]*)(?:\s+:\s+|\s+[-–]\s+|\s*,\s*)|([^\t>]+)\t+\s*)(?=\S)")
 
 #: The directory that a listing starts in.
 TOPS = (".", "./", "/", "\\")
 
+#: Codes with dots, and the mark that stands for them.
+CODE, CODES = re.compile(r"\d+(\.\d+)+"), "1.1"
 #: Ids that look like paths and are none: /m/0dv5r.
 KNOWLEDGE_ID = re.compile(r"/[a-z]{1,2}/[0-9a-z_]+")
 
@@ -45,7 +49,8 @@ def read(source: Source, *, separator: str | None = None, ids: str = "file") -> 
 
 def find_separator(lines: Sequence[str], marks: Sequence[str] = SEPARATORS) -> str | None:
     """The mark that makes paths of most lines, of which several start alike; None where none does."""
-    marked = [mark for mark in marks if sum(mark in line for line in lines) > 1]
+    longest_first = sorted(marks, key=len, reverse=True)  # an arrow is more than its point
+    marked = [mark for mark in longest_first if sum(mark in line for line in lines) > 1]
     bare = [ID.sub("", line, count=1) for line in lines if line.strip() not in TOPS] if marked else []
     for mark in marked:
         paths = [_parts(line, mark) for line in bare]
@@ -65,9 +70,9 @@ def column_of_paths(table: Table) -> tuple[int, str] | None:
         if 2 * len(cells) < len(table.rows) or any("://" in c or KNOWLEDGE_ID.fullmatch(c) for c in cells):
             continue
         if _is_dotted(set(cells)):
-            return column, "."
+            return column, CODES if any(map(CODE.fullmatch, cells)) else "."
         mark = find_separator(cells[1:]) if len(cells) > 2 and ID.match(cells[0]) is None else find_separator(cells)
-        if mark in SEPARATORS[:6] or (mark and sum(mark in cell for cell in cells) >= 0.9 * len(cells) - 1):
+        if mark in SEPARATORS[:9] or (mark and sum(mark in cell for cell in cells) >= 0.9 * len(cells) - 1):
             return column, str(mark)
         listed = [cell for cell in cells if ";" in cell]  # lineages: k__Bacteria; p__Firmicutes
         if len(listed) >= max(2, 0.9 * len(cells) - 1) and find_separator(listed, (";",)):
@@ -78,15 +83,34 @@ def column_of_paths(table: Table) -> tuple[int, str] | None:
 def _is_dotted(cells: set[str]) -> bool:
     """Whether cells are paths such as flare.vis.axis: all that is above each has a row, too."""
     above = {cell.rpartition(".")[0] for cell in cells if "." in cell}
-    return len(above) > 1 and above <= cells and not any(re.search(r"\s|^[\d.]+$", cell) for cell in above)
+    return len(above) > 1 and above <= cells and not any(" " in cell for cell in above)
 
 
-def in_table(source: Source, table: Table) -> Hierarchy | None:
-    """The hierarchy of a column of breadcrumbs; None where a table has none."""
+def _coded(source: Source, table: Table, column: int) -> Hierarchy:
+    """The hierarchy of codes such as 1.1.2, which say what is above; the names stand in another column."""
+    titled = not table.rows[0][1][column].replace(".", "").isdecimal()
+    header = table.rows[0][1] if titled else [f"column {i + 1}" for i in range(table.width)]
+    rows = [(line, cells) for line, cells in table.rows[titled:] if column < len(cells) and cells[column]]
+    twice = [line for (line, a), (_, b) in pairwise(sorted(rows, key=lambda r: r[1][column])) if a[column] == b[column]]
+    if twice:
+        raise source.fail("its code stands there twice; remove one of them", twice[0])
+    other = [i for i in range(table.width) if i != column]
+    named = sorted(other, key=lambda i: -len({cells[i] for _, cells in rows if i < len(cells)}))[:1]
+    texts = {cells[column]: cells[named[0]] if named and named[0] < len(cells) else "" for _, cells in rows}
+    edges = [(code.rpartition(".")[0], code) for code in texts if "." in code]
+    tops = [code for code in texts if "." not in code]
+    source.understood = f"codes in column {header[column]!r}" + (f", name in {header[named[0]]!r}" if named else "")
+    return Hierarchy.from_edges(with_lone_tops(edges, tops), {code: text for code, text in texts.items() if text})
+
+
+def in_table(source: Source, table: Table, codes: bool = True) -> Hierarchy | None:
+    """The hierarchy of a column of breadcrumbs, or of codes; None where a table has none."""
     found = column_of_paths(table)
-    if found is None:
+    if found is None or (found[1] == CODES and not codes):
         return None
     column, mark = found
+    if mark == CODES:
+        return _coded(source, table, column)
     rows = [(line, cells) for line, cells in table.rows if len(cells) > column and cells[column]]
     title = rows[0][1][column]
     starts = {_parts(cells[column], mark)[0] for _, cells in rows[1:]}
@@ -120,6 +144,10 @@ def from_lines(
     if len(known) < len({(tuple(p), identity) for p, (identity, _, _) in zip(paths, split, strict=True)}):
         known = {}
         source.notes += ["ids left out: several stand before one path"] if numbered else []
+    ends = [{path[end] for path in paths if path} for end in (0, -1)]
+    if all(len(path) == 2 and all(path) for path in paths) and ends[0] & ends[1] and not known:
+        source.understood = f"edges, parent {mark} child"
+        return Hierarchy.from_edges(paths)
     draft = Draft(source, "qualify")
     seen: set[tuple[str, ...]] = set()
     n_again = 0

@@ -59,10 +59,10 @@ def read(
     if levels is not None or leaf is not None or (name is not None and parent is None):
         return level_columns.from_table(source, table, levels, leaf=leaf, name=name, blank=blank)
     if parent is None and child is None and not is_edge_header(table.rows[0][1]) and not _names_parents(table):
-        paths = breadcrumbs.in_table(source, table)
+        steps = depth_column(table)
+        paths = breadcrumbs.in_table(source, table, codes=steps is None)
         if paths is not None:
             return paths
-        steps = depth_column(table)
         if steps is not None:
             return _from_depths(source, table, steps)
     return from_table(source, table, table_shape(source, table, parent, child, told), blank)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -41,6 +42,8 @@ def read(
 
 def from_data(source: Source, data: Any, repeated: Repeated | None = None) -> Hierarchy:
     """The hierarchy in what JSON or YAML hold, by its shape."""
+    if isinstance(data, dict) and len(data) > 1 and all(isinstance(value, dict) for value in data.values()):
+        data = _keyed(data)
     if _has_levels(data):
         return level_columns.from_table(source, level_columns.records_table(source, data))
     if isinstance(data, dict) and repeated is None:
@@ -50,6 +53,8 @@ def from_data(source: Source, data: Any, repeated: Repeated | None = None) -> Hi
     if isinstance(data, list) and len(data) > 1:
         if all(isinstance(row, list) and len(row) > 1 and not any(map(_holds, row)) for row in data):
             return edge_list.from_table(source, Table([(i + 1, list(map(str, row))) for i, row in enumerate(data)]))
+        if all(isinstance(line, str) for line in data) and (mark := breadcrumbs.find_separator(data)):
+            return breadcrumbs.from_lines(source, [(i + 1, line) for i, line in enumerate(data)], mark)
         if all(isinstance(record, dict) for record in data):
             records = _by_reference(source, data) or _table(source, data)
             if records:
@@ -59,6 +64,15 @@ def from_data(source: Source, data: Any, repeated: Repeated | None = None) -> Hi
 
 def write(hierarchy: Hierarchy, format: str) -> str:
     return hierarchy.to_json()
+
+
+def _keyed(data: dict[str, dict[str, Any]]) -> Any:
+    """Records by their ids as a list of records, where they name a parent, what is below or levels."""
+    first = {plain(key) for key in next(iter(data.values()))}
+    refers = any(map(PARENT.fullmatch, first)) or (nested.BELOW & first and "name" in first)
+    if refers:
+        return [{"id": key, **record} for key, record in data.items()]
+    return [{**record, "name": key} for key, record in data.items()] if known_levels([*first, "name"]) else data
 
 
 def _holds(value: Any) -> bool:
@@ -113,6 +127,9 @@ def _label(record: dict[str, Any]) -> str | None:
 def _map(source: Source, data: dict[str, Any]) -> Hierarchy | None:
     """An object that maps classes to their parents, or concepts to lists of what is below, whole of which is one."""
     if len(data) > 1 and all(isinstance(value, str) for value in data.values()):
+        if mark := breadcrumbs.find_separator(list(data.values())):
+            lines = [(i + 1, f"{key}\t{path}") for i, (key, path) in enumerate(data.items())]
+            return breadcrumbs.from_lines(source, lines, mark, has_ids=True)
         if len(set(data.values())) < len(data) and not all(key.isdigit() for key in data):
             edges = [(above, below) for below, above in data.items()]
             return _linked(source, "map of classes to their parents", edges, {})
@@ -124,6 +141,11 @@ def _map(source: Source, data: dict[str, Any]) -> Hierarchy | None:
     listed = {key: value or [] for key, value in data.items()}
     if not all(isinstance(v, list) and all(isinstance(child, str) for child in v) for v in listed.values()):
         return None
+    firsts = Counter(value[0] for value in listed.values() if value)
+    if len(data) > 2 and len({len(value) for value in listed.values()}) == 1 and 0 < 2 * len(firsts) <= len(data):
+        rows = [[f"level {i + 1}" for i in range(len(next(iter(listed.values()))))], *listed.values()]
+        names = ["name", *listed]
+        return edge_list.from_table(source, Table([(i, [*row, names[i]]) for i, row in enumerate(rows)]))
     edges = [(above, below) for above, children in listed.items() for below in children]
     again = set(data) & {below for _, below in edges}
     return _linked(source, "map of concepts to what is below", with_lone_tops(edges, listed), {}) if again else None

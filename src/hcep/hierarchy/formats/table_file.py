@@ -14,7 +14,7 @@ from typing import Any
 
 from hcep._optional import require
 from hcep.errors import quoted
-from hcep.hierarchy.formats.column_names import is_header_word
+from hcep.hierarchy.formats.column_names import ABOUT, is_header_word, plain
 from hcep.hierarchy.formats.source import MAX_BYTES, Source
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
@@ -71,7 +71,8 @@ def _without_title(source: Source, rows: list[Row]) -> list[Row]:
         return rows
     (line, first), (following, second) = rows[:2]
     again = any(first[0] in cells for _, cells in rows[1:])
-    grouped = 0 < sum(map(bool, first)) < len(second) > 2 and all(map(is_header_word, second))
+    titles = [is_header_word(cell) or plain(cell) in ABOUT for cell in second]
+    grouped = 0 < sum(map(bool, first)) < len(second) > 2 and all(titles)
     if not again and ((len(first) == 1 and second[0] and (following > line + 1 or len(second) > 1)) or grouped):
         source.notes.append(f"passed over: the title {next(filter(None, first))!r} in line {line:,}")
         second += first[len(second) :]  # a column whose only title is there
