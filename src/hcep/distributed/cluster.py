@@ -63,6 +63,7 @@ class Cluster:
         HCEPError
             There is no cluster at the address.
         """
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it writes on the terminal what only it can use
         ray = require("ray", "ray", "work on a cluster")
         require("ray.data", "ray", "work on a cluster")
         logging.getLogger("ray.data").setLevel(logging.ERROR)

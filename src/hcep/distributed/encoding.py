@@ -123,7 +123,7 @@ def _listed(images: ImageDataset | str | os.PathLike[str], store: Place) -> list
     if found.pixels is not None and store.local is None:
         raise StoreError("images that are not files are first written below the store, which must be a local folder")
     items = found.export((store.local or Path()) / "images")
-    return [_Image(os.path.abspath(item.path), item.label, item.id, item.split) for item in items]
+    return [_Image(str(item.path), item.label, item.id, item.split) for item in items]
 
 
 def list_images(place: Place) -> list[_Image]:
@@ -151,12 +151,13 @@ def _opened(
         return
     with TemporaryDirectory(prefix="hcep-") as scratch:
         content = place.read(MANIFEST) if resume else None
-        old = None
+        manifest = Manifest(record, n_dims, dtype, next_row=0, shards=(), skipped=())
         if content is not None:
             Path(scratch, MANIFEST).write_bytes(content)
-            old = read_manifest(Path(scratch))
-            old.refuse_other_encoder(record, Path(place.address))
-        manifest = old or Manifest(record, n_dims, dtype, next_row=0, shards=(), skipped=())
+            manifest = read_manifest(Path(scratch))
+            manifest.refuse_other_encoder(record, Path(place.address))
+            if manifest.dtype != dtype:
+                raise StoreError(f"{place.address!r} holds {manifest.dtype} vectors, not {dtype}; ask for the same")
         known = {image.id for image in manifest.skipped}
         for shard in manifest.shards:
             with place.opened(shard.file) as file:
@@ -174,6 +175,7 @@ class Plan:
     first_number: int
     n_images: int
     per_shard: int
+    base: str
 
     @classmethod
     def made(cls, store: Place, manifest: Manifest, images: Sequence[_Image], batch_size: int, shard_size: int) -> Plan:
@@ -187,7 +189,7 @@ class Plan:
         facts += [shard.sha256 for shard in manifest.shards]
         digest = hashlib.sha256(content + json.dumps(facts).encode()).hexdigest()[:16]
         number = max((shard.number for shard in manifest.shards), default=-1) + 1
-        plan = cls(store, digest, manifest.next_row, number, len(images), per_shard)
+        plan = cls(store, digest, manifest.next_row, number, len(images), per_shard, os.getcwd())
         for other in {name.split("/")[0] for name in (store / STAGING).sizes()} - {digest}:
             (store / STAGING / other).remove()  # of images or a store that are no longer the same
         if images:
@@ -256,7 +258,7 @@ class EncodeShard:
     def encode(self, number: int, scratch: Path, careful: bool) -> dict[str, Any]:
         """Encode the images of a shard into a store of their own; its only file is kept, with the rows of the plan."""
         images = self.plan.images(number)
-        items = [ImageItem(_at_hand(one, scratch, k), one.label, one.id, one.split) for k, one in enumerate(images)]
+        items = [ImageItem(self.at_hand(one, scratch, k), *one[1:]) for k, one in enumerate(images)]
         deadly = {item.id for item in items if careful and kills(self.encoder, item.path)}
         safe, own = [item for item in items if item.id not in deadly], scratch / "store"
         encode_to_store(safe, self.encoder, own, shard_size=len(images), n_workers=1, **self.options)
@@ -275,16 +277,15 @@ class EncodeShard:
         named = [msgspec.structs.replace(one, path=paths[place[one.id]]) for one in skipped]
         return {"shards": msgspec.to_builtins(shards), "skipped": msgspec.to_builtins(named)}
 
-
-def _at_hand(image: _Image, scratch: Path, number: int) -> Path:
-    """The image as a file of this machine; one that is not there stays so."""
-    if not is_url(image.path):
-        return Path(image.path)
-    folder, _, name = image.path.rpartition("/")
-    copy, content = scratch / f"{number}{Path(name).suffix}", Place.of(folder).read(name)
-    if content is not None:
-        copy.write_bytes(content)
-    return copy
+    def at_hand(self, image: _Image, scratch: Path, number: int) -> Path:
+        """The image as a file of this machine; one that is not there stays so."""
+        if not is_url(image.path):
+            return Path(self.plan.base, image.path)
+        folder, _, name = image.path.rpartition("/")
+        copy, content = scratch / f"{number}{Path(name).suffix}", Place.of(folder).read(name)
+        if content is not None:
+            copy.write_bytes(content)
+        return copy
 
 
 def kills(encoder: Encoder, path: Path) -> bool:

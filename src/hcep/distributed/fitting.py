@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.classify import HCEPClassifier
-from hcep.classify.calibration import class_priors
 from hcep.dictionary.moments import ClassMoments
-from hcep.dictionary.transform import prepared_rows
 from hcep.distributed.cluster import Cluster, Work
 from hcep.distributed.predicting import evaluate
 from hcep.distributed.stored import Stored, shards_of
@@ -24,6 +22,7 @@ from hcep.errors import HCEPError
 from hcep.models.fitting import FittedModel
 from hcep.models.saving import save_model
 from hcep.models.schema import ATOMS, DOCUMENT
+from hcep.models.streaming import quotas, sum_up, take_sample, with_moments
 
 #: Images that metric, anchor, calibration and refinement are chosen on: all, where there are no more.
 SAMPLE = 50_000
@@ -83,7 +82,7 @@ def fit(
         raise HCEPError(f"{stored.place.address!r} has no image to fit on{where}")
     if callable(hierarchy):
         model.set_params(hierarchy=hierarchy(sorted(total)))
-    sample = [part for _, part in sorted(each("sampling", take_sample, quotas=_quotas(counts, total)))]
+    sample = [part for _, part in sorted(each("sampling", take_sample, quotas=quotas(counts, total, SAMPLE)))]
     model.fit(*(np.concatenate(column) for column in zip(*sample, strict=True)))
     leaves = dict(zip(map(str, model.classes_.tolist()), model._leaves.tolist(), strict=True))
     moments = ClassMoments(second_moment=model.shrinkage_ is not None)
@@ -94,7 +93,7 @@ def fit(
     }
     for part in each("summing", sum_up, leaves=leaves, **options):
         moments.merge(part)
-    return _with_moments(model, moments, np.array([total[str(c)] for c in model.classes_.tolist()]))
+    return with_moments(model, moments, np.array([total[str(c)] for c in model.classes_.tolist()]))
 
 
 def fit_model(
@@ -126,31 +125,6 @@ def fit_model(
     return FittedModel(model, metrics, replaced, names_dropped)
 
 
-def _quotas(counts: Mapping[int, Counter[str]], total: Counter[str]) -> dict[int, dict[str, int]]:
-    """How many images of each class every task gives to the sample: as many per class, from each task its share."""
-    most = max(2, SAMPLE // len(total)) if sum(total.values()) > SAMPLE else max(total.values())
-    quotas: dict[int, dict[str, int]] = {}
-    before = Counter[str]()
-    for number in sorted(counts):
-        after = before + counts[number]
-        shares = {label: min(most / total[label], 1.0) for label in counts[number]}
-        quotas[number] = {c: round(share * after[c]) - round(share * before[c]) for c, share in shares.items()}
-        before = after
-    return quotas
-
-
-def _with_moments(model: HCEPClassifier, moments: ClassMoments, counts: NDArray[np.intp]) -> HCEPClassifier:
-    """The model that was fitted to a sample, with the means and the covariance of all images."""
-    whole = model._dictionary_of(moments)
-    if model.leaf_moves_ is not None:
-        shifts = model.dictionary_.leaf_embeddings - model._dictionary_of(model.moments_).leaf_embeddings
-        whole = whole.moved(dict(zip(whole.hierarchy.leaves, shifts, strict=True)))
-    model.dictionary_, model.moments_ = whole, moments
-    model.priors_ = class_priors(model.priors, counts)
-    model._start_growing(np.repeat(np.arange(len(counts)), counts))
-    return model
-
-
 # -- what actors do ------------------------------------------------------------------------------------
 
 
@@ -168,23 +142,3 @@ def _over(stored: Stored, vectors: bool, work: Callable[[int, Batches], Any]) ->
 def count_labels(number: int, batches: Batches) -> tuple[int, Counter[str]]:
     """Images of each class."""
     return number, Counter(label for _, y in batches for label in y.tolist())
-
-
-def take_sample(number: int, batches: Batches, *, quotas: Mapping[int, Mapping[str, int]]) -> tuple[int, Any]:
-    """The first images of each class, as many as the task's quota says."""
-    left, taken = Counter(quotas[number]), []
-    for X, y in batches:
-        rows = [i for i, label in enumerate(y.tolist()) if left[label] > 0 and not left.subtract([label])]
-        taken.append((X[rows], y[rows]))
-    return number, tuple(np.concatenate(column) for column in zip(*taken, strict=True))
-
-
-def sum_up(
-    number: int, batches: Batches, *, leaves: Mapping[str, str], power: float, unit_norm: bool, second: bool
-) -> ClassMoments:
-    """Counts, sums and products of the images, by the leaf of their class."""
-    moments = ClassMoments(second_moment=second)
-    for X, y in batches:
-        classes, index = np.unique(y, return_inverse=True)
-        moments.update(prepared_rows(X, power, unit_norm), [leaves[c] for c in classes.tolist()], index)
-    return moments

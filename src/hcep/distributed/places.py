@@ -101,8 +101,10 @@ class Place:
     def publish(self, name: str, target: Place) -> None:
         """Give a file a second name, in another folder of the same place."""
         if self.local is not None and target.local is not None:
-            with suppress(FileExistsError):
+            with suppress(OSError):  # it is there already, or this file system has no second names
                 os.link(self.local / name, target.local / name)
+            if not (target.local / name).exists():
+                target.write(name, (self.local / name).read_bytes())
             return
         system, root = self._system
         system.copy_file(f"{root}/{name}", f"{target._system[1]}/{name}")
