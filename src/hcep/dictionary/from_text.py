@@ -79,7 +79,7 @@ def text_vectors(
         raise DictionaryError(f"templates must be texts with {{}} for the name, got {quoted(bad or [str(templates)])}")
     if not encoder.has_text:
         raise DictionaryError(f"encoder {encoder.name!r} has no text tower; give one of open_clip or transformers")
-    texts, owner = [], []
+    texts, owner = list[str](), list[int]()
     for i, leaf in enumerate(hierarchy.leaves):
         name, parent = hierarchy.name(leaf), hierarchy.name(hierarchy.parents(leaf)[0])
         own = [template.replace("{parent}", parent).replace("{}", name) for template in templates]

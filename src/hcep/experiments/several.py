@@ -121,7 +121,7 @@ def _two_best(classes: Array, scores: Array) -> list[tuple[str, ...]]:
 def _averages(n: int, seed: int, data: str) -> tuple[Array, list[set[str]]]:
     """Means of two validation embeddings of different classes."""
     task = BUNDLED[AVERAGES[data]]()
-    rng, found = np.random.default_rng(seed), []
+    rng, found = np.random.default_rng(seed), list[tuple[int, int]]()
     while len(found) < n:
         a, b = rng.integers(len(task.y_val), size=2)
         if task.y_val[a] != task.y_val[b]:
@@ -217,7 +217,7 @@ def draw(rows: list[Row]) -> Figure:
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
-    """Ours against what reads two classes from other answers; the issue of one object stays one."""
+    """Ours against what reads two classes from other answers; one object stays one."""
     found = []
     for data, group in by_data(rows).items():
         if data in MIXTURES:
@@ -242,7 +242,8 @@ def table(rows: list[Row]) -> str:
             )
             continue
         text += f"{data}, both classes found and no other:\n\n" + by_metric(group, ("both",)) + "\n"
-        auto = [(data, *(number(mean_of(group, AUTO, m)) for m in ("several", "both", "one_of_one")))]
+        means = [mean_of(group, AUTO, metric) for metric in ("several", "both", "one_of_one")]
+        auto = [(data, *("" if mean is None else number(mean) for mean in means))]
         text += markdown(("auto", "says several", "both right", "one object: one path"), auto) + "\n"
     return text
 
