@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from hcep.classify import HCEPClassifier
-from hcep.classify.hedging import conformal_quantile, hedged_nodes, held_out
+from hcep.classify.hedging import conformal_quantile, hedged_nodes, held_out, is_below
 from hcep.classify.path_model import Inference
 from hcep.classify.unknown import unknown_scores
 from hcep.dictionary.transform import EmbeddingTransform
@@ -301,7 +301,7 @@ def _facts(subject: Subject) -> dict[str, NDArray[Any]]:
     kept = model.held_out or held_out(model, found.take(~test), own[~test])
     ready = replace(model, held_out=kept)
     nodes = hedged_nodes(ready, found, 1.0 - subject.coverage)
-    covered = np.asarray(model._below.toarray()[own, model.hierarchy.path_tree.synset[nodes]] > 0, dtype=np.float64)
+    covered = is_below(model, own, model.hierarchy.path_tree.synset[nodes]).astype(np.float64)
     covered[~test] = np.nan
     alarms = (unknown_scores(model, found) > conformal_quantile(kept.unknown, 0.05)).astype(np.float64)
     alarms[~test] = np.nan

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import is_number
 from hcep.classify.path_model import Inference, PathModel
-from hcep.classify.unknown import UnknownMixin, unknown_scores
-from hcep.dictionary.checks import CHUNK
+from hcep.classify.unknown import unknown_scores
 from hcep.errors import HCEPError, near_matches, quoted
 
 Floats = NDArray[np.float64]
+#: Numbers that are in memory at a time: probabilities of classes, or of concepts.
+BLOCK = 8_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,10 +156,11 @@ def as_subtrees(model: PathModel, sets: NDArray[np.bool_]) -> list[tuple[str, ..
     """Sets of classes as the highest concepts that hold no class outside of the set, ids in the hierarchy's order."""
     hierarchy, below = model.hierarchy, model._below
     sizes, answers = np.asarray(below.sum(axis=0)).ravel(), []
-    for start in range(0, len(sets), CHUNK):
-        whole = sets[start : start + CHUNK].astype(np.float64) @ below > sizes - 0.5
+    parents = np.repeat(np.arange(len(hierarchy)), np.diff(hierarchy.child_pointer))
+    for block in _blocks(len(sets), len(hierarchy)):
+        whole = sets[block].astype(np.float64) @ below > sizes - 0.5
         highest = whole.copy()
-        for parent, child in _edge_index(model):
+        for parent, child in zip(parents.tolist(), hierarchy.child_index.tolist(), strict=True):
             highest[:, child] &= ~whole[:, parent]
         answers += [tuple(hierarchy.ids[i] for i in np.flatnonzero(row)) for row in highest]
     return answers
@@ -202,24 +205,36 @@ def _answer_nodes(model: PathModel, found: Inference) -> NDArray[np.intp]:
     return np.where(of_path == found.class_index, found.paths.nodes, _first_nodes(model)[found.class_index])
 
 
+def _blocks(n: int, width: int) -> Iterator[slice]:
+    """Slices of n rows, each with so many columns that a block stays small."""
+    step = max(1, BLOCK // width)
+    return (slice(start, start + step) for start in range(0, n, step))
+
+
 def _along(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
     """The path of every node and the probability of each concept on it, both (n_images, depth), 0 beyond its end."""
     tree = model.hierarchy.path_tree
     paths = np.maximum(tree.ancestors()[nodes], 0).astype(np.intp)
     values = np.empty(paths.shape)
-    for start in range(0, len(nodes), CHUNK):
-        block = slice(start, start + CHUNK)
+    for block in _blocks(len(nodes), len(model.hierarchy)):
         concepts = np.minimum(probabilities[block] @ model._below, 1.0)
         values[block] = np.take_along_axis(concepts, tree.synset[paths[block]].astype(np.intp), axis=1)
     values[paths == 0] = 0.0
     return paths, values
 
 
+def is_below(model: PathModel, classes: NDArray[Any], synsets: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether classes are below synsets, or are them, pair by pair."""
+    known, width = model._below.tocoo(), len(model.hierarchy)
+    keys = np.sort(known.row.astype(np.int64) * width + known.col)
+    wanted = np.asarray(classes, dtype=np.int64) * width + synsets
+    return np.asarray(keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted)
+
+
 def _scores(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp], own: NDArray[np.intp]) -> Floats:
     """Probability of the first concept of a path that the own class is not below; 0 where there is none."""
     paths, values = _along(model, probabilities, nodes)
-    synsets = model.hierarchy.path_tree.synset[paths]
-    leaves_own = np.asarray(model._below.toarray()[own[:, None], synsets] == 0.0) & (paths > 0)
+    leaves_own = ~is_below(model, own[:, None], model.hierarchy.path_tree.synset[paths]) & (paths > 0)
     first = np.argmax(leaves_own, axis=1)
     return np.where(leaves_own.any(axis=1), values[np.arange(len(own)), first], 0.0)
 
@@ -235,25 +250,27 @@ def _descend(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp], q
 
 def _left_behind(model: PathModel, quantiles: Floats) -> Floats:
     """Of the classes below a node's parent and not below the node, the largest quantile, (n_nodes,)."""
-    tree = model.hierarchy.path_tree
+    tree, bars = model.hierarchy.path_tree, np.full(model.hierarchy.path_tree.n_nodes, quantiles[0])
     if (quantiles == quantiles[0]).all():
-        return np.full(tree.n_nodes, quantiles[0])
-    below = model._below.toarray().T > 0  # (n_synsets, n_classes)
-    left = below[tree.synset[np.maximum(tree.parent, 0)]] & ~below[tree.synset]
-    return np.asarray(np.where(left, quantiles, -np.inf).max(axis=1))
+        return bars
+    below = model._below.tocsc()
+    for block in _blocks(tree.n_nodes, len(model.classes)):
+        above, here = (below[:, s[block]].toarray() > 0 for s in (tree.synset[np.maximum(tree.parent, 0)], tree.synset))
+        bars[block] = np.where(above & ~here, quantiles[:, None], -np.inf).max(axis=0)
+    return bars
 
 
-def _edge_index(model: PathModel) -> list[tuple[int, int]]:
-    hierarchy = model.hierarchy
-    parents = np.repeat(np.arange(len(hierarchy)), np.diff(hierarchy.child_pointer))
-    return list(zip(parents.tolist(), hierarchy.child_index.tolist(), strict=True))
-
-
-class HedgingMixin(UnknownMixin):
+class HedgingMixin:
     """What a fitted classifier says when it is not sure, and the guarantees that held-out images give it."""
 
     classes_: NDArray[Any]
     held_out_: HeldOut | None = None
+
+    if TYPE_CHECKING:  # of the classifier
+
+        def path_model(self) -> PathModel: ...
+
+        def infer(self, X: ArrayLike, *, explained: bool = ...) -> Inference: ...
 
     def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Keep the scores of labelled images that the model was not fitted on.
@@ -269,9 +286,9 @@ class HedgingMixin(UnknownMixin):
         """
         from sklearn.utils.validation import column_or_1d  # loading a model to explain an image does without
 
-        found, labels = self.infer(X, explained=True), column_or_1d(y)
-        if len(labels) != len(found.class_index):
-            raise HCEPError(f"X has {len(found.class_index):,} images, y {len(labels):,} labels")
+        labels = column_or_1d(y)
+        if len(labels) != len(np.asarray(X)):
+            raise HCEPError(f"X has {len(np.asarray(X)):,} images, y {len(labels):,} labels")
         place = {label: i for i, label in enumerate(self.classes_.tolist())}
         unknown = [label for label in dict.fromkeys(labels.tolist()) if label not in place]
         if unknown:
@@ -279,8 +296,17 @@ class HedgingMixin(UnknownMixin):
                 f"{len(unknown):,} labels in y are no classes of the model: {quoted(unknown)}."
                 + near_matches(str(unknown[0]), map(str, place))
             )
-        self.held_out_ = held_out(self.path_model(), found, np.array([place[label] for label in labels.tolist()]))
+        own = np.array([place[label] for label in labels.tolist()], dtype=np.int64)
+        parts = self._in_blocks(X, lambda model, found, rows: held_out(model, found, own[rows]))
+        columns = ([getattr(part, field.name) for part in parts] for field in fields(HeldOut))
+        self.held_out_ = HeldOut(*(np.concatenate(column) for column in columns))
         return self
+
+    def _in_blocks(self, X: ArrayLike, work: Callable[[PathModel, Inference, slice], Any]) -> list[Any]:
+        """What some work makes of images, a block at a time: no more probabilities than fit are kept."""
+        images, model = np.asarray(X), self.path_model()
+        blocks = list(_blocks(len(images), len(self.classes_))) or [slice(0, 0)]
+        return [work(model, self.infer(images[rows], explained=True), rows) for rows in blocks]
 
     def predict_concept(self, X: ArrayLike, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.object_]:
         """The lowest concept that can be answered: the true class is below it with probability at least ``1 - alpha``.
@@ -303,8 +329,7 @@ class HedgingMixin(UnknownMixin):
         HCEPError
             Without held-out scores, see `calibrate`.
         """
-        model = self.path_model()
-        return _ids(model, hedged_nodes(model, self.infer(X), alpha, by_class=by_class))
+        return self._concepts(X, lambda model, found: hedged_nodes(model, found, alpha, by_class=by_class))
 
     def predict_set(self, X: ArrayLike, alpha: float = 0.1, *, by_class: bool = False) -> list[tuple[str, ...]]:
         """The classes an image may be of, as subtrees: the true one is among them with probability ``1 - alpha``.
@@ -318,8 +343,10 @@ class HedgingMixin(UnknownMixin):
         list of tuples of concept ids
             Each stands for all classes below it.
         """
-        model = self.path_model()
-        return as_subtrees(model, class_sets(model, self.infer(X), alpha, by_class=by_class))
+        parts = self._in_blocks(
+            X, lambda model, found, _: as_subtrees(model, class_sets(model, found, alpha, by_class=by_class))
+        )
+        return [answer for part in parts for answer in part]
 
     def unknown_kind(self, X: ArrayLike, alpha: float = 0.2) -> NDArray[np.object_]:
         """For images of classes that the model does not know, the concept they are a kind of.
@@ -327,8 +354,13 @@ class HedgingMixin(UnknownMixin):
         Right, which is above the true class, with probability at least ``1 - alpha`` as far as unknown classes are to
         the model what its own classes would be if each were taken away. The root where nothing can be said.
         """
-        model = self.path_model()
-        return _ids(model, kinds(model, self.infer(X), alpha))
+        return self._concepts(X, lambda model, found: kinds(model, found, alpha))
+
+    def _concepts(self, X: ArrayLike, nodes: Callable[[PathModel, Inference], NDArray[np.intp]]) -> NDArray[np.object_]:
+        """Ids of the concepts at nodes of the path tree that a rule gives."""
+        parts = self._in_blocks(X, lambda model, found, _: nodes(model, found))
+        hierarchy = self.path_model().hierarchy
+        return np.array(hierarchy.ids, dtype=object)[hierarchy.path_tree.synset[np.concatenate(parts)]]
 
     def is_unknown(self, X: ArrayLike, false_alarms: float = 0.05) -> NDArray[np.bool_]:
         """Whether images are of no class of the model; of known ones a share of `false_alarms` is called so.
@@ -338,8 +370,9 @@ class HedgingMixin(UnknownMixin):
         HCEPError
             Without held-out scores, see `calibrate`.
         """
-        return self.unknown_score(X) > conformal_quantile(_held_out(self.path_model()).unknown, false_alarms)
+        bar = conformal_quantile(_held_out(self.path_model()).unknown, false_alarms)
+        return np.asarray(self.unknown_score(X) > bar)
 
-
-def _ids(model: PathModel, nodes: NDArray[np.intp]) -> NDArray[np.object_]:
-    return np.array(model.hierarchy.ids, dtype=object)[model.hierarchy.path_tree.synset[nodes]]
+    def unknown_score(self, X: ArrayLike) -> Floats:
+        """Higher for images that are less like the classes the model knows (see `unknown_scores`)."""
+        return np.concatenate(self._in_blocks(X, lambda model, found, _: unknown_scores(model, found)))

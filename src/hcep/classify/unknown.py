@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from hcep.classify.path_model import Inference, PathModel
 
@@ -31,17 +29,3 @@ def unknown_scores(model: PathModel, found: Inference) -> NDArray[np.float64]:
     typical = 0.0 if model.explained_floor is None else 1.0 - model.explained_floor[found.class_index]
     entropy = 2.0 * np.log(np.sqrt(np.maximum(found.probabilities, 0.0)).sum(axis=1))
     return np.asarray(entropy + WEIGHT * (1.0 - found.paths.explained - 0.5 * typical))
-
-
-class UnknownMixin:
-    """How little new images look like the classes of a fitted classifier."""
-
-    if TYPE_CHECKING:  # of the classifier
-
-        def path_model(self) -> PathModel: ...
-
-        def infer(self, X: ArrayLike, *, explained: bool = ...) -> Inference: ...
-
-    def unknown_score(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Higher for images that are less like the classes the model knows (see `unknown_scores`)."""
-        return unknown_scores(self.path_model(), self.infer(X, explained=True))
