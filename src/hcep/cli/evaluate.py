@@ -207,10 +207,7 @@ def _rivals(names: Sequence[str], hierarchy: Hierarchy, test: Embeddings) -> tup
 def _read_training(read: Callable[[str], Embeddings], data: Path, split: str, classes: Sequence[object]) -> Embeddings:
     """The images methods are fitted on.
 
-    Raises
-    ------
-    HCEPError
-        When the data has no such split, or it lacks a class of the model.
+    Raises HCEPError: when the data has no such split, or it lacks a class of the model.
     """
     try:
         train = read(split)
@@ -257,10 +254,7 @@ def _warn_of_training_images(model: Path, test: Embeddings) -> None:
 def _form(form: str | None, output: Path | None, as_json: bool) -> str:
     """The form of what is printed or written.
 
-    Raises
-    ------
-    HCEPError
-        Two forms at once, or a file whose name does not say its form.
+    Raises HCEPError: two forms at once, or a file whose name does not say its form.
     """
     if as_json and form is not None:
         raise HCEPError(f"--json and --format {form} exclude each other; leave one out")

@@ -14,6 +14,7 @@ from hcep._escape import markup as escape
 from hcep.cli.config import Config
 from hcep.cli.console import Console, say
 from hcep.cli.encode import Preprocessing
+from hcep.cli.language_model import BaseUrl, Cache, Offline, chat_model
 from hcep.cli.predict import Model
 from hcep.errors import HCEPError
 
@@ -47,11 +48,9 @@ def interpret(
     ] = None,
     split: Annotated[str | None, typer.Option(help="Split of the images; all by default.")] = None,
     llm_model: Annotated[str | None, typer.Option(help="Language model that sums up the phrases.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="Its server, as a rule ending in /v1.")] = None,
-    cache: Annotated[
-        Path | None, typer.Option(help="Folder that keeps its answers; a second run replays them.")
-    ] = None,
-    offline: Annotated[bool, typer.Option(help="Answers from the cache alone.")] = False,
+    base_url: BaseUrl = None,
+    cache: Cache = None,
+    offline: Offline = False,
     rounds: Annotated[int, typer.Option(min=1, help="Answers to ask for before an atom is given up.")] = 3,
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Phrases, or images, per atom.")] = 10,
     synset: Annotated[
@@ -80,7 +79,8 @@ def interpret(
 
     if format != "text" and not table:
         raise HCEPError(f"--format {format} is of the table; add --table")
-    chat = _chat(llm_model, base_url, cache, offline)
+    refusal = "--base-url, --cache and --offline are about a language model; say which with --llm-model"
+    chat = chat_model(llm_model, base_url, refusal, cache=cache, offline=offline)
     if describe and chat is None:
         raise HCEPError("--describe: a language model writes these candidates; say which with --llm-model")
     found = naming.interpret(
@@ -120,16 +120,6 @@ def interpret(
         _print(model, found, chat)
 
 
-def _chat(model: str | None, base_url: str | None, cache: Path | None, offline: bool) -> ChatModel | None:
-    if model is None:
-        if base_url or cache or offline:
-            raise HCEPError("--base-url, --cache and --offline are about a language model; say which with --llm-model")
-        return None
-    from hcep.llm import ChatModel
-
-    return ChatModel(model, base_url, cache=cache, offline=offline)
-
-
 def _images(path: Path, split: str | None) -> EmbeddingStore | Embeddings:
     from hcep.embeddings import EmbeddingStore, is_store, read_embeddings
 
@@ -167,8 +157,7 @@ def _print(model: Path, found: Interpretation, chat: ChatModel | None) -> None:
         words = atom.meaning or images or "(nothing)"
         more = f"  (images {images})" if atom.meaning and images else ""
         console.print(
-            f"[bold]{escape(name(atom.parent))} → {escape(name(atom.child))}[/]  "
-            f"{escape(words)}[dim]{escape(more)}[/]"
+            f"[bold]{escape(name(atom.parent))} → {escape(name(atom.child))}[/]  {escape(words)}[dim]{escape(more)}[/]"
         )
     if len(atoms) > LISTED:
         console.print(f"[dim]and {len(atoms) - LISTED:,} more: --table shows all, --concept some[/]")

@@ -112,12 +112,7 @@ def parse_edits(
     """Edits in the order in which they are applied: add, merge, move, remove, rename.
 
     Parts are apart by colons. Where ids have colons of their own (``HP:0000118``), the one way to take the text apart
-    into synsets that exist is taken.
-
-    Raises
-    ------
-    HCEPError
-        Too few parts, or several ways to take them apart.
+    into synsets that exist is taken. Raises HCEPError: too few parts, or several ways to take them apart.
     """
     known = {*hierarchy.ids, *(hierarchy.name(s).casefold() for s in hierarchy.ids)}
 

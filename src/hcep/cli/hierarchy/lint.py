@@ -65,7 +65,7 @@ def lint(
     if (output is not None or in_place) and not repairing:
         raise HCEPError("-o and --in-place write a repaired hierarchy; give --fix or --fix-moves as well")
     target = _target(file, output, in_place, force)
-    parts = {"vectors": vectors, "label": label, "labels": labels}
+    parts: dict[str, Any] = {"vectors": vectors, "label": label, "labels": labels}
     data = None if embeddings is None else labelled(embeddings, split, **parts)
     with ExitStack() as bars:
 

@@ -14,6 +14,7 @@ from hcep.cli.console import Console, say
 from hcep.cli.data_options import Data, Label, Labels, Vectors
 from hcep.cli.hierarchy.report import labelled
 from hcep.cli.induction import compare as induce_compare
+from hcep.cli.language_model import BaseUrl, Cache, Offline, chat_model
 from hcep.errors import HCEPError
 from hcep.hierarchy import write_hierarchy
 from hcep.hierarchy.formats import find_format
@@ -32,9 +33,6 @@ Root = Annotated[str, typer.Option(help="Name of the root.")]
 Force = Annotated[bool, typer.Option(help="Overwrite the output.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Model = Annotated[str | None, typer.Option("--model", help="Language model, as its server names it.")]
-BaseUrl = Annotated[str | None, typer.Option(help="Its server, as a rule ending in /v1; OpenAI's by default.")]
-Cache = Annotated[Path | None, typer.Option(help="Folder that keeps its answers; a second run replays them.")]
-Offline = Annotated[bool, typer.Option(help="Answers from the cache alone.")]
 MaxTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
 Timeout = Annotated[float, typer.Option(help="Seconds for one answer.")]
 Prices = Annotated[
@@ -206,14 +204,8 @@ def _check_output(output: Path, force: bool) -> None:
 
 
 def _chat(model: str | None, base_url: str | None, prices: str | None, **options: Any) -> ChatModel | None:
-    if model is None:
-        if base_url or prices or options["cache"] or options["offline"]:
-            raise HCEPError("--base-url, --cache, --offline and --prices are about a language model; say --model")
-        return None
-    from hcep.llm import ChatModel
-
-    per_million: Any = None if prices is None else prices.split(",")
-    return ChatModel(model, base_url, prices=per_million, **options)
+    refusal = "--base-url, --cache, --offline and --prices are about a language model; say --model"
+    return chat_model(model, base_url, refusal, prices=None if prices is None else prices.split(","), **options)
 
 
 def _vocabulary(path: Path, encoder: str | None, template: str, n_dims: int) -> tuple[tuple[str, ...], Any]:

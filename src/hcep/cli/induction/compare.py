@@ -65,7 +65,7 @@ def compare(
     if gold is None and data is None:
         raise typer.BadParameter("give --gold, --data or both; there is nothing to compare by", param_hint="--gold")
     reference = None if gold is None else read(gold, options=options)
-    parts = {"vectors": vectors, "label": label, "labels": labels}
+    parts: dict[str, Any] = {"vectors": vectors, "label": label, "labels": labels}
     images = {} if data is None else _images(data, split, val_split, parts)
     rows: dict[str, dict[str, float]] = {}
     with Console(stderr=True, quiet=as_json).status("scoring …") as status:
