@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 from rich.padding import Padding
@@ -50,6 +50,10 @@ def explain(
         list[str] | None, typer.Option(help="Concept that must be on the path; may be repeated, as all these.")
     ] = None,
     forbid: Annotated[list[str] | None, typer.Option(help="Concept that must not be on the path.")] = None,
+    objects: Annotated[
+        str | None,
+        typer.Option(metavar="N|auto", help="Several objects in a photo: at most N, or as many as there are."),
+    ] = None,
     change: Annotated[
         list[str] | None, typer.Option("--set", help="New coefficient of a concept on the path: dog=0, or dog*2.")
     ] = None,
@@ -72,6 +76,8 @@ def explain(
       hcep explain model/ photo.jpg --store store/
 
       hcep explain --model model/ 'photos/*.jpg' --tree --n-best 3
+
+      hcep explain photo.jpg --objects auto
 
       hcep explain photo.jpg --why-not 'garbage truck'
 
@@ -100,6 +106,7 @@ def explain(
         preprocessing=preprocessing,
         training=store or html is not None,
         coverage=coverage,
+        n_paths=_n_objects(objects),
         why_not=why_not or (),
         force=force or (),
         forbid=forbid or (),
@@ -127,6 +134,14 @@ def explain(
                 Console().print(f"{what}: [bold]{escape(str(path))}[/]", soft_wrap=True)
     if not found:
         raise typer.Exit(1)
+
+
+def _n_objects(text: str | None) -> int | Literal["auto"] | None:
+    if text is None or text == "auto":
+        return cast(Literal["auto"] | None, text)
+    if not (text.isdigit() and int(text) > 0):
+        raise HCEPError(f"--objects: a number of objects or `auto`, got {text!r}")
+    return int(text)
 
 
 def model_and_images(model: Path | None, images: list[str]) -> tuple[Path | None, list[str]]:
@@ -186,6 +201,9 @@ def _print(found: ExplainedImages, tree: bool, all_rivals: bool, h: Hierarchy) -
                 console.print(f"  [dim]as asked, {what} {escape(asked)}[/]", soft_wrap=True, highlight=False)
         if one.hedged is not None:
             console.print(f"  answer: [bold]{escape(str(one.hedged))}[/]", soft_wrap=True, highlight=False)
+        for part in one.objects if len(one.objects) > 1 else ():
+            line = f"  {percent(part.share)} [bold]{escape(part.name)}[/] ({escape(' → '.join(part.names))})"
+            console.print(line, soft_wrap=True, highlight=False)
         if tree:
             console.print(Padding(path_tree(one.explanation), (0, 0, 1, 2)))
         for step in () if tree else one.explanation.steps:

@@ -53,6 +53,22 @@ class Rival(NamedTuple):
         return " → ".join(self.names)
 
 
+class PictureObject(NamedTuple):
+    """One of several objects in a picture.
+
+    Attributes
+    ----------
+    name : of the class
+    share : of the picture
+    path, names : by ids and by names, the root left out
+    """
+
+    name: str
+    share: float
+    path: tuple[str, ...]
+    names: tuple[str, ...]
+
+
 class Level(NamedTuple):
     """One concept of the path among its siblings.
 
@@ -114,6 +130,7 @@ class ExplainedImage:
     nearest, typical : training photos that are like the image, and by concept those that are typical of it, where the
         training photos are known
     hedged : the lowest concept that can be answered with the coverage that was asked for
+    objects : what the picture is a sum of, the largest share first, where that was asked for
     """
 
     file: str
@@ -132,6 +149,7 @@ class ExplainedImage:
     nearest: tuple[TrainingPhoto, ...] = field(default=(), compare=False)
     typical: Mapping[str, tuple[TrainingPhoto, ...]] = field(default_factory=dict, compare=False)
     hedged: Hedged | None = field(default=None, compare=False)
+    objects: tuple[PictureObject, ...] = field(default=(), compare=False)
 
     @property
     def doubt(self) -> str:

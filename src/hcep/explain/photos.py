@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from hcep._progress import progress as progress_bar
 from hcep.classify.path_model import Inference, PathModel
 from hcep.errors import HCEPError
 from hcep.explain.evidence import Evidence
-from hcep.explain.explained import ExplainedImage, ExplainedImages, Odds, Rival
+from hcep.explain.explained import ExplainedImage, ExplainedImages, Odds, PictureObject, Rival
 from hcep.explain.explanation import Explanation, explain
 from hcep.explain.finding import find_images
 from hcep.explain.questions import Questions
@@ -58,6 +58,7 @@ def explain_images(
     forbid: Concepts = (),
     corrections: Corrections | None = None,
     coverage: float | None = None,
+    n_paths: int | Literal["auto"] | None = None,
     strict: bool = False,
     progress: bool = False,
 ) -> ExplainedImages:
@@ -81,6 +82,7 @@ def explain_images(
     corrections : what people said of single images, see `hcep.explain.Corrections`
     coverage : say of each image the lowest concept that the true class is below with this probability, in ``hedged``;
         the model must have been calibrated, see `HCEPClassifier.calibrate`
+    n_paths : also explain each image by up to so many objects, in ``objects``; "auto" finds out how many there are
     strict : make an image that cannot be used an error; else it is in ``skipped`` of what is returned
     progress : show a progress bar
 
@@ -108,7 +110,7 @@ def explain_images(
     require_positive("n_best", n_best)
     found = ExplainedImages()
     classifier, saved = _opened(model)
-    explainer = _Explainer(classifier, n_best, saved.atom_names if saved else None, coverage)
+    explainer = _Explainer(classifier, n_best, saved.atom_names if saved else None, coverage, n_paths)
     explainer.hedged(None)  # says what is missing before any photo is encoded
     request, asked = Request.of(force, forbid), Request.of(why_not).force
     for name in asked:
@@ -164,6 +166,7 @@ class _Explainer:
     n_best: int
     names: AtomNames | None
     coverage: float | None = None
+    n_paths: int | Literal["auto"] | None = None
     odds: Odds = field(init=False)
 
     def __post_init__(self) -> None:
@@ -204,6 +207,7 @@ class _Explainer:
         inferred = inferred or model.infer(batch.X, n_best=n_asked, explained=True, limits=limits)
         paths, chosen, odds = inferred.paths, inferred.class_index, inferred.probabilities
         hedged = self.hedged(inferred)
+        objects = None if self.n_paths is None else self._objects(batch.X)
         # Runners-up are classes here, not paths.
         kept = {name: getattr(paths, name)[:, :1] for name in ("n_best_nodes", "n_best_residual_norms")}
         explanations = explain(batch.X, replace(paths, **kept), names=self.names)
@@ -231,6 +235,7 @@ class _Explainer:
             yield ExplainedImage(
                 file, label, name, likely, explanation, rivals, strange, truth, maps, source, (self.odds, small, i),
                 tuple(whys), questions, hedged=hedged[i] if hedged else None,
+                objects=objects[i] if objects else (),
             )  # fmt: skip
 
     def hedged(self, inferred: Inference | None) -> list[Hedged] | None:
@@ -284,6 +289,20 @@ class _Explainer:
             return ids, tuple(self.model.hierarchy.name(synset) for synset in ids)
 
         return path
+
+    def _objects(self, X: NDArray[Any]) -> list[tuple[PictureObject, ...]]:
+        """What each image is a sum of."""
+        assert self.n_paths is not None
+        found = self.model.pursue_several(X, self.n_paths)
+        return [
+            tuple(
+                PictureObject(names[-1], share, ids, names)
+                for node, share in zip(nodes, shares, strict=True)
+                if node >= 0
+                for ids, names in [self._path(node)]
+            )
+            for nodes, shares in zip(found.nodes.tolist(), found.shares.tolist(), strict=True)
+        ]
 
     def _rival(self, c: int, probability: float, node: int) -> Rival:
         label, name, _ = self._classes[c]

@@ -108,6 +108,15 @@ class HedgedRecord(Struct):
     kind: str | None
 
 
+class ObjectRecord(Struct):
+    """One of several objects in a picture, with its share of it and its path."""
+
+    name: str
+    share: float
+    path: list[str]
+    names: list[str]
+
+
 class ImageRecord(Struct):
     """One explained image. `force` and `forbid`: concepts that were asked for, by hand or by a correction."""
 
@@ -122,6 +131,7 @@ class ImageRecord(Struct):
     force: list[str]
     forbid: list[str]
     path: list[StepRecord]
+    objects: list[ObjectRecord]
     residual_norm: float
     contributions: ScoreRecord | None
     contrasts: list[ContrastRecord]
