@@ -10,6 +10,7 @@ import pytest
 from hcep import HCEPClassifier, Hierarchy, explain_images
 from hcep.classify.hedging import as_subtrees, class_quantiles, class_sets, conformal_quantile, held_out
 from hcep.errors import HCEPError
+from hcep.explain.page import photo_report
 from tests.conftest import k_shot
 
 EDGES = [
@@ -232,6 +233,7 @@ def test_what_can_be_said_is_said_in_words(calibrated: HCEPClassifier) -> None:
     assert [h.concept for h in found] == calibrated.predict_concept(X, 0.1).tolist()
     assert any(str(h).startswith("animal, 9") and "; which one is unclear" in str(h) for h in found)
     assert all(h.is_class == (h.concept in CLASSES) for h in found)
+    assert "<p>Answer: animal, 9" in photo_report(explain_images(X[y == "cat"], calibrated, coverage=0.9))
     (strange,) = [one.hedged for one in explain_images(X[:1] + np.array([0, 0, 0, 0, 12.0]), calibrated, coverage=0.9)]
     assert "maybe a kind of" in str(strange)
     assert "that is not in the hierarchy" in str(strange)

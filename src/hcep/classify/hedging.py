@@ -360,7 +360,7 @@ class HedgingMixin:
         """Ids of the concepts at nodes of the path tree that a rule gives."""
         parts = self._in_blocks(X, lambda model, found, _: nodes(model, found))
         hierarchy = self.path_model().hierarchy
-        return np.array(hierarchy.ids, dtype=object)[hierarchy.path_tree.synset[np.concatenate(parts)]]
+        return np.asarray(np.array(hierarchy.ids, dtype=object)[hierarchy.path_tree.synset[np.concatenate(parts)]])
 
     def is_unknown(self, X: ArrayLike, false_alarms: float = 0.05) -> NDArray[np.bool_]:
         """Whether images are of no class of the model; of known ones a share of `false_alarms` is called so.

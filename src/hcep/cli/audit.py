@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hcep.cli.console import say
 from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
+from hcep.cli.model import own_labels
 from hcep.cli.predict import Json, Model
 from hcep.errors import HCEPError, near_matches
 
@@ -64,13 +65,14 @@ def audit(
     if split != train_split:
         try:
             fitted_on = embeddings_for(saved, data, train_split, **options)
-            train = (fitted_on.X, _own(saved.classifier, fitted_on.y))
+            train = (fitted_on.X, np.array(own_labels(saved.classifier, fitted_on.y.tolist())))
         except HCEPError as error:
             show_notes([f"no controls are fitted: {error}"])
+    y = np.array(own_labels(saved.classifier, test.y.tolist()))
     found = look(
         saved.classifier,
         test.X,
-        _own(saved.classifier, test.y),
+        y,
         train=train,
         groups=None if by is None else _groups(groups or data, by, test.ids),
         coverage=coverage,
@@ -83,7 +85,7 @@ def audit(
     if figures is not None:
         from hcep.evaluate import write_figures
 
-        write_figures(figures, saved.classifier, test.X, _own(saved.classifier, test.y))
+        write_figures(figures, saved.classifier, test.X, y)
     if as_json:
         say(found.to_json())
     else:
@@ -93,12 +95,6 @@ def audit(
         say("\n" + "\n".join(found.sentences) + (f"\nreport: {output}, {beside}" if output else ""))
     if found.failed:
         raise typer.Exit(1)
-
-
-def _own(model: Any, labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels as the model has them: in a file they are text, in the model maybe numbers."""
-    known = {str(label): label for label in model.classes_.tolist()}
-    return np.array([known.get(label, label) for label in labels.tolist()])
 
 
 def _groups(table: Path, column: str, ids: NDArray[Any]) -> NDArray[Any]:

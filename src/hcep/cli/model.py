@@ -60,7 +60,7 @@ def add_class(
 @app.command()
 def remove(model: Model, name: Annotated[str, typer.Argument(help="Label of the class.")]) -> None:
     """Remove a class."""
-    _change(model, f"removed class {name!r}", lambda fitted: fitted.remove_class(_own(fitted, [name])[0]))
+    _change(model, f"removed class {name!r}", lambda fitted: fitted.remove_class(own_labels(fitted, [name])[0]))
 
 
 @app.command()
@@ -89,7 +89,7 @@ def update(
     """Add labelled images to the classes that are there."""
     found = _read(model, images, split, encoder, vectors=vectors, label=label, labels=labels)
     what = f"added {len(found.X):,} images of {len(set(found.y.tolist())):,} classes"
-    _change(model, what, lambda fitted: fitted.partial_fit(found.X, _own(fitted, found.y.tolist())))
+    _change(model, what, lambda fitted: fitted.partial_fit(found.X, own_labels(fitted, found.y.tolist())))
 
 
 @app.command()
@@ -113,7 +113,9 @@ def calibrate(
     """
     found = _read(model, images, split, encoder, vectors=vectors, label=label, labels=labels)
     what = f"calibrated on {len(found.X):,} images"
-    _change(model, what, lambda fitted: fitted.calibrate(found.X, _own(fitted, found.y.tolist())), keep_metrics=True)
+    _change(
+        model, what, lambda fitted: fitted.calibrate(found.X, own_labels(fitted, found.y.tolist())), keep_metrics=True
+    )
 
 
 @app.command()
@@ -144,7 +146,7 @@ def _read(model: Path, data: Path, split: str | None, encoder: str | None, **col
     return found
 
 
-def _own(fitted: HCEPClassifier, labels: list[str]) -> list[Any]:
+def own_labels(fitted: HCEPClassifier, labels: list[str]) -> list[Any]:
     """Labels as the model has them: in a file they are text, in the model maybe numbers."""
     known = {str(label): label for label in fitted.classes_.tolist()}
     return [known.get(label, label) for label in labels]

@@ -81,6 +81,7 @@ def card(
     tone = "bad" if one.correct is False else "good" if one.sure else "warn" if one.doubt else ""
     was = f"<p>The folder says {escape(one.truth or '')}.</p>" if one.correct is False else ""
     flag = f'<p><span class="flag warn">{escape(one.doubt)}</span></p>' if one.doubt else ""
+    flag += f"<p>Answer: {escape(str(one.hedged))}</p>" if one.hedged is not None else ""
     doubt = 2 if one.unlike else 1 if one.doubt else 0
     correct = {None: "", True: "1", False: "0"}[one.correct]
     return (
