@@ -146,6 +146,15 @@ def test_what_sums_do_not_have(pets_dictionary, options, message):
         hb_omp([[1.0, 0.0, 0.0, 0.0]], pets_dictionary, **options)
 
 
+def test_weights_of_an_opened_classifier_do_not_tell_how_many_objects_there_are():
+    from hcep import HCEPClassifier
+
+    model = HCEPClassifier.from_linear_head(np.eye(3), np.zeros(3), ["a", "b", "c"])
+    with pytest.raises(HCEPError, match="needs a model that was fitted on images"):
+        model.pursue(np.eye(3), n_paths="auto")
+    assert model.pursue(np.eye(3), n_paths=2).nodes.shape == (3, 2)
+
+
 def test_nan_is_refused(pets_dictionary):
     with pytest.raises(HCEPError, match="NaN or infinite"):
         hb_omp([[np.nan, 0.0, 0.0, 0.0]], pets_dictionary, anchor=0.3, n_paths=2)

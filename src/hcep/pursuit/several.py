@@ -196,6 +196,11 @@ def _refuse(dictionary: ConceptDictionary, options: SearchOptions, n_paths: int 
         require_positive("n_paths", n_paths)
     if not options.anchor > 0.0:
         raise HCEPError("n_paths needs an anchor above 0, such as anchor=0.3: without one any share fits an image")
+    if n_paths == "auto" and dictionary.transform.constants is not None:
+        raise HCEPError(
+            "n_paths='auto' needs a model that was fitted on images; this one was opened from a classifier's weights, "
+            "which do not add up to pictures of several objects. Give a number, or fit a model"
+        )
     if options.signed or options.tol or options.max_steps is not None:
         raise HCEPError("n_paths does not go with signed, tol or max_steps: sums are of complete paths")
     if dictionary.n_atoms > MAX_ATOMS:
