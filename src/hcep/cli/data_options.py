@@ -12,13 +12,13 @@ import typer
 from hcep._escape import markup as escape
 from hcep.cli.console import Console
 
-Data = Annotated[
-    Path,
-    typer.Argument(
-        help="Embeddings: a store, .npy, .npz, .parquet, .csv or .pt file, folder of a Hugging Face dataset; "
-        "or a folder of photos."
-    ),
-]
+_DATA = typer.Argument(
+    metavar="DATA",
+    help="Embeddings: a store, .npy, .npz, .parquet, .csv or .pt file, folder of a Hugging Face dataset; "
+    "or a folder of photos.",
+)
+Data = Annotated[Path, _DATA]
+OptionalData = Annotated[Path | None, _DATA]
 Vectors = Annotated[
     str | None,
     typer.Option(help="Array, key or columns of the vectors in a file: a name, 'f*', 'a,b,c' or f0:f511."),

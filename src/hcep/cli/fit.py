@@ -12,7 +12,7 @@ import typer
 from hcep._escape import markup as escape
 from hcep.cli.config import Config, save_resolved
 from hcep.cli.console import Console, say
-from hcep.cli.data_options import Data, Label, Labels, Ray, Vectors, show_notes
+from hcep.cli.data_options import Label, Labels, OptionalData, Ray, Vectors, show_notes
 from hcep.cli.encode import Preprocessing
 from hcep.cli.hierarchy.files import HierarchyFormat, Options, parsed
 from hcep.cli.predict import CorrectionsFile, kept_corrections
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def fit(
     context: typer.Context,
     *,
-    data: Data,
+    data: OptionalData = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the model.")],
     hierarchy: Annotated[
         str | None,
@@ -57,6 +57,15 @@ def fit(
     ] = None,
     lr: Annotated[float | None, typer.Option(min=0, help="Learning rate of the head adamw; published: 0.1.")] = None,
     corrections: CorrectionsFile = None,
+    images: Annotated[Path | None, typer.Option(help="With --from-text: unlabelled images.")] = None,
+    from_text: Annotated[
+        bool,
+        typer.Option(help="Classes from the hierarchy's names, by --encoder's text tower; DATA and --images help."),
+    ] = False,
+    template: Annotated[
+        list[str] | None,
+        typer.Option(help="With --from-text: what a name, {}, and the concept above, {parent}, go into."),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the model, for its card.")] = None,
     ray: Ray = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
@@ -81,6 +90,8 @@ def fit(
       hcep fit vectors.npy --labels labels.txt --hierarchy animals.csv -o model/
 
       hcep fit table.csv --vectors 'f*' --label species --hierarchy animals.csv -o model/
+
+      hcep fit --from-text --encoder open_clip:ViT-B-32/openai --hierarchy animals.csv --images store/ -o model/
     """
     from hcep.datasets import embeddings_of, find_hierarchy
     from hcep.datasets.photo_checks import tree_notes
@@ -92,6 +103,14 @@ def fit(
             hierarchy, classes, format=hierarchy_format, on_note=lambda note: show_notes([note]), **options
         )
 
+    if from_text:
+        from hcep.cli.fit_text import fit_from_text
+
+        fit_from_text(output, hierarchy, parsed(option), encoder, images, data, template, name, as_json)
+        save_resolved(context, output)
+        return
+    if data is None:
+        raise HCEPError("say what to fit on: embeddings or a folder of photos; or the names of classes, --from-text")
     given = {
         "anchor": _number("--anchor", anchor, ("auto",)),
         "shrinkage": _number("--shrinkage", shrinkage, ("auto", "none")),

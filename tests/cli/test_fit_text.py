@@ -1,0 +1,43 @@
+"""`hcep fit --from-text` with a tiny CLIP of random weights, saved to a folder and loaded by its path."""
+
+import json
+
+import numpy as np
+import pytest
+
+from hcep.models import load_model
+from tests.cli.test_interpret import fails, run
+
+# Before the next import: a module that was skipped halfway has no fixtures to give.
+pytest.importorskip("torch", reason="torch is not installed")
+from tests.embeddings.encoders.test_transformers_adapter import clip, mended, transformers  # noqa: F401
+
+pytestmark = [pytest.mark.usefixtures("mended"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+
+
+@pytest.fixture
+def tree(tmp_path):
+    file = tmp_path / "pets.csv"
+    file.write_text("parent,child\nthing,pet\npet,cat\npet,dog\nthing,car\n", encoding="utf-8")
+    return file
+
+
+def test_a_model_of_names_with_unlabelled_and_labelled_vectors(clip, tree, tmp_path):  # noqa: F811
+    encoder = f"transformers:{clip[0]}"
+    given = ["fit", "--from-text", "--encoder", encoder, "--hierarchy", str(tree), "-o"]
+    run(*given, str(tmp_path / "names"))
+    model = load_model(tmp_path / "names")
+    assert model.classes_.tolist() == ["car", "cat", "dog"]
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(6, model.n_features_in_)).astype(np.float32), np.array(["cat", "dog"] * 3)
+    np.savez(tmp_path / "few.npz", embeddings=X, labels=y)
+    np.save(tmp_path / "all.npy", X)
+    labelled = (str(tmp_path / "few.npz"), "--images", str(tmp_path / "all.npy"), "--json")
+    told = json.loads(run(*given, str(tmp_path / "mixed"), *labelled))
+    assert told["n_text_only"] == 1
+    assert told["gap"] > 0
+
+
+def test_what_it_needs(tmp_path):
+    fails("--from-text needs --hierarchy", "fit", "--from-text", "-o", str(tmp_path / "model"))
+    fails("say what to fit on", "fit", "-o", str(tmp_path / "model"))
