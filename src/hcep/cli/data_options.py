@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
 
@@ -46,9 +47,10 @@ def with_ray_address(arguments: Sequence[str]) -> list[str]:
     >>> with_ray_address(["encode", "--ray", "photos/"]), with_ray_address(["encode", "--ray", "head:6379"])
     (['encode', '--ray', '', 'photos/'], ['encode', '--ray', 'head:6379'])
     """
-    following = [*arguments[1:], ""]
-    bare = [one == "--ray" and not _ADDRESS.fullmatch(after) for one, after in zip(arguments, following, strict=True)]
-    return [part for one, is_bare in zip(arguments, bare, strict=True) for part in ([one, ""] if is_bare else [one])]
+    made: list[str] = []
+    for one, after in zip_longest(arguments, arguments[1:], fillvalue=""):
+        made += [one, ""] if one == "--ray" and not _ADDRESS.fullmatch(after) else [one]
+    return made
 
 
 def show_notes(notes: Iterable[str]) -> None:

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from socket import create_connection
 from typing import Any
 
 from hcep._checks import require_positive
@@ -72,9 +73,12 @@ class Cluster:
             return ray
         address = self.address or os.environ.get("RAY_ADDRESS") or HERE
         own = {"include_dashboard": False, "object_store_memory": OBJECT_STORE} if address == HERE else {}
+        host, _, port = address.removeprefix("ray://").rpartition(":")
         try:
+            if host:  # Ray itself would try for minutes
+                create_connection((host, int(port)), timeout=10).close()
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise HCEPError(f"no Ray cluster at {address!r}: {str(error).splitlines()[0]}") from None
         return ray
 
