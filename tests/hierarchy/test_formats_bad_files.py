@@ -173,5 +173,5 @@ def test_absent_and_unreadable(tmp_path):
         Hierarchy.read(tmp_path / "h.nwk")
     with pytest.raises(HierarchyError, match=r"cannot read 'h\\x00\.csv': embedded null byte"):
         Hierarchy.read("h\0.csv")
-    with pytest.raises(HierarchyError, match=r"cannot read '.*': Is a directory"):
+    with pytest.raises(HierarchyError, match=r"cannot read '.*': it is no regular file; give a file or a folder"):
         Hierarchy.read(tmp_path, format="csv")

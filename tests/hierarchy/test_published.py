@@ -43,6 +43,10 @@ EXPECTED = {
     "arrows.txt": (6, 3, "breadcrumbs apart by '->'", "Mammals/Dog"),
     "arrow-edges.txt": (4, 2, "edges, parent -> child", "cat/siamese"),
     "grouped-header.csv": (6, 3, "level columns Order > Family > Species", "Felidae/lion"),
+    "disease-codes.csv": (7, 4, "codes in column 'code', name in 'description'", "Cholera/Cholera due to E"),
+    "markdown-table.md": (6, 3, "level columns Kingdom > Class > Species", "Mammalia/dog"),
+    "triples.tsv": (4, 2, "edge list, parent in 'column 3', child in 'column 1'", "<cat>/<lion>"),
+    "places.txt": (8, 4, "breadcrumbs apart by '/'", "bakery/shop"),
     "codon-marks.tree": (5, 3, "Newick tree", "inner 2/chimp"),
     "thesaurus-with-kinds.ttl": (3, 2, "SKOS or RDFS", "carp"),
 }  # fmt: skip

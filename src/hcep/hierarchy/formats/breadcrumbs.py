@@ -70,7 +70,9 @@ def column_of_paths(table: Table) -> tuple[int, str] | None:
         if 2 * len(cells) < len(table.rows) or any("://" in c or KNOWLEDGE_ID.fullmatch(c) for c in cells):
             continue
         if _is_dotted(set(cells)):
-            return column, CODES if any(map(CODE.fullmatch, cells)) else "."
+            beside = ["".join(row[:column] + row[column + 1 :]) for _, row in table.rows[1:]]
+            named = sum(any(map(str.isalpha, text)) for text in beside) >= 0.9 * len(beside)
+            return column, CODES if named or any(map(CODE.fullmatch, cells)) else "."
         mark = find_separator(cells[1:]) if len(cells) > 2 and ID.match(cells[0]) is None else find_separator(cells)
         if mark in SEPARATORS[:9] or (mark and sum(mark in cell for cell in cells) >= 0.9 * len(cells) - 1):
             return column, str(mark)
@@ -88,7 +90,8 @@ def _is_dotted(cells: set[str]) -> bool:
 
 def _coded(source: Source, table: Table, column: int) -> Hierarchy:
     """The hierarchy of codes such as 1.1.2, which say what is above; the names stand in another column."""
-    titled = not table.rows[0][1][column].replace(".", "").isdecimal()
+    first = table.rows[0][1][column]
+    titled = not any(map(str.isdigit, first)) and not any(c[column].startswith(f"{first}.") for _, c in table.rows[1:])
     header = table.rows[0][1] if titled else [f"column {i + 1}" for i in range(table.width)]
     rows = [(line, cells) for line, cells in table.rows[titled:] if column < len(cells) and cells[column]]
     twice = [line for (line, a), (_, b) in pairwise(sorted(rows, key=lambda r: r[1][column])) if a[column] == b[column]]

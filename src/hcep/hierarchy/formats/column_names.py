@@ -67,7 +67,7 @@ REST = _words("other others misc miscellaneous unknown general various rest none
 SUMS = _words("total totals sum summe gesamt insgesamt somme suma")
 NO_PARENT = frozenset(("0", "-1", "-", "null", "none", "na", "n/a", "nan", "\\n"))
 #: Headers of two columns, parent first, that are one whatever stands below them.
-EDGES = (("parent", "child"), ("source", "target"), ("superclass", "class"), ("superclass", "subclass"))
+EDGES = (("parent", "child"), ("source", "target"), ("from", "to"), ("superclass", "class"), ("superclass", "subclass"))
 NUMERIC = re.compile(r"[-+]?\d[\d.,  ]*%?")
 
 

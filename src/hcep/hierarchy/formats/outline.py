@@ -68,11 +68,19 @@ def _not_an_outline(source: Source) -> Hierarchy | None:
     if start + end == "(;" or text[:6].upper() == "#NEXUS":
         return newick.read(source)
     lines = [(i + 1, line) for i, line in enumerate(source.lines()) if line.strip() and not line.startswith("#")]
+    barred = [(n, line.strip().strip("|")) for n, line in lines if line.strip()[0] + line.strip()[-1] == "||"]
+    if len(barred) == len(lines) > 2:  # a table of Markdown, its second row dashes
+        rows = [(n, [cell.strip() for cell in line.split("|")]) for n, line in barred if set(line) - set("|-: ")]
+        return edge_list.from_table(source, Table(rows, marked=len(rows) < len(barred)))
     marked = [line for _, line in lines if line[0].isspace() or BULLET.match(line) or INDENT.match(line)[0]]  # type: ignore[index]
     if marked or any("." in _number(line) for _, line in lines):
         return None
     mark = breadcrumbs.find_separator([line for _, line in lines])
     if mark:
+        numbers = [match for _, line in lines if (match := re.fullmatch(r"(.*\S)\s+(\d+)", line))]
+        if len(lines) == len(numbers) == len({match[2] for match in numbers}) > 2:  # as in lists of classes
+            source.notes.append("passed over: the number at the end of every line")
+            lines = [(n, match[1]) for (n, _), match in zip(lines, numbers, strict=True)]
         return breadcrumbs.from_lines(source, lines, mark)
     if len(lines) > 1 and sum("\t" in line.strip() for _, line in lines) >= 0.9 * len(lines):
         return edge_list.from_table(source, read_table(source, "tab"))

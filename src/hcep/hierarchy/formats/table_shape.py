@@ -191,6 +191,7 @@ class _Evidence:
             else False
         )
         only = rest if self.width == 3 and plain_third and not _all_numeric(self.columns[rest[0]]) else []
+        only = [i for i in only if len(self._set(i)) > 1 or len(self._filled(i)) < 3]  # a relation names nothing
         name = (named or only)[:1]
         shape = Shape("edges", self.names, self.rows, (parent, child, *name), known, self.has_header)
         shape.notes = self._left_out(shape.columns)
