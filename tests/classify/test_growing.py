@@ -247,13 +247,14 @@ def test_twenty_of_two_hundred_classes_in_a_twentieth_of_a_fit(tiny_imagenet: di
     names = np.unique(y)[::10]
     known, hierarchy = ~np.isin(y, names), tiny_imagenet["hierarchy"]
     model = HCEPClassifier(hierarchy).fit(X[known], y[known])
-    start = time.perf_counter()
+    start = time.process_time()  # other work may be going on
     full = HCEPClassifier(hierarchy).fit(X, y)
-    fit = time.perf_counter() - start
-    start = time.perf_counter()
+    fit = time.process_time() - start
+    start = time.process_time()
     for name in names:
         model.add_class(name, hierarchy.parents(name)[0], X[y == name])
-    grown = time.perf_counter() - start
+    model.dictionary_.anchored_path_basis(model.anchor_)
+    grown = time.process_time() - start
     assert fit > 20 * grown
     assert set(model.hierarchy_.edges) == set(full.hierarchy_.edges)
     X_val, y_val = tiny_imagenet["X_val"], tiny_imagenet["y_val"]

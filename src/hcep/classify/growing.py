@@ -78,7 +78,7 @@ class GrowingMixin(ConceptEstimator):
             ids, parents, *rest = graph._state()
             graph = Hierarchy([*ids, str(name)], [*parents, [graph.index(above)]], *rest)
         embeddings = self._class_embeddings()
-        embeddings[name] = self._embedded(images).mean(axis=0)
+        embeddings[name] = self._mean(images)
         counts = self._counts()
         self._rebuild(graph, embeddings, {**counts, name: len(images)})
         self.n_grown_ += len(images)
@@ -150,13 +150,12 @@ class GrowingMixin(ConceptEstimator):
         images, labels = self._may_grow(X), column_or_1d(y)
         if len(labels) != len(images):
             raise HCEPError(f"X has {len(images):,} images, y {len(labels):,} labels")
-        embedded, embeddings = self._embedded(images), self._class_embeddings()
+        embeddings = self._class_embeddings()
         counts = self._counts()
         for label in dict.fromkeys(labels.tolist()):
-            own = embedded[labels == self._label(label)]
-            total = counts[label] + len(own)
-            embeddings[label] = embeddings[label] + (own - embeddings[label]).sum(axis=0) / total
-            counts[label] = total
+            own = images[labels == self._label(label)]
+            counts[label] += len(own)
+            embeddings[label] = embeddings[label] + (self._mean(own) - embeddings[label]) * (len(own) / counts[label])
         floor = self.explained_floor_
         if floor is not None:
             self.n_unlike_ += int((self._explained(images) < floor[np.searchsorted(self.classes_, labels)]).sum())
@@ -211,8 +210,11 @@ class GrowingMixin(ConceptEstimator):
             )
         return known[known.index(name)]
 
-    def _embedded(self, images: NDArray[Any]) -> NDArray[np.float64]:
-        return np.asarray(self.dictionary_.transform(images.astype(np.float64)))
+    def _mean(self, images: NDArray[Any]) -> NDArray[np.float64]:
+        """Mean of images in the metric: the affine part of the transform may come after it."""
+        transform = self.dictionary_.transform
+        mean = transform.prepared(images.astype(np.float64)).mean(axis=0, keepdims=True)
+        return np.asarray(transform.after_unit_norm(mean)[0])
 
     def _explained(self, images: NDArray[Any]) -> NDArray[np.float64]:
         found = self.infer(images, explained=True).paths
