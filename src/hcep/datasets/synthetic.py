@@ -131,7 +131,9 @@ def _embed_tree(
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Embeddings of all synsets but the root, breadth first."""
-    vertices = _simplex(branching)
+    # Vertices of the regular simplex of unit radius centred at 0, (branching, branching - 1): the rows of Helmert's
+    # matrix are an orthonormal basis of the vectors that sum to zero, so its columns are the e_j - 1/b in that basis.
+    vertices = helmert(branching).T / np.sqrt(1.0 - 1.0 / branching)
     direction = rng.standard_normal(dim)
     top = norm * direction / np.linalg.norm(direction)
     ancestors = top[None, None, :]  # (n_parents, ancestors of the parent and itself, dim)
@@ -145,14 +147,6 @@ def _embed_tree(
         ancestors = np.concatenate([np.repeat(ancestors, branching, axis=0), children[:, None, :]], axis=1)
         levels.append(children)
     return np.concatenate(levels)
-
-
-def _simplex(branching: int) -> NDArray[np.float64]:
-    """Vertices of the regular simplex of unit radius centred at 0, (branching, branching - 1)."""
-    # The rows of Helmert's matrix are an orthonormal basis of the vectors that sum to zero, so its columns are the
-    # e_j - 1/b in that basis.
-    vertices: NDArray[np.float64] = helmert(branching).T / np.sqrt(1.0 - 1.0 / branching)
-    return vertices
 
 
 def _frames(

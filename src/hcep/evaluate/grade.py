@@ -58,7 +58,7 @@ class Graded:
         """Images that are searched per second, median of some repeats; kernels are compiled by now."""
         images = np.asarray(X)
         many = np.tile(images, (-(-N_TIMED // len(images)), 1))
-        return len(many) / median(_seconds(lambda: self.estimator.pursue(many))[1] for _ in range(repeats))
+        return len(many) / median(timed(lambda: self.estimator.pursue(many))[1] for _ in range(repeats))
 
 
 @dataclass
@@ -109,9 +109,9 @@ def grade(
     >>> found.row()["accuracy"]
     1.0
     """
-    fit_seconds = 0.0 if train is None else _seconds(lambda: estimator.fit(*train))[1]
+    fit_seconds = 0.0 if train is None else timed(lambda: estimator.fit(*train))[1]
     options: dict[str, Any] = {"top_k": top_k, "energy": energy, "hierarchy": hierarchy}
-    (scores, result), seconds = _seconds(lambda: score_estimator(estimator, *test, **options))
+    (scores, result), seconds = timed(lambda: score_estimator(estimator, *test, **options))
     return Graded(estimator, scores, result, fit_seconds, seconds)
 
 
@@ -154,7 +154,7 @@ def grade_methods(
     return grades
 
 
-def _seconds(call: Callable[[], Any]) -> tuple[Any, float]:
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
     start = time.perf_counter()
     result = call()
     return result, time.perf_counter() - start

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from hcep._tables import markdown, number
+from hcep.evaluate.grade import timed
 from hcep.experiments.experiment import Experiment
 from hcep.experiments.figures import Figure, canvas, panels, style
 from hcep.experiments.measuring import OUR_LABEL, Cell, measured, method_cell
@@ -94,18 +94,14 @@ def runtime(config: RuntimeConfig, task: Task, cell: Cell) -> Iterator[Row]:
     plan = [method_cell("hb-omp", beam) for beam in config.beams] + [method_cell(name) for name in config.methods]
     graded = [measured(one, task) for one in plan]
     # In turns, so that a slow moment of the machine hits all.
-    times = np.array([[_seconds(found.estimator, task) for _, found in graded] for _ in range(config.repeats)])
+    times = np.array(
+        [[timed(partial(found.estimator.pursue, task.X_val))[1] for _, found in graded] for _ in range(config.repeats)]
+    )
     for (row, _), own in zip(graded, times.T, strict=True):
         low, middle, high = np.quantile(own, [0.25, 0.5, 0.75])
         spread = {"seconds": middle, "seconds_low": low, "seconds_high": high}
         turns = {f"seconds_{i}": seconds for i, seconds in enumerate(own)}
         yield {**row, **spread, **turns, "images_per_second": len(task.y_val) / middle}
-
-
-def _seconds(method: Any, task: Task) -> float:
-    start = time.perf_counter()
-    method.pursue(task.X_val)
-    return time.perf_counter() - start
 
 
 def draw_runtime(rows: list[Row]) -> Figure:

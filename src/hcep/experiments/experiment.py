@@ -140,7 +140,8 @@ def run(
             continue
         on_cell(_shown(task, cell), i, len(work))
         try:
-            rows = [_described(task, row) for row in _quietly(experiment, config, task, cell)]
+            about = {} if task is None else {"data": task.name, "encoder": task.encoder}
+            rows = [about | row for row in _quietly(experiment, config, task, cell)]
         except MissingExtraError as error:
             records.provenance["skipped"][_shown(task, cell)] = str(error)
             continue
@@ -179,10 +180,6 @@ def _quietly(experiment: Experiment, config: Any, task: Task | None, cell: Cell)
         warnings.filterwarnings("ignore", message="The number of unique classes")  # one image per class is meant
         warnings.filterwarnings("ignore", message="lbfgs failed to converge")
         return list(experiment.measure(config, task, cell))
-
-
-def _described(task: Task | None, row: Row) -> Row:
-    return row if task is None else {"data": task.name, "encoder": task.encoder, **row}
 
 
 def _shown(task: Task | None, cell: Cell) -> str:

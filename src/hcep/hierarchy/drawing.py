@@ -27,7 +27,8 @@ def tree(hierarchy: Hierarchy, max_depth: int | None, max_children: int | None) 
             continue
         children = hierarchy.children(synset)
         again = " ↑" if children and synset in seen else ""
-        hidden = f" … {_below(hierarchy, synset)}" if children and depth == max_depth else ""
+        n_below = len(hierarchy.descendants(synset)) if children and depth == max_depth else 0
+        hidden = f" … {n_below:,} synset{'s' if n_below > 1 else ''} below" if n_below else ""
         lines.append(before + label(hierarchy, synset) + (again or hidden))
         if not (again or hidden):
             seen.add(synset)
@@ -46,8 +47,3 @@ def _branches(
     if n_more:
         return [*branches, (None, f"{indent}└── … {n_more:,} more", "", depth)]
     return [*branches[:-1], *((child, f"{indent}└── ", f"{indent}    ", depth) for child in shown[-1:])]
-
-
-def _below(hierarchy: Hierarchy, synset: str) -> str:
-    n = len(hierarchy.descendants(synset))
-    return f"{n:,} synset{'s' if n > 1 else ''} below"

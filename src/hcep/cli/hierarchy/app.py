@@ -52,7 +52,14 @@ def show(
         is_leaf = synset in hierarchy and hierarchy.is_leaf(synset)
         hierarchy = hierarchy.restrict([synset]) if is_leaf else branch(hierarchy, synset)
     if as_json:
-        say(json.dumps(_summary(hierarchy), indent=2, ensure_ascii=False))
+        facts = {
+            "root": hierarchy.root,
+            "n_synsets": len(hierarchy),
+            "n_leaves": len(hierarchy.leaves),
+            **{name: getattr(hierarchy, name) for name in ("n_edges", "depth", "max_branching", "is_tree", "edges")},
+            "names": {synset: hierarchy.name(synset) for synset in hierarchy},
+        }
+        say(json.dumps(facts, indent=2, ensure_ascii=False))
         return
     say(hierarchy.format_tree(depth, children))
     say(f"\n{hierarchy!r}")
@@ -148,17 +155,3 @@ def wordnet(
 
 app.command()(lint)
 app.command()(edit)
-
-
-def _summary(hierarchy: Hierarchy) -> dict[str, object]:
-    return {
-        "root": hierarchy.root,
-        "n_synsets": len(hierarchy),
-        "n_leaves": len(hierarchy.leaves),
-        "n_edges": hierarchy.n_edges,
-        "depth": hierarchy.depth,
-        "max_branching": hierarchy.max_branching,
-        "is_tree": hierarchy.is_tree,
-        "edges": hierarchy.edges,
-        "names": {synset: hierarchy.name(synset) for synset in hierarchy},
-    }

@@ -76,8 +76,9 @@ class Draft:
         self._below.setdefault((parent, label), known)
         if parent is not None and parent not in branch.parents:
             branch.parents.append(parent)
-        if name is not None:
-            self._name(branch, name, line)
+        if name is not None and branch.name not in (None, name):
+            raise self.source.fail(f"{branch.label!r} is given two names, {branch.name!r} and {name!r}; keep one", line)
+        branch.name = branch.name if name is None else name
         return known
 
     def hierarchy(self) -> Hierarchy:
@@ -118,11 +119,6 @@ class Draft:
 
     def _place(self, parent: int | None) -> str:
         return "at the top" if parent is None else f"below {self.branches[parent].label!r}"
-
-    def _name(self, branch: Branch, name: str, line: int | None) -> None:
-        if branch.name not in (None, name):
-            raise self.source.fail(f"{branch.label!r} is given two names, {branch.name!r} and {name!r}; keep one", line)
-        branch.name = name
 
     def _ids(self) -> list[str]:
         """Labels that stand for one synset as they are; the others with as many labels above as tell them apart."""

@@ -43,7 +43,8 @@ def read(source: Source, *, relationships: Sequence[str] = ("is_a",)) -> Hierarc
     kept = {term.id for term in terms}
     edges = [edge for term in terms for edge in _parents(term, wanted, kept)]
     if not edges:
-        others = [kind for kind in _known(ontology) if kind not in wanted]
+        known = ["is_a", *sorted(relation.id for relation in ontology.relationships())]
+        others = [kind for kind in known if kind not in wanted]
         hint = (
             f"it has {quoted(others, 9)}: choose with relationships= (-O relationships={others[0]} on the command line)"
             if others
@@ -115,7 +116,9 @@ def _ontology(source: Source) -> Any:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         # pronto takes an encoding only with a path, and guesses it, sometimes wrongly, without one.
         copy = Path(folder) / f"ontology.{source.format}"
-        copy.write_bytes(_plain(source))
+        # It stumbles over a byte order mark, and over lines of comment in OBO.
+        data = source.data.removeprefix(b"\xef\xbb\xbf")
+        copy.write_bytes(re.sub(rb"(?m)^[ \t]*![^\r\n]*", b"", data) if source.format == "obo" else data)
         warnings.simplefilter("ignore")  # it warns of every axiom beyond what a hierarchy needs
         try:
             return pronto.Ontology(copy, import_depth=0, encoding="utf-8")
@@ -135,12 +138,6 @@ def _ontology(source: Source) -> Any:
                 raise
             told = f"cannot be read as {source.format.upper()}: its parser gave up ({error})"
             raise _GaveUpError(str(source.fail(told))) from None
-
-
-def _plain(source: Source) -> bytes:
-    """The file without what pronto stumbles over: a byte order mark, and lines of comment in OBO."""
-    data = source.data.removeprefix(b"\xef\xbb\xbf")
-    return re.sub(rb"(?m)^[ \t]*![^\r\n]*", b"", data) if source.format == "obo" else data
 
 
 def _refuse_other_syntax(source: Source) -> None:
@@ -163,7 +160,3 @@ def _parents(term: Any, wanted: Sequence[str], kept: set[str]) -> Iterator[tuple
             related = [terms for relation, terms in term.relationships.items() if kind in (relation.id, relation.name)]
             found.update(dict.fromkeys(sorted(above.id for terms in related for above in terms)))
     return ((above, term.id) for above in found if above in kept and above != term.id)
-
-
-def _known(ontology: Any) -> list[str]:
-    return ["is_a", *sorted(relation.id for relation in ontology.relationships())]
