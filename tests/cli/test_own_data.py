@@ -132,11 +132,11 @@ def test_encode_and_fit_say_them(odd: Path, tree: Path, tmp_path: Path) -> None:
     _, said = run("fit", odd, "--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m", "--json")
     assert "note: 1 class folder without an image: 'bus'" in said
     assert "note: 1 image also there under another class" in said
-    fails("classes in y are not", "fit", tmp_path / "store", "--hierarchy", tree, "-o", tmp_path / "n")
+    fails("classes are not concepts", "fit", tmp_path / "store", "--hierarchy", tree, "-o", tmp_path / "n")
 
 
 def test_a_removed_photo_leaves_the_fit(odd: Path, tmp_path: Path) -> None:
-    options = ["--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m", "--json"]
+    options = ["--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m", "--json", "--force"]
     assert json.loads(run("fit", odd, *options)[0])["n_images"] == 10
     (odd / "dog" / "again.png").unlink()
     assert json.loads(run("fit", odd, *options)[0])["n_images"] == 9
@@ -241,7 +241,7 @@ def test_options_of_the_reader_reach_a_hierarchy(
     vectors: tuple[np.ndarray, list[str]], tree: Path, tmp_path: Path
 ) -> None:
     np.savez(tmp_path / "x.npz", X=vectors[0], y=np.array(vectors[1]))
-    fit = ["fit", tmp_path / "x.npz", "--hierarchy", tree, "-o", tmp_path / "m"]
+    fit = ["fit", tmp_path / "x.npz", "--hierarchy", tree, "-o", tmp_path / "m", "--force"]
     run(*fit, "-O", "root=thing")
     fails("nothing", *fit, "-O", "root=nothing")
 

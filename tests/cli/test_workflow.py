@@ -109,7 +109,7 @@ def test_fit_options_reach_the_estimator(sample_file, tmp_path):
 def test_fit_errors_say_what_to_do(sample_file, tmp_path, pets):
     pets.to_json(tmp_path / "pets.json")
     fails("--anchor: expected auto or a number, got 'strong'", "fit", sample_file, "-o", tmp_path, "--anchor", "strong")
-    fails("classes in y are not synsets", "fit", sample_file, "-o", tmp_path, "--hierarchy", tmp_path / "pets.json")
+    fails("classes are not concepts of", "fit", sample_file, "-o", tmp_path, "--hierarchy", tmp_path / "pets.json")
     fails("no embeddings at", "fit", tmp_path / "nothing.npz", "-o", tmp_path / "m")
     fails("no image of .* is in split 'test'", "fit", sample_file, "-o", tmp_path, "--split", "test")
     (tmp_path / "photos").mkdir()
@@ -156,6 +156,8 @@ def test_a_model_that_is_replaced_is_told_of(sample_file, tmp_path):
     words += ["--shrinkage", "none"]
     assert CliRunner().invoke(app, words).stderr == ""
     told = f"note: the model that was at {tmp_path / 'm'} is replaced"
+    assert "there is a model at" in str(CliRunner().invoke(app, words).exception)
+    words.append("--force")
     assert CliRunner().invoke(app, words).stderr == f"{told}\n"
     save_atom_names(AtomNames(()), tmp_path / "m")
     assert CliRunner().invoke(app, words).stderr == f"{told}, and the names of its atoms dropped\n"

@@ -97,9 +97,9 @@ def class_hierarchy(
     unknown = [label for label in labels if label not in hierarchy and label not in hierarchy.own_leaves]
     if unknown:
         raise HierarchyError(
-            f"{len(unknown):,} of {len(labels):,} classes in y are not synsets of the hierarchy: {quoted(unknown)}."
+            f"{len(unknown):,} of {len(labels):,} classes are not concepts of the hierarchy: {quoted(unknown)}."
             + near_matches(unknown[0], hierarchy.ids)
-            + " Add an edge (parent, class) for each, or correct the labels."
+            + " Add each of them to it under a parent, or correct the labels."
         )
     restricted = hierarchy.restrict(labels) if tree is None else hierarchy.as_tree(tree).restrict(labels)
     return restricted.collapse() if collapse else restricted

@@ -14,7 +14,6 @@ from hcep.cli.config import Config, save_resolved
 from hcep.cli.console import Console, say
 from hcep.cli.data_options import Ray, show_notes
 from hcep.cli.hierarchy.files import Options, parsed
-from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
     from hcep.embeddings.store.encoding import EncodeReport
@@ -51,7 +50,7 @@ def encode(
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; a GPU where there is one by default.")] = None,
     strict: Annotated[bool, typer.Option(help="Make an image that cannot be used an error.")] = False,
     fresh: Annotated[bool, typer.Option(help="Encode everything anew instead of resuming.")] = False,
-    remove_vanished: Annotated[bool, typer.Option(help="Remove images that are no longer there.")] = False,
+    keep_missing: Annotated[bool, typer.Option(help="Keep the vectors of images that are no longer there.")] = False,
     hierarchy: Annotated[
         str | None, typer.Option(help="Say which images and classes are not in both; as for `hcep fit`.")
     ] = None,
@@ -60,8 +59,9 @@ def encode(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else.")] = False,
     config: Config = None,
 ) -> None:
-    """Encode a folder of images into a store; run it again to resume, or to add what is new.
+    """Encode a folder of images into a store; run it again to resume, or to bring the store up to date.
 
+    What is new is encoded; an image that moved to another class takes its label along; one that is gone leaves.
     Images that cannot be read are skipped and listed with the reason. A killed run loses at most the shard under way.
 
     [bold]Examples[/]
@@ -90,8 +90,6 @@ def encode(
             "label_column": label_column,
         }
         given = images if is_url(images) else read_images(images, **listing)
-        if remove_vanished:
-            raise HCEPError("--remove-vanished is for one process: run it once more without --ray")
         loading = partial(load_encoder, encoder or DEFAULT, preprocessing=preprocessing, device=device)
         sizes: dict[str, Any] = {"batch_size": batch_size, "shard_size": shard_size, "dtype": dtype}
         report = distributed.encode(
@@ -115,7 +113,7 @@ def encode(
             strict=strict,
             progress=not as_json,
             resume=not fresh,
-            remove_vanished=remove_vanished,
+            remove_vanished=not keep_missing,
         )
     except KeyboardInterrupt:
         say(f"stopped; what was encoded is in {output}, run the same command again to resume", err=True)
@@ -135,6 +133,7 @@ def _show(report: EncodeReport, layout: str, output: Path, as_json: bool) -> Non
             "n_encoded": report.n_encoded,
             "n_reused": report.n_reused,
             "n_skipped": report.n_skipped,
+            "n_relabelled": report.n_relabelled,
             "n_removed": report.n_removed,
             "seconds": report.seconds,
             "skipped": skipped,
@@ -143,8 +142,9 @@ def _show(report: EncodeReport, layout: str, output: Path, as_json: bool) -> Non
         return
     console = Console()
     console.print(
-        f"[bold]{escape(str(output))}[/]: {report.n_encoded:,} encoded ({report.images_per_second:,.0f} images/s), "
-        f"{report.n_reused:,} reused, {report.n_skipped:,} skipped; layout {layout}"
+        f"[bold]{escape(str(output))}[/]: {report.n_encoded:,} new ({report.images_per_second:,.0f} images/s), "
+        f"{report.n_reused:,} reused, {report.n_relabelled:,} relabelled, {report.n_removed:,} gone, "
+        f"{report.n_skipped:,} skipped; layout {layout}"
     )
     for image in skipped[:10]:
         console.print(f"  [yellow]skipped[/] {escape(image['id'])}: {escape(image['reason'])}")

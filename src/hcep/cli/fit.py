@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,7 +16,7 @@ from hcep.cli.data_options import Label, Labels, OptionalData, Ray, Vectors, sho
 from hcep.cli.encode import Preprocessing
 from hcep.cli.hierarchy.files import HierarchyFormat, Options, parsed
 from hcep.cli.predict import CorrectionsFile, kept_corrections
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quoted
 
 if TYPE_CHECKING:
     from hcep.hierarchy import Hierarchy
@@ -45,6 +45,9 @@ def fit(
     paper: Annotated[bool, typer.Option(help="The published configuration.")] = False,
     anchor: Annotated[str | None, typer.Option(help="Prior on coefficients: auto or a number.")] = None,
     shrinkage: Annotated[str | None, typer.Option(help="Metric: auto, none (Euclidean) or a number.")] = None,
+    power: Annotated[str | None, typer.Option(help="Power of embeddings without negative numbers: auto or 1.")] = None,
+    refine: Annotated[bool | None, typer.Option(help="Move classes from their means; from four images on.")] = None,
+    priors: Annotated[Literal["uniform", "empirical"] | None, typer.Option(help="How likely classes are.")] = None,
     beam_width: Annotated[int | None, typer.Option(min=1, help="Beam; an exact search by default.")] = None,
     signed: Annotated[bool, typer.Option(help="Children need a positive coefficient.")] = False,
     unit_norm: Annotated[bool, typer.Option(help="Scale embeddings to norm 1 first.")] = False,
@@ -57,7 +60,13 @@ def fit(
     ] = None,
     lr: Annotated[float | None, typer.Option(min=0, help="Learning rate of the head adamw; published: 0.1.")] = None,
     corrections: CorrectionsFile = None,
-    images: Annotated[Path | None, typer.Option(help="With --from-text: unlabelled images.")] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the store's images: refuse where they no longer agree. With --from-text: unlabelled ones."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a model that is there already.")] = False,
     from_text: Annotated[
         bool,
         typer.Option(help="Classes from the hierarchy's names, by --encoder's text tower; DATA and --images help."),
@@ -94,15 +103,18 @@ def fit(
       hcep fit --from-text --encoder open_clip:ViT-B-32/openai --hierarchy animals.csv --images store/ -o model/
     """
     from hcep.datasets import embeddings_of, find_hierarchy
-    from hcep.datasets.photo_checks import tree_notes
+    from hcep.datasets.photo_checks import refuse_out_of_step, tree_notes
+    from hcep.embeddings import EmbeddingStore, is_store
     from hcep.models import fit_model
+    from hcep.models.streaming import SAMPLE
 
-    def tree_of(classes: Sequence[str]) -> Hierarchy | None:
-        options = parsed(option)
-        return find_hierarchy(
-            hierarchy, classes, format=hierarchy_format, on_note=lambda note: show_notes([note]), **options
+    def tree_of(classes: Sequence[str], told: Callable[[str], None] = lambda note: show_notes([note])) -> Any:
+        return find_hierarchy(hierarchy, classes, format=hierarchy_format, on_note=told, **parsed(option))
+
+    if (output / "model.json").exists() and not force:
+        raise HCEPError(
+            f"--output: there is a model at {str(output)!r} already; pass --force to replace it, or give another name"
         )
-
     if from_text:
         from hcep.cli.fit_text import fit_from_text
 
@@ -111,9 +123,18 @@ def fit(
         return
     if data is None:
         raise HCEPError("say what to fit on: embeddings or a folder of photos; or the names of classes, --from-text")
+    if hierarchy not in (None, "flat", "imagenet"):
+        tree_of((), told=lambda note: None)  # what cannot be read is told before anything is encoded
+    if images is not None:
+        if not is_store(data):
+            raise HCEPError(f"--images is for a store, and {str(data)!r} is none")
+        refuse_out_of_step(EmbeddingStore(data), images)
     given = {
         "anchor": _number("--anchor", anchor, ("auto",)),
         "shrinkage": _number("--shrinkage", shrinkage, ("auto", "none")),
+        "power": _number("--power", power, ("auto",)),
+        "refine": refine,
+        "priors": priors,
         "beam_width": beam_width,
         "head": _head(head or ("adamw" if paper else None), epochs=epochs, batch_size=batch_size, lr=lr),
         "tree": tree,
@@ -138,6 +159,7 @@ def fit(
         preprocessing=preprocessing,
         store=output / "store",
         progress=not as_json,
+        in_memory=SAMPLE,
         vectors=vectors,
         label=label,
         labels=labels,
@@ -152,10 +174,29 @@ def fit(
         show_notes(tree_notes(embeddings.y.tolist(), graph))
     with Console(stderr=True).status("fitting … (the first run compiles kernels)"):
         fitted = fit_model(embeddings, graph, output, paper=paper, name=name, **parameters)
-    _show(context, output, fitted, graph is not None, as_json)
+    if graph is not None:
+        show_notes(merged_notes(fitted.model.hierarchy_))
+    takes_photos = embeddings.encoder is not None
+    _show(context, output, fitted, graph is not None, as_json, "IMAGE" if takes_photos else None, data)
 
 
-def _show(context: typer.Context, output: Path, fitted: FittedModel, has_tree: bool, as_json: bool) -> None:
+def merged_notes(tree: Hierarchy) -> Iterator[str]:
+    """What the fit made of chains of concepts with one child each: one concept of each."""
+    merged = [name for synset in tree.ids for _, name in tree.merged(synset)]
+    if merged:
+        more = f": {quoted(merged, 3)}"
+        yield f"{len(merged):,} concept{'s' * (len(merged) > 1)} with a single one below merged into that{more}"
+
+
+def _show(
+    context: typer.Context,
+    output: Path,
+    fitted: FittedModel,
+    has_tree: bool,
+    as_json: bool,
+    photos: str | None = "IMAGE",
+    data: Path = Path("DATA"),
+) -> None:
     save_resolved(context, output)
     model, aside = fitted.model, Console(stderr=True, soft_wrap=True, highlight=False)
     if fitted.replaced:
@@ -177,11 +218,13 @@ def _show(context: typer.Context, output: Path, fitted: FittedModel, has_tree: b
     if as_json:
         say(json.dumps(summary, indent=2, ensure_ascii=False))
         return
+    without = f"hcep predict {output} {data} -o predictions.csv"
+    hint = f"hcep explain {output} {photos}" if photos else without
     Console(soft_wrap=True).print(
         f"[bold]{escape(str(output))}[/]: {summary['n_images']:,} images of {summary['n_classes']:,} classes, "
-        f"depth {model.hierarchy_.depth}, anchor {model.anchor_:g}, shrinkage {model.shrinkage_}; "
-        f"training accuracy {fitted.metrics['training accuracy']:.3f}\n"
-        f"Try: hcep explain {escape(str(output))} IMAGE"
+        f"depth {model.hierarchy_.depth}, anchor {model.anchor_:g}, shrinkage {model.shrinkage_}, "
+        f"power {model.power_:g}; training accuracy {fitted.metrics['training accuracy']:.3f}\n"
+        f"Try: {escape(hint)}"
     )
 
 

@@ -63,6 +63,7 @@ def embeddings_of(
     preprocessing: Any = None,
     store: str | os.PathLike[str] | None = None,
     progress: bool = False,
+    in_memory: int | None = None,
     **columns: Any,
 ) -> Embeddings:
     """Embeddings of a store, a file, a table, or a folder of photos.
@@ -77,13 +78,15 @@ def embeddings_of(
     encoder, preprocessing : for photos: see `encode_images`
     store : where vectors of photos are kept, for the next time; in the user's cache by default
     progress : show a bar while photos are encoded
+    in_memory : see `read_embeddings`
     **columns
         ``vectors``, ``label`` and ``labels`` of `read_embeddings`.
     """
     listed = encoder is not None and _lists_images(Path(data))
     if not listed and (is_embeddings(data) or not Path(data).exists() or any(columns.values())):
-        found = read_embeddings(data, split, default_split=default_split, **columns)
-        return replace(found, notes=(*found.notes, *copy_notes(EmbeddingStore(data)))) if is_store(data) else found
+        found = read_embeddings(data, split, default_split=default_split, in_memory=in_memory, **columns)
+        of = found.X if isinstance(found.X, EmbeddingStore) else EmbeddingStore(data) if is_store(data) else None
+        return found if of is None else replace(found, notes=(*found.notes, *copy_notes(of)))
     dataset = read_images(data)
     named = encoder or DEFAULT
     model = load_encoder(named, preprocessing=preprocessing) if isinstance(named, str) else named
@@ -91,7 +94,7 @@ def embeddings_of(
     digest = sha256(f"{home} {name}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
     place = Path(store) if store is not None else cache_folder("stores", f"{home.name}-{digest}")
     encode_images(dataset, model, place, progress=progress, remove_vanished=True)
-    found = read_embeddings(place, split, default_split=default_split)
+    found = read_embeddings(place, split, default_split=default_split, in_memory=in_memory)
     notes = (*folder_notes(dataset), *copy_notes(EmbeddingStore(place)))
     return replace(found, source=found.source.replace(str(place), str(data), 1), notes=notes)
 

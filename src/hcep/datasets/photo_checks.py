@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hcep.datasets.image_dataset import ImageDataset
+import numpy as np
+
+from hcep.datasets.image_dataset import ImageDataset, read_images
 from hcep.datasets.layouts.class_folders import split_folders
 from hcep.datasets.layouts.listing import holds_images, subfolders
 from hcep.embeddings import EmbeddingStore
-from hcep.errors import quoted
+from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.formats.source import counted
 
@@ -35,18 +38,44 @@ def empty_folders(root: Path) -> Iterator[str]:
 
 def copy_notes(store: EmbeddingStore) -> Iterator[str]:
     """Images that are there again under another class: at least one of the two labels is wrong."""
-    seen: dict[str, tuple[str, str]] = {}
-    copies = []
-    for digest, label, image in zip(
-        store.content_hashes.tolist(), store.labels.tolist(), store.ids.tolist(), strict=True
-    ):
-        if digest is None or label is None:
-            continue
-        first_label, first = seen.setdefault(digest, (label, image))
-        if label != first_label:
-            copies.append(f"{image} = {first}")
-    if copies:
-        yield f"{counted(len(copies), 'image')} also there under another class: {quoted(copies)}"
+    # 16 of the hash's 64 digits, as numbers: a store of millions of images is gone through in little memory.
+    hashes, labels = np.zeros(len(store), np.uint64), np.zeros(len(store), np.int64)
+    known: dict[str | None, int] = {None: -1}
+    for rows, digests, names in store.column_blocks("content_hash", "label"):
+        hashes[rows] = [0 if digest is None else int(digest[:16], 16) for digest in digests]
+        labels[rows] = [known.setdefault(name, len(known)) for name in names]
+    order = np.argsort(hashes, kind="stable")
+    order = order[(hashes[order] > 0) & (labels[order] >= 0)]
+    starts = np.flatnonzero(np.diff(hashes[order], prepend=0) > 0) if len(order) else order
+    first = np.repeat(order[starts], np.diff(np.append(starts, len(order))))
+    again = np.flatnonzero(labels[order] != labels[first])
+    if len(again):
+        copies = [f"{store.ids[order[i]]} = {store.ids[first[i]]}" for i in again[np.argsort(order[again])][:5]]
+        more = f" and {len(again) - 5:,} more" if len(again) > 5 else ""
+        yield f"{counted(len(again), 'image')} also there under another class: {quoted(copies)}{more}"
+
+
+def refuse_out_of_step(store: EmbeddingStore, images: str | os.PathLike[str]) -> None:
+    """Raise when a folder has other images or classes than the store that was made of it.
+
+    Raises
+    ------
+    HCEPError
+        Counts what is new, gone and in another class.
+    """
+    stored = dict(zip(store.ids.tolist(), store.labels.tolist(), strict=True))
+    listed = {item.id: item.label for item in read_images(images)}
+    known = stored.keys() | {image.id for image in store.skipped}
+    counts = {
+        "new": [key for key in listed if key not in known],
+        "gone": [key for key in stored if key not in listed],
+        "in another class": [key for key in stored if key in listed and listed[key] != stored[key]],
+    }
+    told = [f"{len(keys):,} {what} ({quoted(keys, 2)})" for what, keys in counts.items() if keys]
+    if told:
+        raise HCEPError(
+            f"{str(store.folder)!r} is out of step with {str(images)!r}: {', '.join(told)}; run `hcep encode` again"
+        )
 
 
 def tree_notes(labels: Iterable[str | None], hierarchy: Hierarchy) -> Iterator[str]:

@@ -29,7 +29,7 @@ class Embeddings:
 
     Attributes
     ----------
-    X : (n_images, n_dims) array
+    X : (n_images, n_dims) array, or EmbeddingStore where they stay on disk
     labels : (n_images,) array or None
     ids : (n_images,) array of str
     encoder : EncoderRecord or None
@@ -42,7 +42,7 @@ class Embeddings:
         SHA-256 of the photos' files, None where they are not known.
     """
 
-    X: NDArray[Any]
+    X: Any
     labels: NDArray[Any] | None
     ids: NDArray[Any]
     encoder: EncoderRecord | None
@@ -53,8 +53,11 @@ class Embeddings:
     @cached_property
     def hashes(self) -> list[str]:
         """What images are known by from run to run: the SHA-256 of the photo, or of the vector as float32."""
-        known = self.photo_hashes.tolist() if self.photo_hashes is not None else [None] * len(self.X)
-        return [one or vector_hash(x) for one, x in zip(known, self.X, strict=True)]
+        on_disk = isinstance(self.X, EmbeddingStore)
+        photos = self.X.content_hashes if on_disk else self.photo_hashes
+        known = photos.tolist() if photos is not None else [None] * len(self.X)
+        vectors = (x for X, _ in self.X.batches() for x in X) if on_disk else self.X
+        return [one or vector_hash(x) for one, x in zip(known, vectors, strict=True)]
 
     @property
     def y(self) -> NDArray[np.str_]:
@@ -100,6 +103,7 @@ def read_embeddings(
     vectors: str | None = None,
     label: str | None = None,
     labels: str | os.PathLike[str] | None = None,
+    in_memory: int | None = None,
 ) -> Embeddings:
     """Read the embeddings of a store, a file of arrays or a table.
 
@@ -115,6 +119,8 @@ def read_embeddings(
         What the arrays, keys or columns of vectors and labels are called, see `read_arrays`.
     labels : path, optional
         A file of labels, one per vector.
+    in_memory : int, optional
+        Vectors of a store with more images than this are not read: `Embeddings.X` is the store.
 
     Raises
     ------
@@ -125,7 +131,9 @@ def read_embeddings(
         store = EmbeddingStore(path)
         wanted = split or (default_split if default_split in store.splits.tolist() else None)
         chosen = store.select(splits=wanted) if wanted else store
-        X, y, source, hashes = chosen.to_numpy(np.float32), chosen.labels, _source(path, wanted), chosen.content_hashes
+        stays = in_memory is not None and len(chosen) > in_memory
+        X = chosen if stays else chosen.to_numpy(np.float32)
+        y, source, hashes = chosen.labels, _source(path, wanted), None if stays else chosen.content_hashes
         return Embeddings(X, y, chosen.ids, store.encoder, source, photo_hashes=hashes)
     if not Path(path).exists() or not (is_dataset_folder(Path(path)) or Path(path).suffix.lower() in SUFFIXES):
         raise HCEPError(

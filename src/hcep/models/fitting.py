@@ -7,11 +7,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hcep.classify import HCEPClassifier
-from hcep.embeddings import Embeddings
+from hcep.dictionary.checks import refuse_non_finite
+from hcep.embeddings import Embeddings, EmbeddingStore
 from hcep.hierarchy import Hierarchy
 from hcep.models.saving import save_model
 from hcep.models.schema import ATOMS, DOCUMENT
+from hcep.models.streaming import accuracy, fit_streaming
 
 
 class FittedModel(NamedTuple):
@@ -53,7 +57,8 @@ def fit_model(
     Parameters
     ----------
     embeddings : Embeddings
-        With a label for each image.
+        With a label for each image. Of those that stay on disk (`read_embeddings` with ``in_memory``), no more than a
+        sample is ever in memory, unless the head is a linear one.
     hierarchy : Hierarchy or None
         None is flat.
     folder : path
@@ -72,9 +77,18 @@ def fit_model(
     """
     X, y = embeddings.X, embeddings.y
     replaced, names_dropped = (Path(folder, file).is_file() for file in (DOCUMENT, ATOMS))
-    model = (HCEPClassifier.paper if paper else HCEPClassifier)(hierarchy, **parameters).fit(X, y)
-    model.fit_objects(X, y)
-    metrics = {"training accuracy": float(model.score(X, y))}
+    model = (HCEPClassifier.paper if paper else HCEPClassifier)(hierarchy, **parameters)
+    by_path = isinstance(model.head, str) and model.head == "path"
+    if isinstance(X, EmbeddingStore) and by_path:
+        images = fit_streaming(model, X, y)
+        metrics = {"training accuracy": accuracy(model, X, y)}
+    else:
+        X = X.to_numpy(np.float32) if isinstance(X, EmbeddingStore) else X
+        refuse_non_finite(X, name="the data")
+        images = X, y
+        metrics = {"training accuracy": float(model.fit(X, y).score(X, y))}
+    if not (model.signed or model.tol or model.max_steps):  # sums of several objects are of complete paths
+        model.fit_objects(*images)
     used = (model.power_, model.shrinkage_, model.anchor_)
     chosen = [s for s in model.leave_one_out_ if (s.power, s.shrinkage, s.anchor) == used]
     if chosen:  # the last is on all images, where the power was chosen on some

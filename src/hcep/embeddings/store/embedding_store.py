@@ -25,6 +25,7 @@ from hcep.embeddings.store.manifest import (
 )
 from hcep.embeddings.store.shards import (
     IMAGE_COLUMNS,
+    ROW_GROUP,
     check_size,
     checksum,
     open_shard,
@@ -129,6 +130,13 @@ class EmbeddingStore:
         column = self._images.column(name)
         values: NDArray[Any] = np.array(column.to_pylist(), dtype=object)
         return values if column.null_count else values.astype(np.str_)
+
+    def column_blocks(self, *names: str) -> Iterator[tuple[Any, ...]]:
+        """Rows, as a slice, and values of columns, a block of images at a time."""
+        start = 0
+        for part in self._images.select(list(names)).to_batches(max_chunksize=ROW_GROUP):
+            yield slice(start, start + len(part)), *(column.to_pylist() for column in part.columns)
+            start += len(part)
 
     @cached_property
     def ids(self) -> NDArray[Any]:

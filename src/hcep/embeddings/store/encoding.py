@@ -45,6 +45,8 @@ class EncodeReport:
         Reused images whose path, label or split was brought up to date.
     n_removed : int
         Vectors of vanished images that were removed.
+    n_relabelled : int
+        Reused images that have another label now: their file moved to another class, or the table says so.
     skipped : tuple of SkippedImage
     seconds : float
     """
@@ -55,6 +57,7 @@ class EncodeReport:
     n_removed: int
     skipped: tuple[SkippedImage, ...]
     seconds: float
+    n_relabelled: int = 0
 
     @property
     def n_skipped(self) -> int:
@@ -104,7 +107,8 @@ def encode_to_store(
     resume : bool
         False encodes everything anew: what the store held is dropped.
     remove_vanished : bool
-        Remove images that are not among the items, or whose file is gone.
+        Remove images that are not among the items: their file is gone, or lies among the items' files and in one of
+        their splits. One whose content is there under another id takes that id and its label instead.
     retry_skipped : bool
         Try images again that an earlier run skipped and that have not changed since.
 
@@ -135,7 +139,9 @@ def encode_to_store(
         ThreadPoolExecutor(workers) as pool,
     ):
         run = _Run(encoder, writer, pool, batch_size, -(-shard_size // batch_size), strict, progress)
+        moved = writer.move(run.moved(wanted)) if remove_vanished else 0
         plan = run.plan(wanted, retry_skipped)
+        relabelled = sum(item.label != writer.images[item.id].label for item in plan.reused)
         n_updated = writer.update(plan.reused)
         writer.note_skipped(plan.skipped, cleared=[item.id for item in plan.reused])
         n_removed = writer.remove(run.vanished(wanted)) if remove_vanished else 0
@@ -147,6 +153,7 @@ def encode_to_store(
         n_removed=n_removed,
         skipped=(*plan.skipped, *skipped),
         seconds=time.perf_counter() - started,
+        n_relabelled=moved + relabelled,
     )
 
 
@@ -225,10 +232,29 @@ class _Run:
         return plan
 
     def vanished(self, items: Sequence[ImageItem]) -> set[str]:
-        """Ids in the store that are not among the items, or whose file is gone."""
-        known = self.writer.images.keys() | self.writer.skipped.keys()
-        gone = {item.id for item in items if item.id in known and not item.path.exists()}
-        return (known - {item.id for item in items}) | gone
+        """Ids in the store that are not among the items, nor from another place or split; or whose file is gone."""
+        images, skipped = self.writer.images, self.writer.skipped
+        gone = {item.id for item in items if (item.id in images or item.id in skipped) and not item.path.exists()}
+        wanted, splits = {item.id for item in items}, {item.split for item in items}
+        place = Path(os.path.commonpath([os.path.abspath(item.path.parent) for item in items])) if items else None
+
+        def is_ours(path: str) -> bool:
+            return not os.path.exists(path) or (place is not None and place in Path(os.path.abspath(path)).parents)
+
+        left = {key for key, image in images.items() if key not in wanted and is_ours(image.path)}
+        left = {key for key in left if images[key].split in splits or not os.path.exists(images[key].path)}
+        return gone | left | {key for key, image in skipped.items() if key not in wanted and is_ours(image.path)}
+
+    def moved(self, items: Sequence[ImageItem]) -> dict[str, ImageItem]:
+        """By the id they had, items whose content the store has from a file that vanished."""
+        images = self.writer.images
+        digests = {images[key].content_hash: key for key in sorted(self.vanished(items)) if key in images}
+        fresh = [item for item in items if item.id not in images] if digests else []
+        found: dict[str, ImageItem] = {}
+        for item, digest in zip(fresh, _in_order(self.pool, _digest, fresh, FILES_AHEAD), strict=True):
+            if isinstance(digest, str) and digest in digests:
+                found[digests.pop(digest)] = item
+        return found
 
     # -- decoding and encoding ---------------------------------------------------------------------
 

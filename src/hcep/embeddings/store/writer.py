@@ -200,6 +200,15 @@ class StoreWriter:
             self.images = dict(_stored_images(self.folder, self.manifest))
         return len(changed)
 
+    def move(self, items: Mapping[str, ImageItem]) -> int:
+        """Give stored images, by the id they have, another id, path, label and split; how many labels differ."""
+        self.flush()
+        changed = sum(item.label != self.images[key].label for key, item in items.items())
+        if items:
+            self._commit(self.manifest.with_shards(self._rewritten(set(), items)))
+            self.images = dict(_stored_images(self.folder, self.manifest))
+        return changed
+
     def note_skipped(self, images: Sequence[SkippedImage], cleared: Collection[str] = ()) -> None:
         """List images as skipped, and take others from the list."""
         self.flush()
@@ -227,10 +236,10 @@ class StoreWriter:
         ids = table.column("id").to_pylist()
         table = table.filter(pa.array([key not in dropped for key in ids]))
         ids = table.column("id").to_pylist()
-        for place, name in enumerate(("path", "label", "split")):
+        for place, name in enumerate(("id", "path", "label", "split")):
             old = table.column(name).to_pylist()
             new = [
-                _described(changed[key])[place] if key in changed else value
+                (changed[key].id, *_described(changed[key]))[place] if key in changed else value
                 for key, value in zip(ids, old, strict=True)
             ]
             index = table.schema.get_field_index(name)
