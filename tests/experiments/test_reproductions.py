@@ -85,6 +85,8 @@ def test_every_experiment_has_what_a_reader_needs():
         "heads",
         "where",
         "trust",
+        "quality",
+        "several",
     ]
     assert all(e.paper and e.question and e.title for e in EXPERIMENTS.values())
 

@@ -194,7 +194,7 @@ def unmixed(X: NDArray[Any], truth: NDArray[np.bool_]) -> tuple[NDArray[Any], ND
 
     >>> X = np.array([[2.0, 0.0], [0.0, 4.0], [1.0, 2.0]])
     >>> single, column, picture = unmixed(X, np.array([[1, 0], [0, 1], [1, 1]], dtype=bool))
-    >>> single.round(6).tolist(), column.tolist(), picture.tolist()
+    >>> single.round().tolist(), column.tolist(), picture.tolist()
     ([[2.0, 0.0], [0.0, 4.0], [2.0, 0.0], [0.0, 4.0]], [0, 1, 0, 1], [0, 1, 2, 2])
     """
     labelled = np.flatnonzero(truth.any(axis=1))
