@@ -269,4 +269,9 @@ EXPERIMENT = Experiment(
     draw=draw,
     verdicts=verdicts,
     table=table,
+    reading="The promise holds for all images together and not for every class: the worst tenth is far below. By class "
+    "it needs more calibration images than the twelve per class here. Most unknown images look like a class that is "
+    "known: at 5 % false alarms few are noticed.",
+    short="Promised coverage is kept, answers are deeper than at a fixed level; unknown classes are told apart better "
+    "than by probabilities, and mostly placed under the right concept.",
 )
