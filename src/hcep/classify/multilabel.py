@@ -90,10 +90,11 @@ class MultiLabelHCEP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Unmix the pictures and fit a classifier of single objects on them; y is an indicator matrix."""
         names = getattr(y, "columns", None) if self.labels is None else self.labels
-        model = clone(self.estimator or HCEPClassifier(**CHOSEN)).set_params(hierarchy=self.hierarchy)
         images, given = validate_data(self, X, y, dtype=(np.float64, np.float32), multi_output=True)
         given = given.ravel() if given.ndim == 2 and given.shape[1] == 1 else given
         self.multilabel_ = given.ndim == 2
+        model = clone(self.estimator or HCEPClassifier(**(CHOSEN if self.multilabel_ else {})))
+        model.set_params(hierarchy=self.hierarchy)
         if not self.multilabel_:
             self.model_ = model.fit(images, given)
             self.classes_, self._columns = self.model_.classes_, np.arange(len(self.model_.classes_))
