@@ -161,6 +161,19 @@ def test_rename_changes_what_people_read_alone(pets: Hierarchy) -> None:
     np.testing.assert_array_equal(model.predict_proba(X), before)
 
 
+def test_a_model_with_a_linear_head_and_merged_chains_is_renamed_in_its_own_order() -> None:
+    edges = [("thing", "feline"), ("feline", "cat"), ("thing", "road"), ("road", "car"), ("road", "bus")]
+    X, y = np.vstack([draw(5, i) for i in range(3)]), np.repeat(["cat", "car", "bus"], 5)
+    model = HCEPClassifier(Hierarchy.from_edges(edges), head="logistic").fit(X, y)
+    model.hierarchy = model.hierarchy_  # as a model that was saved and loaded
+    before, ids = model.predict_proba(X), model.hierarchy_.ids
+    model.rename("feline", "cats at large").rename("road", "on the road")
+    assert model.hierarchy_.ids == ids
+    assert model.hierarchy_.merged("cat") == (("feline", "cats at large"),)
+    assert model.hierarchy_.name("road") == "on the road"
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
 def test_guarantees_end_where_the_model_changes(pets: Hierarchy) -> None:
     model, images = small(pets)
     X, y = np.vstack(list(images.values())), np.repeat(list(images), 8)

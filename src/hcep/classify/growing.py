@@ -119,10 +119,11 @@ class GrowingMixin(ConceptEstimator):
             raise HCEPError(f"name must be a text, got {name!r}")
         graph = self._graph()
         synset = find_concept(graph, concept)
-        counts = self._counts()
-        kept = self.held_out_
-        self._rebuild(_renamed(graph, synset, name), self._class_embeddings(), counts)
-        self.held_out_ = kept
+        # In the order they are in: a linear head counts on that of the atoms.
+        self.hierarchy = None if self.hierarchy is None else _renamed(graph, synset, name)
+        self.hierarchy_ = _renamed(self.hierarchy_, synset, name)
+        old = self.dictionary_
+        self.dictionary_ = ConceptDictionary(self.hierarchy_, old.synset_embeddings, old.transform)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
@@ -266,8 +267,9 @@ def _moved(graph: Hierarchy, synset: str, parent: str) -> Hierarchy:
 
 
 def _renamed(graph: Hierarchy, synset: str, name: str) -> Hierarchy:
-    ids, parents, names, *rest = graph._state()
-    return Hierarchy(ids, parents, {**names, synset: name}, *rest)
+    ids, parents, names, merged, own_leaf = graph._state()
+    chains = {s: tuple((one, name if one == synset else n) for one, n in chain) for s, chain in merged.items()}
+    return Hierarchy(ids, parents, {**names, synset: name}, chains, own_leaf)
 
 
 def _unmerged(graph: Hierarchy) -> Hierarchy:
