@@ -24,9 +24,10 @@ test-all: $(VENV)/all ## run every test, with all extras installed
 	$(BIN)/python -m pytest -m slow
 
 ROUNDS ?= 10
-fuzz: $(VENV)/test ## look for new counterexamples in the property tests (ROUNDS=10 times as many as `make test` tries)
+fuzz: $(VENV)/test ## new counterexamples: ROUNDS=10 times the property tests, 10,000 hostile files through every reader
 	@for round in $$(seq $(ROUNDS)); do \
 	  HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -m "hypothesis and not slow" $(PARALLEL) || exit 1; done
+	HCEP_FUZZ=10000 $(BIN)/python -m pytest -q -m slow tests/safety/test_fuzz.py
 
 smoke: $(VENV)/test ## run every experiment of the paper in its short settings (under 3 minutes)
 	$(BIN)/hcep reproduce --all --smoke --fresh
