@@ -118,6 +118,22 @@ def test_the_same_bytes_as_one_process(nodes: Any, photos: Path, tmp_path: Path)
     assert (again.n_encoded, again.n_reused) == (0, N_SHARDS * BATCH)
 
 
+def test_no_more_shards_are_begun_than_there_are_actors(nodes: Any, photos: Path, tmp_path: Path) -> None:
+    store, under_way, done = tmp_path / "store", [0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            begun = {path.stem for path in store.glob(".ray/*/*.attempts")}
+            under_way.append(len(begun - {path.stem for path in store.glob(".ray/*/*.json")}))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    hcep.distributed.encode(photos, encoder(tmp_path / "log", 0.2), store, n_workers=2, **SIZES)
+    done.set()
+    watcher.join()
+    assert 1 <= max(under_way) <= 2
+
+
 def test_a_worker_is_killed(nodes: Any, photos: Path, tmp_path: Path) -> None:
     log, store = tmp_path / "log", tmp_path / "store"
     killer = when(
