@@ -136,10 +136,12 @@ def test_an_interrupted_fit_stops_soon_and_leaves_the_old_model(tmp_path):
     )
     np.savez(tmp_path / "few.npz", vectors=rng.normal(size=(40, 8)).astype(np.float32), labels=np.arange(40) % 4)
     model = tmp_path / "model"
-    subprocess.run([*COMMAND, "fit", tmp_path / "few.npz", "-o", model], check=True, capture_output=True)
+    subprocess.run(
+        [*COMMAND, "fit", tmp_path / "few.npz", "--hierarchy", "flat", "-o", model], check=True, capture_output=True
+    )
     before = (model / "model.json").read_bytes()
     for wait in (4.0, 7.0, 10.0):
-        fit = [*COMMAND, "fit", tmp_path / "many.npz", "--force", "-o", model]
+        fit = [*COMMAND, "fit", tmp_path / "many.npz", "--hierarchy", "flat", "--force", "-o", model]
         process = subprocess.Popen(fit, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         time.sleep(wait)
         assert process.poll() is None, "it is done before it is interrupted"

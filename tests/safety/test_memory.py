@@ -13,13 +13,14 @@ from hcep.embeddings.store.writer import import_arrays
 from hcep.models import fit_model, load_model, streaming
 
 PEAK = """
-import resource, sys
+import sys
 from hcep.cli import main
 try:
     main()
 except SystemExit as ended:
     assert not ended.code, ended.code
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+# Not ru_maxrss, which a process inherits from the one that started it.
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 
 

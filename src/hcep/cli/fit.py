@@ -106,7 +106,7 @@ def fit(
     from hcep.datasets.photo_checks import refuse_out_of_step, tree_notes
     from hcep.embeddings import EmbeddingStore, is_store
     from hcep.models import fit_model
-    from hcep.models.streaming import SAMPLE
+    from hcep.models.streaming import IN_MEMORY
 
     def tree_of(classes: Sequence[str], told: Callable[[str], None] = lambda note: show_notes([note])) -> Any:
         return find_hierarchy(hierarchy, classes, format=hierarchy_format, on_note=told, **parsed(option))
@@ -159,7 +159,7 @@ def fit(
         preprocessing=preprocessing,
         store=output / "store",
         progress=not as_json,
-        in_memory=SAMPLE,
+        in_memory=IN_MEMORY,
         vectors=vectors,
         label=label,
         labels=labels,

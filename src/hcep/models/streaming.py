@@ -16,8 +16,10 @@ from hcep.dictionary.moments import ClassMoments
 from hcep.dictionary.transform import prepared_rows
 from hcep.embeddings import EmbeddingStore
 
-#: Images that metric, anchor, calibration and refinement are chosen on, and images read at a time.
-SAMPLE, BLOCK = 10_000, 2048
+#: A store of more images than this is not read into memory.
+IN_MEMORY = 10_000
+#: Images that metric, anchor, calibration and refinement are chosen on, in all or per class; images read at a time.
+SAMPLE, SAMPLE_PER_CLASS, BLOCK = 5_000, 20, 1024
 
 #: Images and labels, block by block.
 Batches = Iterable[tuple[NDArray[Any], NDArray[Any]]]
@@ -27,8 +29,8 @@ def fit_streaming(model: HCEPClassifier, store: EmbeddingStore, y: NDArray[Any])
     """Fit a classifier, whose head is the path's, on a store in two passes; return the images that it chose on.
 
     Means, covariance and so the dictionary are of all images and equal, to rounding, those of a fit in memory. What is
-    "auto", the calibration, the refinement of leaves and the floor of explained shares are of a sample of
-    `SAMPLE` images, as many of each class.
+    "auto", the calibration, the refinement of leaves and the floor of explained shares are of a sample, as many images
+    of each class, whose size depends on the number of classes alone.
 
     Parameters
     ----------
@@ -39,7 +41,7 @@ def fit_streaming(model: HCEPClassifier, store: EmbeddingStore, y: NDArray[Any])
     """
     counts = {i: Counter(y[start : start + BLOCK].tolist()) for i, start in enumerate(range(0, len(y), BLOCK))}
     total = sum(counts.values(), Counter[str]())
-    wanted = quotas(counts, total, SAMPLE)
+    wanted = quotas(counts, total, max(SAMPLE, SAMPLE_PER_CLASS * len(total)))
     parts = [take_sample(i, [block], quotas=wanted)[1] for i, block in enumerate(blocks(store, y))]
     X_sample, y_sample = (np.concatenate(column) for column in zip(*parts, strict=True))
     del parts
