@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba  # noqa: F401  (a few images are searched without a compiler where it is not loaded)
 import numpy as np
 
 import hcep
@@ -23,7 +24,7 @@ KERNELS = {
     "others": [
         "pursuit/exact.py",
         "pursuit/penalised/tree_kernel.py",
-        "classify/leave_one_out_kernel.py",
+        "classify/left_out_kernel.py",
         "classify/adamw_kernel.py",
     ],
 }
