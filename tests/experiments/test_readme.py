@@ -11,9 +11,10 @@ PROJECT = Path(__file__).parents[2]
 RESULTS = PROJECT / "experiments" / "results"
 
 
-def test_the_tables_of_the_readme_are_those_of_the_rows():
-    text = (PROJECT / "README.md").read_text(encoding="utf-8")
-    assert with_tables(text, EXPERIMENTS, RESULTS) == text, "run: hcep reproduce --readme README.md"
+@pytest.mark.parametrize("name", ["README.md", "docs/quality.md"])
+def test_tables_are_those_of_the_rows(name):
+    text = (PROJECT / name).read_text(encoding="utf-8")
+    assert with_tables(text, EXPERIMENTS, RESULTS) == text, f"run: hcep reproduce --readme {name}"
 
 
 def test_the_results_page_is_that_of_the_rows():
@@ -22,7 +23,7 @@ def test_the_results_page_is_that_of_the_rows():
     assert page.read_text(encoding="utf-8") == made, "run: hcep reproduce --page docs/results.md"
 
 
-@pytest.mark.parametrize("name", ["README.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/quality.md"])
 def test_marks_are_closed(name):
     text = (PROJECT / name).read_text(encoding="utf-8")
     assert text.count("<!-- rows: ") == len(TABLE_MARKS.findall(text))
