@@ -221,6 +221,10 @@ def _configuration(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:
         rows.append((key, flat if key == "hierarchy" else markdown(str(value))))
     rows.append(("anchor used", f"{model.anchor_:.4g}"))
     rows.append(("shrinkage used", "none" if model.shrinkage_ is None else f"{model.shrinkage_:.4g}"))
+    rows.append(("power used", f"{model.power_:.4g}"))
+    if model.leaf_moves_ is not None:
+        moved = f"by {model.leaf_moves_.mean():.2g} on average, {model.leaf_moves_.max():.2g} at most"
+        rows.append(("refined", f"class embeddings moved from their means {moved}, where images have norm 1"))
     if encoder is not None:
         fingerprint = markdown(encoder.fingerprint or "not recorded")
         rows += [("encoder", markdown_code(encoder.name)), ("encoder fingerprint", fingerprint)]
