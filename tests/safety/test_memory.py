@@ -1,16 +1,29 @@
 """Memory does not grow with the number of images."""
 
+import gc
+import os
 import subprocess
 import sys
+from pathlib import Path
+from weakref import WeakSet
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from PIL import Image
+from pyarrow.csv import read_csv
 
-from hcep import HCEPClassifier
-from hcep.embeddings import read_embeddings
+from hcep import HCEPClassifier, explain_images
+from hcep.embeddings import load_encoder, read_embeddings
 from hcep.embeddings.arrays import EmbeddingArrays
 from hcep.embeddings.store.writer import import_arrays
-from hcep.models import fit_model, load_model, streaming
+from hcep.errors import HCEPError
+from hcep.explain.photos import explained_batches
+from hcep.models import fit_model, load_model, save_model, streaming
+from tests.cli.test_workflow import run
+from tests.explain.bear_space import BEARS, bear_images
+
+ENCODER = "function:tests.explain.bear_space:colour_vectors"
 
 PEAK = """
 import sys
@@ -54,12 +67,120 @@ def test_a_linear_head_still_has_its_images(tmp_path):
     assert fitted.metrics["training accuracy"] > 0.5
 
 
+def test_predictions_of_a_store_that_stays_on_disk_are_those_in_memory(tmp_path, monkeypatch):
+    store = make_store(tmp_path / "store", 700, n_dims=12, n_classes=5)
+    fit_model(read_embeddings(store), None, tmp_path / "m")
+    words = ("predict", tmp_path / "m", store)
+    run(*words, "-o", tmp_path / "whole.parquet")
+    monkeypatch.setattr("hcep.explain.predictions.BLOCK", 256)
+    monkeypatch.setattr("hcep.embeddings.EmbeddingStore.to_numpy", None)  # no way to have all at once
+    run(*words, "-o", tmp_path / "parts.parquet")
+    run(*words, "-o", tmp_path / "parts.csv")
+    whole, parts = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("whole", "parts"))
+    assert pq.ParquetFile(tmp_path / "parts.parquet").num_row_groups == 3
+    assert parts.drop_columns(["probability", "coefficients", "residual_norm"]).equals(
+        whole.drop_columns(["probability", "coefficients", "residual_norm"])
+    )
+    np.testing.assert_allclose(parts["probability"], whole["probability"], rtol=1e-6)
+    assert read_csv(tmp_path / "parts.csv")["predicted"].equals(whole["predicted"])
+
+
+def test_a_failure_half_way_leaves_the_old_predictions(tmp_path, monkeypatch):
+    store = make_store(tmp_path / "store", 700, n_dims=12, n_classes=5)
+    fit_model(read_embeddings(store), None, tmp_path / "m")
+    shard = min(store.glob("shard-*.parquet"))
+    (tmp_path / "p.parquet").write_bytes(b"old")
+    monkeypatch.setattr("hcep.explain.predictions.BLOCK", 256)
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(HCEPError):
+        run("predict", tmp_path / "m", store, "-o", tmp_path / "p.parquet", "--force")
+    assert {path.name for path in tmp_path.iterdir()} == {"store", "m", "p.parquet"}
+    assert (tmp_path / "p.parquet").read_bytes() == b"old"
+
+
+def test_images_are_explained_as_they_come_and_let_go():
+    X, y = bear_images(30)
+    model, many, alive = HCEPClassifier(BEARS).fit(X, y), np.repeat(X, 30, axis=0), WeakSet()
+    assert len(many) > 2 * 1024
+    for batch in explained_batches(many, model):
+        for one in batch:
+            alive.add(one.explanation)
+        del batch, one
+        gc.collect()
+        assert len(alive) <= 1024
+    assert [one.label for one in explain_images(many, model)] == model.predict(many).tolist()
+
+
+def spoken(program, *words):
+    """The last two numbers that a process of its own prints."""
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+    return [int(word) for word in done.stdout.split()[-2:] if word.isdigit()]
+
+
+def peak(*words):
+    return spoken(PEAK, *words)[-1]
+
+
 @pytest.mark.slow
 def test_the_memory_of_fit_is_flat_from_1000_to_100_000_images(tmp_path):
     peaks = []
     for n_images in (1_000, 100_000):
         store = make_store(tmp_path / f"s{n_images}", n_images)
-        command = ["fit", store, "--hierarchy", "flat", "-o", tmp_path / f"m{n_images}"]
-        done = subprocess.run([sys.executable, "-c", PEAK, *command], capture_output=True, text=True, check=True)
-        peaks.append(int(done.stdout.split()[-1]))
+        peaks.append(peak("fit", store, "--hierarchy", "flat", "-o", tmp_path / f"m{n_images}"))
+    assert peaks[1] < 1.2 * peaks[0], peaks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_the_memory_of_predict_is_flat_from_1000_to_100_000_images(tmp_path, suffix):
+    peaks = []
+    for n_images in (1_000, 100_000):
+        store = make_store(tmp_path / f"s{n_images}", n_images, n_dims=128)
+        if n_images == 1_000:
+            fit_model(read_embeddings(store), None, tmp_path / "m")
+        peaks.append(peak("predict", tmp_path / "m", store, "-o", tmp_path / f"p{n_images}{suffix}"))
+    assert peaks[1] < 1.2 * peaks[0], peaks
+
+
+EXPLAIN = """
+import sys
+import numpy as np
+from hcep.explain.photos import explained_batches
+from hcep.models import read_model
+X = np.load(sys.argv[2], mmap_mode="r")
+print(sum(one.probability > 0 for batch in explained_batches(X, read_model(sys.argv[1])) for one in batch))
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+@pytest.mark.slow
+def test_the_memory_of_explanations_is_flat_from_1000_to_100_000_embeddings(tmp_path):
+    small = make_store(tmp_path / "s", 1_000, n_dims=16)
+    fit_model(read_embeddings(small), None, tmp_path / "m")
+    X, peaks = read_embeddings(small).X, []
+    for n_times in (1, 100):
+        np.save(tmp_path / "X.npy", np.tile(X, (n_times, 1)))
+        n_explained, most = spoken(EXPLAIN, tmp_path / "m", tmp_path / "X.npy")
+        assert n_explained == 1_000 * n_times
+        peaks.append(most)
+    assert peaks[1] < 1.2 * peaks[0], peaks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_the_memory_of_explain_is_flat_from_1000_to_10_000_photos(tmp_path, form):
+    for i in range(3):
+        Image.new("RGB", (8, 8), tuple(255 * (i == k) for k in range(3))).save(tmp_path / f"{i}.png")
+    X, y = bear_images(20)
+    save_model(HCEPClassifier(BEARS).fit(X, y), tmp_path / "m", encoder=load_encoder(ENCODER))
+    peaks = []
+    for n_images in (1_000, 10_000):
+        (folder := tmp_path / f"f{n_images}").mkdir()
+        for i in range(n_images):
+            os.link(tmp_path / f"{i % 3}.png", folder / f"{i}.png")
+        peaks.append(peak("explain", tmp_path / "m", folder, "--encoder", ENCODER, *form))
     assert peaks[1] < 1.2 * peaks[0], peaks

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from textwrap import indent
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 from rich.padding import Padding
@@ -93,13 +96,19 @@ def explain(
     refuse_no_images(files)
     for path, option in ((html, "--html"), (where_png, "--where-png")):
         refuse_existing(path, replace, option, "--replace")
-    from hcep.explain import explain_images, report
-    from hcep.explain.record import record
+    if where_png is not None and len(files) > MAX_STRIPS:
+        raise HCEPError(f"--where-png: {len(files):,} photos are too many for one picture; use --where --html")
+    from hcep.explain import report
+    from hcep.explain.explained import ExplainedImages
+    from hcep.explain.photos import explained_batches
 
-    opened = opened_model(model)
-    found = explain_images(
+    opened, kept, drawn = opened_model(model), ExplainedImages(), html is not None or where_png is not None
+    if where and not drawn and not as_json:
+        Console(stderr=True).print("note: maps are drawn in a report (--html FILE) or a picture (--where-png FILE)")
+    batches = explained_batches(
         files,
         opened,
+        None if strict else kept.skipped,
         where=where or where_png is not None,
         n_best=n_best or 3,
         encoder=encoder,
@@ -111,29 +120,57 @@ def explain(
         force=force or (),
         forbid=forbid or (),
         corrections=kept_corrections(corrections, opened.path_model.hierarchy),
-        strict=strict,
-        progress=not as_json,
+        progress=not as_json and not sys.stdout.isatty(),  # lines on a terminal are progress enough
     )
-    if change:
-        found[:] = [_changed(one, change) for one in found]
-    if where and html is None and where_png is None and not as_json:
-        Console(stderr=True).print("note: maps are drawn in a report (--html FILE) or a picture (--where-png FILE)")
-    for file, reason in found.skipped:
-        Console(stderr=True).print(f"[yellow]skipped[/] {escape(file)}: {escape(reason)}", highlight=False)
-    if html is not None:
-        write_text(html, report.photo_report(found))
-    if where_png is not None and found:
-        with replacing(where_png) as partial:
-            _strips(found).save(partial, "PNG")
+    each = _each(batches, change or [], kept, drawn)
     if as_json:
-        say(json.dumps([record(one) for one in found], indent=2, ensure_ascii=False))
+        n_found = _print_json(each)
     else:
-        _print(found, tree, n_best is not None, opened.path_model.hierarchy)
-        for what, path in (("report", html), ("maps", where_png if found else None)):
-            if path is not None:
-                Console().print(f"{what}: [bold]{escape(str(path))}[/]", soft_wrap=True)
-    if not found:
+        n_found = _print(each, tree, n_best is not None, opened.path_model.hierarchy, files=len(files) > 1)
+    if html is not None:
+        write_text(html, report.photo_report(kept))
+    if where_png is not None and kept:
+        from hcep.explain.map_drawing import stacked
+
+        with replacing(where_png) as partial:
+            stacked([one.strip() for one in kept]).save(partial, "PNG")
+    for what, path in (("report", html), ("maps", where_png if kept else None)):
+        if path is not None and not as_json:
+            Console().print(f"{what}: [bold]{escape(str(path))}[/]", soft_wrap=True)
+    if not n_found:
         raise typer.Exit(1)
+
+
+def _each(
+    batches: Iterator[list[ExplainedImage]], change: list[str], kept: ExplainedImages, drawn: bool
+) -> Iterator[ExplainedImage]:
+    """Images as they are explained, with what --set says; those that were skipped are told, those to draw are kept."""
+    told = 0
+
+    def tell() -> int:
+        for file, reason in kept.skipped[told:]:
+            Console(stderr=True).print(f"[yellow]skipped[/] {escape(file)}: {escape(reason)}", highlight=False)
+        return len(kept.skipped)
+
+    for batch in batches:
+        told = tell()
+        for one in batch:
+            changed = _changed(one, change) if change else one
+            kept += [changed] if drawn else []
+            yield changed
+    tell()
+
+
+def _print_json(found: Iterable[ExplainedImage]) -> int:
+    """Print a JSON list, an image at a time; return how many."""
+    from hcep.explain.record import record
+
+    n, last = 0, "["
+    for one in found:
+        say(last)
+        n, last = n + 1, indent(json.dumps(record(one), indent=2, ensure_ascii=False), "  ") + ","
+    say(last.removesuffix(",") + "\n]")
+    return n
 
 
 def _n_objects(text: str | None) -> int | Literal["auto"] | None:
@@ -176,23 +213,15 @@ def _changed(one: ExplainedImage, texts: list[str]) -> ExplainedImage:
     return one.what_if(force=one.request.force, forbid=one.request.forbid, coefficients=values, scale=factors)
 
 
-def _strips(found: ExplainedImages) -> Any:
-    """The maps of every photo, one row each."""
-    from hcep.explain.map_drawing import stacked
-
-    if len(found) > MAX_STRIPS:
-        raise HCEPError(f"--where-png: {len(found):,} photos are too many for one picture; use --where --html")
-    return stacked([one.strip() for one in found])
-
-
-def _print(found: ExplainedImages, tree: bool, all_rivals: bool, h: Hierarchy) -> None:
+def _print(found: Iterable[ExplainedImage], tree: bool, all_rivals: bool, h: Hierarchy, files: bool) -> int:
+    """Print images one after the other; return how many."""
     from hcep.cli.render import path_tree, verdict
     from hcep.explain.explained import percent
     from hcep.pursuit.limits import find_concept
 
-    console = Console()
-    for one in found:
-        file = f"{escape(Path(one.file).name)}: " if len(found) > 1 or tree else ""
+    console, n = Console(), 0
+    for n, one in enumerate(found, start=1):  # noqa: B007 - the last one is returned
+        file = f"{escape(Path(one.file).name)}: " if files or tree else ""
         path = " → ".join(step.name for step in one.explanation.steps) or "no concept"
         console.print(file + verdict(one) + ("" if tree else f" ({escape(path)})"), soft_wrap=True, highlight=False)
         for what, names in zip(("with", "without"), one.request, strict=True):
@@ -225,3 +254,4 @@ def _print(found: ExplainedImages, tree: bool, all_rivals: bool, h: Hierarchy) -
         for why in one.contrasts:
             for i, line in enumerate(why.lines()):
                 console.print(f"  {'  ' if i else ''}{escape(line)}", soft_wrap=True, highlight=False)
+    return n

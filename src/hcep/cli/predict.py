@@ -93,7 +93,7 @@ def predict(
     """
     from hcep import distributed
     from hcep._files import refuse_existing
-    from hcep.explain.predictions import write_predictions
+    from hcep.explain.predictions import BLOCK, write_predictions
     from hcep.models import read_model
     from hcep.models.model_encoder import embeddings_for
 
@@ -107,14 +107,16 @@ def predict(
         raise HCEPError(
             f"--output: predictions are Parquet or CSV; expected a name ending in .parquet or .csv, got {str(output)!r}"
         )
-    refuse_existing(output, force, "--output")
+    kept = output.with_name(output.name + ".toml")
+    for path in (output, kept):
+        refuse_existing(path, force, "--output")
     saved = read_model(model)
-    columns = {"vectors": vectors, "label": label, "labels": labels}
-    found = embeddings_for(saved, data, split, encoder=encoder, progress=not as_json, **columns)
+    options: dict[str, Any] = {"vectors": vectors, "label": label, "labels": labels, "in_memory": BLOCK}
+    found = embeddings_for(saved, data, split, encoder=encoder, progress=not as_json, **options)
     show_notes(found.notes)
     limits = corrected_limits(corrections, saved.hierarchy, found)
     told: dict[str, Any] = {"ids": found.ids, "labels": found.labels, "limits": limits, "coverage": coverage}
     write_predictions(saved.path_model, found.X, output, **told, progress=not as_json)
-    save_resolved(context, output.with_name(output.name + ".toml"))
+    save_resolved(context, kept)
     n = len(found.X)
     say(json.dumps({"predictions": str(output), "n_images": n}) if as_json else f"{output}: {n:,} images")

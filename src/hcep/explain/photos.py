@@ -107,8 +107,41 @@ def explain_images(
     >>> first.name, first.explanation.leaf == first.label
     ('tench', True)
     """
-    require_positive("n_best", n_best)
     found = ExplainedImages()
+    options: dict[str, Any] = {"coverage": coverage, "n_paths": n_paths, "progress": progress}
+    options |= {"why_not": why_not, "force": force, "forbid": forbid, "corrections": corrections}
+    options |= {"where": where, "n_best": n_best, "encoder": encoder, "preprocessing": preprocessing}
+    for batch in explained_batches(images, model, None if strict else found.skipped, training=training, **options):
+        found += batch
+    return found
+
+
+def explained_batches(
+    images: str | PathLike[str] | Image | Iterable[str | PathLike[str] | Image] | NDArray[Any],
+    model: str | PathLike[str] | SavedModel | PathModel | HCEPClassifier | None = None,
+    skipped: list[tuple[str, str]] | None = None,
+    *,
+    where: bool = False,
+    n_best: int = 3,
+    encoder: Encoder | str | None = None,
+    preprocessing: Any = None,
+    training: EmbeddingStore | str | PathLike[str] | bool = False,
+    why_not: Concepts = (),
+    force: Concepts = (),
+    forbid: Concepts = (),
+    corrections: Corrections | None = None,
+    coverage: float | None = None,
+    n_paths: int | Literal["auto"] | None = None,
+    progress: bool = False,
+) -> Iterator[list[ExplainedImage]]:
+    """Explain images some at a time: memory does not grow with their number.
+
+    Parameters
+    ----------
+    images, model and all others : as of `explain_images`
+    skipped : gets the (file, reason) of images that cannot be used; without it they are errors
+    """
+    require_positive("n_best", n_best)
     classifier, saved = _opened(model)
     explainer = _Explainer(classifier, n_best, saved.atom_names if saved else None, coverage, n_paths)
     explainer.hedged(None)  # says what is missing before any photo is encoded
@@ -125,20 +158,32 @@ def explain_images(
         photos = _photos(images)
         record, place = (saved.summary.encoder, saved.folder) if saved else (None, "the model")
         adapter = load_model_encoder(record, place, encoder, preprocessing)
-        n_images, batches = len(photos), _encoded(photos, adapter, None if strict else found.skipped, where)
-    store, vectors = _training(training, saved), []
+        n_images, batches = len(photos), _encoded(photos, adapter, skipped, where)
+    store = _training(training, saved)
+    found: list[ExplainedImage] = []
+    vectors: list[NDArray[Any]] = []
     with progress_bar("explaining", n_images, progress and n_images > 1, "images") as advance:
         for batch in batches:
             own = [request] * len(batch.files) if corrections is None else corrections.requests(batch.images(), request)
             limits = limits if corrections is None else PathLimits.of_images(classifier.hierarchy, own)
             found += explainer.explained(batch, asked, limits, own, training=store)
-            vectors += [batch.X] if store is not None else []
+            vectors.append(batch.X)
             advance(len(batch.files))
-    if store is not None and found:
-        from hcep.explain.neighbours import with_training_photos
+            if store is None or len(found) >= BLOCK:  # all training photos are read for each group of images
+                yield _beside_training(found, vectors, store, classifier)
+                found, vectors = [], []
+    if found:
+        yield _beside_training(found, vectors, store, classifier)
 
-        found[:] = with_training_photos(found, np.concatenate(vectors), store, classifier)
-    return found
+
+def _beside_training(
+    found: list[ExplainedImage], vectors: list[NDArray[Any]], store: EmbeddingStore | None, model: PathModel
+) -> list[ExplainedImage]:
+    if store is None:
+        return found
+    from hcep.explain.neighbours import with_training_photos
+
+    return with_training_photos(found, np.concatenate(vectors), store, model)
 
 
 @dataclass(frozen=True, eq=False)

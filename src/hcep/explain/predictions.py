@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -9,21 +10,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyarrow.csv import write_csv
+from pyarrow.csv import CSVWriter
 
 from hcep._files import replacing
 from hcep._progress import progress as progress_bar
 from hcep.classify.hedging import hedges
-from hcep.classify.path_model import PathModel
+from hcep.classify.path_model import Inference, PathModel
+from hcep.embeddings.store.embedding_store import EmbeddingStore
 from hcep.pursuit.limits import PathLimits
 
-#: Images that are classified at a time.
-BLOCK = 8192
+#: Images that are in memory at a time.
+BLOCK = 2048
 
 
 def write_predictions(
     model: PathModel,
-    X: NDArray[Any],
+    X: NDArray[Any] | EmbeddingStore,
     path: str | PathLike[str],
     *,
     ids: NDArray[Any],
@@ -37,7 +39,7 @@ def write_predictions(
     Parameters
     ----------
     model : PathModel
-    X : (n_images, n_dims) array, raw embeddings
+    X : (n_images, n_dims) array, raw embeddings; or the store of them, which is read block by block
     path : the file, .parquet or .csv, replaced in one step
     ids : (n_images,) array
     labels : (n_images,) array, what is known of the classes
@@ -46,34 +48,69 @@ def write_predictions(
         with this probability) and kind (of what concept, where the image seems to be of no known class)
     progress : show a progress bar
     """
-    tables, name = [], model.hierarchy.name
-    with progress_bar("predicting", len(X), progress, "images") as advance:
-        for start in range(0, max(len(X), 1), BLOCK):
-            rows = slice(start, start + BLOCK)
-            inferred = model.infer(X[rows], explained=coverage is not None, limits=limits and limits.at(rows))
-            found = inferred.paths
-            columns = {
-                "id": ids[rows].astype(str).tolist(),
-                **({} if labels is None else {"label": labels[rows].tolist()}),
-                "predicted": inferred.labels.tolist(),
-                "probability": inferred.probabilities.max(axis=1),
-                "path": [list(synsets) for synsets in found.paths],
-                "names": [list(map(name, synsets)) for synsets in found.paths],
-                "coefficients": [found.coefficients(i).tolist() for i in range(len(found))],
-                "residual_norm": found.residual_norms,
-            }
-            if coverage is not None:
-                hedged = hedges(model, inferred, 1.0 - coverage)
-                columns |= {"answer": [h.concept for h in hedged], "answer_name": [h.name for h in hedged]}
-                columns |= {"answer_probability": [h.probability for h in hedged], "kind": [h.kind for h in hedged]}
-            tables.append(pa.table(columns))
-            advance(len(found))
-    whole = pa.concat_tables(tables, promote_options="default")
-    with replacing(path) as partial:
-        if Path(path).suffix == ".csv":
-            write_csv(_flat(whole), partial)
-        else:
-            pq.write_table(whole, partial)
+    schema, is_csv = _schema(model, labels, coverage is not None), Path(path).suffix == ".csv"
+    written = _flat(schema.empty_table()).schema if is_csv else schema
+    with (
+        replacing(path) as partial,
+        (CSVWriter if is_csv else pq.ParquetWriter)(partial, written) as file,
+        progress_bar("predicting", len(X), progress, "images") as advance,
+    ):
+        start = 0
+        for block in _blocks(X):
+            rows = slice(start, start + len(block))
+            inferred = model.infer(block, explained=coverage is not None, limits=limits and limits.at(rows))
+            columns = _columns(model, inferred, coverage)
+            columns["id"] = ids[rows].astype(str).tolist()
+            if labels is not None:
+                columns["label"] = labels[rows].tolist()
+            table = pa.table({name: columns[name] for name in schema.names}, schema=schema)
+            file.write_table(_flat(table) if is_csv else table)
+            start = rows.stop
+            advance(len(block))
+
+
+def _blocks(X: NDArray[Any] | EmbeddingStore) -> Iterator[NDArray[Any]]:
+    if isinstance(X, EmbeddingStore):
+        return (block for block, _ in X.batches(BLOCK))
+    return (X[start : start + BLOCK] for start in range(0, len(X), BLOCK))
+
+
+def _schema(model: PathModel, labels: NDArray[Any] | None, hedged: bool) -> pa.Schema:
+    """The columns, the same for every block."""
+    names, numbers = pa.list_(pa.string()), pa.list_(pa.float64())
+    known = pa.null() if labels is None else pa.infer_type(labels.tolist())
+    columns: dict[str, Any] = {
+        "id": pa.string(),
+        **({} if labels is None else {"label": pa.string() if pa.types.is_null(known) else known}),
+        "predicted": pa.infer_type(model.classes.tolist()),
+        "probability": pa.float64(),
+        "path": names,
+        "names": names,
+        "coefficients": numbers,
+        "residual_norm": pa.float64(),
+    }
+    if hedged:
+        columns |= {"answer": pa.string(), "answer_name": pa.string(), "answer_probability": pa.float64()}
+        columns["kind"] = pa.string()
+    return pa.schema(list(columns.items()))
+
+
+def _columns(model: PathModel, inferred: Inference, coverage: float | None) -> dict[str, Any]:
+    """What is said of the images of a block."""
+    found, name = inferred.paths, model.hierarchy.name
+    columns = {
+        "predicted": inferred.labels.tolist(),
+        "probability": inferred.probabilities.max(axis=1),
+        "path": [list(synsets) for synsets in found.paths],
+        "names": [list(map(name, synsets)) for synsets in found.paths],
+        "coefficients": [found.coefficients(i).tolist() for i in range(len(found))],
+        "residual_norm": found.residual_norms,
+    }
+    if coverage is not None:
+        hedged = hedges(model, inferred, 1.0 - coverage)
+        columns |= {"answer": [h.concept for h in hedged], "answer_name": [h.name for h in hedged]}
+        columns |= {"answer_probability": [h.probability for h in hedged], "kind": [h.kind for h in hedged]}
+    return columns
 
 
 def _flat(table: pa.Table) -> pa.Table:
