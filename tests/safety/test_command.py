@@ -107,9 +107,11 @@ import sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 from hcep.cli import stopping
 stopping.answer_interrupts()
-print("begin", flush=True)
+def work():
+    print("begin", flush=True)
+    time.sleep(20)
 with ThreadPoolExecutor(1) as pool:
-    pool.submit(time.sleep, 20).result()
+    pool.submit(work).result()
 """
 
 
