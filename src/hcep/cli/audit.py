@@ -57,6 +57,10 @@ def audit(
     beside = None if output is None else output.with_suffix(".json")
     for path in (output, beside):
         refuse_existing(path, force, "--output")
+    if figures is not None and not force and figures.exists() and not (figures.is_dir() and not any(figures.iterdir())):
+        raise HCEPError(
+            f"--figures: {str(figures)!r} is there already; pass --force to add to it, or give another name"
+        )
     saved, columns = read_model(model), {"vectors": vectors, "label": label, "labels": labels}
     options: dict[str, Any] = {"encoder": encoder, "progress": not as_json, **columns}
     test = embeddings_for(saved, data, split, default_split="val", **options)

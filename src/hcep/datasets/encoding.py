@@ -50,7 +50,6 @@ def encode_images(
     dataset = images if isinstance(images, ImageDataset) else read_images(images)
     named = encoder or DEFAULT
     model = load_encoder(named, preprocessing=preprocessing, device=device) if isinstance(named, str) else named
-    Path(store).mkdir(parents=True, exist_ok=True)
     return encode_to_store(dataset.export(Path(store, "images")), model, store, **options)
 
 

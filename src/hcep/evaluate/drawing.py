@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep._escape import html as escape
-from hcep._files import write_text
+from hcep._files import replacing, write_text
 from hcep.evaluate.labels import as_labels
 from hcep.evaluate.selective import RiskCoverage, risk_coverage
 from hcep.hierarchy import Hierarchy
@@ -129,7 +129,8 @@ def write_figures(folder: str | PathLike[str], model: Any, X: ArrayLike, y: Arra
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{title.lower().replace(' ', '-')}.{ending}" for title in drawn for ending in ("pdf", "png")]
     for path, figure in zip(paths, (figure for figure in drawn.values() for _ in range(2)), strict=True):
-        figure.savefig(path, dpi=150)
+        with replacing(path) as partial:
+            figure.savefig(partial, dpi=150, format=path.suffix[1:])
     for title, by_concept in values.items():
         paths.append(folder / f"{title.lower().replace(' ', '-')}.html")
         write_text(paths[-1], icicle_page(h, by_concept, title))

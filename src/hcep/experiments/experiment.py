@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from hcep._files import replacing
 from hcep.dictionary import DependentAtomsWarning
 from hcep.errors import HCEPError, MissingExtraError
 from hcep.experiments.figures import Figure
@@ -166,10 +167,12 @@ def draw(experiment: Experiment, rows: list[Row], folder: str | PathLike[str]) -
     ):
         figure = experiment.draw(rows)
         png, svg = Path(folder) / "figure.png", Path(folder) / "figure.svg"
-        FigureCanvasAgg(figure)
-        figure.savefig(png, dpi=110, metadata={"Software": None})
-        FigureCanvasSVG(figure)
-        figure.savefig(svg, metadata={"Date": None})
+        with replacing(png) as partial:
+            FigureCanvasAgg(figure)
+            figure.savefig(partial, dpi=110, format="png", metadata={"Software": None})
+        with replacing(svg) as partial:
+            FigureCanvasSVG(figure)
+            figure.savefig(partial, format="svg", metadata={"Date": None})
     return [png, svg]
 
 

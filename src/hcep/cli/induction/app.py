@@ -30,7 +30,7 @@ app.command(name="compare")(induce_compare.compare)
 Classes = Annotated[Path, typer.Argument(help="Class names: a text file, one per line, or a JSON list.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Hierarchy to write (.json or another format).")]
 Root = Annotated[str, typer.Option(help="Name of the root.")]
-Force = Annotated[bool, typer.Option(help="Overwrite the output.")]
+Force = Annotated[bool, typer.Option(help="Replace files that are there already.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Model = Annotated[str | None, typer.Option("--model", help="Language model, as its server names it.")]
 MaxTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
@@ -75,7 +75,7 @@ def llm(
     """
     from hcep.induction import induce_with_llm, read_names
 
-    _check_output(output, force)
+    _check_output(output, force, transcript, "--transcript")
     names = read_names(classes)
     chat = _chat(model, base_url, prices, cache=cache, offline=offline, max_tokens=max_tokens, timeout=timeout)
     assert chat is not None
@@ -123,7 +123,7 @@ def text(
     from hcep.induction import induce_from_text, read_names
     from hcep.induction.from_text import read_lines
 
-    _check_output(output, force)
+    _check_output(output, force, evidence, "--evidence")
     names = read_names(classes)
     allowed = None if vocabulary is None else read_names(vocabulary)
     lines = (line for path in corpus for line in read_lines(path))
@@ -195,10 +195,11 @@ def geometry(
     _finish(induced, output, as_json)
 
 
-def _check_output(output: Path, force: bool) -> None:
-    """Everything that can be wrong with the output, before anything is paid for."""
+def _check_output(output: Path, force: bool, beside: Path | None = None, option: str = "") -> None:
+    """Everything that can be wrong with the output, and with a file beside it, before anything is paid for."""
     find_format(output.name, None, to="write")
     refuse_existing(output, force, "--output")
+    refuse_existing(beside, force, option)
     if not output.absolute().parent.is_dir():
         raise HCEPError(f"--output: there is no folder {str(output.absolute().parent)!r}; make it first")
 
