@@ -5,7 +5,9 @@ import json
 import os
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from threading import Barrier
 
 import numpy as np
 import pyarrow as pa
@@ -131,6 +133,29 @@ def test_threads_that_end_in_any_order_leave_blas_as_it_was():
     assert set(threads()) == {1}
     second.__exit__(None, None, None)
     assert threads() == before
+
+
+@pytest.mark.parametrize("options", [{}, {"head": "logistic"}, {"beam_width": 4}], ids=str)
+def test_eight_threads_get_the_digits_of_one(options):
+    rng = np.random.default_rng(0)
+    y = np.arange(1200) % 12
+    X = (rng.normal(size=(12, 200))[y] + 3 * rng.normal(size=(1200, 200))).astype(np.float32)
+    model = HCEPClassifier(**options).fit(X, y)
+    start = Barrier(8)  # on a model that nobody has asked yet
+
+    def ask(_):
+        start.wait()
+        found = model.infer(X)
+        return [model.predict_proba(X), found.paths.codes.toarray(), found.paths.residual_norms, found.class_index]
+
+    with ThreadPoolExecutor(8) as pool:
+        among_others = list(pool.map(ask, range(8)))
+    start = Barrier(1)
+    alone = ask(0)
+    model.set_params(n_jobs=1)
+    for answers in (*among_others, ask(0)):
+        for given, expected in zip(answers, alone, strict=True):
+            np.testing.assert_array_equal(given, expected)
 
 
 # -- stores --------------------------------------------------------------------------------------------------------
