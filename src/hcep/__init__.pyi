@@ -1,4 +1,5 @@
 from . import (
+    audit as audit,
     classify as classify,
     cli as cli,
     curation as curation,

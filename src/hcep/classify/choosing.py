@@ -167,6 +167,9 @@ def choose(
     do for fifty-four. Powers are compared on a sample, as each has a covariance of its own.
     """
     tried: list[LeaveOneOutScore] = []
+    if len(training.own) <= training.images.shape[1]:
+        # A covariance of fewer images than dimensions is not known well enough to be trusted more than at the start.
+        shrinkages = [value for value in shrinkages if value is None or value >= (shrinkages[0] or 0.0)]
     second = any(s is not None for s in shrinkages)
     power, shrinkage, anchor = powers[0], shrinkages[0], anchors[0]
     if len(powers) == len(shrinkages) == len(anchors) == 1 or not len(training.folds.rows):
