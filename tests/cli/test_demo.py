@@ -107,7 +107,7 @@ def test_report_folder_that_is_a_file_is_one_line(tmp_path, monkeypatch, capsys)
 
 
 def test_an_input_error_is_one_line(monkeypatch, capsys):
-    def fail():
+    def fail(*_):
         raise HCEPError("no such synset")
 
     monkeypatch.setattr("hcep.cli.app.app", fail)
