@@ -18,6 +18,7 @@ from pathlib import Path
 from tests.embeddings.tiny import TinyEncoder, encode, folder_items
 photos, store = map(Path, sys.argv[-2:])
 items = folder_items(photos)
+encode(items, store.with_name("loaded"), TinyEncoder())  # all that is imported late is there before the first fork
 def work():
     encode(items, store, TinyEncoder(delay=0.01), remove_vanished=True)
 """
