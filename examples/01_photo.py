@@ -3,8 +3,8 @@ A photo, out of the box
 =======================
 
 No training, no model hub, no torch: the built-in encoder knows ImageNet's thousand classes, and every answer is a
-path of concepts through WordNet. The maps show *where* in the picture each concept is. (The photo comes with scikit-
-learn: "China", by Yves Rouxel, CC BY.)
+path of concepts through WordNet. The maps show *where* in the picture each concept is. (The photo,
+china.jpg by danielbuechele, CC BY 2.0, comes with scikit-learn.)
 """
 
 # %%
@@ -26,7 +26,7 @@ for rival in china.rivals:
 
 # %%
 # Each concept's coefficient is a sum over the positions of the picture, exactly, so it can be drawn. One scale for
-# all: green speaks for the concept, purple against it.
+# all: red speaks for the concept, blue against it.
 figure, axis = plt.subplots(figsize=(12, 4.5))
 axis.imshow(china.strip())
 axis.axis("off")
