@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# A file at a time on every core, the longest first; slow tests also measure time, so they run one after the other.
+# A file at a time on every core, the longest first; tests that measure time run one after the other.
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # Bytecode is made when a module is first used: most never are.
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
@@ -20,8 +20,8 @@ test: $(VENV)/test ## run the tests that need no heavy extra (under 3 minutes)
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
 test-all: $(VENV)/all ## run every test, with all extras installed
-	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m "not alone" $(PARALLEL)
+	$(BIN)/python -m pytest -m alone
 
 ROUNDS ?= 10
 fuzz: $(VENV)/test ## new counterexamples: ROUNDS=10 times the property tests, 10,000 hostile files through every reader

@@ -314,6 +314,7 @@ def test_both_heads_agree_to_half_a_point_on_imagenette(wordnet_dag: Hierarchy) 
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_tiny_imagenet_as_torch_in_a_fraction_of_the_time(wordnet_dag: Hierarchy) -> None:
     """Published settings on HB-OMP codes, three seeds; accuracy within 0.3 points, the best time of each compared."""
     pytest.importorskip("torch", reason=TORCH)

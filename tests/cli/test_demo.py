@@ -52,7 +52,8 @@ def test_demo_shows_table_trees_and_the_contrast(shown):
     assert "\x1b[" not in done.stdout  # a pipe gets no colour codes
 
 
-@pytest.mark.slow  # it measures time, which tests side by side would spoil
+@pytest.mark.slow
+@pytest.mark.alone
 def test_demo_takes_seconds(shown):
     assert shown[1] < 15
 

@@ -58,6 +58,7 @@ def test_the_cut_is_one(offline):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_photo_is_explained_at_once(offline, tmp_path):
     offline("explain", "china.jpg", cache="another")  # leaves bytecode, as an installation does
     first, seconds = offline("explain", "china.jpg")

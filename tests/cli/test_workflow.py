@@ -353,6 +353,7 @@ def test_explain_needs_the_models_encoder(model, photos):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_explain_one_photo_takes_less_than_two_seconds(photo_model, photos, tmp_path):
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
     photo = sorted((photos / "val" / "n01440764").iterdir())[0]

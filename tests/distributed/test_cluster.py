@@ -31,7 +31,7 @@ from tests.distributed.counting_encoder import DEADLY
 
 ray = pytest.importorskip("ray", reason="ray is not installed")
 cluster_utils = pytest.importorskip("ray.cluster_utils", reason="ray is not installed")
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.filterwarnings("ignore")]
 
 N_SHARDS, BATCH = 10, 4
 SIZES = {"batch_size": BATCH, "shard_size": BATCH}
