@@ -44,14 +44,10 @@ class Check:
 
     Attributes
     ----------
-    name, question : str
-    passed : bool or None
-        None where nothing could be said.
-    measured : str
-        The figures in words.
+    passed : None where nothing could be said
+    measured : the figures in words
     figures : dict of str to float
-    rows : list of dict
-        By branch, group, class or number of concepts.
+    rows : list of dict; by branch, group, class or number of concepts
     """
 
     name: str
@@ -73,7 +69,6 @@ class Subject:
     train : (X, y) the model was fitted on, for what must be fitted again; None leaves that out
     groups : (n_images,) labels of groups, optional
     coverage : the coverage to promise
-    seed : int
     """
 
     model: HCEPClassifier
@@ -385,7 +380,7 @@ def checks_of(subject: Subject) -> Iterator[Check]:
     if not len(subject.y):
         raise HCEPError("there are no images to look at the model with")
     for check in (
-        leakage, removed, deletion, noise, other_images, shuffled_labels, random_tree, branches, thin,
+        leakage, removed, deletion, noise, other_images, shuffled_labels, random_tree, branches, thin
     ):  # fmt: skip
         yield check(subject)
     if subject.groups is not None:

@@ -58,10 +58,7 @@ class Audit:
 
     Attributes
     ----------
-    name : str
-        Of the model.
-    n_images, n_classes : int
-    accuracy : float
+    name : of the model
     checks : tuple of Check
     """
 
@@ -120,27 +117,17 @@ def audit(
 ) -> Audit:
     """Run all checks.
 
+    Raises HCEPError: no images, labels that are no classes of the model, a number of groups that is not that of images.
+
     Parameters
     ----------
-    model : HCEPClassifier
-        Fitted.
+    model : fitted
     X, y : labelled images that it was not fitted on
-    train : (X, y), optional
-        What it was fitted on: controls are fitted to it.
-    groups : (n_images,) array, optional
-        A group of every image, such as its camera.
-    coverage : float
-        The promise that is looked at; on half of the images where the model is not calibrated.
-    random_state : int
-    name : str
-        Of the model, for the report.
-    progress : bool
-        Show a progress bar.
-
-    Raises
-    ------
-    HCEPError
-        No images, labels that are no classes of the model, a number of groups that is not that of images.
+    train : (X, y); what it was fitted on: controls are fitted to it
+    groups : (n_images,) array; a group of every image, such as its camera
+    coverage : the promise that is looked at; on half of the images where the model is not calibrated
+    name : of the model, for the report
+    progress : show a progress bar
     """
     images, labels = np.asarray(X), np.asarray(y)
     unknown = set(labels.tolist()) - set(model.classes_.tolist())

@@ -66,17 +66,13 @@ ARCHIVES = {
         ("cifar10", f"{_TORONTO}cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", 170_498_071,
          "cifar-10-batches-py", "CIFAR-10, ten classes at 32 x 32 pixels"),
         ("cifar100", f"{_TORONTO}cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", 169_001_437,
-         "cifar-100-python", "CIFAR-100, a hundred classes at 32 x 32 pixels"),
+         "cifar-100-python", "CIFAR-100, a hundred classes at 32 x 32 pixels")
     )
 }  # fmt: skip
 
 
 def fetch(
-    name: str,
-    folder: str | os.PathLike[str] | None = None,
-    *,
-    mirror: str | None = None,
-    progress: bool = False,
+    name: str, folder: str | os.PathLike[str] | None = None, *, mirror: str | None = None, progress: bool = False
 ) -> Path:
     """Fetch a public image dataset and unpack it; what is there already is not fetched again.
 

@@ -58,10 +58,7 @@ def copy_notes(store: EmbeddingStore) -> Iterator[str]:
 def refuse_out_of_step(store: EmbeddingStore, images: str | os.PathLike[str]) -> None:
     """Raise when a folder has other images or classes than the store that was made of it.
 
-    Raises
-    ------
-    HCEPError
-        Counts what is new, gone and in another class.
+    Raises HCEPError: counts what is new, gone and in another class.
     """
     stored = dict(zip(store.ids.tolist(), store.labels.tolist(), strict=True))
     listed = {item.id: item.label for item in read_images(images)}

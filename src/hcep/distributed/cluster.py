@@ -38,12 +38,9 @@ class Cluster:
     address : str, optional
         Of the cluster's head (``host:6379``; ``auto`` for one that runs on this machine). By default ``RAY_ADDRESS`` of
         the environment, or else a cluster on this machine alone (``local``), which ends with the program.
-    n_workers : int, optional
-        Actors; as many as the cluster has CPUs by default.
-    n_gpus : float
-        Of each actor.
-    progress : bool
-        Show a bar on this machine.
+    n_workers : actors; as many as the cluster has CPUs by default
+    n_gpus : of each actor
+    progress : show a bar on this machine
     """
 
     address: str | None = None
@@ -57,12 +54,7 @@ class Cluster:
     def connect(self) -> Any:
         """Ray, connected.
 
-        Raises
-        ------
-        MissingExtraError
-            Ray is not installed.
-        HCEPError
-            There is no cluster at the address.
+        Raises MissingExtraError: Ray is not installed. Raises HCEPError: there is no cluster at the address.
         """
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it writes on the terminal what only it can use
         ray = require("ray", "ray", "work on a cluster")

@@ -74,23 +74,17 @@ def encode(
 ) -> EncodeReport:
     """Encode images into a store on a Ray cluster; run it again to resume, or to add what is new.
 
+    Raises HCEPError: as `encode_to_store`; no cluster; a machine whose encoder is another one.
+
     Parameters
     ----------
-    images : ImageDataset, path or URL
-        What `hcep.datasets.read_images` takes or gave, or the URL of a folder of images (class/x.jpg,
+    images : what `hcep.datasets.read_images` takes or gave, or the URL of a folder of images (class/x.jpg,
         split/class/x.jpg). All machines must reach them under the same names.
     encoder : str or callable
         A name, or what makes an encoder when called: each actor has its own. None is the built-in one.
-    store : path or URL
-        That all machines reach.
+    store : that all machines reach
     batch_size, shard_size, dtype, strict, resume : as for `hcep.embeddings.encode_to_store`
-    **cluster
-        Of `hcep.distributed.Cluster`: address, n_workers, n_gpus, progress.
-
-    Raises
-    ------
-    HCEPError
-        As `encode_to_store`; no cluster; a machine whose encoder is another one.
+    **cluster : of `hcep.distributed.Cluster`: address, n_workers, n_gpus, progress
 
     Notes
     -----

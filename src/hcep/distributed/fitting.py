@@ -43,20 +43,15 @@ def fit(
 ) -> HCEPClassifier:
     """Fit a classifier on the labelled images of a store, on a Ray cluster.
 
+    Raises HCEPError: no cluster, no store, images without a label, a linear head.
+
     Parameters
     ----------
-    store : path or URL
-        That all machines reach.
+    store : that all machines reach
     hierarchy : as of `HCEPClassifier`, or what makes one of the list of classes
     split : only these images; the split ``train`` by default, where there is one
     cluster : of `hcep.distributed.Cluster`: address, n_workers, progress
-    **parameters
-        Of `HCEPClassifier`; the head is the path's.
-
-    Raises
-    ------
-    HCEPError
-        No cluster, no store, images without a label, a linear head.
+    **parameters : of `HCEPClassifier`; the head is the path's
 
     Notes
     -----

@@ -39,22 +39,17 @@ def predict(
 ) -> int:
     """Predict class and path of every image of a store on a Ray cluster; returns how many images there are.
 
+    Raises HCEPError: no cluster, no store; a folder of other predictions; a model of another encoder.
+
     Parameters
     ----------
-    model, store : path or URL
-        That all machines reach.
+    model, store : that all machines reach
     output : path or URL
         Of a folder: ``part-000000.parquet`` and so on, in the order of the store's shards, with the columns of
         `hcep predict`. A run that was stopped goes on where it was.
     split : only these images
     force : replace predictions of another model, store or split
-    **cluster
-        Of `hcep.distributed.Cluster`: address, n_workers, n_gpus, progress.
-
-    Raises
-    ------
-    HCEPError
-        No cluster, no store; a folder of other predictions; a model of another encoder.
+    **cluster : of `hcep.distributed.Cluster`: address, n_workers, n_gpus, progress
     """
     machines, (stored, shards), target = Cluster(**cluster), Stored.of(store, split), Place.of(output)
     _refuse_other_encoder(Place.of(model), stored)

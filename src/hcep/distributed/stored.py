@@ -36,10 +36,7 @@ class Stored:
     ) -> tuple[Stored, list[ShardRecord]]:
         """A store and its shards; of `default_split` where no split is given and there is that one.
 
-        Raises
-        ------
-        StoreError
-            There is none, or its manifest is damaged.
+        Raises StoreError: there is none, or its manifest is damaged.
         """
         place = Place.of(store)
         content = place.read(MANIFEST)

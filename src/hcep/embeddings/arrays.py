@@ -52,8 +52,7 @@ class EmbeddingArrays:
     vectors : (n_images, n_dims) float array
     labels, ids, paths, splits : (n_images,) array of str, or None
         An object array with None where some images have no value.
-    note : str
-        What a table's columns were taken for, in one sentence; '' where there was no choice.
+    note : what a table's columns were taken for, in one sentence; '' where there was no choice
     """
 
     vectors: NDArray[Any]
@@ -81,6 +80,8 @@ def read_arrays(
 ) -> EmbeddingArrays:
     """Read embeddings from a file or folder; nothing in it is executed.
 
+    Raises StoreError: not such a file, pickled or truncated content, no vectors under the name, rows that do not match.
+
     Parameters
     ----------
     path : path
@@ -89,16 +90,9 @@ def read_arrays(
     names : mapping, optional
         What the arrays, keys or columns are called, for any of vectors, labels, ids, paths, splits. Without it, the
         usual names are tried. Vectors may be several columns of a table: ``"a,b,c"``, ``"f*"`` or ``"f0:f511"``.
-    label_names : sequence of str, or str, optional
-        Names of the classes that integer labels count; a string is the ``.npz`` array that has them. A table that
-        Hugging Face's datasets wrote brings its own. Without names, the integers become text.
-    labels : path, optional
-        A file of labels, one per vector: ``.npy``, ``.txt`` or ``.csv``; they come before the file's own.
-
-    Raises
-    ------
-    StoreError
-        Not such a file, pickled or truncated content, no vectors under the name, rows that do not match.
+    label_names : names of the classes that integer labels count; a string is the ``.npz`` array that has them. A table
+        that Hugging Face's datasets wrote brings its own. Without names, the integers become text.
+    labels : a file of labels, one per vector: ``.npy``, ``.txt`` or ``.csv``; they come before the file's own
 
     Examples
     --------
@@ -139,12 +133,8 @@ def write_arrays(path: str | os.PathLike[str], arrays: EmbeddingArrays) -> None:
     """Write embeddings to a ``.npy`` (vectors only), ``.npz`` or ``.parquet`` file, atomically.
 
     Arrays are called vectors, labels, ids, paths and splits in a ``.npz``; columns embedding, label, id, path and split
-    in Parquet, which Hugging Face's datasets loads as it is. A missing value is empty text in a ``.npz``.
-
-    Raises
-    ------
-    StoreError
-        The suffix is none of the three, or the file cannot be written.
+    in Parquet, which Hugging Face's datasets loads as it is. A missing value is empty text in a ``.npz``. Raises
+    StoreError: the suffix is none of the three, or the file cannot be written.
     """
     target = Path(path)
     if target.suffix not in WRITTEN:

@@ -38,10 +38,8 @@ class ImageProblem(HCEPError):  # noqa: N818 - a finding about a file, to be lis
 
     Attributes
     ----------
-    reason : str
-        What is wrong with it, in a few words and without the path.
-    path : str
-        '' where it is not known.
+    reason : what is wrong with it, in a few words and without the path
+    path : '' where it is not known
     """
 
     def __init__(self, reason: str, path: str | os.PathLike[str] = "") -> None:
@@ -54,6 +52,8 @@ def open_image(
     path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS, shorter_side: int | None = None
 ) -> Image.Image:
     """Open an image file as upright 8-bit RGB.
+
+    Raises ImageProblem: when there is no readable picture of an acceptable size; nothing else is raised for a bad file.
 
     Parameters
     ----------
@@ -71,11 +71,6 @@ def open_image(
         Mode RGB, fully decoded, the file closed. EXIF orientation is applied; of an animation it is the first frame;
         transparent pixels are laid over white; 16-bit grey is scaled to 8 bits; CMYK is converted without colour
         management.
-
-    Raises
-    ------
-    ImageProblem
-        When there is no readable picture of an acceptable size; nothing else is raised for a bad file.
 
     Examples
     --------
@@ -112,10 +107,7 @@ def open_image(
 def content_hash(path: str | os.PathLike[str]) -> str:
     """SHA-256 of the file's bytes, in hexadecimal.
 
-    Raises
-    ------
-    ImageProblem
-        When the file is missing, empty, no regular file or cannot be read.
+    Raises ImageProblem: when the file is missing, empty, no regular file or cannot be read.
 
     Examples
     --------

@@ -66,22 +66,16 @@ class Preprocessing:
 
     Attributes
     ----------
-    size : (int, int)
-        Height and width of the model's input; one integer for a square.
+    size : height and width of the model's input; one integer for a square
     resize : {'shortest', 'longest', 'squash'}
         Scale the shorter side to `edge`, keeping proportions; or the longer side; or both, to a square. What is then
         larger than `size` is cropped around the centre, what is smaller is padded with `fill`.
-    edge : int, optional
-        Side to scale to, in pixels; `size` itself by default.
-    crop_square : bool
-        Whether a square image is treated like the others. False scales it straight to `size`, without a crop.
+    edge : side to scale to, in pixels; `size` itself by default
+    crop_square : whether a square image is treated like the others. False scales it straight to `size`, without a crop.
     interpolation : {'nearest', 'box', 'bilinear', 'hamming', 'bicubic', 'lanczos'}
-    rescale : float
-        Factor on the values 0 to 255.
-    mean, std : (float, float, float)
-        In units of rescaled values; one number for all channels.
-    fill : (int, int, int)
-        Colour of the padding; one number for a grey.
+    rescale : factor on the values 0 to 255
+    mean, std : in units of rescaled values; one number for all channels
+    fill : colour of the padding; one number for a grey
 
     Examples
     --------
@@ -121,10 +115,7 @@ class Preprocessing:
     def from_dict(cls, description: Mapping[str, Any], base: Preprocessing | None = None) -> Preprocessing:
         """Read a description; what it does not say is taken from its ``preset``, else from `base`, else the defaults.
 
-        Raises
-        ------
-        PreprocessingError
-            When a key or a preset is unknown or a value is impossible.
+        Raises PreprocessingError: when a key or a preset is unknown or a value is impossible.
         """
         given = dict(description)
         start = _preset(given.pop("preset")) if "preset" in given else base or cls()
@@ -184,10 +175,7 @@ class Preprocessing:
 PreprocessingLike: TypeAlias = "Preprocessing | Mapping[str, Any] | str | os.PathLike[str]"
 
 PRESETS = {
-    "clip": Preprocessing(
-        mean=(0.48145466, 0.4578275, 0.40821073),
-        std=(0.26862954, 0.26130258, 0.27577711),
-    ),
+    "clip": Preprocessing(mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)),
     "siglip": Preprocessing(resize="squash", mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)),
     "imagenet": Preprocessing(
         edge=256, interpolation="bilinear", mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)
@@ -204,18 +192,14 @@ PRESETS = {
 def as_preprocessing(given: PreprocessingLike | None, base: Preprocessing | None = None) -> Preprocessing:
     """Read what an encoder is given as its preprocessing.
 
+    Raises PreprocessingError: when it cannot be read.
+
     Parameters
     ----------
     given : Preprocessing, mapping, str or path-like, optional
         The name of one of `PRESETS`, a JSON file, a mapping of the fields that differ from `base` (or from its own
         ``"preset"``), or a whole `Preprocessing`.
-    base : Preprocessing, optional
-        What applies where `given` says nothing.
-
-    Raises
-    ------
-    PreprocessingError
-        When it cannot be read.
+    base : what applies where `given` says nothing
     """
     if isinstance(given, Preprocessing):
         return given
@@ -231,10 +215,7 @@ def as_preprocessing(given: PreprocessingLike | None, base: Preprocessing | None
 def read_json_object(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The JSON object in a file.
 
-    Raises
-    ------
-    PreprocessingError
-        When the file cannot be read, or holds something else.
+    Raises PreprocessingError: when the file cannot be read, or holds something else.
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -18,11 +18,9 @@ class EncoderRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes
     ----------
-    name : str
     fingerprint : str or None
         Hash of what decides its vectors: another encoder with the same one is the same. None where it is not known.
-    preprocessing : dict or None
-        How it prepares images, for `load_encoder` to make the same encoder again.
+    preprocessing : dict or None; how it prepares images, for `load_encoder` to make the same encoder again
     """
 
     name: str
@@ -36,18 +34,14 @@ class Encoder(Protocol):
 
     Attributes
     ----------
-    name : str
-        Source and model, such as ``"open_clip:ViT-L-14/openai"`` or ``"onnx:models/encoder.onnx"``; `load_encoder`
-        takes it back.
-    n_dims : int
-        Length of a vector.
-    fingerprint : str
-        Hash of what decides the vectors (weights or file content, preprocessing), so that stores of different models
-        are never mixed.
+    name : source and model, such as ``"open_clip:ViT-L-14/openai"`` or ``"onnx:models/encoder.onnx"``; `load_encoder`
+        takes it back
+    n_dims : length of a vector
+    fingerprint : hash of what decides the vectors (weights or file content, preprocessing), so that stores of different
+        models are never mixed
     preprocessing : mapping
         JSON-able description of how an image becomes an array (size, interpolation, crop, mean, std).
-    has_text : bool
-        Whether `encode_texts` works.
+    has_text : whether `encode_texts` works
     """
 
     name: str

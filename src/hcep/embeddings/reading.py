@@ -32,14 +32,10 @@ class Embeddings:
     X : (n_images, n_dims) array, or EmbeddingStore where they stay on disk
     labels : (n_images,) array or None
     ids : (n_images,) array of str
-    encoder : EncoderRecord or None
-        Where it is known.
-    source : str
-        What they were read from, with the split.
-    notes : tuple of str
-        What a reader wants to know: what the columns of a table were taken for, what is odd about photos.
-    photo_hashes : (n_images,) array or None
-        SHA-256 of the photos' files, None where they are not known.
+    encoder : where it is known
+    source : what they were read from, with the split
+    notes : what a reader wants to know: what the columns of a table were taken for, what is odd about photos
+    photo_hashes : (n_images,) array or None; SHA-256 of the photos' files, None where they are not known
     """
 
     X: Any
@@ -107,25 +103,16 @@ def read_embeddings(
 ) -> Embeddings:
     """Read the embeddings of a store, a file of arrays or a table.
 
+    Raises HCEPError: when there is nothing to read at the path, or no image in the split.
+
     Parameters
     ----------
-    path : path
-        A store that `encode_to_store` made, or what `read_arrays` takes.
-    split : str, optional
-        Only images of this split.
-    default_split : str, optional
-        The split where none is said and the data has it.
-    vectors, label : str, optional
-        What the arrays, keys or columns of vectors and labels are called, see `read_arrays`.
-    labels : path, optional
-        A file of labels, one per vector.
-    in_memory : int, optional
-        Vectors of a store with more images than this are not read: `Embeddings.X` is the store.
-
-    Raises
-    ------
-    HCEPError
-        When there is nothing to read at the path, or no image in the split.
+    path : a store that `encode_to_store` made, or what `read_arrays` takes
+    split : only images of this split
+    default_split : the split where none is said and the data has it
+    vectors, label : what the arrays, keys or columns of vectors and labels are called, see `read_arrays`
+    labels : a file of labels, one per vector
+    in_memory : vectors of a store with more images than this are not read: `Embeddings.X` is the store
     """
     if is_store(path):
         store = EmbeddingStore(path)

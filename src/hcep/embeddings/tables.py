@@ -53,7 +53,6 @@ class Columns(NamedTuple):
     Attributes
     ----------
     schema : pyarrow.Schema
-    n_rows : int
     column : name -> pyarrow.ChunkedArray
     chunks : name -> pieces of a column, never held together
     """
@@ -426,17 +425,13 @@ def _strings(file: Path, key: str) -> list[str]:
 def read_labels(path: str | Path, column: str | None = None) -> NDArray[Any]:
     """Labels of a file of their own, one per vector and in the same order.
 
+    Raises StoreError: another kind of file, no such column, an empty line.
+
     Parameters
     ----------
     path : path
         ``.npy`` (text or integers), ``.txt`` (one per line), ``.csv`` or ``.tsv`` (`column`, else a usual name, else
         the only column).
-    column : str, optional
-
-    Raises
-    ------
-    StoreError
-        Another kind of file, no such column, an empty line.
     """
     source = Path(path)
     try:

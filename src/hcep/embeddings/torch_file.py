@@ -21,7 +21,7 @@ _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 _BFLOAT16 = "bfloat16"
 _STORAGES = {
     "Float": "<f4", "Double": "<f8", "Half": "<f2", "BFloat16": _BFLOAT16, "Long": "<i8", "Int": "<i4", "Short": "<i2",
-    "Char": "|i1", "Byte": "|u1", "Bool": "|b1",
+    "Char": "|i1", "Byte": "|u1", "Bool": "|b1"
 }  # fmt: skip
 #: Containers within containers at most.
 _DEPTH = 32
@@ -49,10 +49,7 @@ class _Tensor:
 def read_torch_file(path: str | os.PathLike[str]) -> Any:
     """What ``torch.save`` wrote, tensors as arrays: a tensor, or dicts, lists and tuples of tensors and plain values.
 
-    Raises
-    ------
-    TorchFileError
-        The file asks for anything but tensors, says sizes that are not there, or is truncated.
+    Raises TorchFileError: the file asks for anything but tensors, says sizes that are not there, or is truncated.
     """
     source = Path(path)
     try:

@@ -58,28 +58,19 @@ def load_encoder(
 ) -> Encoder:
     """Load an encoder by the name that carries its source.
 
+    Raises HCEPError: when the name or an option is unknown, or the model cannot be loaded. Raises HubUnreachableError:
+    when the model would have to be fetched from a hub that does not answer. Raises MissingExtraError: when the source's
+    packages are not installed; the message has the command that installs them.
+
     Parameters
     ----------
-    name : str or callable
-        See the table of this module; or a function of a preprocessed batch, for `FunctionEncoder`.
-    device : str, optional
-        Such as 'cpu' or 'cuda:1'; a GPU where there is one by default.
-    precision : {'fp32', 'fp16', 'bf16'}, optional
-        Mixed precision on CUDA, 'fp16' there by default.
+    name : str or callable; see the table of this module; or a function of a preprocessed batch, for `FunctionEncoder`
+    device : such as 'cpu' or 'cuda:1'; a GPU where there is one by default
+    precision : {'fp32', 'fp16', 'bf16'}; mixed precision on CUDA, 'fp16' there by default
     preprocessing : Preprocessing, mapping, str or path-like, optional
         What differs from the model's own, see `hcep.embeddings.preprocessing.as_preprocessing`. The `preprocessing` of
         a loaded encoder, given here, makes the same one again.
-    **options
-        The adapter's own, such as ``output`` and ``threads`` for ONNX files or ``revision`` for transformers.
-
-    Raises
-    ------
-    HCEPError
-        When the name or an option is unknown, or the model cannot be loaded.
-    HubUnreachableError
-        When the model would have to be fetched from a hub that does not answer.
-    MissingExtraError
-        When the source's packages are not installed; the message has the command that installs them.
+    **options : the adapter's own, such as ``output`` and ``threads`` for ONNX files or ``revision`` for transformers
 
     Examples
     --------

@@ -16,15 +16,10 @@ class EncoderInfo(NamedTuple):
 
     Attributes
     ----------
-    adapter : str
-        Module of this package.
-    description : str
-    example : str
-        A name to load; what stands before the colon is the source.
-    packages : tuple of str
-        Modules that must be importable.
-    extra : str
-        The extra that brings them; '' where none is needed.
+    adapter : module of this package
+    example : a name to load; what stands before the colon is the source
+    packages : modules that must be importable
+    extra : the extra that brings them; '' where none is needed
     """
 
     adapter: str

@@ -28,22 +28,16 @@ def load(
 ) -> FunctionEncoder:
     """Load EfficientNet-Lite; a vector is its 1280 pooled features. The first use writes the network to the cache.
 
+    Raises HCEPError: when the device cannot be had, or the package's file is damaged. Raises MissingExtraError: when
+    the packages are not installed.
+
     Parameters
     ----------
     model : {"efficientnet-lite2", "efficientnet-lite0"}
     device : {"cpu", "cuda"}, optional
-    precision : optional
-        Must be left out.
+    precision : must be left out
     preprocessing : Preprocessing, mapping, str or path-like, optional
-    threads : int, optional
-        Threads for one batch; onnxruntime's choice by default.
-
-    Raises
-    ------
-    HCEPError
-        When the device cannot be had, or the package's file is damaged.
-    MissingExtraError
-        When the packages are not installed.
+    threads : threads for one batch; onnxruntime's choice by default
     """
     if precision is not None:
         raise HCEPError(f"{model} runs in single precision; leave precision={precision!r} out")

@@ -132,7 +132,7 @@ class _Graph:
 
     def convolution(
         self, x: str, weights: str, norm: str, stride: int = 1, *, depthwise: bool = False, clipped: bool = True,
-        output: str | None = None,
+        output: str | None = None
     ) -> str:  # fmt: skip
         """A convolution with the batch norm after it folded in, then ReLU6 unless it is a projection."""
         kernel = self.state[f"{weights}.weight"].astype(np.float64)
@@ -144,7 +144,7 @@ class _Graph:
         groups = len(kernel) if depthwise else 1
         made = self.add(
             "Conv", [x, folded, offset], None if clipped else output, auto_pad="SAME_UPPER", strides=[stride, stride],
-            kernel_shape=list(kernel.shape[2:]), group=groups,
+            kernel_shape=list(kernel.shape[2:]), group=groups
         )  # fmt: skip
         return self.add("Clip", [made, "zero", "six"], output) if clipped else made
 

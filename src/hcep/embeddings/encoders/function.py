@@ -30,39 +30,26 @@ _log = logging.getLogger(__name__)
 class FunctionEncoder:
     """An `Encoder` made of functions; every adapter returns one.
 
+    Raises HCEPError: when `images` fails on a blank image or returns anything but one vector for it.
+
     Parameters
     ----------
-    images : callable
-        Takes (n, 3, height, width) float32 images, preprocessed, and returns (n, n_dims) vectors.
-    name : str
+    images : callable; takes (n, 3, height, width) float32 images, preprocessed, and returns (n, n_dims) vectors
     preprocessing : Preprocessing, mapping, str or path-like, optional
         See `as_preprocessing`; 224 x 224 with values in 0 to 1 by default.
-    fingerprint : str, optional
-        Hash of the weights, or anything that changes when the vectors do. By default the source code of `images` is
-        hashed, which says nothing about weights: give one if they may change.
-    texts : callable, optional
-        Takes a list of texts and returns (n, n_dims) vectors in the images' space.
-    no_texts_because : str
-        What `encode_texts` answers where `texts` is missing.
-    maps : callable, optional
-        Takes what `images` takes and returns the last feature map, (n, n_dims, height, width).
-    maps_are_exact : bool or None
-        Whether a vector is the mean of its map over positions; otherwise maps only hint at where things are. None:
-        found out on a picture of noise when it is first asked, and so is whether `maps` works at all.
-    n_dims : int, optional
-        Length of a vector where it is known; else a blank image is encoded.
+    fingerprint : hash of the weights, or anything that changes when the vectors do. By default the source code of
+        `images` is hashed, which says nothing about weights: give one if they may change.
+    texts : callable; takes a list of texts and returns (n, n_dims) vectors in the images' space
+    no_texts_because : what `encode_texts` answers where `texts` is missing
+    maps : callable; takes what `images` takes and returns the last feature map, (n, n_dims, height, width)
+    maps_are_exact : whether a vector is the mean of its map over positions; otherwise maps only hint at where things
+        are. None: found out on a picture of noise when it is first asked, and so is whether `maps` works at all.
+    n_dims : length of a vector where it is known; else a blank image is encoded
 
     Attributes
     ----------
-    name, n_dims, fingerprint, preprocessing, has_text
-        See `hcep.embeddings.Encoder`.
-    has_maps, maps_are_exact : bool
-        Whether `feature_map` works, and whether a vector is exactly the mean of its map.
-
-    Raises
-    ------
-    HCEPError
-        When `images` fails on a blank image or returns anything but one vector for it.
+    name, n_dims, fingerprint, preprocessing, has_text : see `hcep.embeddings.Encoder`
+    has_maps, maps_are_exact : whether `feature_map` works, and whether a vector is exactly the mean of its map
 
     Examples
     --------
@@ -108,10 +95,7 @@ class FunctionEncoder:
     def encode_images(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
         """Vectors (n, n_dims) of a batch (n, 3, height, width) of preprocessed images.
 
-        Raises
-        ------
-        HCEPError
-            When the batch has another shape, or a vector is not finite.
+        Raises HCEPError: when the batch has another shape, or a vector is not finite.
         """
         if len(self._batch(batch)) == 0:
             return np.empty((0, self.n_dims), dtype=np.float32)
@@ -120,12 +104,8 @@ class FunctionEncoder:
     def feature_map(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
         """Last feature map (n, n_dims, height, width) of preprocessed images, whose mean over positions is the vector.
 
-        Where `maps_are_exact` is false the mean is another vector, and positions are a hint.
-
-        Raises
-        ------
-        HCEPError
-            When the batch has another shape, the encoder has no maps (`has_maps`), or returns something else.
+        Where `maps_are_exact` is false the mean is another vector, and positions are a hint. Raises HCEPError: when the
+        batch has another shape, the encoder has no maps (`has_maps`), or returns something else.
         """
         if self._maps is None:
             raise HCEPError(f"encoder {self.name!r} gives no feature maps")
@@ -168,10 +148,7 @@ class FunctionEncoder:
     def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors (n, n_dims) of texts, in the images' space.
 
-        Raises
-        ------
-        HCEPError
-            When the encoder has no texts, or `texts` is one string.
+        Raises HCEPError: when the encoder has no texts, or `texts` is one string.
         """
         if self._texts is None:
             raise HCEPError(f"encoder {self.name!r} cannot encode texts: {self._no_texts_because}")
@@ -219,16 +196,13 @@ def load(
 ) -> FunctionEncoder:
     """Encoder of the function at ``package.module:attribute``; importing it runs that module.
 
+    Raises HCEPError: when there is no such function, or a device or precision is asked for.
+
     Parameters
     ----------
     path : such as "package.module:attribute"
     device, precision : must be left out
     preprocessing, fingerprint : see `FunctionEncoder`
-
-    Raises
-    ------
-    HCEPError
-        When there is no such function, or a device or precision is asked for.
     """
     if device is not None or precision is not None:
         raise HCEPError("device and precision are the function's own affair; leave them out for function:…")

@@ -20,10 +20,10 @@ SECONDS_OF_SILENCE = 30.0
 # Named, not imported: they belong to whichever of httpx, requests and huggingface_hub is installed.
 _SILENCE = {
     "ConnectError", "ConnectTimeout", "ConnectionError", "LocalEntryNotFoundError", "NetworkError",
-    "OfflineModeIsEnabled", "ProxyError", "ReadTimeout", "SSLError", "Timeout", "TimeoutException",
+    "OfflineModeIsEnabled", "ProxyError", "ReadTimeout", "SSLError", "Timeout", "TimeoutException"
 }  # fmt: skip
 _ABSENT = {
-    "EntryNotFoundError", "GatedRepoError", "HFValidationError", "RemoteEntryNotFoundError", "RepositoryNotFoundError",
+    "EntryNotFoundError", "GatedRepoError", "HFValidationError", "RemoteEntryNotFoundError", "RepositoryNotFoundError"
 }  # fmt: skip
 
 OFFLINE_CHOICES = (
@@ -40,15 +40,9 @@ class HubUnreachableError(HCEPError):
 def loading(name: str, *, local: bool) -> Iterator[None]:
     """Load the encoder `name` in this context: whatever its library raises becomes one line.
 
-    Where the model is not `local` and the hub does not answer at once, the library is told to work offline: what it
-    has in its cache is used without a wait, and what it lacks fails without minutes of retries.
-
-    Raises
-    ------
-    HubUnreachableError
-        When the model would have to be fetched and cannot be.
-    HCEPError
-        When loading fails for another reason.
+    Where the model is not `local` and the hub does not answer at once, the library is told to work offline: what it has
+    in its cache is used without a wait, and what it lacks fails without minutes of retries. Raises HubUnreachableError:
+    when the model would have to be fetched and cannot be. Raises HCEPError: when loading fails for another reason.
     """
     try:
         with _timeouts(), _offline(not local and not hub_answers()):

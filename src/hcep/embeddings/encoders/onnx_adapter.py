@@ -14,13 +14,7 @@ from hcep._optional import is_installed, require
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
 from hcep.embeddings.images import content_hash
-from hcep.embeddings.preprocessing import (
-    PRESETS,
-    Preprocessing,
-    PreprocessingLike,
-    as_preprocessing,
-    read_json_object,
-)
+from hcep.embeddings.preprocessing import PRESETS, Preprocessing, PreprocessingLike, as_preprocessing, read_json_object
 from hcep.errors import HCEPError, near_matches, quoted
 
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
@@ -41,28 +35,20 @@ def load(
 ) -> FunctionEncoder:
     """Load an ONNX file that takes images (n, 3, height, width) and returns vectors (n, n_dims).
 
+    Raises HCEPError: when the file is missing or damaged, its input is no batch of images, or the preprocessing is not
+    known. Raises MissingExtraError: when onnxruntime is not installed.
+
     Parameters
     ----------
     model : str
         Path of the file. A JSON file of the same name beside it may hold ``{"preprocessing": {...}, "output": "..."}``.
         ``file.onnx#tensor`` takes a tensor inside the network for the vector, such as the one before the last layer.
-    device : {'cpu', 'cuda'}, optional
-        'cuda' where the installed onnxruntime has it.
-    precision : optional
-        Must be left out: the file decides.
+    device : {'cpu', 'cuda'}; 'cuda' where the installed onnxruntime has it
+    precision : must be left out: the file decides
     preprocessing : Preprocessing, mapping, str or path-like, optional
         See `as_preprocessing`; it comes before the JSON file, whose fields it may override one by one.
-    output : str, optional
-        Which output is the vector; the first one of two axes by default.
-    threads : int, optional
-        Threads for one batch; onnxruntime's choice by default.
-
-    Raises
-    ------
-    HCEPError
-        When the file is missing or damaged, its input is no batch of images, or the preprocessing is not known.
-    MissingExtraError
-        When onnxruntime is not installed.
+    output : which output is the vector; the first one of two axes by default
+    threads : threads for one batch; onnxruntime's choice by default
     """
     require("onnxruntime", "onnx", "this encoder")
     name = f"onnx:{model}"

@@ -30,8 +30,7 @@ def load(
     ----------
     model : str
         ``architecture/tag``, ``architecture/path-of-checkpoint``, ``local-dir:folder`` or ``hf-hub:owner/model``.
-    device, precision, preprocessing
-        See `load_encoder`, also for what is raised.
+    device, precision, preprocessing : see `load_encoder`, also for what is raised
     """
     open_clip = require("open_clip", _EXTRA, "this encoder")
     runner = TorchRunner.choose(device, precision, _EXTRA)

@@ -37,10 +37,8 @@ def tokens_map(tokens: Any, pixels: Any, head: Forward, n_before: int = 0) -> An
 
     Parameters
     ----------
-    tokens : tensor
-        Of the last layer, row by row of the image, class tokens left out.
-    pixels : tensor
-        The images, for the proportions of the grid.
+    tokens : of the last layer, row by row of the image, class tokens left out
+    pixels : the images, for the proportions of the grid
     head : tokens (n, n_before + 1, width) to vectors (n, n_dims)
     n_before : how many tokens that are no patches the head expects first; they are then the patch's, too
     """

@@ -32,8 +32,7 @@ def load(
     ----------
     model : str
         ``architecture.tag``, ``architecture/path-of-checkpoint``, ``local-dir:folder`` or ``hf-hub:owner/model``.
-    device, precision, preprocessing
-        See `load_encoder`, also for what is raised.
+    device, precision, preprocessing : see `load_encoder`, also for what is raised
     """
     require("timm", _EXTRA, "this encoder")  # before torch, which may be missing too
     runner = TorchRunner.choose(device, precision, _EXTRA)

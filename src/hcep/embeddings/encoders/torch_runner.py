@@ -35,8 +35,7 @@ class TorchRunner:
     ----------
     torch : module
     device : torch.device
-    precision : {'fp32', 'fp16', 'bf16'}
-        Below 'fp32' the forward pass is autocast, which is for CUDA devices alone.
+    precision : {'fp32', 'fp16', 'bf16'}; below 'fp32' the forward pass is autocast, which is for CUDA devices alone
     """
 
     torch: Any
@@ -47,19 +46,13 @@ class TorchRunner:
     def choose(cls, device: str | None, precision: str | None, extra: str) -> TorchRunner:
         """Settle on a device and a precision.
 
+        Raises HCEPError: when the device is unknown or absent, or the precision does not go with it.
+
         Parameters
         ----------
-        device : str, optional
-            As torch names it; the first CUDA device where there is one, else the processor.
-        precision : {'fp32', 'fp16', 'bf16'}, optional
-            'fp16' on CUDA, 'fp32' elsewhere.
-        extra : str
-            The extra that torch comes with.
-
-        Raises
-        ------
-        HCEPError
-            When the device is unknown or absent, or the precision does not go with it.
+        device : as torch names it; the first CUDA device where there is one, else the processor
+        precision : {'fp32', 'fp16', 'bf16'}; 'fp16' on CUDA, 'fp32' elsewhere
+        extra : the extra that torch comes with
         """
         torch = require("torch", extra, "this encoder")
         chosen = _device(torch, device)
@@ -108,19 +101,11 @@ def torch_encoder(
 
     Parameters
     ----------
-    name : str
-    runner : TorchRunner
-    network : torch.nn.Module
-        Put on the runner's device here.
-    forward : callable
-        Pixels to vectors, by the network.
-    preprocessing : Preprocessing
-    architecture : JSON-able
-        What decides the vectors beside the weights.
-    texts : callable or str
-        Texts to vectors, or why there are none.
-    maps : callable, optional
-        Pixels to feature maps, see `FunctionEncoder`; whether they are exact is found out.
+    network : put on the runner's device here
+    forward : callable; pixels to vectors, by the network
+    architecture : what decides the vectors beside the weights
+    texts : callable or str; texts to vectors, or why there are none
+    maps : callable; pixels to feature maps, see `FunctionEncoder`; whether they are exact is found out
     """
     network = runner.settle(network)
     return FunctionEncoder(

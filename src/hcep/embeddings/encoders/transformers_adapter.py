@@ -35,12 +35,9 @@ def load(
 
     Parameters
     ----------
-    model : str
-        Folder, or the hub's ``owner/model``.
-    device, precision, preprocessing
-        See `load_encoder`, also for what is raised.
-    revision : str, optional
-        Branch, tag or commit on the hub.
+    model : folder, or the hub's ``owner/model``
+    device, precision, preprocessing : see `load_encoder`, also for what is raised
+    revision : branch, tag or commit on the hub
     """
     transformers = require("transformers", _EXTRA, "this encoder")
     runner = TorchRunner.choose(device, precision, _EXTRA)

@@ -40,12 +40,8 @@ from hcep.errors import near_matches, quoted
 class EmbeddingStore:
     """Vectors of images with their ids, paths and labels, from one encoder.
 
-    Opening reads the manifest only; vectors are read in pieces, when asked for. `encode_to_store` writes stores.
-
-    Raises
-    ------
-    StoreError
-        There is no store, or its manifest is damaged.
+    Opening reads the manifest only; vectors are read in pieces, when asked for. `encode_to_store` writes stores. Raises
+    StoreError: there is no store, or its manifest is damaged.
 
     Notes
     -----
@@ -172,17 +168,12 @@ class EmbeddingStore:
     ) -> EmbeddingStore:
         """The images that meet every condition, as a store that reads the same files.
 
+        Raises StoreError: a label or split that no image has; rows that are not there.
+
         Parameters
         ----------
-        labels, splits : str or iterable of str, optional
-            Keep these.
-        rows : (n_images,) bool, or indices, optional
-            Keep these; the order stays the store's.
-
-        Raises
-        ------
-        StoreError
-            A label or split that no image has; rows that are not there.
+        labels, splits : str or iterable of str; keep these
+        rows : (n_images,) bool, or indices; keep these; the order stays the store's
         """
         keep = np.ones(len(self), dtype=bool)
         if labels is not None:
@@ -244,22 +235,17 @@ class EmbeddingStore:
     def batches(self, size: int = 8192, dtype: DTypeLike = np.float32) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """Stream (X, y) batches in row order; memory does not grow with the store.
 
+        Raises StoreError: a shard is damaged.
+
         Parameters
         ----------
-        size : int
-            Images a batch; the last one is shorter.
-        dtype : dtype
-            Of X.
+        size : images a batch; the last one is shorter
+        dtype : of X
 
         Yields
         ------
         X : (size, n_dims) array
         y : (size,) array of labels, as `labels`
-
-        Raises
-        ------
-        StoreError
-            A shard is damaged.
         """
         if size < 1:
             raise StoreError(f"size must be at least 1, got {size}")
@@ -283,8 +269,7 @@ class EmbeddingStore:
 
         Parameters
         ----------
-        dtype : dtype, optional
-            The stored one where none is given.
+        dtype : the stored one where none is given
         """
         self._refuse_other_sizes()
         X = np.empty(self.shape, self.dtype if dtype is None else dtype)
@@ -310,8 +295,7 @@ class EmbeddingStore:
 
         Parameters
         ----------
-        path : path, optional
-            Where the copy goes. By default into the store's folder, under a name that changes with the content; a
+        path : where the copy goes. By default into the store's folder, under a name that changes with the content; a
             selection has no such place and needs a path, which is written anew.
         """
         if path is None and self._rows is not None:
@@ -349,10 +333,7 @@ class EmbeddingStore:
     def verify(self) -> None:
         """Check every shard's checksum, size, columns and counts, and the flat copy's where there is one.
 
-        Raises
-        ------
-        StoreError
-            Names every damaged shard and what is wrong with it.
+        Raises StoreError: names every damaged shard and what is wrong with it.
         """
         found = self.damaged_shards()
         copy = self.folder / flat_copy_name(self._manifest)
@@ -368,10 +349,7 @@ class EmbeddingStore:
     def repair(self) -> list[str]:
         """Take damaged shards out of the manifest and return their names; the next run encodes their images again.
 
-        Raises
-        ------
-        StoreError
-            On a selection, or while a run writes to the store.
+        Raises StoreError: on a selection, or while a run writes to the store.
         """
         if self._rows is not None:
             raise StoreError("a selection cannot be repaired: open the whole store")

@@ -41,14 +41,10 @@ class EncodeReport:
     ----------
     n_encoded, n_reused, n_skipped : int
         Images encoded now, found in the store unchanged, and left out; they add up to the items given.
-    n_updated : int
-        Reused images whose path, label or split was brought up to date.
-    n_removed : int
-        Vectors of vanished images that were removed.
-    n_relabelled : int
-        Reused images that have another label now: their file moved to another class, or the table says so.
+    n_updated : reused images whose path, label or split was brought up to date
+    n_removed : vectors of vanished images that were removed
+    n_relabelled : reused images that have another label now: their file moved to another class, or the table says so
     skipped : tuple of SkippedImage
-    seconds : float
     """
 
     n_encoded: int
@@ -86,37 +82,24 @@ def encode_to_store(
 ) -> EncodeReport:
     """Encode images into a store; what is there already and has not changed is not encoded again.
 
+    Raises StoreError: the store holds vectors of another encoder, is damaged or being written to; ids are not unique; a
+    vector does not fit `dtype`; with `strict`, the first bad image.
+
     Parameters
     ----------
     items : iterable of ImageItem, or of (path, label[, id[, split]])
         In an order that is the same every time.
-    encoder : Encoder
-    folder : path
-        Of the store; made where it does not exist.
-    batch_size : int
-        Images the encoder takes at a time.
-    shard_size : int
-        Images per file, rounded up to whole batches; a crash loses at most one file's.
+    folder : of the store; made where it does not exist
+    batch_size : images the encoder takes at a time
+    shard_size : images per file, rounded up to whole batches; a crash loses at most one file's
     dtype : {"float16", "float32"}
-    n_workers : int, optional
-        Threads that read and decode; the cores at hand, at most 8, where none is given.
-    strict : bool
-        Make the first image that cannot be used an error. What was encoded before it is kept.
-    progress : bool
-        Show a bar with images/s and the time left, on standard error.
-    resume : bool
-        False encodes everything anew: what the store held is dropped.
-    remove_vanished : bool
-        Remove images that are not among the items: their file is gone, or lies among the items' files and in one of
-        their splits. One whose content is there under another id takes that id and its label instead.
-    retry_skipped : bool
-        Try images again that an earlier run skipped and that have not changed since.
-
-    Raises
-    ------
-    StoreError
-        The store holds vectors of another encoder, is damaged or being written to; ids are not unique; a vector does
-        not fit `dtype`; with `strict`, the first bad image.
+    n_workers : threads that read and decode; the cores at hand, at most 8, where none is given
+    strict : make the first image that cannot be used an error. What was encoded before it is kept.
+    progress : show a bar with images/s and the time left, on standard error
+    resume : False encodes everything anew: what the store held is dropped
+    remove_vanished : remove images that are not among the items: their file is gone, or lies among the items' files and
+        in one of their splits. One whose content is there under another id takes that id and its label instead.
+    retry_skipped : try images again that an earlier run skipped and that have not changed since
 
     Notes
     -----

@@ -12,15 +12,11 @@ class ImageItem:
 
     Parameters
     ----------
-    path : path
-        Where the file is.
-    label : str, optional
-        Its class, a synset of the hierarchy.
-    id : str, optional
-        What the image is known by from run to run, unique in a store; the path where none is given. A path relative to
+    path : where the file is
+    label : its class, a synset of the hierarchy
+    id : what the image is known by from run to run, unique in a store; the path where none is given. A path relative to
         the images' folder keeps its meaning when the folder moves.
-    split : str, optional
-        Such as "train" or "val"; `EmbeddingStore.select` knows it.
+    split : such as "train" or "val"; `EmbeddingStore.select` knows it
     """
 
     path: Path

@@ -155,10 +155,8 @@ def write_atomically(path: Path, content: bytes | memoryview) -> None:
 def read_manifest(folder: Path) -> Manifest:
     """Read and check the manifest of a store.
 
-    Raises
-    ------
-    StoreError
-        No manifest, not one of this format and version, or a field that cannot be; names the file and the field.
+    Raises StoreError: no manifest, not one of this format and version, or a field that cannot be; names the file and
+    the field.
     """
     path = folder / MANIFEST
     try:

@@ -73,10 +73,8 @@ def write_shard(folder: Path, number: int, table: pa.Table) -> ShardRecord:
 def open_shard(folder: Path, shard: ShardRecord, manifest: Manifest) -> Iterator[pq.ParquetFile]:
     """Open a shard whose size, schema, counts and encoder are what the manifest says.
 
-    Raises
-    ------
-    StoreError
-        The file is missing, truncated, not Parquet, or another file than the manifest describes; names it.
+    Raises StoreError: the file is missing, truncated, not Parquet, or another file than the manifest describes; names
+    it.
     """
     path = folder / shard.file
     check_size(path, shard)

@@ -59,10 +59,8 @@ class StoreWriter:
 
     Attributes
     ----------
-    manifest : Manifest
-        As committed.
-    images : dict of str to StoredImage
-        By id, as committed.
+    manifest : as committed
+    images : dict of str to StoredImage; by id, as committed
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -78,16 +76,14 @@ class StoreWriter:
     ) -> Iterator[StoreWriter]:
         """Open a store for writing, or begin one.
 
+        Raises StoreError: the folder holds vectors of another encoder or precision, something else, or is being written
+        to.
+
         Parameters
         ----------
         folder : of the store
         encoder, n_dims, dtype : of the vectors, which must be the store's where there is one
         resume : False drops what the store holds
-
-        Raises
-        ------
-        StoreError
-            The folder holds vectors of another encoder or precision, something else, or is being written to.
         """
         empty = Manifest(encoder, n_dims, dtype, next_row=0, shards=(), skipped=())
         with locked(folder):
@@ -285,23 +281,15 @@ def import_arrays(
 ) -> None:
     """Make vectors that were encoded elsewhere a store.
 
+    Raises StoreError: the store holds vectors of another encoder, or a vector is not finite or does not fit `dtype`.
+
     Parameters
     ----------
-    arrays : EmbeddingArrays
-        Images without an id are known by their path, without a path by their row.
-    folder : path
-        Of the store; images it holds under the same ids are replaced.
-    encoder : str
-        Name of the encoder the vectors come from.
-    fingerprint : str, optional
-        The encoder's; its name where it is not known.
-    dtype : {"float16", "float32"}, optional
-        As the vectors are where none is given; float64 becomes float32.
-
-    Raises
-    ------
-    StoreError
-        The store holds vectors of another encoder, or a vector is not finite or does not fit `dtype`.
+    arrays : images without an id are known by their path, without a path by their row
+    folder : of the store; images it holds under the same ids are replaced
+    encoder : name of the encoder the vectors come from
+    fingerprint : the encoder's; its name where it is not known
+    dtype : {"float16", "float32"}; as the vectors are where none is given; float64 becomes float32
     """
     stored: StoredDtype = dtype or ("float16" if arrays.vectors.dtype == np.float16 else "float32")
     record = EncoderRecord(encoder, fingerprint or f"imported:{encoder}", {})
