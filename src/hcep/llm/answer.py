@@ -1,11 +1,8 @@
-"""What a chat endpoint answered, read from a body that nobody vouches for; calls and tokens, and what they cost."""
+"""What a chat model answers and what that took, and the errors of one that does not."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
 from hcep.errors import HCEPError
 
@@ -26,15 +23,10 @@ class TransientError(LLMError):
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer of a chat model.
+    """One answer of a chat model; `cached` is whether it came from disk.
 
-    Attributes
-    ----------
-    text : what the model wrote; empty where it wrote nothing
-    prompt_tokens, completion_tokens : as the endpoint counted them; 0 where it does not say
-    model : the model as the endpoint names it
-    finish_reason : "stop", "length" (cut off at the limit of tokens), or what else the endpoint says
-    cached : whether the answer came from disk
+    The model is named, and the tokens are counted (0 where it does not say), as by the endpoint. The reason it finished
+    is "stop", "length" (cut off at the limit of tokens), or what else the endpoint says.
     """
 
     text: str
@@ -44,10 +36,6 @@ class Answer:
     finish_reason: str
     cached: bool = False
 
-    def mapped(self, change: Callable[[str], str]) -> Answer:
-        """The answer with its texts changed."""
-        return replace(self, text=change(self.text), model=change(self.model), finish_reason=change(self.finish_reason))
-
     @property
     def truncated(self) -> bool:
         """Whether the text stops where the tokens ran out."""
@@ -56,15 +44,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a chat model was asked and what that took; answers from disk cost nothing.
+    """What a chat model was asked and what that took: answers from disk are calls, and cost nothing.
 
-    Attributes
-    ----------
-    calls : answers given, those from disk among them
-    cached_calls : answers from disk
-    retries : requests that were repeated
-    prompt_tokens, completion_tokens : of answers that were not on disk
-    cost : in the currency of the prices; None where no prices are known
+    `retries` counts requests that were repeated; `cost` is in the currency of the prices, None where none are known.
 
     Examples
     --------
@@ -82,66 +64,23 @@ class Usage:
 
     def with_answer(self, answer: Answer, prices: Prices | None) -> Usage:
         """The usage after one more answer."""
+        calls = self.calls + 1
         if answer.cached:
-            return replace(self, calls=self.calls + 1, cached_calls=self.cached_calls + 1)
-        tokens = answer.prompt_tokens, answer.completion_tokens
-        spent = sum(price * n for price, n in zip(prices or (0.0, 0.0), tokens, strict=True)) / 1e6
-        return replace(
-            self,
-            calls=self.calls + 1,
-            prompt_tokens=self.prompt_tokens + tokens[0],
-            completion_tokens=self.completion_tokens + tokens[1],
-            cost=None if self.cost is None else self.cost + spent,
-        )
+            return replace(self, calls=calls, cached_calls=self.cached_calls + 1)
+        n_in, n_out = answer.prompt_tokens, answer.completion_tokens
+        price_in, price_out = prices or (0.0, 0.0)
+        cost = None if self.cost is None else self.cost + (price_in * n_in + price_out * n_out) / 1e6
+        n_in, n_out = self.prompt_tokens + n_in, self.completion_tokens + n_out
+        return replace(self, calls=calls, prompt_tokens=n_in, completion_tokens=n_out, cost=cost)
 
     def __sub__(self, before: Usage) -> Usage:
         """What came on top of an earlier state."""
-        since: Any = {}
-        for field in fields(self):
-            now, then = getattr(self, field.name), getattr(before, field.name)
-            since[field.name] = None if now is None or then is None else now - then
+        then = asdict(before)
+        since = {k: None if None in (now, then[k]) else now - then[k] for k, now in asdict(self).items()}
         return Usage(**since)
 
     def __str__(self) -> str:
         calls = f"{self.calls:,} call{'' if self.calls == 1 else 's'}"
         disk = f" ({self.cached_calls:,} from disk)" if self.cached_calls else ""
         tokens = f"{self.prompt_tokens:,} prompt + {self.completion_tokens:,} completion tokens"
-        cost = "" if self.cost is None else f", cost {self.cost:.4f}"
-        return f"{calls}{disk}, {tokens}{cost}"
-
-
-def read_completion(body: bytes, content_type: str, asked_model: str) -> Answer:
-    """Read the body of a chat completion.
-
-    Raises
-    ------
-    TransientError
-        For a body that is not JSON, or JSON without a choice that has a message; asking again may help.
-    """
-    try:
-        data = json.loads(body)
-    except (ValueError, RecursionError):
-        start = body[:80].decode("utf-8", "replace")
-        raise TransientError(
-            f"the endpoint answered with {content_type or 'no content type'}, not JSON: {start!r}; "
-            "is base_url the address that ends in /v1?"
-        ) from None
-    try:
-        choice = data["choices"][0]
-        text = choice["message"].get("content")
-    except (KeyError, IndexError, TypeError, AttributeError):
-        raise TransientError(
-            f"the endpoint answered with JSON that is no chat completion: {json.dumps(data)[:80]}"
-        ) from None
-    return Answer(
-        text if isinstance(text, str) else "",
-        _count(data.get("usage"), "prompt_tokens"),
-        _count(data.get("usage"), "completion_tokens"),
-        str(data.get("model") or asked_model),
-        str(choice.get("finish_reason") or "unknown"),
-    )
-
-
-def _count(usage: Any, name: str) -> int:
-    value = usage.get(name) if isinstance(usage, dict) else None
-    return value if isinstance(value, int) and value >= 0 else 0
+        return f"{calls}{disk}, {tokens}" + ("" if self.cost is None else f", cost {self.cost:.4f}")

@@ -1,24 +1,29 @@
-"""The chat model: asked with messages, patient with its server, remembering its answers."""
+"""The chat model: asked with messages, patient with its server, remembering its answers on disk."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from hcep._checks import is_number, require_not_negative
+from hcep._files import write_text
 from hcep.errors import HCEPError
 from hcep.llm.answer import Answer, LLMError, Prices, TransientError, Usage
-from hcep.llm.cache import AnswerCache, request_hash
 from hcep.llm.endpoint import Endpoint, UnsupportedParameterError
 
 Messages = Sequence[Mapping[str, str]]
 Accepted = TypeVar("Accepted")
 Heard = Callable[[Messages, Answer, str], None]
+FORMAT = "hcep-chat-answer"
 #: Seconds; a wait between two tries doubles up to here unless the server asks for another.
 LONGEST_BACKOFF = 8.0
 #: Of a rejected answer, what the model is shown again.
@@ -41,8 +46,7 @@ class ChatModel:
     max_tokens : limit of the answer; what it cuts off has ``finish_reason == "length"``
     timeout : seconds for one whole answer
     max_retries : further tries after too many requests, faults of the server, time-outs and broken connections
-    max_wait : float
-        Most seconds waited between the tries of one answer in all. A server that asks for more is not waited for.
+    max_wait : most seconds waited between the tries of one answer in all; a server that asks for more is not waited for
     backoff : first wait in seconds where the server names none; it doubles up to 8 s
     cache : folder that keeps every answer as JSON, by the hash of model, messages and parameters
     offline : answer from `cache` alone
@@ -51,11 +55,6 @@ class ChatModel:
     Attributes
     ----------
     usage : calls, tokens and cost so far. Safe to use from several threads.
-
-    Raises
-    ------
-    HCEPError
-        An option out of range.
 
     Examples
     --------
@@ -88,21 +87,15 @@ class ChatModel:
             raise HCEPError("offline answers come from cache; pass the folder of a recorded run")
         if not is_number(timeout) or not 0 < timeout < float("inf"):
             raise HCEPError(f"timeout must be a finite number above 0, got {timeout!r}")
-        temperature_or_0 = 0 if temperature is None else temperature
-        bounded = {
-            "max_wait": max_wait,
-            "backoff": backoff,
-            "max_retries": max_retries,
-            "temperature": temperature_or_0,
-        }
-        for name, value in bounded.items():
+        for name, value in {"max_wait": max_wait, "backoff": backoff, "max_retries": max_retries}.items():
             require_not_negative(name, value)
+        require_not_negative("temperature", 0 if temperature is None else temperature)
         require_not_negative("max_tokens", 1 if max_tokens is None else max_tokens, least=1)
         self.model = model
         self.base_url = _address(base_url or os.environ.get("OPENAI_BASE_URL") or None)
         self.timeout, self.max_retries, self.max_wait, self.backoff = timeout, max_retries, max_wait, backoff
         self.offline = offline
-        self.cache = None if cache is None else AnswerCache(cache)
+        self.cache = None if cache is None else _AnswerCache(Path(cache))
         self.prices = _prices(prices)
         self.usage = Usage(cost=None if self.prices is None else 0.0)
         self._api_key = api_key
@@ -116,26 +109,19 @@ class ChatModel:
         return f"ChatModel({self.model!r}, {where}; {self.usage})"
 
     def ask(self, messages: Messages, *, seed: int | None = None) -> Answer:
-        """Answer a conversation.
+        """Answer a conversation; different seeds, for servers that draw by them, are different requests on disk.
 
-        Parameters
-        ----------
-        messages : roles are "system", "user" and "assistant"
-        seed : for servers that draw by it; different seeds are different requests on disk
-
-        Raises
-        ------
-        LLMError
-            No answer: the server refused, or kept failing for all tries, or `offline` and not on disk.
+        Raises LLMError: the server refused, or kept failing for all tries, or `offline` and not on disk.
         """
         request = self._request(messages, seed)
         answer = self.cache.get(request) if self.cache else None
         if answer is None:
             if self.offline:
                 assert self.cache is not None
+                place = self.cache.path(request)
                 raise LLMError(
-                    f"offline, and no answer to prompt {request_hash(request)[:12]} in {str(self.cache.folder)!r}: "
-                    "run once with a server and this cache, with the same model, options and messages"
+                    f"offline, and no answer to prompt {place.stem[:12]} in {str(place.parent)!r}: run once with a "
+                    "server and this cache, with the same model, options and messages"
                 )
             answer = self._ask_patiently(request)
             if self.cache:
@@ -212,17 +198,11 @@ def ask_until_accepted(
 
     Parameters
     ----------
-    chat : ChatModel
     messages : the conversation so far
     accept : what makes something of an answer's text, or raises `RejectedError`
-    rounds : answers to ask for at most
+    rounds : answers to ask for at most; when none of them passes, the last `RejectedError` is raised
     seed : of every question
     heard : called with the messages, the answer and what is wrong with it, or ""
-
-    Raises
-    ------
-    RejectedError
-        When none of `rounds` answers passes.
     """
     for left in range(rounds - 1, -1, -1):
         answer = chat.ask(messages, seed=seed)
@@ -241,6 +221,44 @@ def ask_until_accepted(
             heard(messages, answer, "")
             return accepted
     raise AssertionError("the last rejection raises")
+
+
+class _Kept(msgspec.Struct):
+    """What a file of the cache holds."""
+
+    format: str
+    request: dict[str, Any]
+    answer: Answer
+
+
+class _AnswerCache:
+    """A folder of answers, a readable JSON file each. One that is damaged, or holds another request, counts as absent.
+
+    Files go by the SHA-256 of model, messages and parameters, not of the address of the server: a recorded run replays
+    wherever it is carried, and two servers that give one name to different models need different folders.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if folder.exists() and not folder.is_dir():
+            raise HCEPError(f"cache must be a folder, and {str(folder)!r} is a file; name another place")
+
+    def path(self, request: dict[str, Any]) -> Path:
+        canonical = json.dumps(request, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        return self.folder / f"{hashlib.sha256(canonical.encode()).hexdigest()}.json"
+
+    def get(self, request: dict[str, Any]) -> Answer | None:
+        try:
+            kept = msgspec.json.decode(self.path(request).read_bytes(), type=_Kept)
+        except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
+            return None
+        same = kept.format == FORMAT and kept.request == request
+        return replace(kept.answer, cached=True) if same else None
+
+    def put(self, request: dict[str, Any], answer: Answer) -> None:
+        kept = {key: value for key, value in asdict(answer).items() if key != "cached"}
+        record = {"format": FORMAT, "request": request, "answer": kept}
+        write_text(self.path(request), json.dumps(record, indent=2, ensure_ascii=False))
 
 
 def _address(base_url: str | None) -> str | None:

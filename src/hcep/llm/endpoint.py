@@ -1,4 +1,4 @@
-"""One request to a chat endpoint: its answer read within a limit of bytes and of time, whatever its status."""
+"""One request to a chat endpoint: its answer, which nobody vouches for, read within a limit of bytes and of time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, InvalidURL
 from typing import Any
 
 import hcep
 from hcep import _web
-from hcep.llm.answer import Answer, LLMError, TransientError, read_completion
+from hcep.llm.answer import Answer, LLMError, TransientError
 
 #: No answer that we ask for comes near; an endpoint that sends more is broken or hostile.
 MAX_BODY = 16_000_000
@@ -40,24 +41,15 @@ class Endpoint:
             )
         self._base_url, self._key, self._timeout = (base_url or OPENAI).rstrip("/"), api_key, timeout
         account = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
-        self._headers = {
-            "Authorization": f"Bearer {api_key}",
-            "Content-Type": "application/json",
-            "User-Agent": f"hcep/{hcep.__version__}",
-            **{header: os.environ[name] for header, name in account.items() if os.environ.get(name)},
-        }
+        own = {"Content-Type": "application/json", "User-Agent": f"hcep/{hcep.__version__}"}
+        self._headers = {"Authorization": f"Bearer {api_key}", **own}
+        self._headers |= {header: os.environ[name] for header, name in account.items() if os.environ.get(name)}
 
     def complete(self, request: Mapping[str, Any]) -> Answer:
-        """Ask once.
+        """Ask once; the key is in no message and in no answer.
 
-        Raises
-        ------
-        TransientError
-            Too many requests, a fault of the server, a time-out, a lost connection, a body that is no completion.
-        UnsupportedParameterError
-            The model does not take a parameter that can be left out or renamed.
-        LLMError
-            Anything else: asking again would not help. The key is in no message and in no answer.
+        Raises a TransientError where asking again may help, an UnsupportedParameterError for a parameter that can be
+        left out or renamed, and an LLMError for the rest.
         """
         try:
             answer = self._sent(json.dumps(request).encode())
@@ -65,30 +57,27 @@ class Endpoint:
                 answer = answer._replace(body=answer.body.replace(self._key.encode(), b"***"))
             if answer.status != 200:
                 raise _status_error(answer)
-            found = read_completion(answer.body, answer.headers.get("content-type", ""), request["model"])
-            return found.mapped(self._masked)
+            found = _completion(answer.body, answer.headers.get("content-type", ""), request["model"])
+            texts = {name: self._masked(getattr(found, name)) for name in ("text", "model", "finish_reason")}
+            return replace(found, **texts)
         except LLMError as error:
             error.args = tuple(map(self._masked, error.args))
             raise
 
     def _sent(self, data: bytes) -> _web.Answer:
-        url, seconds = f"{self._base_url}/chat/completions", self._timeout
+        url, bounds = f"{self._base_url}/chat/completions", {"timeout": self._timeout, "seconds": self._timeout}
         try:
-            return _web.exchange(
-                url, data=data, headers=self._headers, timeout=seconds, seconds=seconds, max_bytes=MAX_BODY
-            )
+            return _web.exchange(url, data=data, headers=self._headers, max_bytes=MAX_BODY, **bounds)
         except _web.TooSlowError:
-            raise TransientError(
-                f"no whole answer within {seconds:g} s; raise timeout, or ask for fewer tokens"
-            ) from None
+            told = f"no whole answer within {self._timeout:g} s; raise timeout, or ask for fewer tokens"
+            raise TransientError(told) from None
         except _web.TooLargeError:
             raise LLMError(f"the endpoint sent more than {MAX_BODY:,} bytes; stopped reading") from None
         except _web.BrokenOffError as error:
             raise TransientError(f"the connection broke off in the middle of the answer ({error})") from None
         except (InvalidURL, ValueError) as error:
-            raise LLMError(
-                f"base_url {self._base_url!r} is no address: {error}; expected http://host:port/v1"
-            ) from None
+            told = f"base_url {self._base_url!r} is no address: {error}; expected http://host:port/v1"
+            raise LLMError(told) from None
         except (OSError, HTTPException) as error:
             reason = str(error) or type(error).__name__
             raise TransientError(f"cannot reach {self._base_url}: {reason}; is the server running?") from None
@@ -98,14 +87,40 @@ class Endpoint:
         return text if len(self._key) < _SECRET else text.replace(self._key, "***")
 
 
+def _completion(body: bytes, content_type: str, asked_model: str) -> Answer:
+    """The answer in the body of a chat completion; a TransientError for what is none."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        start = body[:80].decode("utf-8", "replace")
+        raise TransientError(
+            f"the endpoint answered with {content_type or 'no content type'}, not JSON: {start!r}; "
+            "is base_url the address that ends in /v1?"
+        ) from None
+    try:
+        choice = data["choices"][0]
+        text = choice["message"].get("content")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        told = f"the endpoint answered with JSON that is no chat completion: {json.dumps(data)[:80]}"
+        raise TransientError(told) from None
+    usage = data["usage"] if isinstance(data.get("usage"), dict) else {}
+    counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    n_in, n_out = (n if isinstance(n, int) and n >= 0 else 0 for n in counts)
+    model, finished = str(data.get("model") or asked_model), str(choice.get("finish_reason") or "unknown")
+    return Answer(text if isinstance(text, str) else "", n_in, n_out, model, finished)
+
+
 def _status_error(answer: _web.Answer) -> LLMError:
-    status, told = answer.status, _told(answer)
-    if isinstance(told, dict):
-        code, parameter = told.get("code"), told.get("param")
-        reason = " ".join(str(told.get("message") or told).split())[:300]
-    else:
-        code, parameter, reason = None, None, " ".join(str(told).split())[:300]
-    if status == 429 and code != "insufficient_quota":
+    """What an answer that is an error says of it: the protocol's record, or whatever stands there."""
+    try:
+        told = json.loads(answer.body)
+        told = told.get("error", told) if isinstance(told, dict) else told
+    except (ValueError, RecursionError):
+        told = answer.body[:1000].decode("utf-8", "replace").strip() or answer.reason
+    record = told if isinstance(told, dict) else {}
+    status, parameter = answer.status, record.get("param")
+    reason = " ".join(str(record.get("message") or told).split())[:300]
+    if status == 429 and record.get("code") != "insufficient_quota":
         return TransientError(f"too many requests (429): {reason}", retry_after(answer.headers))
     if status in (408, 409) or status >= 500:
         return TransientError(f"the server failed ({status}): {reason}", retry_after(answer.headers))
@@ -117,23 +132,12 @@ def _status_error(answer: _web.Answer) -> LLMError:
     return LLMError(f"the endpoint refused the request ({status}): {reason}{hints.get(status, '')}")
 
 
-def _told(answer: _web.Answer) -> Any:
-    """What an answer that is an error says of it: the protocol's record, or whatever stands there."""
-    try:
-        data = json.loads(answer.body)
-        return data.get("error", data) if isinstance(data, dict) else data
-    except (ValueError, RecursionError):
-        return answer.body[:1000].decode("utf-8", "replace").strip() or answer.reason
-
-
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that a server asks to wait: a number, or a date, in its ``retry-after`` header."""
     value = headers.get("retry-after", "").strip()
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
-        return None
+    for seconds in (float, lambda text: parsedate_to_datetime(text).timestamp() - time.time()):
+        try:
+            return max(0.0, seconds(value))
+        except (ValueError, TypeError, OverflowError):
+            continue
+    return None
