@@ -24,10 +24,7 @@ def refuse_existing(
 ) -> None:
     """Refuse a file that is there already, before any work is done; `option` and `how` are what users call these.
 
-    Raises
-    ------
-    HCEPError
-        When the file exists and `force` is false, or the path is a folder.
+    Raises HCEPError: when the file exists and `force` is false, or the path is a folder.
     """
     if path is None:
         return
@@ -41,12 +38,8 @@ def refuse_existing(
 def replacing(path: str | os.PathLike[str], error: type[HCEPError] = HCEPError) -> Iterator[Path]:
     """A place beside `path` to write to; it becomes `path` when all is written, and vanishes when that fails.
 
-    Folders above are made; the permissions of a file that is replaced stay.
-
-    Raises
-    ------
-    HCEPError
-        Or `error`: when the place cannot be written.
+    Folders above are made; the permissions of a file that is replaced stay. Raises HCEPError: or `error`: when the
+    place cannot be written.
     """
     target = Path(path)
     partial = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
@@ -99,15 +92,11 @@ def locked(
 
     Parameters
     ----------
-    folder : Path
-        Made where it does not exist.
-    busy : str
-        What the error says where another writer has it.
+    folder : made where it does not exist
+    busy : what the error says where another writer has it
     error : class of the error
-    patience : float
-        Seconds to wait for another writer.
-    again : bool
-        Whether a thread that holds the lock already goes on with it.
+    patience : seconds to wait for another writer
+    again : whether a thread that holds the lock already goes on with it
     """
     held: set[Path] = _HELD.__dict__.setdefault("folders", set())
     try:

@@ -22,12 +22,8 @@ def is_installed(module: str) -> bool:
 def require(module: str, extra: str, wanted_by: str) -> Any:
     """Import `module`, which comes with the extra `extra` and which `wanted_by` (the words for a message) needs.
 
-    Raises
-    ------
-    MissingExtraError
-        When it, or something it needs, is not installed.
-    HCEPError
-        When it is installed but its import fails.
+    Raises MissingExtraError: when it, or something it needs, is not installed. Raises HCEPError: when it is installed
+    but its import fails.
 
     Examples
     --------

@@ -46,18 +46,14 @@ class _Name:
 def read_pickle(stream: BinaryIO, admitted: Mapping[str, Any], persistent: Callable[[Any], Any] | None = None) -> Any:
     """Read one pickle from where the stream stands; the stream ends up behind it.
 
+    Raises PickleError: a name that is not admitted, an operation that data does not need, a damaged or endless pickle.
+
     Parameters
     ----------
     stream : seekable binary file
     admitted : mapping of ``"module.name"`` to a stand-in
         What a pickle may call (a callable), or mention (anything else).
-    persistent : callable, optional
-        Gives the object for a persistent id; without it such ids are refused.
-
-    Raises
-    ------
-    PickleError
-        A name that is not admitted, an operation that data does not need, a damaged or endless pickle.
+    persistent : callable; gives the object for a persistent id; without it such ids are refused
 
     Examples
     --------

@@ -37,20 +37,16 @@ def path_loss(
 
     Parameters
     ----------
-    X : (n_images, n_dims) tensor
-        Embeddings, as the encoder that is being trained gives them.
-    labels : (n_images,) integer tensor
-        Class of each image, as a position in ``hierarchy.leaves``.
+    X : (n_images, n_dims) tensor; embeddings, as the encoder that is being trained gives them
+    labels : (n_images,) integer tensor; class of each image, as a position in ``hierarchy.leaves``
     leaf_embeddings : (n_leaves, n_dims) tensor
         Of the leaves, in that order: parameters of their own, or means of the encoder's images of each class.
     hierarchy : Hierarchy
         On the classes alone, and collapsed: ``model.hierarchy_`` is, or ``hierarchy.restrict(classes).collapse()``.
-    anchor : float
-        Weight of the prior that coefficients are 1; above 0.
+    anchor : weight of the prior that coefficients are 1; above 0
     temperature : float
         Of the softmax over paths. Embeddings are first scaled to mean square norm 1, so that it means the same for all.
-    pull, orthogonality, cones : float
-        Weights of those terms; see `path_loss_terms`.
+    pull, orthogonality, cones : weights of those terms; see `path_loss_terms`
 
     Returns
     -------

@@ -70,24 +70,18 @@ def image_hash(image: Any) -> str:
 class Corrections:
     """The corrections of a file that hold.
 
+    Raises HCEPError: no file, a line that is no correction, one with concepts that are unknown or that no path has
+    together; with the number of the line.
+
     Parameters
     ----------
     path : path of the file
-    hierarchy : Hierarchy, optional
-        Of the model that is to honour them; each concept is then looked up, by id, name or synonym.
-    missing : bool
-        Whether the file need not exist.
+    hierarchy : of the model that is to honour them; each concept is then looked up, by id, name or synonym
+    missing : whether the file need not exist
 
     Attributes
     ----------
-    torn : bool
-        Whether the last line is half written; it does not count.
-
-    Raises
-    ------
-    HCEPError
-        No file, a line that is no correction, one with concepts that are unknown or that no path has together; with the
-        number of the line.
+    torn : whether the last line is half written; it does not count
 
     Examples
     --------

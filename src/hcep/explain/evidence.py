@@ -95,17 +95,13 @@ class WhyNot:
 
     Attributes
     ----------
-    chosen, rival : Contributions
-        Their totals differ by `margin`, concept by concept.
+    chosen, rival : their totals differ by `margin`, concept by concept
     shared : names of the concepts that both paths have, from the root down
     path, rival_path : names along the two paths; the rival's is its best for this image
-    probability, rival_probability : float
     rival_node : the path-tree node of the rival's path
     barred : names of the rival's concepts that the image points away from, where the model's rule is signed
-    flip : Flip or None
-        None where the rule is signed, no change would do, or the rival's score is the higher one already.
-    map : EvidenceMap or None
-        What in the picture speaks for the chosen class rather than the other.
+    flip : none where the rule is signed, no change would do, or the rival's score is the higher one already
+    map : what in the picture speaks for the chosen class rather than the other
     photos : training photos nearest to the image, of the chosen class and of the other, where they were asked for
     """
 
@@ -164,10 +160,7 @@ class Evidence:
     def contributions(self, x: NDArray[Any], node: int, label: int) -> Contributions:
         """The score of a class, a position in ``model.classes``, for a raw embedding whose path ends in `node`.
 
-        Raises
-        ------
-        HCEPError
-            A head that is not linear.
+        Raises HCEPError: a head that is not linear.
         """
         z, ids, nodes, constant = self.metric(x), path_of(self.model.dictionary, node), self._nodes(node), 0.0
         if self.model.head is None:
@@ -183,10 +176,7 @@ class Evidence:
     def why_not(self, x: NDArray[Any], node: int, label: int, concept: str) -> WhyNot:
         """The class of an image, whose path ends in `node`, against a concept or class by id, name or synonym.
 
-        Raises
-        ------
-        HCEPError
-            A concept that is unknown or on the path already, a head that is not linear.
+        Raises HCEPError: a concept that is unknown or on the path already, a head that is not linear.
         """
         model, h, path = self.model, self.model.hierarchy, path_of(self.model.dictionary, node)
         wanted = self.meant(concept)
@@ -307,7 +297,6 @@ def smallest_change(directions: Array, products: Array, signs: Array, constant: 
     ----------
     directions : (k, n_dims)
     products, signs : (k,)
-    constant : float
 
     Returns
     -------

@@ -38,7 +38,6 @@ class Rival(NamedTuple):
     Attributes
     ----------
     label, name : the class
-    probability : float
     path, names : its best path for this image, by ids and by names, the root left out
     """
 
@@ -120,7 +119,6 @@ class ExplainedImage:
     file : where the image is; of an image in memory or an embedding, its number
     label, name : the predicted class, and its display name
     probability : of that class
-    explanation : Explanation
     rivals : the likeliest other classes, the likeliest first
     unlike : whether less of the image is explained than of 95 in 100 training images of the class; None where the model
         does not know its training images
@@ -177,20 +175,15 @@ class ExplainedImage:
     def where(self, concept: str) -> EvidenceMap:
         """Where in the picture a concept of the path is, by id or name: shares that add up to its coefficient.
 
-        Raises
-        ------
-        HCEPError
-            A concept that is not on the path, or an image that was explained without ``where=True``.
+        Raises HCEPError: a concept that is not on the path, or an image that was explained without ``where=True``.
         """
         return self._maps().of(concept)
 
     def margin_map(self, rival: str) -> EvidenceMap:
         """What in the picture says this class rather than a runner-up, by label or name: positive for this class.
 
-        Raises
-        ------
-        HCEPError
-            A class that is not among the runners-up, or an image that was explained without ``where=True``.
+        Raises HCEPError: a class that is not among the runners-up, or an image that was explained without
+        ``where=True``.
         """
         label = next((other.label for other in self.rivals if rival in (other.label, other.name)), rival)
         return self._maps().margin(label)
@@ -208,12 +201,8 @@ class ExplainedImage:
     def contrast(self, concept: str, *, training: EmbeddingStore | None = None) -> WhyNot:
         """Why the image was not taken for another class or concept, by id, name or synonym.
 
-        With a store of training photos also those nearest to the image, of both classes.
-
-        Raises
-        ------
-        HCEPError
-            A concept that is unknown or on the path already.
+        With a store of training photos also those nearest to the image, of both classes. Raises HCEPError: a concept
+        that is unknown or on the path already.
         """
         found = self._questions().why_not(concept, training)
         margins = {} if self.maps is None else self.maps.margins
@@ -229,26 +218,20 @@ class ExplainedImage:
     ) -> ExplainedImage:
         """The image explained again, with something changed.
 
+        Raises HCEPError: a concept that is unknown or not on the path, a request that no path can meet.
+
         Parameters
         ----------
         force, forbid : concepts that must, and must not, be on its path; correct one level, and the rest follows
         coefficients, scale : new coefficients of concepts on the path, 0 to remove one, and factors of old ones; the
             image is moved along the concepts' atoms and searched again, or a linear head gets the changed code
-
-        Raises
-        ------
-        HCEPError
-            A concept that is unknown or not on the path, a request that no path can meet.
         """
         return self._questions().what_if(self, force, forbid, coefficients or {}, scale or {})
 
     def photo(self) -> Image:
         """The image, upright and RGB.
 
-        Raises
-        ------
-        HCEPError
-            When there is only an embedding, or the file is gone.
+        Raises HCEPError: when there is only an embedding, or the file is gone.
         """
         from PIL.ImageOps import exif_transpose
 

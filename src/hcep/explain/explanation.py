@@ -20,7 +20,6 @@ class Step(NamedTuple):
 
     Attributes
     ----------
-    synset, name : str
     merged : names of the single-child chain that `collapse` merged into this synset, highest first
     coefficient : 1 for an image that is exactly the synset's embedding; negative where the image points away from it
     explained : share of the image's squared norm that the path explains up to here, with its final coefficients; it may
@@ -47,7 +46,6 @@ class Explanation:
     ----------
     root : name of the root
     steps : tuple of Step
-    residual_norm : float
     runners_up : other paths of the final beam, the nearest first, where the pursuit was asked for ``n_best``
     """
 
@@ -79,17 +77,13 @@ def explain(
 ) -> list[Explanation]:
     """Explain what a pursuit found.
 
+    Raises HCEPError: when `X` and `result` have different lengths.
+
     Parameters
     ----------
     X : (n_images, n_dims) array, the raw embeddings that the pursuit was given
-    result : PathResult
     images : rows to explain; all by default
     names : words for the atoms, such as `hcep.models.load_atom_names` gives; steps then have a ``meaning``
-
-    Raises
-    ------
-    HCEPError
-        When `X` and `result` have different lengths.
 
     Examples
     --------

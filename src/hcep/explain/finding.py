@@ -13,10 +13,7 @@ from hcep.errors import HCEPError
 def find_images(patterns: Iterable[str | PathLike[str]]) -> list[Path]:
     """The files that are meant: files as they are, images below folders, matches of globs.
 
-    Raises
-    ------
-    HCEPError
-        When a pattern means no file.
+    Raises HCEPError: when a pattern means no file.
     """
     from hcep.embeddings.images import IMAGE_SUFFIXES
 

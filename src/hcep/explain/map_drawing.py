@@ -39,7 +39,6 @@ def drawn_on(photo: Image.Image, evidence: EvidenceMap, region: Region, limit: f
     Parameters
     ----------
     photo : RGB image, upright
-    evidence : EvidenceMap
     region : left, top, right, bottom of what the model saw (see `Preprocessing.region`)
     limit : the share of the strongest colour
     """

@@ -73,14 +73,9 @@ def nearest_photos(
 
     Parameters
     ----------
-    training : EmbeddingStore
-    model : PathModel
-    X : (n_images, n_dims) array
-        Raw embeddings.
-    n : int
-        Photos per image.
-    classes : one label per image, optional
-        Look among photos of this class alone.
+    X : (n_images, n_dims) array; raw embeddings
+    n : photos per image
+    classes : look among photos of this class alone
     """
     wanted = None if classes is None else [{label} for label in classes]
     return _nearest(training, model, np.asarray(model.dictionary.embed(np.atleast_2d(X))), n, wanted)

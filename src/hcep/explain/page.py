@@ -60,10 +60,8 @@ def card(
 
     Parameters
     ----------
-    one : ExplainedImage
     number : its place in the given order
     size, quality : of the photo
-    small : SmallPhotos, optional
     """
     picture = _picture(one, size, quality)
     steps = one.explanation.steps

@@ -64,6 +64,9 @@ def explain_images(
 ) -> ExplainedImages:
     """Explain photos, or embeddings: class, probability and rooted path of concepts of each.
 
+    Raises HCEPError: a path that leads to no image, an encoder that is not the model's or that nobody names, a file
+    that is no image where `strict` is true, maps of embeddings.
+
     Parameters
     ----------
     images : path, PIL image, several of them, or (n_images, n_dims) array
@@ -90,12 +93,6 @@ def explain_images(
     -------
     ExplainedImages
         A list of `ExplainedImage`; memory beyond it does not grow with the number of images.
-
-    Raises
-    ------
-    HCEPError
-        A path that leads to no image, an encoder that is not the model's or that nobody names, a file that is no image
-        where `strict` is true, maps of embeddings.
 
     Examples
     --------
@@ -143,7 +140,7 @@ def explained_batches(
     """
     require_positive("n_best", n_best)
     classifier, saved = _opened(model)
-    explainer = _Explainer(classifier, n_best, saved.atom_names if saved else None, coverage, n_paths)
+    explainer = Explainer(classifier, n_best, saved.atom_names if saved else None, coverage, n_paths)
     explainer.hedged(None)  # says what is missing before any photo is encoded
     request, asked = Request.of(force, forbid), Request.of(why_not).force
     for name in asked:
@@ -187,7 +184,7 @@ def _beside_training(
 
 
 @dataclass(frozen=True, eq=False)
-class _Batch:
+class Batch:
     """Images with their embeddings; of photos also the pictures, and what maps need, where maps are wanted."""
 
     files: list[str]
@@ -204,7 +201,7 @@ class _Batch:
 
 
 @dataclass(frozen=True, eq=False)
-class _Explainer:
+class Explainer:
     """A model that explains batches, each image searched once."""
 
     model: PathModel
@@ -223,12 +220,12 @@ class _Explainer:
 
     def again(self, one: ExplainedImage, x: NDArray[Any], *, request: Request, **given: Any) -> ExplainedImage:
         """An image once more, with another embedding, limits or inference."""
-        batch = _Batch([one.file], x[None], [one.source])
+        batch = Batch([one.file], x[None], [one.source])
         return replace(next(self.explained(batch, requests=[request], **given)), truth=one.truth)
 
     def explained(
         self,
-        batch: _Batch,
+        batch: Batch,
         why_not: Sequence[str] = (),
         limits: PathLimits | None = None,
         requests: Sequence[Request] = (),
@@ -239,7 +236,7 @@ class _Explainer:
 
         Parameters
         ----------
-        batch : _Batch
+        batch : Batch
         why_not : concepts to compare each image with
         limits : paths that are open to them
         requests : what the limits come from, one per image
@@ -376,7 +373,7 @@ class _Explainer:
         return np.array(atoms[::-1], dtype=np.int32)
 
     def _maps(
-        self, batch: _Batch, i: int, explanation: Explanation, node: int, rivals: Sequence[Any], others: list[int]
+        self, batch: Batch, i: int, explanation: Explanation, node: int, rivals: Sequence[Any], others: list[int]
     ) -> ImageMaps:
         """The maps of image i, whose path ends in `node`, and those of its rivals in `others`."""
         assert batch.encoder is not None
@@ -444,15 +441,15 @@ def _photos(images: Any) -> list[Path | Image]:
     return photos
 
 
-def _blocks(X: NDArray[Any]) -> Iterator[_Batch]:
+def _blocks(X: NDArray[Any]) -> Iterator[Batch]:
     for start in range(0, len(X), BLOCK):
         rows = X[start : start + BLOCK]
-        yield _Batch([str(start + i) for i in range(len(rows))], rows, [None] * len(rows))
+        yield Batch([str(start + i) for i in range(len(rows))], rows, [None] * len(rows))
 
 
 def _encoded(
     photos: list[Path | Image], encoder: Encoder, skipped: list[tuple[str, str]] | None, where: bool
-) -> Iterator[_Batch]:
+) -> Iterator[Batch]:
     """Photos with their embeddings, from one run of the network where its maps are their parts.
 
     Those that cannot be used go to `skipped`, or are errors where it is None.
@@ -481,6 +478,6 @@ def _encoded(
             X = features.mean(axis=(2, 3))
         else:
             X = encoder.encode_images(pixels)
-        yield _Batch(
+        yield Batch(
             list(files), X, sources, *((sizes, None if has_maps else pixels, features, encoder) if where else ())
         )

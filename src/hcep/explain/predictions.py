@@ -38,7 +38,6 @@ def write_predictions(
 
     Parameters
     ----------
-    model : PathModel
     X : (n_images, n_dims) array, raw embeddings; or the store of them, which is read block by block
     path : the file, .parquet or .csv, replaced in one step
     ids : (n_images,) array

@@ -17,14 +17,14 @@ from hcep.pursuit.result import path_codes
 if TYPE_CHECKING:
     from hcep.embeddings import EmbeddingStore
     from hcep.explain.explained import ExplainedImage
-    from hcep.explain.photos import _Explainer
+    from hcep.explain.photos import Explainer
 
 
 @dataclass(frozen=True, eq=False)
 class Questions:
     """An image as it was searched: its raw embedding, the node of its path, its class (a position), what was forced."""
 
-    explainer: _Explainer
+    explainer: Explainer
     x: NDArray[Any]
     node: int
     label: int

@@ -68,7 +68,6 @@ def report(
 
     Parameters
     ----------
-    title, text : str
     table : one mapping of column to cell per row, all with the same columns; may be empty
     highlight : the first cell of the row to set in bold
     sections : explained images

@@ -32,13 +32,10 @@ class EvidenceMap:
 
     Attributes
     ----------
-    shares : (height, width) float64
-        The positions' shares, top left first.
-    constant : float
-        What no position adds: the number of an image without any activation.
-    exact : bool
-        Whether the shares are exact; False where the encoder's vector is not the mean of its feature map, or occlusion
-        stands in for one. They add up all the same: what is left over is in the constant.
+    shares : (height, width) float64; the positions' shares, top left first
+    constant : what no position adds: the number of an image without any activation
+    exact : whether the shares are exact; False where the encoder's vector is not the mean of its feature map, or
+        occlusion stands in for one. They add up all the same: what is left over is in the constant.
     """
 
     shares: Array
@@ -125,9 +122,7 @@ class PathMaps:
 
     Parameters
     ----------
-    dictionary : ConceptDictionary
-    anchor : float
-        Of the pursuit that finds the paths.
+    anchor : of the pursuit that finds the paths
     baseline : (n_dims,), optional
         The raw embedding that counts as "nothing to see" in margins; by default the mean of the classes.
     """
@@ -146,10 +141,8 @@ class PathMaps:
         Parameters
         ----------
         chosen, rivals : the paths' atoms, from the root down
-        features : (n_dims, height, width)
-            A feature map of the image.
-        vector : (n_dims,), optional
-            The image's raw embedding, where it is not the mean of the map; maps are then approximate.
+        features : (n_dims, height, width); a feature map of the image
+        vector : (n_dims,); the image's raw embedding, where it is not the mean of the map; maps are then approximate
         """
         parts = _parts(self.dictionary, features)
         own = self._solver(chosen)
@@ -222,13 +215,9 @@ def concept_maps(
 
     Parameters
     ----------
-    dictionary : ConceptDictionary
-    atoms : (length,) int
-        The path's atoms, from the root down.
-    anchor : float
-        Of the pursuit that found it.
-    features : (n_dims, height, width)
-        The feature map whose mean over positions is the image's raw embedding.
+    atoms : the path's atoms, from the root down
+    anchor : of the pursuit that found it
+    features : (n_dims, height, width); the feature map whose mean over positions is the image's raw embedding
 
     Notes
     -----
@@ -250,13 +239,9 @@ def margin_map(
 
     Parameters
     ----------
-    dictionary : ConceptDictionary
-    chosen, rival : (length,) int
-        The two paths' atoms.
-    anchor : float
+    chosen, rival : the two paths' atoms
     features : (n_dims, height, width)
-    baseline : (n_dims,), optional
-        The raw embedding that counts as "nothing to see"; by default the mean of the classes.
+    baseline : (n_dims,); the raw embedding that counts as "nothing to see"; by default the mean of the classes
 
     Notes
     -----

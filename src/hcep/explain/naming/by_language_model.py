@@ -92,24 +92,18 @@ def describe_atoms(
 ) -> Descriptions:
     """Let a language model write candidate phrases for every edge of a hierarchy.
 
+    Raises HCEPError: when `n_phrases` or `rounds` is below 1.
+
     Parameters
     ----------
-    hierarchy : Hierarchy
-    chat : ChatModel
     edges : ask about these only
     n_phrases : phrases per pair
-    aliases, rounds, seed, progress
-        As in `summarize_atoms`.
+    aliases, rounds, seed, progress : as in `summarize_atoms`
 
     Returns
     -------
     Descriptions
         Phrases that break the rules are left out; when fewer than half of `n_phrases` are left, the answer goes back.
-
-    Raises
-    ------
-    HCEPError
-        When `n_phrases` or `rounds` is below 1.
     """
     if n_phrases < 1:
         raise HCEPError(f"n_phrases must be at least 1, got {n_phrases}")
@@ -142,6 +136,9 @@ def summarize_atoms(
 ) -> Summaries:
     """Sum up the phrases of every atom that has some, by the rules of the paper.
 
+    Raises HCEPError: when `rounds` is below 1. A server that fails raises nothing: atoms without an answer are in
+    ``failures``.
+
     Parameters
     ----------
     names : with phrases, as `name_atoms` gives them
@@ -151,11 +148,6 @@ def summarize_atoms(
     rounds : answers to ask for at most; a rejected one goes back with what is wrong with it
     seed : for servers that draw by it
     progress : show a progress bar
-
-    Raises
-    ------
-    HCEPError
-        When `rounds` is below 1. A server that fails raises nothing: atoms without an answer are in ``failures``.
 
     Notes
     -----

@@ -29,12 +29,12 @@ def exemplars(
 ) -> AtomNames:
     """Find the images that show what each atom adds to its parent.
 
-    Among the images of all classes below the parent, those with the highest projection on the atom; no text tower
-    is needed.
+    Among the images of all classes below the parent, those with the highest projection on the atom; no text tower is
+    needed. Raises HCEPError: labels that are not classes of the dictionary, another number of labels or ids than
+    images, `top_k` below 1.
 
     Parameters
     ----------
-    dictionary : ConceptDictionary
     X : (n_images, n_dims) array, or an iterable of (X, y) batches
         Raw embeddings. Batches, such as ``store.batches()``, are looked at one at a time and not kept.
     y : (n_images,) array of str, the class of each row; with batches, left out
@@ -46,11 +46,6 @@ def exemplars(
     -------
     AtomNames
         One record per edge; a zero atom has no images.
-
-    Raises
-    ------
-    HCEPError
-        Labels that are not classes of the dictionary, another number of labels or ids than images, `top_k` below 1.
 
     Notes
     -----

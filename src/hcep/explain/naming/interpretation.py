@@ -37,8 +37,6 @@ class Interpretation:
 
     Attributes
     ----------
-    names : AtomNames
-    hierarchy : Hierarchy
     failures : atoms for which the language model gave no answer that passes
     notes : what a person should know, such as why definitions were not compared
     kept : whether the names are in the model's folder
@@ -70,7 +68,9 @@ def interpret(
 ) -> Interpretation:
     """Name the atoms of a model by the nearest phrases, images along them, and a language model's summary.
 
-    Without anything to name them by, the names that the model has, or WordNet's definitions, are returned.
+    Without anything to name them by, the names that the model has, or WordNet's definitions, are returned. Raises
+    HCEPError: candidates that cannot be compared (no text tower, no known encoder, none left), images of another
+    encoder or without labels, a summary without phrases.
 
     Parameters
     ----------
@@ -86,12 +86,6 @@ def interpret(
     rounds : answers to ask for before an atom is given up
     synsets : name only atoms that lead to these, given by id or display name
     progress : show progress bars
-
-    Raises
-    ------
-    HCEPError
-        Candidates that cannot be compared (no text tower, no known encoder, none left), images of another encoder or
-        without labels, a summary without phrases.
     """
     run = _Naming(model, synsets, encoder, preprocessing, {"rounds": rounds, "progress": progress})
     if describe is None:
@@ -133,10 +127,7 @@ def interpret(
 def chosen_edges(hierarchy: Hierarchy, synsets: Iterable[str] | None = None) -> tuple[tuple[str, str], ...]:
     """Edges whose child is one of `synsets`, given by id or display name; all edges where it is None.
 
-    Raises
-    ------
-    HierarchyError
-        When there is no such synset, or it is the root, which no atom leads to.
+    Raises HierarchyError: when there is no such synset, or it is the root, which no atom leads to.
     """
     if synsets is None:
         return hierarchy.edges

@@ -22,6 +22,8 @@ def interpretation_table(
 ) -> str:
     """Set names of atoms as a table.
 
+    Raises HCEPError: for an unknown format.
+
     Parameters
     ----------
     atoms : such as an `AtomNames`
@@ -34,11 +36,6 @@ def interpretation_table(
     str
         Every text in it escaped for the format. Where an atom has images but no phrases, its concepts are the images;
         where it has both, the text has the images below the phrases.
-
-    Raises
-    ------
-    HCEPError
-        For an unknown format.
 
     Examples
     --------

@@ -22,10 +22,7 @@ CHUNK = 2048
 def raw_atoms(dictionary: ConceptDictionary) -> NDArray[np.float64]:
     """Atoms as differences of embeddings as the encoder gives them, (n_atoms, n_dims).
 
-    Raises
-    ------
-    DictionaryError
-        When the dictionary's metric cannot be undone.
+    Raises DictionaryError: when the dictionary's metric cannot be undone.
 
     Notes
     -----
@@ -60,9 +57,11 @@ def name_atoms(
 ) -> AtomNames:
     """Find the phrases whose embeddings point most nearly the way each atom does.
 
+    Raises HCEPError: no phrases, phrases given twice, embeddings of another number or length or with NaN, `top_k` below
+    1.
+
     Parameters
     ----------
-    dictionary : ConceptDictionary
     phrases : candidates, each once
     phrase_embeddings : (n_phrases, n_dims) array, of the same encoder as the dictionary's images; norms do not matter
     top_k : phrases to keep for an atom
@@ -75,11 +74,6 @@ def name_atoms(
     -------
     AtomNames
         One record per edge. An atom that is zero (a child equal to its parent) has no direction and gets no phrase.
-
-    Raises
-    ------
-    HCEPError
-        No phrases, phrases given twice, embeddings of another number or length or with NaN, `top_k` below 1.
 
     Notes
     -----

@@ -43,7 +43,6 @@ def violation(
     ----------
     phrase : after `cleaned`
     names : names of the two synsets, which the phrase may not use in any case, plural or spelling
-    min_words, max_words : int
 
     Examples
     --------

@@ -29,14 +29,10 @@ BATCH = 256
 def read_phrases(path: str | PathLike[str], *, max_phrases: int = MAX_PHRASES) -> tuple[str, ...]:
     """Read candidate phrases, one per line.
 
-    Blank lines and lines that start with ``#`` are left out, spaces at the ends and runs of them inside are not kept,
-    a phrase that came before (whatever its case) is not taken again. A vocabulary is such a file too.
-
-    Raises
-    ------
-    HCEPError
-        The file is not there, not UTF-8, has no phrase or too many; a line is too long or has control characters. The
-        message names the line.
+    Blank lines and lines that start with ``#`` are left out, spaces at the ends and runs of them inside are not kept, a
+    phrase that came before (whatever its case) is not taken again. A vocabulary is such a file too. Raises HCEPError:
+    the file is not there, not UTF-8, has no phrase or too many; a line is too long or has control characters. The
+    message names the line.
 
     Examples
     --------
@@ -76,10 +72,7 @@ def read_phrases(path: str | PathLike[str], *, max_phrases: int = MAX_PHRASES) -
 def read_embedded_phrases(path: str | PathLike[str], n_dims: int) -> tuple[tuple[str, ...], NDArray[Any]]:
     """Phrases and their embeddings from an .npz of ``phrases`` and ``embeddings``, for text towers that run elsewhere.
 
-    Raises
-    ------
-    HCEPError
-        When the file cannot be read, lacks an array, or its embeddings have not `n_dims` dimensions.
+    Raises HCEPError: when the file cannot be read, lacks an array, or its embeddings have not `n_dims` dimensions.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -136,17 +129,13 @@ def embed_phrases(
 ) -> NDArray[np.float32]:
     """Embed phrases by an encoder's text tower, (n_phrases, n_dims).
 
+    Raises HCEPError: the encoder has no text tower, or the template no ``{}``.
+
     Parameters
     ----------
     encoder : one that has texts
-    phrases : sequence of str
     template : what a phrase is put into first, at its ``{}``, such as ``"a photo of {}"``
     progress : show a progress bar
-
-    Raises
-    ------
-    HCEPError
-        The encoder has no text tower, or the template no ``{}``.
     """
     if template.count("{}") != 1:
         raise HCEPError(
