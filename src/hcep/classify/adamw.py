@@ -62,12 +62,10 @@ def train_adamw(
     Parameters
     ----------
     codes : (n_images, n_atoms) CSR or dense array
-    labels : (n_images,) int
-        Below `n_classes`.
+    labels : (n_images,) int; below `n_classes`
     epochs, batch_size, lr, weight_decay
         Of AdamW; betas are 0.9 and 0.999, eps is 1e-8, and the bias decays as the weights do.
-    random_state : int or None
-        Orders the images anew in every epoch.
+    random_state : orders the images anew in every epoch
     """
     rng = np.random.default_rng(random_state)
     n_images, n_atoms = codes.shape

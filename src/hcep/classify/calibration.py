@@ -25,8 +25,6 @@ PRIOR_WEIGHT = 10.0
 class Calibration:
     """Temperature of an image's class probabilities, as a function of how far its objectives are spread.
 
-    Notes
-    -----
     With objectives J_k and the image's mean gap ``s = mean over other classes of (J_k - min J)``::
 
         p_k  proportional to  prior_k exp(-J_k / T(s)),        T(s) = temperature * (s / typical_gap) ** exponent
@@ -70,17 +68,13 @@ def _mean_gaps(gaps: Floats) -> Floats:
 def fit_calibration(objectives: Floats, own: NDArray[np.intp] | None = None) -> Calibration:
     """Temperature and exponent of lowest log loss.
 
-    Parameters
-    ----------
-    objectives : (n_images, n_classes)
-        Of images the dictionary never saw, against all classes.
-    own : (n_images,) int, optional
-        Column of each image's class; the first by default.
-
-    Notes
-    -----
     Smooth in two numbers. A few images' worth of pull to the prior temperature and exponent steadies it where images
     are few.
+
+    Parameters
+    ----------
+    objectives : (n_images, n_classes); of images the dictionary never saw, against all classes
+    own : (n_images,) int; column of each image's class; the first by default
     """
     from scipy.optimize import minimize
 

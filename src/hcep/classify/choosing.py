@@ -60,25 +60,13 @@ class LeaveOneOutScore:
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """Labelled images under a hierarchy: all that the choice and the refinement look at.
+    """Labelled images under a hierarchy: all that the choice and the refinement look at."""
 
-    Attributes
-    ----------
-    hierarchy : Hierarchy
-        Its leaves are the classes.
-    images : (n_images, n_dims)
-        Raw.
-    own : (n_images,) int
-        Class of each.
-    leaves : (n_classes,) array of str
-    unit_norm, center : bool
-        What is done to every image, after the power.
-    """
-
-    hierarchy: Hierarchy
-    images: NDArray[Any]
-    own: NDArray[np.intp]
-    leaves: NDArray[np.str_]
+    hierarchy: Hierarchy  # its leaves are the classes
+    images: NDArray[Any]  # (n_images, n_dims); raw
+    own: NDArray[np.intp]  # (n_images,) int; class of each
+    leaves: NDArray[np.str_]  # (n_classes,) array of str
+    #: unit_norm, center: what is done to every image, after the power
     unit_norm: bool = False
     center: bool = False
 
@@ -155,16 +143,13 @@ def choose(
 ) -> tuple[float, float | None, float, ClassMoments, list[LeaveOneOutScore]]:
     """The triple of lowest held-out log loss, the moments at its power, and all that was tried.
 
-    Parameters
-    ----------
-    training : Training
-    powers, shrinkages, anchors
-        Values to try. The first is where the search starts, and is left only for a gain of more than a standard error.
-
-    Notes
-    -----
     First the power, at the starting metric, then the metric, then the anchor: they hardly interact, so that ten trials
     do for fifty-four. Powers are compared on a sample, as each has a covariance of its own.
+
+    Parameters
+    ----------
+    powers, shrinkages, anchors
+        Values to try. The first is where the search starts, and is left only for a gain of more than a standard error.
     """
     tried: list[LeaveOneOutScore] = []
     if len(training.own) <= training.images.shape[1]:
@@ -203,19 +188,13 @@ def _best(scores: Sequence[LeaveOneOutScore]) -> LeaveOneOutScore:
 def calibrate(training: Training, dictionary: ConceptDictionary, moments: ClassMoments, anchor: float) -> Calibration:
     """Temperature and exponent on held-out images against all classes; a typical one where none can be held out.
 
-    Parameters
-    ----------
-    training : Training
-    dictionary : ConceptDictionary
-        Of all its images, not refined.
-    moments : ClassMoments
-        What the dictionary is made from.
-    anchor : float
-
-    Notes
-    -----
     Means without the fold's images are noisier than those that predict. Temperatures measured on both follow
     ``1 + c / n`` with c = `MEAN_NOISE` from n = 1 to 50, and are divided by that ratio.
+
+    Parameters
+    ----------
+    dictionary : of all its images, not refined
+    moments : what the dictionary is made from
     """
     transform, n_classes = dictionary.transform, len(training.leaves)
     folds = training.folds.only(max(CALIBRATION_IMAGES, CALIBRATION_SIZE // n_classes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,7 @@ from sklearn.base import ClassifierMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+import hcep
 from hcep._checks import require_positive
 from hcep.classify.base import Auto, ConceptEstimator, HierarchyLike
 from hcep.classify.calibration import Calibration, Priors, class_priors
@@ -27,9 +28,6 @@ from hcep.errors import HCEPError
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import PathResult, PathSums, SearchOptions
 from hcep.pursuit.limits import Concepts
-
-if TYPE_CHECKING:
-    from hcep.explain import ExplainedImages
 
 
 class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
@@ -269,16 +267,12 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
 
     def save(self, folder: str | PathLike[str], **details: Any) -> Path:
         """Write the fitted model to a folder: safetensors, JSON and a model card (see `hcep.models.save_model`)."""
-        from hcep.models import save_model
-
-        return save_model(self, folder, **details)
+        return hcep.models.save_model(self, folder, **details)
 
     @staticmethod
     def load(folder: str | PathLike[str]) -> HCEPClassifier:
         """Read a model that `save` wrote; nothing in it is executed (see `hcep.models.load_model`)."""
-        from hcep.models import load_model
-
-        return load_model(folder)
+        return hcep.models.load_model(folder)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Build the dictionary, choose power, metric and anchor where "auto", calibrate, refine, fit the head."""
@@ -333,11 +327,9 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
         asked: dict[str, Any] = {"trace": trace, "progress": progress, "explained": explained}
         return model.infer(images, n_best=n_best, limits=model.limits(force, forbid), **asked)
 
-    def explain(self, X: ArrayLike, *, n_best: int = 3) -> ExplainedImages:
+    def explain(self, X: ArrayLike, *, n_best: int = 3) -> hcep.explain.ExplainedImages:
         """Class, path and runners-up of each image, for people (see `hcep.explain_images`, which takes photos too)."""
-        from hcep.explain import explain_images
-
-        return explain_images(self._checked_images(X), self, n_best=n_best)
+        return hcep.explain_images(self._checked_images(X), self, n_best=n_best)
 
     def predict(self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = ()) -> NDArray[Any]:
         """Class of each image; with concepts forced or forbidden as for `pursue`, the best that is left."""

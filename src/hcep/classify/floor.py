@@ -23,8 +23,7 @@ def explained_floor(model: PathModel, images: NDArray[Any], index: NDArray[np.in
 
     Parameters
     ----------
-    model : PathModel
-        Fitted on these images.
+    model : fitted on these images
     images : (n_images, n_dims) raw embeddings of training images
     index : (n_images,) class of each, as a position in ``model.classes``
 
@@ -55,8 +54,6 @@ def _left_out_shares(
 ) -> NDArray[np.float64]:
     """Explained share of training images, as if each had been left out of the fit; else new images all look strange.
 
-    Notes
-    -----
     Without an image its class's mean is ``n / (n - 1)`` times as far from it, and the within-class covariance loses it:
     with ``r = x - mean`` an inner product ``<a, b>`` of the whitened space becomes ``<a, b> + g <a, r> <b, r>`` (see
     `hcep.classify.left_out.LeftOut`). What the path leaves is nearly along r.

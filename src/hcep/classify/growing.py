@@ -25,8 +25,6 @@ UNLIKE = 0.2
 class GrowingMixin(ConceptEstimator):
     """Changes of a fitted classifier in place.
 
-    Notes
-    -----
     Metric, anchor and temperature stay. A class's embedding is the mean of its images in that metric, so it and
     the number of its images are all that new images must be averaged with; concepts above are means of their children.
     The result is, to rounding, a fit to all images with the same metric and anchor. What was computed on held-out
@@ -47,19 +45,13 @@ class GrowingMixin(ConceptEstimator):
     def add_class(self, name: Any, parent: str | None, X: ArrayLike) -> Self:
         """Add a class below a concept.
 
+        Raises HCEPError: a class that is there already, an unknown parent, a linear head.
+
         Parameters
         ----------
-        name : str or number
-            Label of the class, of the type of the others.
-        parent : str or None
-            Concept, by id or name; a class that gets one below it stays a class. None hangs it from the root.
-        X : (n_images, n_dims) array
-            Its images.
-
-        Raises
-        ------
-        HCEPError
-            A class that is there already, an unknown parent, a linear head.
+        name : label of the class, of the type of the others
+        parent : concept, by id or name; a class that gets one below it stays a class. None hangs it from the root.
+        X : (n_images, n_dims) array; its images
         """
         images = self._may_grow(X)
         if str(name) in set(map(str, self.classes_.tolist())):
@@ -100,10 +92,7 @@ class GrowingMixin(ConceptEstimator):
     def move(self, concept: str, parent: str) -> Self:
         """Hang a concept, with all that is below it, under another parent and no other.
 
-        Raises
-        ------
-        HierarchyError
-            An unknown concept, the root, or a parent that is below the concept.
+        Raises HierarchyError: an unknown concept, the root, or a parent that is below the concept.
         """
         self._may_grow()
         graph = self._graph()
@@ -129,16 +118,13 @@ class GrowingMixin(ConceptEstimator):
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Add images to classes that are there; fit where nothing is fitted yet.
 
+        Raises HCEPError: labels that are no classes of the model: `add_class` says where they belong.
+
         Parameters
         ----------
         X : (n_images, n_dims) array
         y : (n_images,) array
         classes : ignored but for a fit, whose classes they must be, as scikit-learn's loops give them
-
-        Raises
-        ------
-        HCEPError
-            Labels that are no classes of the model: `add_class` says where they belong.
         """
         if not hasattr(self, "dictionary_"):
             absent = [] if classes is None else np.setdiff1d(np.asarray(classes), np.asarray(y)).tolist()

@@ -24,28 +24,22 @@ HEADS: tuple[str, ...] = get_args(HeadKind)
 class AdamWHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear softmax classifier trained by minibatch AdamW, as the paper trains its head.
 
+    Like logistic regression it minimises cross entropy; they differ in the penalty, ``||W||**2 / (2 C n_images)``
+    against AdamW's decoupled decay, which shrinks weights by ``lr * weight_decay`` per step. That decay is so weak that
+    at separable codes the epochs, not the decay, decide where the weights end: AdamW acts like a large C.
+
     Parameters
     ----------
-    epochs, batch_size : int
-        Published for ImageNette and CIFAR-100; for ImageNet 1000 and 16384.
-    lr, weight_decay : float
-        Published for all data sets.
-    random_state : int or None
-        Orders the batches.
+    epochs, batch_size : published for ImageNette and CIFAR-100; for ImageNet 1000 and 16384
+    lr, weight_decay : published for all data sets
+    random_state : orders the batches
 
     Attributes
     ----------
     coef_ : (n_classes, n_atoms) float32
     intercept_ : (n_classes,) float32
     classes_ : (n_classes,) array
-    n_iter_ : (1,) int32
-        Passes over the training images, in the form of scikit-learn's heads.
-
-    Notes
-    -----
-    Like logistic regression it minimises cross entropy; they differ in the penalty, ``||W||**2 / (2 C n_images)``
-    against AdamW's decoupled decay, which shrinks weights by ``lr * weight_decay`` per step. That decay is so weak that
-    at separable codes the epochs, not the decay, decide where the weights end: AdamW acts like a large C.
+    n_iter_ : (1,) int32; passes over the training images, in the form of scikit-learn's heads
 
     References
     ----------

@@ -25,17 +25,13 @@ class HeldOut:
 
     Attributes
     ----------
-    class_index : (n_images,) int
-        The true class of each.
-    concept : (n_images,) float
-        Probability of the highest concept of the answer's path that the true class is not below; 0 where the answer is
-        right.
-    classes : (n_images,) float
-        One less the probability of the true class.
+    class_index : (n_images,) int; the true class of each
+    concept : (n_images,) float; probability of the highest concept of the answer's path that the true class is not
+        below; 0 where the answer is right
+    classes : (n_images,) float; one less the probability of the true class
     kind : (n_images,) float
         As `concept`, with the true class taken away from the model: what an image of an unknown class would get.
-    unknown : (n_images,) float
-        Unknown scores.
+    unknown : (n_images,) float; unknown scores
     """
 
     class_index: NDArray[np.int64]
@@ -81,8 +77,6 @@ def class_quantiles(model: PathModel, which: str, alpha: float, by_class: bool) 
 def hedged_nodes(model: PathModel, found: Inference, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.intp]:
     """Where each answer stops, as a node of the path tree; 0, the root, where not even the first step is sure.
 
-    Notes
-    -----
     With ``v_1, v_2, …`` the path of the answer and ``P(v)`` the probability of the classes below v, the score of a
     class is ``P(v_l)`` for the first v_l that it is not below. The answer is the lowest concept of the path that is
     above all classes whose score is at most their quantile: the walk goes on to v_l while P(v_l) is above the quantiles
@@ -99,21 +93,14 @@ def kinds(model: PathModel, found: Inference, alpha: float = 0.2) -> NDArray[np.
 
 
 class Hedged(NamedTuple):
-    """What can be said of one image with a promised coverage.
+    """What can be said of one image with a promised coverage."""
 
-    Attributes
-    ----------
-    concept, name : the lowest concept that can be answered
-    probability : of the classes below it
-    is_class : whether it is the predicted class itself
-    kind : what the image is a kind of, by name, where it seems to be of no class of the model
-    """
-
+    #: concept, name: the lowest concept that can be answered
     concept: str
     name: str
-    probability: float
-    is_class: bool
-    kind: str | None = None
+    probability: float  # of the classes below it
+    is_class: bool  # whether it is the predicted class itself
+    kind: str | None = None  # what the image is a kind of, by name, where it seems to be of no class of the model
 
     def __str__(self) -> str:
         sure = f"{100 * min(self.probability, 0.99):.0f} %"
@@ -126,12 +113,8 @@ def hedges(model: PathModel, found: Inference, alpha: float = 0.1, *, false_alar
 
     Parameters
     ----------
-    model : PathModel
-    found : Inference
-        With explained shares.
-    alpha : float
-    false_alarms : float
-        Share of images of known classes that may be taken for unknown ones.
+    found : with explained shares
+    false_alarms : share of images of known classes that may be taken for unknown ones
     """
     h, tree, nodes = model.hierarchy, model.hierarchy.path_tree, hedged_nodes(model, found, alpha)
     strange = unknown_scores(model, found) > conformal_quantile(_held_out(model).unknown, false_alarms)
@@ -277,12 +260,7 @@ class HedgingMixin:
 
         `predict_concept`, `predict_set`, `unknown_kind` and `is_unknown` compute their guarantees from these. They hold
         for new images that come as these did: the same classes in the same shares, the same cameras. A second call
-        replaces the first.
-
-        Raises
-        ------
-        HCEPError
-            Labels that are no classes of the model.
+        replaces the first. Raises HCEPError: labels that are no classes of the model.
         """
         from sklearn.utils.validation import column_or_1d  # loading a model to explain an image does without
 
@@ -311,11 +289,12 @@ class HedgingMixin:
     def predict_concept(self, X: ArrayLike, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.object_]:
         """The lowest concept that can be answered: the true class is below it with probability at least ``1 - alpha``.
 
+        Raises HCEPError: without held-out scores, see `calibrate`.
+
         Parameters
         ----------
         X : (n_images, n_dims) array
-        alpha : float
-            How often an answer may be wrong.
+        alpha : how often an answer may be wrong
         by_class : bool
             Guarantee it for the images of every class by themselves (Mondrian). A class with fewer than
             ``1 / alpha - 1`` held-out images can then never be excluded.
@@ -323,11 +302,6 @@ class HedgingMixin:
         Returns
         -------
         (n_images,) array of concept ids: a class's leaf, an inner concept, or the root, which says nothing
-
-        Raises
-        ------
-        HCEPError
-            Without held-out scores, see `calibrate`.
         """
         return self._concepts(X, lambda model, found: hedged_nodes(model, found, alpha, by_class=by_class))
 
@@ -365,10 +339,7 @@ class HedgingMixin:
     def is_unknown(self, X: ArrayLike, false_alarms: float = 0.05) -> NDArray[np.bool_]:
         """Whether images are of no class of the model; of known ones a share of `false_alarms` is called so.
 
-        Raises
-        ------
-        HCEPError
-            Without held-out scores, see `calibrate`.
+        Raises HCEPError: without held-out scores, see `calibrate`.
         """
         bar = conformal_quantile(_held_out(self.path_model()).unknown, false_alarms)
         return np.asarray(self.unknown_score(X) > bar)

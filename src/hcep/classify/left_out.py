@@ -32,18 +32,12 @@ MAX_LEVERAGE = 0.999
 
 @dataclass(frozen=True, eq=False)
 class ClassTree:
-    """The paths of every class's leaf, and how leaf embeddings make atoms.
-
-    Attributes
-    ----------
-    paths : Paths
-    shares : (n_synsets, n_classes) sparse
-        What each leaf embedding adds to each synset's; the root's row is zero.
-    parents, children : (n_atoms,) int
-    """
+    """The paths of every class's leaf, and how leaf embeddings make atoms."""
 
     paths: Paths
+    #: (n_synsets, n_classes) sparse; what each leaf embedding adds to each synset's; the root's row is zero
     shares: sparse.csr_array
+    #: parents, children: (n_atoms,) int
     parents: Index
     children: Index
 
@@ -100,23 +94,14 @@ class Folds:
 
     A fold takes as many images, mostly one, out of *every* class that has two, so that own class and rivals stand on
     equally many. Leaving out the scored image alone would make its own class's mean the only one that is worse.
-
-    Attributes
-    ----------
-    rows : (n_out,) int
-        Images taken out by some fold.
-    own, fold : (n_out,) int
-        Class of each, and the fold that takes it out.
-    scored : (n_out,) bool
-    counts : (n_classes,) int
-        Images of each class.
     """
 
-    rows: Index
+    rows: Index  # (n_out,) int; images taken out by some fold
+    #: own, fold: (n_out,) int; class of each, and the fold that takes it out
     own: Index
     fold: Index
-    scored: NDArray[np.bool_]
-    counts: Index
+    scored: NDArray[np.bool_]  # (n_out,) bool
+    counts: Index  # (n_classes,) int; images of each class
 
     @classmethod
     def of(cls, own: Index, n_classes: int, random_state: int = 0) -> Folds:
@@ -143,32 +128,16 @@ class Folds:
 class LeftOut:
     """Training images in a metric that they fixed themselves.
 
-    Attributes
-    ----------
-    images : (n_images, n_dims) float32
-        After the transform.
-    own : (n_images,) int
-        Class of each.
-    counts : (n_classes,) int
-        Images of each class in training.
-    means : (n_classes, n_dims) float64
-        After the transform.
-    gamma : float
-        What one image's share in the covariance is worth; 0 where the metric is Euclidean.
-    tree : ClassTree
-
-    Notes
-    -----
     Without image x (class c of n images, ``r = x - m``) the mean moves by ``-r / (n - 1)``, every atom d_v by its
     share of that, and by Sherman and Morrison ``<a, b>`` becomes ``<a, b> + g <a, r> <b, r>``. (The covariance's trace
     and degrees of freedom are kept.)
     """
 
-    images: Images
-    own: Index
-    counts: Index
-    means: Floats
-    gamma: float
+    images: Images  # (n_images, n_dims) float32; after the transform
+    own: Index  # (n_images,) int; class of each
+    counts: Index  # (n_classes,) int; images of each class in training
+    means: Floats  # (n_classes, n_dims) float64; after the transform
+    gamma: float  # what one image's share in the covariance is worth; 0 where the metric is Euclidean
     tree: ClassTree
 
     @classmethod

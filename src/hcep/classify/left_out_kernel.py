@@ -17,50 +17,33 @@ NEGLIGIBLE = 1e-5
 
 
 class Paths(NamedTuple):
-    """Complete rooted paths, grouped by class, and the tree that they are in.
+    """Complete rooted paths, grouped by class, and the tree that they are in."""
 
-    Attributes
-    ----------
-    nodes : (n_paths, depth) int64
-        Nodes of the path tree from the root down; -1 beyond the end.
-    lengths : (n_paths,) int64
-    first, number : (n_classes,) int64
-        The paths of class k are ``first[k] ... first[k] + number[k] - 1``.
-    edge, synset, parent, level : (n_nodes,) int64
-        As in `PathTree`.
-    above, above_synset, above_share
-        Synsets above class k, itself included, and its weight in their embeddings, the root left out: entries
-        ``above[k] ... above[k + 1] - 1`` of the other two.
-    """
-
-    nodes: Array
-    lengths: Array
+    nodes: Array  # (n_paths, depth) int64; nodes of the path tree from the root down; -1 beyond the end
+    lengths: Array  # (n_paths,) int64
+    #: first, number: (n_classes,) int64; the paths of class k are ``first[k] ... first[k] + number[k] - 1``.
     first: Array
     number: Array
+    #: edge, synset, parent, level: (n_nodes,) int64; as in `PathTree`
     edge: Array
     synset: Array
     parent: Array
     level: Array
+    #: above, above_synset, above_share: Synsets above class k, itself included, and its weight in their embeddings, the
+    #: root left out: entries ``above[k] ... above[k + 1] - 1`` of the other two.
     above: Array
     above_synset: Array
     above_share: Array
 
 
 class Products(NamedTuple):
-    """Inner products of images x, class means m and atoms d: all that left-out objectives are made of.
+    """Inner products of images x, class means m and atoms d: all that left-out objectives are made of."""
 
-    Attributes
-    ----------
-    x_atoms, mean_atoms : (n_images, n_columns), (n_means, n_columns)
-    gram : (n_nodes, depth) float64
-        Of each node's atom with that of its ancestor at every level, itself last.
-    x_x, x_r, r_r : (n_images,)
-        With r = x - m, m the mean of the image's class.
-    """
-
+    #: x_atoms, mean_atoms: (n_images, n_columns), (n_means, n_columns)
     x_atoms: Array
     mean_atoms: Array
-    gram: Array
+    gram: Array  # (n_nodes, depth) float64; of each node's atom with that of its ancestor at every level, itself last
+    #: x_x, x_r, r_r: (n_images,); with r = x - m, m the mean of the image's class
     x_x: Array
     x_r: Array
     r_r: Array

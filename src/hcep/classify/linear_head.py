@@ -46,34 +46,25 @@ def open_linear_head(
 ) -> HCEPClassifier:
     """Make a fitted `HCEPClassifier` of a linear classifier's weights.
 
+    Raises HCEPError: shapes that do not fit, NaN, fewer than two classes.
+
     Parameters
     ----------
-    coef : (n_classes, n_dims)
-        One row for two classes, as scikit-learn keeps it, is the logit of the second.
+    coef : (n_classes, n_dims); one row for two classes, as scikit-learn keeps it, is the logit of the second
     intercept : (n_classes,)
-    classes : (n_classes,) labels
-        Ids of leaves of the hierarchy, in the order of `coef`.
+    classes : (n_classes,) labels; ids of leaves of the hierarchy, in the order of `coef`
     hierarchy : what `HCEPClassifier` takes
-    images : (n_images, n_dims), optional
-        Embeddings of some typical images, unlabelled: they set the scale, so that coefficients are about 1, choose the
-        anchor, and say below which explained share an image is unlike them: one for all classes.
-    anchor : float or "auto"
-        "auto" is the smallest of `ANCHORS` at which path and classifier agree on 99 % of `images`; without any, one so
-        large that they always do.
-    tree : {"first", "shortest", "longest"} or None
-        As in `HCEPClassifier`.
-    collapse : bool
+    images : (n_images, n_dims); embeddings of some typical images, unlabelled: they set the scale, so that coefficients
+        are about 1, choose the anchor, and say below which explained share an image is unlike them: one for all classes
+    anchor : float or "auto"; "auto" is the smallest of `ANCHORS` at which path and classifier agree on 99 % of
+        `images`; without any, one so large that they always do
+    tree : {"first", "shortest", "longest"} or None; as in `HCEPClassifier`
 
     Returns
     -------
     HCEPClassifier
         With ``agreement_``, the share of `images` whose path ends in the classifier's class (NaN without images);
         probabilities are the classifier's softmax at a large anchor.
-
-    Raises
-    ------
-    HCEPError
-        Shapes that do not fit, NaN, fewer than two classes.
     """
     from hcep.classify import HCEPClassifier
 

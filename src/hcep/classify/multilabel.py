@@ -30,33 +30,25 @@ RANKED = 3
 class MultiLabelHCEP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Label pictures of several objects by the sum of rooted paths that explains each.
 
-    Parameters
-    ----------
-    hierarchy : what `HCEPClassifier` takes
-    labels : sequence of str, optional
-        Class of each column of Y, as the hierarchy has it. Needed with a hierarchy, unless Y is a data frame.
-    n_paths : int or "auto"
-        Most labels of a picture, see `hcep.pursuit.search_several`.
-    estimator : HCEPClassifier, optional
-        With options of its own; its hierarchy is not looked at. The default has a fixed metric and anchor.
-
-    Attributes
-    ----------
-    classes_ : (n_classes,) array
-        The labels, in the order of the columns of Y; of a one-dimensional y its classes.
-    model_ : HCEPClassifier
-        Of single objects, fitted on the unmixed pictures.
-    stopping_ : Stopping or None
-        When "auto" adds no further path: fitted on the pictures' numbers of labels.
-
-    Notes
-    -----
     Encoders that average over a picture make one of k objects nearly the mean of k pictures. So class embeddings A are
     those of least squares, ``X ~ W A`` with W the rows of Y divided by their sums, and each picture stands for one of
     every label it has: the class's embedding plus what ``W A`` leaves of the picture, times ``sqrt(k)`` as averaging
     made that smaller. Pictures of one label stay as they are. Pictures without a label are left out.
 
     A one-dimensional y is classified as `HCEPClassifier` does.
+
+    Parameters
+    ----------
+    hierarchy : what `HCEPClassifier` takes
+    labels : class of each column of Y, as the hierarchy has it. Needed with a hierarchy, unless Y is a data frame.
+    n_paths : int or "auto"; most labels of a picture, see `hcep.pursuit.search_several`
+    estimator : with options of its own; its hierarchy is not looked at. The default has a fixed metric and anchor.
+
+    Attributes
+    ----------
+    classes_ : (n_classes,) array; the labels, in the order of the columns of Y; of a one-dimensional y its classes
+    model_ : of single objects, fitted on the unmixed pictures
+    stopping_ : when "auto" adds no further path: fitted on the pictures' numbers of labels
 
     Examples
     --------

@@ -51,10 +51,13 @@ class ObjectsMixin(ConceptEstimator):
 def stopping_rule(model: PathModel, images: NDArray[Any], index: NDArray[np.intp]) -> Stopping | None:
     """Fit the rule by which ``n_paths="auto"`` stops, on training images held out of the dictionary's means.
 
+    Mixtures of two held-out images of different classes stand for pictures with two objects: on mean-pooled encoders
+    they nearly are. The intercept lets `FALSE_ALARMS` of the held-out images pass; the slope is the one at which most
+    of the mixtures do.
+
     Parameters
     ----------
-    model : PathModel
-        Fitted on these images, with an anchor.
+    model : fitted on these images, with an anchor
     images : (n_images, n_dims) raw embeddings of training images, one object each
     index : (n_images,) class of each, as a position in ``model.classes``
 
@@ -62,12 +65,6 @@ def stopping_rule(model: PathModel, images: NDArray[Any], index: NDArray[np.intp
     -------
     Stopping or None
         None where there are too few images.
-
-    Notes
-    -----
-    Mixtures of two held-out images of different classes stand for pictures with two objects: on mean-pooled encoders
-    they nearly are. The intercept lets `FALSE_ALARMS` of the held-out images pass; the slope is the one at which most
-    of the mixtures do.
     """
     measured = [
         [_gains(model, dictionary, some) for some in (images[rows], _mixtures(images, index, rows))]
@@ -95,8 +92,7 @@ def counted_rule(
 
     Parameters
     ----------
-    model : PathModel
-        Fitted on `single`.
+    model : fitted on `single`
     single, index : as `images` and `index` of `stopping_rule`, one for each object
     picture : (n_single,) the picture that each is of, as a row of X
     X : (n_pictures, n_dims) raw embeddings

@@ -51,20 +51,6 @@ def refine(
 ) -> Floats:
     """Shifts of the leaves from their means, (n_classes, n_dims), to a lower left-out cross entropy of their images.
 
-    Parameters
-    ----------
-    training : Training
-    dictionary : ConceptDictionary
-        Of the class means.
-    moments : ClassMoments
-        What it is made from.
-    anchor, temperature : float
-        Of the path objective, and of the class scores made from it.
-    prior : float
-        Weight of the penalty on shifts, in images.
-
-    Notes
-    -----
     Minimises, over one shift s_c per class, by L-BFGS::
 
         mean_i -log softmax(-J_i / T)[own class]  +  prior / (n_images T) * sum_c ||s_c||**2
@@ -73,6 +59,13 @@ def refine(
     taken out of its class's mean and of every concept's above it, and its residual out of the metric. Inner synsets
     stay the means of their children, so that a shift moves every atom above it. Divided by n_images the penalty is a
     prior of fixed weight: one number serves 5 and 50 images per class.
+
+    Parameters
+    ----------
+    dictionary : of the class means
+    moments : what it is made from
+    anchor, temperature : of the path objective, and of the class scores made from it
+    prior : weight of the penalty on shifts, in images
     """
     from scipy.optimize import minimize
 
@@ -114,12 +107,10 @@ def loss_and_gradient(
 
     Parameters
     ----------
-    space : LeftOut
-        Its images sorted by class.
+    space : its images sorted by class
     leaves : (n_classes, n_dims)
     rivals : (n_images, n_rivals)
         -1 beyond the last.
-    anchor, temperature : float
     """
     tree, n, n_classes = space.tree, len(space.own), len(leaves)
     atoms = tree.atoms(leaves)

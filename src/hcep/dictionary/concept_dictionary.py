@@ -34,11 +34,9 @@ class ConceptDictionary:
 
     Parameters
     ----------
-    hierarchy : Hierarchy
     synset_embeddings : (n_synsets, n_dims) float64
         In the hierarchy's index order, after the transform; row 0, the root's, is taken to be zero.
-    transform : EmbeddingTransform
-        What raw embeddings go through before they meet the atoms.
+    transform : what raw embeddings go through before they meet the atoms
 
     Attributes
     ----------
@@ -78,33 +76,23 @@ class ConceptDictionary:
     ) -> ConceptDictionary:
         """Average image embeddings into a dictionary.
 
+        Raises DictionaryError: NaN or infinite values, a wrong number of dimensions, labels outside the hierarchy,
+        leaves without an image; with counts and examples.
+
         Parameters
         ----------
-        hierarchy : Hierarchy
         X : (n_images, n_dims) array, or an iterable of (X, y) batches
             Batches are summed up one at a time and not kept.
         y : (n_images,) array of str
             The class of each row. A class that is an inner synset gets a leaf of its own below it.
-        unit_norm : bool
-            Scale each embedding to norm 1 first.
-        center : bool
-            Subtract the mean of all training images.
-        shrinkage : float in (0, 1], optional
-            Measure in the metric of the within-class covariance, shrunk this far towards a multiple of the identity.
-            None keeps the Euclidean metric, as published.
-        rescale : bool
-            Scale so that training images have a mean square norm of 1, which gives an anchor the same meaning for
-            every encoder.
-        missing : {"raise", "drop"}
-            What to do about leaves without an image.
-        power : float
-            Raise every number of an embedding to this power before anything else, its sign kept.
-
-        Raises
-        ------
-        DictionaryError
-            NaN or infinite values, a wrong number of dimensions, labels outside the hierarchy, leaves without an
-            image; with counts and examples.
+        unit_norm : scale each embedding to norm 1 first
+        center : subtract the mean of all training images
+        shrinkage : measure in the metric of the within-class covariance, shrunk this far towards a multiple of the
+            identity. None keeps the Euclidean metric, as published.
+        rescale : scale so that training images have a mean square norm of 1, which gives an anchor the same meaning for
+            every encoder
+        missing : {"raise", "drop"}; what to do about leaves without an image
+        power : raise every number of an embedding to this power before anything else, its sign kept
 
         Examples
         --------
@@ -145,19 +133,13 @@ class ConceptDictionary:
     ) -> ConceptDictionary:
         """Build a dictionary from the moments of images that are already summed up.
 
+        Raises DictionaryError: as `from_images`.
+
         Parameters
         ----------
-        hierarchy : Hierarchy
-        moments : ClassMoments
-            From `class_moments`, with a second moment where there is a `shrinkage`.
-        unit_norm, power : bool, float
-            What the embeddings went through before they were summed up.
+        moments : from `class_moments`, with a second moment where there is a `shrinkage`
+        unit_norm, power : what the embeddings went through before they were summed up
         center, shrinkage, rescale, missing : as for `from_images`
-
-        Raises
-        ------
-        DictionaryError
-            As `from_images`.
         """
         transform = fit_transform_parameters(
             moments, unit_norm=unit_norm, center=center, shrinkage=shrinkage, rescale=rescale, power=power
@@ -171,10 +153,7 @@ class ConceptDictionary:
     ) -> ConceptDictionary:
         """Build a dictionary from one vector per leaf; inner synsets are the mean of their children.
 
-        Raises
-        ------
-        DictionaryError
-            As `from_images`.
+        Raises DictionaryError: as `from_images`.
         """
         labels = list(embeddings)
         if not labels:
@@ -187,10 +166,7 @@ class ConceptDictionary:
     def from_synset_embeddings(cls, hierarchy: Hierarchy, embeddings: Mapping[str, ArrayLike]) -> ConceptDictionary:
         """Build a dictionary from a vector for every synset but the root, inner ones too (text embeddings, say).
 
-        Raises
-        ------
-        DictionaryError
-            As `from_images`; every synset needs a vector.
+        Raises DictionaryError: as `from_images`; every synset needs a vector.
         """
         labels = [synset for synset in embeddings if synset != hierarchy.root]
         _refuse_unknown(labels, hierarchy)
@@ -219,9 +195,7 @@ class ConceptDictionary:
 
         Parameters
         ----------
-        hierarchy : Hierarchy
-        encoder : Encoder
-            Of texts and images, such as ``load_encoder("open_clip:ViT-B-32/openai")``.
+        encoder : of texts and images, such as ``load_encoder("open_clip:ViT-B-32/openai")``
         templates, descriptions : as for `hcep.dictionary.from_text.text_vectors`
         images, X, y : as for `hcep.dictionary.from_text.text_dictionary`
             Unlabelled images close the gap between texts and images; labelled ones take over from the texts.
@@ -381,8 +355,7 @@ def class_moments(
     Parameters
     ----------
     hierarchy, X, y, unit_norm, power : as for `ConceptDictionary.from_images`
-    second_moment : bool
-        Sum up products of dimensions too, which the within-class covariance needs.
+    second_moment : sum up products of dimensions too, which the within-class covariance needs
     """
     moments = ClassMoments(second_moment=second_moment)
     if y is None and isinstance(X, np.ndarray):

@@ -29,26 +29,13 @@ BATCH, FOLDS = 256, 16
 
 
 class TextDictionary(NamedTuple):
-    """A dictionary of texts, and of images where there are some.
-
-    Attributes
-    ----------
-    dictionary : ConceptDictionary
-    weight : float
-        Images that a class's text counts for beside its images; infinite where there are none.
-    temperature : float
-        Scale of squared distances at which they are most like probabilities.
-    n_text_only : int
-        Classes without an image.
-    gap : float
-        Distance of the texts' mean from the images', NaN without images.
-    """
+    """A dictionary of texts, and of images where there are some."""
 
     dictionary: ConceptDictionary
-    weight: float
-    temperature: float
-    n_text_only: int
-    gap: float
+    weight: float  # images that a class's text counts for beside its images; infinite where there are none
+    temperature: float  # scale of squared distances at which they are most like probabilities
+    n_text_only: int  # classes without an image
+    gap: float  # distance of the texts' mean from the images', NaN without images
 
 
 def text_vectors(
@@ -59,20 +46,13 @@ def text_vectors(
 ) -> Floats:
     """Unit vectors of the leaves' names, (n_leaves, n_dims): the mean over templates, and over descriptions.
 
+    Raises DictionaryError: no text tower, or a template without ``{}``.
+
     Parameters
     ----------
-    hierarchy : Hierarchy
-    encoder : Encoder
-        With a text tower.
-    templates : sequence of str
-        Each with ``{}`` for the name; ``{parent}`` is the name of the concept above.
-    descriptions : mapping of id to text, optional
-        Glosses, say: a leaf that has one is also "NAME: DESCRIPTION".
-
-    Raises
-    ------
-    DictionaryError
-        No text tower, or a template without ``{}``.
+    encoder : with a text tower
+    templates : each with ``{}`` for the name; ``{parent}`` is the name of the concept above
+    descriptions : mapping of id to text; glosses, say: a leaf that has one is also "NAME: DESCRIPTION"
     """
     bad = [template for template in templates if "{}" not in template]
     if bad or isinstance(templates, str) or not templates:
@@ -104,31 +84,21 @@ def text_dictionary(
 ) -> TextDictionary:
     """Build a dictionary from one text vector per leaf, and from images as far as there are some.
 
-    Parameters
-    ----------
-    hierarchy : Hierarchy
-    texts : (n_leaves, n_dims) array
-        In the order of ``hierarchy.leaves``; lengths do not matter.
-    images : (n_images, n_dims) array, optional
-        Unlabelled images, of which only the mean is used; `X` by default.
-    X, y : (n_labelled, n_dims) array and their leaves, optional
-        Labelled images, of some classes or all.
-    close_gap : bool
-        Subtract from texts their own mean, and from images theirs; otherwise that of the images from both.
+    Raises DictionaryError: shapes that do not fit, NaN, labels that are no leaves.
 
-    Raises
-    ------
-    DictionaryError
-        Shapes that do not fit, NaN, labels that are no leaves.
-
-    Notes
-    -----
     Texts and images of one encoder lie in two cones: all texts share a direction that no image has. Both go to norm 1
     and lose their own mean, ``t' = t - mean(t)`` and ``x' = x - mean(x)``; without any image the texts' mean stands for
     both. A class with n images of mean m is ``(k s t' + n m') / (k + n)``: its text counts for k images, the same k for
     all classes, and s, the scale of texts, is that of least squares over classes with images. k and the temperature
     are those of lowest log loss over labelled images, one of each class left out of the means at a time. Where some
     classes have images and others none, those with images win some images of the others: they are surer of their place.
+
+    Parameters
+    ----------
+    texts : (n_leaves, n_dims) array; in the order of ``hierarchy.leaves``; lengths do not matter
+    images : (n_images, n_dims) array; unlabelled images, of which only the mean is used; `X` by default
+    X, y : (n_labelled, n_dims) array and their leaves; labelled images, of some classes or all
+    close_gap : subtract from texts their own mean, and from images theirs; otherwise that of the images from both
     """
     vectors = unit_rows(as_embeddings(texts, name="texts").astype(np.float64))
     if len(vectors) != len(hierarchy.leaves):

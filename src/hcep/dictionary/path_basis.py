@@ -24,27 +24,6 @@ class DependentAtomsWarning(UserWarning):
 class PathBasis:
     """Orthonormal directions of every rooted path, prepared once for all images.
 
-    Attributes
-    ----------
-    tree : PathTree
-        Its node v stands for one rooted path, with atom d_v at the end.
-    anchor : float
-        Weight lambda of the prior on coefficients; 0 is least squares.
-    directions : (n_columns, n_dims) float64
-        The distinct q_v. Two siblings whose atoms are opposite or equal share one, so that they tie exactly.
-    offset : (n_columns,) float64
-        What the anchor adds to <x, q_v>; zero without one.
-    column : (n_nodes,) int32
-        Row of `directions` for a node; -1 for the root and for dependent atoms, whose q_v is zero.
-    sign : (n_nodes,) float64
-        1, -1, or 0 where there is no column.
-    share : (n_nodes,) float64
-        s_v, the part of the atom's norm outside the span of its ancestors' atoms.
-    triangle : (n_nodes, depth) float64
-        Row v is the last column of the R of the path's QR: ``<q_u, d_v>`` for u along the path.
-
-    Notes
-    -----
     With P the projection onto the atoms of the parent's path::
 
         q_v = (d_v - P d_v) / ||d_v - P d_v||        s_v = ||d_v - P d_v|| / ||d_v||
@@ -52,6 +31,20 @@ class PathBasis:
     and ``p_v = <x, q_v>``, the residual after the path to v has squared norm ``||x||**2`` less the ``p_u**2`` along it,
     and ``|p_v| * s_v`` is the cosine (times the residual's norm) by which the pursuit picks v. The anchored problem
     is the same one on atoms ``[d_v; sqrt(lambda) e_level]`` and images ``[x; sqrt(lambda) 1]``.
+
+    Attributes
+    ----------
+    tree : its node v stands for one rooted path, with atom d_v at the end
+    anchor : weight lambda of the prior on coefficients; 0 is least squares
+    directions : (n_columns, n_dims) float64
+        The distinct q_v. Two siblings whose atoms are opposite or equal share one, so that they tie exactly.
+    offset : (n_columns,) float64; what the anchor adds to <x, q_v>; zero without one
+    column : (n_nodes,) int32
+        Row of `directions` for a node; -1 for the root and for dependent atoms, whose q_v is zero.
+    sign : (n_nodes,) float64; 1, -1, or 0 where there is no column
+    share : (n_nodes,) float64; s_v, the part of the atom's norm outside the span of its ancestors' atoms
+    triangle : (n_nodes, depth) float64
+        Row v is the last column of the R of the path's QR: ``<q_u, d_v>`` for u along the path.
     """
 
     tree: PathTree

@@ -18,8 +18,6 @@ from hcep.errors import DictionaryError
 class EmbeddingTransform:
     """The map that training images fixed and new images go through as well; affine but for power and unit norm.
 
-    Notes
-    -----
     ``x -> [scale * (x**power / ||x**power|| - mean) @ whitener, constants]``, each part optional. The whitener W is an
     inverse root of the shrunk within-class covariance, ``W W^T = ((1 - a) C + a tr(C)/d I)^-1``, so that Euclidean
     distances after it are Mahalanobis distances before it. A negative number under a power keeps its sign.

@@ -14,6 +14,7 @@ from .drawing import (
 from .grade import Graded as Graded, Grades as Grades, grade as grade, grade_methods as grade_methods
 from .image_scores import ImageScores as ImageScores, evaluate_method as evaluate_method, score_images as score_images
 from .interventions import Corrected as Corrected, intervention_curve as intervention_curve, limited as limited
+from .running import RunningScores as RunningScores, evaluate_blocks as evaluate_blocks
 from .selective import RiskCoverage as RiskCoverage, risk_coverage as risk_coverage
 from .statistics import (
     Difference as Difference,

@@ -47,21 +47,17 @@ def calibration_gaps(confidence: ArrayLike, correct: ArrayLike, n_bins: int = N_
 def expected_calibration_error(confidence: ArrayLike, correct: ArrayLike, n_bins: int = N_BINS) -> float:
     """Mean gap between confidence and accuracy over equal-width bins, weighted by the images in each.
 
+    ``sum over bins of n_b / n |accuracy_b - confidence_b|``, both means over the images of the bin.
+
     Parameters
     ----------
-    confidence : (n_images,) array
-        Probability of the predicted class; NaN leaves the image out.
+    confidence : (n_images,) array; probability of the predicted class; NaN leaves the image out
     correct : (n_images,) array of 0 and 1
-    n_bins : int
 
     Returns
     -------
     float
         NaN where no image has a confidence.
-
-    Notes
-    -----
-    ``sum over bins of n_b / n |accuracy_b - confidence_b|``, both means over the images of the bin.
 
     Examples
     --------

@@ -38,18 +38,16 @@ def compare_scores(
 
     Raises HCEPError: no method, different images, an unknown reference or column.
 
+    The paired test of a column is McNemar's where values are 0 and 1, a sign-flip permutation test where they are not,
+    and the paired bootstrap for ``ece`` and where the two methods are defined for different images (mistakes). Holm's
+    adjustment is over the methods of a column.
+
     Parameters
     ----------
     scores : mapping of method to ImageScores
     reference : the method the others are tested against; the first by default
     columns : columns of `ImageScores`, or ``ece``
     n_resamples, random_state : of the bootstrap; the same images are drawn for all methods
-
-    Notes
-    -----
-    The paired test of a column is McNemar's where values are 0 and 1, a sign-flip permutation test where they are not,
-    and the paired bootstrap for ``ece`` and where the two methods are defined for different images (mistakes). Holm's
-    adjustment is over the methods of a column.
 
     Examples
     --------

@@ -113,7 +113,6 @@ def write_figures(folder: str | PathLike[str], model: Any, X: ArrayLike, y: Arra
     Parameters
     ----------
     folder : path
-    model : HCEPClassifier
     X : (n_images, n_dims) raw embeddings
     y : (n_images,) labels, all of them classes of the model
     """

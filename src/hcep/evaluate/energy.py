@@ -69,6 +69,10 @@ def explained_energy(
 ) -> NDArray[np.float64]:
     """Squared norm of the projection of each image onto its first l atoms, for l = 1 … n_steps.
 
+    With the atoms' Gram matrix ``G = L L^T`` (Cholesky) and ``b = D x``, the projections onto the orthogonalised atoms
+    are ``p = L^-1 b``; one column of L per step, for all images at once. Along a rooted path these are the p_u of
+    docs/pursuit.md.
+
     Parameters
     ----------
     x : (n_images, n_dims) float64; in the dictionary's space
@@ -78,12 +82,6 @@ def explained_energy(
     Returns
     -------
     (n_images, n_steps) float64
-
-    Notes
-    -----
-    With the atoms' Gram matrix ``G = L L^T`` (Cholesky) and ``b = D x``, the projections onto the orthogonalised atoms
-    are ``p = L^-1 b``; one column of L per step, for all images at once. Along a rooted path these are the p_u of
-    docs/pursuit.md.
     """
     n_images, n_steps = order.shape
     inside = order >= 0

@@ -30,16 +30,12 @@ class Corrected(NamedTuple):
 def intervention_curve(estimator: Any, X: ArrayLike, y: ArrayLike) -> list[Corrected]:
     """Accuracy of a fitted classifier after 0, 1, 2, … levels of each image's path are forced to the true ones.
 
+    Raises HCEPError: a label that is no class.
+
     Parameters
     ----------
-    estimator : HCEPClassifier
     X : (n_images, n_dims) raw embeddings
     y : (n_images,) labels, all of them classes of the estimator
-
-    Raises
-    ------
-    HCEPError
-        A label that is no class.
 
     Examples
     --------

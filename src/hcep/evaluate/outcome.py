@@ -16,19 +16,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """How images fared in one hierarchy.
+    """How images fared in one hierarchy."""
 
-    Attributes
-    ----------
-    hierarchy : restricted to the classes and collapsed, as a model has it
-    y, predicted : (n_images,) arrays of str
-    support : each path against those of the image's class *in this hierarchy*
-    """
-
-    hierarchy: Hierarchy
+    hierarchy: Hierarchy  # restricted to the classes and collapsed, as a model has it
+    #: y, predicted: (n_images,) arrays of str
     y: NDArray[np.str_]
     predicted: NDArray[np.str_]
-    support: SupportScores
+    support: SupportScores  # each path against those of the image's class *in this hierarchy*
 
     @property
     def accuracy(self) -> float:

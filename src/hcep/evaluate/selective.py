@@ -16,12 +16,9 @@ class RiskCoverage:
 
     Attributes
     ----------
-    coverage : (n_images,) float
-        Share of images that are answered.
-    risk : (n_images,) float
-        Share of mistakes among them.
-    area : float
-        Mean risk over all coverages; lower is better.
+    coverage : (n_images,) float; share of images that are answered
+    risk : (n_images,) float; share of mistakes among them
+    area : mean risk over all coverages; lower is better
     """
 
     coverage: NDArray[np.float64]
@@ -37,8 +34,7 @@ def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> RiskCoverage:
 
     Parameters
     ----------
-    confidence : (n_images,) array
-        Higher where the answer is surer; equal ones are answered together.
+    confidence : (n_images,) array; higher where the answer is surer; equal ones are answered together
     correct : (n_images,) array of 0 and 1
 
     Examples

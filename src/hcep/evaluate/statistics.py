@@ -91,18 +91,16 @@ def paired_bootstrap(
 def paired_draws(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Difference:
     """Mean of `a` less that of `b`, with an interval over images *and* draws of the training images.
 
+    The variance is that of the images' mean differences over the number of images, plus that of the draws' mean
+    differences over the number of draws; degrees of freedom are Satterthwaite's. With one draw it is the paired
+    t interval over images, and the draw's own luck is not in it. A metric that is not defined everywhere enters by
+    the linear part of its ratio.
+
     Parameters
     ----------
     a, b : (n_draws, n_images) arrays
         Two methods on the same images, fitted on the same draws. NaN where the metric is not defined (a mistake's
         distance for an image that is right): each mean is over the images its own metric is defined for.
-
-    Notes
-    -----
-    The variance is that of the images' mean differences over the number of images, plus that of the draws' mean
-    differences over the number of draws; degrees of freedom are Satterthwaite's. With one draw it is the paired
-    t interval over images, and the draw's own luck is not in it. A metric that is not defined everywhere enters by
-    the linear part of its ratio.
 
     References
     ----------
@@ -136,14 +134,12 @@ def paired_draws(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Differen
 def mcnemar(a: ArrayLike, b: ArrayLike) -> float:
     """Exact McNemar test: two-sided p that two methods are right equally often on the same images.
 
+    Only images that one method gets right and the other does not count; of n such images, those won by the first are
+    Binomial(n, 1/2).
+
     Parameters
     ----------
     a, b : (n_images,) arrays of 0 and 1; images where either is NaN are left out
-
-    Notes
-    -----
-    Only images that one method gets right and the other does not count; of n such images, those won by the first are
-    Binomial(n, 1/2).
 
     Examples
     --------

@@ -148,10 +148,7 @@ class AtomNames:
     def ordered(self, hierarchy: Hierarchy) -> AtomNames:
         """The records in the order of the hierarchy's edges.
 
-        Raises
-        ------
-        HierarchyError
-            When an edge is not the hierarchy's.
+        Raises HierarchyError: when an edge is not the hierarchy's.
         """
         known = set(hierarchy.edges)
         strange = [f"{p} → {c}" for p, c in self.by_edge if (p, c) not in known]

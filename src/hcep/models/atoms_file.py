@@ -28,16 +28,13 @@ MAX_TEXT = 4000
 def save_atom_names(names: AtomNames, folder: str | PathLike[str]) -> Path:
     """Keep names of atoms with a saved model; names that are there already are replaced.
 
+    Raises ModelError: when there is no model, a name is of an edge it does not have, or a text has control characters.
+
     Parameters
     ----------
     names : of atoms of this model; some may be left out
     folder : a model that `save_model` wrote. Only ``atoms.json`` and the document that seals it are written, in one
         step: a process that dies leaves the old names or the new ones
-
-    Raises
-    ------
-    ModelError
-        When there is no model, a name is of an edge it does not have, or a text has control characters.
 
     Examples
     --------
@@ -70,10 +67,7 @@ def sealed_names(text: bytes, names: bytes) -> dict[str, bytes]:
 def load_atom_names(folder: str | PathLike[str]) -> AtomNames | None:
     """Read the names of a saved model's atoms; None where it has none.
 
-    Raises
-    ------
-    ModelError
-        As `load_model`, for these files; names of edges that the model does not have.
+    Raises ModelError: as `load_model`, for these files; names of edges that the model does not have.
     """
     return read_model(folder).atom_names
 
@@ -93,11 +87,8 @@ def dump_names(names: AtomNames, hierarchy: Hierarchy) -> bytes:
 def parse_names(data: bytes, hierarchy: Hierarchy) -> AtomNames:
     """Read ``atoms.json`` and check every field.
 
-    Raises
-    ------
-    ModelError
-        Text that is not JSON, another format or version, a field that is unknown, missing or of a wrong type or range,
-        a text with control characters, an edge that the hierarchy does not have.
+    Raises ModelError: text that is not JSON, another format or version, a field that is unknown, missing or of a wrong
+    type or range, a text with control characters, an edge that the hierarchy does not have.
     """
     document = json_object(ATOMS, data)
     found = _json.convert(document, _File, ATOMS, ModelError)

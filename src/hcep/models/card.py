@@ -69,24 +69,16 @@ def model_card(
 
     Parameters
     ----------
-    model : HCEPClassifier
-        Fitted.
-    name : str, optional
-        Title of the card.
-    data : str, optional
-        Name of the training data.
+    model : fitted
+    name : title of the card
+    data : name of the training data
     images_per_class : mapping of label to int, optional
     metrics : mapping of str to float, optional
-    encoder : Encoder, EncoderRecord, str or None
-        What makes the embeddings.
-    license : str
-        Identifier in the hub's list, such as "apache-2.0". The model's, which its data and encoder may bind.
-    language : str, optional
-        Of the class names, such as "en".
-    tags : sequence of str
-        Besides the card's own.
-    repo_id : str, optional
-        Where on the hub the model is.
+    encoder : what makes the embeddings
+    license : identifier in the hub's list, such as "apache-2.0". The model's, which its data and encoder may bind.
+    language : of the class names, such as "en"
+    tags : besides the card's own
+    repo_id : where on the hub the model is
 
     Examples
     --------

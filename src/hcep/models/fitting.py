@@ -23,13 +23,9 @@ class FittedModel(NamedTuple):
 
     Attributes
     ----------
-    model : HCEPClassifier
-    metrics : dict of str to float
-        On the training images.
-    replaced : bool
-        Whether the folder held a model before.
-    names_dropped : bool
-        Whether that one had names of its atoms, which no longer hold.
+    metrics : dict of str to float; on the training images
+    replaced : whether the folder held a model before
+    names_dropped : whether that one had names of its atoms, which no longer hold
     """
 
     model: HCEPClassifier
@@ -54,26 +50,17 @@ def fit_model(
 ) -> FittedModel:
     """Fit a classifier and save it, with what it was trained on and how well it does there.
 
+    Raises HCEPError: labels that are missing or not in the hierarchy, parameters out of range, a folder of other files.
+
     Parameters
     ----------
-    embeddings : Embeddings
-        With a label for each image. Of those that stay on disk (`read_embeddings` with ``in_memory``), no more than a
-        sample is ever in memory, unless the head is a linear one.
-    hierarchy : Hierarchy or None
-        None is flat.
-    folder : path
-        A model that is there is replaced.
-    paper : bool
-        Begin with the published configuration.
-    name : str, optional
-        Of the model, for its card.
-    **parameters
-        Of `HCEPClassifier`.
-
-    Raises
-    ------
-    HCEPError
-        Labels that are missing or not in the hierarchy, parameters out of range, a folder of other files.
+    embeddings : with a label for each image. Of those that stay on disk (`read_embeddings` with ``in_memory``), no more
+        than a sample is ever in memory, unless the head is a linear one.
+    hierarchy : none is flat
+    folder : a model that is there is replaced
+    paper : begin with the published configuration
+    name : of the model, for its card
+    **parameters : of `HCEPClassifier`
     """
     X, y = embeddings.X, embeddings.y
     replaced, names_dropped = (Path(folder, file).is_file() for file in (DOCUMENT, ATOMS))

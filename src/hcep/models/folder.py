@@ -37,10 +37,7 @@ def writing(folder: Path) -> AbstractContextManager[None]:
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of a model; an existing model is replaced in one step.
 
-    Raises
-    ------
-    ModelError
-        When `folder` is a file, or holds a file of one of these names that is not part of a saved model.
+    Raises ModelError: when `folder` is a file, or holds a file of one of these names that is not part of a saved model.
     """
     _refuse_strangers(folder)
     with writing(folder):
@@ -54,10 +51,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 def update_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Replace some files of a model, its document among them, in one step; the others stay.
 
-    Raises
-    ------
-    ModelError
-        When names of atoms would overwrite a file of another kind.
+    Raises ModelError: when names of atoms would overwrite a file of another kind.
     """
     assert DOCUMENT in files
     with writing(folder):
@@ -84,10 +78,7 @@ def _replace(folder: Path, files: Mapping[str, bytes]) -> None:
 class ModelFiles:
     """The files of the newest complete model in a folder, held open until they are read.
 
-    Raises
-    ------
-    ModelError
-        When there is no such folder; by `size` and `read` when a file is missing or cannot be read.
+    Raises ModelError: when there is no such folder; by `size` and `read` when a file is missing or cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:

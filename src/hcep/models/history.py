@@ -34,12 +34,10 @@ def change_model(
     Parameters
     ----------
     folder : path
-    what : str
-        The change in words, for `model_log`.
+    what : the change in words, for `model_log`
     change : callable
         Called with the classifier, which it changes in place; when it raises, the saved model stays as it is.
-    keep_metrics : bool
-        Whether metrics that were measured before still hold.
+    keep_metrics : whether metrics that were measured before still hold
 
     Returns
     -------
@@ -86,10 +84,7 @@ def model_log(folder: str | PathLike[str]) -> list[ChangeRecord]:
 def undo_change(folder: str | PathLike[str]) -> ChangeRecord:
     """Go back to the version before the last change; return what is undone. The newer version is kept as well.
 
-    Raises
-    ------
-    ModelError
-        Where there is no change, or its version is gone.
+    Raises ModelError: where there is no change, or its version is gone.
     """
     _ = SavedModel(folder).summary
     with writing(Path(folder)):

@@ -46,31 +46,22 @@ def push_model(
 ) -> str:
     """Upload a model to the hub in one commit; the repository is made where it does not exist.
 
+    Raises ModelError: when the model cannot be saved, or the hub cannot be reached or refuses. Raises
+    MissingExtraError: without `huggingface_hub`.
+
     Parameters
     ----------
-    model : HCEPClassifier or path
-        A fitted classifier, or the folder of a saved one, which is checked first.
-    repo_id : str
-        Such as "someone/pets".
-    branch : str, optional
-        "main" by default; made where it does not exist.
-    private, token, commit_message, create_pr, endpoint
-        As in `huggingface_hub`.
-    **details
-        Of a fitted classifier, those of `save_model`: encoder, data, images_per_class, metrics, name, license,
+    model : a fitted classifier, or the folder of a saved one, which is checked first
+    repo_id : such as "someone/pets"
+    branch : "main" by default; made where it does not exist
+    private, token, commit_message, create_pr, endpoint : as in `huggingface_hub`
+    **details : of a fitted classifier, those of `save_model`: encoder, data, images_per_class, metrics, name, license,
         language. A folder has them in it.
 
     Returns
     -------
     str
         Address of the commit.
-
-    Raises
-    ------
-    ModelError
-        When the model cannot be saved, or the hub cannot be reached or refuses.
-    MissingExtraError
-        Without `huggingface_hub`.
     """
     hub = _huggingface_hub()
     files = _files(model, repo_id, details)
@@ -103,19 +94,14 @@ class Download(TypedDict, total=False):
 def download_model(repo_id: str, **options: Unpack[Download]) -> Path:
     """Download the files of a model, and no others, and return their folder.
 
+    Raises ModelError: when the hub cannot be reached, or has no such repository or revision. Raises MissingExtraError:
+    without `huggingface_hub`.
+
     Parameters
     ----------
-    repo_id : str
     **options
         ``revision`` (branch, tag or commit; the newest of "main" by default), ``token``, ``cache_dir``, ``local_dir``,
         ``force_download``, ``local_files_only`` and ``endpoint``, as in `huggingface_hub`.
-
-    Raises
-    ------
-    ModelError
-        When the hub cannot be reached, or has no such repository or revision.
-    MissingExtraError
-        Without `huggingface_hub`.
     """
     hub = _huggingface_hub()
     with _explained(f"cannot download {repo_id!r}"):

@@ -46,16 +46,12 @@ LEFT_OUT = "leave_one_out.correct"
 class SavedModel:
     """A model's folder: each file is read and parsed once, when it is first needed.
 
+    Raises ModelError: by every attribute, as `load_model`.
+
     Parameters
     ----------
     folder : path
-    files : mapping of str to bytes, optional
-        Content of files by name, instead of what the folder holds.
-
-    Raises
-    ------
-    ModelError
-        By every attribute, as `load_model`.
+    files : mapping of str to bytes; content of files by name, instead of what the folder holds
     """
 
     def __init__(self, folder: str | PathLike[str], files: Mapping[str, bytes] | None = None) -> None:
@@ -260,16 +256,13 @@ class SavedModel:
 def read_model(folder: str | PathLike[str]) -> SavedModel:
     """Open what `save_model` wrote, to read no more of it than is asked for.
 
+    Raises ModelError: when there is no model, or ``model.json`` is damaged; the attributes raise it for their files.
+
     Returns
     -------
     SavedModel
         With ``summary``, ``hierarchy``, ``dictionary``, ``path_model``, ``classifier`` and ``atom_names``, each read,
         checked and kept when it is first used.
-
-    Raises
-    ------
-    ModelError
-        When there is no model, or ``model.json`` is damaged; the attributes raise it for their files.
     """
     model = SavedModel(folder)
     _ = model.summary
@@ -279,17 +272,14 @@ def read_model(folder: str | PathLike[str]) -> SavedModel:
 def load_model(folder: str | PathLike[str]) -> HCEPClassifier:
     """Load what `save_model` wrote.
 
+    Raises ModelError: a file that is missing, truncated or changed, another format or version, arrays of a wrong type
+    or shape or with NaN, a hierarchy that does not fit the classes. The message names the file and the field.
+
     Returns
     -------
     HCEPClassifier
         Fitted; it predicts, bit for bit, what the saved one did. Its ``hierarchy`` parameter is the fitted hierarchy:
         the given one restricted to the classes.
-
-    Raises
-    ------
-    ModelError
-        A file that is missing, truncated or changed, another format or version, arrays of a wrong type or shape or
-        with NaN, a hierarchy that does not fit the classes. The message names the file and the field.
 
     Examples
     --------

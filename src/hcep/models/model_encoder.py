@@ -19,17 +19,15 @@ def load_model_encoder(
 ) -> Encoder:
     """The encoder of a model's embeddings, which the model names, or the user by another name.
 
+    Raises HCEPError: when nobody says which encoder, it cannot be loaded, or is another one than the model was fitted
+    with.
+
     Parameters
     ----------
     record : what the model says of its encoder
     model : what the model is called in messages
     wanted : instead of the one the model names; it must lead to the same
     preprocessing : instead of the recorded one, see `load_encoder`
-
-    Raises
-    ------
-    HCEPError
-        When nobody says which encoder, it cannot be loaded, or is another one than the model was fitted with.
     """
     from hcep.embeddings import load_encoder
 
@@ -74,21 +72,13 @@ def embeddings_for(
 ) -> Embeddings:
     """Embeddings for a model: read, or of photos made with the model's own encoder.
 
+    Raises HCEPError: nothing to read, photos for a model that does not say its encoder, embeddings of another encoder.
+
     Parameters
     ----------
-    model : SavedModel
-    data : path
-        What `hcep.datasets.embeddings_of` takes.
-    split : str, optional
-    encoder, preprocessing
-        For photos, see `load_model_encoder`.
-    **options
-        Others of `hcep.datasets.embeddings_of`.
-
-    Raises
-    ------
-    HCEPError
-        Nothing to read, photos for a model that does not say its encoder, embeddings of another encoder.
+    data : what `hcep.datasets.embeddings_of` takes
+    encoder, preprocessing : for photos, see `load_model_encoder`
+    **options : others of `hcep.datasets.embeddings_of`
     """
     from hcep.datasets import embeddings_of
     from hcep.embeddings import read_embeddings

@@ -38,10 +38,7 @@ class LinearHead(NamedTuple):
 def builtin_model() -> SavedModel:
     """ImageNet's thousand classes along WordNet, by the built-in encoder's own last layer; made on first use, cached.
 
-    Raises
-    ------
-    MissingExtraError
-        With the command that installs what it needs.
+    Raises MissingExtraError: with the command that installs what it needs.
     """
     from hcep.embeddings import load_encoder
     from hcep.embeddings.encoders.efficientnet_lite import weights_hash
@@ -66,6 +63,8 @@ def open_encoder(
 ) -> HCEPClassifier:
     """Make a classifier of an encoder's own last layer.
 
+    Raises HCEPError: no layer, or one that does not fit the classes.
+
     Parameters
     ----------
     encoder : Encoder, or its name
@@ -75,11 +74,6 @@ def open_encoder(
     images : embeddings of typical images, which set the scale and choose the anchor; by default the bundled sample's,
         for the encoder that made it
     **options : of `hcep.classify.linear_head.open_linear_head`
-
-    Raises
-    ------
-    HCEPError
-        No layer, or one that does not fit the classes.
     """
     from hcep.classify.linear_head import open_linear_head
     from hcep.datasets import load_sample
@@ -101,10 +95,7 @@ def open_encoder(
 def linear_head(name: str) -> LinearHead:
     """The last layer that comes with an encoder: the built-in ones', timm's, or of an ONNX, .pth or .npz file.
 
-    Raises
-    ------
-    HCEPError
-        When there is none, or it is not found.
+    Raises HCEPError: when there is none, or it is not found.
     """
     source, _, model = name.partition(":")
     if source.startswith("efficientnet-lite"):

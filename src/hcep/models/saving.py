@@ -56,20 +56,14 @@ def save_model(
 
     Parameters
     ----------
-    model : HCEPClassifier
-        Fitted.
-    folder : path
-        Made where it does not exist. A model that is there already is replaced in one step: a process that dies
+    model : fitted
+    folder : made where it does not exist. A model that is there already is replaced in one step: a process that dies
         leaves the old one or the new one. Other files in the folder stay.
-    encoder : Encoder, EncoderRecord, str or None
-        What makes the embeddings; its name and fingerprint are kept.
-    data : str, optional
-        Name of the training data.
-    images_per_class : mapping of label to int, optional
-        Such as ``collections.Counter(y)``.
+    encoder : what makes the embeddings; its name and fingerprint are kept
+    data : name of the training data
+    images_per_class : mapping of label to int; such as ``collections.Counter(y)``
     metrics : mapping of str to float, optional
-    name, license, language
-        For the model card; see `model_card`.
+    name, license, language : for the model card; see `model_card`
 
     Returns
     -------
@@ -108,8 +102,7 @@ def pack(
 
     Parameters
     ----------
-    model, encoder, data, images_per_class, metrics
-        As of `save_model`.
+    model, encoder, data, images_per_class, metrics : as of `save_model`
     history : changes since the fit
     """
     if not isinstance(model, HCEPClassifier):

@@ -160,13 +160,10 @@ class TrainingRecord(_Record, frozen=True):
 
     Attributes
     ----------
-    data : str or None
-        Name of the data.
-    images_per_class : dict of str to int
-        By the class as text; empty where it was not said.
+    data : name of the data
+    images_per_class : dict of str to int; by the class as text; empty where it was not said
     metrics : dict of str to float
-    history : list of ChangeRecord
-        Changes since the fit, the first one first.
+    history : changes since the fit, the first one first
     """
 
     data: str | None
@@ -191,14 +188,9 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
 
     Attributes
     ----------
-    hcep_version : str
-        The release that saved it.
-    parameters : dict
-        Of the estimator.
-    classes : (n_classes,) array
-        Labels, of the type they had in y.
-    n_dims : int
-    feature_names : list of str or None
+    hcep_version : the release that saved it
+    parameters : dict; of the estimator
+    classes : (n_classes,) array; labels, of the type they had in y
     anchor, shrinkage, temperature : what was fitted
     transform, head, leave_one_out, encoder, training, files : records
     """
@@ -277,10 +269,7 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
 def seal(document: Mapping[str, Any]) -> bytes:
     """The text of a document with its own checksum in it.
 
-    Raises
-    ------
-    ModelError
-        When a value is not of JSON's types, or a text is not valid Unicode.
+    Raises ModelError: when a value is not of JSON's types, or a text is not valid Unicode.
     """
     try:
         sealed = {**document, "checksum": checksum(document)}
@@ -305,11 +294,8 @@ def file_record(data: bytes) -> FileRecord:
 def parse_document(data: bytes) -> ModelSummary:
     """Read ``model.json`` and check every field.
 
-    Raises
-    ------
-    ModelError
-        Text that is not JSON, another format or version, a field that is unknown, missing or of a wrong type or range,
-        a text that changed since it was saved.
+    Raises ModelError: text that is not JSON, another format or version, a field that is unknown, missing or of a wrong
+    type or range, a text that changed since it was saved.
     """
     document = json_object(DOCUMENT, data)
     if "format" not in document:

@@ -34,9 +34,7 @@ def fit_streaming(model: HCEPClassifier, store: EmbeddingStore, y: NDArray[Any])
 
     Parameters
     ----------
-    model : HCEPClassifier
-    store : EmbeddingStore
-        Or a part of one.
+    store : or a part of one
     y : (n_images,) labels
     """
     counts = {i: Counter(y[start : start + BLOCK].tolist()) for i, start in enumerate(range(0, len(y), BLOCK))}

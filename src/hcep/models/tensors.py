@@ -33,10 +33,8 @@ def dump_tensors(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 def parse_tensors(data: bytes, specs: Mapping[str, TensorSpec], names: Iterable[str]) -> dict[str, NDArray[Any]]:
     """Read arrays from the bytes of a safetensors file that must hold those in `specs`, and nothing else.
 
-    Raises
-    ------
-    ModelError
-        Bytes of another format, an array that is missing, unknown, of a wrong type or shape, or not finite.
+    Raises ModelError: bytes of another format, an array that is missing, unknown, of a wrong type or shape, or not
+    finite.
     """
     deserialize: Any = safetensors.deserialize  # it has no types
     try:

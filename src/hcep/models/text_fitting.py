@@ -30,22 +30,15 @@ def fit_text_model(
 ) -> TextDictionary:
     """Make a classifier of all leaves of a hierarchy from their names, and save it.
 
+    Raises HCEPError: no text tower, or images of another encoder.
+
     Parameters
     ----------
-    hierarchy : Hierarchy
-    encoder : Encoder
-        With a text tower.
+    encoder : with a text tower
     folder : path
-    images, labelled : Embeddings, optional
-        Of the same encoder, without and with labels: see `hcep.dictionary.from_text.text_dictionary`.
+    images, labelled : of the same encoder, without and with labels: see `hcep.dictionary.from_text.text_dictionary`
     templates, descriptions : as for `hcep.dictionary.from_text.text_vectors`
-    name : str, optional
-        Of the model, for its card.
-
-    Raises
-    ------
-    HCEPError
-        No text tower, or images of another encoder.
+    name : of the model, for its card
     """
     for some in (images, labelled):
         if (

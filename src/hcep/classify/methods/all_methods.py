@@ -33,13 +33,9 @@ class Method:
 
     Attributes
     ----------
-    name : str
-        For code and commands.
-    label : str
-        For tables and figures.
-    description : str
-    published : bool
-        Whether the paper compares it; the others are ours, or added as references.
+    name : for code and commands
+    label : for tables and figures
+    published : whether the paper compares it; the others are ours, or added as references
     make : callable
         ``make(hierarchy, **options)`` gives the estimator, unfitted.
     """
@@ -116,29 +112,21 @@ def make_method(
 ) -> Any:
     """Make an estimator by the name of its method.
 
+    Raises HCEPError: an unknown name or option.
+
     Parameters
     ----------
-    name : str
-        A key of `METHODS`.
-    hierarchy : Hierarchy, optional
-    max_steps : int, optional
-        Most atoms a code may use; the depth of the hierarchy by default.
+    name : a key of `METHODS`
+    max_steps : most atoms a code may use; the depth of the hierarchy by default
     head : {"path", "logistic", "adamw"} or a scikit-learn classifier, optional
         The method's own by default. "path" is for rooted paths only; "nn", "nearest-mean" and "lda" have none.
-    beam_width : int, optional
-        Of "hb-omp"; methods without a beam to set do not heed it, so that one call makes every row of a table.
-    **options
-        Anything else the estimator takes, such as ``n_jobs`` or ``mixing``.
+    beam_width : of "hb-omp"; methods without a beam to set do not heed it, so that one call makes every row of a table
+    **options : anything else the estimator takes, such as ``n_jobs`` or ``mixing``
 
     Returns
     -------
     estimator
         Unfitted: ``fit``, ``pursue``, ``predict``, ``predict_proba``, ``score``.
-
-    Raises
-    ------
-    HCEPError
-        An unknown name or option.
 
     Examples
     --------

@@ -20,17 +20,13 @@ class CodeClassifier(ClassifierMixin, ConceptEstimator):  # type: ignore[misc]
 
     Parameters and fitted attributes are those of `ConceptEstimator`, and:
 
-    Attributes
-    ----------
-    head_ : object or None
-        None where there is one class only, or the method has no head.
-    n_iter_ : int
-        Iterations of the head.
-
-    Notes
-    -----
     A method is a subclass with ``_code``; where it has more to fit than the dictionary, with ``_fit_method`` as well;
     where a classifier sees its codes, with ``_make_head``.
+
+    Attributes
+    ----------
+    head_ : none where there is one class only, or the method has no head
+    n_iter_ : iterations of the head
     """
 
     head_: Any
@@ -91,8 +87,7 @@ class ConceptMethod(CodeClassifier):
 
     Parameters
     ----------
-    hierarchy, tree, collapse, unit_norm, center, max_steps, n_jobs
-        As in `hcep.classify.base.ConceptEstimator`.
+    hierarchy, tree, collapse, unit_norm, center, max_steps, n_jobs : as in `hcep.classify.base.ConceptEstimator`
     head : {"logistic", "adamw"} or a scikit-learn classifier
         What predicts the class from a code; a classifier that is given is cloned.
     """

@@ -18,25 +18,20 @@ from hcep.pursuit import FlatResult
 class CBMClassifier(ConceptMethod):
     """Predict every synset from the embedding, then the class from the scores of all synsets, as published.
 
-    Parameters
-    ----------
-    hierarchy, tree, collapse, unit_norm, center, head, n_jobs
-        As in `ConceptMethod`.
-    max_steps : int, optional
-        Synsets to report as the support, those with the highest scores; the head sees all scores.
-    concept_epochs, batch_size, random_state
-        Of the concept predictor: Adam with learning rate 0.1.
-
-    Attributes
-    ----------
-    predictor_ : ConceptPredictor
-
-    Notes
-    -----
     An image's concepts are its class and all ancestors of the class, by any path. A score is the logit of
     a concept's probability: on training images the probabilities are all but 0 and 1, which leaves a head on them
     nothing to weigh. In the code, a synset's score stands at the atom of its first parent; nothing is reconstructed, so
     that residual norms are NaN.
+
+    Parameters
+    ----------
+    hierarchy, tree, collapse, unit_norm, center, head, n_jobs : as in `ConceptMethod`
+    max_steps : synsets to report as the support, those with the highest scores; the head sees all scores
+    concept_epochs, batch_size, random_state : of the concept predictor: Adam with learning rate 0.1
+
+    Attributes
+    ----------
+    predictor_ : ConceptPredictor
 
     Examples
     --------

@@ -20,21 +20,12 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class ConceptPredictor:
-    """A linear predictor of concepts.
+    """A linear predictor of concepts."""
 
-    Attributes
-    ----------
-    weight : (n_dims, n_concepts) float32
-    bias : (n_concepts,) float32
-    mean : (n_dims,) float32
-    scale : float
-        Images are centred by the mean and divided by the scale first.
-    """
-
-    weight: Floats
-    bias: Floats
-    mean: Floats
-    scale: float
+    weight: Floats  # (n_dims, n_concepts) float32
+    bias: Floats  # (n_concepts,) float32
+    mean: Floats  # (n_dims,) float32
+    scale: float  # images are centred by the mean and divided by the scale first
 
     def __call__(self, X: NDArray[Any]) -> Floats:
         """Score of every concept, (n_images, n_concepts): the logit of its probability."""
@@ -54,22 +45,17 @@ def fit_concept_predictor(
 ) -> ConceptPredictor:
     """Train the predictor on binary cross entropy.
 
+    Images are centred and divided by the root of their mean square norm. Adam moves every weight by about `lr` a step,
+    whatever the gradient, so that a step of 0.1 changes a logit by up to ``0.1 * ||x||_1``: moderate for vectors of
+    norm 1, which CLIP's are and raw features of other encoders are not.
+
     Parameters
     ----------
     X : (n_images, n_dims) array
     targets : (n_images, n_concepts) bool
-    epochs, batch_size, lr
-        Of Adam; as published.
-    random_state : int or None
-        Shuffles the images once, and the order of the batches in every epoch.
-    n_jobs : int, optional
-        Threads over concepts, which are independent problems: the answer is the same on any number.
-
-    Notes
-    -----
-    Images are centred and divided by the root of their mean square norm. Adam moves every weight by about `lr` a step,
-    whatever the gradient, so that a step of 0.1 changes a logit by up to ``0.1 * ||x||_1``: moderate for vectors of
-    norm 1, which CLIP's are and raw features of other encoders are not.
+    epochs, batch_size, lr : of Adam; as published
+    random_state : shuffles the images once, and the order of the batches in every epoch
+    n_jobs : threads over concepts, which are independent problems: the answer is the same on any number
     """
     rng = np.random.default_rng(random_state)
     mean = X.mean(axis=0, dtype=np.float64).astype(np.float32)

@@ -37,16 +37,13 @@ class PenalisedMethod(ConceptMethod):
 
     Parameters
     ----------
-    hierarchy, tree, collapse, unit_norm, center, max_steps, head, n_jobs
-        As in `ConceptMethod`.
-    alpha : float in (0, 1], optional
-        Penalty as in `hcep.pursuit.lasso`; by default the one at which training images use `max_steps` atoms on
-        average.
+    hierarchy, tree, collapse, unit_norm, center, max_steps, head, n_jobs : as in `ConceptMethod`
+    alpha : penalty as in `hcep.pursuit.lasso`; by default the one at which training images use `max_steps` atoms on
+        average
 
     Attributes
     ----------
-    alpha_ : float
-        The penalty that was used.
+    alpha_ : the penalty that was used
     """
 
     alpha_: float
@@ -95,8 +92,6 @@ class NonNegativeLassoClassifier(BasisPursuitClassifier):
 
     Parameters and fitted attributes are those of `PenalisedMethod`.
 
-    Notes
-    -----
     SpLiCE decomposes CLIP's embeddings by this program over a vocabulary of words; here the atoms are those of the
     hierarchy, so that it is not SpLiCE.
     """
@@ -112,8 +107,7 @@ class TreeLassoClassifier(PenalisedMethod):
 
     Parameters
     ----------
-    mixing : float in [0, 1]
-        0 is the flat lasso, 1 penalises whole subtrees only (see `hcep.pursuit.tree_lasso`).
+    mixing : 0 is the flat lasso, 1 penalises whole subtrees only (see `hcep.pursuit.tree_lasso`)
     """
 
     _coder, _alpha = staticmethod(tree_lasso), staticmethod(tree_lasso_alpha)

@@ -32,8 +32,6 @@ class LinearProbe(_OnEmbeddings, ConceptMethod):
 
     Parameters and fitted attributes are those of `ConceptMethod`; `max_steps` has no effect.
 
-    Notes
-    -----
     `pursue` gives empty supports and codes, and residual norms of NaN, so that one table holds all methods.
 
     Examples
@@ -51,15 +49,12 @@ class LDAClassifier(_OnEmbeddings):
 
     Parameters and fitted attributes are those of `ConceptEstimator`; `max_steps` has no effect.
 
-    Attributes
-    ----------
-    shrinkage_ : float
-        By held-out training images for the nearest class mean, from the same grid as `HCEPClassifier`'s.
-
-    Notes
-    -----
     With one image per class there is no covariance within classes, and scikit-learn refuses: then the class of the
     nearest image in the metric of the total covariance is taken.
+
+    Attributes
+    ----------
+    shrinkage_ : by held-out training images for the nearest class mean, from the same grid as `HCEPClassifier`'s
     """
 
     def _metric(self) -> tuple[Any, ...]:

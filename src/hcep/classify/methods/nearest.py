@@ -24,8 +24,6 @@ Pick = Callable[[NDArray[Any]], NDArray[np.int32]]
 def nn(X: ArrayLike, dictionary: ConceptDictionary, *, n_jobs: int | None = None) -> PathResult:
     """Nearest class embedding; the path is the class's first, its code all ones.
 
-    Notes
-    -----
     The paper's black-box baseline: ``argmin over leaves of ||x - a(leaf)||``.
 
     Examples
@@ -122,17 +120,14 @@ class NNClassifier(CodeClassifier):
 
     Parameters
     ----------
-    hierarchy, tree, collapse, unit_norm, center, n_jobs
-        As in `hcep.classify.base.ConceptEstimator`.
-    max_steps : int, optional
-        Synsets of the class's path to report as the support; the prediction does not depend on it.
+    hierarchy, tree, collapse, unit_norm, center, n_jobs : as in `hcep.classify.base.ConceptEstimator`
+    max_steps : synsets of the class's path to report as the support; the prediction does not depend on it
     shrinkage : float in (0, 1], None or "auto"
         Metric: None is Euclidean, as published; "auto" picks by held-out training images.
 
     Attributes
     ----------
-    calibration_ : Calibration
-        From squared distances to probabilities, fitted on held-out training images.
+    calibration_ : from squared distances to probabilities, fitted on held-out training images
 
     Examples
     --------

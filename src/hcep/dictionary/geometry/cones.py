@@ -19,12 +19,10 @@ ANGLE_TOLERANCE = 1e-5
 class Containment:
     """Subtree containment: do the descendants of a synset lie in its cone?"""
 
-    half_angles: Floats
-    """(depth,) Half-angle of the cones of each level in degrees, level 1 first."""
-    fraction: Floats
-    """(n_synsets,) Share of a synset's descendants outside its cone; NaN for the root and for leaves."""
+    half_angles: Floats  # (depth,) Half-angle of the cones of each level in degrees, level 1 first
+    fraction: Floats  # (n_synsets,) Share of a synset's descendants outside its cone; NaN for the root and for leaves
+    #: (n_synsets,) Mean of the degrees by which descendants miss the cone, those inside counted as 0; NaN likewise
     mean_violation: Floats
-    """(n_synsets,) Mean of the degrees by which descendants miss the cone, those inside counted as 0; NaN likewise."""
 
     @property
     def satisfied(self) -> bool:
@@ -40,29 +38,24 @@ class Disjointness:
     they lie near it by construction, and sibling-cone disjointness says nothing about them.
     """
 
-    half_angles: Floats
-    """(n_synsets,) Half-angles of the cones in degrees; NaN for the root."""
+    half_angles: Floats  # (n_synsets,) Half-angles of the cones in degrees; NaN for the root
     n_others: NDArray[np.int64]
-    fraction: Floats
-    """(n_synsets,) Share of the others inside the cone; 0 where there are none, NaN for the root."""
+    fraction: Floats  # (n_synsets,) Share of the others inside the cone; 0 where there are none, NaN for the root
+    #: (n_synsets,) Mean of the degrees by which the others are inside, those outside counted as 0; NaN for the root
     mean_violation: Floats
-    """(n_synsets,) Mean of the degrees by which the others are inside, those outside counted as 0; NaN for the root."""
+    #: (n_synsets,) Share of the ancestors below the root inside the cone; 0 where there are none, NaN for the root
     ancestor_fraction: Floats
-    """(n_synsets,) Share of the ancestors below the root inside the cone; 0 where there are none, NaN for the root."""
 
 
 @dataclass(frozen=True, eq=False)
 class SiblingCones:
     """Sibling-cone disjointness, the pairwise statement: the cones of two children of one parent do not intersect."""
 
-    n_pairs: NDArray[np.int64]
-    """(n_synsets,) Pairs of children."""
+    n_pairs: NDArray[np.int64]  # (n_synsets,) Pairs of children
+    #: (n_synsets,) Share of the pairs whose cones intersect; NaN for synsets with fewer than two children
     fraction: Floats
-    """(n_synsets,) Share of the pairs whose cones intersect; NaN for synsets with fewer than two children."""
-    mean_violation: Floats
-    """(n_synsets,) Mean degrees of overlap, disjoint cones counted as 0; NaN likewise."""
-    smallest_margin: Floats
-    """(n_synsets,) Least angle between two axes less both half-angles; NaN likewise."""
+    mean_violation: Floats  # (n_synsets,) Mean degrees of overlap, disjoint cones counted as 0; NaN likewise
+    smallest_margin: Floats  # (n_synsets,) Least angle between two axes less both half-angles; NaN likewise
 
     @property
     def satisfied(self) -> bool:
@@ -75,14 +68,10 @@ class HalfAngleSchedule:
     """The observed half-angles by level, against the geometric decrease that suffices for well-clustered synsets."""
 
     level: NDArray[np.int64]
-    largest: Floats
-    """(depth,) Largest half-angle among the synsets of the level, in degrees."""
-    mean: Floats
-    """(depth,) Mean over the level's inner synsets; NaN where all are leaves."""
-    ratio: Floats
-    """(depth,) Largest half-angle over that of the level above; NaN at level 1 and below zero half-angles."""
-    bound: float
-    """What the ratio may be at most, ``min(r, 1/b)``."""
+    largest: Floats  # (depth,) Largest half-angle among the synsets of the level, in degrees
+    mean: Floats  # (depth,) Mean over the level's inner synsets; NaN where all are leaves
+    ratio: Floats  # (depth,) Largest half-angle over that of the level above; NaN at level 1 and below zero half-angles
+    bound: float  # What the ratio may be at most, ``min(r, 1/b)``
     satisfied: NDArray[np.bool_]
 
 
@@ -117,12 +106,8 @@ class Cones(Space):
     def containment(self, half_angles: ArrayLike | None = None) -> Containment:
         """Which descendants j of each synset i break ``angle(a(i), a(j)) <= theta_level(i)``, and by how much.
 
-        `half_angles` has the theta of levels 1, 2, ... in degrees; it is `geometric_schedule` when left out.
-
-        Raises
-        ------
-        DictionaryError
-            When `half_angles` is not one angle per level between 0 and 180.
+        `half_angles` has the theta of levels 1, 2, ... in degrees; it is `geometric_schedule` when left out. Raises
+        DictionaryError: when `half_angles` is not one angle per level between 0 and 180.
         """
         schedule = self.geometric_schedule() if half_angles is None else self._checked_schedule(half_angles)
         fraction, violation = (np.full(len(self.hierarchy), np.nan) for _ in range(2))
@@ -137,12 +122,8 @@ class Cones(Space):
         """How many other synsets lie inside the cone of each synset, and how deep.
 
         The violation of synset j in the cone of i is ``max(0, theta_i - angle(a(i), a(j)))``. `half_angles` has the
-        theta of each level; when left out, each cone is the narrowest that holds its descendants.
-
-        Raises
-        ------
-        DictionaryError
-            For a wrong `half_angles`, or more than 20,000 synsets.
+        theta of each level; when left out, each cone is the narrowest that holds its descendants. Raises
+        DictionaryError: for a wrong `half_angles`, or more than 20,000 synsets.
         """
         n = len(self.hierarchy)
         refuse_quadratic(n, n, "disjointness compares every synset with every other")
@@ -187,11 +168,7 @@ class Cones(Space):
 
         ``theta_{l+1} <= min(r, 1/b) theta_l`` with a `reduction` r < 1/2 is enough for a placement with nested subtrees
         and disjoint sibling cones to exist. It is not necessary, and it is strict: b is the largest branching anywhere.
-
-        Raises
-        ------
-        DictionaryError
-            When `reduction` does not lie in (0, 1/2].
+        Raises DictionaryError: when `reduction` does not lie in (0, 1/2].
         """
         if not 0.0 < reduction <= 0.5:
             raise DictionaryError(f"reduction must lie in (0, 1/2], got {reduction!r}")

@@ -25,18 +25,14 @@ class Recovery:
     """What is provably recovered from images without noise, leaf by leaf."""
 
     leaves: tuple[str, ...]
-    paths: tuple[tuple[str, ...], ...]
-    """Every rooted path of these leaves."""
-    leaf_of_path: NDArray[np.int64]
-    """(n_paths,) Position in `leaves`."""
+    paths: tuple[tuple[str, ...], ...]  # Every rooted path of these leaves
+    leaf_of_path: NDArray[np.int64]  # (n_paths,) Position in `leaves`
+    #: (n_paths, depth + 1) Exact recovery coefficient ERC(S | T_l) of each path along the nested restriction; NaN
+    #: beyond the path's end and infinite where its atoms are linearly dependent (a zero atom is)
     path_nested: Floats
-    """(n_paths, depth + 1) Exact recovery coefficient ERC(S | T_l) of each path along the nested restriction; NaN
-    beyond the path's end and infinite where its atoms are linearly dependent (a zero atom is).
-    """
+    #: (n_paths,) How far from the leaf's embedding an image may be for HB-OMP with a beam of 1 to follow the path:
+    #: exact, 0 where it does not even without noise, infinite where no synset on the path has a sibling
     path_radius: Floats
-    """(n_paths,) How far from the leaf's embedding an image may be for HB-OMP with a beam of 1 to follow the path:
-    exact, 0 where it does not even without noise, infinite where no synset on the path has a sibling.
-    """
 
     @cached_property
     def best_path(self) -> NDArray[np.int64]:
@@ -88,17 +84,10 @@ class Recoverable(Space):
     def recovery(self, leaves: Iterable[str] | None = None) -> Recovery:
         r"""Exact recovery coefficients and the radius of greedy recovery, for every rooted path of every leaf.
 
-        All leaves are looked at unless `leaves` are named; their atoms are compared with the whole dictionary's.
+        All leaves are looked at unless `leaves` are named; their atoms are compared with the whole dictionary's. Raises
+        HierarchyError: for an id that is not a leaf of the hierarchy. Raises DictionaryError: when paths times atoms
+        exceed 400 million.
 
-        Raises
-        ------
-        HierarchyError
-            For an id that is not a leaf of the hierarchy.
-        DictionaryError
-            When paths times atoms exceed 400 million.
-
-        Notes
-        -----
         With normalised atoms, S the atoms of a rooted path and T_l those of S and of the edges below the path's synset
         at level l (T_0 is everything)::
 

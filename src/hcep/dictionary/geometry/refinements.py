@@ -15,25 +15,22 @@ from hcep.dictionary.transform import unit_rows
 class Orthogonality:
     """Hierarchical orthogonality: the cosine between an atom and its parent's embedding, which should be 0."""
 
-    atom: NDArray[np.int64]
-    """(n_pairs,) The atoms compared: those that are not zero and do not hang from the root."""
-    cosine: Floats
-    """(n_pairs,) Cosine of the atom and its own parent's embedding."""
+    atom: NDArray[np.int64]  # (n_pairs,) The atoms compared: those that are not zero and do not hang from the root
+    cosine: Floats  # (n_pairs,) Cosine of the atom and its own parent's embedding
+    #: (n_pairs,) The control: cosine with a random other parent's embedding; NaN where there is no other
     random_cosine: Floats
-    """(n_pairs,) The control: cosine with a random other parent's embedding; NaN where there is no other."""
 
 
 @dataclass(frozen=True, eq=False)
 class SimplexRegularity:
     """How near the children of a synset are to a regular simplex around their mean."""
 
-    parent: NDArray[np.int64]
-    """(n_parents,) Index of the synsets with at least two children."""
+    parent: NDArray[np.int64]  # (n_parents,) Index of the synsets with at least two children
     mean_deviation: Floats
+    #: (n_parents,) Absolute difference between the cosines of centred children and ``-1/(b - 1)``, over all pairs
     largest_deviation: Floats
-    """(n_parents,) Absolute difference between the cosines of centred children and ``-1/(b - 1)``, over all pairs."""
+    #: (n_parents,) Standard deviation of the centred children's norms over their mean; NaN where all coincide
     norm_spread: Floats
-    """(n_parents,) Standard deviation of the centred children's norms over their mean; NaN where all coincide."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +40,11 @@ class DimensionBound:
     depth: int
     branching: int
     n_dims: int
-    required: int
-    """``depth + branching - 1``, the paper's bound."""
+    required: int  # ``depth + branching - 1``, the paper's bound
+    #: Largest ``level(p) + n_children(p) - 1`` over parents p, which is what they really need: p and the synsets above
+    #: it take a dimension each, the zero root none, and the simplex of the children the rest. Below `required`, which
+    #: counts the root as a direction and adds up the deepest and the widest place wherever they are.
     required_by_parents: int
-    """Largest ``level(p) + n_children(p) - 1`` over parents p, which is what they really need: p and the synsets above
-    it take a dimension each, the zero root none, and the simplex of the children the rest. Below `required`, which
-    counts the root as a direction and adds up the deepest and the widest place wherever they are.
-    """
 
     @property
     def satisfied(self) -> bool:
