@@ -1,0 +1,149 @@
+"""What all pages share: header, navigation, light and dark, notices, progress; and elements whose text is only text.
+
+Names of concepts, classes and files come from models and people: they go through `text` and `button`, which never read
+them as HTML.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any
+
+from hcep._optional import require
+from hcep.errors import HCEPError
+
+nicegui = require("nicegui", "web", "the explorer")
+ui = nicegui.ui
+log = logging.getLogger(__name__)
+
+PAGES = {"Photo": "/", "Collection": "/collection", "Hierarchy": "/hierarchy", "Compare": "/compare", "API": "/api"}
+STATIC = "/explorer"
+#: A path lit in a tree.
+LOGO = (
+    '<svg viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="2" aria-hidden="true">'
+    '<path d="M12 4 5 12M17 12l4 8" opacity=".35"/><path d="m12 4 5 8-5 8"/><g fill="currentColor" stroke="none">'
+    '<circle cx="12" cy="4" r="2.7"/><circle cx="17" cy="12" r="2.7"/><circle cx="12" cy="20" r="2.7"/>'
+    '<circle cx="5" cy="12" r="2.2" opacity=".5"/><circle cx="21" cy="20" r="2.2" opacity=".5"/></g></svg>'
+)
+SORRY = "Something went wrong here. Nothing you did is lost; please try again."
+BUSY = "Many people are using this right now. Please try again in a moment."
+
+
+def serve_static() -> None:
+    """Serve the pages' own style and scripts; nothing comes from elsewhere."""
+    nicegui.app.add_static_files(STATIC, Path(__file__).with_name("static"))
+
+
+@contextmanager
+def frame(here: str, *scripts: str) -> Iterator[Any]:
+    """A page: what is made inside is its content.
+
+    Parameters
+    ----------
+    here : the page's name in `PAGES`
+    scripts : further style sheets and scripts of the folder "static"
+    """
+    for name in ("frame.css", "frame.js", *scripts):
+        tag = f'<link rel="stylesheet" href="{STATIC}/{name}">' if name.endswith(".css") else ""
+        ui.add_head_html(tag or f'<script src="{STATIC}/{name}"></script>')
+    with ui.header().classes("top"), text("div", classes="inner"):
+        with text("a", classes="brand", href="/", aria_label="hcep explorer, first page"):
+            ui.html(LOGO, sanitize=False)
+            text("span", "hcep explorer")
+        with text("nav", aria_label="Pages"):
+            for name, path in PAGES.items():
+                text("a", name, href=path, **({"aria_current": "page"} if name == here else {}))
+        with text("button", classes="toggle", type="button", aria_label="Dark theme"):
+            ui.icon("light_mode").classes("sun")
+            ui.icon("dark_mode").classes("moon")
+    with text("div", classes="page") as content:
+        yield content
+    text("footer", "Everything happens on the machine that serves this page; nothing is sent elsewhere.", "colophon")
+    ui.skip_link(target=content)
+
+
+def text(tag: str, words: str = "", classes: str = "", **attributes: Any) -> Any:
+    """An HTML element, its text only ever text; attributes are written with _ for - (``aria_label``)."""
+    made = ui.label(words)
+    made.tag = tag
+    made.classes(classes)
+    for name, value in attributes.items():
+        made.props[name.rstrip("_").replace("_", "-")] = value
+    return made
+
+
+def button(
+    words: str, on_click: Callable[[], Any] | None = None, kind: str = "", *, icon: str = "", **attributes: Any
+) -> Any:
+    """A button.
+
+    Parameters
+    ----------
+    words : what it says
+    on_click : called, or awaited, by `guarded`
+    kind : "primary", "quiet", or other classes
+    icon : a Material icon before the words
+    attributes : as of `text`
+    """
+    made = text("button", "" if icon else words, f"button {kind}", type="button", **attributes)
+    if icon:
+        with made:
+            ui.icon(icon)
+            text("span", words)
+    return made if on_click is None else made.on("click", guarded(on_click), args=[])
+
+
+def bar(share: float, classes: str = "") -> Any:
+    """A share as a bar; it says nothing to screen readers, so write the number beside it."""
+    return text("span", "", f"bar {classes}", aria_hidden="true").style(f"--share:{min(max(share, 0.0), 1.0):.4f}")
+
+
+def guarded(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """A handler of events whose errors become notices in plain words."""
+    client = ui.context.client
+
+    async def run(*given: Any) -> None:
+        try:
+            result = handler(*given)
+            if isawaitable(result):
+                await result
+        except HCEPError as error:
+            with client:
+                notice(BUSY if type(error).__name__ == "Busy" else str(error), problem=True)
+        except Exception:
+            log.exception("a page's handler failed")
+            with client:
+                notice(SORRY, problem=True)
+
+    return run
+
+
+def notice(words: str, *, problem: bool = False) -> None:
+    """Tell the reader something in passing."""
+    sentence = words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
+    ui.notify(
+        sentence, classes="problem" if problem else "", timeout=9000 if problem else 4000, multi_line=True,
+        close_button="Close", position="top",
+    )  # fmt: skip
+
+
+@contextmanager
+def working(words: str) -> Iterator[None]:
+    """Say what is being done as long as it is done; what takes under half a second is not seen."""
+    client = ui.context.client
+    with client.layout:
+        shown = text("div", words, "working", role="status")
+    try:
+        yield
+    finally:
+        with client:
+            shown.delete()
+
+
+def focus(element: Any) -> None:
+    """Move the keyboard to an element, once it is drawn."""
+    ui.run_javascript(f"requestAnimationFrame(() => getHtmlElement({int(element.id)})?.focus())")
