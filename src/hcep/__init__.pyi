@@ -17,6 +17,7 @@ from . import (
     models as models,
     pursuit as pursuit,
     torch as torch,
+    web as web,
 )
 from .classify import HCEPClassifier as HCEPClassifier, HCEPTransformer as HCEPTransformer
 from .dictionary import ConceptDictionary as ConceptDictionary

@@ -30,6 +30,7 @@ from hcep.cli import (
     open_head,
     predict,
     reproduce,
+    serve,
     store,
 )
 from hcep.cli.console import Console, say
@@ -50,6 +51,7 @@ app.command(name="encode")(encode.encode)
 app.command(name="fit")(fit.fit)
 app.command(name="explain")(explain.explain)
 app.command(name="correct")(correct.correct)
+app.command(name="serve")(serve.serve)
 app.command(name="open")(open_head.open_head)
 app.command(name="interpret")(interpret.interpret)
 app.command(name="predict")(predict.predict)

@@ -93,7 +93,12 @@ class Corrections:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], hierarchy: Hierarchy | None = None, *, missing: bool = False
+        self,
+        path: str | os.PathLike[str],
+        hierarchy: Hierarchy | None = None,
+        *,
+        missing: bool = False,
+        lenient: bool = False,
     ) -> None:
         self.path, self.hierarchy, self.torn = Path(path), hierarchy, False
         self._standing: dict[str, list[tuple[Correction, Request]]] = {}
@@ -107,7 +112,7 @@ class Corrections:
         self.torn = bool(tail) and not _is_whole(tail)
         for number, line in enumerate([*lines, *([] if self.torn else [tail])], start=1):
             if line.strip():
-                self._take(line, f"{path} line {number}")
+                self._take(line, f"{path} line {number}", lenient)
 
     def __len__(self) -> int:
         return sum(map(bool, self._standing.values()))
@@ -168,7 +173,12 @@ class Corrections:
                 new[i] = one.label or (forced[-1] if forced else new[i])
         return new
 
-    def _take(self, line: bytes, where: str) -> None:
+    @property
+    def standing(self) -> dict[str, Correction]:
+        """What holds, by image."""
+        return {image: said[-1][0] for image, said in self._standing.items() if said}
+
+    def _take(self, line: bytes, where: str, lenient: bool) -> None:
         try:
             value = _json.parse(line)
         except ValueError as error:
@@ -177,7 +187,9 @@ class Corrections:
         try:
             self._stand(one, self._request(one))
         except HCEPError as error:
-            raise HCEPError(f"{where}: {error}") from None
+            if not lenient:
+                raise HCEPError(f"{where}: {error}") from None
+            self._stand(one, Request())
 
     def _request(self, one: Correction) -> Request:
         known = self.hierarchy is not None and not one.undo

@@ -1,0 +1,49 @@
+"""The application: pages, API and what keeps both safe, around one engine."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from hcep._optional import require
+from hcep.web.engine import Engine
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+#: Each has `register(engine)`, which makes its pages.
+PAGES = ("photo", "collection", "hierarchy", "compare")
+
+
+def create_app(model: Any = None, store: Any = None, *, token: str | None = None, **options: Any) -> FastAPI:
+    """The explorer as an ASGI application.
+
+    Parameters
+    ----------
+    model, store : as of `Engine`; `model` may also be one
+    token : str, optional
+        What every request must bring, where others than this machine's user can reach the server.
+    **options : of `Engine`
+    """
+    fastapi = require("fastapi", "web", "the explorer")
+    ui = require("nicegui", "web", "the explorer").ui
+    engine = model if isinstance(model, Engine) else Engine(model, store, **options)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await engine.close()
+
+    app: FastAPI = fastapi.FastAPI(title="HCEP explorer", docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.state.engine = engine
+    for name in PAGES:
+        if find_spec(f"hcep.web.pages.{name}") is not None:
+            import_module(f"hcep.web.pages.{name}").register(engine)
+    ui.run_with(
+        app, title="HCEP", dark=None, storage_secret=secrets.token_hex(32), show_welcome_message=False, tailwind=False
+    )
+    return app

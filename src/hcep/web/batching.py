@@ -1,0 +1,92 @@
+"""Requests that come while others are worked on are answered together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+from hcep.errors import HCEPError
+
+Item, Answer = TypeVar("Item"), TypeVar("Answer")
+
+
+class Busy(HCEPError):
+    """More is waiting than can be answered soon; the same request may be sent again in `seconds`."""
+
+    def __init__(self, seconds: int = 2) -> None:
+        self.seconds = seconds
+        super().__init__(f"the server is busy; try again in {seconds} seconds")
+
+
+class Batcher(Generic[Item, Answer]):
+    """One function of many items, called with all that have come since its last call.
+
+    Parameters
+    ----------
+    function : called in a thread of its own, with up to `size` items; returns their answers in order
+    size : items per call
+    limit : items that may wait; one more is refused
+
+    Attributes
+    ----------
+    n_calls, n_items : int
+        What was done so far.
+    """
+
+    def __init__(self, function: Callable[[list[Item]], Sequence[Answer]], size: int, limit: int) -> None:
+        self.function, self.size, self.limit = function, size, limit
+        self.n_calls = self.n_items = 0
+        self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
+        self._thread = ThreadPoolExecutor(1)
+        self._task: asyncio.Task[None] | None = None
+
+    async def __call__(self, item: Item) -> Answer:
+        """The answer to one item.
+
+        Raises
+        ------
+        Busy
+            When too many items wait; or what `function` raises of this item alone.
+        """
+        if len(self._waiting) >= self.limit:
+            raise Busy
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, answer))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._answer_all())
+        return await answer
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _answer_all(self) -> None:
+        while self._waiting:
+            taken = [self._waiting.popleft() for _ in range(min(self.size, len(self._waiting)))]
+            # Who asked may have gone meanwhile.
+            await self._answer([(item, answer) for item, answer in taken if not answer.done()])
+
+    async def _answer(self, batch: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
+        if not batch:
+            return
+        self.n_calls, self.n_items = self.n_calls + 1, self.n_items + len(batch)
+        items = [item for item, _ in batch]
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._thread, self.function, items)
+        except Exception as error:
+            if len(batch) == 1:
+                if not batch[0][1].done():
+                    batch[0][1].set_exception(error)
+                return
+            for one in batch:  # a bad one harms nobody else
+                await self._answer([one])
+            return
+        for (_, answer), value in zip(batch, found, strict=True):
+            if not answer.done():
+                answer.set_result(value)

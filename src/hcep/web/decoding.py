@@ -1,0 +1,158 @@
+"""Photos of strangers are decoded in processes of their own, with limits of time and memory.
+
+Run as a program it is such a process: frames of bytes come in, each a file, and a frame goes out for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from io import BytesIO
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from hcep.embeddings.images import ImageProblem, open_image
+from hcep.embeddings.preprocessing import Preprocessing, PreprocessingError
+
+#: Bytes of address space that a decoding process may have.
+MEMORY = 3 << 30
+#: Pixels of the longer side of the picture that is kept to be shown.
+SHOWN = 1280
+
+
+class Decoded(Struct):
+    """A photo: a JPEG of it to show, and the encoder's input, where its preprocessing is one of ours."""
+
+    jpeg: bytes = b""
+    pixels: bytes = b""
+    shape: tuple[int, ...] = ()
+    problem: str = ""
+
+    def array(self) -> NDArray[np.float32] | None:
+        """The encoder's input."""
+        return np.frombuffer(self.pixels, dtype=np.float32).reshape(self.shape) if self.shape else None
+
+
+class Decoders:
+    """Some processes that decode.
+
+    Parameters
+    ----------
+    preprocessing : the encoder's; where it is not one of ours, photos are only made smaller
+    max_pixels : larger photos are refused
+    seconds : how long one may take
+    n : how many processes
+    """
+
+    def __init__(self, preprocessing: Mapping[str, Any], max_pixels: int, seconds: float = 10.0, n: int = 2) -> None:
+        self.seconds = seconds
+        self._options = json.dumps({"preprocessing": dict(preprocessing), "max_pixels": max_pixels}, default=str)
+        self._free: asyncio.Queue[asyncio.subprocess.Process | None] = asyncio.Queue()
+        self._all: list[asyncio.subprocess.Process] = []
+        for _ in range(n):
+            self._free.put_nowait(None)
+
+    async def __call__(self, data: bytes) -> Decoded:
+        """Decode a file.
+
+        Raises
+        ------
+        ImageProblem
+            When there is no readable picture of an acceptable size, or it takes too long.
+        """
+        process, answer = await self._free.get(), None
+        try:
+            process = process or await self._start()
+            answer = await asyncio.wait_for(_exchange(process, data), self.seconds)
+        except TimeoutError:
+            raise ImageProblem(f"it takes longer than {self.seconds:g} seconds to decode") from None
+        except (asyncio.IncompleteReadError, OSError):
+            raise ImageProblem("it cannot be decoded within the limits of memory") from None
+        finally:
+            if answer is None and process is not None:  # also when who asked has gone
+                with suppress(ProcessLookupError):
+                    process.kill()
+                self._all.remove(process)
+                process = None
+            self._free.put_nowait(process)
+        found = msgspec.msgpack.decode(answer, type=Decoded)
+        if found.problem:
+            raise ImageProblem(found.problem)
+        return found
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        command = sys.executable, "-m", "hcep.web.decoding", self._options
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=environment)
+        self._all.append(process)
+        return process
+
+    async def close(self) -> None:
+        """End the processes."""
+        for process in self._all:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def _exchange(process: asyncio.subprocess.Process, data: bytes) -> bytes:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(len(data).to_bytes(8, "big") + data)
+    await process.stdin.drain()
+    n = int.from_bytes(await process.stdout.readexactly(8), "big")
+    return await process.stdout.readexactly(n)
+
+
+def decoded(data: bytes, steps: Preprocessing | None, max_pixels: int) -> Decoded:
+    """Decode a file, in this process."""
+    with TemporaryFile() as file:  # without a name: nothing of it stays, whatever ends the process
+        file.write(data)
+        file.flush()
+        try:
+            image = open_image(f"/dev/fd/{file.fileno()}", max_pixels=max_pixels)
+        except ImageProblem as problem:
+            return Decoded(problem=problem.reason)
+    array = np.empty(0) if steps is None else steps(image)
+    image.thumbnail((SHOWN, SHOWN))
+    jpeg = BytesIO()
+    image.save(jpeg, "JPEG", quality=90)
+    return Decoded(jpeg.getvalue(), array.tobytes(), array.shape if steps else ())
+
+
+def _serve(source: BinaryIO, target: BinaryIO, options: dict[str, Any]) -> None:
+    try:
+        steps = Preprocessing.from_dict(options["preprocessing"])
+    except (PreprocessingError, TypeError):
+        steps = None
+    while head := source.read(8):
+        answer = msgspec.msgpack.encode(decoded(source.read(int.from_bytes(head, "big")), steps, options["max_pixels"]))
+        target.write(len(answer).to_bytes(8, "big") + answer)
+        target.flush()
+
+
+def _main() -> None:
+    import signal
+    import warnings
+
+    with suppress(ImportError):  # not on every platform
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it, when all is answered
+    warnings.simplefilter("ignore")
+    _serve(sys.stdin.buffer, sys.stdout.buffer, json.loads(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    _main()
