@@ -8,7 +8,6 @@ import pytest
 from hcep import ConceptDictionary, Hierarchy
 from hcep.curation import Move, apply_edits
 from hcep.curation.embedding_checks import move_finding
-from hcep.curation.held_out import HeldOut
 from hcep.curation.moves import (
     MeasuredMove,
     Proposal,
@@ -18,9 +17,9 @@ from hcep.curation.moves import (
     measure_moves,
     propose_moves,
 )
-from hcep.curation.what_if import Effect
+from hcep.curation.what_if import Effect, HeldOut
 from hcep.datasets import make_hierarchical_concepts
-from hcep.evaluate.outcome import Outcome
+from hcep.evaluate.support import Outcome
 
 
 @pytest.fixture(scope="module")

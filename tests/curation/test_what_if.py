@@ -8,10 +8,9 @@ import pytest
 
 from hcep import HCEPClassifier, HCEPError, Hierarchy, HierarchyError, support_scores
 from hcep.curation import Add, Move, Remove, Rename, apply_edits
-from hcep.curation.held_out import stratified_folds
-from hcep.curation.what_if import HeldOut, compare, what_if
+from hcep.curation.what_if import HeldOut, compare, stratified_folds, what_if
 from hcep.datasets import imagenet_hierarchy, load_sample
-from hcep.evaluate.outcome import Outcome, class_f1
+from hcep.evaluate.support import Outcome, class_f1
 
 N_DIMS = 128
 EDITS = [Move("n03417042", "n03183080"), Add("noise makers", "n00003553", ("n03000684", "n03394916"))]

@@ -1,3 +1,4 @@
+from .checks import Finding as Finding, fix as fix, lint as lint, lint_edges as lint_edges, lint_file as lint_file
 from .edits import (
     Add as Add,
     Collapse as Collapse,
@@ -10,9 +11,9 @@ from .edits import (
     apply_edits as apply_edits,
     diff as diff,
 )
-from .embedding_checks import lint_embeddings as lint_embeddings
-from .file_checks import lint_edges as lint_edges, lint_file as lint_file
-from .findings import Finding as Finding
-from .graph_checks import fix as fix, lint as lint
-from .held_out import HeldOut as HeldOut
-from .mending import Review as Review, review as review
+from .embedding_checks import (
+    Review as Review,
+    lint_embeddings as lint_embeddings,
+    review as review,
+)
+from .what_if import HeldOut as HeldOut

@@ -6,9 +6,115 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hcep.curation.working_copy import WorkingCopy
-from hcep.errors import HierarchyError, quoted
+from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.hierarchy.edges import reach
 from hcep.hierarchy.graph import Hierarchy
+
+
+class WorkingCopy:
+    """A hierarchy while it is edited: dictionaries, so that an edit costs what it touches; no edit may lose a class."""
+
+    def __init__(self, hierarchy: Hierarchy, classes: Iterable[str]) -> None:
+        self.root = hierarchy.root
+        self.parents = {synset: list(hierarchy.parents(synset)) for synset in hierarchy}
+        # Dictionaries for their order: sets would make the result depend on hashes.
+        self.children = {synset: dict.fromkeys(hierarchy.children(synset)) for synset in hierarchy}
+        self.names = {synset: hierarchy.name(synset) for synset in hierarchy}
+        self.merged = {synset: hierarchy.merged(synset) for synset in hierarchy}
+        self.own_leaves = dict(hierarchy.own_leaves)
+        self.classes = {c for c in classes if c in hierarchy or c in self.own_leaves}
+        self._class_of = {leaf: c for c, leaf in self.own_leaves.items()}
+        self._emptied: list[str] = []
+        self._deleted: list[str] = []
+
+    def find(self, wanted: str) -> str:
+        """The id meant by an id, or by a name that one synset alone has."""
+        if wanted in self.parents:
+            return wanted
+        found = [synset for synset, name in self.names.items() if name.casefold() == wanted.casefold()]
+        if len(found) > 1:
+            raise HierarchyError(f"{len(found)} synsets are called {wanted!r}: {quoted(found)}; say which by its id")
+        if not found:
+            known = [*self.parents, *(name for synset, name in self.names.items() if name != synset)]
+            raise HierarchyError(f"{wanted!r} is neither the id nor the name of a synset.{near_matches(wanted, known)}")
+        return found[0]
+
+    def label(self, synset: str) -> str:
+        name = self.names[synset]
+        return repr(synset) if name == synset else f"{name!r} ({synset})"
+
+    def link(self, parent: str, child: str, instead_of: str | None = None) -> None:
+        """Add an edge; in the child's list of parents it stands before `instead_of`, which keeps the first first."""
+        if child in self.children[parent]:
+            return
+        above = self.parents[child]
+        above.insert(above.index(instead_of) if instead_of in above else len(above), parent)
+        self.children[parent][child] = None
+
+    def unlink(self, parent: str, child: str) -> None:
+        self.parents[child].remove(parent)
+        del self.children[parent][child]
+        self._emptied.append(parent)
+
+    def hand_up(self, child: str, synset: str) -> None:
+        """Hang a child of a synset that is about to go from the parents of that synset."""
+        for parent in list(self.parents[synset]):
+            self.link(parent, child, instead_of=synset)
+
+    def delete(self, synset: str) -> None:
+        """Take a synset and its edges out."""
+        for parent in list(self.parents[synset]):
+            self.unlink(parent, synset)
+        for child in list(self.children[synset]):
+            self.unlink(synset, child)
+        self._deleted.append(synset)
+        del self.parents[synset], self.children[synset], self.names[synset], self.merged[synset]
+
+    def settle(self) -> None:
+        """Drop inner synsets that lost their last child, unless they are classes; refuse the loss of a class."""
+        while self._emptied:
+            synset = self._emptied.pop()
+            if synset in self.children and not self.children[synset] and synset not in self.classes:
+                if synset == self.root:
+                    raise HierarchyError("nothing would be left below the root")
+                self.delete(synset)
+        gone, self._deleted = self._deleted, []
+        lost = [label for label in (self._class_of.get(s, s) for s in gone) if label in self.classes]
+        lost = [label for label in lost if self.own_leaves.get(label, label) not in self.parents]
+        if lost:
+            raise HierarchyError(
+                f"class {quoted(lost)} would be lost: images with this label would have no leaf. Keep the synset, or "
+                "relabel the images and give the classes that are left"
+            )
+
+    def require_edge(self, parent: str, child: str) -> None:
+        if child not in self.children[parent]:
+            above = ", ".join(map(self.label, self.parents[child])) or "none"
+            raise HierarchyError(
+                f"{self.label(parent)} is not a parent of {self.label(child)}; its parents are {above}"
+            )
+
+    def refuse_root(self, synset: str, instead: str) -> None:
+        if synset == self.root:
+            raise HierarchyError(f"{self.label(synset)} is the root{instead}")
+
+    def refuse_cycle(self, parent: str, child: str) -> None:
+        """Raise when an edge parent → child would close a cycle: the parent is the child, or below it."""
+        if child == parent or child in reach([parent], self.parents.__getitem__):
+            where = "is the same synset" if parent == child else f"is below {self.label(child)}"
+            raise HierarchyError(f"this would close a cycle: {self.label(parent)} {where}")
+
+    def refuse_own_leaf_parent(self, parent: str) -> None:
+        if parent in self._class_of:
+            raise HierarchyError(
+                f"{self.label(parent)} is the leaf of the class {self._class_of[parent]!r} and cannot have children; "
+                f"hang them from {self.label(self.parents[parent][0])}"
+            )
+
+    def hierarchy(self) -> Hierarchy:
+        place = {synset: i for i, synset in enumerate(self.parents)}
+        parents = [[place[p] for p in above] for above in self.parents.values()]
+        return Hierarchy(list(self.parents), parents, self.names, self.merged, self.own_leaves)
 
 
 @dataclass(frozen=True)
@@ -26,10 +132,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Move(Edit):
-    """Hang a synset, and all that is below it, from another parent.
-
-    Without `from_parent` it leaves every parent it has.
-    """
+    """Hang a synset, and all below it, from another parent; without `from_parent` it leaves every parent it has."""
 
     synset: str
     to_parent: str
@@ -63,10 +166,15 @@ class Add(Edit):
     name: str | None = None
 
     def apply(self, copy: WorkingCopy) -> None:
-        parent, children = copy.find(self.parent), [copy.find(child) for child in self.children]
+        synset, parent, children = self.synset, copy.find(self.parent), list(map(copy.find, self.children))
         copy.refuse_own_leaf_parent(parent)
-        copy.create(self.synset, self.name)
-        copy.link(parent, self.synset)
+        if not synset.strip():
+            raise HierarchyError("the new synset needs an id that is not blank")
+        if synset in copy.parents:
+            raise HierarchyError(f"there is a synset {copy.label(synset)} already; choose another id")
+        copy.parents[synset], copy.children[synset] = [], {}
+        copy.names[synset], copy.merged[synset] = self.name or synset, ()
+        copy.link(parent, synset)
         for child in children:
             above = copy.parents[child]
             if parent not in above and len(above) != 1:
@@ -74,7 +182,7 @@ class Add(Edit):
                     f"{copy.label(child)} has {len(above)} parents and {copy.label(parent)} is none of them; "
                     "say which it leaves with a Move"
                 )
-            Move(child, self.synset, parent if parent in above else above[0]).apply(copy)
+            Move(child, synset, parent if parent in above else above[0]).apply(copy)
 
 
 @dataclass(frozen=True)
@@ -98,7 +206,7 @@ class Merge(Edit):
             copy.hand_up(into, synset)
         for child in children:
             copy.link(into, child, instead_of=synset)
-        copy.remember(synset, into)
+        copy.merged[into] = (*copy.merged[into], *copy.merged[synset], (synset, copy.names[synset]))
         copy.delete(synset)
 
 
@@ -144,9 +252,8 @@ class Cut(Edit):
         parent, child = copy.find(self.parent), copy.find(self.child)
         copy.require_edge(parent, child)
         if len(copy.parents[child]) == 1:
-            raise HierarchyError(
-                f"{copy.label(parent)} is the only parent of {copy.label(child)}; move the child, or remove it"
-            )
+            told = f"{copy.label(parent)} is the only parent of {copy.label(child)}; move the child, or remove it"
+            raise HierarchyError(told)
         copy.unlink(parent, child)
 
 
@@ -161,28 +268,23 @@ class Collapse(Edit):
         synset = copy.find(self.synset)
         child, *others = copy.children[synset] or [""]
         if others or not child:
-            raise HierarchyError(
-                f"{copy.label(synset)} has {len(copy.children[synset])} children; only a synset with one collapses"
-            )
+            told = f"{copy.label(synset)} has {len(copy.children[synset])} children; only a synset with one collapses"
+            raise HierarchyError(told)
         if synset == copy.root:
             if not copy.children[child]:
                 raise HierarchyError(f"{copy.label(synset)} is the root and {copy.label(child)} all that is below it")
             copy.root = child
         copy.hand_up(child, synset)
-        copy.remember(synset, child, above=True)
+        copy.merged[child] = (*copy.merged[synset], (synset, copy.names[synset]), *copy.merged[child])
         copy.delete(synset)
 
 
 def apply_edits(hierarchy: Hierarchy, edits: Iterable[Edit], classes: Iterable[str] | None = None) -> Hierarchy:
     r"""Apply edits one after the other; the hierarchy given does not change.
 
-    An inner synset that an edit leaves without children is dropped, so that it does not turn into a class. Raises
-    HierarchyError: an unknown or ambiguous synset, an edit that would close a cycle or lose a class.
-
-    Parameters
-    ----------
-    edits : iterable of Move, Add, Merge, Remove, Rename, Cut, Collapse
-    classes : iterable of str; the labels that must survive; those of the leaves by default
+    `classes` are the labels that must survive, by default those of the leaves. An inner synset that an edit leaves
+    without children is dropped, so that it does not turn into a class. Raises HierarchyError: an unknown or ambiguous
+    synset, an edit that would close a cycle or lose a class.
 
     Examples
     --------
@@ -194,13 +296,11 @@ def apply_edits(hierarchy: Hierarchy, edits: Iterable[Edit], classes: Iterable[s
     - land → seal
     + sea → seal
     """
-    leaves = [hierarchy.class_of(leaf) for leaf in hierarchy.leaves]
-    copy = WorkingCopy(hierarchy, dict.fromkeys(leaves if classes is None else classes))
+    copy = WorkingCopy(hierarchy, map(hierarchy.class_of, hierarchy.leaves) if classes is None else classes)
     for edit in edits:
         try:
             edit.apply(copy)
-            copy.prune()
-            copy.refuse_lost_classes()
+            copy.settle()
         except HierarchyError as error:
             raise HierarchyError(f"cannot {edit}: {error}") from None
     return copy.hierarchy()
@@ -219,16 +319,7 @@ def refuse_inner_classes(before: Hierarchy, after: Hierarchy, classes: Sequence[
 
 
 def diff(before: Hierarchy, after: Hierarchy) -> list[str]:
-    """What changed, one line per change: ``-`` and ``+`` edges, ``~`` names, ``=`` merged synsets.
-
-    Examples
-    --------
-    >>> from hcep import Hierarchy
-    >>> from hcep.curation import diff
-    >>> h = Hierarchy.from_edges([("r", "feline"), ("feline", "cat"), ("r", "dog")])
-    >>> diff(h, h.collapse())
-    ['- r → feline', '- feline → cat', '+ r → cat', '= feline merged into cat']
-    """
+    """What changed, one line per change: ``-`` and ``+`` edges, ``~`` names, ``=`` merged synsets."""
 
     def shown(synset: str, name: str) -> str:
         return name if name == synset else f"{name} ({synset})"
@@ -238,11 +329,9 @@ def diff(before: Hierarchy, after: Hierarchy) -> list[str]:
         names = (map(shown, edge, map(of.name, edge)) for edge in of.edges if edge not in known)
         return [f"{sign} {' → '.join(pair)}" for pair in names]
 
-    both = [synset for synset in after.ids if synset in before]
-    renamed = ((s, before.name(s), after.name(s)) for s in both)
-    merged = (
-        (s, pair) for s in after.ids for pair in after.merged(s) if s not in before or pair not in before.merged(s)
-    )
+    renamed = ((s, before.name(s), after.name(s)) for s in after if s in before)
+    known = {s: before.merged(s) for s in before}
+    merged = ((s, pair) for s in after for pair in after.merged(s) if pair not in known.get(s, ()))
     return [
         *edges("-", before, after),
         *edges("+", after, before),

@@ -1,24 +1,28 @@
-"""What embeddings say about a hierarchy: cones that leak, atoms that lean on their parents, misplaced children."""
+"""What embeddings say about a hierarchy: cones that leak, atoms that lean on their parents, misplaced children.
+
+`review` looks a hierarchy over, mends and measures it in one go: what `hcep hierarchy lint` does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hcep.curation.findings import Finding, found
-from hcep.curation.held_out import HeldOut
-from hcep.curation.moves import MeasuredMove, measure_moves, propose_moves
+from hcep.curation.checks import Finding, fix, found, lint_file
+from hcep.curation.edits import apply_edits, diff
+from hcep.curation.moves import MeasuredMove, best_moves, measure_moves, propose_moves
+from hcep.curation.what_if import Effect, Floats, HeldOut, what_if
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.transform import unit_rows
 from hcep.errors import HCEPError
-from hcep.evaluate.labels import as_labels
+from hcep.evaluate.support import as_labels
 from hcep.hierarchy import Hierarchy
 
-Floats = NDArray[np.float64]
 #: Takes the number of moves to measure, returns what is called after each of them.
 Progress = Callable[[int], Callable[[], object]]
 
@@ -85,9 +89,8 @@ def lint_embeddings(
     ids : (n_images,) array of str; what to call images in findings; row numbers by default
     max_moves : children nearer to another parent are tried in order of how clear the case is, at most this many
     n_images, n_synsets : images listed in a finding, synsets listed for each geometric condition: the worst
-    half_angles : (depth,) array, optional
-        Cones by level for containment; by default each level's cones hold 95% of its (synset, descendant) angles, so
-        that what stands out is found. ``dictionary.geometry.geometric_schedule()`` is the paper's, far stricter.
+    half_angles : (depth,) array; cones by level for containment; by default each level's cones hold 95% of its
+        (synset, descendant) angles. ``dictionary.geometry.geometric_schedule()`` is the paper's, far stricter.
     max_cosine : largest |cosine| of an atom and its parent that is no finding
     n_folds, random_state : of the held-out images that moves are measured on (see `HeldOut.from_images`)
     held_out : made from the same images before; saves making it again
@@ -95,10 +98,8 @@ def lint_embeddings(
 
     Returns
     -------
-    list of Finding
-        ``containment``, ``orthogonality`` (their `examples` are images) and ``nearer-parent`` (a `MoveFinding`).
-        A nearer-parent finding is a warning where the move helps (see `MeasuredMove.helps`) and a note where the
-        hierarchy is better left alone.
+    ``containment``, ``orthogonality`` (their `examples` are images) and ``nearer-parent``: a `MoveFinding`, a warning
+    where the move helps (see `MeasuredMove.helps`) and a note where the hierarchy is better left alone
 
     Examples
     --------
@@ -127,7 +128,12 @@ def _containment(images: _Images, half_angles: ArrayLike | None) -> Iterator[Fin
     hierarchy, geometry = images.dictionary.hierarchy, images.dictionary.geometry
     units = unit_rows(images.dictionary.synset_embeddings)
     angles = {i: below for i in range(1, len(hierarchy)) if (below := _angles_below(hierarchy, units, i))}
-    schedule = _schedule(hierarchy, angles) if half_angles is None else np.asarray(half_angles, dtype=np.float64)
+    # A level with leaves alone has no angles; without a schedule given, its cones hold `COVERAGE` of them.
+    by_level: list[list[float]] = [[] for _ in range(hierarchy.depth)]
+    for i, below in angles.items():
+        by_level[hierarchy.levels[i] - 1] += below.values()
+    held = [np.quantile(found, COVERAGE) if found else 0.0 for found in by_level]
+    schedule = np.asarray(held if half_angles is None else half_angles, dtype=np.float64)
     containment = geometry.containment(schedule)
     worst = [i for i in np.argsort(-np.nan_to_num(containment.mean_violation)) if containment.fraction[i] > 0]
     for i in worst[: images.n_synsets]:
@@ -135,8 +141,8 @@ def _containment(images: _Images, half_angles: ArrayLike | None) -> Iterator[Fin
         outside = sorted((s for s, angle in angles[i].items() if angle > cone), key=lambda s: -angles[i][s])
         rows = images.below(*outside)
         text = (
-            f"{_named(hierarchy, synset)}: {len(outside)} of {len(angles[i])} concepts below lie outside its cone of "
-            f"{cone:.0f}°, {_named(hierarchy, outside[0])} at {angles[i][outside[0]]:.0f}°; "
+            f"{hierarchy.name(synset)!r}: {len(outside)} of {len(angles[i])} concepts below lie outside its cone of "
+            f"{cone:.0f}°, {hierarchy.name(outside[0])!r} at {angles[i][outside[0]]:.0f}°; "
             "look at these images, or split the concept"
         )
         yield images.finding("containment", text, (synset, *outside), rows, -(unit_rows(images.x[rows]) @ units[i]))
@@ -151,14 +157,6 @@ def _angles_below(hierarchy: Hierarchy, units: Floats, i: int) -> dict[str, floa
     return dict(zip(below, np.degrees(np.arccos(np.clip(cosines, -1.0, 1.0))).tolist(), strict=True))
 
 
-def _schedule(hierarchy: Hierarchy, angles: dict[int, dict[str, float]]) -> Floats:
-    """Half-angle of each level, (depth,), that holds `COVERAGE` of its angles; 0 where a level has leaves alone."""
-    by_level: list[list[float]] = [[] for _ in range(hierarchy.depth)]
-    for i, below in angles.items():
-        by_level[hierarchy.levels[i] - 1] += below.values()
-    return np.array([np.quantile(found, COVERAGE) if found else 0.0 for found in by_level])
-
-
 def _orthogonality(images: _Images, max_cosine: float) -> Iterator[Finding]:
     dictionary, hierarchy = images.dictionary, images.dictionary.hierarchy
     measured = dictionary.geometry.orthogonality()
@@ -170,7 +168,7 @@ def _orthogonality(images: _Images, max_cosine: float) -> Iterator[Finding]:
         rows = images.below(child)
         lean = np.sign(cosine) * (unit_rows(images.x[rows] - above.astype(images.x.dtype)) @ above)
         text = (
-            f"{_named(hierarchy, child)}: its atom leans on its parent {_named(hierarchy, parent)} "
+            f"{hierarchy.name(child)!r}: its atom leans on its parent {hierarchy.name(parent)!r} "
             f"(cosine {cosine:+.2f}, 0 expected); these images lie further {'out' if cosine > 0 else 'in'} than "
             "the parent: check them, or the place of the concept"
         )
@@ -198,7 +196,7 @@ def move_finding(hierarchy: Hierarchy, measured: MeasuredMove) -> MoveFinding:
     move, gain = measured.move, measured.gain()
     assert move.from_parent is not None
     synsets = (move.synset, move.from_parent, move.to_parent)
-    child, own, other = (_named(hierarchy, s) for s in synsets)
+    child, own, other = (repr(hierarchy.name(s)) for s in synsets)
     tried = f", corrected for {measured.n_tried:,} moves tried" if measured.n_tried > 1 else ""
     verdict = "the embedding groups it there, which need not be wrong here" if measured.helps else "no clear gain"
     text = (
@@ -211,5 +209,81 @@ def move_finding(hierarchy: Hierarchy, measured: MeasuredMove) -> MoveFinding:
     return finding if measured.helps else replace(finding, severity="note", fixes=())
 
 
-def _named(hierarchy: Hierarchy, synset: str) -> str:
-    return repr(hierarchy.name(synset))
+@dataclass(frozen=True, eq=False)
+class Review:
+    """What was found, and what mending made of it.
+
+    Attributes
+    ----------
+    errors : those findings that are left, because they cannot be mended safely or were not to be
+    before, after : none where the file is no hierarchy
+    changes : as `diff` tells them, after the rows of the file that were dropped
+    effects : what the moves do, by the images it was measured on
+    """
+
+    findings: list[Finding]
+    errors: list[Finding]
+    before: Hierarchy | None
+    after: Hierarchy | None
+    changes: list[str] = field(default_factory=list)
+    effects: dict[str, Effect] = field(default_factory=dict)
+
+
+def review(
+    place: str | os.PathLike[str],
+    images: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+    others: tuple[ArrayLike, ArrayLike] | None = None,
+    *,
+    classes: Sequence[str] | None = None,
+    mend: bool = False,
+    n_moves: int = 0,
+    n_images: int = 5,
+    max_moves: int = 60,
+    progress: Progress | None = None,
+    **reading: Any,
+) -> Review:
+    """Look a hierarchy over, in a file or by name, and mend what is asked for; nothing is written.
+
+    Parameters
+    ----------
+    place : as for `lint_file`
+    images : (X, y, ids); labelled embeddings to check it against, as for `lint_embeddings`. Images of a class that the
+        hierarchy lacks are left out: the class has a finding already.
+    others : (X, y); images that have no part in the choice of moves, to measure them on as well
+    classes : the data's labels; those of the images by default
+    mend : apply the safe repairs
+    n_moves : apply up to this many of the moves that help
+    n_images, max_moves, progress : as for `lint_embeddings`
+    **reading : as for `Hierarchy.read`
+    """
+    labels = classes if classes is not None or images is None else np.unique(np.asarray(images[1], dtype=str)).tolist()
+    findings, before = lint_file(place, labels, **reading)
+    left = [f for f in findings if f.severity == "error" and not (mend and f.safe and before is not None)]
+    if before is None:
+        return Review(findings, left, None, None)
+    after, effects = before, dict[str, Effect]()
+    X, y, ids = _known([*before, *before.own_leaves], *(images or ([], [], [])))
+    if len(np.unique(y)) > 1:
+        held_out = HeldOut.from_images(before, X, y)
+        findings += lint_embeddings(
+            before, X, y, ids, n_images=n_images, max_moves=max_moves, held_out=held_out, progress=progress
+        )
+        if n_moves:
+            measured = [f.measured for f in findings if isinstance(f, MoveFinding) and f.measured is not None]
+            chosen = best_moves(held_out, measured, n_moves)
+            effects["the images they were chosen on"] = chosen
+            X, y = _known(held_out.classes, *(others or ([], [])))
+            if len(y):
+                effects["other images, which had no part in it"] = what_if(held_out.on(X, y), chosen.edits)
+            protected = [*(labels or ()), *map(before.class_of, before.leaves)]
+            after = apply_edits(before, chosen.edits, protected)
+    after = fix(after, labels) if mend else after
+    dropped = [f for f in findings if mend and f.safe and f.code in ("self-loop", "duplicate-edge")]
+    changes = [*(f"- {f.code}, {example}" for f in dropped for example in f.examples), *diff(before, after)]
+    return Review(findings, left, before, after, changes, effects)
+
+
+def _known(classes: Iterable[str], X: ArrayLike, y: ArrayLike, *more: ArrayLike) -> list[Any]:
+    """The rows of arrays whose label is a class."""
+    kept = np.flatnonzero(np.isin(np.asarray(y, dtype=str), list(classes)))
+    return [np.asarray(array)[kept] for array in (X, np.asarray(y, dtype=str), *more)]

@@ -5,33 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hcep.curation.edits import Move
-from hcep.curation.held_out import HeldOut
-from hcep.curation.what_if import Effect, what_if
+from hcep.curation.what_if import Effect, Floats, HeldOut, what_if
 from hcep.dictionary import ConceptDictionary
 from hcep.errors import HierarchyError
 from hcep.evaluate.statistics import Difference
 from hcep.hierarchy import Hierarchy
 
-Floats = NDArray[np.float64]
-
 #: Metrics that a hierarchy cannot raise by sharing more of its paths; a move that lowers one does not help.
 UNBIASED = ("accuracy", "f1_above_chance", "class_f1_before")
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """A move that would bring a child to a nearer parent.
+class Proposal(NamedTuple):
+    """A move that would bring a child to a nearer parent, in terms of the hierarchy as given, not of the collapsed one.
 
-    Attributes
-    ----------
-    move : in terms of the hierarchy as given, not of the collapsed one
-    distance, own_distance : from the child to the other and to its own parent, each averaged without the child
-    ratio : square root of the scatter that joining the other parent adds, over that of joining its own; below 1
+    The distances are from the child to the other and to its own parent, each averaged without the child; the ratio is
+    the square root of the scatter that joining the other parent adds, over that of joining its own; below 1.
     """
 
     move: Move
@@ -71,24 +64,15 @@ class MeasuredMove:
 def propose_moves(held_out: HeldOut, n_per_child: int = 2) -> list[Proposal]:
     """Children nearer to another inner synset than to a parent of theirs, the clearest case first.
 
-    Parameters
-    ----------
-    n_per_child : other parents to consider for each child
-
-    Notes
-    -----
-    A parent's embedding is the mean of its children's, so it is near each of them by construction. Distances are
-    therefore to what each parent's embedding would be *without the child*: its own parents and all synsets above them
-    are averaged again. Neither the root (its embedding is zero) nor a synset below the child is a candidate, and a
-    parent that would be left without children has nothing to compare with.
+    `n_per_child` other parents are considered for each. A parent's embedding is the mean of its children's, so it is
+    near each of them by construction. Distances are therefore to what each parent's embedding would be *without the
+    child*: its own parents and all synsets above them are averaged again. Neither the root (its embedding is zero) nor
+    a synset below the child is a candidate, and a parent that would be left without children has nothing to compare
+    with.
 
     The mean of many children lies near the middle of everything and so near every child. A proposal must therefore also
     lower the scatter of children about their parents, which is the squared length of the atoms: joining n children at
-    distance d adds ``n / (n + 1) d**2`` (Hartigan's rule for k-means).
-
-    References
-    ----------
-    Hartigan, *Clustering Algorithms*, Wiley (1975), chapter 4.
+    distance d adds ``n / (n + 1) d**2`` (Hartigan's rule for k-means; *Clustering Algorithms*, Wiley 1975, chapter 4).
     """
     hierarchy = held_out.dictionary.hierarchy
     n_children = np.diff(hierarchy.child_pointer).tolist()
@@ -110,12 +94,17 @@ def propose_moves(held_out: HeldOut, n_per_child: int = 2) -> list[Proposal]:
 
 
 def distances_to_parents(dictionary: ConceptDictionary, child: int) -> dict[int, float]:
-    """Distance of a synset to every inner synset that could be its parent, each averaged without the child.
+    """Distance of a synset to every inner synset, by index, that could be its parent, each averaged without the child.
 
-    Keys are indices; a parent that the child leaves empty is not among them.
+    A parent that the child leaves empty is not among them.
     """
     hierarchy, embeddings = dictionary.hierarchy, dictionary.synset_embeddings
-    without = _embeddings_without(dictionary, child)
+    # Of the synsets above a child after it is taken out; None for one that is left without children.
+    without: dict[int, Floats | None] = {child: None}
+    for synset in reversed(hierarchy.ancestors(hierarchy.ids[child])):  # the root comes first there
+        children = map(hierarchy.index, hierarchy.children(synset))
+        left = [v for c in children if (v := without.get(c, embeddings[c])) is not None]
+        without[hierarchy.index(synset)] = np.mean(left, axis=0) if left else None
     barred = {0, child, *map(hierarchy.index, hierarchy.descendants(hierarchy.ids[child]))}
     inner = np.flatnonzero(np.diff(hierarchy.child_pointer) > 0).tolist()
     vectors = {i: without.get(i, embeddings[i]) for i in inner if i not in barred}
@@ -124,17 +113,6 @@ def distances_to_parents(dictionary: ConceptDictionary, child: int) -> dict[int,
         return {}
     distances = np.linalg.norm(np.stack(list(known.values())) - embeddings[child], axis=1)
     return dict(zip(known, distances.tolist(), strict=True))
-
-
-def _embeddings_without(dictionary: ConceptDictionary, child: int) -> dict[int, Floats | None]:
-    """Embeddings of the synsets above a child after it is taken out; None for one that is left without children."""
-    hierarchy, embeddings = dictionary.hierarchy, dictionary.synset_embeddings
-    without: dict[int, Floats | None] = {child: None}
-    for synset in reversed(hierarchy.ancestors(hierarchy.ids[child])):  # the root comes first there
-        children = map(hierarchy.index, hierarchy.children(synset))
-        left = [v for c in children if (v := without.get(c, embeddings[c])) is not None]
-        without[hierarchy.index(synset)] = np.mean(left, axis=0) if left else None
-    return without
 
 
 def in_whole(whole: Hierarchy, collapsed: Hierarchy, move: Move) -> Move:

@@ -3,20 +3,197 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from hcep.classify.path_model import PathModel
 from hcep.curation.edits import Edit, apply_edits
-from hcep.curation.held_out import HeldOut as HeldOut
-from hcep.evaluate.outcome import Outcome, class_f1
+from hcep.dictionary import ConceptDictionary
+from hcep.dictionary.checks import check_shape, refuse_non_finite
+from hcep.dictionary.concept_dictionary import average_upwards
+from hcep.errors import HCEPError, quoted
 from hcep.evaluate.statistics import Difference, paired_draws
+from hcep.evaluate.support import Outcome, as_labels, class_f1, support_scores
 from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.graph import TreePolicy
 
 Floats = NDArray[np.float64]
+
+
+class Fold(NamedTuple):
+    """Class means of some images, and other images, both after the transform that the former fixed."""
+
+    model: PathModel
+    means: Floats
+    images: NDArray[Any]
+
+
+@dataclass(eq=False)
+class HeldOut:
+    """Class means and held-out images: all of a fitted model that does not depend on the hierarchy.
+
+    Build one with `from_images` or `from_model`; `hcep.curation.what_if` measures edits on it.
+
+    Attributes
+    ----------
+    hierarchy : as given, before it is restricted and collapsed; edits apply to it
+    y : (n_images,) array of str; classes of the held-out images, fold by fold
+    rows : (n_images,) int64; where each stood in the arrays given
+    model : of all the images given: what geometry is measured on, and images of another split
+    tree, collapse : what is done to a hierarchy before it is used, as in `HCEPClassifier`
+    """
+
+    hierarchy: Hierarchy
+    y: NDArray[np.str_]
+    rows: NDArray[np.int64]
+    folds: list[Fold]
+    model: PathModel
+    tree: TreePolicy | None = None
+    collapse: bool = True
+
+    @classmethod
+    def from_images(
+        cls,
+        hierarchy: Hierarchy,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        n_folds: int = 3,
+        random_state: int = 0,
+        **options: Any,
+    ) -> Self:
+        """Hold every image out once: split each class into folds, and take means and metric from the other folds.
+
+        Raises HCEPError: fewer than two folds, no class with two images, values that are not finite; what the
+        estimators refuse.
+
+        Parameters
+        ----------
+        X : (n_images, n_dims) array
+        y : (n_images,) array of str; a class with a single image is in the means of every fold and never held out
+        random_state : shuffles the images of a class before they are dealt to the folds
+        **options : of `HCEPClassifier`, such as ``anchor`` or ``tree``. What is "auto" is chosen once, on all images,
+            by leaving each of them out.
+
+        Examples
+        --------
+        >>> from hcep.datasets import load_sample
+        >>> from hcep.curation import HeldOut
+        >>> data = load_sample()
+        >>> held_out = HeldOut.from_images(data.hierarchy, data.X_val, data.y_val, shrinkage=0.6, anchor=0.03)
+        >>> len(held_out.folds), len(held_out.y)
+        (3, 500)
+        """
+        from hcep.classify import HCEPTransformer
+
+        if n_folds < 2:
+            raise HCEPError(f"n_folds must be at least 2, so that some images are held out; got {n_folds}")
+        images, labels = check_shape(X), np.array(as_labels(y, "y"))
+        refuse_non_finite(images)
+        # Not refined, which would favour the hierarchy that they are refined in.
+        whole = HCEPTransformer(hierarchy, **({"refine": False} | options)).fit(images, labels)
+        chosen = {name: getattr(whole, f"{name}_") for name in ("anchor", "shrinkage", "power")}
+        settled = whole.get_params(deep=False) | chosen
+        fold_of = stratified_folds(labels, n_folds, random_state)
+        if not (fold_of >= 0).any():
+            raise HCEPError("no class has two images, so none can be held out; give at least two of a class")
+        folds = []
+        for k in sorted(set(fold_of[fold_of >= 0].tolist())):
+            model = HCEPTransformer(**settled).fit(images[fold_of != k], labels[fold_of != k])
+            folds.append(_fold(model.path_model(), images[fold_of == k]))
+        order = np.argsort(fold_of, kind="stable")[np.count_nonzero(fold_of < 0) :]
+        return cls(hierarchy, labels[order], order, folds, whole.path_model(), whole.tree, whole.collapse)
+
+    @classmethod
+    def from_model(cls, model: Any, X: ArrayLike, y: ArrayLike) -> Self:
+        """Take means, metric and options from a fitted `HCEPClassifier`, and images it has not seen.
+
+        Without its logistic head, where it has one: codes over other atoms are not what the head was fitted on. Raises
+        HCEPError: labels that are not classes of the model, or another number of labels than images.
+        """
+        hierarchy = model.hierarchy if model.hierarchy is not None else model.hierarchy_
+        none: Any = np.array([])
+        return cls(hierarchy, none, none, [], model.path_model(), model.tree, model.collapse).on(X, y)
+
+    def on(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """The means of all images given before, and other images: a split that had no part in any choice."""
+        labels, images = np.array(as_labels(y, "y")), np.asarray(X)
+        unknown = sorted(set(labels.tolist()) - set(self.classes))
+        if unknown:
+            raise HCEPError(
+                f"y has {len(unknown):,} labels that are not classes of the model: {quoted(unknown)}; "
+                "leave these images out"
+            )
+        if len(images) != len(labels) or not len(labels):
+            raise HCEPError(f"X and y must hold as many images, one at least; got {len(images):,} and {len(labels):,}")
+        return replace(self, y=labels, rows=np.arange(len(labels)), folds=[_fold(self.model, images)])
+
+    @property
+    def dictionary(self) -> ConceptDictionary:
+        """The dictionary of `model`."""
+        return self.model.dictionary
+
+    @property
+    def classes(self) -> list[str]:
+        """The classes that have a mean."""
+        return [str(c) for c in self.model.classes.tolist()]
+
+    def outcome(self, hierarchy: Hierarchy) -> Outcome:
+        """How the held-out images fare in a hierarchy over the same classes: on these alone, chains merged."""
+        prepared = (hierarchy if self.tree is None else hierarchy.as_tree(self.tree)).restrict(self.classes)
+        prepared = prepared.collapse() if self.collapse else prepared
+        paths: list[tuple[str, ...]] = []
+        predicted = []
+        for fold in self.folds:
+            leaves = [prepared.leaf_of(str(label)) for label in fold.model.classes.tolist()]
+            embeddings = average_upwards(prepared, dict(zip(leaves, fold.means, strict=True)))
+            dictionary = ConceptDictionary(prepared, embeddings)
+            model = replace(fold.model, leaves=np.array(leaves), dictionary=dictionary, head=None)
+            found = model.pursue(fold.images)
+            paths += found.paths
+            predicted.append(model.classes[model.class_index(fold.images, found)])
+        return Outcome(prepared, self.y, np.concatenate(predicted), support_scores(paths, self.y, prepared))
+
+    @cached_property
+    def baseline(self) -> Outcome:
+        """The outcome in the hierarchy as it is."""
+        return self.outcome(self.hierarchy)
+
+
+def stratified_folds(y: NDArray[np.str_], n_folds: int, random_state: int) -> NDArray[np.int64]:
+    """Fold of each image, (n_images,): the images of a class are dealt out in turn; -1 for a class's only image.
+
+    Not scikit-learn's `StratifiedKFold`: it holds out only images too, and refuses or warns of classes smaller than
+    the number of folds.
+    """
+    fold_of = np.full(len(y), -1, dtype=np.int64)
+    rng = np.random.default_rng(random_state)
+    _, index, counts = np.unique(y, return_inverse=True, return_counts=True)
+    for k in np.flatnonzero(counts > 1):
+        members = rng.permutation(np.flatnonzero(index == k))
+        # A random start, so that small classes do not all land in the first folds.
+        fold_of[members] = (np.arange(len(members)) + rng.integers(n_folds)) % n_folds
+    return fold_of
+
+
+def _fold(model: PathModel, images: NDArray[Any]) -> Fold:
+    """Means and images in the span of the means, where that has fewer dimensions.
+
+    Every atom of every hierarchy over these classes lies in that span, and what an image has outside it adds the same
+    to the objective of every path: the search finds the same paths, in far fewer dimensions. A residual tolerance is
+    the exception, because it compares the whole residual.
+    """
+    dictionary = model.dictionary
+    means = np.stack([dictionary.synset_embedding(leaf) for leaf in model.leaves])
+    embedded = dictionary.embed(images)
+    if len(means) < dictionary.n_dims and model.options.tol == 0.0:
+        span = np.linalg.qr(means.T)[0]
+        means, embedded = means @ span, embedded @ span.astype(embedded.dtype)
+    return Fold(model, means, embedded)
 
 
 class Change(NamedTuple):
@@ -36,10 +213,6 @@ class Effect:
     scores higher with the same mistakes. Three of the metrics do not have this bias: accuracy; ``f1_above_chance``,
     which is 0 for a class drawn at random and 1 for a perfect path in either hierarchy; and ``class_f1_before``, the F1
     of the predicted *class's* path in the hierarchy before, for both models.
-
-    Attributes
-    ----------
-    edits : tuple of Edit
     """
 
     edits: tuple[Edit, ...]
@@ -58,7 +231,6 @@ class Effect:
 
     @property
     def support_f1(self) -> Change:
-        """The metric moves are chosen by."""
         return self.metrics["support_f1"]
 
     @property
@@ -85,15 +257,8 @@ class Effect:
 
 
 def what_if(held_out: HeldOut, edits: Iterable[Edit]) -> Effect:
-    """Measure edits of the hierarchy on held-out images.
+    """Measure edits of the hierarchy, in their order, on held-out images.
 
-    Parameters
-    ----------
-    held_out : images and class means, from `HeldOut.from_images` or `HeldOut.from_model`
-    edits : iterable of Edit; applied to ``held_out.hierarchy``, in their order
-
-    Notes
-    -----
     Class means and the metric of the within-class covariance do not depend on the hierarchy: they are kept, and so are
     the shrinkage and the anchor. Only inner synsets, atoms, path basis and the search are done again.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from hcep.errors import HCEPError
 
@@ -76,7 +77,7 @@ class Usage:
     def __sub__(self, before: Usage) -> Usage:
         """What came on top of an earlier state."""
         then = asdict(before)
-        since = {k: None if None in (now, then[k]) else now - then[k] for k, now in asdict(self).items()}
+        since: Any = {k: None if None in (now, then[k]) else now - then[k] for k, now in asdict(self).items()}
         return Usage(**since)
 
     def __str__(self) -> str:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http.client import HTTPException, InvalidURL
 from typing import Any
 
@@ -58,18 +59,19 @@ class Endpoint:
             if answer.status != 200:
                 raise _status_error(answer)
             found = _completion(answer.body, answer.headers.get("content-type", ""), request["model"])
-            texts = {name: self._masked(getattr(found, name)) for name in ("text", "model", "finish_reason")}
-            return replace(found, **texts)
+            text, model, finished = map(self._masked, (found.text, found.model, found.finish_reason))
+            return replace(found, text=text, model=model, finish_reason=finished)
         except LLMError as error:
             error.args = tuple(map(self._masked, error.args))
             raise
 
     def _sent(self, data: bytes) -> _web.Answer:
-        url, bounds = f"{self._base_url}/chat/completions", {"timeout": self._timeout, "seconds": self._timeout}
+        url, seconds = f"{self._base_url}/chat/completions", self._timeout
+        request = partial(_web.exchange, url, data=data, headers=self._headers)
         try:
-            return _web.exchange(url, data=data, headers=self._headers, max_bytes=MAX_BODY, **bounds)
+            return request(timeout=seconds, seconds=seconds, max_bytes=MAX_BODY)
         except _web.TooSlowError:
-            told = f"no whole answer within {self._timeout:g} s; raise timeout, or ask for fewer tokens"
+            told = f"no whole answer within {seconds:g} s; raise timeout, or ask for fewer tokens"
             raise TransientError(told) from None
         except _web.TooLargeError:
             raise LLMError(f"the endpoint sent more than {MAX_BODY:,} bytes; stopped reading") from None
