@@ -59,13 +59,9 @@ def train_adamw(
 ) -> Floats:
     """Weights (n_atoms + 1, n_classes), the bias last, after the same steps as ``torch.optim.AdamW`` takes.
 
-    Parameters
-    ----------
-    codes : (n_images, n_atoms) CSR or dense array
-    labels : (n_images,) int; below `n_classes`
-    epochs, batch_size, lr, weight_decay
-        Of AdamW; betas are 0.9 and 0.999, eps is 1e-8, and the bias decays as the weights do.
-    random_state : orders the images anew in every epoch
+    `codes`: (n_images, n_atoms) CSR or dense array. `labels`: (n_images,) int; below `n_classes`. `epochs`,
+    `batch_size`, `lr`, `weight_decay`: Of AdamW; betas are 0.9 and 0.999, eps is 1e-8, and the bias decays as the
+    weights do. `random_state`: orders the images anew in every epoch.
     """
     rng = np.random.default_rng(random_state)
     n_images, n_atoms = codes.shape

@@ -71,10 +71,8 @@ def fit_calibration(objectives: Floats, own: NDArray[np.intp] | None = None) -> 
     Smooth in two numbers. A few images' worth of pull to the prior temperature and exponent steadies it where images
     are few.
 
-    Parameters
-    ----------
-    objectives : (n_images, n_classes); of images the dictionary never saw, against all classes
-    own : (n_images,) int; column of each image's class; the first by default
+    `objectives`: (n_images, n_classes); of images the dictionary never saw, against all classes. `own`: (n_images,)
+    int; column of each image's class; the first by default.
     """
     from scipy.optimize import minimize
 

@@ -146,10 +146,8 @@ def choose(
     First the power, at the starting metric, then the metric, then the anchor: they hardly interact, so that ten trials
     do for fifty-four. Powers are compared on a sample, as each has a covariance of its own.
 
-    Parameters
-    ----------
-    powers, shrinkages, anchors
-        Values to try. The first is where the search starts, and is left only for a gain of more than a standard error.
+    `powers`, `shrinkages`, `anchors`: Values to try. The first is where the search starts, and is left only for a gain
+    of more than a standard error.
     """
     tried: list[LeaveOneOutScore] = []
     if len(training.own) <= training.images.shape[1]:
@@ -191,10 +189,7 @@ def calibrate(training: Training, dictionary: ConceptDictionary, moments: ClassM
     Means without the fold's images are noisier than those that predict. Temperatures measured on both follow
     ``1 + c / n`` with c = `MEAN_NOISE` from n = 1 to 50, and are divided by that ratio.
 
-    Parameters
-    ----------
-    dictionary : of all its images, not refined
-    moments : what the dictionary is made from
+    `dictionary`: of all its images, not refined. `moments`: what the dictionary is made from.
     """
     transform, n_classes = dictionary.transform, len(training.leaves)
     folds = training.folds.only(max(CALIBRATION_IMAGES, CALIBRATION_SIZE // n_classes))

@@ -21,16 +21,10 @@ ENOUGH = 20
 def explained_floor(model: PathModel, images: NDArray[Any], index: NDArray[np.intp]) -> NDArray[np.float64] | None:
     """The explained share of every class below which an image is unlike those of training, (n_classes,).
 
-    Parameters
-    ----------
-    model : fitted on these images
-    images : (n_images, n_dims) raw embeddings of training images
-    index : (n_images,) class of each, as a position in ``model.classes``
+    `model`: fitted on these images. `images`: (n_images, n_dims) raw embeddings of training images. `index`:
+    (n_images,) class of each, as a position in ``model.classes``.
 
-    Returns
-    -------
-    array or None
-        None where no class has two images.
+    Returns array or None: None where no class has two images.
     """
     counts = np.bincount(index, minlength=len(model.classes))
     enough = np.flatnonzero(counts >= 2)

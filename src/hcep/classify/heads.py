@@ -28,6 +28,10 @@ class AdamWHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     against AdamW's decoupled decay, which shrinks weights by ``lr * weight_decay`` per step. That decay is so weak that
     at separable codes the epochs, not the decay, decide where the weights end: AdamW acts like a large C.
 
+    >>> codes = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.2, 0.8]])
+    >>> AdamWHead(epochs=50).fit(codes, ["cat", "cat", "dog", "dog"]).predict([[0.8, 0.1]]).tolist()
+    ['cat']
+
     Parameters
     ----------
     epochs, batch_size : published for ImageNette and CIFAR-100; for ImageNet 1000 and 16384
@@ -44,14 +48,6 @@ class AdamWHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     References
     ----------
     Loshchilov and Hutter, Decoupled weight decay regularization, ICLR 2019.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hcep.classify.heads import AdamWHead
-    >>> codes = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.2, 0.8]])
-    >>> AdamWHead(epochs=50).fit(codes, ["cat", "cat", "dog", "dog"]).predict([[0.8, 0.1]]).tolist()
-    ['cat']
     """
 
     coef_: NDArray[np.float32]

@@ -54,8 +54,6 @@ def conformal_quantile(scores: Floats, alpha: float) -> float:
 
     The score of a new image of the same kind is at most this with probability at least ``1 - alpha``.
 
-    Examples
-    --------
     >>> conformal_quantile(np.arange(1.0, 20.0), 0.1), conformal_quantile(np.arange(3.0), 0.1)
     (18.0, inf)
     """
@@ -111,10 +109,7 @@ class Hedged(NamedTuple):
 def hedges(model: PathModel, found: Inference, alpha: float = 0.1, *, false_alarms: float = 0.05) -> list[Hedged]:
     """What can be said of each image: the true class is below it with probability at least ``1 - alpha``.
 
-    Parameters
-    ----------
-    found : with explained shares
-    false_alarms : share of images of known classes that may be taken for unknown ones
+    `found`: with explained shares. `false_alarms`: share of images of known classes that may be taken for unknown ones.
     """
     h, tree, nodes = model.hierarchy, model.hierarchy.path_tree, hedged_nodes(model, found, alpha)
     strange = unknown_scores(model, found) > conformal_quantile(_held_out(model).unknown, false_alarms)

@@ -37,6 +37,15 @@ class MultiLabelHCEP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     A one-dimensional y is classified as `HCEPClassifier` does.
 
+    >>> from hcep.datasets import load_sample
+    >>> sample = load_sample()
+    >>> labels = sorted(set(sample.y_train))
+    >>> Y = np.array([[label == one for label in labels] for one in sample.y_train], dtype=int)
+    >>> model = MultiLabelHCEP(sample.hierarchy, labels=labels).fit(sample.X_train, Y)
+    >>> mixed = (sample.X_val[:1] + sample.X_val[-1:]) / 2
+    >>> np.flatnonzero(model.predict(mixed)[0]).tolist() == [labels.index(sample.y_val[i]) for i in (0, -1)]
+    True
+
     Parameters
     ----------
     hierarchy : what `HCEPClassifier` takes
@@ -49,19 +58,6 @@ class MultiLabelHCEP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_ : (n_classes,) array; the labels, in the order of the columns of Y; of a one-dimensional y its classes
     model_ : of single objects, fitted on the unmixed pictures
     stopping_ : when "auto" adds no further path: fitted on the pictures' numbers of labels
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hcep.classify import MultiLabelHCEP
-    >>> from hcep.datasets import load_sample
-    >>> sample = load_sample()
-    >>> labels = sorted(set(sample.y_train))
-    >>> Y = np.array([[label == one for label in labels] for one in sample.y_train], dtype=int)
-    >>> model = MultiLabelHCEP(sample.hierarchy, labels=labels).fit(sample.X_train, Y)
-    >>> mixed = (sample.X_val[:1] + sample.X_val[-1:]) / 2
-    >>> np.flatnonzero(model.predict(mixed)[0]).tolist() == [labels.index(sample.y_val[i]) for i in (0, -1)]
-    True
     """
 
     classes_: NDArray[Any]

@@ -55,16 +55,10 @@ def stopping_rule(model: PathModel, images: NDArray[Any], index: NDArray[np.intp
     they nearly are. The intercept lets `FALSE_ALARMS` of the held-out images pass; the slope is the one at which most
     of the mixtures do.
 
-    Parameters
-    ----------
-    model : fitted on these images, with an anchor
-    images : (n_images, n_dims) raw embeddings of training images, one object each
-    index : (n_images,) class of each, as a position in ``model.classes``
+    `model`: fitted on these images, with an anchor. `images`: (n_images, n_dims) raw embeddings of training images, one
+    object each. `index`: (n_images,) class of each, as a position in ``model.classes``.
 
-    Returns
-    -------
-    Stopping or None
-        None where there are too few images.
+    Returns Stopping or None: None where there are too few images.
     """
     measured = [
         [_gains(model, dictionary, some) for some in (images[rows], _mixtures(images, index, rows))]
@@ -90,17 +84,10 @@ def counted_rule(
 ) -> Stopping | None:
     """The rule that best counts the objects of pictures that are held out of the dictionary's means.
 
-    Parameters
-    ----------
-    model : fitted on `single`
-    single, index : as `images` and `index` of `stopping_rule`, one for each object
-    picture : (n_single,) the picture that each is of, as a row of X
-    X : (n_pictures, n_dims) raw embeddings
+    `model`: fitted on `single`. `single`, `index`: as `images` and `index` of `stopping_rule`, one for each object.
+    `picture`: (n_single,) the picture that each is of, as a row of X. `X`: (n_pictures, n_dims) raw embeddings.
 
-    Returns
-    -------
-    Stopping or None
-        None where few pictures have one object, or several.
+    Returns Stopping or None: None where few pictures have one object, or several.
     """
     n_objects = np.bincount(picture, minlength=len(X))
     held = np.flatnonzero(n_objects > 0)[1::3]

@@ -60,12 +60,8 @@ def refine(
     stay the means of their children, so that a shift moves every atom above it. Divided by n_images the penalty is a
     prior of fixed weight: one number serves 5 and 50 images per class.
 
-    Parameters
-    ----------
-    dictionary : of the class means
-    moments : what it is made from
-    anchor, temperature : of the path objective, and of the class scores made from it
-    prior : weight of the penalty on shifts, in images
+    `dictionary`: of the class means. `moments`: what it is made from. `anchor`, `temperature`: of the path objective,
+    and of the class scores made from it. `prior`: weight of the penalty on shifts, in images.
     """
     from scipy.optimize import minimize
 
@@ -105,12 +101,8 @@ def loss_and_gradient(
 ) -> tuple[float, Floats, Floats]:
     """Mean left-out cross entropy over the own class and the rivals, its gradient by `leaves`, and the objectives.
 
-    Parameters
-    ----------
-    space : its images sorted by class
-    leaves : (n_classes, n_dims)
-    rivals : (n_images, n_rivals)
-        -1 beyond the last.
+    `space`: its images sorted by class. `leaves`: (n_classes, n_dims). `rivals`: (n_images, n_rivals); -1 beyond the
+    last.
     """
     tree, n, n_classes = space.tree, len(space.own), len(leaves)
     atoms = tree.atoms(leaves)

@@ -16,10 +16,7 @@ ANCHOR = 3.0
 def text_classifier(found: TextDictionary, anchor: float = ANCHOR) -> HCEPClassifier:
     """A fitted `HCEPClassifier` of every leaf of a `TextDictionary`, with its temperature.
 
-    Examples
-    --------
     >>> from hcep import Hierarchy
-    >>> from hcep.classify.text_model import text_classifier
     >>> from hcep.dictionary.from_text import text_dictionary
     >>> h = Hierarchy.from_edges([("thing", "pet"), ("pet", "cat"), ("pet", "dog"), ("thing", "car")])
     >>> texts = dict(zip(h.leaves, [[0.0, 0.0, 1.0], [1.0, 1.0, 0.0], [1.0, -1.0, 0.0]]))

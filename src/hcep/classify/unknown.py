@@ -18,9 +18,7 @@ def unknown_scores(model: PathModel, found: Inference) -> NDArray[np.float64]:
     which minds the long tail of classes more than the first few; u is the share of the image that its path leaves
     unexplained and u_c the share above which an image is unlike the training images of that class.
 
-    Parameters
-    ----------
-    found : with explained shares
+    `found`: with explained shares.
     """
     typical = 0.0 if model.explained_floor is None else 1.0 - model.explained_floor[found.class_index]
     entropy = 2.0 * np.log(np.sqrt(np.maximum(found.probabilities, 0.0)).sum(axis=1))

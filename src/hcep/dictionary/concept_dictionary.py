@@ -79,6 +79,14 @@ class ConceptDictionary:
         Raises DictionaryError: NaN or infinite values, a wrong number of dimensions, labels outside the hierarchy,
         leaves without an image; with counts and examples.
 
+        >>> h = Hierarchy.from_edges([("animal", "cat"), ("animal", "dog"), ("thing", "animal"), ("thing", "car")])
+        >>> X = np.array([[2.0, 1.0], [2.0, 3.0], [0.0, 4.0]])
+        >>> d = ConceptDictionary.from_images(h, X, ["cat", "dog", "car"])
+        >>> d.synset_embedding("animal")
+        array([2., 2.])
+        >>> dict(zip(d.edges, d.atoms.tolist()))[("animal", "cat")]
+        [0.0, -1.0]
+
         Parameters
         ----------
         X : (n_images, n_dims) array, or an iterable of (X, y) batches
@@ -93,18 +101,6 @@ class ConceptDictionary:
             every encoder
         missing : {"raise", "drop"}; what to do about leaves without an image
         power : raise every number of an embedding to this power before anything else, its sign kept
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from hcep import ConceptDictionary, Hierarchy
-        >>> h = Hierarchy.from_edges([("animal", "cat"), ("animal", "dog"), ("thing", "animal"), ("thing", "car")])
-        >>> X = np.array([[2.0, 1.0], [2.0, 3.0], [0.0, 4.0]])
-        >>> d = ConceptDictionary.from_images(h, X, ["cat", "dog", "car"])
-        >>> d.synset_embedding("animal")
-        array([2., 2.])
-        >>> dict(zip(d.edges, d.atoms.tolist()))[("animal", "cat")]
-        [0.0, -1.0]
         """
         moments = class_moments(hierarchy, X, y, unit_norm=unit_norm, second_moment=shrinkage is not None, power=power)
         return cls.from_moments(

@@ -1,4 +1,8 @@
-from .calibration import expected_calibration_error as expected_calibration_error
+from .calibration import (
+    RiskCoverage as RiskCoverage,
+    expected_calibration_error as expected_calibration_error,
+    risk_coverage as risk_coverage,
+)
 from .compare import DEFAULT_COLUMNS as DEFAULT_COLUMNS, compare_scores as compare_scores
 from .drawing import (
     concept_f1 as concept_f1,
@@ -15,7 +19,6 @@ from .grade import Graded as Graded, Grades as Grades, grade as grade, grade_met
 from .image_scores import ImageScores as ImageScores, evaluate_method as evaluate_method, score_images as score_images
 from .interventions import Corrected as Corrected, intervention_curve as intervention_curve, limited as limited
 from .running import RunningScores as RunningScores, evaluate_blocks as evaluate_blocks
-from .selective import RiskCoverage as RiskCoverage, risk_coverage as risk_coverage
 from .statistics import (
     Difference as Difference,
     Interval as Interval,
@@ -27,6 +30,10 @@ from .statistics import (
     paired_draws as paired_draws,
     sign_flip_test as sign_flip_test,
 )
-from .support import SupportScores as SupportScores, support_scores as support_scores
+from .support import (
+    SupportScores as SupportScores,
+    lca_heights as lca_heights,
+    support_scores as support_scores,
+    tree_distances as tree_distances,
+)
 from .table import Score as Score, ScoreTable as ScoreTable
-from .tree import lca_heights as lca_heights, tree_distances as tree_distances

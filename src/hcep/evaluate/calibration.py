@@ -1,8 +1,9 @@
-"""Probabilities against truth: top-k, the confidence in a prediction, and whether it means what it says."""
+"""Probabilities against truth: top-k, confidence and whether it means what it says, risk against coverage."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,6 +50,9 @@ def expected_calibration_error(confidence: ArrayLike, correct: ArrayLike, n_bins
 
     ``sum over bins of n_b / n |accuracy_b - confidence_b|``, both means over the images of the bin.
 
+    >>> round(expected_calibration_error([0.9, 0.9, 0.6, 0.6], [1, 1, 1, 0]), 3)
+    0.1
+
     Parameters
     ----------
     confidence : (n_images,) array; probability of the predicted class; NaN leaves the image out
@@ -58,15 +62,49 @@ def expected_calibration_error(confidence: ArrayLike, correct: ArrayLike, n_bins
     -------
     float
         NaN where no image has a confidence.
-
-    Examples
-    --------
-    >>> from hcep.evaluate import expected_calibration_error
-    >>> round(expected_calibration_error([0.9, 0.9, 0.6, 0.6], [1, 1, 1, 0]), 3)
-    0.1
     """
     known = ~np.isnan(np.asarray(confidence, dtype=np.float64)) & ~np.isnan(np.asarray(correct, dtype=np.float64))
     if not known.any():
         return float("nan")
     gaps = calibration_gaps(confidence, correct, n_bins)
     return float(np.abs(gaps.sum(axis=0)).sum() / known.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class RiskCoverage:
+    """Mistakes among the images that are answered, the surest first.
+
+    Attributes
+    ----------
+    coverage : (n_images,) float; share of images that are answered
+    risk : (n_images,) float; share of mistakes among them
+    area : mean risk over all coverages; lower is better
+    """
+
+    coverage: NDArray[np.float64]
+    risk: NDArray[np.float64]
+
+    @property
+    def area(self) -> float:
+        return float(self.risk.mean())
+
+
+def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> RiskCoverage:
+    """The curve of risk against coverage.
+
+    >>> risk_coverage([0.9, 0.8, 0.7, 0.6], [1, 1, 0, 1]).risk.round(2).tolist()
+    [0.0, 0.0, 0.33, 0.25]
+
+    Parameters
+    ----------
+    confidence : (n_images,) array; higher where the answer is surer; equal ones are answered together
+    correct : (n_images,) array of 0 and 1
+    """
+    sure, right = np.asarray(confidence, dtype=np.float64), np.asarray(correct, dtype=np.float64)
+    if sure.ndim != 1 or sure.shape != right.shape or not len(sure):
+        raise HCEPError(f"confidence and correct must be one number per image; got shapes {sure.shape}, {right.shape}")
+    order = np.argsort(-sure, kind="stable")
+    risk = np.cumsum(1.0 - right[order]) / np.arange(1, len(sure) + 1)
+    # Of equal confidences none comes first: all have the risk after the last of them.
+    last = np.searchsorted(-sure[order], -sure[order], side="right") - 1
+    return RiskCoverage(np.arange(1, len(sure) + 1) / len(sure), risk[last])

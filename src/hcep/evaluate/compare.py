@@ -42,15 +42,6 @@ def compare_scores(
     and the paired bootstrap for ``ece`` and where the two methods are defined for different images (mistakes). Holm's
     adjustment is over the methods of a column.
 
-    Parameters
-    ----------
-    scores : mapping of method to ImageScores
-    reference : the method the others are tested against; the first by default
-    columns : columns of `ImageScores`, or ``ece``
-    n_resamples, random_state : of the bootstrap; the same images are drawn for all methods
-
-    Examples
-    --------
     >>> from hcep import Hierarchy
     >>> from hcep.evaluate import compare_scores, score_images
     >>> h = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
@@ -65,6 +56,13 @@ def compare_scores(
     <BLANKLINE>
     10 images; intervals: 95%, bootstrap over images. Bold: the best of a column, and what is not significantly worse.
     † differs from a (paired test, Holm, p < 0.05).
+
+    Parameters
+    ----------
+    scores : mapping of method to ImageScores
+    reference : the method the others are tested against; the first by default
+    columns : columns of `ImageScores`, or ``ece``
+    n_resamples, random_state : of the bootstrap; the same images are drawn for all methods
     """
     methods, columns = tuple(scores), tuple(columns)
     against = _checked(scores, reference, columns)

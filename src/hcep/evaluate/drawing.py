@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hcep._escape import html as escape
 from hcep._files import replacing, write_text
-from hcep.evaluate.labels import as_labels
-from hcep.evaluate.selective import RiskCoverage, risk_coverage
+from hcep.evaluate.calibration import RiskCoverage, risk_coverage
+from hcep.evaluate.support import as_labels
 from hcep.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
@@ -58,10 +58,6 @@ def icicle_boxes(hierarchy: Hierarchy) -> list[Box]:
 def concept_f1(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> dict[str, float]:
     """F1 of every concept that some image has, or was said to have; the root's is 1.
 
-    Examples
-    --------
-    >>> from hcep import Hierarchy
-    >>> from hcep.evaluate import concept_f1
     >>> h = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
     >>> concept_f1(["cat", "dog", "car"], ["cat", "cat", "car"], h)["animal"]
     1.0

@@ -71,17 +71,12 @@ def explained_energy(
 
     With the atoms' Gram matrix ``G = L L^T`` (Cholesky) and ``b = D x``, the projections onto the orthogonalised atoms
     are ``p = L^-1 b``; one column of L per step, for all images at once. Along a rooted path these are the p_u of
-    docs/pursuit.md.
+    docs/method.md.
 
-    Parameters
-    ----------
-    x : (n_images, n_dims) float64; in the dictionary's space
-    order : (n_images, n_steps) int32
-        Atoms, -1 beyond the last: a support that has ended explains what it did at its end.
+    `x`: (n_images, n_dims) float64; in the dictionary's space. `order`: (n_images, n_steps) int32; atoms, -1 beyond the
+    last: a support that has ended explains what it did at its end.
 
-    Returns
-    -------
-    (n_images, n_steps) float64
+    Returns (n_images, n_steps) float64
     """
     n_images, n_steps = order.shape
     inside = order >= 0

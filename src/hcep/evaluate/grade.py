@@ -92,22 +92,19 @@ def grade(
 ) -> Graded:
     """Fit one method where training images are given, and score it.
 
+    >>> from hcep.classify import make_method
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> data = make_hierarchical_concepts(branching=3, depth=3, dim=12, noise=1e-4)
+    >>> found = grade(make_method("nn", data.hierarchy), (data.X, data.y), (data.X, data.y))
+    >>> found.row()["accuracy"]
+    1.0
+
     Parameters
     ----------
     estimator : classifier; as `evaluate_method` takes; fitted where `train` is None
     test, train : (X, y); raw embeddings and classes
     energy : whether reconstruction error and explained energy are measured too
     hierarchy : what supports and mistakes are scored against; the estimator's own by default
-
-    Examples
-    --------
-    >>> from hcep.classify import make_method
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> from hcep.evaluate import grade
-    >>> data = make_hierarchical_concepts(branching=3, depth=3, dim=12, noise=1e-4)
-    >>> found = grade(make_method("nn", data.hierarchy), (data.X, data.y), (data.X, data.y))
-    >>> found.row()["accuracy"]
-    1.0
     """
     fit_seconds = 0.0 if train is None else timed(lambda: estimator.fit(*train))[1]
     options: dict[str, Any] = {"top_k": top_k, "energy": energy, "hierarchy": hierarchy}

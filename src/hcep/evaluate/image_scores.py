@@ -12,10 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from hcep.errors import HCEPError, near_matches
 from hcep.evaluate.calibration import class_index, expected_calibration_error, true_class_ranks
 from hcep.evaluate.energy import energy_columns
-from hcep.evaluate.labels import as_labels
 from hcep.evaluate.statistics import mean_known
-from hcep.evaluate.support import path_columns, supports_and_labels
-from hcep.evaluate.tree import lca_heights, tree_distances
+from hcep.evaluate.support import as_labels, lca_heights, path_columns, supports_and_labels, tree_distances
 from hcep.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
@@ -98,6 +96,13 @@ def score_images(
 
     Raises HCEPError: different lengths, probabilities without classes, ids that are not in the hierarchy.
 
+    >>> h = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
+    >>> scores = score_images([("animal", "cat"), ("animal", "dog")], ["cat", "cat"], h, predicted=["cat", "dog"])
+    >>> scores["support_f1"], scores["prefix_1"], scores["prefix_2"], scores["tree_distance"]
+    (array([1. , 0.5]), array([1., 1.]), array([1., 0.]), array([nan,  2.]))
+    >>> scores.summary()["correct"]
+    0.5
+
     Parameters
     ----------
     result : PathResult, FlatResult, or sequence of tuples of synset ids
@@ -113,17 +118,6 @@ def score_images(
     -------
     ImageScores
         docs/metrics.md defines the columns.
-
-    Examples
-    --------
-    >>> from hcep import Hierarchy
-    >>> from hcep.evaluate import score_images
-    >>> h = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
-    >>> scores = score_images([("animal", "cat"), ("animal", "dog")], ["cat", "cat"], h, predicted=["cat", "dog"])
-    >>> scores["support_f1"], scores["prefix_1"], scores["prefix_2"], scores["tree_distance"]
-    (array([1. , 0.5]), array([1., 1.]), array([1., 0.]), array([nan,  2.]))
-    >>> scores.summary()["correct"]
-    0.5
     """
     supports, labels = supports_and_labels(result, y)
     table, names = _checked_probabilities(probabilities, classes, len(labels))
@@ -142,6 +136,13 @@ def score_images(
 def evaluate_method(estimator: Any, X: ArrayLike, y: ArrayLike, *, top_k: Sequence[int] = (1, 5)) -> ImageScores:
     """Score a fitted classifier on labelled images.
 
+    >>> from hcep import HCEPClassifier
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> data = make_hierarchical_concepts(branching=3, depth=3, dim=12, noise=1e-4)
+    >>> scores = evaluate_method(HCEPClassifier(data.hierarchy).fit(data.X, data.y), data.X, data.y)
+    >>> scores.summary()["one_path"]
+    1.0
+
     Parameters
     ----------
     estimator : classifier with ``pursue``, ``predict_proba``, ``classes_`` and ``hierarchy_``
@@ -149,16 +150,6 @@ def evaluate_method(estimator: Any, X: ArrayLike, y: ArrayLike, *, top_k: Sequen
         ``predict_proba`` is asked to ``predict``.
     X : (n_images, n_dims) array; raw embeddings
     y : (n_images,) array of str
-
-    Examples
-    --------
-    >>> from hcep import HCEPClassifier
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> from hcep.evaluate import evaluate_method
-    >>> data = make_hierarchical_concepts(branching=3, depth=3, dim=12, noise=1e-4)
-    >>> scores = evaluate_method(HCEPClassifier(data.hierarchy).fit(data.X, data.y), data.X, data.y)
-    >>> scores.summary()["one_path"]
-    1.0
     """
     return score_estimator(estimator, X, y, top_k=top_k)[0]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hcep.errors import HCEPError, quoted
-from hcep.evaluate.labels import as_labels
 from hcep.evaluate.statistics import bootstrap_interval, paired_bootstrap
+from hcep.evaluate.support import as_labels
 from hcep.pursuit.limits import PathLimits
 
 
@@ -32,20 +32,17 @@ def intervention_curve(estimator: Any, X: ArrayLike, y: ArrayLike) -> list[Corre
 
     Raises HCEPError: a label that is no class.
 
-    Parameters
-    ----------
-    X : (n_images, n_dims) raw embeddings
-    y : (n_images,) labels, all of them classes of the estimator
-
-    Examples
-    --------
     >>> from hcep import HCEPClassifier
     >>> from hcep.datasets import make_hierarchical_concepts
-    >>> from hcep.evaluate import intervention_curve
     >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=0.5)
     >>> model = HCEPClassifier(data.hierarchy).fit(data.X, data.y)
     >>> [row.accuracy for row in intervention_curve(model, data.X, data.y)][-1]
     1.0
+
+    Parameters
+    ----------
+    X : (n_images, n_dims) raw embeddings
+    y : (n_images,) labels, all of them classes of the estimator
     """
     model, labels, images = estimator.path_model(), as_labels(y, "y"), np.asarray(X)
     position = {str(c): i for i, c in enumerate(model.classes.tolist())}

@@ -43,9 +43,6 @@ METRICS = {
 def metric_of(column: str) -> Metric:
     """The metric a column of `ImageScores` belongs to: ``prefix_3`` is the prefix metric at level 3.
 
-    Examples
-    --------
-    >>> from hcep.evaluate.metrics import metric_of
     >>> metric_of("prefix_3")
     Metric(title='prefix 3', better='higher')
     """

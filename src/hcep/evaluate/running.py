@@ -26,7 +26,7 @@ class RunningScores:
     Attributes
     ----------
     columns : names of the metrics
-    by_class : for each class the sum and the number of the values of `BY_CLASS`, (3, 2)
+    by_class : for each class the number of its images and the sums of `BY_CLASS`, (4,)
     """
 
     def __init__(self) -> None:
@@ -53,8 +53,8 @@ class RunningScores:
         self._range[:, 0] = np.fmin(self._range[:, 0], np.fmin.reduce(values, axis=1))
         self._range[:, 1] = np.fmax(self._range[:, 1], np.fmax.reduce(values, axis=1))
         labels, index = np.unique(scores.labels, return_inverse=True)
-        own = np.zeros((len(labels), len(BY_CLASS), 2))
-        np.add.at(own, index, np.stack([stats.summable(scores[name]) for name in BY_CLASS], axis=1))
+        own = np.zeros((len(labels), 1 + len(BY_CLASS)))
+        np.add.at(own, index, np.column_stack([np.ones(len(index)), *(scores[name] for name in BY_CLASS)]))
         for label, sums in zip(labels.tolist(), own, strict=True):
             self.by_class[label] = self.by_class.get(label, 0.0) + sums
 
@@ -74,9 +74,9 @@ class RunningScores:
             first, last = edges[column]
             reduce = stats.calibration_errors if column == "ece" else stats.means
             estimate, resampled = reduce(self._sums[first:last]), reduce(drawn[:, first:last])
-            if column != "ece":  # a mean of values is never beyond them
+            if column != "ece" and not np.isnan(estimate):  # a mean of values is never beyond them
                 resampled = np.clip(resampled, *self._range[names.index(column)])
-            between = stats.interval(estimate, resampled, level)
+            between = stats.interval(estimate, np.where(np.isnan(estimate), np.nan, resampled), level)
             is_best = metric_of(column).better is not None and not np.isnan(estimate)
             n_known = int(self._sums[last - 1])
             found.append(Score(method, column, *between, n_known, *nothing, float("nan"), is_best))

@@ -43,17 +43,14 @@ def bootstrap_interval(
 ) -> Interval:
     """Mean over images with a percentile bootstrap interval.
 
+    >>> bootstrap_interval([1.0] * 90 + [0.0] * 10)
+    Interval(mean=0.9, low=0.84, high=0.96)
+
     Parameters
     ----------
     values : (n_images,) array
         NaN where the metric is not defined: images are resampled with it, the mean leaves it out.
     random_state : the same number of images and the same state give the same resamples
-
-    Examples
-    --------
-    >>> from hcep.evaluate import bootstrap_interval
-    >>> bootstrap_interval([1.0] * 90 + [0.0] * 10)
-    Interval(mean=0.9, low=0.84, high=0.96)
     """
     table = summable(_column("values", values))
     return interval(means(table.sum(axis=0)), means(resampled_sums(table, n_resamples, random_state)), level)
@@ -96,6 +93,10 @@ def paired_draws(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Differen
     t interval over images, and the draw's own luck is not in it. A metric that is not defined everywhere enters by
     the linear part of its ratio.
 
+    >>> found = paired_draws([[1, 1, 1, 0, 1, 1, 1, 1]], [[1, 0, 0, 0, 1, 0, 1, 1]])
+    >>> round(found.difference, 3), found.low < 0 < found.high
+    (0.375, True)
+
     Parameters
     ----------
     a, b : (n_draws, n_images) arrays
@@ -105,13 +106,6 @@ def paired_draws(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Differen
     References
     ----------
     Satterthwaite, *An approximate distribution of estimates of variance components*, Biometrics 2 (1946).
-
-    Examples
-    --------
-    >>> from hcep.evaluate import paired_draws
-    >>> found = paired_draws([[1, 1, 1, 0, 1, 1, 1, 1]], [[1, 0, 0, 0, 1, 0, 1, 1]])
-    >>> round(found.difference, 3), found.low < 0 < found.high
-    (0.375, True)
     """
     from scipy.stats import t
 
@@ -137,15 +131,12 @@ def mcnemar(a: ArrayLike, b: ArrayLike) -> float:
     Only images that one method gets right and the other does not count; of n such images, those won by the first are
     Binomial(n, 1/2).
 
+    >>> mcnemar([1, 1, 1, 1, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0, 0, 1])
+    0.03125
+
     Parameters
     ----------
     a, b : (n_images,) arrays of 0 and 1; images where either is NaN are left out
-
-    Examples
-    --------
-    >>> from hcep.evaluate import mcnemar
-    >>> mcnemar([1, 1, 1, 1, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0, 0, 1])
-    0.03125
     """
     from scipy.special import bdtr
 
@@ -163,9 +154,6 @@ def sign_flip_test(a: ArrayLike, b: ArrayLike, *, n_permutations: int = 10_000, 
     Under that hypothesis every image's difference could as well have the other sign. Images where either is NaN are
     left out.
 
-    Examples
-    --------
-    >>> from hcep.evaluate import sign_flip_test
     >>> sign_flip_test([0.9, 0.8, 0.7, 0.9], [0.9, 0.8, 0.7, 0.9])
     1.0
     """
@@ -177,9 +165,6 @@ def sign_flip_test(a: ArrayLike, b: ArrayLike, *, n_permutations: int = 10_000, 
 def holm(p_values: ArrayLike) -> Floats:
     """Adjust p-values for their number (Holm's step-down); NaN stays NaN and does not count.
 
-    Examples
-    --------
-    >>> from hcep.evaluate import holm
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """

@@ -1,9 +1,11 @@
-"""Supports against truth: right synsets, how far down the true path, whether it is a path at all."""
+"""Supports and labels against truth: right synsets, how far down the true path, how far off a mistake is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,10 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep.errors import HCEPError
-from hcep.evaluate.labels import as_labels
 from hcep.hierarchy import Hierarchy
 
+Floats = NDArray[np.float64]
 Support = Sequence[str]
+Steps = dict[int, int]
 #: The columns of `path_columns` that do not depend on the depth.
 SUPPORT_COLUMNS = ("support_precision", "support_recall", "support_f1", "one_path", "complete_path")
 
@@ -22,11 +25,11 @@ SUPPORT_COLUMNS = ("support_precision", "support_recall", "support_f1", "one_pat
 class SupportScores(NamedTuple):
     """Per image: the share of the support that is right, and the share of the right path that was found."""
 
-    precision: NDArray[np.float64]
-    recall: NDArray[np.float64]
+    precision: Floats
+    recall: Floats
 
     @property
-    def f1(self) -> NDArray[np.float64]:
+    def f1(self) -> Floats:
         """Harmonic mean per image; 0 where nothing is right."""
         total = self.precision + self.recall
         return np.divide(2 * self.precision * self.recall, total, out=np.zeros_like(total), where=total > 0)
@@ -38,25 +41,12 @@ class SupportScores(NamedTuple):
 
 
 def support_scores(paths_or_supports: Any, y: ArrayLike, hierarchy: Hierarchy) -> SupportScores:
-    """Score recovered supports against the true classes.
+    """Score recovered supports, tuples of synset ids or a pursuit result, against the true classes.
 
-    Raises HCEPError: different lengths, ids that are not in the hierarchy, classes that are no leaves.
+    Order, repetitions and the root do not count. Of a class's rooted paths the one is taken that the support has the
+    best F1 with; ties go to the better recall, then to the path that is followed further from the root, then to the
+    first. An empty support scores 0. The hierarchy is the supports' own (``estimator.hierarchy_``).
 
-    Parameters
-    ----------
-    paths_or_supports : sequence of tuples of synset ids, or a pursuit result
-        Order and repetitions do not matter. The root does not count.
-    y : (n_images,) array of str; true classes
-    hierarchy : the one the supports come from (``estimator.hierarchy_``, ``dictionary.hierarchy``)
-
-    Returns
-    -------
-    SupportScores
-        Against the rooted path of the class that the support has the best F1 with; ties go to the better recall,
-        then to the path that is followed further from the root, then to the first. An empty support scores 0.
-
-    Examples
-    --------
     >>> from hcep import Hierarchy, support_scores
     >>> h = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
     >>> support_scores([("animal", "cat"), ("animal", "dog"), ("car",)], ["cat", "cat", "dog"], h)
@@ -66,21 +56,8 @@ def support_scores(paths_or_supports: Any, y: ArrayLike, hierarchy: Hierarchy) -
     return SupportScores(columns["support_precision"], columns["support_recall"])
 
 
-def path_columns(
-    supports: Sequence[Support], labels: Sequence[str], hierarchy: Hierarchy
-) -> dict[str, NDArray[np.float64]]:
-    """Support scores, path consistency and prefix accuracy, one value per image.
-
-    Parameters
-    ----------
-    supports : sequence of tuples of synset ids, n_images long
-    labels : true classes
-
-    Returns
-    -------
-    dict of (n_images,) float64
-        `SUPPORT_COLUMNS`, then ``prefix_1`` … ``prefix_L`` for a hierarchy of depth L.
-    """
+def path_columns(supports: Sequence[Support], labels: Sequence[str], hierarchy: Hierarchy) -> dict[str, Floats]:
+    """Per image, `SUPPORT_COLUMNS` and ``prefix_1`` … ``prefix_L`` for a hierarchy of depth L."""
     depth = hierarchy.depth
     valid_paths = cache(lambda label: hierarchy.paths(hierarchy.leaf_of(label)))
 
@@ -89,8 +66,8 @@ def path_columns(
         for synset in support:
             hierarchy.index(synset)  # an id that is not in the hierarchy is an error
         found = support - {hierarchy.root}
-        path = closest_path(found, valid_paths(label))
-        n_right, n_first = len(found.intersection(path)), prefix_length(found, path)
+        path = _closest_path(found, valid_paths(label))
+        n_right, n_first = len(found.intersection(path)), _prefix_length(found, path)
         rooted = is_rooted_path(found, hierarchy)
         complete = rooted and any(hierarchy.is_leaf(synset) for synset in found)
         agreement = (n_right / max(len(found), 1), n_right / len(path), 2 * n_right / (len(found) + len(path)))
@@ -104,16 +81,7 @@ def path_columns(
 
 
 def is_rooted_path(support: frozenset[str], hierarchy: Hierarchy) -> bool:
-    """Whether a set of synsets is exactly one path that starts at a child of the root.
-
-    Examples
-    --------
-    >>> from hcep import Hierarchy
-    >>> from hcep.evaluate.support import is_rooted_path
-    >>> h = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
-    >>> [is_rooted_path(frozenset(s), h) for s in (["animal"], ["cat", "animal"], ["cat"], ["animal", "car"], [])]
-    [True, True, False, False, False]
-    """
+    """Whether a set of synsets is exactly one path that starts at a child of the root."""
     # Parents are numbered before children, so only this order can be a path.
     ordered = [0, *sorted(map(hierarchy.index, support))]
     pointer, parents = hierarchy.parent_pointer, hierarchy.parent_index
@@ -121,30 +89,23 @@ def is_rooted_path(support: frozenset[str], hierarchy: Hierarchy) -> bool:
     return len(ordered) > 1 and all(steps)
 
 
-def closest_path(support: frozenset[str], paths: Sequence[Support]) -> Support:
-    """Of a class's valid rooted paths, the one of the best F1 with a support.
-
-    Ties go to the better recall, then to the path that is followed further from the root, then to the first.
-    """
-
+def _closest_path(support: frozenset[str], paths: Sequence[Support]) -> Support:
     def closeness(path: Support) -> tuple[float, float, int]:
         n_right = len(support.intersection(path))
         # In this form equal F1 are equal floats, so that ties are ties.
-        return 2 * n_right / (len(support) + len(path)), n_right / len(path), prefix_length(support, path)
+        return 2 * n_right / (len(support) + len(path)), n_right / len(path), _prefix_length(support, path)
 
     return max(paths, key=closeness)
 
 
-def prefix_length(support: frozenset[str], path: Support) -> int:
+def _prefix_length(support: frozenset[str], path: Support) -> int:
     """How many of a path's first synsets are all in the support."""
     return next((i for i, synset in enumerate(path) if synset not in support), len(path))
 
 
 def supports_and_labels(given: Any, y: ArrayLike) -> tuple[list[Support], list[str]]:
     """One tuple of synset ids per image, from a pursuit result or any iterable of them, and as many true classes."""
-    attribute = next((name for name in ("paths", "supports") if hasattr(given, name)), None)
-    if attribute is not None:
-        given = getattr(given, attribute)
+    given = getattr(given, "paths", getattr(given, "supports", given))
     supports = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [""]
     if any(isinstance(support, str) for support in supports):
         raise HCEPError("paths_or_supports must be a sequence of tuples of synset ids, or what hb_omp or omp returned")
@@ -152,3 +113,113 @@ def supports_and_labels(given: Any, y: ArrayLike) -> tuple[list[Support], list[s
     if len(supports) != len(labels):
         raise HCEPError(f"{len(supports):,} supports but {len(labels):,} labels; give one label per support")
     return supports, labels
+
+
+def as_labels(y: ArrayLike, name: str) -> list[str]:
+    """Labels as every metric takes them: one string per image."""
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise HCEPError(f"{name} must hold one label per image; got {type(y).__name__} of shape {labels.shape}")
+    return [str(label) for label in labels.tolist()]
+
+
+# -- mistakes ------------------------------------------------------------------------------------------
+
+
+def tree_distances(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> Floats:
+    """Edges from the true class up to the lowest common ancestor and down to the predicted one, per image.
+
+    0 for a correct label; predictions may be inner synsets. In a DAG each leg is the shortest way.
+
+    >>> from hcep import Hierarchy
+    >>> from hcep.evaluate import tree_distances
+    >>> h = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
+    >>> tree_distances(["cat", "cat", "cat"], ["cat", "dog", "car"], h)
+    array([0., 2., 3.])
+    """
+    return _by_ancestors(y_true, y_pred, hierarchy, lambda common, up_a, up_b: up_a[common] + up_b[common])
+
+
+def lca_heights(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> Floats:
+    """Height of the lowest common ancestor of truth and prediction, per image: 0 for a correct leaf.
+
+    The height of a synset is the length of the longest way down to a leaf, so a mistake between siblings costs little
+    and one between branches of the root costs the depth of the hierarchy.
+    """
+    height = np.zeros(len(hierarchy), dtype=np.int64)
+    for i in range(len(hierarchy) - 1, -1, -1):
+        below = hierarchy.child_index[hierarchy.child_pointer[i] : hierarchy.child_pointer[i + 1]]
+        height[i] = 1 + height[below].max() if len(below) else 0
+    return _by_ancestors(y_true, y_pred, hierarchy, lambda common, up_a, up_b: int(height[common]))
+
+
+def _by_ancestors(
+    y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy, cost: Callable[[int, Steps, Steps], int]
+) -> Floats:
+    """The cost of each mistake, from the lowest common ancestor and the steps up from either label."""
+    truth, predicted = as_labels(y_true, "y_true"), as_labels(y_pred, "y_pred")
+    if len(truth) != len(predicted):
+        raise HCEPError(f"y_true has {len(truth):,} labels, y_pred {len(predicted):,}; give as many")
+
+    @cache
+    def above(label: str) -> Steps:
+        """Every synset above one (and itself) with the fewest edges to it; a class stands for its leaf."""
+        synset = hierarchy.index(hierarchy.own_leaves.get(label, label))
+        steps, waiting = {synset: 0}, deque([synset])
+        while waiting:
+            i = waiting.popleft()
+            parents = hierarchy.parent_index[hierarchy.parent_pointer[i] : hierarchy.parent_pointer[i + 1]].tolist()
+            new = [parent for parent in parents if parent not in steps]
+            steps |= dict.fromkeys(new, steps[i] + 1)
+            waiting.extend(new)
+        return steps
+
+    @cache
+    def between(a: str, b: str) -> float:
+        up_a, up_b = above(a), above(b)
+        common = max(up_a.keys() & up_b.keys(), key=lambda i: (hierarchy.levels[i], -i))  # as `Hierarchy.lca`
+        return float(cost(common, up_a, up_b))
+
+    return np.array([between(a, b) for a, b in zip(truth, predicted, strict=True)], dtype=np.float64)
+
+
+# -- one hierarchy -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """How images fared in one hierarchy, restricted to the classes and collapsed, as a model has it."""
+
+    hierarchy: Hierarchy
+    y: NDArray[np.str_]
+    predicted: NDArray[np.str_]
+    support: SupportScores  # each path against those of the image's class *in this hierarchy*
+
+    @property
+    def accuracy(self) -> float:
+        return float(np.mean(self.predicted == self.y))
+
+    @property
+    def support_f1(self) -> float:
+        return float(self.support.f1.mean())
+
+    @cached_property
+    def chance_f1(self) -> float:
+        """Support F1 of the path of a class drawn as often as it occurs: what a deep common trunk gives for free."""
+        classes, counts = np.unique(self.y, return_counts=True)
+        share = counts / counts.sum()
+        return float(share @ class_f1(self.hierarchy, classes.tolist()) @ share)
+
+
+def class_f1(hierarchy: Hierarchy, classes: list[str]) -> Floats:
+    """F1 of class i's first path against the closest path of class j, (n_classes, n_classes)."""
+    paths = [hierarchy.paths(hierarchy.leaf_of(label)) for label in classes]
+    owner = np.repeat(np.arange(len(classes)), [len(p) for p in paths])
+    flat = [path for several in paths for path in several]
+    member = np.zeros((len(flat), len(hierarchy)), dtype=np.float32)
+    for row, path in enumerate(flat):
+        member[row, [hierarchy.index(synset) for synset in path]] = 1.0
+    length = member.sum(axis=1)
+    first = np.searchsorted(owner, np.arange(len(classes)))
+    f1 = 2.0 * (member[first] @ member.T) / (length[first, None] + length[None, :])
+    return np.asarray(np.maximum.reduceat(f1, first, axis=1), dtype=np.float64)

@@ -156,9 +156,6 @@ class ScoreTable:
 def escaped(text: str) -> str:
     r"""Text that LaTeX prints as it is.
 
-    Examples
-    --------
-    >>> from hcep.evaluate.table import escaped
     >>> print(escaped("50% of a_b & c"))
     50\% of a\_b \& c
     """

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hcep.errors import HCEPError, quoted
 from hcep.evaluate.image_scores import evaluate_method
-from hcep.evaluate.labels import as_labels
+from hcep.evaluate.support import as_labels
 from hcep.evaluate.statistics import mean_known
 from hcep.hierarchy import Hierarchy
 from hcep.induction.leaf_names import normal_form

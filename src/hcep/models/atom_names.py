@@ -88,6 +88,13 @@ class AtomName:
 class AtomNames:
     """Names of a dictionary's atoms.
 
+    >>> bear = AtomName("bear", "polar bear", (Phrase("thick white fur", 0.31),), gloss="white bear of Arctic regions")
+    >>> names = AtomNames((bear,))
+    >>> names.meaning("bear", "polar bear")
+    'thick white fur'
+    >>> names["bear", "polar bear"].source
+    'phrase'
+
     Attributes
     ----------
     atoms : in the order of the hierarchy's edges; some may be left out
@@ -95,16 +102,6 @@ class AtomNames:
     template : what the phrases were put into before they were embedded, such as ``"a photo of {}"``
     centered : whether the mean of the pool was subtracted
     llm : the language model of the summaries
-
-    Examples
-    --------
-    >>> from hcep.explain.naming import AtomName, AtomNames, Phrase
-    >>> bear = AtomName("bear", "polar bear", (Phrase("thick white fur", 0.31),), gloss="white bear of Arctic regions")
-    >>> names = AtomNames((bear,))
-    >>> names.meaning("bear", "polar bear")
-    'thick white fur'
-    >>> names["bear", "polar bear"].source
-    'phrase'
     """
 
     atoms: tuple[AtomName, ...]

@@ -30,14 +30,6 @@ def save_atom_names(names: AtomNames, folder: str | PathLike[str]) -> Path:
 
     Raises ModelError: when there is no model, a name is of an edge it does not have, or a text has control characters.
 
-    Parameters
-    ----------
-    names : of atoms of this model; some may be left out
-    folder : a model that `save_model` wrote. Only ``atoms.json`` and the document that seals it are written, in one
-        step: a process that dies leaves the old names or the new ones
-
-    Examples
-    --------
     >>> import tempfile
     >>> from hcep import HCEPClassifier
     >>> from hcep.datasets import make_hierarchical_concepts
@@ -51,6 +43,12 @@ def save_atom_names(names: AtomNames, folder: str | PathLike[str]) -> Path:
     ...     _ = save_atom_names(names, save_model(model, folder))
     ...     load_atom_names(folder).meaning(parent, child)
     'long curved neck'
+
+    Parameters
+    ----------
+    names : of atoms of this model; some may be left out
+    folder : a model that `save_model` wrote. Only ``atoms.json`` and the document that seals it are written, in one
+        step: a process that dies leaves the old names or the new ones
     """
     model = read_model(folder)
     update_folder(model.folder, sealed_names(model.file(DOCUMENT), dump_names(names, model.hierarchy)))

@@ -275,14 +275,6 @@ def load_model(folder: str | PathLike[str]) -> HCEPClassifier:
     Raises ModelError: a file that is missing, truncated or changed, another format or version, arrays of a wrong type
     or shape or with NaN, a hierarchy that does not fit the classes. The message names the file and the field.
 
-    Returns
-    -------
-    HCEPClassifier
-        Fitted; it predicts, bit for bit, what the saved one did. Its ``hierarchy`` parameter is the fitted hierarchy:
-        the given one restricted to the classes.
-
-    Examples
-    --------
     >>> import tempfile
     >>> from hcep import HCEPClassifier
     >>> from hcep.datasets import make_hierarchical_concepts
@@ -293,6 +285,12 @@ def load_model(folder: str | PathLike[str]) -> HCEPClassifier:
     ...     loaded = load_model(save_model(model, folder))
     >>> bool((loaded.predict(data.X) == model.predict(data.X)).all())
     True
+
+    Returns
+    -------
+    HCEPClassifier
+        Fitted; it predicts, bit for bit, what the saved one did. Its ``hierarchy`` parameter is the fitted hierarchy:
+        the given one restricted to the classes.
     """
     return SavedModel(folder).classifier
 

@@ -100,10 +100,7 @@ def pack(
 ) -> dict[str, bytes]:
     """The content of a model's files by name, the card left out; checked by reading it again.
 
-    Parameters
-    ----------
-    model, encoder, data, images_per_class, metrics : as of `save_model`
-    history : changes since the fit
+    `model`, `encoder`, `data`, `images_per_class`, `metrics`: as of `save_model`. `history`: changes since the fit.
     """
     if not isinstance(model, HCEPClassifier):
         raise ModelError(f"model must be a fitted HCEPClassifier, got {type(model).__name__}")

@@ -241,6 +241,25 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
             raise ModelError(f"{DOCUMENT}: fitted.{name} must be {n_classes:,} numbers, one per class")
         return np.array(numbers)
 
+    def facts(self) -> dict[str, Any]:
+        """What ``hcep info MODEL --json`` says."""
+        moves = self.per_class("leaf_moves")
+        return {
+            "kind": "model",
+            "saved_by": f"hcep {self.hcep_version}",
+            "classes": len(self.classes),
+            "dimensions": self.n_dims,
+            "encoder": self.encoder.name if self.encoder else "not said",
+            "anchor": self.anchor,
+            "shrinkage": self.shrinkage,
+            "power": self.transform.power,
+            "refined": "no" if moves is None else f"class embeddings moved by {moves.mean():.2g} on average",
+            "head": self.parameters["head"],
+            "trained_on": self.training.data or "not said",
+            "images": self.training.n_images,
+            **self.training.metrics,
+        }
+
     def __post_init__(self) -> None:
         n_classes = len(self.class_record.labels)
         if self.feature_names is not None and len(self.feature_names) != self.n_dims:

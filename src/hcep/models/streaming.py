@@ -32,10 +32,7 @@ def fit_streaming(model: HCEPClassifier, store: EmbeddingStore, y: NDArray[Any])
     "auto", the calibration, the refinement of leaves and the floor of explained shares are of a sample, as many images
     of each class, whose size depends on the number of classes alone.
 
-    Parameters
-    ----------
-    store : or a part of one
-    y : (n_images,) labels
+    `store`: or a part of one. `y`: (n_images,) labels.
     """
     counts = {i: Counter(y[start : start + BLOCK].tolist()) for i, start in enumerate(range(0, len(y), BLOCK))}
     total = sum(counts.values(), Counter[str]())
@@ -68,11 +65,8 @@ def blocks(store: EmbeddingStore, y: NDArray[Any]) -> Iterator[tuple[NDArray[Any
 def quotas(counts: Mapping[int, Counter[str]], total: Counter[str], sample: int) -> dict[int, dict[str, int]]:
     """How many images of each class every part gives to the sample: as many per class, from each part its share.
 
-    Parameters
-    ----------
-    counts : images per class, of each part by its number
-    total : images per class
-    sample : images to take; all, where there are no more
+    `counts`: images per class, of each part by its number. `total`: images per class. `sample`: images to take; all,
+    where there are no more.
     """
     most = max(2, sample // len(total)) if sum(total.values()) > sample else max(total.values())
     found: dict[int, dict[str, int]] = {}
@@ -99,13 +93,8 @@ def sum_up(
 ) -> ClassMoments:
     """Counts, sums and products of the images, by the leaf of their class.
 
-    Parameters
-    ----------
-    number : of the part
-    batches : its images
-    leaves : the leaf of each class
-    power, unit_norm : how images are prepared
-    second : whether products are needed
+    `number`: of the part. `batches`: its images. `leaves`: the leaf of each class. `power`, `unit_norm`: how images are
+    prepared. `second`: whether products are needed.
     """
     moments = ClassMoments(second_moment=second)
     for X, y in batches:

@@ -114,6 +114,12 @@ def make_method(
 
     Raises HCEPError: an unknown name or option.
 
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
+    >>> model = make_method("omp", data.hierarchy, max_steps=2).fit(data.X, data.y)
+    >>> model.pursue(data.X[:1]).codes.shape
+    (1, 12)
+
     Parameters
     ----------
     name : a key of `METHODS`
@@ -127,15 +133,6 @@ def make_method(
     -------
     estimator
         Unfitted: ``fit``, ``pursue``, ``predict``, ``predict_proba``, ``score``.
-
-    Examples
-    --------
-    >>> from hcep.classify import make_method
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
-    >>> model = make_method("omp", data.hierarchy, max_steps=2).fit(data.X, data.y)
-    >>> model.pursue(data.X[:1]).codes.shape
-    (1, 12)
     """
     name = _RENAMED.get(name, name)
     if name not in METHODS:

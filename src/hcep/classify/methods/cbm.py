@@ -23,6 +23,12 @@ class CBMClassifier(ConceptMethod):
     nothing to weigh. In the code, a synset's score stands at the atom of its first parent; nothing is reconstructed, so
     that residual norms are NaN.
 
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
+    >>> model = CBMClassifier(data.hierarchy, concept_epochs=50).fit(data.X, data.y)
+    >>> model.score(data.X, data.y), len(model.pursue(data.X).supports[0])
+    (1.0, 2)
+
     Parameters
     ----------
     hierarchy, tree, collapse, unit_norm, center, head, n_jobs : as in `ConceptMethod`
@@ -32,15 +38,6 @@ class CBMClassifier(ConceptMethod):
     Attributes
     ----------
     predictor_ : ConceptPredictor
-
-    Examples
-    --------
-    >>> from hcep.classify.methods import CBMClassifier
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
-    >>> model = CBMClassifier(data.hierarchy, concept_epochs=50).fit(data.X, data.y)
-    >>> model.score(data.X, data.y), len(model.pursue(data.X).supports[0])
-    (1.0, 2)
     """
 
     predictor_: ConceptPredictor

@@ -49,13 +49,9 @@ def fit_concept_predictor(
     whatever the gradient, so that a step of 0.1 changes a logit by up to ``0.1 * ||x||_1``: moderate for vectors of
     norm 1, which CLIP's are and raw features of other encoders are not.
 
-    Parameters
-    ----------
-    X : (n_images, n_dims) array
-    targets : (n_images, n_concepts) bool
-    epochs, batch_size, lr : of Adam; as published
-    random_state : shuffles the images once, and the order of the batches in every epoch
-    n_jobs : threads over concepts, which are independent problems: the answer is the same on any number
+    `X`: (n_images, n_dims) array. `targets`: (n_images, n_concepts) bool. `epochs`, `batch_size`, `lr`: of Adam; as
+    published. `random_state`: shuffles the images once, and the order of the batches in every epoch. `n_jobs`: threads
+    over concepts, which are independent problems: the answer is the same on any number.
     """
     rng = np.random.default_rng(random_state)
     mean = X.mean(axis=0, dtype=np.float64).astype(np.float32)

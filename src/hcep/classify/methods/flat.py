@@ -18,9 +18,6 @@ class OMPClassifier(ConceptMethod):
 
     Parameters and fitted attributes are those of `ConceptMethod`.
 
-    Examples
-    --------
-    >>> from hcep.classify.methods import OMPClassifier
     >>> from hcep.datasets import make_hierarchical_concepts
     >>> data = make_hierarchical_concepts(branching=3, depth=3, dim=12, noise=1e-4)
     >>> model = OMPClassifier(data.hierarchy, max_steps=2).fit(data.X, data.y)
@@ -74,9 +71,6 @@ class BasisPursuitClassifier(PenalisedMethod):
 
     Parameters and fitted attributes are those of `PenalisedMethod`.
 
-    Examples
-    --------
-    >>> from hcep.classify.methods import BasisPursuitClassifier
     >>> from hcep.datasets import make_hierarchical_concepts
     >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
     >>> model = BasisPursuitClassifier(data.hierarchy).fit(data.X, data.y)

@@ -34,9 +34,6 @@ class LinearProbe(_OnEmbeddings, ConceptMethod):
 
     `pursue` gives empty supports and codes, and residual norms of NaN, so that one table holds all methods.
 
-    Examples
-    --------
-    >>> from hcep.classify.methods import LinearProbe
     >>> from hcep.datasets import make_hierarchical_concepts
     >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
     >>> LinearProbe(data.hierarchy).fit(data.X, data.y).pursue(data.X[:2]).supports

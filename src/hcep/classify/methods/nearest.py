@@ -26,10 +26,7 @@ def nn(X: ArrayLike, dictionary: ConceptDictionary, *, n_jobs: int | None = None
 
     The paper's black-box baseline: ``argmin over leaves of ||x - a(leaf)||``.
 
-    Examples
-    --------
     >>> from hcep import ConceptDictionary, Hierarchy
-    >>> from hcep.classify import nn
     >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("animal", "dog"), ("thing", "car")])
     >>> d = ConceptDictionary.from_leaf_embeddings(h, {"cat": [2.0, 1.0], "dog": [2.0, -1.0], "car": [0.0, 3.0]})
     >>> nn([[1.9, 0.8]], d).paths
@@ -51,10 +48,7 @@ def nn(X: ArrayLike, dictionary: ConceptDictionary, *, n_jobs: int | None = None
 def hnn(X: ArrayLike, dictionary: ConceptDictionary, *, n_jobs: int | None = None) -> PathResult:
     """Hierarchical nearest neighbour: from the root, step to the child nearest to the image until a leaf.
 
-    Examples
-    --------
     >>> from hcep import ConceptDictionary, Hierarchy
-    >>> from hcep.classify import hnn
     >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("animal", "dog"), ("thing", "car")])
     >>> d = ConceptDictionary.from_leaf_embeddings(h, {"cat": [2.0, 1.0], "dog": [2.0, -1.0], "car": [0.0, 3.0]})
     >>> hnn([[0.9, 2.0]], d).paths
@@ -101,9 +95,6 @@ class HNNClassifier(ConceptMethod):
 
     Parameters and fitted attributes are those of `ConceptMethod`.
 
-    Examples
-    --------
-    >>> from hcep.classify.methods import HNNClassifier
     >>> from hcep.datasets import make_hierarchical_concepts
     >>> data = make_hierarchical_concepts(branching=3, depth=3, dim=12, noise=1e-4)
     >>> model = HNNClassifier(data.hierarchy, max_steps=2).fit(data.X, data.y)
@@ -118,6 +109,11 @@ class HNNClassifier(ConceptMethod):
 class NNClassifier(CodeClassifier):
     """The class whose embedding is nearest: the paper's black box. It has no head.
 
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
+    >>> float(NNClassifier(data.hierarchy).fit(data.X, data.y).score(data.X, data.y))
+    1.0
+
     Parameters
     ----------
     hierarchy, tree, collapse, unit_norm, center, n_jobs : as in `hcep.classify.base.ConceptEstimator`
@@ -128,14 +124,6 @@ class NNClassifier(CodeClassifier):
     Attributes
     ----------
     calibration_ : from squared distances to probabilities, fitted on held-out training images
-
-    Examples
-    --------
-    >>> from hcep.classify.methods import NNClassifier
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
-    >>> float(NNClassifier(data.hierarchy).fit(data.X, data.y).score(data.X, data.y))
-    1.0
     """
 
     calibration_: Calibration

@@ -19,12 +19,6 @@ class Geometry(Cones, Refinements, Recoverable):
     are NaN. Another synset whose embedding is zero counts as 90 degrees away from everything. The level of a synset
     with several parents is the length of its longest rooted path.
 
-    Parameters
-    ----------
-    dictionary : ConceptDictionary
-
-    Examples
-    --------
     >>> from hcep.datasets import make_hierarchical_concepts
     >>> data = make_hierarchical_concepts(depth=2, dim=8, half_angle=40, reduction=0.3, orientation="random")
     >>> geometry = data.dictionary.geometry
@@ -38,6 +32,10 @@ class Geometry(Cones, Refinements, Recoverable):
     True
     >>> geometry.recovery().greedily_recovered.all()
     np.True_
+
+    Parameters
+    ----------
+    dictionary : ConceptDictionary
     """
 
     def __repr__(self) -> str:
