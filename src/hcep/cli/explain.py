@@ -145,6 +145,8 @@ def _each(
     batches: Iterator[list[ExplainedImage]], change: list[str], kept: ExplainedImages, drawn: bool
 ) -> Iterator[ExplainedImage]:
     """Images as they are explained, with what --set says; those that were skipped are told, those to draw are kept."""
+    from hcep.explain.questions import changed
+
     told = 0
 
     def tell() -> int:
@@ -155,9 +157,9 @@ def _each(
     for batch in batches:
         told = tell()
         for one in batch:
-            changed = _changed(one, change) if change else one
-            kept += [changed] if drawn else []
-            yield changed
+            done = changed(one, change) if change else one
+            kept += [done] if drawn else []
+            yield done
     tell()
 
 
@@ -195,22 +197,6 @@ def opened_model(model: Path | None) -> SavedModel:
     from hcep.models import builtin_model, read_model
 
     return builtin_model() if model is None else read_model(model)
-
-
-def _changed(one: ExplainedImage, texts: list[str]) -> ExplainedImage:
-    """The image with the coefficients that --set says."""
-    values: dict[str, float] = {}
-    factors: dict[str, float] = {}
-    for text in texts:
-        sign = max("=*", key=text.rfind)
-        name, _, number = text.rpartition(sign)
-        try:
-            (values if sign == "=" else factors)[name] = float(number)
-        except ValueError:
-            raise HCEPError(
-                f"--set: expected a concept and its new coefficient, dog=0 or dog*2, got {text!r}"
-            ) from None
-    return one.what_if(force=one.request.force, forbid=one.request.forbid, coefficients=values, scale=factors)
 
 
 def _print(found: Iterable[ExplainedImage], tree: bool, all_rivals: bool, h: Hierarchy, files: bool) -> int:

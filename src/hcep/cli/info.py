@@ -93,7 +93,9 @@ def _describe(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise HCEPError(f"nothing at {str(path)!r}")
     if (path / "model.json").is_file():
-        return _model(path)
+        from hcep.models import load_summary
+
+        return load_summary(path).facts()
     if is_store(path):
         return _store(path)
     if is_embeddings(path):
@@ -106,28 +108,6 @@ def _describe(path: Path) -> dict[str, Any]:
     from hcep.datasets import read_images
 
     return {"kind": "images", "images": repr(read_images(path))}
-
-
-def _model(path: Path) -> dict[str, Any]:
-    from hcep.models import load_summary
-
-    summary = load_summary(path)
-    moves = summary.per_class("leaf_moves")
-    return {
-        "kind": "model",
-        "saved_by": f"hcep {summary.hcep_version}",
-        "classes": len(summary.classes),
-        "dimensions": summary.n_dims,
-        "encoder": summary.encoder.name if summary.encoder else "not said",
-        "anchor": summary.anchor,
-        "shrinkage": summary.shrinkage,
-        "power": summary.transform.power,
-        "refined": "no" if moves is None else f"class embeddings moved by {moves.mean():.2g} on average",
-        "head": summary.parameters["head"],
-        "trained_on": summary.training.data or "not said",
-        "images": summary.training.n_images,
-        **summary.training.metrics,
-    }
 
 
 def _store(path: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -90,3 +90,19 @@ class Questions:
             found, paths=replace(found.paths, codes=codes), probabilities=odds, class_index=odds.argmax(axis=1)
         )
         return self.explainer.again(one, self.x, inferred=changed, request=request)
+
+
+def changed(one: ExplainedImage, texts: Iterable[str]) -> ExplainedImage:
+    """An image with new coefficients of concepts, as people write them: ``dog=0``, or ``dog*2``; "--set" in errors."""
+    values: dict[str, float] = {}
+    factors: dict[str, float] = {}
+    for text in texts:
+        sign = max("=*", key=text.rfind)
+        name, _, number = text.rpartition(sign)
+        try:
+            (values if sign == "=" else factors)[name] = float(number)
+        except ValueError:
+            raise HCEPError(
+                f"--set: expected a concept and its new coefficient, dog=0 or dog*2, got {text!r}"
+            ) from None
+    return one.what_if(force=one.request.force, forbid=one.request.forbid, coefficients=values, scale=factors)

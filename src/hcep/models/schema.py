@@ -14,10 +14,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from numpy.typing import NDArray
 
 from hcep import _json
-from hcep._json import Count, Finite, NotNegative, Positive, PositiveCount, PositiveShare, Share
+from hcep._json import Count, Finite, NotNegative, Positive, PositiveCount, PositiveShare, Share, shown
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.errors import HCEPError, near_matches
-from hcep.models.labels import ClassRecord
 
 FORMAT = "hcep-model"
 VERSION = 2
@@ -37,13 +36,12 @@ SEALED = (HIERARCHY, TENSORS)
 OPTIONAL = (ATOMS,)
 #: Fields of `fitted` with a number for every class, and, with a final underscore, of the classifier.
 PER_CLASS = ("priors", "leaf_moves", "explained_floor", "images_per_class")
+#: Widest string type that is kept as it came where the labels themselves are shorter.
+MAX_WIDTH = 1024
 
 
 class ModelError(HCEPError):
     """A saved model is damaged, of another version, or not a model; the message names the file and the field."""
-
-
-# -- what is in it -------------------------------------------------------------------------------------
 
 
 class _Record(Struct, frozen=True, forbid_unknown_fields=True):
@@ -155,21 +153,55 @@ class ChangeRecord(_Record, frozen=True):
     before: str
 
 
-class TrainingRecord(_Record, frozen=True):
-    """What the model was trained on, as far as it was said when it was saved.
+class ClassRecord(_Record, frozen=True):
+    """Labels and the name of their numpy type: sorted, each once."""
 
-    Attributes
-    ----------
-    data : name of the data
-    images_per_class : dict of str to int; by the class as text; empty where it was not said
-    metrics : dict of str to float
-    history : changes since the fit, the first one first
-    """
+    dtype: Annotated[
+        str,
+        Meta(
+            pattern=r"^(U[1-9][0-9]{0,8}|object|u?int(8|16|32|64)|float(32|64)|bool)$",
+            description="'object' or 'U' and a width for strings, or an integer, float or boolean type of numpy",
+        ),
+    ]
+    labels: Annotated[list[Any], Meta(min_length=1, description="a list of at least one label")]
+
+    def array(self) -> NDArray[Any]:
+        """The labels as they were."""
+        return np.array(self.labels, dtype=self.dtype)
+
+    def __post_init__(self) -> None:
+        kind = self._label_type()
+        if not all(type(label) is kind for label in self.labels):
+            self._refuse("labels", f"a list of values of type {kind.__name__}")
+        if self.dtype.startswith("U") and int(self.dtype[1:]) > max(MAX_WIDTH, *map(len, self.labels)):
+            self._refuse("dtype", f"a string type of at most {MAX_WIDTH} characters, or as long as the longest label")
+        try:
+            array = self.array()
+        except OverflowError:
+            array = np.empty(0)
+        # Text too long for its type is cut off, a float may be rounded or NaN: then these are not the labels.
+        if array.tolist() != self.labels:
+            self._refuse("labels", f"values that fit {self.dtype}")
+        if not np.array_equal(np.unique(array), array):
+            self._refuse("labels", "sorted, each label once")
+
+    def _label_type(self) -> type:
+        if self.dtype == "object":
+            return int if type(self.labels[0]) is int else str
+        kinds = {"U": str, "float": float, "bool": bool}
+        return next((kind for start, kind in kinds.items() if self.dtype.startswith(start)), int)
+
+    def _refuse(self, field: str, expected: str) -> None:
+        raise ValueError(f"{field} must be {expected}, got {shown(getattr(self, field))}")
+
+
+class TrainingRecord(_Record, frozen=True):
+    """What the model was trained on, as far as it was said when it was saved."""
 
     data: str | None
-    images_per_class: dict[str, Count]
+    images_per_class: dict[str, Count]  # by the class as text; empty where it was not said
     metrics: dict[str, Finite]
-    history: list[ChangeRecord] = []
+    history: list[ChangeRecord] = []  # changes since the fit, the first one first
 
     @property
     def n_images(self) -> int:
@@ -184,16 +216,7 @@ class FileRecord(_Record, frozen=True):
 
 
 class ModelSummary(_Record, frozen=True, dict=True, eq=False):
-    """What ``model.json`` says of a model, without its arrays.
-
-    Attributes
-    ----------
-    hcep_version : the release that saved it
-    parameters : dict; of the estimator
-    classes : (n_classes,) array; labels, of the type they had in y
-    anchor, shrinkage, temperature : what was fitted
-    transform, head, leave_one_out, encoder, training, files : records
-    """
+    """What ``model.json`` says of a model, without its arrays."""
 
     format: str
     version: int
@@ -262,34 +285,36 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
 
     def __post_init__(self) -> None:
         n_classes = len(self.class_record.labels)
-        if self.feature_names is not None and len(self.feature_names) != self.n_dims:
-            raise ValueError(f"feature_names must be a list of {self.n_dims:,} names, one for each of n_dims")
-        if self.fitted.temperature is None and self.head is None and n_classes > 1:
-            raise ValueError("fitted.temperature must be a number above 0, since there is no head")
-        if self.head is not None and n_classes == 1:
-            raise ValueError("head must be null for a single class")
-        for name in (*self.files, *SEALED):
-            if name not in (*SEALED, *OPTIONAL):
-                raise ValueError(f"unknown field {f'files.{name}'!r}")
-            if name not in self.files:
-                raise ValueError(f"field {f'files.{name}'!r} is missing")
         labels = {str(label) for label in self.class_record.labels}
-        unknown = [label for label in self.training.images_per_class if label not in labels]
-        if unknown:
-            raise ValueError(
-                f"training.images_per_class has {unknown[0]!r}, which is not a class of the model."
-                + near_matches(unknown[0], labels)
-            )
+        odd = [name for name in self.files if name not in (*SEALED, *OPTIONAL)]
+        missing = [name for name in SEALED if name not in self.files]
+        stranger = next((label for label in self.training.images_per_class if label not in labels), None)
+        problems = {
+            f"feature_names must be a list of {self.n_dims:,} names, one for each of n_dims":
+                self.feature_names is not None and len(self.feature_names) != self.n_dims,
+            "fitted.temperature must be a number above 0, since there is no head":
+                self.fitted.temperature is None and self.head is None and n_classes > 1,
+            "head must be null for a single class": self.head is not None and n_classes == 1,
+            f"unknown field {f'files.{[*odd, 0][0]}'!r}": odd,
+            f"field {f'files.{[*missing, 0][0]}'!r} is missing": missing,
+            f"training.images_per_class has {stranger!r}, which is not a class of the model."
+            + near_matches(str(stranger), labels): stranger is not None,
+        }  # fmt: skip
+        for message, wrong in problems.items():
+            if wrong:
+                raise ValueError(message)
 
 
-# -- out -----------------------------------------------------------------------------------------------
+def class_record(classes: NDArray[Any]) -> dict[str, Any]:
+    """Labels as JSON, with the type that makes them the same array again."""
+    labels, name = classes.tolist(), classes.dtype.name
+    if classes.dtype.kind == "U":
+        name = f"U{max(*map(len, labels), min(classes.dtype.itemsize // 4, MAX_WIDTH), 1)}"
+    return {"dtype": name, "labels": labels}
 
 
 def seal(document: Mapping[str, Any]) -> bytes:
-    """The text of a document with its own checksum in it.
-
-    Raises ModelError: when a value is not of JSON's types, or a text is not valid Unicode.
-    """
+    """The text of a document with its own checksum in it."""
     try:
         sealed = {**document, "checksum": checksum(document)}
         return (json.dumps(sealed, ensure_ascii=False, indent=2) + "\n").encode("utf-8")
@@ -307,15 +332,8 @@ def file_record(data: bytes) -> FileRecord:
     return FileRecord(len(data), hashlib.sha256(data).hexdigest())
 
 
-# -- in ------------------------------------------------------------------------------------------------
-
-
 def parse_document(data: bytes) -> ModelSummary:
-    """Read ``model.json`` and check every field.
-
-    Raises ModelError: text that is not JSON, another format or version, a field that is unknown, missing or of a wrong
-    type or range, a text that changed since it was saved.
-    """
+    """Read ``model.json`` and check every field."""
     document = json_object(DOCUMENT, data)
     if "format" not in document:
         raise ModelError(f"{DOCUMENT}: field 'format' is missing.{near_matches('format', document)}")
@@ -327,7 +345,9 @@ def parse_document(data: bytes) -> ModelSummary:
             f"{DOCUMENT}: version is {version!r:.60}; this release of hcep reads versions 1 to {VERSION}: "
             "upgrade hcep, or save the model again"
         )
-    summary = _json.convert(_upgraded(document), ModelSummary, DOCUMENT, ModelError)
+    head = document.get("head")  # in version 1 it could only be of one kind
+    newer = {**document, "head": {"kind": "logistic", **head}} if isinstance(head, dict) else document
+    summary = _json.convert(newer, ModelSummary, DOCUMENT, ModelError)
     if summary.checksum != checksum(document):
         raise ModelError(
             f"{DOCUMENT}: the content does not match its field 'checksum', so it changed after it was saved; "
@@ -345,9 +365,3 @@ def json_object(file: str, data: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ModelError(f"{file}: the file must be a JSON object, got a {type(document).__name__}")
     return document
-
-
-def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
-    """A document of version 1 as one of version 2: its head could only be of one kind."""
-    head = document.get("head")
-    return {**document, "head": {"kind": "logistic", **head}} if isinstance(head, dict) else document
