@@ -192,7 +192,7 @@ def test_encoding_anew_mends_a_damaged_manifest(store, content):
     with pytest.raises(StoreError, match="encode again with --fresh"):
         EmbeddingStore(store.folder)
     from hcep.embeddings.protocol import EncoderRecord
-    from hcep.embeddings.store.items import ImageItem
+    from hcep.embeddings.store.manifest import ImageItem
     from hcep.embeddings.store.writer import StoreWriter
 
     record = EncoderRecord("e", "f", {})

@@ -18,7 +18,7 @@ from hcep.datasets.layouts import LAYOUTS
 from hcep.datasets.layouts.listing import OWN_LABEL, DatasetError, Request, choose_splits, printable
 from hcep.datasets.splits import k_shot_rows, train_val_rows
 from hcep.embeddings.images import IMAGE_SUFFIXES
-from hcep.embeddings.store.items import ImageItem
+from hcep.embeddings.store.manifest import ImageItem
 from hcep.errors import near_matches, quoted
 
 __all__ = ["DatasetError", "ImageDataset", "ImageItem", "read_images"]

@@ -42,8 +42,8 @@ def copy_notes(store: EmbeddingStore) -> Iterator[str]:
     hashes, labels = np.zeros(len(store), np.uint64), np.zeros(len(store), np.int64)
     known: dict[str | None, int] = {None: -1}
     for rows, digests, names in store.column_blocks("content_hash", "label"):
-        hashes[rows] = [0 if digest is None else int(digest[:16], 16) for digest in digests]
-        labels[rows] = [known.setdefault(name, len(known)) for name in names]
+        hashes[rows] = [0 if digest is None else int(digest[:16], 16) for digest in digests.to_pylist()]
+        labels[rows] = [known.setdefault(name, len(known)) for name in names.to_pylist()]
     order = np.argsort(hashes, kind="stable")
     order = order[(hashes[order] > 0) & (labels[order] >= 0)]
     starts = np.flatnonzero(np.diff(hashes[order], prepend=0) > 0) if len(order) else order

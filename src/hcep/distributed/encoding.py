@@ -31,17 +31,8 @@ from hcep.embeddings import Encoder, EncodeReport, ImageItem, SkippedImage, enco
 from hcep.embeddings.encoders.all_encoders import DEFAULT
 from hcep.embeddings.images import IMAGE_SUFFIXES, open_image
 from hcep.embeddings.protocol import EncoderRecord
-from hcep.embeddings.store.items import storable
-from hcep.embeddings.store.manifest import (
-    MANIFEST,
-    Manifest,
-    ShardRecord,
-    StoredDtype,
-    StoreError,
-    read_manifest,
-    write_manifest,
-)
-from hcep.embeddings.store.shards import write_shard
+from hcep.embeddings.store import manifest as disk
+from hcep.embeddings.store.manifest import MANIFEST, Manifest, ShardRecord, StoredDtype, StoreError, storable
 from hcep.embeddings.store.writer import StoreWriter
 
 #: Where the shards of a run are until all are there.
@@ -143,20 +134,18 @@ def _opened(
         with StoreWriter.open(place.local, record, n_dims, dtype, resume=resume) as writer:
             yield writer.manifest, writer.images.keys() | writer.skipped.keys()
         return
-    with TemporaryDirectory(prefix="hcep-") as scratch:
-        content = place.read(MANIFEST) if resume else None
-        manifest = Manifest(record, n_dims, dtype, next_row=0, shards=(), skipped=())
-        if content is not None:
-            Path(scratch, MANIFEST).write_bytes(content)
-            manifest = read_manifest(Path(scratch))
-            manifest.refuse_other_encoder(record, Path(place.address))
-            if manifest.dtype != dtype:
-                raise StoreError(f"{place.address!r} holds {manifest.dtype} vectors, not {dtype}; ask for the same")
-        known = {image.id for image in manifest.skipped}
-        for shard in manifest.shards:
-            with place.opened(shard.file) as file:
-                known |= set(pq.read_table(file, columns=["id"]).column("id").to_pylist())
-        yield manifest, known
+    content = place.read(MANIFEST) if resume else None
+    manifest = Manifest(record, n_dims, dtype, next_row=0, shards=(), skipped=())
+    if content is not None:
+        manifest = disk.parse_manifest(content, f"{place.address}/{MANIFEST}")
+        manifest.refuse_other_encoder(record, place.address)
+        if manifest.dtype != dtype:
+            raise StoreError(f"{place.address!r} holds {manifest.dtype} vectors, not {dtype}; ask for the same")
+    known = {image.id for image in manifest.skipped}
+    for shard in manifest.shards:
+        with place.opened(shard.file) as file:
+            known |= set(pq.read_table(file, columns=["id"]).column("id").to_pylist())
+    yield manifest, known
 
 
 @dataclass(frozen=True)
@@ -182,8 +171,8 @@ class Plan:
         facts = [manifest.fingerprint, manifest.dtype, batch_size, manifest.next_row]
         facts += [shard.sha256 for shard in manifest.shards]
         digest = hashlib.sha256(content + json.dumps(facts).encode()).hexdigest()[:16]
-        number = max((shard.number for shard in manifest.shards), default=-1) + 1
-        plan = cls(store, digest, manifest.next_row, number, len(images), per_shard, os.getcwd())
+        first = manifest.next_row, manifest.next_number
+        plan = cls(store, digest, *first, len(images), per_shard, os.getcwd())
         for other in {name.split("/")[0] for name in (store / STAGING).sizes()} - {digest}:
             (store / STAGING / other).remove()  # of images or a store that are no longer the same
         if images:
@@ -217,13 +206,8 @@ class Plan:
             for shard in msgspec.convert(record["shards"], list[ShardRecord]):
                 self.staging.publish(shard.file, self.store)
                 shards.append(shard)
-        whole = msgspec.structs.replace(
-            manifest, shards=tuple(shards), skipped=tuple(skipped), next_row=manifest.next_row + self.n_images
-        )
-        with TemporaryDirectory(prefix="hcep-") as scratch:
-            write_manifest(self.store.local or Path(scratch), whole)
-            if self.store.local is None:
-                self.store.write(MANIFEST, Path(scratch, MANIFEST).read_bytes())
+        whole = manifest.having(shards=shards, skipped=skipped, next_row=manifest.next_row + self.n_images)
+        self.store.write(MANIFEST, disk.manifest_bytes(whole))
         (self.store / STAGING).remove()
         return tuple(skipped[len(manifest.skipped) :])
 
@@ -256,7 +240,7 @@ class EncodeShard:
         deadly = {item.id for item in items if careful and kills(self.encoder, item.path)}
         safe, own = [item for item in items if item.id not in deadly], scratch / "store"
         encode_to_store(safe, self.encoder, own, shard_size=len(images), n_workers=1, **self.options)
-        manifest, place, shards = read_manifest(own), {one.id: k for k, one in enumerate(images)}, []
+        manifest, place, shards = disk.read_manifest(own), {one.id: k for k, one in enumerate(images)}, []
         paths = [storable(one.path) for one in images]
         for found in manifest.shards:
             table = pq.read_table(own / found.file)
@@ -265,7 +249,7 @@ class EncodeShard:
             for name, values in {"row": [first + k for k in order], "path": [paths[k] for k in order]}.items():
                 at = table.schema.get_field_index(name)
                 table = table.set_column(at, table.schema.field(at), pa.array(values, table.schema.field(at).type))
-            shards.append(write_shard(scratch, self.plan.first_number + number, table))
+            shards.append(disk.write_shard(scratch, self.plan.first_number + number, table))
             self.plan.staging.write(shards[-1].file, (scratch / shards[-1].file).read_bytes())
         skipped = [*manifest.skipped, *(SkippedImage(key, "", "the worker that opened it died") for key in deadly)]
         named = [msgspec.structs.replace(one, path=paths[place[one.id]]) for one in skipped]

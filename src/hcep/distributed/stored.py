@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from os import PathLike
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -17,8 +15,15 @@ from numpy.typing import NDArray
 
 from hcep.distributed.places import Place
 from hcep.embeddings.reading import OF_SPLIT
-from hcep.embeddings.store.manifest import MANIFEST, Manifest, ShardRecord, StoreError, read_manifest
-from hcep.embeddings.store.shards import VECTOR, open_shard
+from hcep.embeddings.store.manifest import (
+    MANIFEST,
+    VECTOR,
+    Manifest,
+    ShardRecord,
+    StoreError,
+    open_shard,
+    parse_manifest,
+)
 from hcep.errors import HCEPError
 
 
@@ -42,9 +47,7 @@ class Stored:
         content = place.read(MANIFEST)
         if content is None:
             raise StoreError(f"no embedding store at {place.address!r}: {MANIFEST} is missing")
-        with TemporaryDirectory(prefix="hcep-") as scratch:
-            Path(scratch, MANIFEST).write_bytes(content)
-            manifest = read_manifest(Path(scratch))
+        manifest = parse_manifest(content, f"{place.address}/{MANIFEST}")
         stored = cls(place, msgspec.structs.replace(manifest, shards=(), skipped=()), split)
         parts = (stored.read(shard, vectors=False)[1]["split"] for shard in manifest.shards)
         if split is None and default_split and any(default_split in part for part in parts):

@@ -4,6 +4,5 @@ from .protocol import Encoder as Encoder, EncoderRecord as EncoderRecord
 from .reading import Embeddings as Embeddings, is_store as is_store, read_embeddings as read_embeddings
 from .store.embedding_store import EmbeddingStore as EmbeddingStore
 from .store.encoding import EncodeReport as EncodeReport, encode_to_store as encode_to_store
-from .store.items import ImageItem as ImageItem
-from .store.manifest import SkippedImage as SkippedImage, StoreError as StoreError
+from .store.manifest import ImageItem as ImageItem, SkippedImage as SkippedImage, StoreError as StoreError
 from .store.writer import import_arrays as import_arrays

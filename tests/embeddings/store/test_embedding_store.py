@@ -13,9 +13,7 @@ from hcep.embeddings.arrays import EmbeddingArrays
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store import manifest as manifest_module
 from hcep.embeddings.store.embedding_store import EmbeddingStore
-from hcep.embeddings.store.items import ImageItem
-from hcep.embeddings.store.manifest import StoreError
-from hcep.embeddings.store.shards import ROW_GROUP
+from hcep.embeddings.store.manifest import ROW_GROUP, ImageItem, StoreError
 from hcep.embeddings.store.writer import StoreWriter, import_arrays
 
 N, DIMS = 50, 6
@@ -159,7 +157,6 @@ def test_select_by_mask_and_by_rows_keeps_the_order(store):
 
 def test_shards_without_a_selected_image_stay_closed(folder, store):
     part = store.select(rows=[0, 1])
-    part._images  # noqa: B018 - columns are read from every shard, vectors are not
     (folder / "shard-000003.parquet").write_bytes(b"")
     rows, _ = next(part.batches())
     np.testing.assert_array_equal(rows, X[:2])

@@ -272,7 +272,6 @@ def cut_power_after(monkeypatch, n_writes):
         write(path, content)
 
     monkeypatch.setattr("hcep.embeddings.store.manifest.write_atomically", cut)
-    monkeypatch.setattr("hcep.embeddings.store.shards.write_atomically", cut)
 
 
 @pytest.mark.parametrize("n_writes", range(9))

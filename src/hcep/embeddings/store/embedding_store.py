@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hcep._files import replacing
 from hcep.embeddings.arrays import EmbeddingArrays, is_sealed, map_npy, write_npy_in_pieces
 from hcep.embeddings.protocol import EncoderRecord
-from hcep.embeddings.store.manifest import (
-    ShardRecord,
-    SkippedImage,
-    StoreError,
-    flat_copy_name,
-    read_manifest,
-    write_manifest,
-)
-from hcep.embeddings.store.shards import (
-    IMAGE_COLUMNS,
-    ROW_GROUP,
-    check_size,
-    checksum,
-    open_shard,
-    read_columns,
-    read_vectors,
-    shard_schema,
-)
+from hcep.embeddings.store import manifest as disk
+from hcep.embeddings.store.manifest import ShardRecord, SkippedImage, StoreError
 from hcep.embeddings.store.writer import locked
 from hcep.errors import near_matches, quoted
 
@@ -43,6 +29,13 @@ class EmbeddingStore:
     Opening reads the manifest only; vectors are read in pieces, when asked for. `encode_to_store` writes stores. Raises
     StoreError: there is no store, or its manifest is damaged.
 
+    Attributes
+    ----------
+    n_dims, dtype : of the vectors, as they are stored
+    encoder : name, fingerprint and preprocessing of the encoder
+    skipped : images that could not be encoded, with the reason
+    shards : the files of the vectors, in order
+
     Notes
     -----
     Rows stand in the order in which images were encoded. A run that adds images writes new files and leaves
@@ -52,38 +45,14 @@ class EmbeddingStore:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._open(Path(folder))
 
-    def _open(self, folder: Path) -> None:
+    def _open(self, folder: Path, manifest: disk.Manifest | None = None, rows: NDArray[np.intp] | None = None) -> None:
         vars(self).clear()
-        self.folder = folder
-        self._manifest = read_manifest(folder)
-        self._rows: NDArray[np.intp] | None = None
-
-    # -- what is known without opening a shard -------------------------------------------------------
-
-    @property
-    def n_dims(self) -> int:
-        """Length of a vector."""
-        return self._manifest.n_dims
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Precision the vectors are stored in."""
-        return np.dtype(self._manifest.dtype)
-
-    @property
-    def encoder(self) -> EncoderRecord:
-        """Name, fingerprint and preprocessing of the encoder."""
-        return self._manifest.encoder
-
-    @property
-    def skipped(self) -> tuple[SkippedImage, ...]:
-        """Images that could not be encoded, with the reason."""
-        return self._manifest.skipped
-
-    @property
-    def shards(self) -> tuple[ShardRecord, ...]:
-        """The files of the vectors, in order."""
-        return self._manifest.shards
+        self.folder, self._rows = folder, rows
+        self._manifest = manifest or disk.read_manifest(folder)
+        self.n_dims, self.dtype = self._manifest.n_dims, np.dtype(self._manifest.dtype)
+        self.encoder: EncoderRecord = self._manifest.encoder
+        self.skipped: tuple[SkippedImage, ...] = self._manifest.skipped
+        self.shards: tuple[ShardRecord, ...] = self._manifest.shards
 
     def __len__(self) -> int:
         return self._manifest.n_images if self._rows is None else len(self._rows)
@@ -105,59 +74,43 @@ class EmbeddingStore:
         """Raise when the vectors do not come from this encoder."""
         self._manifest.refuse_other_encoder(EncoderRecord(name, fingerprint), self.folder)
 
-    # -- images -------------------------------------------------------------------------------------
-
-    @cached_property
-    def _images(self) -> pa.Table:
-        """Columns of the selected images, without vectors."""
-        tables = [self._empty]
+    def _read(self, read: Callable[[pq.ParquetFile], Iterable[Any]]) -> Iterator[tuple[Any, NDArray[np.intp] | None]]:
+        """Pieces that `read` makes of shards, and their selected rows, None for all; shards without any stay closed."""
+        start = 0
         for shard in self.shards:
-            with open_shard(self.folder, shard, self._manifest) as file:
-                tables.append(read_columns(file, list(self._empty.schema.names)))
-        table = pa.concat_tables(tables)
-        return table if self._rows is None else table.take(pa.array(self._rows))
-
-    @property
-    def _empty(self) -> pa.Table:
-        schema = shard_schema(self._manifest)
-        return pa.schema([schema.field(name) for name in IMAGE_COLUMNS], metadata=schema.metadata).empty_table()
-
-    def _column(self, name: str) -> NDArray[Any]:
-        column = self._images.column(name)
-        values: NDArray[Any] = np.array(column.to_pylist(), dtype=object)
-        return values if column.null_count else values.astype(np.str_)
+            stop = start + shard.n_images
+            if self._rows is None or len(_between(self._rows, start, stop)):
+                with disk.open_shard(self.folder, shard, self._manifest) as file:
+                    for part in read(file):
+                        yield part, None if self._rows is None else _between(self._rows, start, start + len(part))
+                        start += len(part)
+            start = stop
 
     def column_blocks(self, *names: str) -> Iterator[tuple[Any, ...]]:
-        """Rows, as a slice, and values of columns, a block of images at a time."""
+        """Rows, as a slice, and values of columns (Arrow arrays), a shard of images at a time."""
         start = 0
-        for part in self._images.select(list(names)).to_batches(max_chunksize=ROW_GROUP):
-            yield slice(start, start + len(part)), *(column.to_pylist() for column in part.columns)
+        for table, rows in self._read(lambda file: [file.read(columns=list(names))]):
+            part = table if rows is None else table.take(pa.array(rows))
+            yield slice(start, start + len(part)), *(part.column(name) for name in names)
             start += len(part)
 
-    @cached_property
-    def ids(self) -> NDArray[Any]:
-        """(n_images,) str, unique."""
-        return self._column("id")
+    def _column(self, name: str) -> NDArray[Any]:
+        parts = [part for _, column in self.column_blocks(name) for part in column.chunks]
+        column = pa.chunked_array(parts, pa.string()).dictionary_encode().combine_chunks()
+        # Each text once, however many images have it.
+        texts: NDArray[Any] = np.array([*column.dictionary.to_pylist(), None], dtype=object)
+        texts = texts if column.null_count else texts[:-1].astype(np.str_)
+        return np.asarray(texts[column.indices.fill_null(len(texts) - 1).to_numpy()])
 
-    @cached_property
-    def paths(self) -> NDArray[Any]:
-        """(n_images,) str, as given when the images were encoded."""
-        return self._column("path")
-
-    @cached_property
-    def labels(self) -> NDArray[Any]:
-        """(n_images,) str; an object array with None where images have no label."""
-        return self._column("label")
-
-    @cached_property
-    def splits(self) -> NDArray[Any]:
-        """(n_images,) str; an object array with None where images are in no split."""
-        return self._column("split")
-
-    @cached_property
-    def content_hashes(self) -> NDArray[Any]:
-        """(n_images,) SHA-256 of the image files; None where vectors were imported."""
-        return self._column("content_hash")
+    #: (n_images,) str, unique.
+    ids = cached_property[NDArray[Any]](lambda self: self._column("id"))
+    #: (n_images,) str, as given when the images were encoded.
+    paths = cached_property[NDArray[Any]](lambda self: self._column("path"))
+    #: (n_images,) str; an object array with None where images have no label, or are in no split.
+    labels = cached_property[NDArray[Any]](lambda self: self._column("label"))
+    splits = cached_property[NDArray[Any]](lambda self: self._column("split"))
+    #: (n_images,) SHA-256 of the image files; None where vectors were imported.
+    content_hashes = cached_property[NDArray[Any]](lambda self: self._column("content_hash"))
 
     def select(
         self,
@@ -182,7 +135,9 @@ class EmbeddingStore:
             keep &= self._having("split", self.splits, splits)
         if rows is not None:
             keep &= self._at(np.asarray(rows))
-        return self._keeping(np.flatnonzero(keep))
+        chosen, part = np.flatnonzero(keep), EmbeddingStore.__new__(EmbeddingStore)
+        part._open(self.folder, self._manifest, chosen if self._rows is None else self._rows[chosen])
+        return part
 
     def _having(self, what: str, values: NDArray[Any], wanted: Iterable[str] | str) -> NDArray[np.bool_]:
         names = [wanted] if isinstance(wanted, str) else list(wanted)
@@ -207,30 +162,9 @@ class EmbeddingStore:
         keep[rows.astype(np.intp)] = True
         return keep
 
-    def _keeping(self, rows: NDArray[np.intp]) -> EmbeddingStore:
-        part = EmbeddingStore.__new__(EmbeddingStore)
-        part.folder, part._manifest = self.folder, self._manifest
-        part._rows = rows if self._rows is None else self._rows[rows]
-        return part
-
-    # -- vectors ------------------------------------------------------------------------------------
-
     def _vectors(self) -> Iterator[NDArray[Any]]:
-        """Vectors of the selected images, a row group at a time; shards without any stay closed."""
-        start = 0
-        for shard in self.shards:
-            rows = None if self._rows is None else _between(self._rows, start, start + shard.n_images)
-            if rows is None or len(rows):
-                yield from self._of_shard(shard, rows)
-            start += shard.n_images
-
-    def _of_shard(self, shard: ShardRecord, rows: NDArray[np.intp] | None) -> Iterator[NDArray[Any]]:
-        start = 0
-        with open_shard(self.folder, shard, self._manifest) as file:
-            for vectors in read_vectors(file, self._manifest):
-                stop = start + len(vectors)
-                yield vectors if rows is None else vectors[_between(rows, start, stop)]
-                start = stop
+        """Vectors of the selected images, a row group at a time."""
+        return (vectors if rows is None else vectors[rows] for vectors, rows in self._read(disk.read_vectors))
 
     def batches(self, size: int = 8192, dtype: DTypeLike = np.float32) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """Stream (X, y) batches in row order; memory does not grow with the store.
@@ -283,11 +217,6 @@ class EmbeddingStore:
         """Vectors and columns in memory, ready for `write_arrays`."""
         return EmbeddingArrays(self.to_numpy(), self.labels, self.ids, self.paths, self.splits)
 
-    def _refuse_other_sizes(self) -> None:
-        # Before memory or disk is set aside for what the manifest claims.
-        for shard in self.shards:
-            check_size(self.folder / shard.file, shard)
-
     def memory_map(self, path: str | os.PathLike[str] | None = None) -> NDArray[Any]:
         """All vectors as a read-only memory-mapped array; pages are read when touched.
 
@@ -300,22 +229,23 @@ class EmbeddingStore:
         """
         if path is None and self._rows is not None:
             raise StoreError("a selection has no place for its copy: give memory_map a path, or map the whole store")
-        target = self.folder / flat_copy_name(self._manifest) if path is None else Path(path)
+        target = self.folder / self._manifest.flat_copy if path is None else Path(path)
         if path is not None or not target.exists():
             self._refuse_other_sizes()
             with replacing(target, StoreError) as partial:
                 write_npy_in_pieces(partial, self.shape, self.dtype, self._vectors(), sealed=True)
         X = map_npy(target)
-        if damage := self._damage_of_copy(target, X):
+        damage = "" if is_sealed(target, X) else "its checksum is not that of its vectors"
+        if X.shape != self.shape or X.dtype != self.dtype:
+            damage = f"{X.dtype} of shape {X.shape}"
+        if damage:
             raise StoreError(f"{str(target)!r} is damaged: {damage}; delete it, it will be made again")
         return X
 
-    def _damage_of_copy(self, path: Path, X: NDArray[Any]) -> str:
-        if X.shape != self.shape or X.dtype != self.dtype:
-            return f"{X.dtype} of shape {X.shape}"
-        return "" if is_sealed(path, X) else "its checksum is not that of its vectors"
-
-    # -- integrity ----------------------------------------------------------------------------------
+    def _refuse_other_sizes(self) -> None:
+        # Before memory or disk is set aside for what the manifest claims.
+        for shard in self.shards:
+            disk.check_size(self.folder / shard.file, shard)
 
     def damaged_shards(self) -> dict[str, str]:
         """Read every shard in full; those that are not as they were written, with what is wrong."""
@@ -323,9 +253,8 @@ class EmbeddingStore:
 
     def _damage(self, shard: ShardRecord) -> str:
         try:
-            with open_shard(self.folder, shard, self._manifest):
-                pass
-            found = checksum(self.folder / shard.file)
+            with disk.open_shard(self.folder, shard, self._manifest), (self.folder / shard.file).open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
         except (StoreError, OSError) as error:
             return str(error).partition(" is damaged: ")[2].partition("; `hcep")[0] or str(error)
         return "" if found == shard.sha256 else "its checksum is not the manifest's"
@@ -336,7 +265,7 @@ class EmbeddingStore:
         Raises StoreError: names every damaged shard and what is wrong with it.
         """
         found = self.damaged_shards()
-        copy = self.folder / flat_copy_name(self._manifest)
+        copy = self.folder / self._manifest.flat_copy
         if not found and self._rows is None and copy.exists():
             self.memory_map()
         if found:
@@ -356,9 +285,9 @@ class EmbeddingStore:
         with locked(self.folder):
             self._open(self.folder)
             bad = self.damaged_shards()
-            (self.folder / flat_copy_name(self._manifest)).unlink(missing_ok=True)
+            (self.folder / self._manifest.flat_copy).unlink(missing_ok=True)
             left = [shard for shard in self.shards if shard.file not in bad]
-            write_manifest(self.folder, self._manifest.with_shards(left))
+            disk.write_manifest(self.folder, self._manifest.having(shards=left))
             self._open(self.folder)
         return list(bad)
 

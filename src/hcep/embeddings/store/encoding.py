@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from hcep._progress import progress as progress_bar
 from hcep.embeddings.images import ImageProblem, content_hash, open_image
 from hcep.embeddings.protocol import Encoder, EncoderRecord
-from hcep.embeddings.store.items import ImageItem, storable
-from hcep.embeddings.store.manifest import SkippedImage, StoredDtype, StoreError
+from hcep.embeddings.store.manifest import ImageItem, SkippedImage, StoredDtype, StoreError, storable
 from hcep.embeddings.store.writer import StoreWriter
 from hcep.errors import quoted
 
@@ -122,10 +121,9 @@ def encode_to_store(
         ThreadPoolExecutor(workers) as pool,
     ):
         run = _Run(encoder, writer, pool, batch_size, -(-shard_size // batch_size), strict, progress)
-        moved = writer.move(run.moved(wanted)) if remove_vanished else 0
+        _, moved = writer.describe(run.moved(wanted)) if remove_vanished else (0, 0)
         plan = run.plan(wanted, retry_skipped)
-        relabelled = sum(item.label != writer.images[item.id].label for item in plan.reused)
-        n_updated = writer.update(plan.reused)
+        n_updated, relabelled = writer.describe({item.id: item for item in plan.reused})
         writer.note_skipped(plan.skipped, cleared=[item.id for item in plan.reused])
         n_removed = writer.remove(run.vanished(wanted)) if remove_vanished else 0
         skipped = run.encode(plan.fresh, plan.changed)

@@ -1,16 +1,22 @@
-"""The manifest of an embedding store: JSON, checked on the way in, replaced atomically on the way out."""
+"""What a store has on disk: a JSON manifest, checked on the way in and replaced atomically, and Parquet shards."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec import Meta, Struct
+from numpy.typing import NDArray
 
 from hcep import _json
 from hcep._files import replacing, sync_folder
@@ -18,40 +24,74 @@ from hcep._json import Count, PositiveCount
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.errors import HCEPError
 
-FORMAT = "hcep-embedding-store"
-VERSION = 1
-MANIFEST = "manifest.json"
-
+FORMAT, VERSION, MANIFEST = "hcep-embedding-store", 1, "manifest.json"
 #: A manifest larger than this is refused unread; a million skipped images take about 0.3 GB.
 MAX_MANIFEST_BYTES = 1 << 30
 MAX_DIMS = 1 << 20
+#: Images a row group: what a reader holds at a time.
+ROW_GROUP = 4096
+#: Bytes that text and encodings may take for each image, beside its vector; more is refused unread.
+MAX_TEXT_BYTES = 1 << 16
+VECTOR = "vector"
+#: Columns other than the vector, in the file's order.
+IMAGE_COLUMNS = {"row": pa.int64()} | dict.fromkeys(("id", "path", "label", "split", "content_hash"), pa.string())
 
 StoredDtype = Literal["float16", "float32"]
 
+_ALWAYS = ("row", "id", "path")
+_FINGERPRINT = b"hcep.encoder_fingerprint"
 # The only shape a shard's name may have, so that no manifest leads out of its folder. \Z: $ would let a newline pass.
 _SHARD_NAME = re.compile(r"shard-(\d{6,12})\.parquet\Z", re.ASCII)
 _FLAT_COPY = re.compile(r"\.?(vectors|sealed)-[0-9a-f]{16}\.npy(\.tmp|\.[0-9a-f]{8}\.part)?\Z")
 _HALF = re.compile(r"\.(manifest\.json|shard-\d{6,12}\.parquet)\.(tmp|[0-9a-f]{8}\.part)\Z", re.ASCII)
 _Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", description="64 hexadecimal digits")]
+_ShardName = Annotated[
+    str, Meta(pattern=r"^shard-[0-9]{6,12}\.parquet\Z", description="a name such as shard-000000.parquet")
+]
 
 
 class StoreError(HCEPError):
     """An embedding store or a file of embeddings is damaged, foreign, or does not fit what was asked of it."""
 
 
+@dataclass(frozen=True)
+class ImageItem:
+    """One image, as datasets list it and the encoding pipeline takes it.
+
+    Parameters
+    ----------
+    path : where the file is
+    label : its class, a synset of the hierarchy
+    id : what the image is known by from run to run, unique in a store; the path where none is given. A path relative to
+        the images' folder keeps its meaning when the folder moves.
+    split : such as "train" or "val"; `EmbeddingStore.select` knows it
+    """
+
+    path: Path
+    label: str | None = None
+    id: str = ""
+    split: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+        object.__setattr__(self, "id", storable(self.id or str(self.path)))
+
+
+def storable(text: str) -> str:
+    """Text as Parquet can hold it: bytes of a file name that are no UTF-8 become visible escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 class ShardRecord(Struct, frozen=True):
     """What the manifest knows of a shard."""
 
-    file: Annotated[
-        str, Meta(pattern=r"^shard-[0-9]{6,12}\.parquet\Z", description="a name such as shard-000000.parquet")
-    ]
+    file: _ShardName
     n_images: PositiveCount
     n_bytes: PositiveCount
     sha256: _Sha256
 
     @property
     def number(self) -> int:
-        """The number in the file's name."""
         return shard_number(self.file)
 
 
@@ -97,7 +137,18 @@ class Manifest(Struct, frozen=True):
         """The encoder's, which decides whether another one is the same."""
         return self.encoder.fingerprint or ""
 
-    def refuse_other_encoder(self, encoder: EncoderRecord, folder: Path) -> None:
+    @property
+    def next_number(self) -> int:
+        """A number above every shard's, so that no file in use is ever overwritten."""
+        return max((shard.number for shard in self.shards), default=-1) + 1
+
+    @property
+    def flat_copy(self) -> str:
+        """File name of a flat copy of the vectors, another one whenever the shards are others."""
+        content = "".join(shard.sha256 for shard in self.shards)
+        return f"sealed-{hashlib.sha256(content.encode()).hexdigest()[:16]}.npy"
+
+    def refuse_other_encoder(self, encoder: EncoderRecord, folder: object) -> None:
         """Raise when `encoder` is not the one the vectors come from."""
         if encoder.fingerprint != self.fingerprint:
             raise StoreError(
@@ -106,12 +157,18 @@ class Manifest(Struct, frozen=True):
                 "vectors of different encoders do not mix: use the same encoder, or another store"
             )
 
-    def with_shards(self, shards: list[ShardRecord]) -> Manifest:
-        return msgspec.structs.replace(self, shards=tuple(shards))
+    def having(self, **changes: Any) -> Manifest:
+        """This manifest with other `shards`, `skipped` or `next_row`."""
+        return msgspec.structs.replace(self, **{k: v if k == "next_row" else tuple(v) for k, v in changes.items()})
+
+    def is_leftover(self, name: str) -> bool:
+        """Whether a file of the store is ours and nothing needs it: half written, or of shards that are no more."""
+        if shard_number(name) >= 0:
+            return all(shard.file != name for shard in self.shards)
+        return bool(_HALF.fullmatch(name)) or (bool(_FLAT_COPY.fullmatch(name)) and name != self.flat_copy)
 
 
 def shard_name(number: int) -> str:
-    """File name of a shard."""
     return f"shard-{number:06d}.parquet"
 
 
@@ -121,28 +178,18 @@ def shard_number(name: str) -> int:
     return int(match[1]) if match else -1
 
 
-def flat_copy_name(manifest: Manifest) -> str:
-    """File name of a flat copy of the vectors, another one whenever the shards are others."""
-    content = "".join(shard.sha256 for shard in manifest.shards)
-    return f"sealed-{hashlib.sha256(content.encode()).hexdigest()[:16]}.npy"
-
-
-def is_leftover(name: str, manifest: Manifest) -> bool:
-    """Whether a file of a store is one of ours that nothing needs: half written, or of shards that are no more."""
-    if shard_number(name) >= 0:
-        return all(shard.file != name for shard in manifest.shards)
-    return bool(_HALF.fullmatch(name)) or (bool(_FLAT_COPY.fullmatch(name)) and name != flat_copy_name(manifest))
-
-
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest of a store; readers see the old or the new one, never half of it."""
+    write_atomically(folder / MANIFEST, manifest_bytes(manifest))
+
+
+def manifest_bytes(manifest: Manifest) -> bytes:
     head = {"format": FORMAT, "version": VERSION, "n_images": manifest.n_images, "n_skipped": len(manifest.skipped)}
     try:
         encoder = {"encoder": msgspec.structs.asdict(manifest.encoder)}
-        text = json.dumps(head | msgspec.to_builtins(manifest) | encoder, indent=1, allow_nan=False)
+        return json.dumps(head | msgspec.to_builtins(manifest) | encoder, indent=1, allow_nan=False).encode() + b"\n"
     except (TypeError, ValueError) as error:
         raise StoreError(f"the encoder's preprocessing must be JSON-able: {error}") from None
-    write_atomically(folder / MANIFEST, text.encode() + b"\n")
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
@@ -153,25 +200,27 @@ def write_atomically(path: Path, content: bytes | memoryview) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and check the manifest of a store.
-
-    Raises StoreError: no manifest, not one of this format and version, or a field that cannot be; names the file and
-    the field.
-    """
+    """Read and check the manifest of a store; StoreError names the file and the field that cannot be."""
     path = folder / MANIFEST
     try:
         size = path.stat().st_size
-        data = _json.parse(path.read_bytes()) if size <= MAX_MANIFEST_BYTES else None
+        if size > MAX_MANIFEST_BYTES:
+            raise StoreError(f"{str(path)!r} is {size:,} bytes: too large for a manifest")
+        return parse_manifest(path.read_bytes(), path)
     except FileNotFoundError:
         raise StoreError(f"no embedding store at {str(folder)!r}: {MANIFEST} is missing") from None
     except OSError as error:
         raise StoreError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+
+
+def parse_manifest(content: bytes, path: object) -> Manifest:
+    """The manifest that bytes are; `path` is what messages call them."""
+    try:
+        data = _json.parse(content)
     except ValueError as error:
         raise StoreError(
             f"{str(path)!r} is damaged: invalid JSON ({error}); restore it, or encode again with --fresh (resume=False)"
         ) from None
-    if size > MAX_MANIFEST_BYTES:
-        raise StoreError(f"{str(path)!r} is {size:,} bytes: too large for a manifest")
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise StoreError(f'{str(path)!r} is not an embedding store: expected a JSON object with "format": "{FORMAT}"')
     if data.get("version") != VERSION:
@@ -184,3 +233,86 @@ def read_manifest(folder: Path) -> Manifest:
             f"{str(path)!r} is damaged: n_images is {data.get('n_images')!r}, its shards hold {manifest.n_images:,}"
         )
     return manifest
+
+
+def write_shard(folder: Path, number: int, table: pa.Table) -> ShardRecord:
+    """Write a shard atomically; the same rows give the same bytes."""
+    sink = pa.BufferOutputStream()
+    compression = dict.fromkeys(IMAGE_COLUMNS, "zstd") | {f"{VECTOR}.list.element": "none"}
+    options = {"use_dictionary": False, "write_statistics": False, "write_page_checksum": True}
+    pq.write_table(table, sink, row_group_size=ROW_GROUP, compression=compression, **options)
+    content = memoryview(sink.getvalue())
+    write_atomically(folder / shard_name(number), content)
+    return ShardRecord(shard_name(number), table.num_rows, len(content), hashlib.sha256(content).hexdigest())
+
+
+def shard_schema(manifest: Manifest) -> pa.Schema:
+    """Schema of every shard of a store: the encoder's fingerprint goes with the vectors."""
+    element = pa.field("element", pa.from_numpy_dtype(np.dtype(manifest.dtype)), nullable=False)
+    fields = [pa.field(name, kind, nullable=name not in _ALWAYS) for name, kind in IMAGE_COLUMNS.items()]
+    vector = pa.field(VECTOR, pa.list_(element, manifest.n_dims), nullable=False)
+    return pa.schema([*fields, vector], metadata={_FINGERPRINT: manifest.fingerprint.encode()})
+
+
+def shard_table(manifest: Manifest, columns: dict[str, Sequence[Any]], vectors: NDArray[Any]) -> pa.Table:
+    """Rows of a shard from columns and vectors (n_images, n_dims)."""
+    schema = shard_schema(manifest)
+    flat = pa.array(np.ascontiguousarray(vectors, dtype=manifest.dtype).reshape(-1))
+    arrays = [pa.array(columns[name], kind) for name, kind in IMAGE_COLUMNS.items()]
+    arrays.append(pa.FixedSizeListArray.from_arrays(flat, type=schema.field(VECTOR).type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+@contextmanager
+def open_shard(folder: Path, shard: ShardRecord, manifest: Manifest) -> Iterator[pq.ParquetFile]:
+    """Open a shard whose size, schema, counts and encoder are what the manifest says; StoreError names the file."""
+    path = folder / shard.file
+    check_size(path, shard)
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            _refuse_other_content(path, file, shard, manifest)
+            yield file
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(path, str(error).partition("\n")[0][:200]) from None
+
+
+def check_size(path: Path, shard: ShardRecord) -> None:
+    """Raise when a shard's file is missing or of another size than the manifest says."""
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error)) from None
+    if size != shard.n_bytes:
+        raise _damaged(path, f"{size:,} bytes instead of {shard.n_bytes:,}")
+
+
+def _damaged(path: Path, what: str) -> StoreError:
+    return StoreError(
+        f"shard {str(path)!r} is damaged: {what}; `hcep store repair` (repair() in Python) drops it, then encode again"
+    )
+
+
+def _refuse_other_content(path: Path, file: pq.ParquetFile, shard: ShardRecord, manifest: Manifest) -> None:
+    expected, found = shard_schema(manifest), file.schema_arrow
+    if not found.equals(expected):
+        shown = [", ".join(f"{field.name}: {field.type}" for field in list(s)[:10])[:400] for s in (found, expected)]
+        raise _damaged(path, f"its columns are ({shown[0]}), not ({shown[1]})")
+    if (found.metadata or {}).get(_FINGERPRINT) != expected.metadata[_FINGERPRINT]:
+        raise _damaged(path, "its vectors come from another encoder than the manifest says")
+    if file.metadata.num_rows != shard.n_images:
+        raise _damaged(path, f"{file.metadata.num_rows:,} rows instead of {shard.n_images:,}")
+    for group in map(file.metadata.row_group, range(file.num_row_groups)):
+        # Dictionaries are never written: a few bytes of one could unpack to any amount of text.
+        if any(group.column(i).has_dictionary_page for i in range(group.num_columns)):
+            raise _damaged(path, "a column has a dictionary, which HCEP does not write")
+        most = (group.num_rows + 1) * (manifest.bytes_per_vector + MAX_TEXT_BYTES)
+        if group.num_rows > ROW_GROUP or group.total_byte_size > most:
+            size = f"{group.num_rows:,} rows has {group.total_byte_size:,} bytes"
+            raise _damaged(path, f"a row group of {size}, too many")
+
+
+def read_vectors(file: pq.ParquetFile) -> Iterator[NDArray[Any]]:
+    """Vectors of a shard, one row group (n, n_dims) at a time, without a copy of what Arrow decoded."""
+    for i in range(file.num_row_groups):
+        for chunk in file.read_row_group(i, columns=[VECTOR]).column(VECTOR).chunks:
+            yield chunk.flatten().to_numpy(zero_copy_only=True).reshape(len(chunk), -1)

@@ -11,26 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hcep import _files
 from hcep.embeddings.arrays import EmbeddingArrays
 from hcep.embeddings.protocol import EncoderRecord
-from hcep.embeddings.store.items import ImageItem, storable
-from hcep.embeddings.store.manifest import (
-    MANIFEST,
-    Manifest,
-    ShardRecord,
-    SkippedImage,
-    StoredDtype,
-    StoreError,
-    is_leftover,
-    read_manifest,
-    shard_number,
-    write_manifest,
-)
-from hcep.embeddings.store.shards import IMAGE_COLUMNS, ROW_GROUP, open_shard, read_columns, shard_table, write_shard
+from hcep.embeddings.store import manifest as disk
+from hcep.embeddings.store.manifest import ImageItem, Manifest, ShardRecord, SkippedImage, StoredDtype, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -55,17 +42,11 @@ class _Batch(NamedTuple):
 class StoreWriter:
     """Adds images to a store; what `flush` has committed survives any crash.
 
-    Use `StoreWriter.open`, which holds the folder's lock.
-
-    Attributes
-    ----------
-    manifest : as committed
-    images : dict of str to StoredImage; by id, as committed
+    Use `StoreWriter.open`, which holds the folder's lock. `manifest` and, by id, `images` are as committed.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self.folder = folder
-        self.manifest = manifest
+        self.folder, self.manifest = folder, manifest
         self.images = dict(_stored_images(folder, manifest))
         self._pending: list[_Batch] = []
 
@@ -74,7 +55,7 @@ class StoreWriter:
     def open(
         cls, folder: Path, encoder: EncoderRecord, n_dims: int, dtype: StoredDtype, *, resume: bool = True
     ) -> Iterator[StoreWriter]:
-        """Open a store for writing, or begin one.
+        """Open a store for writing, or begin one; `resume=False` drops what it holds.
 
         Raises StoreError: the folder holds vectors of another encoder or precision, something else, or is being written
         to.
@@ -83,11 +64,9 @@ class StoreWriter:
         ----------
         folder : of the store
         encoder, n_dims, dtype : of the vectors, which must be the store's where there is one
-        resume : False drops what the store holds
         """
-        empty = Manifest(encoder, n_dims, dtype, next_row=0, shards=(), skipped=())
         with locked(folder):
-            manifest = _begin(folder, empty, resume)
+            manifest = _begin(folder, Manifest(encoder, n_dims, dtype, next_row=0, shards=(), skipped=()), resume)
             _remove_leftovers(folder, manifest)
             yield cls(folder, manifest)
 
@@ -95,8 +74,6 @@ class StoreWriter:
     def skipped(self) -> dict[str, SkippedImage]:
         """Images the manifest lists as skipped, by id."""
         return {image.id: image for image in self.manifest.skipped}
-
-    # -- adding ------------------------------------------------------------------------------------
 
     def add(
         self,
@@ -146,34 +123,26 @@ class StoreWriter:
         if items:
             shards.append(self._new_shard(pending, items, _next_number(self.manifest, shards)))
         kept = {key: image for key, image in self.skipped.items() if key not in {item.id for item in items}}
-        self._commit(
-            replace(
-                self.manifest,
-                next_row=self.manifest.next_row + len(items),
-                shards=tuple(shards),
-                skipped=tuple((kept | skipped).values()),
-            )
-        )
+        next_row = self.manifest.next_row + len(items)
+        self._commit(self.manifest.having(next_row=next_row, shards=shards, skipped=(kept | skipped).values()))
         hashes = [digest for batch in pending for digest in batch.hashes]
         for key in broken:
             self.images.pop(key, None)
         for item, digest in zip(items, hashes, strict=True):
-            self.images[item.id] = _stored(item, shards[-1].file, digest)
+            self.images[item.id] = StoredImage(shards[-1].file, *_described(item), digest)
 
     def _new_shard(self, pending: list[_Batch], items: list[ImageItem], number: int) -> ShardRecord:
         first = self.manifest.next_row
         columns: dict[str, Sequence[Any]] = {
             "row": range(first, first + len(items)),
             "id": [item.id for item in items],
-            "path": [storable(str(item.path)) for item in items],
+            "path": [disk.storable(str(item.path)) for item in items],
             "label": [item.label for item in items],
             "split": [item.split for item in items],
             "content_hash": [digest for batch in pending for digest in batch.hashes],
         }
         vectors = np.concatenate([batch.vectors for batch in pending])
-        return write_shard(self.folder, number, shard_table(self.manifest, columns, vectors))
-
-    # -- changing ----------------------------------------------------------------------------------
+        return disk.write_shard(self.folder, number, disk.shard_table(self.manifest, columns, vectors))
 
     def remove(self, ids: Collection[str]) -> int:
         """Drop images and what is said of skipped ones; returns how many vectors went."""
@@ -181,29 +150,21 @@ class StoreWriter:
         gone = set(ids) & self.images.keys()
         skipped = tuple(image for image in self.manifest.skipped if image.id not in set(ids))
         if gone or len(skipped) < len(self.manifest.skipped):
-            self._commit(replace(self.manifest, shards=tuple(self._rewritten(gone, {})), skipped=skipped))
+            self._commit(self.manifest.having(shards=self._rewritten(gone, {}), skipped=skipped))
         for key in gone:
             del self.images[key]
         return len(gone)
 
-    def update(self, items: Sequence[ImageItem]) -> int:
-        """Give stored images their present path, label and split; returns how many differed."""
+    def describe(self, items: Mapping[str, ImageItem]) -> tuple[int, int]:
+        """Give stored images, by the id they have, an item's id, path, label, split; how many, and labels, differ."""
         self.flush()
         old = self.images
-        changed = {i.id: i for i in items if _described(i) != (old[i.id].path, old[i.id].label, old[i.id].split)}
+        changed = {key: i for key, i in items.items() if (i.id, *_described(i)) != (key, *old[key][1:4])}
+        n_relabelled = sum(item.label != old[key].label for key, item in changed.items())
         if changed:
-            self._commit(self.manifest.with_shards(self._rewritten(set(), changed)))
+            self._commit(self.manifest.having(shards=self._rewritten(set(), changed)))
             self.images = dict(_stored_images(self.folder, self.manifest))
-        return len(changed)
-
-    def move(self, items: Mapping[str, ImageItem]) -> int:
-        """Give stored images, by the id they have, another id, path, label and split; how many labels differ."""
-        self.flush()
-        changed = sum(item.label != self.images[key].label for key, item in items.items())
-        if items:
-            self._commit(self.manifest.with_shards(self._rewritten(set(), items)))
-            self.images = dict(_stored_images(self.folder, self.manifest))
-        return changed
+        return len(changed), n_relabelled
 
     def note_skipped(self, images: Sequence[SkippedImage], cleared: Collection[str] = ()) -> None:
         """List images as skipped, and take others from the list."""
@@ -211,7 +172,7 @@ class StoreWriter:
         noted = {key: image for key, image in self.skipped.items() if key not in set(cleared)}
         noted |= {image.id: image for image in images}
         if tuple(noted.values()) != self.manifest.skipped:
-            self._commit(replace(self.manifest, skipped=tuple(noted.values())))
+            self._commit(self.manifest.having(skipped=noted.values()))
 
     def _rewritten(self, dropped: set[str], changed: Mapping[str, ImageItem]) -> list[ShardRecord]:
         """The store's shards without some images and with others described anew, vectors untouched."""
@@ -223,45 +184,39 @@ class StoreWriter:
                 continue
             table = self._table_without(shard, dropped, changed)
             if table.num_rows:
-                shards.append(write_shard(self.folder, _next_number(self.manifest, shards), table))
+                shards.append(disk.write_shard(self.folder, _next_number(self.manifest, shards), table))
         return shards
 
     def _table_without(self, shard: ShardRecord, dropped: set[str], changed: Mapping[str, ImageItem]) -> pa.Table:
-        with open_shard(self.folder, shard, self.manifest) as file:
+        with disk.open_shard(self.folder, shard, self.manifest) as file:
             table = file.read()
-        ids = table.column("id").to_pylist()
-        table = table.filter(pa.array([key not in dropped for key in ids]))
+        table = table.filter(pa.array([key not in dropped for key in table.column("id").to_pylist()]))
         ids = table.column("id").to_pylist()
         for place, name in enumerate(("id", "path", "label", "split")):
-            old = table.column(name).to_pylist()
-            new = [
-                (changed[key].id, *_described(changed[key]))[place] if key in changed else value
-                for key, value in zip(ids, old, strict=True)
-            ]
-            index = table.schema.get_field_index(name)
-            table = table.set_column(index, table.schema.field(name), pa.array(new, IMAGE_COLUMNS[name]))
+            new = table.column(name).to_pylist()
+            for row, key in enumerate(ids):
+                if key in changed:
+                    new[row] = (changed[key].id, *_described(changed[key]))[place]
+            field = table.schema.field(name)
+            table = table.set_column(table.schema.get_field_index(name), field, pa.array(new, field.type))
         return table
 
     def _commit(self, manifest: Manifest) -> None:
-        write_manifest(self.folder, manifest)
+        disk.write_manifest(self.folder, manifest)
         # In one step: an interrupt between the two would commit the pending images twice.
         self.__dict__.update(manifest=manifest, _pending=[])
         _remove_leftovers(self.folder, manifest)
 
 
 def _described(item: ImageItem) -> tuple[str, str | None, str | None]:
-    return storable(str(item.path)), item.label, item.split
-
-
-def _stored(item: ImageItem, shard: str, digest: str | None) -> StoredImage:
-    return StoredImage(shard, *_described(item), digest)
+    return disk.storable(str(item.path)), item.label, item.split
 
 
 def _stored_images(folder: Path, manifest: Manifest) -> Iterator[tuple[str, StoredImage]]:
     names = ("id", "path", "label", "split", "content_hash")
     for shard in manifest.shards:
-        with open_shard(folder, shard, manifest) as file:
-            columns = read_columns(file, names).to_pydict()
+        with disk.open_shard(folder, shard, manifest) as file:
+            columns = file.read(columns=list(names)).to_pydict()
         for key, *known in zip(*(columns[name] for name in names), strict=True):
             yield key, StoredImage(shard.file, *known)
 
@@ -294,8 +249,8 @@ def import_arrays(
     stored: StoredDtype = dtype or ("float16" if arrays.vectors.dtype == np.float16 else "float32")
     record = EncoderRecord(encoder, fingerprint or f"imported:{encoder}", {})
     with StoreWriter.open(Path(folder), record, arrays.vectors.shape[1], stored) as writer:
-        for start in range(0, len(arrays), ROW_GROUP):
-            rows = range(start, min(start + ROW_GROUP, len(arrays)))
+        for start in range(0, len(arrays), disk.ROW_GROUP):
+            rows = range(start, min(start + disk.ROW_GROUP, len(arrays)))
             writer.add([_imported(arrays, i) for i in rows], arrays.vectors[rows.start : rows.stop], [None] * len(rows))
             writer.flush()
 
@@ -308,22 +263,22 @@ def _imported(arrays: EmbeddingArrays, i: int) -> ImageItem:
     return ImageItem(Path(path or key or str(i)), label, key or path or str(i), split)
 
 
-# -- the folder ----------------------------------------------------------------------------------------
-
-
 def _begin(folder: Path, empty: Manifest, resume: bool) -> Manifest:
-    if not (folder / MANIFEST).exists():
-        foreign = [name for name in os.listdir(folder) if shard_number(name) >= 0]
-        if foreign:
-            raise StoreError(f"{str(folder)!r} holds {sorted(foreign)[0]!r} but no {MANIFEST}: give another folder")
-        write_manifest(folder, empty)
-        return empty
-    if not resume:
-        _refuse_foreign(folder)
+    there = (folder / disk.MANIFEST).exists()
+    foreign = sorted(name for name in os.listdir(folder) if disk.shard_number(name) >= 0 and not there)
+    if foreign:
+        raise StoreError(f"{str(folder)!r} holds {foreign[0]!r} but no {disk.MANIFEST}: give another folder")
+    if there and not resume:
+        try:  # a manifest that is whole and not a store's is not overwritten; a damaged one may be
+            disk.read_manifest(folder)
+        except StoreError as error:
+            if " is damaged" not in str(error):
+                raise
         logger.info("encoding %s anew: what it holds leaves it", folder)
-        write_manifest(folder, empty)
+    if not there or not resume:
+        disk.write_manifest(folder, empty)
         return empty
-    stored = read_manifest(folder)
+    stored = disk.read_manifest(folder)
     stored.refuse_other_encoder(empty.encoder, folder)
     if (stored.n_dims, stored.dtype) != (empty.n_dims, empty.dtype):
         raise StoreError(
@@ -333,19 +288,10 @@ def _begin(folder: Path, empty: Manifest, resume: bool) -> Manifest:
     return stored
 
 
-def _refuse_foreign(folder: Path) -> None:
-    """Refuse to overwrite a manifest that is whole and not a store's; a damaged one may be replaced."""
-    try:
-        read_manifest(folder)
-    except StoreError as error:
-        if " is damaged" not in str(error):
-            raise
-
-
 def _remove_leftovers(folder: Path, manifest: Manifest) -> None:
     """Remove shards that no manifest lists and files a crash left half written; nothing that is not ours."""
     for name in os.listdir(folder):
-        if is_leftover(name, manifest):
+        if manifest.is_leftover(name):
             (folder / name).unlink(missing_ok=True)
 
 
