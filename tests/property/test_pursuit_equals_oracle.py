@@ -1,4 +1,4 @@
-"""The fast pursuits against two naive ones: the oracle of tests/reference and the package's own plain reference."""
+"""The fast pursuits against two naive ones of tests/reference: the oracle, and the algorithms in the order of the paper."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from hcep import ConceptDictionary, hb_omp, omp
 from hcep.pursuit import PathResult
-from hcep.pursuit.reference import reference_hb_omp, reference_omp
+from tests.reference.paper import reference_hb_omp, reference_omp
 from tests.reference.oracle import Answer, Oracle
 from tests.reference.random_problems import (
     ANCHORS,

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from hcep import ConceptDictionary, HCEPError, Hierarchy, hb_omp
 from hcep.errors import DictionaryError
-from hcep.pursuit.reference import reference_hb_omp
+from tests.reference.paper import reference_hb_omp
 from tests.reference.random_problems import Problem, random_problem
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
