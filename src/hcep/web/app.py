@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -30,6 +31,9 @@ def create_app(model: Any = None, store: Any = None, *, token: str | None = None
     **options : of `Engine`
     """
     fastapi = require("fastapi", "web", "the explorer")
+    from hcep.web import api
+    from hcep.web.security import LOOPBACK, Guard
+
     ui = require("nicegui", "web", "the explorer").ui
     engine = model if isinstance(model, Engine) else Engine(model, store, **options)
 
@@ -39,11 +43,27 @@ def create_app(model: Any = None, store: Any = None, *, token: str | None = None
         await engine.close()
 
     app: FastAPI = fastapi.FastAPI(title="HCEP explorer", docs_url=None, redoc_url=None, lifespan=lifespan)
-    app.state.engine = engine
+    seen: Counter[str] = Counter()
+    api.register(app, engine, seen)
     for name in PAGES:
         if find_spec(f"hcep.web.pages.{name}") is not None:
             import_module(f"hcep.web.pages.{name}").register(engine)
     ui.run_with(
         app, title="HCEP", dark=None, storage_secret=secrets.token_hex(32), show_welcome_message=False, tailwind=False
     )
+    hosts, most = LOOPBACK if token is None else None, int(engine.limits.request_megabytes * 1e6)
+    app.add_middleware(Guard, hosts=hosts, token=token, max_body=most, seen=seen)
+    _give_nonces()
     return app
+
+
+def _give_nonces() -> None:
+    """Have the scripts of NiceGUI's own page carry the nonce of the answer; those that slip into it have none."""
+    environment = require("nicegui.client", "web", "the explorer").templates.env
+    loader = environment.loader
+
+    def source(name: str) -> str:
+        text: str = loader.get_source(environment, name)[0]
+        return text.replace("<script", '<script nonce="{{ request.scope.nonce }}"')
+
+    environment.loader = require("jinja2", "web", "the explorer").FunctionLoader(source)

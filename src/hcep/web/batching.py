@@ -13,7 +13,7 @@ from hcep.errors import HCEPError
 Item, Answer = TypeVar("Item"), TypeVar("Answer")
 
 
-class Busy(HCEPError):
+class Busy(HCEPError):  # noqa: N818 - what is said to who asks
     """More is waiting than can be answered soon; the same request may be sent again in `seconds`."""
 
     def __init__(self, seconds: int = 2) -> None:

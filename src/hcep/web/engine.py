@@ -88,7 +88,8 @@ class Limits(NamedTuple):
     Attributes
     ----------
     megabytes, megapixels : of one photo
-    photos : that are remembered, the last used ones; and that one request may bring
+    photos : that are remembered, the last used ones
+    per_request, request_megabytes : photos that one request may bring
     seconds : to decode one
     queue : requests that may wait for each part of the work
     batch : photos that are encoded together
@@ -98,6 +99,7 @@ class Limits(NamedTuple):
     megapixels: float = 50.0
     photos: int = 256
     per_request: int = 32
+    request_megabytes: float = 100.0
     seconds: float = 10.0
     queue: int = 64
     batch: int = 16
@@ -436,8 +438,8 @@ class Engine:
     def _change(self, change: Callable[[], T]) -> T:
         if self.read_only:
             raise ReadOnly(
-                "the built-in model cannot be changed; make a folder of it with `hcep open efficientnet-lite2 -o MODEL` "
-                "and start `hcep serve MODEL`"
+                "the built-in model cannot be changed; make a folder of it with "
+                "`hcep open efficientnet-lite2 -o MODEL` and start `hcep serve MODEL`"
             )
         with self._lock:
             done = change()

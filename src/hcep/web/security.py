@@ -1,0 +1,199 @@
+"""Who may ask, how much, and what a browser may do with the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import re
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+COOKIE = "hcep_token"
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+#: Asked by machines that only want to know whether the server lives; it says nothing else.
+OPEN_TO_ALL = "/api/v1/health"
+#: Seconds that the head of a request may take; a body gets as many, and more by its length.
+PATIENCE = 10.0
+SLOWEST = 50_000  # bytes per second
+# Vue compiles templates and NiceGUI runs what the server sends it, so scripts may evaluate text; Quasar sets styles on
+# elements. Scripts of a page itself have to carry the nonce of this one answer, so that text which slips into a page
+# stays text.
+POLICY = (
+    "default-src 'self'; script-src 'self' 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; media-src 'self' blob:; font-src 'self' data:; worker-src 'self' blob:; "
+    "connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(self), microphone=(), geolocation=(), payment=(), usb=()",
+}
+
+
+class Guard:
+    """The outermost layer of the application.
+
+    Parameters
+    ----------
+    app : what answers, once a request may pass
+    hosts : names by which the server may be asked, without ports; None where a token is asked for, which no other site
+        has, whatever name it gives this machine
+    token : what a request must bring, in the header ``Authorization: Bearer …``, in a cookie, or once in ``?token=``
+    max_body : bytes of a request's body
+    max_bodies : bytes of all that are being read
+    seen : counts answers by status
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        hosts: frozenset[str] | None = LOOPBACK,
+        token: str | None = None,
+        max_body: int = 100_000_000,
+        max_bodies: int = 500_000_000,
+        seen: Counter[str] | None = None,
+    ) -> None:
+        self.app, self.hosts, self.token, self.seen = app, hosts, token, Counter() if seen is None else seen
+        self.max_body, self.max_bodies, self._reading = max_body, max_bodies, 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+        refused = self._refused(scope, headers)
+        if refused is not None:
+            self.seen[str(refused[0])] += 1
+            await _refuse(scope, send, *refused)
+        elif scope["type"] == "websocket":
+            await self.app(scope, receive, send)
+        else:
+            await self._answer(scope, receive, send, int(headers.get("content-length") or 0))
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, length: int) -> None:
+        scope["nonce"] = nonce = secrets.token_urlsafe(16)
+        started = False
+
+        async def with_headers(message: MutableMapping[str, Any]) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                self.seen[str(message["status"])] += 1
+                more = {**HEADERS, "Content-Security-Policy": POLICY.format(nonce=nonce)}
+                message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in more.items())]
+            await send(message)
+
+        end, is_read = asyncio.get_running_loop().time() + PATIENCE + length / SLOWEST, not length
+        self._reading += length
+
+        async def in_time() -> MutableMapping[str, Any]:
+            nonlocal is_read
+            if is_read:
+                return await receive()
+            message = await asyncio.wait_for(receive(), end - asyncio.get_running_loop().time())
+            is_read = not message.get("more_body")
+            return message
+
+        try:
+            await self.app(scope, in_time, with_headers)
+        except TimeoutError:
+            if is_read or started:
+                raise
+            await _refuse(scope, send, 408, "the photo took too long to come")
+        finally:
+            self._reading -= length
+
+    def _refused(self, scope: Scope, headers: dict[str, str]) -> tuple[Any, ...] | None:
+        """Status, reason and headers of a refusal."""
+        host, method = headers.get("host", ""), scope.get("method", "GET")
+        if self.hosts is not None and re.sub(r":\d+\Z", "", host.lower()) not in self.hosts:
+            return 421, f"this server is not called {host[:100]!r}"
+        origin = headers.get("origin")
+        is_change = method not in ("GET", "HEAD", "OPTIONS")
+        foreign = is_change and headers.get("sec-fetch-site") in ("cross-site", "same-site")
+        if foreign or (origin is not None and urlsplit(origin).netloc.lower() != host.lower()):
+            return 403, "another site may not use this server"
+        if self.token is not None and scope["path"] != OPEN_TO_ALL and (no := self._unknown(scope, headers)):
+            return no
+        length = headers.get("content-length", "0")
+        if "transfer-encoding" in headers:
+            return 411, "say how long the body is: Content-Length"
+        if not length.isdecimal() or int(length) > self.max_body:
+            return 413, f"a request may have {self.max_body / 1e6:g} MB"
+        if self._reading + int(length) > self.max_bodies:
+            return 503, "the server is busy; try again in 2 seconds", {"Retry-After": "2"}
+        return None
+
+    def _unknown(self, scope: Scope, headers: dict[str, str]) -> tuple[Any, ...] | None:
+        """Why one who asks is not known; a token in the address is moved into a cookie."""
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        try:
+            cookies = SimpleCookie(headers.get("cookie", ""))
+        except CookieError:
+            cookies = SimpleCookie()
+        if (scheme.lower() == "bearer" and self._is_token(bearer)) or (
+            COOKIE in cookies and self._is_token(cookies[COOKIE].value)
+        ):
+            return None
+        if scope["type"] == "http" and self._is_token(query.pop("token", "")):
+            rest = urlencode(query)
+            cookie = f"{COOKIE}={self.token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000"
+            # Two slashes at the start would name another server.
+            place = "/" + scope["path"].lstrip("/") + (f"?{rest}" if rest else "")
+            place = place.encode("ascii", "ignore").decode().replace("\\", "")
+            return 303, "welcome", {"Location": place, "Set-Cookie": cookie}
+        return 401, "the token that `hcep serve` printed is missing", {"WWW-Authenticate": "Bearer"}
+
+    def _is_token(self, given: str) -> bool:
+        assert self.token is not None
+        return hmac.compare_digest(given.encode(), self.token.encode())
+
+
+async def _refuse(scope: Scope, send: Send, status: int, reason: str, headers: dict[str, str] | None = None) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": reason})
+        return
+    body = json.dumps({"error": reason}).encode()
+    told = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
+    pairs = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in {**told, **HEADERS, **(headers or {})}.items()]
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
+    await send({"type": "http.response.body", "body": body})
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP whose connections end when the head of a request does not come: uvicorn itself would wait forever."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to watch a connection."""
+        super().connection_made(transport)
+        self._idle_since = self.loop.time()
+        self._watch()
+
+    def _watch(self) -> None:
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:
+            return
+        if self.conn.their_state is not h11.IDLE:
+            self._idle_since = self.loop.time()
+        elif self.loop.time() - self._idle_since > PATIENCE:
+            self.transport.close()
+            return
+        self.loop.call_later(1.0, self._watch)
