@@ -1,6 +1,7 @@
 """The gallery's scripts run as they are, and the check of the built site finds what is wrong."""
 
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 WITH_PHOTOS = {"01_photo", "02_own_photos"}
 
@@ -29,6 +31,37 @@ def test_an_example_runs(script, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+def printed(book):
+    """What the cells of a notebook printed, whatever the figures."""
+    streams = [out.text for cell in book.cells for out in cell.get("outputs", []) if out.output_type == "stream"]
+    return re.sub(r"[\d.]+|nan", "#", "".join(streams))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_its_script_and_runs(path, tmp_path, monkeypatch):
+    nbformat = pytest.importorskip("nbformat", reason="notebooks need the notebooks extra")
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    tools = runpy.run_path(str(ROOT / "docs" / "make_notebooks.py"))
+    kept = nbformat.read(path, as_version=4)
+    made = tools["notebook"]((ROOT / "examples" / f"{path.stem}.py").read_text("utf-8"))
+    assert [cell.source for cell in made.cells] == [cell.source for cell in kept.cells]
+    assert printed(tools["executed"](made, tmp_path)) == printed(kept) != ""
+
+
+def said(picture):
+    return re.findall(r">([^<>]*\w[^<>]*)</text>", picture.read_text("utf-8"))
+
+
+@pytest.mark.slow
+def test_the_pictures_of_the_method_are_what_their_script_draws(tmp_path):
+    runpy.run_path(str(ROOT / "docs" / "draw_method.py"))["draw"](tmp_path)
+    words = {path.name: said(path) for path in tmp_path.iterdir()}
+    assert words == {path.name: said(path) for path in (ROOT / "docs" / "images").glob("*.svg")}
+    assert all(words.values())
 
 
 @pytest.fixture
