@@ -7,8 +7,7 @@ from hypothesis.extra.numpy import arrays
 
 from hcep.errors import HCEPError
 from hcep.induction import induce_from_embeddings
-from hcep.induction.clustering import binary_tree, cut
-from hcep.induction.naming import members_name
+from hcep.induction.from_geometry import binary_tree, cut, members_name
 from hcep.llm import ChatModel
 from tests.conftest import shared_file
 from tests.llm.chat_server import Answering, running_chat, status

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from hcep import Hierarchy
 from hcep.induction import read_answer
-from hcep.induction.leaf_names import normal_form
+from hcep.induction.induced import normal_form
 
 LEAVES = ("cat", "dog", "bird", "car", "fire truck")
 EDGES = {

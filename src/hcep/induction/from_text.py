@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import pairwise
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 from hcep.errors import HCEPError, HierarchyError
 from hcep.hierarchy.graph import Hierarchy
 from hcep.hierarchy.names import singular
-from hcep.induction.hearst import Phrase, matches, sentences
-from hcep.induction.induced import Evidence, Fault, Induced
-from hcep.induction.leaf_names import LeafNames, normal_form
+from hcep.induction.induced import Evidence, Fault, Induced, LeafNames, normal_form
 
 Pair = tuple[str, str]  # below, above
 Corpus = Iterable[str] | str | PathLike[str]
 #: Characters of a line that are read, and of an example that is kept.
 MAX_LINE, MAX_EXAMPLE = 20_000, 300
+TOKEN = re.compile(r"[A-Za-z0-9][\w'’&-]*|[,;:()]")
+CUE = re.compile(r"such |other |including|especially|particularly|notably| of ", re.IGNORECASE)
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: Most words of a phrase, and tokens of a sentence.
+MAX_WORDS, MAX_TOKENS = 4, 200
+DETERMINERS = _words("a an the some any many most several various certain all both these those such other")
+NO_NOUNS = DETERMINERS | _words(
+    """
+    and or but nor as of in on at to for from by with without about into over under between among than that which
+    who whom whose where when while if because so is are was were be been being am has have had do does did will
+    would can could may might must shall should not no it its they them their he she his her we our you your i my me
+    us this there here also only even just too very then thus such other including especially particularly notably
+    like e.g known called live lives use used make made see saw found eat eats
+    """
+)
+FOLLOWED_BY_LIST = frozenset(("including", "especially", "particularly", "notably"))
+KINDS = frozenset(("kind", "kinds", "type", "types", "sort", "sorts", "form", "forms", "species", "breed", "breeds"))
 
 
 def induce_from_text(
@@ -31,9 +54,10 @@ def induce_from_text(
     min_count: int = 2,
     max_parents: int | None = 1,
 ) -> Induced:
-    """Find a hierarchy above some classes in a text that mentions them.
+    """Find a hierarchy above some classes in a text that mentions them, with `evidence` for every edge.
 
-    Raises HCEPError: a corpus that cannot be read, options out of range.
+    Classes that no sentence places hang from the root. Raises HCEPError: a corpus that cannot be read, options out of
+    range.
 
     Parameters
     ----------
@@ -45,21 +69,11 @@ def induce_from_text(
     min_count : sentences that an edge needs
     max_parents : parents that a synset keeps, the strongest first; None keeps all and returns a DAG
 
-    Returns
-    -------
-    Induced
-        With `evidence` for every edge but those from the root. Classes that no sentence places hang from the root.
-
-    References
-    ----------
-    Hearst, M. A. (1992). Automatic acquisition of hyponyms from large text corpora. *COLING*.
-
-    Notes
-    -----
-    Patterns: *X such as A, B and C*; *such X as A*; *A and (or) other X*; *X including (especially) A*; *A is a kind
-    (type, sort, form) of X*. Pairs are counted; in descending order of count (ties by name) each becomes an edge unless
-    it closes a cycle. An edge that only shortens a longer way is left out, then each synset keeps its `max_parents`
-    strongest. Memory grows with the number of different pairs, not with the corpus.
+    Notes ----- Hearst's patterns (*COLING* 1992): *X such as A, B and C*; *such X as A*; *A and (or) other X*; *X
+    including (especially) A*; *A is a kind (type, sort, form) of X*. Pairs are counted; in descending order of count
+    (ties by name) each becomes an edge unless it closes a cycle. An edge that only shortens a longer way is left out,
+    then each synset keeps its `max_parents` strongest. Memory grows with the number of different pairs, not with the
+    corpus.
 
     Examples
     --------
@@ -105,26 +119,21 @@ class _PairReader:
         self._longest = max((len(form.split()) for form in self._known), default=1)
 
     def add(self, line: str) -> None:
-        for sentence in sentences(line[:MAX_LINE]):
+        for sentence in filter(str.strip, SENTENCE_END.split(line[:MAX_LINE])):
             for found in matches(sentence):
                 above = self._name(found.above)
-                for phrase in found.below:
-                    below = self._name(phrase)
+                for below in map(self._name, found.below):
                     if above and below and above != below:
-                        self._count((below, above), found.pattern, sentence)
-
-    def _count(self, pair: Pair, pattern: str, sentence: str) -> None:
-        self.counts[pair] += 1
-        self.patterns.setdefault(pair, {})[pattern] = None
-        self.examples.setdefault(pair, " ".join(sentence.split())[:MAX_EXAMPLE])
+                        self.counts[below, above] += 1
+                        self.patterns.setdefault((below, above), {})[found.pattern] = None
+                        self.examples.setdefault((below, above), " ".join(sentence.split())[:MAX_EXAMPLE])
 
     def _name(self, phrase: Phrase) -> str | None:
         """The longest known name in a phrase, at the side that is sure; else its noun, where any is allowed."""
         words = phrase.words
         n = len(words)
         for size in range(min(n, self._longest), 0, -1):
-            starts = range(n - size if phrase.whole else 0, n - size + 1)
-            for start in starts:
+            for start in range(n - size if phrase.whole else 0, n - size + 1):
                 form = normal_form(" ".join(words[start : start + size]))
                 if form in self._known:
                     return self._known[form]
@@ -199,3 +208,113 @@ def read_lines(corpus: Corpus) -> Iterator[str]:
         raise HierarchyError(
             f"cannot read the corpus {str(corpus)!r}: {getattr(error, 'strerror', None) or error}"
         ) from None
+
+
+# -- Hearst's patterns -------------------------------------------------------------------------------------------
+
+
+class Phrase(NamedTuple):
+    """Words that may name one thing; `whole` where they surely end with it and run into no verb."""
+
+    words: tuple[str, ...]
+    whole: bool
+
+    @property
+    def head(self) -> str:
+        """The noun, as far as one can tell: the last word, or the first plural where the phrase may not be whole."""
+        plurals = () if self.whole else (word for word in self.words if singular(word) != word)
+        return next(iter(plurals), self.words[-1])
+
+
+class Match(NamedTuple):
+    """What a sentence says: each of `below` is a kind of `above`."""
+
+    above: Phrase
+    below: tuple[Phrase, ...]
+    pattern: str
+
+
+def matches(sentence: str) -> Iterator[Match]:
+    """Every pattern in a sentence. Words are told from phrases by lists and endings, no tagger: counts decide."""
+    if not CUE.search(sentence):  # most sentences say nothing of the kind
+        return
+    tokens = [token.lower() for token in TOKEN.findall(sentence)][:MAX_TOKENS]
+    above: Phrase | None
+    below: tuple[Phrase, ...]
+    tokens += ["", ""]  # no word: nothing has to look whether the sentence is over
+    for i, (token, following) in enumerate(pairwise(tokens)):
+        above, below, pattern = None, (), token
+        if token == "such" and following == "as":
+            above, below, pattern = _before(tokens, i), _list_after(tokens, i + 2), "such as"
+        elif token == "such":
+            above, end = _after(tokens, i + 1)
+            above = Phrase(above.words, True) if above else None
+            below, pattern = _list_after(tokens, end + 1) if tokens[end] == "as" else (), "such … as"
+        elif token in ("and", "or") and following == "other":
+            above, below, pattern = _after(tokens, i + 2)[0], _list_before(tokens, i), f"{token} other"
+        elif token in FOLLOWED_BY_LIST:
+            above, below = _before(tokens, i), _list_after(tokens, i + 1)
+        elif token in ("is", "are"):  # a cat is a kind of animal; cats are types of animals
+            at = _skip(tokens, i + 1, DETERMINERS)
+            if tokens[at] in KINDS and tokens[at + 1] == "of":
+                above, below, pattern = _after(tokens, at + 2)[0], _list_before(tokens, i), f"{tokens[at]} of"
+        if above and below:
+            yield Match(above, below, pattern)
+
+
+def _is_word(token: str) -> bool:
+    return token[:1].isalnum() and token not in NO_NOUNS and not token.isdigit()
+
+
+def _skip(tokens: list[str], at: int, words: Container[str]) -> int:
+    """Where the first token that is none of some words stands."""
+    while tokens[at] in words:
+        at += 1
+    return at
+
+
+def _before(tokens: list[str], end: int) -> Phrase | None:
+    """The phrase that ends right before a position, a comma between them allowed."""
+    end -= end > 0 and tokens[end - 1] in (",", ":", "(")
+    start = end
+    while start > max(0, end - MAX_WORDS) and _is_word(tokens[start - 1]):
+        start -= 1
+    return Phrase(tuple(tokens[start:end]), True) if start < end else None
+
+
+def _after(tokens: list[str], start: int) -> tuple[Phrase | None, int]:
+    """The phrase that starts at a position, its determiners left out, and where it ends."""
+    start = end = _skip(tokens, start, DETERMINERS)
+    while end - start < MAX_WORDS and _is_word(tokens[end]):
+        end += 1
+    # Before a comma or "and" a phrase is whole; elsewhere a verb may have come along, with what follows it.
+    whole = tokens[end] in (",", ";", ":", "(", ")", "and", "or", "as")
+    return (Phrase(tuple(tokens[start:end]), whole) if start < end else None), end
+
+
+def _list_after(tokens: list[str], start: int) -> tuple[Phrase, ...]:
+    start += tokens[start] in (",", ":")
+    found: list[Phrase] = []
+    while tokens[start] != "other":
+        phrase, end = _after(tokens, start)
+        if phrase is None:
+            break
+        found.append(phrase)
+        start = end + (tokens[end] == ",")
+        start += tokens[start] in ("and", "or")
+        if start == end:
+            break
+    return tuple(found)
+
+
+def _list_before(tokens: list[str], end: int) -> tuple[Phrase, ...]:
+    found: list[Phrase] = []
+    while phrase := _before(tokens, end):
+        found.append(phrase)
+        end -= (tokens[end - 1] in (",", ":", "(")) + len(phrase.words)
+        while end > 0 and tokens[end - 1] in DETERMINERS:
+            end -= 1
+        if end == 0 or tokens[end - 1] not in (",", "and", "or"):
+            break
+        end -= tokens[end - 1] in ("and", "or")
+    return tuple(found[::-1])

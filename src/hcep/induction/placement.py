@@ -1,36 +1,178 @@
-"""An untrusted outline against the classes it should place: where each leaf hangs, and everything that is wrong."""
+"""The outline in what a language model says, and where it puts the classes: parsed leniently, checked strictly.
+
+Outlines are numbered, bulleted, indented, drawn, or JSON, amid whatever else is said. Nothing here raises on a bad
+text: what cannot be read as an entry is left out, and everything that is wrong is told.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any, NamedTuple
 
 from hcep.errors import quoted
-from hcep.induction.induced import Fault, Induced, hierarchy_of_paths
-from hcep.induction.leaf_names import LeafNames, clean_label, group_label
-from hcep.induction.outline import Entry, read_outline
+from hcep.induction.induced import Fault, Induced, LeafNames, clean_label, group_label, hierarchy_of_paths
 
-#: Characters that are read of an answer; the rest is cut off and said so.
-MAX_ANSWER = 200_000
+#: Characters that are read of an answer, the rest is cut off and said so; those of a label, a longer one is a sentence.
+MAX_ANSWER, MAX_LABEL = 200_000, 100
+#: Levels of nesting; deeper is no taxonomy.
+MAX_DEPTH = 50
 #: Invented labels that are compared with every missing leaf; an answer may invent thousands.
 MAX_COMPARED = 100
 #: Kinds that the tree cannot be rid of without guessing: worth asking again for.
 BLOCKING = frozenset({"missing", "renamed", "repeated", "leaf-as-group", "cycle", "flat", "empty", "unreadable"})
 FLAT = Fault("flat", "there are no categories between the root and the leaves; add some")
 
+THINKING = "</think>"
+FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*\n(.*?)(?:^[ \t]*(?:```|~~~)|\Z)", re.DOTALL | re.MULTILINE)
+HEADING = re.compile(r"(#{1,6})\s+(?:\d+(?:\.\d+)*[.):]?\s+)?(.*)")
+NUMBERED = re.compile(r"(\d+(?:\.\d+)+)[.):]?\s+(.*)")
+LISTED = re.compile(r"(?:[-*+•◦▪‣·–—]|\d+[.):]|[A-Za-z][.)]|\(\w\)|[ivxIVX]+[.)])\s+(.*)")
+DRAWN = re.compile(r"[\s│├└─|`+\\'-]*(?:├|└|\|--|`--|\+--|\\--)[─\-]*\s*(.*)")
+INLINE_DOTTED = re.compile(r"\s(?=\d+(?:\.\d+)+[.):]?\s)")
+INLINE_NUMBER = re.compile(r"\s(?=\d+(?:\.\d+)+[.):]?\s|\d+[.):]\s)")
+#: The words under which JSON trees keep their names and what is below them.
+NAME_KEYS = ("name", "label", "category", "concept", "title", "id")
+BELOW_KEYS = ("children", "subcategories", "items", "leaves", "members", "nodes", "subtypes")
+
+IsLeaf = Callable[[str], bool]
 Path = tuple[str, ...]
+
+
+class Entry(NamedTuple):
+    """One entry of an outline and the position of the entry it stands under, -1 at the top."""
+
+    label: str
+    parent: int
+
+
+class _Line(NamedTuple):
+    """A line taken apart: a heading or a dotted number says its depth itself, by `major`."""
+
+    label: str
+    column: int
+    major: int | None = None
+    marked: bool = True
+
+
+def read_outline(text: str, is_leaf: IsLeaf) -> list[Entry]:
+    """The entries of the outline in a text, parents before children; a line that spells a leaf is always an entry."""
+    said = without_thinking(text)
+    readings = []
+    for part in (*sorted(FENCE.findall(said), key=len, reverse=True)[:3], said):
+        readings += [_from_json(part), _from_lines(part, is_leaf)]
+    # The reading that makes sense of the most leaves; of equals the first.
+    return max(readings, key=lambda entries: (len({e.label for e in entries if is_leaf(e.label)}), bool(entries)))
+
+
+def without_thinking(text: str) -> str:
+    """What a reasoning model says after it has talked to itself."""
+    return text.partition(THINKING)[2] if text.lstrip().startswith("<think") else text
+
+
+def _from_json(text: str) -> list[Entry]:
+    start = min((i for i in (text.find("{"), text.find("[")) if i >= 0), default=len(text))
+    try:
+        tree, _ = json.JSONDecoder().raw_decode(text[start:])
+    except (ValueError, RecursionError):
+        return []
+    entries: list[Entry] = []
+    _add_json(tree, -1, 0, entries)
+    return entries
+
+
+def _add_json(tree: Any, parent: int, depth: int, entries: list[Entry]) -> None:
+    pairs: list[tuple[str | None, Any]] = []  # labels, each with what is below it
+    if isinstance(tree, str):
+        pairs = [(tree, None)]
+    elif isinstance(tree, list):
+        pairs = [(None, item) for item in tree]
+    elif isinstance(tree, dict):
+        name = next((tree[key] for key in NAME_KEYS if isinstance(tree.get(key), str)), None)
+        listed = [value if isinstance(value := tree.get(key), list) else [value] for key in BELOW_KEYS]
+        pairs = list(tree.items()) if name is None else [(name, [item for several in listed for item in several])]
+    for label, below in pairs if depth <= MAX_DEPTH else ():
+        at = parent if label is None else len(entries)
+        entries += [] if label is None else [Entry(label, parent)]
+        _add_json(below, at, depth + 1, entries)
+
+
+def _from_lines(text: str, is_leaf: IsLeaf) -> list[Entry]:
+    lines = [_take_apart(raw, is_leaf) for raw in _separate(text, is_leaf)]
+    any_marked = any(line.marked for line in lines)
+    entries: list[Entry] = []
+    open_entries: list[tuple[tuple[int, int], int]] = []  # rank and position, outermost first
+    major = 0
+    for line in lines:
+        if not _is_entry(line, any_marked, is_leaf):
+            continue
+        major = major if line.major is None else line.major
+        rank = (major, 1 + line.column if line.major is None else 0)
+        while open_entries and open_entries[-1][0] >= rank:
+            open_entries.pop()
+        del open_entries[MAX_DEPTH:]
+        parent = open_entries[-1][1] if open_entries else -1
+        open_entries.append((rank, len(entries)))
+        # Leaves listed on the line of their group (``felines: cat, lion``) stand under it.
+        group, _, listed = line.label.partition(":")
+        names = [name.strip() for name in re.split(r"[,;]", listed)]
+        if is_leaf(line.label) or not any(map(is_leaf, names)):
+            group, names = line.label, []
+        entries.append(Entry(group.strip(), parent))
+        entries += [Entry(name, open_entries[-1][1]) for name in names if name]
+    return entries
+
+
+def _separate(text: str, is_leaf: IsLeaf) -> Iterator[str]:
+    """The lines; one that runs through several numbers (``1. animal 1.1 cat``) is several."""
+    for raw in text.splitlines():
+        line = raw.expandtabs(4).rstrip()
+        starts_numbered = re.match(r"\s*\d+(?:\.\d+)*[.):]?\s", line)
+        runs_on = starts_numbered and INLINE_DOTTED.search(line.lstrip())
+        if runs_on and not is_leaf(_take_apart(line, is_leaf).label):
+            yield from INLINE_NUMBER.split(line)
+        elif line:
+            yield line
+
+
+def _take_apart(line: str, is_leaf: IsLeaf) -> _Line:
+    text, column = line.strip(), len(line) - len(line.lstrip())
+    if is_leaf(text):
+        return _Line(text, column, marked=False)
+    if drawn := DRAWN.fullmatch(line):
+        return _Line(drawn[1], drawn.start(1))
+    if heading := HEADING.fullmatch(text):
+        return _Line(heading[2], column, len(heading[1]))
+    # Emphasis may stand around number and name together.
+    bare = text.lstrip("*_ ") if re.match(r"[*_]{1,3}\d", text) else text
+    listed = LISTED.fullmatch(bare)
+    # "- 1.1 cat" says its depth twice; the number is the surer.
+    numbered = NUMBERED.fullmatch(bare) or (listed and NUMBERED.fullmatch(listed[1]))
+    if numbered:
+        return _Line(numbered[2], column, 6 + len(numbered[1].split(".")))
+    if not listed:
+        return _Line(text, column, marked=False)
+    return _Line(listed[1], column, 7 if column == 0 and re.match(r"\d+[.):]\s", bare) else None)
+
+
+def _is_entry(line: _Line, any_marked: bool, is_leaf: IsLeaf) -> bool:
+    label = line.label.strip()
+    if is_leaf(label):
+        return True
+    if not label or len(label) > MAX_LABEL or label.startswith(("<", "```", "~~~", "{", "}", "[", "]", "---", "===")):
+        return False
+    sentence = label.endswith((".", "!", "?", ":", ",")) or len(label.split()) > 6
+    return line.marked or (not sentence and (line.column > 0 or not any_marked))
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where an answer puts the leaves.
+    """Where an answer puts the leaves: the groups above each, outermost first, the root left out; and what is wrong.
 
-    Attributes
-    ----------
-    paths : the groups above each leaf that is spelled exactly, outermost first, the root left out
-    guesses : the same for leaves spelled otherwise (case, spacing, plural) but unmistakably
-    problems : what is wrong with the answer
+    `paths` has the leaves that are spelled exactly, `guesses` those spelled otherwise but unmistakably.
     """
 
     paths: Mapping[str, Path]
@@ -51,11 +193,8 @@ class Placement:
 def read_answer(text: str, leaves: Iterable[str], *, root: str = "entity") -> Induced:
     r"""Read the answer of a language model that no one asks again: the tree in it, and what is wrong with it.
 
-    Parameters
-    ----------
-    text : a numbered, bulleted, indented or drawn outline or nested JSON, in code fences or not, with or without
-        sentences around it
-    leaves : the classes. Those that the text does not place hang from the root.
+    The text is a numbered, bulleted, indented or drawn outline or nested JSON, in code fences or not, with or without
+    sentences around it. Classes that it does not place hang from the root.
 
     Examples
     --------

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hcep.errors import HCEPError, quoted
 from hcep.evaluate.image_scores import evaluate_method
-from hcep.evaluate.support import as_labels
 from hcep.evaluate.statistics import mean_known
+from hcep.evaluate.support import as_labels
 from hcep.hierarchy import Hierarchy
-from hcep.induction.leaf_names import normal_form
+from hcep.induction.induced import normal_form
 
 Leaves = frozenset[str]
 ROOT = "\0root"
@@ -43,18 +43,10 @@ def score_induced(
     held_out : without them, the share of each class in `y` that is held out
     random_state : draws that share
 
-    Returns
-    -------
-    dict of str to float
-        ``n_leaves, n_synsets, depth, max_branching`` of the tree without chains. With `gold`: ``n_leaves_gold``, of
-        which ``n_leaves_compared`` are in the tree too; ``edge_f1, ancestor_f1`` by ids and names, ``cluster_f1,
-        overlap`` by leaves alone. With images: ``containment_outside, orthogonality``, and on the held-out ones
-        ``support_f1, accuracy``.
-
-    Notes
-    -----
-    Both hierarchies are restricted to the leaves they share (by id, or else by name), and chains are collapsed; a
-    merged synset goes by any of its names. The root is not an ancestor worth a point, but edges from it count.
+    Notes ----- Always ``n_leaves, n_synsets, depth, max_branching`` of the tree without chains. With `gold`:
+    ``n_leaves_gold``, of which ``n_leaves_compared`` are in the tree too. Both hierarchies are restricted to the leaves
+    they share (by id, or else by name), and chains are collapsed; a merged synset goes by any of its names. The root is
+    not an ancestor worth a point, but edges from it count.
 
     - *edge*: (parent, child) pairs; *ancestor*: (ancestor, leaf) pairs; equal when the ids are, or else the names,
       case, spacing and plural aside.
@@ -69,14 +61,11 @@ def score_induced(
     Examples
     --------
     >>> from hcep import Hierarchy
-    >>> from hcep.induction.scoring import score_induced
-    >>> gold = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car"), ("r", "bus")])
-    >>> tree = Hierarchy.from_edges(
-    ...     [("r", "Animals"), ("Animals", "cat"), ("Animals", "dog"), ("r", "road"), ("road", "car"), ("road", "bus")]
-    ... )
-    >>> scores = score_induced(tree, gold)
-    >>> [round(scores[name], 2) for name in ("edge_f1", "ancestor_f1", "cluster_f1", "overlap")]
-    [0.55, 0.67, 0.67, 0.75]
+    >>> from hcep.induction import score_induced
+    >>> gold = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
+    >>> tree = Hierarchy.from_edges([("r", "Animals"), ("Animals", "cat"), ("Animals", "dog"), ("Animals", "car")])
+    >>> round(score_induced(tree, gold)["ancestor_f1"], 2)
+    0.8
     """
     if (X is None) != (y is None) or (X_val is None) != (y_val is None) or (X is None and X_val is not None):
         raise HCEPError("give X with y, and X_val with y_val on top of them; one came without the other")
