@@ -10,8 +10,8 @@ import numpy as np
 
 from hcep._tables import markdown, number
 from hcep.evaluate.grade import timed
-from hcep.experiments.experiment import Experiment
-from hcep.experiments.figures import Figure, canvas, panels, style
+from hcep.experiments.experiment import described
+from hcep.experiments.figures import Figure, canvas, curves, style
 from hcep.experiments.measuring import OUR_LABEL, Cell, measured, method_cell
 from hcep.experiments.readings import TITLES, Verdict, ahead, by_data, by_method, labels_of
 from hcep.experiments.records import Row
@@ -52,23 +52,11 @@ def ablation_verdicts(rows: list[Row]) -> list[Verdict]:
     return found
 
 
-ABLATION = Experiment(
-    ablation_cells,
-    ablation,
-    lambda rows: panels({"": rows}, "sparsity", MAIN, "sparsity level"),
-    ablation_verdicts,
-    lambda rows: by_method(rows, "sparsity", MAIN),
-    name="beam-ablation",
-    title="Ablation of the beam",
-    paper="Appendix figure: beams 1, 4 and 8 on ImageNette; wider beams recover more; no numbers are printed.",
-    question="How wide must a beam be?",
-    config=AblationConfig(),
-    smoke=AblationConfig(beams=(1, 8), shots=5, n_val=200),
-    data=("imagenette",),
-    reading="The paper's claim does not show on these embeddings: a wider beam finds paths that leave a smaller "
-    "residual, and in a tree of two-way splits a smaller residual is no sign of the right sibling. What is "
-    "missing is the sign, not the beam.",
-    short="A wider beam does not help here: in two-way splits the sign is missing, not the beam.",
+ABLATION = described(
+    "beam-ablation",
+    *(ablation_cells, ablation, curves("sparsity", MAIN, "sparsity level", by=None), ablation_verdicts),
+    *(lambda rows: by_method(rows, "sparsity", MAIN), AblationConfig()),
+    AblationConfig(beams=(1, 8), shots=5, n_val=200),
 )
 
 
@@ -155,16 +143,7 @@ def runtime_table(rows: list[Row]) -> str:
     return markdown(("method", *quartiles, "images/s", *(TITLES[m] for m in MAIN)), lines)
 
 
-RUNTIME = Experiment(
-    *(runtime_cells, runtime, draw_runtime, runtime_verdicts, runtime_table),
-    name="runtime",
-    title="Time against the beam",
-    paper="Figure of runtime on ImageNet, 12 images per class, sparsity 14: from beam 1 to 32 support precision "
-    "improves at a modest cost, hypotheses in parallel on a GPU; no numbers are printed.",
-    question="What does a wider beam cost?",
-    config=RuntimeConfig(),
-    smoke=RuntimeConfig(beams=(1, 8), methods=("omp", "exact", "hcep"), shots=5, repeats=3, n_val=300),
-    data=("tiny-imagenet",),
-    short="A wider beam recovers more at little cost; the exact search of all paths costs less than a wide beam; ours "
-    "is slower, for its metric.",
+SMOKE = RuntimeConfig(beams=(1, 8), methods=("omp", "exact", "hcep"), shots=5, repeats=3, n_val=300)
+RUNTIME = described(
+    "runtime", runtime_cells, runtime, draw_runtime, runtime_verdicts, runtime_table, RuntimeConfig(), SMOKE
 )

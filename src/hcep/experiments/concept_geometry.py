@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hcep._tables import markdown, number
 from hcep.dictionary import ConceptDictionary
 from hcep.evaluate import paired_draws
-from hcep.experiments.experiment import Experiment
+from hcep.experiments.experiment import described
 from hcep.experiments.figures import Axes, Figure, canvas
 from hcep.experiments.measuring import Cell
 from hcep.experiments.readings import Verdict, by_data, outcome, threshold
@@ -195,20 +195,4 @@ def table(rows: list[Row]) -> str:
     return note + markdown(heads, lines)
 
 
-EXPERIMENT = Experiment(
-    *(cells, measure, draw, verdicts, table),
-    name="geometry",
-    title="The geometry of real embeddings",
-    paper="Figures of well-clustered synsets and of orthogonality (ImageNet, CIFAR-100 in the appendix): most branches "
-    "are tightly clustered; child-parent differences are close to orthogonal to their parents, random pairings are "
-    "not; the lemma that the recovery coefficient falls under restriction. No numbers are printed.",
-    question="Do the conditions of the theory hold in an encoder nobody trained for them?",
-    config=Config(),
-    smoke=Config(shots=5),
-    data=("tiny-imagenet", "imagenette", "cifar10"),
-    reading="Most cones are clear of other branches, most of all with CLIP. Orthogonality is weak evidence here: in "
-    "hundreds of dimensions random pairings are near orthogonal as well, and against the mean over many of them no "
-    "data set's atoms are clearly nearer to it with their own parent. The certificates are loose: almost no leaf is "
-    "certified on the full dictionary, and two-way splits keep the coefficient at 1 until the last restriction.",
-    short="Cones are mostly clear of other branches; atoms are as near to orthogonal to other parents as to their own.",
-)
+EXPERIMENT = described("geometry", cells, measure, draw, verdicts, table, Config(), Config(shots=5))

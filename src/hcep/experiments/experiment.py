@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tomllib
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from hcep.experiments.readings import Verdict
 from hcep.experiments.records import Records, Row
 from hcep.experiments.tasks import BUNDLED, Task
 
+#: What is said of each experiment, by name, and around them on the results page.
+TEXTS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("texts.toml").read_text("utf-8"))
 #: Classes that the short settings keep.
 SMOKE_CLASSES = 20
 OnCell = Callable[[str, int, int], None]
@@ -30,19 +33,11 @@ class Experiment:
 
     Attributes
     ----------
-    paper : where it is in the paper and what is reported there, in our words
-    question : what the reader wants to know
     config, smoke : the full settings, and short ones
-    smoke_seconds : what the short ones take on two cores, kernels compiled
-    data : data sets at hand that it runs on where the user names none (see `tasks.BUNDLED`); empty for synthetic data
     cells : (config, task) -> cells
     measure : rows carry the settings they differ in, and metrics
-    draw : rows -> matplotlib figure
-    verdicts : rows -> verdicts
-    table : rows -> Markdown
-    reading : how we explain what differs from the paper, where something does
-    short : the same in one sentence
-    stand_in : what it is called on the data at hand, where that is not the paper's
+    draw, verdicts, table : of rows; a matplotlib figure, verdicts, Markdown
+    name ... smoke_seconds : as texts.toml describes them
     """
 
     cells: Callable[[Any, Any], Iterable[Cell]]
@@ -50,12 +45,12 @@ class Experiment:
     draw: Callable[[list[Row]], Figure]
     verdicts: Callable[[list[Row]], list[Verdict]]
     table: Callable[[list[Row]], str]
+    config: Any
+    smoke: Any
     name: str
     title: str
     paper: str
     question: str
-    config: Any
-    smoke: Any
     data: tuple[str, ...]
     reading: str = ""
     short: str = ""
@@ -83,6 +78,13 @@ class Experiment:
         config = self.smoke if smoke else self.config
         cells = [cell for task in tasks for cell in self.cells(config, task)]
         return list(missing_extras(cell["method"] for cell in cells if "method" in cell))
+
+
+def described(name: str, *steps: Any) -> Experiment:
+    """The experiment of that name: `cells` to `smoke` in their order; its words are those of texts.toml."""
+    words = TEXTS[name] | {"name": name, "data": tuple(TEXTS[name]["data"])}
+    other = TEXTS[words.pop("like")] if "like" in words else {}
+    return Experiment(*steps, **(other | words))
 
 
 def run(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from hcep.experiments.experiment import Experiment
-from hcep.experiments.figures import Figure, panels
+from hcep.experiments.experiment import described
+from hcep.experiments.figures import curves
 from hcep.experiments.measuring import CONTROLS, Cell, measured, method_cell
 from hcep.experiments.readings import Verdict, ahead, by_data, by_method, labels_of
 from hcep.experiments.records import Row
@@ -53,13 +52,6 @@ def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
     yield {**row, "shots": shots, "all_images": k is None, "depth": task.hierarchy.depth}
 
 
-def draw(rows: list[Row]) -> Figure:
-    """A line of panels for every data set."""
-    groups = by_data(rows)
-    shots = {data: sorted({r["shots"] for r in group}) for data, group in groups.items()}
-    return panels(groups, "shots", MAIN, "training images per class", categories=shots)
-
-
 def verdicts(rows: list[Row]) -> list[Verdict]:
     """As published for HB-OMP; ours against it, the others, and its controls: at every number of images."""
     found = []
@@ -84,31 +76,7 @@ def table(rows: list[Row]) -> str:
     return text
 
 
-def experiment(**changes: Any) -> Experiment:
-    """The experiment, on request with other settings."""
-    few = ("omp", "hnn", "cbm", "nn", "hb-omp", "linear-probe", "nearest-mean", "no-tree", "hcep")
-    return Experiment(
-        *(cells, measure, draw, verdicts, table),
-        name="fewshot",
-        title="Few images per class",
-        paper="Figure of few-shot ImageNet: with fewer images per class HB-OMP (beam 32, sparsity 14) is above every "
-        "interpretable baseline in accuracy, support precision and recall; no numbers are printed.",
-        question="Who needs the fewest images to classify well by the right concepts?",
-        config=Config(**changes),
-        smoke=Config(shots=(1, 5), seeds=(0,), methods=few, once=(), beam=8, n_val=300),
-        data=("tiny-imagenet", "imagenette"),
-        smoke_seconds=30,
-        reading="On the deep hierarchy of Tiny-ImageNet HB-OMP as published is above OMP and HNN in all metrics "
-        "and above CBM in precision and, on average, in accuracy, where CBM swings with the draw; CBM recalls "
-        "more: its support always has as many concepts as the deepest path, right or not, which its precision "
-        "pays for. With a convex head all of them classify better. Ours is above HB-OMP in everything and above "
-        "the linear probe in accuracy, but that is the metric's doing and not the tree's: a nearest mean in the "
-        "same metric is tied with it, and our own estimator without a tree is tied or about a point better. What "
-        "the tree gives is the path, and mistakes that are less severe than those of every control. Ours is worse "
-        "calibrated than the linear probe and the nearest mean from five images on.",
-        short="HB-OMP is above OMP and HNN as published, below CBM in recall; ours is above it, tied in accuracy with "
-        "linear models in the same metric, its mistakes milder, its calibration worse than theirs.",
-    )
-
-
-EXPERIMENT = experiment()
+FEW = ("omp", "hnn", "cbm", "nn", "hb-omp", "linear-probe", "nearest-mean", "no-tree", "hcep")
+SMOKE = Config(shots=(1, 5), seeds=(0,), methods=FEW, once=(), beam=8, n_val=300)
+draw = curves("shots", MAIN, "training images per class", places=True)
+EXPERIMENT = described("fewshot", cells, measure, draw, verdicts, table, Config(), SMOKE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcep.experiments.readings import TITLES, labels_of, series
@@ -97,6 +97,30 @@ def panels(
             axes.set_xlabel(x_label)
     legend_below(figure, [axes for line in grid for axes in line])
     return figure
+
+
+def curves(
+    x: str, metrics: Sequence[str], x_label: str, *, by: str | None = "data", places: bool = False
+) -> Callable[[Sequence[Row]], Figure]:
+    """What draws rows as panels over a setting, a line of them per value of `by`; `places` are evenly spaced."""
+
+    def draw(rows: Sequence[Row]) -> Figure:
+        names = dict.fromkeys(r[by] for r in rows) if by else [""]
+        groups = {name: [r for r in rows if by is None or r[by] == name] for name in names}
+        marks = {name: sorted({r[x] for r in group}) for name, group in groups.items()}
+        return panels(groups, x, metrics, x_label, categories=marks if places else None)
+
+    return draw
+
+
+def bars(axes: Axes, rows: Sequence[Row], metric: str) -> None:
+    """A horizontal bar per label, with its interval; all are shares."""
+    for i, label in enumerate(labels_of(rows)):
+        _, (mean,), (low,), (high,) = series([r for r in rows if r["label"] == label], "label", metric)
+        axes.barh(i, mean, xerr=[[mean - low], [high - mean]], color="#4573b8", capsize=3)
+    axes.set_yticks(range(len(labels_of(rows))), labels_of(rows))
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
 
 
 def legend_below(figure: Figure, all_axes: Sequence[Axes]) -> None:

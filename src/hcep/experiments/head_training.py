@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sklearn.linear_model import LogisticRegression
 
 from hcep._tables import markdown, number
-from hcep.experiments.experiment import Experiment
+from hcep.experiments.experiment import described
 from hcep.experiments.figures import Figure, canvas
 from hcep.experiments.measuring import Cell, measured, method_cell
 from hcep.experiments.readings import Verdict, ahead, by_data
@@ -80,17 +80,4 @@ def table(rows: list[Row]) -> str:
     return markdown(("data", "head", "accuracy", "95 % interval", "calibration error", "seconds to fit"), lines)
 
 
-EXPERIMENT = Experiment(
-    *(cells, measure, draw, verdicts, table),
-    name="heads",
-    title="The linear head: AdamW as published, and a convex solver",
-    paper="Table of hyperparameters: AdamW, learning rate 0.1, weight decay 1e-4, 500 epochs, batches of 4,096 "
-    "(ImageNet: 1,000 and 16,384).",
-    question="Is the convex solver the same classifier?",
-    config=Config(),
-    smoke=Config(Cs=(1.0,), shots=5, n_val=200),
-    data=("imagenette", "tiny-imagenet"),
-    reading="AdamW's decay of 1e-4 hardly regularises, so its head is that of the convex solver with a large C. "
-    "With many images per class they are the same; with few, the default C of 1 regularises more.",
-    short="AdamW acts like a convex head with a large C; with C = 1 the same codes classify better with few images.",
-)
+EXPERIMENT = described("heads", cells, measure, draw, verdicts, table, Config(), Config(Cs=(1.0,), shots=5, n_val=200))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hcep._tables import markdown
 from hcep.errors import HCEPError, near_matches
-from hcep.experiments.experiment import Experiment
+from hcep.experiments.experiment import TEXTS, Experiment
 from hcep.experiments.fewshot import BEAM
 from hcep.experiments.measuring import CONTROLS, labelled, method_cell
 from hcep.experiments.quality import table as quality_table
@@ -19,31 +19,17 @@ from hcep.experiments.sparsity import MAIN, full_depth
 
 MARK = "<!-- made by `hcep reproduce --page`; do not edit -->"
 Done = list[tuple[Experiment, Records]]
-INTRODUCTION = """\
-Every figure and table of the paper, by one command each: `hcep reproduce NAME`. This page is drawn from the rows under
-`{results}` alone (`hcep reproduce --page`), which also hold seeds, versions, hashes of the data, and what each
-validation image got. The paper prints its results as curves without numbers, so they are compared in words.
-"""
-HOW_TO_READ = """\
-✓ better, ≈ tied, ✗ worse: of two methods on the same images, by the 95 % interval of their *paired* difference over
-validation images and, where there are several, draws of the training images; tied is an interval that contains 0. A
-claim over several settings has the outcome of its worst. In tables bold is the best and everything tied with it.
-“As published” is with the published head: a linear classifier on the codes by AdamW (learning rate 0.1, weight decay
-1e-4, 500 epochs in batches of 4,096; from 200 classes on 1,000 in batches of 16,384, as for ImageNet).
-
-The encoder at hand, EfficientNet-Lite2, was trained on ImageNet's classes. ImageNette and Tiny-ImageNet exercise the
-method with it; they show which method recovers more of what an embedding holds, not how well a model would do on
-classes its encoder never saw.
-"""
+WORDS = TEXTS["page"]
 
 
 def results_page(experiments: Mapping[str, Experiment], results: Path, page: Path) -> str:
     """Markdown of the page, from the rows on disk; experiments without rows are listed as not run."""
     done = [(experiment, found) for experiment in experiments.values() for found in _found(experiment, results)]
     missing = [name for name in experiments if name not in {experiment.name for experiment, _ in done}]
+    introduction = WORDS["introduction"].format(results=_relative(results, page.parent.parent))
     parts = [
-        *(MARK, "# Results", INTRODUCTION.format(results=_relative(results, page.parent.parent)), "## In short"),
-        *(_summary(done), HOW_TO_READ, "## What could not be run here", _not_run(done, missing)),
+        *(MARK, "# Results", introduction, "## In short"),
+        *(_summary(done), WORDS["how_to_read"], "## What could not be run here", _not_run(done, missing)),
         *(_section(experiment, records, _relative(records.folder, page.parent)) for experiment, records in done),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -91,12 +77,7 @@ def _not_run(done: Done, missing: list[str]) -> str:
         for experiment, records in done
         for cell, reason in records.provenance.get("skipped", {}).items()
     ]
-    lines.append(
-        "- With the data, the paper's setting is the same command: "
-        "`hcep reproduce imagenet --data imagenet/ --encoder open_clip:ViT-L-14/openai`, and for the second encoder "
-        "`hcep reproduce siglip --data imagenet/ --encoder open_clip:ViT-B-16-SigLIP/webli`."
-    )
-    return "\n".join(lines)
+    return "\n".join([*lines, WORDS["paper_setting"]])
 
 
 def _section(experiment: Experiment, records: Records, folder: str) -> str:

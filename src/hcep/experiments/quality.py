@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from hcep.classify.left_out import rank_in_class
 from hcep.classify.methods.linear_probe import LinearProbe
 from hcep.dictionary.transform import prepared_rows
-from hcep.experiments.experiment import Experiment
-from hcep.experiments.figures import Figure, panels
+from hcep.experiments.experiment import described
+from hcep.experiments.figures import curves
 from hcep.experiments.measuring import OUR_LABEL, Cell, measured, method_cell
 from hcep.experiments.readings import Verdict, ahead, by_data, by_method, difference, threshold
 from hcep.experiments.records import Row
@@ -166,13 +166,6 @@ def _loss(method: Any, task: Task) -> Row:
     return {"log_loss": float(-np.mean(np.log(np.maximum(likely, 1e-300))))}
 
 
-def draw(rows: list[Row]) -> Figure:
-    """A line of panels for every data set."""
-    groups = by_data(rows)
-    shots = {data: sorted({r["shots"] for r in group}) for data, group in groups.items()}
-    return panels(groups, "shots", (*METRICS, "support_f1"), "training images per class", categories=shots)
-
-
 def verdicts(rows: list[Row]) -> list[Verdict]:
     """Accuracy against every control, support against what returns a path, calibration, log loss."""
     found = []
@@ -243,17 +236,6 @@ def _several(values: Sequence[float]) -> str:
     return " or ".join(f"{value:g}" for value in values)
 
 
-EXPERIMENT = Experiment(
-    *(cells, measure, draw, verdicts, table),
-    name="quality",
-    title="Ours beside linear models on the same features",
-    paper="Not in the paper.",
-    question="Does the model that explains itself classify as well as the best linear one, and do its probabilities "
-    "mean what they say?",
-    config=Config(),
-    smoke=Config(shots=(2, 5), seeds=(0,), n_val=300),
-    data=("tiny-imagenet", "imagenette", "cifar10"),
-    smoke_seconds=60,
-    short="Ours is tied with the best linear model on the same features from two images per class on, and better "
-    "calibrated than the probe; controls are not all at their best (see docs/quality.md).",
-)
+draw = curves("shots", (*METRICS, "support_f1"), "training images per class", places=True)
+SMOKE = Config(shots=(2, 5), seeds=(0,), n_val=300)
+EXPERIMENT = described("quality", cells, measure, draw, verdicts, table, Config(), SMOKE)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from hcep._tables import markdown, number
 from hcep.experiments import where
-from hcep.experiments.experiment import Experiment
-from hcep.experiments.figures import Figure, canvas
+from hcep.experiments.experiment import described
+from hcep.experiments.figures import Figure, bars, canvas
 from hcep.experiments.measuring import Cell
-from hcep.experiments.readings import Verdict, ahead, by_data, by_metric, labels_of, mean_of, series, threshold
+from hcep.experiments.readings import Verdict, ahead, by_data, by_metric, mean_of, threshold
 from hcep.experiments.records import OF_IMAGES, PER_IMAGE, Row, packed
 from hcep.experiments.tasks import BUNDLED, Task
 
@@ -205,13 +205,7 @@ def draw(rows: list[Row]) -> Figure:
     figure = canvas(7, 1.7 * len(groups) + 0.5)
     panels = figure.subplots(len(groups), squeeze=False)[:, 0]
     for (data, group), axes in zip(groups.items(), panels, strict=True):
-        metric = "both" if "both" in group[0] else "example_f1"
-        for i, label in enumerate(labels_of(group)):
-            _, means, lows, highs = series([r for r in group if r["label"] == label], "label", metric)
-            axes.barh(i, means[0], xerr=[[means[0] - lows[0]], [highs[0] - means[0]]], color="#4573b8", capsize=3)
-        axes.set_yticks(range(len(labels_of(group))), labels_of(group))
-        axes.invert_yaxis()
-        axes.set_xlim(0, 1)
+        bars(axes, group, "both" if "both" in group[0] else "example_f1")
         axes.set_title(data)
     return figure
 
@@ -248,24 +242,5 @@ def table(rows: list[Row]) -> str:
     return text
 
 
-EXPERIMENT = Experiment(
-    name="several",
-    title="Several objects in one picture",
-    paper="Not in the paper, whose images have one object.",
-    question="Are both objects of a picture found, and is one object left alone?",
-    config=Config(),
-    smoke=Config(seeds=(0,), n_averages=40, n_mosaics=4, n_mixtures=60, data=(MOSAICS, *list(AVERAGES)[1:])),
-    data=(),
-    cells=cells,
-    measure=measure,
-    draw=draw,
-    verdicts=verdicts,
-    table=table,
-    reading="Averages of two validation embeddings and real mosaics (two photos side by side, each cropped to its "
-    "half). Two classes are read from the linear probe as its two likeliest, from flat codes as those with the "
-    "largest coefficients, of as many atoms as two paths have. “Auto” must say itself that there are two. Mixtures "
-    "of one to three embeddings carry all their labels, in training too; the logistic regression has its best "
-    "penalty of three on the validation pictures.",
-    short="Sums of paths find both objects far more often than the two best single paths do.",
-    smoke_seconds=60,
-)
+SMOKE = Config(seeds=(0,), n_averages=40, n_mosaics=4, n_mixtures=60, data=(MOSAICS, *list(AVERAGES)[1:]))
+EXPERIMENT = described("several", cells, measure, draw, verdicts, table, Config(), SMOKE)

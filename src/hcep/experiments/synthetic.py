@@ -13,7 +13,7 @@ from hcep.classify.methods import METHODS
 from hcep.datasets import make_hierarchical_concepts
 from hcep.dictionary import ConceptDictionary
 from hcep.evaluate import support_scores
-from hcep.experiments.experiment import Experiment
+from hcep.experiments.experiment import described
 from hcep.experiments.figures import Figure, panels
 from hcep.experiments.measuring import Cell
 from hcep.experiments.readings import Verdict, ahead, by_method, mean_of, threshold
@@ -166,23 +166,4 @@ def table(rows: list[Row]) -> str:
     return text
 
 
-EXPERIMENT = Experiment(
-    *(cells, measure, draw, verdicts, table),
-    name="synthetic",
-    title="Support recovery on synthetic hierarchies",
-    paper="Figure on synthetic data (section 5.1): HB-OMP is consistently above OMP in precision and recall; "
-    "no numbers are printed.",
-    question="Does hierarchical pursuit find the true rooted path where flat pursuit does not, and why?",
-    config=Config(),
-    smoke=SMOKE,
-    data=(),
-    smoke_seconds=9,
-    reading="The paper's text fixes the subspace in which the children of a synset lie, not a basis of it, and the "
-    "figure depends on the basis. The first singular vectors, which it names, are the same for every parent at a "
-    "level, so that cousins' atoms are nearly collinear and flat pursuit cannot tell them apart. With the "
-    "eigenvectors of the same projector, or a random basis per parent, flat OMP is perfect at the default noise: the "
-    "figure shows what a hierarchy is worth when atoms of different branches look alike. Nearest means (NN, HNN) "
-    "recover as much as our anchored search here: the noise is isotropic and the coefficients are exactly 1.",
-    short="HB-OMP is far above OMP as published, but only in the singular-vector basis: with another basis of the "
-    "same subspace OMP is perfect too.",
-)
+EXPERIMENT = described("synthetic", cells, measure, draw, verdicts, table, Config(), SMOKE)

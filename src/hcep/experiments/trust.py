@@ -16,7 +16,7 @@ from hcep.classify.methods import make_method
 from hcep.classify.path_model import Inference, PathModel
 from hcep.classify.unknown import unknown_scores
 from hcep.evaluate import risk_coverage
-from hcep.experiments.experiment import Experiment
+from hcep.experiments.experiment import described
 from hcep.experiments.measuring import Cell
 from hcep.experiments.readings import Verdict, ahead, by_data, mean_of, series, threshold
 from hcep.experiments.records import Row
@@ -255,23 +255,5 @@ def _mean(rows: list[Row], metric: str, label: Any = None) -> str:
     return text if label is None or half == 0 else f"{text} ± {number(half)}"
 
 
-EXPERIMENT = Experiment(
-    name="trust",
-    title="How sure, and none of these",
-    paper="Not in the paper.",
-    question="Does an answer that stops early keep its promise, and are images of unknown classes noticed?",
-    config=Config(),
-    smoke=Config(splits=2, draws=(10, 11), shots=5),
-    data=("tiny-imagenet",),
-    smoke_seconds=20,
-    cells=cells,
-    measure=measure,
-    draw=draw,
-    verdicts=verdicts,
-    table=table,
-    reading="The promise holds for all images together and not for every class: the worst tenth is far below. By class "
-    "it needs more calibration images than the twelve per class here. Most unknown images look like a class that is "
-    "known: at 5 % false alarms few are noticed.",
-    short="Promised coverage is kept, answers are deeper than at a fixed level; unknown classes are told apart better "
-    "than by probabilities, and mostly placed under the right concept.",
-)
+SMOKE = Config(splits=2, draws=(10, 11), shots=5)
+EXPERIMENT = described("trust", cells, measure, draw, verdicts, table, Config(), SMOKE)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from hcep._tables import markdown, number
 from hcep.errors import HCEPError
-from hcep.experiments.experiment import Experiment
-from hcep.experiments.figures import Figure, canvas
+from hcep.experiments.experiment import described
+from hcep.experiments.figures import Figure, bars, canvas
 from hcep.experiments.measuring import Cell
 from hcep.experiments.readings import Verdict, ahead, labels_of, series
 from hcep.experiments.records import Row
@@ -216,13 +216,8 @@ def draw(rows: list[Row]) -> Figure:
     """A bar per kind of map."""
     figure = canvas(7, 3)
     axes = figure.subplots()
-    for i, label in enumerate(labels_of(rows)):
-        _, means, lows, highs = series([r for r in rows if r["label"] == label], "label", "in_own_cell")
-        axes.barh(i, means[0], xerr=[[means[0] - lows[0]], [highs[0] - means[0]]], color="#4573b8", capsize=3)
+    bars(axes, rows, "in_own_cell")
     axes.axvline(CHANCE, color="black", linestyle=":")
-    axes.set_yticks(range(len(labels_of(rows))), labels_of(rows))
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1)
     axes.set_xlabel("share of positive evidence in the object's own cell (dotted: chance)")
     return figure
 
@@ -252,19 +247,5 @@ def table(rows: list[Row]) -> str:
     return markdown(("map", "share in the own cell", "95 % interval over draws", "maps"), lines)
 
 
-EXPERIMENT = Experiment(
-    *(cells, measure, draw, verdicts, table),
-    name="where",
-    title="Where in the picture: the grid pointing game",
-    paper="Not in the paper.",
-    question="Do the maps of a concept point at the object that has it?",
-    config=Config(),
-    smoke=Config(seeds=(0, 1), n_mosaics=2, patch=130),
-    data=(),
-    reading="Mosaics of 2 x 2 validation photos of different classes; for each class present, the share of its leaf "
-    "concept's positive evidence that falls into its own quarter. Chance is a quarter. Grad-CAM is the network's own "
-    "last layer on the same feature map, occlusion covers patches of the picture; the control shuffles the weights of "
-    "every convolution. Ancestors that two photos share belong in both cells and are left out.",
-    short="The exact map of a leaf concept lies in the object's own cell, far above chance.",
-    smoke_seconds=20,
-)
+SMOKE = Config(seeds=(0, 1), n_mosaics=2, patch=130)
+EXPERIMENT = described("where", cells, measure, draw, verdicts, table, Config(), SMOKE)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from hcep.evaluate import score_images
 from hcep.experiments.corruption import corrupt
-from hcep.experiments.experiment import Experiment
-from hcep.experiments.figures import Figure, panels
+from hcep.experiments.experiment import described
+from hcep.experiments.figures import curves
 from hcep.experiments.measuring import CONTROLS, OUR_LABEL, Cell, measured, method_cell
 from hcep.experiments.readings import Verdict, ahead, by_method, labels_of
 from hcep.experiments.records import OF_IMAGES, Row, packed
@@ -57,13 +57,6 @@ def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
         yield {**row, "kind": kind}
 
 
-def draw(rows: list[Row]) -> Figure:
-    """A line of panels for every kind of corruption."""
-    groups = {kind: [r for r in rows if r["kind"] == kind] for kind in dict.fromkeys(r["kind"] for r in rows)}
-    metrics = ("accuracy", "support_f1", "true_support_f1", "true_tree_distance")
-    return panels(groups, "share", metrics, "share of the hierarchy corrupted")
-
-
 def verdicts(rows: list[Row]) -> list[Verdict]:
     """What the true tree gives over a random one, method by method, and ours over the same without a tree."""
     shuffled = [r for r in rows if r["kind"] == "random"]
@@ -92,34 +85,13 @@ def table(rows: list[Row]) -> str:
         text += f"{TITLES[kind]}: accuracy / support F1 in the tree given / in the true tree / distance of mistakes in "
         text += "the true tree, by share:\n\n"
         mine = [r for r in rows if r["kind"] == kind]
-        text += by_method(mine, "share", ("accuracy", "support_f1", "true_support_f1", "true_tree_distance")) + "\n"
+        text += by_method(mine, "share", METRICS) + "\n"
     return text
 
 
+METRICS = ("accuracy", "support_f1", "true_support_f1", "true_tree_distance")
 TITLES = {"leaves": "Leaves moved", "subtrees": "Subtrees swapped", "random": "Classes shuffled"}
-SMOKE = Config(
-    kinds=("random",),
-    shares=(0.0, 1.0),
-    methods=("omp", "anchored", "hcep"),
-    shots=5,
-    seeds=(0,),
-    n_random=3,
-    n_val=300,
-)
-EXPERIMENT = Experiment(
-    *(cells, measure, draw, verdicts, table),
-    name="wrong-tree",
-    title="When the hierarchy is wrong",
-    paper="Not in the paper, which names it as a limitation and suggests tree-structured l1 to degrade gracefully.",
-    question="What does the right hierarchy give, beyond the explanation, and what does a wrong one cost?",
-    config=Config(),
-    smoke=SMOKE,
-    data=("tiny-imagenet",),
-    reading="With ours the true tree classifies no better than a random one, and a little worse than none at all: the "
-    "metric does the classifying. That a random tree does not hurt is no success of the tree. What the true one gives "
-    "is the explanation (support in the true tree is lost with it) and milder mistakes, by the distance in the true "
-    "tree, than a random tree and than every linear control. The published methods do depend on it: OMP, HNN and "
-    "HB-OMP lose accuracy under a random tree.",
-    short="Ours classifies as well under a random tree as under the true one: the true tree gives the explanation and "
-    "milder mistakes, not accuracy. HB-OMP loses accuracy without it.",
-)
+FEW = ("omp", "anchored", "hcep")
+SMOKE = Config(kinds=("random",), shares=(0.0, 1.0), methods=FEW, shots=5, seeds=(0,), n_random=3, n_val=300)
+draw = curves("share", METRICS, "share of the hierarchy corrupted", by="kind")
+EXPERIMENT = described("wrong-tree", cells, measure, draw, verdicts, table, Config(), SMOKE)
