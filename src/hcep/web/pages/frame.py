@@ -7,14 +7,16 @@ them as HTML.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial, wraps
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
 from hcep._optional import require
 from hcep.errors import HCEPError
+from hcep.web.batching import Busy
 
 nicegui = require("nicegui", "web", "the explorer")
 ui = nicegui.ui
@@ -106,17 +108,17 @@ def guarded(handler: Callable[..., Any]) -> Callable[..., Any]:
     """A handler of events whose errors become notices in plain words."""
     client = ui.context.client
 
+    @wraps(handler)  # NiceGUI looks at what a handler takes
     async def run(*given: Any) -> None:
-        try:
-            result = handler(*given)
-            if isawaitable(result):
-                await result
-        except HCEPError as error:
-            with client:
-                notice(BUSY if type(error).__name__ == "Busy" else str(error), problem=True)
-        except Exception:
-            log.exception("a page's handler failed")
-            with client:
+        with client:  # the element itself may be gone when the handler ends
+            try:
+                result = handler(*given)
+                if isawaitable(result):
+                    await result
+            except HCEPError as error:
+                notice(BUSY if isinstance(error, Busy) else str(error), problem=True)
+            except Exception:
+                log.exception("a page's handler failed")
                 notice(SORRY, problem=True)
 
     return run
@@ -147,3 +149,23 @@ def working(words: str) -> Iterator[None]:
 def focus(element: Any) -> None:
     """Move the keyboard to an element, once it is drawn."""
     ui.run_javascript(f"requestAnimationFrame(() => getHtmlElement({int(element.id)})?.focus())")
+
+
+def tabs(names: Sequence[str]) -> list[Any]:
+    """Panels of which one is seen at a time, to be filled; arrow keys move between their tabs."""
+    made, panels, key = [], [], f"tab{ui.context.client.next_element_id}"
+
+    def show(i: int) -> None:
+        for k, (tab, panel) in enumerate(zip(made, panels, strict=True)):
+            tab.props.update({"aria-selected": str(k == i).lower(), "tabindex": 0 if k == i else -1})
+            panel.set_visibility(k == i)
+
+    with text("div", classes="segments", role="tablist"):
+        for i, name in enumerate(names):
+            own = {"id": f"{key}-{i}", "aria_controls": f"{key}-panel-{i}"}
+            made.append(text("button", name, type="button", role="tab", **own).on("click", partial(show, i), args=[]))
+    for i in range(len(names)):
+        own = {"id": f"{key}-panel-{i}", "aria_labelledby": f"{key}-{i}"}
+        panels.append(text("div", classes="stack", role="tabpanel", **own))
+    show(0)
+    return panels

@@ -18,3 +18,14 @@
     show();
   });
 })();
+
+// Arrow keys between tabs.
+document.addEventListener("keydown", (event) => {
+  const tab = event.target.closest?.("[role=tab]");
+  const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!tab || !by) return;
+  const all = [...tab.parentElement.querySelectorAll("[role=tab]")];
+  const next = all.at((all.indexOf(tab) + by) % all.length);
+  next.focus();
+  next.click();
+});
