@@ -7,9 +7,8 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-import numpy as np
 import typer
 
 from hcep._escape import markup as escape
@@ -23,7 +22,7 @@ from hcep.errors import HCEPError, near_matches, quoted
 
 if TYPE_CHECKING:
     from hcep.embeddings import Embeddings
-    from hcep.evaluate import Grades, ImageScores, ScoreTable
+    from hcep.evaluate import Grades, ImageScores, RunningScores, ScoreTable
     from hcep.hierarchy import Hierarchy
 
 Format = Literal["table", "markdown", "latex", "csv"]
@@ -80,27 +79,13 @@ def evaluate(
     Accuracy, top-k, support precision and recall, prefix accuracy by level, how far mistakes are, reconstruction
     error, calibration; each with a 95% bootstrap interval. With --compare one table with paired tests against the
     model: † differs significantly, bold is the best and what is not significantly worse. docs/metrics.md defines all.
-
-    [bold]Examples[/]
-
-      hcep evaluate model/ store/
-
-      hcep evaluate model/ store/ --split test --by-class --json
-
-      hcep evaluate model/ photos/
-
-      hcep evaluate model/ store/ --compare omp --compare hb-omp --compare nn
-
-      hcep evaluate model/ store/ --compare all -o table.tex
-
-      hcep evaluate model/ store/ --compare other-model/ --per-image scores.parquet
-
-      hcep evaluate model/ store/ --interventions
     """
     from hcep import distributed
-    from hcep.evaluate import DEFAULT_COLUMNS, grade_methods, intervention_curve, limited
+    from hcep.embeddings import EmbeddingStore
+    from hcep.evaluate import DEFAULT_COLUMNS, Grades, evaluate_blocks, grade_methods, intervention_curve, limited
     from hcep.models import read_model
     from hcep.models.model_encoder import embeddings_for
+    from hcep.models.streaming import IN_MEMORY, blocks
 
     wanted = _form(form, output, as_json)
     if ray is not None:
@@ -126,7 +111,9 @@ def evaluate(
     def read(wanted: str | None, **options: Any) -> Embeddings:
         return embeddings_for(saved, data, wanted, progress=not as_json, **file_parts, **options)
 
-    test = read(split, default_split="val")
+    # What compares images one by one has a row for each; the rest needs sums alone.
+    rows = names or per_image or interventions or corrections
+    test = read(split, default_split="val", in_memory=None if rows else IN_MEMORY)
     show_notes(test.notes)
     _check_classes(classifier, test)
     _warn_of_training_images(model, test)
@@ -135,6 +122,14 @@ def evaluate(
     limits = corrected_limits(corrections, classifier.hierarchy_, test)
     own = model.resolve().name
     own = str(model.resolve()) if own in rivals else own
+    columns = (*DEFAULT_COLUMNS, *(f"top_{k}" for k in top_k or ()))
+    if isinstance(test.X, EmbeddingStore):
+        read_blocks = blocks(test.X, test.y, not as_json and "evaluating")
+        running = evaluate_blocks(classifier, read_blocks, top_k=tuple(top_k or (1, 5)))
+        facts = _facts(running, test.source, classifier.hierarchy_, by_class)
+        table = running.table(columns, own) if wanted not in ("table", "json") else None
+        _show(wanted, table, facts, Grades(), output, as_json)
+        return
     with Console(stderr=True).status("evaluating …") as status:
         grades = grade_methods(
             {own: classifier if limits is None else limited(classifier, limits), **rivals},
@@ -149,12 +144,17 @@ def evaluate(
     facts = _facts(grades.graded[own].scores, test.source, classifier.hierarchy_, by_class)
     if interventions:
         facts["interventions"] = [row._asdict() for row in intervention_curve(classifier, test.X, test.y)]
-    columns = (*DEFAULT_COLUMNS, *(f"top_{k}" for k in top_k or ()))
     table = grades.table(columns) if names or wanted not in ("table", "json") else None
     _report_trouble(grades, own)
+    _show(wanted, table, facts, grades, output, as_json)
+
+
+def _show(
+    wanted: str, table: ScoreTable | None, facts: dict[str, Any], grades: Grades, output: Path | None, as_json: bool
+) -> None:
     if output is not None:
         write_text(output, _text(wanted, table, facts, grades).rstrip("\n") + "\n")
-        say(json.dumps({"table": str(output), "n_images": len(test.y)}) if as_json else str(output))
+        say(json.dumps({"table": str(output), "n_images": facts["n_images"]}) if as_json else str(output))
     elif wanted == "table":
         show_scores(facts, table)
     else:
@@ -284,12 +284,13 @@ def _write_images(path: Path, methods: Mapping[str, ImageScores], test: Embeddin
         write(whole, partial)
 
 
-def _facts(scores: ImageScores, source: str, hierarchy: Hierarchy, by_class: bool) -> dict[str, Any]:
+def _facts(scores: ImageScores | RunningScores, source: str, hierarchy: Hierarchy, by_class: bool) -> dict[str, Any]:
     """Everything about one model, for JSON and for people."""
-    from hcep.evaluate import compare_scores
+    from hcep.evaluate import RunningScores, compare_scores
 
-    columns = [column for column in scores.columns if column != "confidence"]
-    table = compare_scores({"model": scores}, columns=[*columns, "ece"])
+    columns = [*(column for column in scores.columns if column != "confidence"), "ece"]
+    running = scores if isinstance(scores, RunningScores) else None
+    table = running.table(columns) if running else compare_scores({"model": cast("Any", scores)}, columns=columns)
     means: dict[str, Any] = {}
     intervals: dict[str, list[float]] = {}
     for score in table.scores:
@@ -301,23 +302,18 @@ def _facts(scores: ImageScores, source: str, hierarchy: Hierarchy, by_class: boo
         means[key] = _defined(score.mean)
         if score.n_images:
             intervals[key] = [score.low, score.high]
-    classes = _class_rows(scores, hierarchy) if by_class else None
+    classes = None
+    if by_class:
+        sums = (running or RunningScores.of(cast("Any", scores))).by_class
+        classes = [_class_row(label, hierarchy, sums[label].tolist()) for label in sorted(sums)]
     return {"data": source, "n_images": len(scores), **means, "intervals": intervals, "classes": classes}
 
 
-def _class_rows(scores: ImageScores, hierarchy: Hierarchy) -> list[dict[str, Any]]:
-    labels, rows = np.array(scores.labels), []
-    for label in sorted(set(scores.labels)):
-        own = scores.take(labels == label).summary()
-        facts = {
-            "class": label,
-            "name": hierarchy.name(hierarchy.leaf_of(label)),
-            "n_images": int((labels == label).sum()),
-        }
-        rows.append(
-            {**facts, "accuracy": own["correct"], **{k: own[k] for k in ("support_precision", "support_recall")}}
-        )
-    return rows
+def _class_row(label: str, hierarchy: Hierarchy, sums: list[float]) -> dict[str, Any]:
+    n_images, correct, precision, recall = sums
+    facts = {"class": label, "name": hierarchy.name(hierarchy.leaf_of(label)), "n_images": int(n_images)}
+    means = {"accuracy": correct, "support_precision": precision, "support_recall": recall}
+    return {**facts, **{name: value / n_images for name, value in means.items()}}
 
 
 def _defined(value: float) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -80,28 +81,7 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
     config: Config = None,
 ) -> None:
-    """Fit a classifier on embeddings, or straight on a folder of images, and save it.
-
-    [bold]Examples[/]
-
-      hcep fit store/ -o model/
-
-      hcep fit store/ --hierarchy animals.csv -o model/
-
-      hcep fit store/ --hierarchy animals.csv -O levels=class,order,species -o model/
-
-      hcep fit photos/ --hierarchy animals.csv -o model/
-
-      hcep fit store/ --hierarchy imagenet -o model/ --ray head:6379
-
-      hcep fit embeddings.npz --hierarchy imagenet --paper --beam-width 32 -o model/
-
-      hcep fit vectors.npy --labels labels.txt --hierarchy animals.csv -o model/
-
-      hcep fit table.csv --vectors 'f*' --label species --hierarchy animals.csv -o model/
-
-      hcep fit --from-text --encoder open_clip:ViT-B-32/openai --hierarchy animals.csv --images store/ -o model/
-    """
+    """Fit a classifier on embeddings, or straight on a folder of images, and save it."""
     from hcep.datasets import embeddings_of, find_hierarchy
     from hcep.datasets.photo_checks import refuse_out_of_step, tree_notes
     from hcep.embeddings import EmbeddingStore, is_store
@@ -172,8 +152,10 @@ def fit(
     graph = tree_of(sorted(set(embeddings.y.tolist())))
     if graph is not None and hierarchy not in (None, "imagenet"):
         show_notes(tree_notes(embeddings.y.tolist(), graph))
-    with Console(stderr=True).status("fitting … (the first run compiles kernels)"):
-        fitted = fit_model(embeddings, graph, output, paper=paper, name=name, **parameters)
+    bars = hasattr(embeddings.X, "batches") and not as_json  # of a store that stays on disk
+    with nullcontext() if bars else Console(stderr=True).status("fitting … (the first run compiles kernels)"):
+        options: dict[str, Any] = {"paper": paper, "name": name, "progress": bars, **parameters}
+        fitted = fit_model(embeddings, graph, output, **options)
     if graph is not None:
         show_notes(merged_notes(fitted.model.hierarchy_))
     takes_photos = embeddings.encoder is not None

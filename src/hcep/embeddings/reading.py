@@ -31,7 +31,7 @@ class Embeddings:
     ----------
     X : (n_images, n_dims) array, or EmbeddingStore where they stay on disk
     labels : (n_images,) array or None
-    ids : (n_images,) array of str
+    known_ids : (n_images,) array of str, or None where X, which stays on disk, has them
     encoder : where it is known
     source : what they were read from, with the split
     notes : what a reader wants to know: what the columns of a table were taken for, what is odd about photos
@@ -40,11 +40,16 @@ class Embeddings:
 
     X: Any
     labels: NDArray[Any] | None
-    ids: NDArray[Any]
+    known_ids: NDArray[Any] | None
     encoder: EncoderRecord | None
     source: str
     notes: tuple[str, ...] = ()
     photo_hashes: NDArray[Any] | None = None
+
+    @property
+    def ids(self) -> NDArray[Any]:
+        """(n_images,) array of str."""
+        return np.asarray(self.X.ids if self.known_ids is None else self.known_ids)
 
     @cached_property
     def hashes(self) -> list[str]:
@@ -58,7 +63,7 @@ class Embeddings:
     @property
     def y(self) -> NDArray[np.str_]:
         """Labels, all of them there."""
-        n_without = len(self.X) if self.labels is None else self.labels.tolist().count(None)
+        n_without = len(self.X) if self.labels is None else int(np.sum(self.labels == None))  # noqa: E711 - of each
         if self.labels is None or n_without:
             which = "" if n_without == len(self.X) else f"{n_without:,} of {len(self.X):,} "
             read = f" ({'; '.join(self.notes)})" if self.notes else ""
@@ -120,8 +125,8 @@ def read_embeddings(
         chosen = store.select(splits=wanted) if wanted else store
         stays = in_memory is not None and len(chosen) > in_memory
         X = chosen if stays else chosen.to_numpy(np.float32)
-        y, source, hashes = chosen.labels, _source(path, wanted), None if stays else chosen.content_hashes
-        return Embeddings(X, y, chosen.ids, store.encoder, source, photo_hashes=hashes)
+        ids, hashes = (None, None) if stays else (chosen.ids, chosen.content_hashes)
+        return Embeddings(X, chosen.labels, ids, store.encoder, _source(path, wanted), photo_hashes=hashes)
     if not Path(path).exists() or not (is_dataset_folder(Path(path)) or Path(path).suffix.lower() in SUFFIXES):
         raise HCEPError(
             f"no embeddings at {str(path)!r}: expected a store made by `hcep encode`, a {', '.join(SUFFIXES)} file, or "

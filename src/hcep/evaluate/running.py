@@ -34,6 +34,12 @@ class RunningScores:
         self.columns: tuple[str, ...] = ()
         self.by_class: dict[str, NDArray[np.float64]] = {}
 
+    @classmethod
+    def of(cls, scores: ImageScores) -> RunningScores:
+        running = cls()
+        running.add(scores)
+        return running
+
     def __len__(self) -> int:
         return self.n_images
 

@@ -19,19 +19,12 @@ from hcep.models.streaming import accuracy, fit_streaming
 
 
 class FittedModel(NamedTuple):
-    """What a fit did.
-
-    Attributes
-    ----------
-    metrics : dict of str to float; on the training images
-    replaced : whether the folder held a model before
-    names_dropped : whether that one had names of its atoms, which no longer hold
-    """
+    """What a fit did."""
 
     model: HCEPClassifier
-    metrics: dict[str, float]
-    replaced: bool
-    names_dropped: bool
+    metrics: dict[str, float]  # on the training images
+    replaced: bool  # whether the folder held a model before
+    names_dropped: bool  # whether that one had names of its atoms, which no longer hold
 
     @property
     def n_images(self) -> int:
@@ -46,6 +39,7 @@ def fit_model(
     *,
     paper: bool = False,
     name: str | None = None,
+    progress: bool = False,
     **parameters: Any,
 ) -> FittedModel:
     """Fit a classifier and save it, with what it was trained on and how well it does there.
@@ -60,6 +54,7 @@ def fit_model(
     folder : a model that is there is replaced
     paper : begin with the published configuration
     name : of the model, for its card
+    progress : show bars while images are read from disk
     **parameters : of `HCEPClassifier`
     """
     X, y = embeddings.X, embeddings.y
@@ -67,8 +62,8 @@ def fit_model(
     model = (HCEPClassifier.paper if paper else HCEPClassifier)(hierarchy, **parameters)
     by_path = isinstance(model.head, str) and model.head == "path"
     if isinstance(X, EmbeddingStore) and by_path:
-        images = fit_streaming(model, X, y)
-        metrics = {"training accuracy": accuracy(model, X, y)}
+        images = fit_streaming(model, X, y, progress)
+        metrics = {"training accuracy": accuracy(model, X, y, progress)}
     else:
         X = X.to_numpy(np.float32) if isinstance(X, EmbeddingStore) else X
         refuse_non_finite(X, name="the data")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep._progress import progress as progress_bar
 from hcep.classify import HCEPClassifier
 from hcep.classify.calibration import class_priors
 from hcep.dictionary.checks import refuse_non_finite
@@ -25,7 +26,9 @@ SAMPLE, SAMPLE_PER_CLASS, BLOCK = 5_000, 20, 1024
 Batches = Iterable[tuple[NDArray[Any], NDArray[Any]]]
 
 
-def fit_streaming(model: HCEPClassifier, store: EmbeddingStore, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def fit_streaming(
+    model: HCEPClassifier, store: EmbeddingStore, y: NDArray[Any], progress: bool = False
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Fit a classifier, whose head is the path's, on a store in two passes; return the images that it chose on.
 
     Means, covariance and so the dictionary are of all images and equal, to rounding, those of a fit in memory. What is
@@ -37,29 +40,37 @@ def fit_streaming(model: HCEPClassifier, store: EmbeddingStore, y: NDArray[Any])
     counts = {i: Counter(y[start : start + BLOCK].tolist()) for i, start in enumerate(range(0, len(y), BLOCK))}
     total = sum(counts.values(), Counter[str]())
     wanted = quotas(counts, total, max(SAMPLE, SAMPLE_PER_CLASS * len(total)))
-    parts = [take_sample(i, [block], quotas=wanted)[1] for i, block in enumerate(blocks(store, y))]
+    parts = [
+        take_sample(i, [block], quotas=wanted)[1] for i, block in enumerate(blocks(store, y, progress and "sampling"))
+    ]
     X_sample, y_sample = (np.concatenate(column) for column in zip(*parts, strict=True))
     del parts
     model.fit(X_sample, y_sample)
     leaves = dict(zip(model.classes_.tolist(), model._leaves.tolist(), strict=True))
     second = model.shrinkage_ is not None
-    moments = sum_up(0, blocks(store, y), leaves=leaves, power=model.power_, unit_norm=model.unit_norm, second=second)
+    every = blocks(store, y, progress and "fitting")
+    moments = sum_up(0, every, leaves=leaves, power=model.power_, unit_norm=model.unit_norm, second=second)
     with_moments(model, moments, np.array([total[c] for c in model.classes_.tolist()]))
     return X_sample, y_sample
 
 
-def accuracy(model: HCEPClassifier, store: EmbeddingStore, y: NDArray[Any]) -> float:
+def accuracy(model: HCEPClassifier, store: EmbeddingStore, y: NDArray[Any], progress: bool = False) -> float:
     """The share of images that get their label."""
-    return float(sum(np.sum(model.predict(X) == labels) for X, labels in blocks(store, y)) / len(y))
+    read = blocks(store, y, progress and "predicting")
+    return float(sum(np.sum(model.predict(X) == labels) for X, labels in read) / len(y))
 
 
-def blocks(store: EmbeddingStore, y: NDArray[Any]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Images and labels of a store, `BLOCK` at a time, all finite."""
+def blocks(
+    store: EmbeddingStore, y: NDArray[Any], shown: str | Literal[False] = False
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Images and labels of a store, `BLOCK` at a time, all finite; `shown` is what a progress bar says of it."""
     start = 0
-    for X, _ in store.batches(BLOCK):
-        refuse_non_finite(X, start)
-        yield X, y[start : start + len(X)]
-        start += len(X)
+    with progress_bar(shown or "", len(y), bool(shown), "images") as advance:
+        for X, _ in store.batches(BLOCK):
+            refuse_non_finite(X, start)
+            yield X, y[start : start + len(X)]
+            start += len(X)
+            advance(len(X))
 
 
 def quotas(counts: Mapping[int, Counter[str]], total: Counter[str], sample: int) -> dict[int, dict[str, int]]:
