@@ -63,9 +63,9 @@ def score_induced(
     >>> from hcep import Hierarchy
     >>> from hcep.induction import score_induced
     >>> gold = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
-    >>> tree = Hierarchy.from_edges([("r", "Animals"), ("Animals", "cat"), ("Animals", "dog"), ("Animals", "car")])
-    >>> round(score_induced(tree, gold)["ancestor_f1"], 2)
-    0.8
+    >>> tree = Hierarchy.from_edges([("r", "Animals"), ("Animals", "cat"), ("Animals", "dog"), ("r", "car")])
+    >>> score_induced(tree, gold)["ancestor_f1"]
+    1.0
     """
     if (X is None) != (y is None) or (X_val is None) != (y_val is None) or (X is None and X_val is not None):
         raise HCEPError("give X with y, and X_val with y_val on top of them; one came without the other")

@@ -12,9 +12,8 @@ from rich.table import Table
 
 from hcep._files import refuse_existing
 from hcep.cli.console import Console, say
-from hcep.cli.hierarchy.edit import edit
+from hcep.cli.hierarchy.edit import edit, lint
 from hcep.cli.hierarchy.files import Collapsed, File, Force, Json, Lossy, Options, ReadAs, To, read as _read, write
-from hcep.cli.hierarchy.lint import lint
 from hcep.hierarchy import FORMATS, Hierarchy
 from hcep.hierarchy.files import branch
 from hcep.hierarchy.formats import find_format
@@ -36,16 +35,7 @@ def show(
     options: Options = None,
     as_json: Json = False,
 ) -> None:
-    """Draw a hierarchy as a tree; a concept met before is marked ↑.
-
-    [bold]Examples[/]
-
-      hcep hierarchy show animals.csv
-
-      hcep hierarchy show hp.obo -O root="Abnormality of the eye" --depth 2
-
-      hcep hierarchy show wordnet.json --depth 3 --collapse
-    """
+    """Draw a hierarchy as a tree; a concept met before is marked ↑."""
     hierarchy = _read(file, read_as, options, described=not as_json)
     hierarchy = hierarchy.collapse() if collapse else hierarchy
     if synset is not None:
@@ -78,16 +68,7 @@ def convert(
     lossy: Lossy = False,
     force: Force = False,
 ) -> None:
-    """Convert between formats, on request to a tree or without chains; what is lost is told on standard error.
-
-    [bold]Examples[/]
-
-      hcep hierarchy convert animals.csv animals.json
-
-      hcep hierarchy convert taxonomy.csv tree.nwk -O levels=kingdom,family,species
-
-      hcep hierarchy convert wordnet.json tree.tsv --tree first --collapse
-    """
+    """Convert between formats, on request to a tree or without chains; what is lost is told on standard error."""
     find_format(target.name, to, to="write")
     refuse_existing(target, force, "TARGET")
     hierarchy = _read(source, read_as, options)
@@ -98,12 +79,7 @@ def convert(
 
 @app.command()
 def formats(as_json: Json = False) -> None:
-    """List the formats: their endings, whether they are read and written, and what they keep of a hierarchy.
-
-    [bold]Example[/]
-
-      hcep hierarchy formats
-    """
+    """List the formats: their endings, whether they are read and written, and what they keep of a hierarchy."""
     if as_json:
         say(json.dumps([asdict(known) for known in FORMATS.values()], indent=2))
         return
@@ -132,14 +108,7 @@ def wordnet(
     lossy: Lossy = False,
     force: Force = False,
 ) -> None:
-    """Build a hierarchy from WordNet. A word of several senses lists them; nothing is written then.
-
-    [bold]Examples[/]
-
-      hcep hierarchy wordnet tench "golden retriever" cat.n.01 -o animals.json
-
-      hcep hierarchy wordnet wnids.txt -o imagenet.json --database /usr/share/wordnet
-    """
+    """Build a hierarchy from WordNet. A word of several senses lists them; nothing is written then."""
     find_format(output.name, to, to="write")
     refuse_existing(output, force, "--output")
     lines = [Path(w).read_text("utf-8-sig").splitlines() if Path(w).is_file() else [w] for w in words]

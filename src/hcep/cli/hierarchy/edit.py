@@ -1,21 +1,25 @@
-"""`hcep hierarchy edit`: change a hierarchy, and see what it does to held-out images."""
+"""`hcep hierarchy lint` and `edit`: what is wrong with a hierarchy, and what a repair or a change does."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
+from hcep._escape import markup as escape
 from hcep._files import refuse_existing
-from hcep.cli.console import say
-from hcep.cli.data_options import Label, Labels, Vectors
-from hcep.cli.hierarchy.files import File, Force, Json, Options, ReadAs, read, tell
-from hcep.cli.hierarchy.report import Classes, Data, Output, labelled, labels_in, print_json, print_report
-from hcep.curation import Add, Edit, Merge, Move, Remove, Rename, apply_edits, diff
-from hcep.errors import HCEPError
+from hcep._progress import progress
+from hcep.cli.console import Console, say
+from hcep.cli.data_options import Label, Labels, Vectors, show_notes
+from hcep.cli.hierarchy.files import File, Force, Json, Options, ReadAs, parsed, read, tell
+from hcep.curation import Add, Edit, Finding, Merge, Move, Remove, Rename, apply_edits, diff
+from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy, write_hierarchy
 
 if TYPE_CHECKING:
@@ -24,6 +28,105 @@ if TYPE_CHECKING:
 
 Check = Callable[[str], bool]
 Many = list[str] | None
+Data = Annotated[
+    Path | None, typer.Option("--embeddings", help="Labelled embeddings or photos, in any form that `hcep fit` takes.")
+]
+Classes = Annotated[
+    Path | None, typer.Option(help="Text file with the data's labels, one per line; the leaves by default.")
+]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write the changed hierarchy to.")]
+
+COLOURS = {"error": "red", "warning": "yellow", "note": "cyan", "-": "red", "+": "green", "~": "cyan", "=": "dim"}
+#: What the metrics are called in a terminal.
+METRICS = {
+    "accuracy": "accuracy",
+    "support_precision": "support precision",
+    "support_recall": "support recall",
+    "support_f1": "support F1",
+    "f1_above_chance": "support F1 above chance",
+    "class_f1_before": "class F1 in the hierarchy before",
+}
+
+
+def lint(
+    file: File,
+    *,
+    classes: Classes = None,
+    embeddings: Data = None,
+    vectors: Vectors = None,
+    label: Label = None,
+    labels: Labels = None,
+    split: Annotated[str | None, typer.Option(help="Split to look at; train where there is one.")] = None,
+    apply: Annotated[bool, typer.Option("--fix", help="Apply the safe repairs and show what changed.")] = False,
+    fix_moves: Annotated[
+        int, typer.Option("--fix-moves", min=0, metavar="N", help="Also apply up to N moves with a clear gain.")
+    ] = 0,
+    output: Output = None,
+    in_place: Annotated[bool, typer.Option("--in-place", help="Write the repaired hierarchy over FILE.")] = False,
+    force: Force = False,
+    images: Annotated[int, typer.Option(min=0, help="Images to name in a finding.")] = 3,
+    max_moves: Annotated[int, typer.Option(min=0, help="Children nearer to another parent to measure.")] = 60,
+    read_as: ReadAs = None,
+    options: Options = None,
+    as_json: Json = False,
+) -> None:
+    """Check a hierarchy, on request against the data, and repair what can be repaired safely.
+
+    Cycles, self-loops, orphans, several roots, chains, shortcuts, names that repeat or nearly do, classes that are
+    missing, extra or not leaves, uneven depth. With --embeddings also concepts whose cone or atom is off, with the
+    images that do it, and children that lie nearer to another parent in this encoder's space, with what moving them
+    does to held-out images. Nothing is written without -o or --in-place. Exit code 1 while there are errors.
+    """
+    from hcep.curation import review
+
+    repairing = apply or fix_moves > 0
+    if fix_moves and embeddings is None:
+        raise HCEPError("--fix-moves: moves are measured on images; give --embeddings as well")
+    if (output is not None or in_place) and not repairing:
+        raise HCEPError("-o and --in-place write a repaired hierarchy; give --fix or --fix-moves as well")
+    if output is not None and in_place:
+        raise typer.BadParameter("give -o or --in-place, not both", param_hint="--in-place")
+    if in_place and not Path(file).is_file():
+        raise typer.BadParameter(f"{file} is not a file that can be written over; give -o", param_hint="--in-place")
+    refuse_existing(output, force, "--output")
+    parts: dict[str, Any] = {"vectors": vectors, "label": label, "labels": labels}
+    data = None if embeddings is None else labelled(embeddings, split, **parts)
+    others: Embeddings | None = None  # images of val, where those of train are looked at
+    if fix_moves and embeddings is not None and split in (None, "train"):
+        with suppress(HCEPError):
+            others = labelled(embeddings, "val", **parts)
+    with ExitStack() as bars:
+
+        def begin(n_moves: int) -> Callable[[], object]:
+            advance = bars.enter_context(progress("measuring", n_moves, shown=not as_json))
+            return lambda: advance(1)
+
+        found = review(
+            file,
+            None if data is None else (data.X, data.y, data.ids),
+            None if others is None else (others.X, others.y),
+            classes=_labels_in(classes),
+            mend=apply,
+            n_moves=fix_moves,
+            n_images=images,
+            max_moves=max_moves,
+            progress=begin,
+            format=read_as,
+            **parsed(options),
+        )
+    # What is asked for by -o is there afterwards, changed or not; a file in its place stays as it is without a change.
+    target = Path(file) if in_place else output
+    written = target if found.after is not None and (found.changes or output is not None) else None
+    if written is not None and found.after is not None:
+        tell(write_hierarchy(found.after, written))
+    _report(found.findings, found.before, found.changes, found.effects, repairing, written, as_json)
+    if not as_json and written is not None:
+        say(f"{written}: {found.after!r}{'' if found.changes else ', unchanged'}")
+    elif not as_json and found.changes:
+        say("nothing written; give -o FILE or --in-place")
+    elif not as_json and found.after is None and repairing:
+        say("nothing written; mend the errors above by hand first")
+    raise typer.Exit(int(bool(found.errors)))
 
 
 def edit(
@@ -55,50 +158,34 @@ def edit(
     Options may be repeated; whatever their order here, they are applied as add, merge, move, remove, rename. Concepts
     are given by id, or by a name that only one has. Where FILE is a model folder its class means are used and the
     images of --embeddings are new to it; otherwise the images are held out in turn. Without -o nothing is written.
-
-    [bold]Examples[/]
-
-      hcep hierarchy edit animals.csv --move seal:fish -o moved.csv
-
-      hcep hierarchy edit animals.csv --add pet:animal:cat,dog --embeddings store/
-
-      hcep hierarchy edit model/ --move n01914609:n09428293 --embeddings store/
     """
     from hcep.curation.edits import refuse_inner_classes
+    from hcep.curation.what_if import HeldOut, compare
 
     hierarchy = read(file, read_as, options)
     refuse_existing(output, force, "--output")
     edits = parse_edits(hierarchy, add or (), merge or (), move or (), remove or (), rename or ())
     if not edits:
         raise HCEPError("nothing to do: give --move, --add, --merge, --remove or --rename")
-    known = labels_in(classes)
+    known = _labels_in(classes)
     after = apply_edits(hierarchy, edits, known)
     refuse_inner_classes(hierarchy, after, known)
     effects = {}
     if embeddings is not None:
         is_model = (Path(file) / "hierarchy.json").is_file()
         data = labelled(embeddings, split, "val" if is_model else "train", vectors=vectors, label=label, labels=labels)
-        effects = _effect(Path(file) if is_model else None, hierarchy, after, data)
-    changes = diff(hierarchy, after)
+        if is_model:
+            from hcep.models import load_model
+
+            held_out = HeldOut.from_model(load_model(Path(file)), data.X, data.y)
+        else:
+            held_out = HeldOut.from_images(hierarchy, data.X, data.y)
+        effects = {f"{len(held_out.y):,} held-out images of {data.source}": compare(held_out, after)}
     if output is not None:
         tell(write_hierarchy(after, output))
-    if as_json:
-        print_json([], changes, effects, output)
-        return
-    print_report([], hierarchy, changes, effects, repairing=True)
-    say(f"{output}: {after!r}" if output is not None else "nothing written; give -o FILE")
-
-
-def _effect(model: Path | None, hierarchy: Hierarchy, after: Hierarchy, data: Embeddings) -> dict[str, Effect]:
-    from hcep.curation.what_if import HeldOut, compare
-
-    if model is not None:
-        from hcep.models import load_model
-
-        held_out = HeldOut.from_model(load_model(model), data.X, data.y)
-    else:
-        held_out = HeldOut.from_images(hierarchy, data.X, data.y)
-    return {f"{len(held_out.y):,} held-out images of {data.source}": compare(held_out, after)}
+    _report([], hierarchy, diff(hierarchy, after), effects, True, output, as_json)
+    if not as_json:
+        say(f"{output}: {after!r}" if output is not None else "nothing written; give -o FILE")
 
 
 def parse_edits(
@@ -133,8 +220,7 @@ def parse_edits(
         synset, *old, target = _parts("--move", form, text, is_known, is_known, is_known)
         edits.append(Move(synset, target, *old))
     edits += [Remove(text) for text in remove]
-    edits += [Rename(*_parts("--rename", "CONCEPT:NAME", text, is_known, _anything)) for text in rename]
-    return edits
+    return edits + [Rename(*_parts("--rename", "CONCEPT:NAME", text, is_known, _anything)) for text in rename]
 
 
 def _anything(text: str) -> bool:
@@ -155,3 +241,86 @@ def _parts(option: str, form: str, text: str, *checks: Check) -> list[str]:
         return pieces  # a synset that is not there: the edit itself says which, with near matches
     what = "can be taken apart in several ways" if ways else "is not of this form, or names no concept"
     raise HCEPError(f"{option}: expected {form}; {text!r} {what}. Give concepts by id")
+
+
+def _labels_in(file: Path | None) -> list[str] | None:
+    """The labels of --classes."""
+    if file is None:
+        return None
+    try:
+        return [line.strip() for line in file.read_text("utf-8-sig").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        told = f"--classes: {str(file)!r} is not text in UTF-8 ({error}); expected one label per line"
+        raise HCEPError(told) from None
+
+
+def labelled(place: Path, split: str | None, default: str = "train", **parts: Any) -> Embeddings:
+    """Images with labels, in any form that `hcep fit` takes; `parts` are --vectors, --label and --labels."""
+    from hcep.datasets import embeddings_of
+
+    data = embeddings_of(place, split, default_split=default, **parts)
+    show_notes(data.notes)
+    _ = data.y  # says what is missing
+    return data
+
+
+def _report(
+    findings: Sequence[Finding],
+    hierarchy: Hierarchy | None,
+    changes: Sequence[str],
+    effects: dict[str, Effect],
+    repairing: bool,
+    written: Path | None,
+    as_json: bool,
+) -> None:
+    """Findings, changes and effects as text or JSON."""
+    if as_json:
+        shown = {where: _effect_record(effect) for where, effect in effects.items()}
+        output = None if written is None else str(written)
+        record = {"findings": list(map(_record, findings)), "diff": list(changes), "effects": shown, "output": output}
+        say(json.dumps(record, indent=2, ensure_ascii=False))
+        return
+    console = Console(soft_wrap=True, highlight=False)
+    useless = [f for f in findings if f.severity == "note" and getattr(f, "measured", None) is not None]
+    for finding in findings:
+        if finding not in useless:
+            _print_finding(console, finding)
+    if useless:
+        text = f"{len(useless)} more: another parent is nearer in this encoder's space, without a clear gain"
+        console.print(f"[cyan]note[/] {text} [dim](nearer-parent: --json lists them)[/]")
+    if findings or not repairing:
+        of = "not a hierarchy" if hierarchy is None else repr(hierarchy)
+        console.print(f"{escape(of)}: {len(findings) or 'no'} finding{'' if len(findings) == 1 else 's'}")
+    for line in changes:
+        console.print(f"[{COLOURS[line[0]]}]{escape(line)}[/]")
+    if repairing and not changes and hierarchy is not None:
+        console.print("nothing to change")
+    for where, effect in effects.items():
+        console.print(f"\non {escape(where)}:")
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+        for column in ("", "before", "after", "difference", "± s.e."):
+            table.add_column(column, justify="right" if column else "left", no_wrap=True)
+        for name, (before, after, difference, error) in effect.metrics.items():
+            table.add_row(METRICS[name], f"{before:.4f}", f"{after:.4f}", f"{difference:+.4f}", f"{error:.4f}")
+        console.print(table, soft_wrap=False)
+
+
+def _record(finding: Finding) -> dict[str, Any]:
+    own = {key: value for key, value in vars(finding).items() if key != "measured"}
+    measured = getattr(finding, "measured", None)
+    effect = None if measured is None else _effect_record(measured.effect)
+    return own | {"fixes": list(map(str, finding.fixes)), "effect": effect}
+
+
+def _effect_record(effect: Effect) -> dict[str, Any]:
+    return {name: change._asdict() for name, change in effect.metrics.items()}
+
+
+def _print_finding(console: Console, finding: Finding) -> None:
+    where = f"{finding.code}: {quoted(finding.synsets, 3)}" if finding.synsets else finding.code
+    colour = COLOURS[finding.severity]
+    console.print(f"[{colour}]{finding.severity}[/] {escape(finding.message)} [dim]({escape(where)})[/]")
+    shown = finding.examples[:5] if finding.code != "cycle" else ()
+    if shown:
+        more = f" and {len(finding.examples) - len(shown):,} more" if len(finding.examples) > len(shown) else ""
+        console.print(f"     [dim]{escape('; '.join(shown) + more)}[/]")

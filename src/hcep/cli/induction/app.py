@@ -1,19 +1,27 @@
-"""`hcep induce`: a hierarchy for classes that have none, by a language model, from text, or from embeddings."""
+"""`hcep induce`: a hierarchy for classes that have none, by a language model, from text, or from embeddings.
+
+`hcep induce compare` scores several candidates in one table.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import typer
+from rich.table import Table
 
 from hcep._escape import markup as escape
 from hcep._files import refuse_existing
+from hcep._tables import NOTHING
 from hcep.cli.console import Console, say
 from hcep.cli.data_options import Data, Label, Labels, Vectors
-from hcep.cli.hierarchy.report import labelled
-from hcep.cli.induction import compare as induce_compare
+from hcep.cli.hierarchy.edit import labelled
+from hcep.cli.hierarchy.files import Options, read
 from hcep.cli.language_model import BaseUrl, Cache, Offline, chat_model
 from hcep.errors import HCEPError
 from hcep.hierarchy import write_hierarchy
@@ -25,7 +33,6 @@ if TYPE_CHECKING:
     from hcep.llm import ChatModel
 
 app = typer.Typer(no_args_is_help=True, help="Make a hierarchy for classes that have none.", rich_markup_mode="rich")
-app.command(name="compare")(induce_compare.compare)
 
 Classes = Annotated[Path, typer.Argument(help="Class names: a text file, one per line, or a JSON list.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Hierarchy to write (.json or another format).")]
@@ -38,6 +45,19 @@ Timeout = Annotated[float, typer.Option(help="Seconds for one answer.")]
 Prices = Annotated[
     str | None, typer.Option(metavar="IN,OUT", help="Price of a million prompt and completion tokens, for the cost.")
 ]
+#: Columns, and what makes the best of one.
+COLUMNS: dict[str, tuple[str, Callable[[Iterable[float]], float] | None]] = {
+    "n_synsets": ("concepts", None),
+    "depth": ("depth", None),
+    "edge_f1": ("edge F1", max),
+    "ancestor_f1": ("ancestor F1", max),
+    "cluster_f1": ("cluster F1", max),
+    "overlap": ("overlap", max),
+    "containment_outside": ("outside cone", min),
+    "orthogonality": ("|cos|", min),
+    "support_f1": ("support F1", max),
+    "accuracy": ("accuracy", max),
+}
 
 
 @app.command()
@@ -64,14 +84,6 @@ def llm(
     """Ask a language model. The key of a hosted one is read from OPENAI_API_KEY; a local server needs none.
 
     Exit code 1 where the model left classes out: the tree is written all the same, with those classes under the root.
-
-    [bold]Examples[/]
-
-      hcep induce llm classes.txt -o tree.json --model gpt-5-mini --cache answers/
-
-      hcep induce llm classes.txt -o tree.json --model qwen3 --base-url http://127.0.0.1:11434/v1 --strategy layers
-
-      hcep induce llm classes.txt -o tree.json --model gpt-5-mini --cache answers/ --offline
     """
     from hcep.induction import induce_with_llm, read_names
 
@@ -113,12 +125,6 @@ def text(
     """Read what a text says about the classes ("vehicles such as cars and trucks").
 
     Exit code 1 where the text places some classes nowhere: they hang from the root.
-
-    [bold]Examples[/]
-
-      hcep induce text classes.txt -o tree.json --corpus wikipedia.txt.gz --min-count 3
-
-      hcep induce text classes.txt -o tree.json --corpus a.txt --corpus b.txt --evidence evidence.json
     """
     from hcep.induction import induce_from_text, read_names
     from hcep.induction.from_text import read_lines
@@ -166,16 +172,7 @@ def geometry(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Cluster the mean embeddings of the classes; groups are named by a vocabulary, a language model, or their members.
-
-    [bold]Examples[/]
-
-      hcep induce geometry store/ -o tree.json
-
-      hcep induce geometry store/ -o tree.json --gap 0.2 --vocabulary nouns.txt --encoder open_clip:ViT-B-32/openai
-
-      hcep induce geometry embeddings.npz -o tree.json --model qwen3 --base-url http://127.0.0.1:11434/v1
-    """
+    """Cluster the mean embeddings of classes; groups are named by a vocabulary, a language model or their members."""
     from hcep.induction import class_means, induce_from_embeddings
 
     _check_output(output, force)
@@ -193,6 +190,57 @@ def geometry(
         root=root,
     )
     _finish(induced, output, as_json)
+
+
+@app.command()
+def compare(
+    trees: Annotated[list[str], typer.Argument(help="Hierarchies to compare: files, `imagenet`, model folders.")],
+    *,
+    gold: Annotated[str | None, typer.Option(help="Hierarchy they should be like.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Labelled embeddings or photos, in any form that `hcep fit` takes.")
+    ] = None,
+    vectors: Vectors = None,
+    label: Label = None,
+    labels: Labels = None,
+    split: Annotated[str | None, typer.Option(help="Split to fit on; train where there is one.")] = None,
+    val_split: Annotated[
+        str | None, typer.Option(help="Split to score on; val where there is one, else a share of each class.")
+    ] = None,
+    options: Options = None,
+    as_json: Json = False,
+) -> None:
+    """Score hierarchies of the same classes: against a gold one, in the embedding space, and at classifying."""
+    from hcep.induction.scoring import score_induced
+
+    if gold is None and data is None:
+        raise typer.BadParameter("give --gold, --data or both; there is nothing to compare by", param_hint="--gold")
+    reference = None if gold is None else read(gold, options=options)
+    parts: dict[str, Any] = {"vectors": vectors, "label": label, "labels": labels}
+    images = {} if data is None else _images(data, split, val_split, parts)
+    rows: dict[str, dict[str, float]] = {}
+    with Console(stderr=True, quiet=as_json).status("scoring …") as status:
+        for tree in trees:
+            status.update(f"scoring {escape(tree)} …")
+            candidate = read(tree, options=options)
+            try:
+                rows[tree] = score_induced(candidate, reference, **images)
+            except HCEPError as error:
+                raise HCEPError(f"{tree}: {error}") from None
+    # Scores over fewer classes, or other ones, do not compare with those over all.
+    for name, row in rows.items():
+        n_shared = row.get("n_leaves_compared")
+        if n_shared is not None and not n_shared == row["n_leaves"] == row["n_leaves_gold"]:
+            text = (
+                f"{name}: {_classes(row)} classes of --gold compared, {row['n_leaves'] - n_shared:,.0f} of its own "
+                "left out; scores over different classes do not compare"
+            )
+            _warn(text, as_json)
+    if as_json:
+        known = {t: {k: None if math.isnan(v) else v for k, v in row.items()} for t, row in rows.items()}
+        say(json.dumps(known, indent=2, ensure_ascii=False))
+        return
+    Console().print(_table(rows))
 
 
 def _check_output(output: Path, force: bool, beside: Path | None = None, option: str = "") -> None:
@@ -231,8 +279,45 @@ def _finish(induced: Induced, output: Path, as_json: bool) -> None:
     say(f"\n{output}: {induced.hierarchy!r}")
     if induced.usage is not None:
         say(str(induced.usage))
-    console = Console(stderr=True, soft_wrap=True)
     incomplete = [] if induced.complete else [f"the hierarchy is incomplete; look {output} over before using it"]
     for line in (*induced.summary().splitlines(), *incomplete):
-        console.print(f"[yellow]warning:[/] {escape(line)}", highlight=False)
+        _warn(line)
     raise typer.Exit(int(not induced.complete))
+
+
+def _warn(text: str, quiet: bool = False) -> None:
+    Console(stderr=True, quiet=quiet, soft_wrap=True).print(f"[yellow]warning:[/] {escape(text)}", highlight=False)
+
+
+def _classes(row: dict[str, float]) -> str:
+    return f"{row['n_leaves_compared']:,.0f} of {row['n_leaves_gold']:,.0f}"
+
+
+def _images(data: Path, split: str | None, val_split: str | None, parts: dict[str, Any]) -> dict[str, Any]:
+    train, held_out = labelled(data, split, **parts), labelled(data, val_split, "val", **parts)
+    if np.array_equal(train.ids, held_out.ids):  # no splits: a share of the images is held out
+        return {"X": train.X, "y": train.y}
+    return {"X": train.X, "y": train.y, "X_val": held_out.X, "y_val": held_out.y}
+
+
+def _table(rows: dict[str, dict[str, float]]) -> Table:
+    """One line per tree, the best of each column in bold."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("hierarchy")
+    cells = {name: [escape(name)] for name in rows}
+    if any("n_leaves_gold" in row for row in rows.values()):
+        table.add_column("classes", justify="right")
+        cells = {name: [*shown, _classes(rows[name])] for name, shown in cells.items()}
+    for column, (title, better) in COLUMNS.items():
+        values = {name: row[column] for name, row in rows.items() if column in row}
+        if not values:
+            continue
+        table.add_column(title, justify="right")
+        known = [value for value in values.values() if not math.isnan(value)]
+        best = better(known) if better and known and len(rows) > 1 else None
+        for name, value in values.items():
+            text = NOTHING if math.isnan(value) else f"{value:.3f}" if better else f"{value:,.0f}"
+            cells[name].append(f"[bold]{text}[/]" if value == best else text)
+    for row in cells.values():
+        table.add_row(*row)
+    return table
