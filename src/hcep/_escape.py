@@ -52,3 +52,13 @@ def markdown_code(text: str) -> str:
 def html(text: str) -> str:
     """Text inside an HTML document, in attributes too."""
     return _html.escape(terminal(text))
+
+
+def spreadsheet(text: str) -> str:
+    """Text as a cell that no spreadsheet takes for a formula.
+
+    >>> spreadsheet("=1+1"), spreadsheet("cat")
+    ("'=1+1", 'cat')
+    """
+    line = terminal(" ".join(text.split()), keep="")
+    return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
