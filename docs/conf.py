@@ -8,6 +8,7 @@ alone weigh 2 MB). Nothing on a page comes from another host, and a warning is a
 from __future__ import annotations
 
 import inspect
+import re
 from importlib import import_module
 from pathlib import Path
 
@@ -125,12 +126,21 @@ def _skip(app: object, what: str, name: str, it: object, skip: bool, options: ob
 
 
 def _lighter(app: object, exception: Exception | None) -> None:
-    """Figures of a few colours need no sixteen million of them."""
-    for path in (Path(app.outdir) / "_images").glob("*.png"):  # type: ignore[attr-defined]
-        if path.stat().st_size > 60_000:
+    """Figures of a few colours need no sixteen million of them: large ones as WebP, in the pages too."""
+    site, lighter = Path(app.outdir), []  # type: ignore[attr-defined]
+    for path in (site / "_images").glob("*.png"):
+        if path.stat().st_size > 20_000:
             with Image.open(path) as image:
-                small = image.convert("RGB").quantize(128)
-            small.save(path, optimize=True)
+                image.convert("RGB").quantize(40).convert("RGB").save(
+                    path.with_suffix(".webp"), lossless=True, method=6
+                )
+            path.unlink()
+            lighter.append(path.name)
+    for page in site.rglob("*.html") if lighter else ():
+        text = page.read_text(encoding="utf-8")
+        new = re.sub(r"(_images/[\w.-]+)\.png", lambda m: m[0] if (site / m[0]).exists() else f"{m[1]}.webp", text)
+        if new != text:
+            page.write_text(new, encoding="utf-8")
 
 
 def setup(app: object) -> None:

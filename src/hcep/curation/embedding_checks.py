@@ -91,7 +91,7 @@ def lint_embeddings(
     n_images, n_synsets : images listed in a finding, synsets listed for each geometric condition: the worst
     half_angles : (depth,) array; cones by level for containment; by default each level's cones hold 95% of its
         (synset, descendant) angles. ``dictionary.geometry.geometric_schedule()`` is the paper's, far stricter.
-    max_cosine : largest |cosine| of an atom and its parent that is no finding
+    max_cosine : largest absolute cosine of an atom and its parent that is no finding
     n_folds, random_state : of the held-out images that moves are measured on (see `HeldOut.from_images`)
     held_out : made from the same images before; saves making it again
     progress : callable; told how many moves there are to measure; what it returns is called after each
