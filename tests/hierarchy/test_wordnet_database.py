@@ -10,7 +10,7 @@ import pytest
 from hcep import Hierarchy, HierarchyError
 from hcep.datasets import imagenet_hierarchy
 from hcep.datasets.wordnet import imagenet_classes, synset_gloss
-from hcep.hierarchy import wordnet_files
+from hcep.hierarchy import wordnet as wordnet_files
 from hcep.hierarchy.wordnet import Sense, WordNet
 
 LICENCE = "  1 This text stands for the licence.\n  2 WordNet {version} Copyright 2006 by Princeton University.\n"

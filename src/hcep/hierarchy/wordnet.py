@@ -2,69 +2,72 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, TypeVar, get_args
 
-from hcep.errors import HierarchyError, near_matches, quoted
+import msgspec
+
+from hcep._files import cache_folder, write_bytes
+from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.hierarchy.edges import VIRTUAL_ROOT, reach
 from hcep.hierarchy.graph import Hierarchy
-from hcep.hierarchy.wordnet_files import Entry, find, tables
 
 Pos = Literal["noun", "verb"]
-
+Ambiguous = Literal["raise", "first"]
+SYNSET_ID = re.compile(r"[nvasr]\d{8}")
 SYNSET_NAME = re.compile(r"(?P<lemma>.+)\.(?P<letter>[nvasr])\.(?P<number>\d{1,3})")
+VERSION = re.compile(rb"WordNet (\d+\.\d+) Copyright")
+DATA_LINE = re.compile(rb"(\d{8}) \d\d [nvasr] ([0-9a-f]{2}) ")
+HYPERNYM = re.compile(rb"@i? (\d{8}) [nv] 0000")
+LAYOUT = 2  # a change of the tables needs a new number
 MAX_LISTED = 3
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Sense:
-    """One meaning of a word.
-
-    Attributes
-    ----------
-    name : lemma, part of speech and number of the sense, such as ``"cat.n.01"``; 1 is the most frequent
-    id : WordNet id, such as ``"n02121620"``
-    gloss : WordNet's definition, without examples
-    """
+class Sense(NamedTuple):
+    """One meaning of a word: its name, such as "cat.n.01" (1 is the most frequent), WordNet id, and definition."""
 
     name: str
     id: str
     gloss: str
 
 
+class Entry(NamedTuple):
+    """A synset: its words joined by underscores, the offsets of its hypernyms, its gloss."""
+
+    lemmas: list[str]
+    hypernyms: list[int]
+    gloss: str
+
+
+class Tables(msgspec.Struct):
+    """A parsed database: synsets by offset, ascending; the senses of a word, the most frequent first."""
+
+    version: str
+    synsets: dict[int, Entry]
+    senses: dict[str, list[int]]
+
+
 class WordNet:
-    """A WordNet database, for nouns or verbs.
+    """A WordNet database, for nouns or verbs: a folder with ``data.noun`` and ``index.noun``.
 
-    Parsed once: the result is kept in the user's cache folder (``$XDG_CACHE_HOME/hcep``, or ``HCEP_CACHE``). Raises
-    HierarchyError: no database there, or files that are not WordNet's.
-
-    Parameters
-    ----------
-    database : folder with WordNet's ``data.noun`` and ``index.noun``. When left out: ``$WNSEARCHDIR``,
-        ``$WNHOME/dict``, the places where Debian, Princeton's archive and NLTK put it.
-    pos : {"noun", "verb"}
-
-    Examples
-    --------
-    .. code-block:: python
-
-        wordnet = WordNet()
-        wordnet.senses("crane")       # the bird, the machine, Stephen, Hart, ...
-        wordnet.gloss("cat.n.01")     # 'feline mammal usually having thick soft fur ...'
-        wordnet.hypernyms("n02121620")
+    When left out: ``$WNSEARCHDIR``, ``$WNHOME/dict``, the places where Debian, Princeton's archive and NLTK put it.
+    Parsed once: the result is kept in the user's cache folder (``$XDG_CACHE_HOME/hcep``, or ``HCEP_CACHE``).
     """
 
     def __init__(self, database: str | os.PathLike[str] | None = None, *, pos: Pos = "noun") -> None:
         if pos not in get_args(Pos):
             raise HierarchyError(f"pos must be 'noun' or 'verb', which have hypernyms; got {pos!r}")
-        self.pos = pos
-        self._letter = pos[0]
-        self.folder: Path = find(database, pos)
-        self._tables = tables(self.folder, pos)
+        self.pos, self._letter, self.folder = pos, pos[0], _find(database, pos)
+        self._tables = _tables(self.folder, pos)
 
     @property
     def version(self) -> str:
@@ -75,7 +78,8 @@ class WordNet:
         return len(self._tables.synsets)
 
     def __contains__(self, synset: object) -> bool:
-        return isinstance(synset, str) and self._is_id(synset) and int(synset[1:]) in self._tables.synsets
+        is_id = isinstance(synset, str) and SYNSET_ID.fullmatch(synset)
+        return bool(is_id) and int(str(synset)[1:]) in self._tables.synsets
 
     def __repr__(self) -> str:
         return f"WordNet({str(self.folder)!r}, pos={self.pos!r}, version {self.version}, {len(self):,} synsets)"
@@ -85,16 +89,21 @@ class WordNet:
 
         Raises HierarchyError: a word that WordNet does not have; near matches are listed.
         """
-        lemma = self._lemma(word)
+        known = self._tables.senses
+        joined = "_".join(
+            word.lower().split()
+        )  # as WordNet writes it; hyphens stand for blanks and the other way round
+        spellings = (joined, joined.replace("-", "_"), joined.replace("_", "-"), joined.replace("_", ""))
+        lemma = next((spelling for spelling in spellings if spelling in known), None)
         if lemma is None:
-            close = near_matches(_joined(word), self._near(word))
+            # All of WordNet would take seconds: a typing error rarely changes the first letter or the length by much.
+            near = [w for w in known if w[:1] == joined[:1] and abs(len(w) - len(joined)) < 4]
+            close = near_matches(joined, near)
             raise HierarchyError(f"{word!r} is not in WordNet {self.version} as a {self.pos}.{close}")
-        return tuple(
-            Sense(f"{lemma}.{self._letter}.{i:02d}", self._id(offset), self.definition(self._id(offset)))
-            for i, offset in enumerate(self._tables.senses[lemma], 1)
-        )
+        ids = map(self._id, known[lemma])
+        return tuple(Sense(f"{lemma}.{self._letter}.{i:02d}", id, self.definition(id)) for i, id in enumerate(ids, 1))
 
-    def id(self, synset: str, *, on_ambiguous: Literal["raise", "first"] = "raise") -> str:
+    def id(self, synset: str, *, on_ambiguous: Ambiguous = "raise") -> str:
         """The WordNet id of an id, a synset name or a word.
 
         Raises HierarchyError: unknown, of another version, or a word of several senses (they are listed) unless
@@ -104,7 +113,7 @@ class WordNet:
             raise HierarchyError(f"on_ambiguous must be 'raise' or 'first', got {on_ambiguous!r}")
         if not isinstance(synset, str) or not synset.strip():
             raise HierarchyError(f"expected a WordNet id, a synset name or a word, got {synset!r}")
-        if self._is_id(synset):
+        if SYNSET_ID.fullmatch(synset):
             return self._checked(synset)
         name = SYNSET_NAME.fullmatch(synset.strip())
         if name:
@@ -143,24 +152,15 @@ class WordNet:
         given = {int(self.id(synset)[1:]) for synset in synsets}
         return tuple(map(self._id, sorted(given | reach(given, self._above))))
 
-    def hierarchy(
-        self, ids_or_words: Iterable[str] | None = None, *, on_ambiguous: Literal["raise", "first"] = "raise"
-    ) -> Hierarchy:
+    def hierarchy(self, ids_or_words: Iterable[str] | None = None, *, on_ambiguous: Ambiguous = "raise") -> Hierarchy:
         """The hierarchy above some synsets, or all of WordNet; see `Hierarchy.from_wordnet`."""
         if ids_or_words is None:
             return self._hierarchy(self._tables.synsets)
         if isinstance(ids_or_words, str):
             raise HierarchyError(f"ids_or_words must be several ids or words, got the string {ids_or_words!r}")
-        wanted = self._ids(ids_or_words, on_ambiguous)
-        return self._hierarchy(int(synset[1:]) for synset in self.closure(wanted)).with_classes(wanted)
-
-    # -- private -----------------------------------------------------------------------------------
-
-    def _ids(self, asked: Iterable[str], on_ambiguous: Literal["raise", "first"]) -> list[str]:
-        """The id of each; what is wrong with several of them is told at once."""
         found: dict[str, None] = {}
-        wrong: list[str] = []
-        for one in asked:
+        wrong: list[str] = []  # told at once
+        for one in ids_or_words:
             try:
                 found[self.id(one, on_ambiguous=on_ambiguous)] = None
             except HierarchyError as error:
@@ -173,7 +173,7 @@ class WordNet:
                 "ids_or_words is empty (on the command line: no word, and none in the files given); give WordNet ids "
                 "or words, or leave it out for all of WordNet"
             )
-        return list(found)
+        return self._hierarchy(int(synset[1:]) for synset in self.closure(found)).with_classes(found)
 
     def _hierarchy(self, offsets: Iterable[int]) -> Hierarchy:
         synsets = list(offsets)
@@ -188,20 +188,15 @@ class WordNet:
     def _id(self, offset: int) -> str:
         return f"{self._letter}{offset:08d}"
 
-    def _is_id(self, text: str) -> bool:
-        return re.fullmatch(r"[nvasr]\d{8}", text) is not None
-
     def _checked(self, synset: str) -> str:
         if synset[0] != self._letter:
             raise HierarchyError(f"{synset!r} is not the id of a {self.pos}, such as {self._id(1740)!r}; see pos=")
         if int(synset[1:]) not in self._tables.synsets:
             cause = (
-                f"; the ids of ImageNet are of WordNet 3.0 and this database is {self.version}, where they differ: "
-                "pass database= with 3.0"
-                if self.version != "3.0"
-                else "; ids of other versions differ"
+                f"the ids of ImageNet are of WordNet 3.0 and this database is {self.version}, where they differ: pass "
             )
-            raise HierarchyError(f"{synset!r} is no synset of WordNet {self.version} in {str(self.folder)!r}{cause}")
+            cause = "ids of other versions differ" if self.version == "3.0" else f"{cause}database= with 3.0"
+            raise HierarchyError(f"{synset!r} is no synset of WordNet {self.version} in {str(self.folder)!r}; {cause}")
         return synset
 
     def _numbered(self, synset: str, name: re.Match[str]) -> str:
@@ -221,18 +216,106 @@ class WordNet:
     def _above(self, offset: int) -> list[int]:
         return self._tables.synsets[offset].hypernyms
 
-    def _lemma(self, word: str) -> str | None:
-        """The word as the index has it; hyphens stand for blanks and the other way round."""
-        joined = _joined(word)
-        spellings = (joined, joined.replace("-", "_"), joined.replace("_", "-"), joined.replace("_", ""))
-        return next((spelling for spelling in spellings if spelling in self._tables.senses), None)
 
-    def _near(self, word: str) -> list[str]:
-        # All of WordNet would take seconds: a typing error rarely changes the first letter or the length by much.
-        joined = _joined(word)
-        return [w for w in self._tables.senses if w[:1] == joined[:1] and abs(len(w) - len(joined)) < 4]
+def _find(database: str | os.PathLike[str] | None, pos: str) -> Path:
+    """The folder with the files of a part of speech."""
+    places = list(dict.fromkeys(usual_places())) if database is None else [Path(database), Path(database, "dict")]
+    for folder in places:
+        if all((folder / f"{kind}.{pos}").is_file() for kind in ("data", "index")):
+            return folder
+    if database is not None:
+        raise HierarchyError(f"database {str(places[0])!r} does not hold data.{pos} and index.{pos} of WordNet")
+    raise HierarchyError(
+        "no WordNet database found; install one (Debian: apt install wordnet; Python: nltk.download('wordnet')) or "
+        f"pass database=, a folder with data.{pos} and index.{pos}. Looked in {', '.join(map(str, places))}"
+    )
 
 
-def _joined(word: str) -> str:
-    """A word as WordNet writes it: lower case, joined by underscores."""
-    return "_".join(word.lower().split())
+def usual_places() -> Iterator[Path]:
+    """Where a database may be: what the environment says, then the folders of the usual packages."""
+    if os.environ.get("WNSEARCHDIR"):
+        yield Path(os.environ["WNSEARCHDIR"])
+    if os.environ.get("WNHOME"):
+        yield Path(os.environ["WNHOME"]) / "dict"
+    usual = ("share/wordnet", "share/wordnet-3.0", "local/WordNet-3.0/dict", "local/share/wordnet")
+    yield from map(Path, (*(f"/usr/{place}" for place in usual), "/opt/WordNet-3.0/dict"))
+    nltk = [*os.environ.get("NLTK_DATA", "").split(os.pathsep), *(f"{p}/nltk_data" for p in (Path.home(), sys.prefix))]
+    shared = [f"{prefix}/nltk_data" for prefix in ("/usr/share", "/usr/local/share", "/usr/lib", "/usr/local/lib")]
+    yield from (Path(place) / "corpora" / "wordnet" for place in (*nltk, *shared) if place)
+
+
+def _tables(folder: Path, pos: str) -> Tables:
+    """The tables of a database, from the cache where it has been parsed before."""
+    contents, digest = {}, hashlib.blake2b(str(LAYOUT).encode(), digest_size=12)
+    for file in (folder / f"data.{pos}", folder / f"index.{pos}"):
+        try:
+            text, status = file.read_bytes(), file.stat()
+        except OSError as error:
+            raise HierarchyError(f"cannot read {str(file)!r}: {error.strerror}") from None
+        contents[file.stem] = text
+        digest.update(f"{status.st_size} {status.st_mtime_ns} ".encode() + text)
+    cache = cache_folder(f"wordnet-{pos}-{digest.hexdigest()}.msgpack.gz")
+    # Compressed for its checksum: what is damaged is made anew. A cache that cannot be written is done without.
+    with suppress(OSError, EOFError, zlib.error, msgspec.DecodeError):
+        return msgspec.msgpack.decode(gzip.decompress(cache.read_bytes()), type=Tables)
+    known = parse(contents["data"], contents["index"], folder, pos)
+    with suppress(HCEPError):
+        write_bytes(cache, gzip.compress(msgspec.msgpack.encode(known), 1, mtime=0))
+    return known
+
+
+def parse(data: bytes, index: bytes, folder: Path, pos: str) -> Tables:
+    """Parse the two files in the layout of WordNet's manual page wndb(5)."""
+    file = folder / f"data.{pos}"
+    found = list(_parsed(data, _synset, file, "offset, file, type, lemmas, pointers | gloss"))
+    expected = "lemma, type, counts, pointers, offsets"
+    senses = dict(_parsed(index, _word, folder / f"index.{pos}", expected))
+    synsets = dict(found)
+    if not found:
+        raise HierarchyError(f"{str(file)!r} holds no synsets; is it a WordNet database?")
+    if [offset for offset, _ in found] != sorted(synsets):
+        raise HierarchyError(f"{str(file)!r}: synsets are not in the order of their offsets")
+    named = {offset for several in senses.values() for offset in several}
+    strays = named.union(*(entry.hypernyms for entry in synsets.values())) - set(synsets)
+    if strays:
+        raise HierarchyError(
+            f"WordNet database in {str(folder)!r}: offset {min(strays):08d} is named but is no synset of data.{pos}; "
+            f"data.{pos} and index.{pos} must be whole and of one version"
+        )
+    version = VERSION.search(data[:4_000])
+    return Tables(version[1].decode() if version else "of unknown version", synsets, senses)
+
+
+def _parsed(content: bytes, parse_line: Callable[[bytes], T], file: Path, expected: str) -> Iterator[T]:
+    """What the lines after the licence say, which is indented by two blanks."""
+    for number, line in enumerate(content.split(b"\n"), 1):
+        if line.strip() and not line.startswith(b"  "):
+            try:
+                yield parse_line(line)
+            except (ValueError, IndexError):
+                raise HierarchyError(
+                    f"{str(file)!r}, line {number:,}: expected {expected}, as WordNet's database has it"
+                ) from None
+
+
+def _synset(line: bytes) -> tuple[int, Entry]:
+    head, bar, gloss = line.partition(b" | ")
+    start = DATA_LINE.match(head)
+    if start is None or not bar:
+        raise ValueError
+    n_lemmas = int(start[2], 16)
+    parts = head[start.end() :].split(b" ", 2 * n_lemmas)
+    names = [name.decode("utf-8", "replace") for name in parts[: 2 * n_lemmas : 2]]
+    if not names or len(parts) <= 2 * n_lemmas:
+        raise ValueError
+    above = dict.fromkeys(map(int, HYPERNYM.findall(parts[-1])))
+    return int(start[1]), Entry(names, list(above), gloss.decode("utf-8", "replace").strip())
+
+
+def _word(line: bytes) -> tuple[str, list[int]]:
+    parts = line.split()
+    n_senses, n_pointers = int(parts[2]), int(parts[3])
+    offsets = [int(part) for part in parts[6 + n_pointers :]]
+    if len(offsets) != n_senses or not offsets:
+        raise ValueError
+    return parts[0].decode("utf-8", "replace"), offsets
