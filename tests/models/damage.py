@@ -12,7 +12,7 @@ import numpy as np
 import safetensors.numpy
 
 from hcep.models import ModelError, load_atom_names, load_model
-from hcep.models.atoms_file import parse_names
+from hcep.models.atom_names import parse_names
 from hcep.models.loading import SavedModel, parse_hierarchy
 from hcep.models.saving import pack
 from hcep.models.schema import HIERARCHY, OPTIONAL, SEALED, file_record, seal

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hcep.models import ModelError, load_model, loading as loading_module, read_model, tensors
+from hcep.models import ModelError, load_model, loading as loading_module, read_model, schema
 from tests.models.conftest import PET_LABELS, images
 from tests.models.damage import drop, edit_document
 
@@ -17,7 +17,7 @@ from tests.models.damage import drop, edit_document
 def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each file is read, and each document parsed."""
     counts: Counter[str] = Counter()
-    read, parse = loading_module.ModelFiles.read, loading_module.parse_document
+    read, parse = loading_module.ModelFiles.read, schema.parse_document
 
     def count_read(files: loading_module.ModelFiles, name: str) -> bytes:
         counts[name] += 1
@@ -28,7 +28,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return parse(data)
 
     monkeypatch.setattr(loading_module.ModelFiles, "read", count_read)
-    monkeypatch.setattr(loading_module, "parse_document", count_parse)
+    monkeypatch.setattr(schema, "parse_document", count_parse)
     return counts
 
 
@@ -59,13 +59,13 @@ def test_the_summary_reads_one_file(saved_named: Path, reads: Counter[str]) -> N
 
 def test_prediction_does_not_decode_the_leave_one_out_table(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []
-    array = tensors._array
+    array = loading_module._array
 
     def note(name: str, *rest: object) -> np.ndarray:
         decoded.append(name)
         return array(name, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(tensors, "_array", note)
+    monkeypatch.setattr(loading_module, "_array", note)
     model = read_model(saved)
     _ = model.path_model
     assert "leave_one_out.correct" not in decoded

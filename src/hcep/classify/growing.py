@@ -45,8 +45,6 @@ class GrowingMixin(ConceptEstimator):
     def add_class(self, name: Any, parent: str | None, X: ArrayLike) -> Self:
         """Add a class below a concept.
 
-        Raises HCEPError: a class that is there already, an unknown parent, a linear head.
-
         Parameters
         ----------
         name : label of the class, of the type of the others
@@ -90,10 +88,7 @@ class GrowingMixin(ConceptEstimator):
         return self
 
     def move(self, concept: str, parent: str) -> Self:
-        """Hang a concept, with all that is below it, under another parent and no other.
-
-        Raises HierarchyError: an unknown concept, the root, or a parent that is below the concept.
-        """
+        """Hang a concept, with all that is below it, under another parent and no other."""
         self._may_grow()
         graph = self._graph()
         graph = _moved(graph, find_concept(graph, concept), find_concept(graph, parent))
@@ -117,8 +112,6 @@ class GrowingMixin(ConceptEstimator):
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Add images to classes that are there; fit where nothing is fitted yet.
-
-        Raises HCEPError: labels that are no classes of the model: `add_class` says where they belong.
 
         Parameters
         ----------

@@ -21,24 +21,15 @@ BLOCK = 8_000_000
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """What labelled images got that the model was not fitted on: all that guarantees are computed from.
+    """What labelled images got that the model was not fitted on: all that guarantees are computed from."""
 
-    Attributes
-    ----------
-    class_index : (n_images,) int; the true class of each
-    concept : (n_images,) float; probability of the highest concept of the answer's path that the true class is not
-        below; 0 where the answer is right
-    classes : (n_images,) float; one less the probability of the true class
-    kind : (n_images,) float
-        As `concept`, with the true class taken away from the model: what an image of an unknown class would get.
-    unknown : (n_images,) float; unknown scores
-    """
-
-    class_index: NDArray[np.int64]
+    class_index: NDArray[np.int64]  # (n_images,) int; the true class of each
+    #: (n_images,) float; probability of the highest concept on the answer's path that the true class is not below, or 0
     concept: Floats
-    classes: Floats
+    classes: Floats  # (n_images,) float; one less the probability of the true class
+    #: (n_images,) float; as `concept`, with the true class taken away from the model, as if it were unknown
     kind: Floats
-    unknown: Floats
+    unknown: Floats  # (n_images,) float; unknown scores
 
     def __len__(self) -> int:
         return len(self.class_index)
@@ -284,8 +275,6 @@ class HedgingMixin:
     def predict_concept(self, X: ArrayLike, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.object_]:
         """The lowest concept that can be answered: the true class is below it with probability at least ``1 - alpha``.
 
-        Raises HCEPError: without held-out scores, see `calibrate`.
-
         Parameters
         ----------
         X : (n_images, n_dims) array
@@ -332,10 +321,7 @@ class HedgingMixin:
         return np.asarray(np.array(hierarchy.ids, dtype=object)[hierarchy.path_tree.synset[np.concatenate(parts)]])
 
     def is_unknown(self, X: ArrayLike, false_alarms: float = 0.05) -> NDArray[np.bool_]:
-        """Whether images are of no class of the model; of known ones a share of `false_alarms` is called so.
-
-        Raises HCEPError: without held-out scores, see `calibrate`.
-        """
+        """Whether images are of no class of the model; of known ones a share of `false_alarms` is called so."""
         bar = conformal_quantile(_held_out(self.path_model()).unknown, false_alarms)
         return np.asarray(self.unknown_score(X) > bar)
 

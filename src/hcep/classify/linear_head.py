@@ -46,8 +46,6 @@ def open_linear_head(
 ) -> HCEPClassifier:
     """Make a fitted `HCEPClassifier` of a linear classifier's weights.
 
-    Raises HCEPError: shapes that do not fit, NaN, fewer than two classes.
-
     Parameters
     ----------
     coef : (n_classes, n_dims); one row for two classes, as scikit-learn keeps it, is the logit of the second

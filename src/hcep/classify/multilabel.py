@@ -160,8 +160,7 @@ class MultiLabelHCEP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self, "model_")
-        images: NDArray[Any] = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
-        return images
+        return np.asarray(validate_data(self, X, dtype=(np.float64, np.float32), reset=False))
 
     def _shares(self, found: PathSums) -> NDArray[np.float64]:
         """Share of every label, (n_images, n_classes)."""
@@ -209,5 +208,4 @@ def example_f1(truth: NDArray[np.bool_], guessed: NDArray[np.bool_]) -> NDArray[
     [0.667]
     """
     total = truth.sum(axis=1) + guessed.sum(axis=1)
-    found: NDArray[np.float64] = np.where(total > 0, 2.0 * (truth & guessed).sum(axis=1) / np.maximum(total, 1), 1.0)
-    return found
+    return np.asarray(np.where(total > 0, 2.0 * (truth & guessed).sum(axis=1) / np.maximum(total, 1), 1.0))

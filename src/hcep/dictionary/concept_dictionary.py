@@ -58,8 +58,6 @@ class ConceptDictionary:
         self.synset_embeddings = embeddings
         self._bases: dict[float, PathBasis] = {}
 
-    # -- building ----------------------------------------------------------------------------------
-
     @classmethod
     def from_images(
         cls,
@@ -75,9 +73,6 @@ class ConceptDictionary:
         power: float = 1.0,
     ) -> ConceptDictionary:
         """Average image embeddings into a dictionary.
-
-        Raises DictionaryError: NaN or infinite values, a wrong number of dimensions, labels outside the hierarchy,
-        leaves without an image; with counts and examples.
 
         >>> h = Hierarchy.from_edges([("animal", "cat"), ("animal", "dog"), ("thing", "animal"), ("thing", "car")])
         >>> X = np.array([[2.0, 1.0], [2.0, 3.0], [0.0, 4.0]])
@@ -103,16 +98,8 @@ class ConceptDictionary:
         power : raise every number of an embedding to this power before anything else, its sign kept
         """
         moments = class_moments(hierarchy, X, y, unit_norm=unit_norm, second_moment=shrinkage is not None, power=power)
-        return cls.from_moments(
-            hierarchy,
-            moments,
-            unit_norm=unit_norm,
-            center=center,
-            shrinkage=shrinkage,
-            rescale=rescale,
-            missing=missing,
-            power=power,
-        )
+        options: dict[str, Any] = {"center": center, "shrinkage": shrinkage, "rescale": rescale, "missing": missing}
+        return cls.from_moments(hierarchy, moments, unit_norm=unit_norm, power=power, **options)
 
     @classmethod
     def from_moments(
@@ -127,15 +114,12 @@ class ConceptDictionary:
         missing: Missing = "raise",
         power: float = 1.0,
     ) -> ConceptDictionary:
-        """Build a dictionary from the moments of images that are already summed up.
-
-        Raises DictionaryError: as `from_images`.
+        """Build a dictionary from the moments of images that are already summed up; options as of `from_images`.
 
         Parameters
         ----------
         moments : from `class_moments`, with a second moment where there is a `shrinkage`
         unit_norm, power : what the embeddings went through before they were summed up
-        center, shrinkage, rescale, missing : as for `from_images`
         """
         transform = fit_transform_parameters(
             moments, unit_norm=unit_norm, center=center, shrinkage=shrinkage, rescale=rescale, power=power
@@ -147,25 +131,17 @@ class ConceptDictionary:
     def from_leaf_embeddings(
         cls, hierarchy: Hierarchy, embeddings: Mapping[str, ArrayLike], *, missing: Missing = "raise"
     ) -> ConceptDictionary:
-        """Build a dictionary from one vector per leaf; inner synsets are the mean of their children.
-
-        Raises DictionaryError: as `from_images`.
-        """
-        labels = list(embeddings)
-        if not labels:
+        """Build a dictionary from one vector per leaf; inner synsets are the mean of their children."""
+        if not embeddings:
             raise DictionaryError("embeddings is empty: give one vector for each leaf")
-        _refuse_unknown(labels, hierarchy)
-        vectors = _stack(embeddings)
-        return cls._from_class_embeddings(hierarchy, dict(zip(labels, vectors, strict=True)), None, missing)
+        _refuse_unknown(list(embeddings), hierarchy)
+        by_label = dict(zip(embeddings, _stack(embeddings), strict=True))
+        return cls._from_class_embeddings(hierarchy, by_label, None, missing)
 
     @classmethod
     def from_synset_embeddings(cls, hierarchy: Hierarchy, embeddings: Mapping[str, ArrayLike]) -> ConceptDictionary:
-        """Build a dictionary from a vector for every synset but the root, inner ones too (text embeddings, say).
-
-        Raises DictionaryError: as `from_images`; every synset needs a vector.
-        """
-        labels = [synset for synset in embeddings if synset != hierarchy.root]
-        _refuse_unknown(labels, hierarchy)
+        """Build a dictionary from a vector for every synset but the root, inner ones too (text embeddings, say)."""
+        _refuse_unknown([synset for synset in embeddings if synset != hierarchy.root], hierarchy)
         absent = [synset for synset in hierarchy.ids[1:] if synset not in embeddings]
         if absent:
             raise DictionaryError(
@@ -235,8 +211,6 @@ class ConceptDictionary:
             leaves[leaf] = leaves[leaf] + np.asarray(shift)
         return ConceptDictionary(self.hierarchy, average_upwards(self.hierarchy, leaves), self.transform)
 
-    # -- reading -----------------------------------------------------------------------------------
-
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:
         """(parent, child) of each atom."""
@@ -263,14 +237,12 @@ class ConceptDictionary:
 
     def synset_embedding(self, synset: str) -> NDArray[np.float64]:
         """Embedding a(i) of a synset, after the transform; zero for the root."""
-        embedding: NDArray[np.float64] = self.synset_embeddings[self.hierarchy.index(synset)]
-        return embedding
+        return np.asarray(self.synset_embeddings[self.hierarchy.index(synset)])
 
     @property
     def leaf_embeddings(self) -> NDArray[np.float64]:
         """Embeddings of the leaves, (n_leaves, n_dims), in the order of ``hierarchy.leaves``."""
-        embeddings: NDArray[np.float64] = self.synset_embeddings[self.hierarchy.leaf_index]
-        return embeddings
+        return np.asarray(self.synset_embeddings[self.hierarchy.leaf_index])
 
     @property
     def path_basis(self) -> PathBasis:

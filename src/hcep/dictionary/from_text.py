@@ -46,8 +46,6 @@ def text_vectors(
 ) -> Floats:
     """Unit vectors of the leaves' names, (n_leaves, n_dims): the mean over templates, and over descriptions.
 
-    Raises DictionaryError: no text tower, or a template without ``{}``.
-
     Parameters
     ----------
     encoder : with a text tower
@@ -83,8 +81,6 @@ def text_dictionary(
     close_gap: bool = True,
 ) -> TextDictionary:
     """Build a dictionary from one text vector per leaf, and from images as far as there are some.
-
-    Raises DictionaryError: shapes that do not fit, NaN, labels that are no leaves.
 
     Texts and images of one encoder lie in two cones: all texts share a direction that no image has. Both go to norm 1
     and lose their own mean, ``t' = t - mean(t)`` and ``x' = x - mean(x)``; without any image the texts' mean stands for
@@ -171,15 +167,11 @@ def _left_out(
     rest[own[rows]] -= X[rows]
     n_rest[own[rows]] -= 1.0
     leaves = _blend(texts, rest, n_rest, weight)
-    distances: Floats = (leaves**2).sum(axis=1) - 2.0 * X[rows] @ leaves.T
-    return distances
+    return np.asarray((leaves**2).sum(axis=1) - 2.0 * X[rows] @ leaves.T)
 
 
 def _blend(texts: Floats, sums: Floats, counts: Floats, weight: float) -> Floats:
-    if np.isinf(weight):
-        return texts
-    mixed: Floats = (weight * texts + sums) / (weight + counts)[:, None]
-    return mixed
+    return texts if np.isinf(weight) else np.asarray((weight * texts + sums) / (weight + counts)[:, None])
 
 
 def _log_loss(energies: Floats, own: NDArray[np.intp]) -> float:

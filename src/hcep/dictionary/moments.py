@@ -34,33 +34,31 @@ class ClassMoments:
         """Add a batch: row i of `X` belongs to ``labels[index[i]]``."""
         if not len(X):
             return
-        if self.n_images == 0:
-            self._shift = X[0].astype(np.float64)
-            self._sums = np.zeros((0, X.shape[1]))
-            self._square = np.zeros((X.shape[1], X.shape[1]) if self._with_second else (0, 0))
+        self._start(X[0].astype(np.float64))
         rows = self._rows(labels)[index]
         for start in range(0, len(X), CHUNK):
-            self._add(X[start : start + CHUNK], rows[start : start + CHUNK])
+            centred = X[start : start + CHUNK] - self._shift
+            n = len(centred)
+            present, place, n_images = np.unique(rows[start : start + n], return_inverse=True, return_counts=True)
+            one_hot = sparse.csr_array((np.ones(n), (place, np.arange(n))), shape=(len(present), n))
+            self._sums[present] += one_hot @ centred
+            self._counts[present] += n_images
+            self._sum_of_squares += float(np.vdot(centred, centred))
+            if self._with_second:
+                self._square += centred.T @ centred
         self.n_images += len(X)
 
-    def _add(self, X: Embeddings, rows: NDArray[np.intp]) -> None:
-        centred = X - self._shift
-        present, place, n_images = np.unique(rows, return_inverse=True, return_counts=True)
-        one_hot = sparse.csr_array((np.ones(len(X)), (place, np.arange(len(X)))), shape=(len(present), len(X)))
-        self._sums[present] += one_hot @ centred
-        self._counts[present] += n_images
-        self._sum_of_squares += float(np.vdot(centred, centred))
-        if self._with_second:
-            self._square += centred.T @ centred
+    def _start(self, shift: NDArray[np.float64]) -> None:
+        """Sum about this point from now on, unless there are images already."""
+        if self.n_images == 0:
+            self._shift, n_dims = shift, len(shift)
+            self._sums, self._square = np.zeros((0, n_dims)), np.zeros((n_dims * self._with_second,) * 2)
 
     def merge(self, other: ClassMoments) -> None:
         """Add what another sum has seen, as if its images had come here."""
         if not other.n_images:
             return
-        if not self.n_images:
-            self._shift, n_dims = other._shift.copy(), other.n_dims
-            self._sums = np.zeros((0, n_dims))
-            self._square = np.zeros((n_dims, n_dims) if self._with_second else (0, 0))
+        self._start(other._shift.copy())
         moved, total = other._shift - self._shift, other._sums.sum(axis=0)
         rows = self._rows(list(other.labels))
         self._sums[rows] += other._sums + other._counts[:, None] * moved
@@ -91,13 +89,11 @@ class ClassMoments:
 
     def class_means(self) -> NDArray[np.float64]:
         """Mean embedding of each class, (n_classes, n_dims), in the order of `labels`."""
-        means: NDArray[np.float64] = self._shift + self._sums / self.counts[:, None]
-        return means
+        return np.asarray(self._shift + self._sums / self.counts[:, None])
 
     def total_mean(self) -> NDArray[np.float64]:
         """Mean of all images."""
-        mean: NDArray[np.float64] = self._shift + self._sums.sum(axis=0) / self.n_images
-        return mean
+        return np.asarray(self._shift + self._sums.sum(axis=0) / self.n_images)
 
     def within_covariance(self) -> NDArray[np.float64]:
         """Covariance of the images about their class means, pooled over classes.
@@ -110,8 +106,7 @@ class ClassMoments:
             logger.info("no class has two images: whitening by the total covariance instead of the within-class one")
             groups, counts = self._sums.sum(axis=0, keepdims=True), np.array([[self.n_images]])
             n_free = self.n_images - 1
-        covariance: NDArray[np.float64] = (self._square - groups.T @ (groups / counts)) / max(n_free, 1)
-        return covariance
+        return np.asarray((self._square - groups.T @ (groups / counts)) / max(n_free, 1))
 
     def second_moment(self, centre: NDArray[np.float64] | float = 0.0) -> NDArray[np.float64]:
         """Mean of ``(x - centre) (x - centre)^T`` over all images."""

@@ -31,29 +31,20 @@ class PathBasis:
     and ``p_v = <x, q_v>``, the residual after the path to v has squared norm ``||x||**2`` less the ``p_u**2`` along it,
     and ``|p_v| * s_v`` is the cosine (times the residual's norm) by which the pursuit picks v. The anchored problem
     is the same one on atoms ``[d_v; sqrt(lambda) e_level]`` and images ``[x; sqrt(lambda) 1]``.
-
-    Attributes
-    ----------
-    tree : its node v stands for one rooted path, with atom d_v at the end
-    anchor : weight lambda of the prior on coefficients; 0 is least squares
-    directions : (n_columns, n_dims) float64
-        The distinct q_v. Two siblings whose atoms are opposite or equal share one, so that they tie exactly.
-    offset : (n_columns,) float64; what the anchor adds to <x, q_v>; zero without one
-    column : (n_nodes,) int32
-        Row of `directions` for a node; -1 for the root and for dependent atoms, whose q_v is zero.
-    sign : (n_nodes,) float64; 1, -1, or 0 where there is no column
-    share : (n_nodes,) float64; s_v, the part of the atom's norm outside the span of its ancestors' atoms
-    triangle : (n_nodes, depth) float64
-        Row v is the last column of the R of the path's QR: ``<q_u, d_v>`` for u along the path.
     """
 
-    tree: PathTree
-    anchor: float
+    tree: PathTree  # its node v stands for one rooted path, with atom d_v at the end
+    anchor: float  # weight lambda of the prior on coefficients; 0 is least squares
+    #: (n_columns, n_dims) float64; the distinct q_v. Two siblings whose atoms are opposite or equal share one, so that
+    #: they tie exactly.
     directions: NDArray[np.float64]
-    offset: NDArray[np.float64]
+    offset: NDArray[np.float64]  # (n_columns,) float64; what the anchor adds to <x, q_v>; zero without one
+    #: (n_nodes,) int32; row of `directions` for a node; -1 for the root and for dependent atoms, whose q_v is zero
     column: NDArray[np.int32]
-    sign: NDArray[np.float64]
+    sign: NDArray[np.float64]  # (n_nodes,) float64; 1, -1, or 0 where there is no column
+    #: (n_nodes,) float64; s_v, the part of the atom's norm outside the span of its ancestors' atoms
     share: NDArray[np.float64]
+    #: (n_nodes, depth) float64; row v is the last column of the R of the path's QR: ``<q_u, d_v>`` for u along the path
     triangle: NDArray[np.float64]
 
     @cached_property
@@ -71,13 +62,7 @@ class PathBasis:
 
 
 def build_path_basis(hierarchy: Hierarchy, atoms: NDArray[np.float64], anchor: float) -> PathBasis:
-    """Orthogonalise every atom against its ancestors, level by level.
-
-    Warns
-    -----
-    DependentAtomsWarning
-        Once, with the number of atoms that are zero or dependent on their ancestors.
-    """
+    """Orthogonalise every atom against its ancestors, level by level; warns once of atoms that depend on them."""
     tree, n_dims = hierarchy.path_tree, atoms.shape[1]
     q, triangle, share = _orthogonalise(tree, atoms, anchor)
     found = share > 0

@@ -83,8 +83,7 @@ class EmbeddingTransform:
 def unit_rows(X: Embeddings) -> Embeddings:
     """Scale rows to norm 1; a zero row stays zero."""
     norms = np.linalg.norm(X, axis=1, keepdims=True)
-    unit: Embeddings = X / np.where(norms > 0, norms, 1).astype(X.dtype)
-    return unit
+    return np.asarray(X / np.where(norms > 0, norms, 1).astype(X.dtype))
 
 
 def prepared_rows(X: Embeddings, power: float, unit_norm: bool) -> Embeddings:
@@ -107,18 +106,13 @@ def fit_transform_parameters(
 ) -> EmbeddingTransform:
     """Fix the transform from the moments of the training images after `power` and `unit_norm`."""
     mean = moments.total_mean() if center else None
-    whitener = None
-    if shrinkage is not None:
-        whitener = shrunk_inverse_root(moments.within_covariance(), shrinkage)
+    whitener = None if shrinkage is None else shrunk_inverse_root(moments.within_covariance(), shrinkage)
     scale = 1.0 / np.sqrt(moments.mean_square_norm(mean, whitener)) if rescale else 1.0
     return EmbeddingTransform(unit_norm, mean, whitener, float(scale), shrinkage, power=power)
 
 
 def shrunk_inverse_root(covariance: NDArray[Any], shrinkage: float) -> NDArray[Any]:
-    """W with ``W W^T`` the inverse of ``(1 - a) C + a tr(C)/d I``: triangular, a fraction of an eigenproblem's work.
-
-    In the covariance's precision.
-    """
+    """W, triangular, with ``W W^T`` the inverse of ``(1 - a) C + a tr(C)/d I``, in the covariance's precision."""
     from scipy.linalg import LinAlgError, cholesky, lapack
 
     if not 0.0 < shrinkage <= 1.0:

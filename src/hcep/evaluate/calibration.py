@@ -57,11 +57,6 @@ def expected_calibration_error(confidence: ArrayLike, correct: ArrayLike, n_bins
     ----------
     confidence : (n_images,) array; probability of the predicted class; NaN leaves the image out
     correct : (n_images,) array of 0 and 1
-
-    Returns
-    -------
-    float
-        NaN where no image has a confidence.
     """
     known = ~np.isnan(np.asarray(confidence, dtype=np.float64)) & ~np.isnan(np.asarray(correct, dtype=np.float64))
     if not known.any():
@@ -76,13 +71,11 @@ class RiskCoverage:
 
     Attributes
     ----------
-    coverage : (n_images,) float; share of images that are answered
-    risk : (n_images,) float; share of mistakes among them
     area : mean risk over all coverages; lower is better
     """
 
-    coverage: NDArray[np.float64]
-    risk: NDArray[np.float64]
+    coverage: NDArray[np.float64]  # (n_images,) float; share of images that are answered
+    risk: NDArray[np.float64]  # (n_images,) float; share of mistakes among them
 
     @property
     def area(self) -> float:

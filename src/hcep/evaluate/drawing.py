@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,15 +75,12 @@ def concept_f1(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> di
 
 def concept_means(y_true: ArrayLike, values: NDArray[np.float64], hierarchy: Hierarchy) -> dict[str, float]:
     """Mean of some value over the images of every concept: of probabilities, how sure answers are there."""
-    sums, counts = Counter[str](), Counter[str]()
-    for label, value in zip(as_labels(y_true, "y_true"), values.tolist(), strict=True):
-        sums[label] += value
-        counts[label] += 1
+    labels, index = np.unique(as_labels(y_true, "y_true"), return_inverse=True)
+    sums, counts = np.bincount(index, values, len(labels)).tolist(), np.bincount(index, minlength=len(labels)).tolist()
     total, n = dict.fromkeys(hierarchy.ids, 0.0), Counter[str]()
-    for label, count in counts.items():
-        leaf = hierarchy.leaf_of(label)
-        for synset in (leaf, *hierarchy.ancestors(leaf)):
-            total[synset] += sums[label]
+    for label, own, count in zip(labels.tolist(), sums, counts, strict=True):
+        for synset in (leaf := hierarchy.leaf_of(label), *hierarchy.ancestors(leaf)):
+            total[synset] += own
             n[synset] += count
     return {synset: total[synset] / n[synset] for synset in hierarchy.ids if n[synset]}
 
@@ -90,10 +88,7 @@ def concept_means(y_true: ArrayLike, values: NDArray[np.float64], hierarchy: Hie
 def mistakes_by_lca(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> list[tuple[str, int, str, str, int]]:
     """Mistakes by the lowest concept above truth and answer, most frequent first.
 
-    Returns
-    -------
-    list of (concept, mistakes, truth, answer, their number)
-        The last three of the most frequent confusion below that concept.
+    Rows are (concept, mistakes, truth, answer, their number), the last three of the commonest confusion below it.
     """
     truth, predicted = as_labels(y_true, "y_true"), as_labels(y_pred, "y_pred")
     found: dict[str, Counter[tuple[str, str]]] = {}
@@ -108,7 +103,6 @@ def write_figures(folder: str | PathLike[str], model: Any, X: ArrayLike, y: Arra
 
     Parameters
     ----------
-    folder : path
     X : (n_images, n_dims) raw embeddings
     y : (n_images,) labels, all of them classes of the model
     """
@@ -132,31 +126,29 @@ def write_figures(folder: str | PathLike[str], model: Any, X: ArrayLike, y: Arra
     return paths
 
 
+def _figure(width: float, height: float) -> tuple[Figure, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
+
+
 def draw_icicle(hierarchy: Hierarchy, values: Mapping[str, float], title: str = "") -> Figure:
     """The hierarchy as boxes from left to right, each coloured by its value from 0 to 1, grey where it has none."""
     import matplotlib as mpl
-    from matplotlib.figure import Figure
 
     boxes, colours = icicle_boxes(hierarchy), mpl.colormaps["RdYlGn"]
     n_leaves, depth = len(hierarchy.path_tree.leaf_nodes), hierarchy.depth
     high = min(18.0, max(4.0, 0.11 * n_leaves))
-    figure = Figure(figsize=(2.0 + 1.5 * depth, high), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _figure(2.0 + 1.5 * depth, high)
     painted = [colours(values[b.synset]) if b.synset in values else "#dddddd" for b in boxes]
     left, heights = [b.level for b in boxes], [b.height for b in boxes]
     middle = [1.0 - b.top - b.height / 2 for b in boxes]
     axes.barh(middle, 1.0, heights, left, color=painted, edgecolor="white", linewidth=0.3)
     for box, y in zip(boxes, middle, strict=True):
         if box.height * high >= LABELLED:
-            name = hierarchy.name(box.synset)[:LETTERS]
-            axes.text(
-                box.level + 0.04,
-                y,
-                name,
-                va="center",
-                fontsize=min(9.0, max(5.0, 40.0 * box.height * high)),
-                clip_on=True,
-            )
+            name, size = hierarchy.name(box.synset)[:LETTERS], min(9.0, max(5.0, 40.0 * box.height * high))
+            axes.text(box.level + 0.04, y, name, va="center", fontsize=size, clip_on=True)
     axes.set(xlim=(0, depth + 1), ylim=(0, 1), title=title, xticks=[], yticks=[])
     figure.colorbar(mpl.cm.ScalarMappable(cmap=colours), ax=axes, shrink=0.4)
     return figure
@@ -164,11 +156,8 @@ def draw_icicle(hierarchy: Hierarchy, values: Mapping[str, float], title: str = 
 
 def draw_mistakes(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy, n: int = 15) -> Figure:
     """Mistakes by the lowest concept above truth and answer, the n most frequent, each with its commonest confusion."""
-    from matplotlib.figure import Figure
-
     rows, name = mistakes_by_lca(y_true, y_pred, hierarchy)[:n][::-1], hierarchy.name
-    figure = Figure(figsize=(8, 1.0 + 0.3 * len(rows)), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _figure(8, 1.0 + 0.3 * len(rows))
     axes.barh([f"{name(c)}: {name(hierarchy.leaf_of(a))} as {name(hierarchy.leaf_of(b))}" for c, _, a, b, _ in rows],
               [total for _, total, *_ in rows], color="#1f77b4")  # fmt: skip
     axes.barh(range(len(rows)), [most for *_, most in rows], color="#d62728")
@@ -179,10 +168,7 @@ def draw_mistakes(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy, n:
 
 def draw_risk_coverage(curves: Mapping[str, RiskCoverage]) -> Figure:
     """Mistakes among the images that are answered, against how many are, a line for each method."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4, 3), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _figure(4, 3)
     for label, curve in curves.items():
         axes.plot(curve.coverage, curve.risk, label=f"{label} (area {curve.area:.3f})")
     axes.set(xlabel="share of images answered", ylabel="share of mistakes", xlim=(0, 1), ylim=(0, None))
@@ -192,10 +178,7 @@ def draw_risk_coverage(curves: Mapping[str, RiskCoverage]) -> Figure:
 
 def draw_interventions(rows: Sequence[Corrected]) -> Figure:
     """Accuracy after so many levels were corrected by truth (see `intervention_curve`)."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4, 3), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _figure(4, 3)
     axes.plot([row.n_levels for row in rows], [row.accuracy for row in rows], "o-")
     axes.set(xlabel="levels corrected", ylabel="accuracy", ylim=(None, 1.0))
     return figure
@@ -208,30 +191,5 @@ def icicle_page(hierarchy: Hierarchy, values: Mapping[str, float], title: str = 
         for b in icicle_boxes(hierarchy)
     ]
     data = json.dumps({"boxes": boxes, "columns": hierarchy.depth + 1}).replace("<", "\\u003c")
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style><body><h1>{escape(title)}</h1>"
-        "<p id=said>Click a concept to look closer, the left edge to go back.</p><canvas></canvas>"
-        f"<script>const data={data};{_SCRIPT}</script></body></html>\n"
-    )
-
-
-_STYLE = "body{font:15px system-ui,sans-serif;margin:1rem}canvas{width:100%;height:82vh}h1{font-size:1.2rem;margin:0}"
-_SCRIPT = """
-const canvas=document.querySelector('canvas'),pen=canvas.getContext('2d'),said=document.getElementById('said');
-let view=[0,0,1];
-const colour=v=>v==null?'#ddd':`hsl(${120*v} 60% ${78-12*Math.abs(v-.5)}%)`;
-function box([level,top,height]){const w=canvas.width/(data.columns-view[0]);
-  return [(level-view[0])*w,(top-view[1])/view[2]*canvas.height,w,height/view[2]*canvas.height]}
-function draw(){canvas.width=canvas.clientWidth;canvas.height=canvas.clientHeight;pen.font='12px system-ui';
-  for(const b of data.boxes){const [x,y,w,h]=box(b);if(x+w<=0||y+h<0||y>canvas.height)continue;
-    pen.fillStyle=colour(b[4]);pen.fillRect(x,y,w-1,Math.max(h-.5,.5));
-    if(h>11){pen.fillStyle='#111';pen.save();pen.beginPath();pen.rect(x,y,w-2,h);pen.clip();
-      pen.fillText(b[3],x+4,Math.min(Math.max(y,0)+h/2+4,y+h-3));pen.restore()}}}
-function at(e){const r=canvas.getBoundingClientRect(),px=e.clientX-r.left,py=e.clientY-r.top;
-  return data.boxes.find(b=>{const [x,y,w,h]=box(b);return px>=x&&px<x+w&&py>=y&&py<y+h})}
-canvas.onmousemove=e=>{const b=at(e);if(b)said.textContent=b[3]+(b[4]==null?'':': '+b[4].toFixed(3))};
-canvas.onclick=e=>{const b=at(e);if(!b)return;
-  view=b[0]==view[0]?[0,0,1]:[Math.max(b[0]-1,0),b[1],b[2]];draw()};
-addEventListener('resize',draw);draw();
-"""
+    before, after, script, end = files("hcep.evaluate").joinpath("icicle.html").read_text("utf-8").split("%%")
+    return f"{before}{escape(title)}{after}{escape(title)}{script}{data}{end}"

@@ -21,8 +21,7 @@ DEPENDENT = 1e-11
 def energy_columns(result: Any, X: ArrayLike | None, n_images: int, depth: int) -> dict[str, NDArray[np.float64]]:
     """Reconstruction error, and energy explained by the first 1 … `depth` atoms, one value per image.
 
-    NaN where X is not given, where the result has no residual (a method that reconstructs nothing), and for a zero
-    image.
+    NaN where X is not given, where the result has no residual (the method reconstructs nothing), for a zero image.
     """
     names = ["reconstruction_error", *(f"explained_{level}" for level in range(1, depth + 1))]
     if X is None:
@@ -75,8 +74,6 @@ def explained_energy(
 
     `x`: (n_images, n_dims) float64; in the dictionary's space. `order`: (n_images, n_steps) int32; atoms, -1 beyond the
     last: a support that has ended explains what it did at its end.
-
-    Returns (n_images, n_steps) float64
     """
     n_images, n_steps = order.shape
     inside = order >= 0

@@ -30,18 +30,12 @@ N_TIMED = 4096
 
 @dataclass(frozen=True, eq=False)
 class Graded:
-    """One fitted method on labelled images.
+    """One fitted method on labelled images."""
 
-    Attributes
-    ----------
-    estimator : fitted classifier
-    result : what it found in the images
-    fit_seconds, seconds : of fitting (0 where it came fitted), and of searching and scoring the images
-    """
-
-    estimator: Any
+    estimator: Any  # fitted classifier
     scores: ImageScores
-    result: Any
+    result: Any  # what it found in the images
+    #: fit_seconds, seconds: of fitting (0 where it came fitted), and of searching and scoring the images
     fit_seconds: float
     seconds: float
 
@@ -63,18 +57,11 @@ class Graded:
 
 @dataclass
 class Grades:
-    """Methods on the same images, by label.
+    """Methods on the same images, by label."""
 
-    Attributes
-    ----------
-    graded : dict of label to Graded
-    skipped : dict of label to reason; methods that could not run
-    warnings : dict of text to labels; who warned of what
-    """
-
-    graded: dict[str, Graded] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
-    warnings: dict[str, list[str]] = field(default_factory=dict)
+    graded: dict[str, Graded] = field(default_factory=dict)  # dict of label to Graded
+    skipped: dict[str, str] = field(default_factory=dict)  # dict of label to reason; methods that could not run
+    warnings: dict[str, list[str]] = field(default_factory=dict)  # dict of text to labels; who warned of what
 
     def table(self, columns: Sequence[str] = DEFAULT_COLUMNS, reference: str | None = None) -> ScoreTable:
         """Means with intervals, and paired tests against a reference (the first by default)."""
@@ -91,13 +78,6 @@ def grade(
     hierarchy: Hierarchy | None = None,
 ) -> Graded:
     """Fit one method where training images are given, and score it.
-
-    >>> from hcep.classify import make_method
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> data = make_hierarchical_concepts(branching=3, depth=3, dim=12, noise=1e-4)
-    >>> found = grade(make_method("nn", data.hierarchy), (data.X, data.y), (data.X, data.y))
-    >>> found.row()["accuracy"]
-    1.0
 
     Parameters
     ----------
@@ -122,8 +102,6 @@ def grade_methods(
     on_method: Callable[[str], None] = lambda label: None,
 ) -> Grades:
     """Grade several methods on the same images.
-
-    Raises HCEPError, MissingExtraError: from a method that is not optional.
 
     Parameters
     ----------

@@ -25,18 +25,12 @@ Columns = dict[str, Floats]
 
 @dataclass(frozen=True, eq=False)
 class ImageScores:
-    """Metrics of a batch of images, one value per image.
+    """Metrics of a batch of images, one value per image."""
 
-    Attributes
-    ----------
-    labels : true class of each image
-    predicted : predicted class of each image, where predictions were given
-    columns : mapping of str to (n_images,) float64
-        Each metric by name (docs/metrics.md defines them); NaN where it is not defined for an image.
-    """
-
-    labels: tuple[str, ...]
-    predicted: tuple[str, ...] | None
+    labels: tuple[str, ...]  # true class of each image
+    predicted: tuple[str, ...] | None  # predicted class of each image, where predictions were given
+    #: mapping of str to (n_images,) float64; each metric by name (docs/metrics.md defines them); NaN where it is not
+    #: defined for an image
     columns: Mapping[str, NDArray[np.float64]]
 
     def __len__(self) -> int:
@@ -64,10 +58,7 @@ class ImageScores:
         )
 
     def to_table(self, ids: Sequence[str] | None = None) -> pa.Table:
-        """The scores as a pyarrow table, a row per image: id (where given), label, predicted, then every metric.
-
-        What is not defined is null.
-        """
+        """A pyarrow table, a row per image: id (where given), label, predicted, every metric (null: not defined)."""
         import pyarrow as pa
 
         columns: dict[str, Any] = {} if ids is None else {"id": pa.array([str(i) for i in ids], pa.string())}
@@ -92,9 +83,7 @@ def score_images(
     X: ArrayLike | None = None,
     top_k: Sequence[int] = (1, 5),
 ) -> ImageScores:
-    """Score recovered supports and predicted classes against the true classes, image by image.
-
-    Raises HCEPError: different lengths, probabilities without classes, ids that are not in the hierarchy.
+    """Score recovered supports and predicted classes against the true classes, by the metrics of docs/metrics.md.
 
     >>> h = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
     >>> scores = score_images([("animal", "cat"), ("animal", "dog")], ["cat", "cat"], h, predicted=["cat", "dog"])
@@ -113,17 +102,20 @@ def score_images(
     probabilities : (n_images, n_classes) array; for top-k and confidence
     classes : (n_classes,) array of str; what the columns of `probabilities` stand for
     X : (n_images, n_dims) array; the raw embeddings, for reconstruction error and explained energy
-
-    Returns
-    -------
-    ImageScores
-        docs/metrics.md defines the columns.
     """
     supports, labels = supports_and_labels(result, y)
     table, names = _checked_probabilities(probabilities, classes, len(labels))
-    answers = _checked_predictions(predicted, table, names, len(labels))
+    answers = None if table is None else [names[i] for i in np.argmax(table, axis=1)]
+    if predicted is not None:
+        answers = as_labels(predicted, "predicted")
+        if len(answers) != len(labels):
+            raise HCEPError(f"predicted has {len(answers):,} labels, y {len(labels):,}; give one per image")
     columns = _label_columns(labels, answers, table, names, top_k)
-    columns |= _mistake_columns(labels, answers, columns["correct"], hierarchy)
+    wrong = np.flatnonzero(columns["correct"] == 0.0)
+    for name, measure in (("tree_distance", tree_distances), ("lca_height", lca_heights)):
+        columns[name] = np.full(len(labels), np.nan)
+        if answers is not None and len(wrong):
+            columns[name][wrong] = measure([labels[i] for i in wrong], [answers[i] for i in wrong], hierarchy)
     columns |= path_columns(supports, labels, hierarchy)
     columns["n_atoms"] = np.array([len(support) for support in supports], dtype=np.float64)
     selected = getattr(result, "selected", None)
@@ -135,13 +127,6 @@ def score_images(
 
 def evaluate_method(estimator: Any, X: ArrayLike, y: ArrayLike, *, top_k: Sequence[int] = (1, 5)) -> ImageScores:
     """Score a fitted classifier on labelled images.
-
-    >>> from hcep import HCEPClassifier
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> data = make_hierarchical_concepts(branching=3, depth=3, dim=12, noise=1e-4)
-    >>> scores = evaluate_method(HCEPClassifier(data.hierarchy).fit(data.X, data.y), data.X, data.y)
-    >>> scores.summary()["one_path"]
-    1.0
 
     Parameters
     ----------
@@ -171,15 +156,15 @@ def score_estimator(
     told: dict[str, Any] = {"X": X if energy else None, "top_k": top_k}
     if hasattr(estimator, "infer"):
         found = estimator.infer(X)
-        result, told["probabilities"] = found.paths, found.probabilities
+        result, told["probabilities"], told["classes"] = found.paths, found.probabilities, estimator.classes_
+    elif hasattr(estimator, "predict_proba"):  # the most probable class is the predicted one
+        result, told["probabilities"], told["classes"] = (
+            estimator.pursue(X),
+            estimator.predict_proba(X),
+            estimator.classes_,
+        )
     else:
-        result = estimator.pursue(X)
-        if hasattr(estimator, "predict_proba"):  # the most probable class is the predicted one
-            told["probabilities"] = estimator.predict_proba(X)
-    if "probabilities" in told:
-        told["classes"] = estimator.classes_
-    else:
-        told["predicted"] = estimator.predict(X)
+        result, told["predicted"] = estimator.pursue(X), estimator.predict(X)
     return score_images(result, y, hierarchy or estimator.hierarchy_, **told), result
 
 
@@ -200,18 +185,6 @@ def _checked_probabilities(
     return table, names
 
 
-def _checked_predictions(
-    predicted: ArrayLike | None, table: Floats | None, names: list[str], n_images: int
-) -> list[str] | None:
-    """One predicted class per image: as given, or the most probable one; None where neither is known."""
-    if predicted is None:
-        return None if table is None else [names[i] for i in np.argmax(table, axis=1)]
-    answers = as_labels(predicted, "predicted")
-    if len(answers) != n_images:
-        raise HCEPError(f"predicted has {len(answers):,} labels, y {n_images:,}; give one per image")
-    return answers
-
-
 def _label_columns(
     labels: list[str], answers: list[str] | None, table: Floats | None, names: list[str], top_k: Sequence[int]
 ) -> Columns:
@@ -229,14 +202,4 @@ def _label_columns(
         index = class_index(answers, names)
         own = np.take_along_axis(table, np.maximum(index, 0)[:, None], axis=1)[:, 0]
         columns["confidence"] = np.where(index >= 0, own, np.nan)
-    return columns
-
-
-def _mistake_columns(labels: list[str], answers: list[str] | None, correct: Floats, hierarchy: Hierarchy) -> Columns:
-    columns = {name: np.full(len(labels), np.nan) for name in ("tree_distance", "lca_height")}
-    wrong = np.flatnonzero(correct == 0.0)
-    if answers is not None and len(wrong):
-        truth, given = [labels[i] for i in wrong], [answers[i] for i in wrong]
-        columns["tree_distance"][wrong] = tree_distances(truth, given, hierarchy)
-        columns["lca_height"][wrong] = lca_heights(truth, given, hierarchy)
     return columns

@@ -30,15 +30,6 @@ class Corrected(NamedTuple):
 def intervention_curve(estimator: Any, X: ArrayLike, y: ArrayLike) -> list[Corrected]:
     """Accuracy of a fitted classifier after 0, 1, 2, … levels of each image's path are forced to the true ones.
 
-    Raises HCEPError: a label that is no class.
-
-    >>> from hcep import HCEPClassifier
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=0.5)
-    >>> model = HCEPClassifier(data.hierarchy).fit(data.X, data.y)
-    >>> [row.accuracy for row in intervention_curve(model, data.X, data.y)][-1]
-    1.0
-
     Parameters
     ----------
     X : (n_images, n_dims) raw embeddings

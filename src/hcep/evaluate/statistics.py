@@ -1,7 +1,6 @@
 """How sure a number is, and whether two methods differ on the same images: bootstrap and paired tests.
 
-Our own and not `scipy.stats`, which the tests compare them with: every mean is a sum, so that one matrix product
-resamples all columns of all methods at once, and what is defined for some images only is resampled with the rest.
+Not `scipy.stats`: every mean is a sum, so that one matrix product resamples all columns of all methods at once.
 """
 
 from __future__ import annotations
@@ -90,8 +89,8 @@ def paired_draws(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Differen
 
     The variance is that of the images' mean differences over the number of images, plus that of the draws' mean
     differences over the number of draws; degrees of freedom are Satterthwaite's. With one draw it is the paired
-    t interval over images, and the draw's own luck is not in it. A metric that is not defined everywhere enters by
-    the linear part of its ratio.
+    t interval over images, and the draw's own luck is not in it. A metric that is not defined everywhere enters by the
+    linear part of its ratio. (Satterthwaite, Biometrics 2, 1946.)
 
     >>> found = paired_draws([[1, 1, 1, 0, 1, 1, 1, 1]], [[1, 0, 0, 0, 1, 0, 1, 1]])
     >>> round(found.difference, 3), found.low < 0 < found.high
@@ -102,10 +101,6 @@ def paired_draws(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Differen
     a, b : (n_draws, n_images) arrays
         Two methods on the same images, fitted on the same draws. NaN where the metric is not defined (a mistake's
         distance for an image that is right): each mean is over the images its own metric is defined for.
-
-    References
-    ----------
-    Satterthwaite, *An approximate distribution of estimates of variance components*, Biometrics 2 (1946).
     """
     from scipy.stats import t
 
@@ -269,8 +264,7 @@ def _linear_parts(values: ArrayLike, name: str) -> Floats:
 
 
 def _ratio(total: Floats, count: NDArray[np.floating] | NDArray[np.integer]) -> Floats:
-    ratio: Floats = np.divide(total, count, out=np.full(np.shape(total), np.nan), where=count > 0)
-    return ratio
+    return np.asarray(np.divide(total, count, out=np.full(np.shape(total), np.nan), where=count > 0))
 
 
 def _column(name: str, values: ArrayLike) -> Floats:

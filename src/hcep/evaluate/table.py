@@ -24,30 +24,23 @@ LATEX_SYMBOLS = str.maketrans({NOTHING: "--", "†": r"$^{\dagger}$", "↑": r"$
 
 @dataclass(frozen=True)
 class Score:
-    """One method's score on one metric.
-
-    Attributes
-    ----------
-    mean, low, high : estimate and confidence interval; NaN where the metric is defined for no image
-    n_images : images it is defined for
-    difference, difference_low, difference_high : what it has over the reference method
-    p, p_holm : two-sided, paired, against the reference: raw, and adjusted for the number of methods in the column. NaN
-        for the reference itself.
-    best : the best mean of its column, or not significantly worse (paired, adjusted) than that of the best
-    """
+    """One method's score on one metric."""
 
     method: str
     metric: str
+    #: mean, low, high: estimate and confidence interval; NaN where the metric is defined for no image
     mean: float
     low: float
     high: float
-    n_images: int
+    n_images: int  # images it is defined for
+    #: difference, difference_low, difference_high: what it has over the reference method
     difference: float
     difference_low: float
     difference_high: float
+    #: p, p_holm: two-sided, paired, against the reference: raw, and adjusted for the number of methods in the column
     p: float
     p_holm: float
-    best: bool
+    best: bool  # the best mean of its column, or not significantly worse (paired, adjusted) than that of the best
 
     @property
     def between(self) -> str:
@@ -57,22 +50,15 @@ class Score:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Scores of several methods on the same images; made by `compare_scores`.
+    """Scores of several methods on the same images; made by `compare_scores`."""
 
-    Attributes
-    ----------
-    methods, metrics : rows and columns
-    reference : the method the others are tested against
-    level : of the intervals; differences are called significant below ``1 - level``
-    scores : method by method
-    """
-
+    #: methods, metrics: rows and columns
     methods: tuple[str, ...]
     metrics: tuple[str, ...]
-    reference: str
+    reference: str  # the method the others are tested against
     n_images: int
-    level: float
-    scores: tuple[Score, ...]
+    level: float  # of the intervals; differences are called significant below ``1 - level``
+    scores: tuple[Score, ...]  # method by method
 
     def score(self, method: str, metric: str) -> Score:
         """The score of one method on one metric."""
@@ -154,11 +140,7 @@ class ScoreTable:
 
 
 def escaped(text: str) -> str:
-    r"""Text that LaTeX prints as it is.
-
-    >>> print(escaped("50% of a_b & c"))
-    50\% of a\_b \& c
-    """
+    r"""Text that LaTeX prints as it is."""
     return "".join(LATEX_ESCAPES.get(character, character) for character in text)
 
 

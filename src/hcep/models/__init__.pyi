@@ -3,8 +3,9 @@ from .atom_names import (
     AtomNames as AtomNames,
     Exemplar as Exemplar,
     Phrase as Phrase,
+    load_atom_names as load_atom_names,
+    save_atom_names as save_atom_names,
 )
-from .atoms_file import load_atom_names as load_atom_names, save_atom_names as save_atom_names
 from .card import EncoderRecord as EncoderRecord, model_card as model_card
 from .fitting import FittedModel as FittedModel, fit_model as fit_model
 from .history import change_model as change_model, model_log as model_log, undo_change as undo_change

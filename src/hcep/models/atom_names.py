@@ -1,16 +1,30 @@
-"""What the atoms of a dictionary mean, in words and images: one record per edge."""
+"""What the atoms of a dictionary mean, in words and images: one record per edge; ``atoms.json`` keeps them."""
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Literal
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
+import msgspec
+from msgspec import Meta, Struct
+
+from hcep import _json
+from hcep._json import Finite, shown
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy import Hierarchy
+from hcep.models.folder import update_folder
+from hcep.models.loading import read_model
+from hcep.models.schema import ATOMS, ATOMS_FORMAT, DOCUMENT, ModelError, file_record, json_object, seal
 
+VERSION = 1
+#: Longest phrase, summary or gloss that is taken from a file, in characters.
+MAX_TEXT = 4000
 Source = Literal["summary", "phrase", "gloss", "exemplars"]
 #: Categories of characters that have no place in a phrase, but for the joiners that some scripts need inside words.
 _ODD, _JOINERS = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"), "\u200c\u200d"
@@ -39,24 +53,18 @@ class Exemplar:
 
 @dataclass(frozen=True)
 class AtomName:
-    """What is known of the meaning of one atom.
+    """What is known of the meaning of one atom."""
 
-    Attributes
-    ----------
-    parent, child : the synsets whose difference the atom is
-    phrases : the nearest of a pool, the nearest first; empty where none were compared, or the atom is zero
-    summary : a language model's 3 to 10 words
-    exemplars, contrast : images below the parent that lie furthest along the atom, and furthest against it
-    gloss : definition of the child
-    """
-
+    #: parent, child: the synsets whose difference the atom is
     parent: str
     child: str
+    #: the nearest of a pool, the nearest first; empty where none were compared, or the atom is zero
     phrases: tuple[Phrase, ...] = ()
-    summary: str | None = None
+    summary: str | None = None  # a language model's 3 to 10 words
+    #: exemplars, contrast: images below the parent that lie furthest along the atom, and furthest against it
     exemplars: tuple[Exemplar, ...] = ()
     contrast: tuple[Exemplar, ...] = ()
-    gloss: str | None = None
+    gloss: str | None = None  # definition of the child
 
     @property
     def meaning(self) -> str | None:
@@ -94,21 +102,13 @@ class AtomNames:
     'thick white fur'
     >>> names["bear", "polar bear"].source
     'phrase'
-
-    Attributes
-    ----------
-    atoms : in the order of the hierarchy's edges; some may be left out
-    encoder : whose text space the phrases were compared in
-    template : what the phrases were put into before they were embedded, such as ``"a photo of {}"``
-    centered : whether the mean of the pool was subtracted
-    llm : the language model of the summaries
     """
 
-    atoms: tuple[AtomName, ...]
-    encoder: str | None = None
-    template: str | None = None
-    centered: bool = False
-    llm: str | None = None
+    atoms: tuple[AtomName, ...]  # in the order of the hierarchy's edges; some may be left out
+    encoder: str | None = None  # whose text space the phrases were compared in
+    template: str | None = None  # what the phrases were put into before they were embedded, such as ``"a photo of {}"``
+    centered: bool = False  # whether the mean of the pool was subtracted
+    llm: str | None = None  # the language model of the summaries
 
     def __post_init__(self) -> None:
         if len(self.by_edge) < len(self.atoms):
@@ -143,12 +143,104 @@ class AtomNames:
         return replace(newer if compared else self, atoms=tuple(merged.values()), llm=llm)
 
     def ordered(self, hierarchy: Hierarchy) -> AtomNames:
-        """The records in the order of the hierarchy's edges.
-
-        Raises HierarchyError: when an edge is not the hierarchy's.
-        """
+        """The records in the order of the hierarchy's edges."""
         known = set(hierarchy.edges)
         strange = [f"{p} → {c}" for p, c in self.by_edge if (p, c) not in known]
         if strange:
             raise HierarchyError(f"{quoted(strange)}: the hierarchy has no such edge, so there is no such atom")
         return replace(self, atoms=tuple(self.by_edge[edge] for edge in hierarchy.edges if edge in self.by_edge))
+
+
+# -- the file ------------------------------------------------------------------------------------------
+
+
+def save_atom_names(names: AtomNames, folder: str | PathLike[str]) -> Path:
+    """Keep names of atoms with a saved model, in one step; names that are there already are replaced.
+
+    Only ``atoms.json`` and the document that seals it are written. Raises ModelError: when there is no model, a name is
+    of an edge it does not have, or a text has control characters.
+    """
+    model = read_model(folder)
+    update_folder(model.folder, sealed_names(model.file(DOCUMENT), dump_names(names, model.hierarchy)))
+    return model.folder
+
+
+def sealed_names(text: bytes, names: bytes) -> dict[str, bytes]:
+    """The files of names of atoms and of a document, given as its text, that seals them."""
+    document = json.loads(text)
+    document["files"][ATOMS] = msgspec.to_builtins(file_record(names))
+    return {ATOMS: names, DOCUMENT: seal(document)}
+
+
+def load_atom_names(folder: str | PathLike[str]) -> AtomNames | None:
+    """Read the names of a saved model's atoms; None where it has none; raises as `load_model`, for these files."""
+    return read_model(folder).atom_names
+
+
+def dump_names(names: AtomNames, hierarchy: Hierarchy) -> bytes:
+    """The content of ``atoms.json``, checked by reading it again."""
+    document: dict[str, Any] = {"format": ATOMS_FORMAT, "version": VERSION, **asdict(replace(names, atoms=()))}
+    try:
+        document["atoms"] = [asdict(atom) for atom in names.ordered(hierarchy)]
+        data = (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode("utf-8")
+        parse_names(data, hierarchy)
+    except (ModelError, HierarchyError, TypeError, UnicodeEncodeError) as error:
+        raise ModelError(f"these names cannot be saved: {error}") from None
+    return data
+
+
+def parse_names(data: bytes, hierarchy: Hierarchy) -> AtomNames:
+    """Read ``atoms.json`` and check every field, and that the hierarchy has its edges."""
+    document = json_object(ATOMS, data)
+    found = _json.convert(document, _File, ATOMS, ModelError)
+    if found.format != ATOMS_FORMAT:
+        raise ModelError(f'{ATOMS}: format must be "{ATOMS_FORMAT}", got {shown(found.format)}')
+    if found.version != VERSION:
+        raise ModelError(f"{ATOMS}: version must be {VERSION}, which this release of hcep reads, got {found.version}")
+    try:
+        return msgspec.convert(document, AtomNames).ordered(hierarchy)
+    except (HierarchyError, msgspec.ValidationError) as error:
+        raise ModelError(f"{ATOMS}: {error}") from None
+
+
+_Words = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT, description=f"a text of 1 to {MAX_TEXT:,} characters")]
+
+
+class _Record(Struct, forbid_unknown_fields=True):
+    """An object whose texts people are shown: nothing in them that a terminal obeys."""
+
+    def __post_init__(self) -> None:
+        for name in ("text", "summary", "gloss", "encoder", "template", "llm"):
+            text = getattr(self, name, None)
+            if text is not None and odd_character(text) is not None:
+                raise ValueError(f"{name} must be a text without control characters, got {shown(text)}")
+
+
+class _Phrase(_Record):
+    text: _Words
+    score: Annotated[float, Meta(ge=-1, le=1, description="a finite number of at least -1 and at most 1")]
+
+
+class _Exemplar(_Record):
+    id: str
+    projection: Finite
+
+
+class _Atom(_Record):
+    parent: str
+    child: str
+    phrases: list[_Phrase]
+    summary: _Words | None
+    exemplars: list[_Exemplar]
+    contrast: list[_Exemplar]
+    gloss: _Words | None
+
+
+class _File(_Record):
+    format: str
+    version: int
+    atoms: list[_Atom]
+    encoder: _Words | None
+    template: _Words | None
+    centered: bool
+    llm: _Words | None

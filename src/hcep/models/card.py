@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from string import Template
 from typing import Any, Protocol
 
 from sklearn.utils.validation import check_is_fitted
@@ -14,20 +16,17 @@ from hcep import _tables
 from hcep._escape import markdown, markdown_code, terminal
 from hcep.classify import HCEPClassifier
 from hcep.embeddings.protocol import EncoderRecord as EncoderRecord
-from hcep.hierarchy import Hierarchy
 
 #: Levels and children of the tree excerpt, and rows of the table of classes.
 MAX_DEPTH, MAX_CHILDREN, MAX_CLASSES = 3, 6, 50
 
 _TAGS = ("hcep", "image-classification", "interpretability", "sparse-coding", "hierarchy", "concepts")
-
-_CITATION = """\
-@inproceedings{nguyen2026hcep,
-  title     = {Hierarchical Concept Embedding \\& Pursuit for Interpretable Image Classification},
-  author    = {Nguyen, Nghia and Ding, Tianjiao and Vidal, Ren{\\'e}},
-  booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition (CVPR)},
-  year      = {2026}
-}"""
+#: How the class comes from the path, by the type of the head.
+_HEADS = {
+    "NoneType": "The class is the leaf at the end of the path.",
+    "AdamWHead": "The class is predicted by a linear classifier on the path's coefficients, trained with AdamW.",
+    "LogisticRegression": "The class is predicted by logistic regression on the path's coefficients.",
+}
 
 
 class NamedEncoder(Protocol):
@@ -90,59 +89,31 @@ def model_card(
     repo_id : where on the hub the model is
     """
     check_is_fitted(model, "dictionary_")
-    record = encoder_record(encoder)
-    sections = [
-        f"# {markdown(name or repo_id or 'HCEP classifier')}\n\n{_introduction(model, record)}",
-        f"## Hierarchy\n\n{_hierarchy(model.hierarchy_)}",
-        f"## Training data\n\n{_training(model, data, images_per_class)}",
-        f"## Metrics\n\n{_metrics(metrics)}",
-        f"## Use\n\n{_use(record, repo_id)}",
-        f"## Intended use\n\n{_INTENDED}",
-        f"## Limits\n\n{_limits(record)}",
-        f"## Configuration\n\n{_configuration(model, record)}",
-        f"## Citation\n\n{_fenced(_CITATION, 'bibtex')}",
-    ]
-    return _front_matter(license, language, tags) + "\n\n".join(sections) + "\n"
-
-
-def _front_matter(license: str, language: str | None, tags: Sequence[str]) -> str:
-    lines = [f"license: {_quoted(license)}", "library_name: hcep", "pipeline_tag: image-classification"]
-    if language is not None:
-        lines.append(f"language: {_quoted(language)}")
-    lines += ["tags:", *(f"- {_quoted(tag)}" for tag in dict.fromkeys([*_TAGS, *tags]))]
-    return "---\n" + "\n".join(lines) + "\n---\n\n"
-
-
-def _introduction(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:
+    record, h, kind = encoder_record(encoder), model.hierarchy_, type(model.head_).__name__
+    coder = markdown_code(record.name) if record else None
     vectors = f"{model.n_features_in_:,}-dimensional embeddings"
-    source = f"{vectors} of {markdown_code(encoder.name)}" if encoder else f"{vectors} (the encoder was not recorded)"
-    heads = {
-        "NoneType": "The class is the leaf at the end of the path.",
-        "AdamWHead": "The class is predicted by a linear classifier on the path's coefficients, trained with AdamW.",
-        "LogisticRegression": "The class is predicted by logistic regression on the path's coefficients.",
+    shape = "a tree" if h.is_tree else "a DAG: some synsets have several parents"
+    words = {
+        "license": _quoted(license),
+        "language": f"language: {_quoted(language)}" if language is not None else "",
+        "tags": "\n".join(f"- {_quoted(tag)}" for tag in dict.fromkeys([*_TAGS, *tags])),
+        "title": markdown(name or repo_id or "HCEP classifier"),
+        "source": f"{vectors} of {coder}" if coder else f"{vectors} (the encoder was not recorded)",
+        "trail": " → ".join(markdown(h.name(synset)) for synset in h.paths(h.ids[-1])[0]),
+        "head": _HEADS.get(kind, f"The class is predicted by a `{kind}` on the path's coefficients."),
+        "hierarchy": f"{len(h.leaves):,} classes, {len(h):,} synsets, {h.n_edges:,} edges (one atom each), depth "
+        f"{h.depth}, at most {h.max_branching:,} children; {shape}.",
+        "tree": _fenced(h.format_tree(MAX_DEPTH, MAX_CHILDREN)),
+        "training": _training(model, data, images_per_class),
+        "metrics": _metrics(metrics),
+        "verb": "pull_model" if repo_id else "load_model",
+        "place": json.dumps(terminal(repo_id or "path/to/this/folder")),
+        "which": f"the encoder {coder}" if coder else "the same encoder",
+        "seen": coder or "the encoder",
+        "configuration": _configuration(model, record),
     }
-    kind = type(model.head_).__name__
-    head = heads.get(kind, f"The class is predicted by a `{kind}` on the path's coefficients.")
-    return (
-        "An image classifier that explains itself, made with HCEP (Hierarchical Concept Embedding & Pursuit). It takes "
-        f"{source} and finds, for each image, the rooted path of concepts in a hierarchy whose embeddings best add up "
-        f"to the image's, {_trail_example(model.hierarchy_)}. {head}"
-    )
-
-
-def _trail_example(hierarchy: Hierarchy) -> str:
-    deepest = hierarchy.paths(hierarchy.ids[-1])[0]
-    return "such as *" + " → ".join(markdown(hierarchy.name(synset)) for synset in deepest) + "*"
-
-
-def _hierarchy(hierarchy: Hierarchy) -> str:
-    shape = "a tree" if hierarchy.is_tree else "a DAG: some synsets have several parents"
-    return (
-        f"{len(hierarchy.leaves):,} classes, {len(hierarchy):,} synsets, {hierarchy.n_edges:,} edges (one atom each), "
-        f"depth {hierarchy.depth}, at most {hierarchy.max_branching:,} children; {shape}. Merged single-child "
-        f"chains stand in brackets. The whole of it is in `hierarchy.json`.\n\n"
-        + _fenced(hierarchy.format_tree(MAX_DEPTH, MAX_CHILDREN), "text")
-    )
+    text = files("hcep.models").joinpath("card.md").read_text("utf-8")
+    return Template(text if language is not None else text.replace("$language\n", "")).substitute(words)
 
 
 def _training(model: HCEPClassifier, data: str | None, counts: Mapping[Any, int] | None) -> str:
@@ -164,44 +135,6 @@ def _metrics(metrics: Mapping[str, float] | None) -> str:
     return _table(("metric", "value"), [(markdown(name), f"{value:.4g}") for name, value in metrics.items()])
 
 
-def _use(encoder: EncoderRecord | None, repo_id: str | None) -> str:
-    verb, place = ("pull_model", repo_id) if repo_id else ("load_model", "path/to/this/folder")
-    code = f"""\
-from hcep.explain import explain
-from hcep.models import {verb}
-
-model = {verb}({json.dumps(place)})
-labels = model.predict(X)                     # X: (n_images, n_dims) embeddings
-found = model.pursue(X)                       # paths, codes and residuals
-print(explain(X, found, [0])[0].trail())      # the path of the first image, in one line"""
-    which = f"the encoder {markdown_code(encoder.name)}" if encoder else "the same encoder"
-    code = _fenced(code, "python")
-    return f"`pip install hcep`, then\n\n{code}\n\nX must come from {which}, with its own preprocessing."
-
-
-_INTENDED = (
-    "Classifying images of the classes above where the reason matters as much as the answer: looking at how an "
-    "embedding organises concepts, finding where in the hierarchy a prediction goes wrong, teaching and research. It "
-    "is not meant for decisions about people, nor for any decision in which a person does not look at the answer."
-)
-
-
-def _limits(encoder: EncoderRecord | None) -> str:
-    seen = markdown_code(encoder.name) if encoder else "the encoder"
-    points = [
-        "A path explains the embedding, not the pixels: it says which concepts' embeddings add up to the image's, not "
-        "where in the image they are seen, nor that the encoder saw them at all.",
-        "Every image is taken to belong to one of the classes. One that does not gets a path all the same; a large "
-        "residual is a hint, not a test.",
-        "A path is as good as the hierarchy: a synset that groups classes which look nothing alike has an embedding "
-        "that means little.",
-        f"Whatever {seen} learnt from its own training data, its gaps and its biases, is in the embeddings. If that "
-        "data had these classes or these images in it, the figures above are too good.",
-        "Probabilities are calibrated on left-out training images (path head) and hold for images like those.",
-    ]
-    return "\n".join(f"- {point}" for point in points)
-
-
 def _configuration(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:
     rows: list[tuple[str, str]] = []
     for key, value in model.get_params(deep=False).items():
@@ -220,19 +153,16 @@ def _configuration(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:
     return _table(("parameter", "value"), rows)
 
 
-# -- Markdown and YAML ---------------------------------------------------------------------------------
-
-
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return _tables.markdown(head, rows).rstrip("\n")
 
 
-def _fenced(text: str, language: str) -> str:
+def _fenced(text: str) -> str:
     """A code block whose fence is longer than any run of backticks in it."""
     text = terminal(text)
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
+    return f"{fence}text\n{text}\n{fence}"
 
 
 def _quoted(text: str) -> str:

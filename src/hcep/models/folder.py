@@ -35,10 +35,7 @@ def writing(folder: Path) -> AbstractContextManager[None]:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files of a model; an existing model is replaced in one step.
-
-    Raises ModelError: when `folder` is a file, or holds a file of one of these names that is not part of a saved model.
-    """
+    """Write the files of a model; an existing model is replaced in one step, files of another kind are refused."""
     _refuse_strangers(folder)
     with writing(folder):
         _refuse_strangers(folder)
@@ -49,37 +46,30 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def update_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Replace some files of a model, its document among them, in one step; the others stay.
-
-    Raises ModelError: when names of atoms would overwrite a file of another kind.
-    """
+    """Replace some files of a model, its document among them, in one step; the others stay."""
     assert DOCUMENT in files
     with writing(folder):
-        _replace(folder, files)
-
-
-def _replace(folder: Path, files: Mapping[str, bytes]) -> None:
-    if ATOMS in files and _locate(folder, ATOMS).exists() and not _has_names(folder):
-        raise ModelError(f"cannot save to {str(folder)!r}: its {ATOMS} is of another kind; move it away")
-    written = [name for name in NAMES if name in files]
-    _complete(folder)
-    _discard(folder)
-    try:
-        for name in written:
-            _write(folder / (name + _UNFINISHED), files[name])
-        for name in written:
-            os.replace(folder / (name + _UNFINISHED), folder / (name + _NEW))
-    except BaseException:
+        if ATOMS in files and _locate(folder, ATOMS).exists() and not _has_names(folder):
+            raise ModelError(f"cannot save to {str(folder)!r}: its {ATOMS} is of another kind; move it away")
+        written = [name for name in NAMES if name in files]
+        _complete(folder)
         _discard(folder)
-        raise
-    _complete(folder)
+        try:
+            for name in written:
+                with (folder / (name + _UNFINISHED)).open("wb") as file:
+                    file.write(files[name])
+                    file.flush()
+                    os.fsync(file.fileno())
+            for name in written:
+                os.replace(folder / (name + _UNFINISHED), folder / (name + _NEW))
+        except BaseException:
+            _discard(folder)
+            raise
+        _complete(folder)
 
 
 class ModelFiles:
-    """The files of the newest complete model in a folder, held open until they are read.
-
-    Raises ModelError: when there is no such folder; by `size` and `read` when a file is missing or cannot be read.
-    """
+    """The files of the newest complete model in a folder, held open until they are read."""
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
@@ -179,13 +169,6 @@ def _discard(folder: Path) -> None:
     for path in (folder / (name + ending) for name in NAMES for ending in (_UNFINISHED, _NEW)):
         if path.exists():
             path.unlink()
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _refuse_strangers(folder: Path) -> None:

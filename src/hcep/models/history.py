@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hcep.classify import HCEPClassifier
-from hcep.models.atoms_file import dump_names, sealed_names
+from hcep.models.atom_names import dump_names, sealed_names
 from hcep.models.card import model_card
 from hcep.models.folder import NAMES, read_file, write_folder, writing
 from hcep.models.loading import SavedModel
@@ -33,16 +33,9 @@ def change_model(
 
     Parameters
     ----------
-    folder : path
     what : the change in words, for `model_log`
-    change : callable
-        Called with the classifier, which it changes in place; when it raises, the saved model stays as it is.
+    change : called with the classifier, which it changes in place; when it raises, the saved model stays as it is
     keep_metrics : whether metrics that were measured before still hold
-
-    Returns
-    -------
-    HCEPClassifier
-        As changed.
     """
     _ = SavedModel(folder).summary
     with writing(Path(folder)):
@@ -57,12 +50,8 @@ def _changed(folder: Path, what: str, change: Callable[[HCEPClassifier], Any], k
     by_class = summary.training.images_per_class
     if counts is not None:
         by_class = {str(c): n for c, n in zip(model.classes_.tolist(), counts.tolist(), strict=True)}
-    facts: dict[str, Any] = {
-        "encoder": summary.encoder,
-        "data": summary.training.data,
-        "images_per_class": by_class,
-        "metrics": summary.training.metrics if keep_metrics else None,
-    }
+    facts: dict[str, Any] = {"encoder": summary.encoder, "data": summary.training.data, "images_per_class": by_class}
+    facts["metrics"] = summary.training.metrics if keep_metrics else None
     when = datetime.now(UTC).isoformat(timespec="seconds")
     history = [*summary.training.history, ChangeRecord(what, when, summary.checksum)]
     files = pack(model, **facts, history=history)
@@ -82,27 +71,21 @@ def model_log(folder: str | PathLike[str]) -> list[ChangeRecord]:
 
 
 def undo_change(folder: str | PathLike[str]) -> ChangeRecord:
-    """Go back to the version before the last change; return what is undone. The newer version is kept as well.
-
-    Raises ModelError: where there is no change, or its version is gone.
-    """
+    """Go back to the version before the last change; return what is undone. The newer version is kept as well."""
+    folder = Path(folder)
     _ = SavedModel(folder).summary
-    with writing(Path(folder)):
-        return _undone(Path(folder))
-
-
-def _undone(folder: Path) -> ChangeRecord:
-    summary = SavedModel(folder).summary
-    if not summary.training.history:
-        raise ModelError(f"{str(folder)!r}: there is no change to undo")
-    last = summary.training.history[-1]
-    before = _version(folder, len(summary.training.history) - 1, last.before)
-    old = SavedModel(before)
-    if not before.is_dir() or old.summary.checksum != last.before:
-        raise ModelError(f"{str(folder)!r}: the version before the last change is not in {before}")
-    _ = old.classifier  # whole and undamaged, before it replaces anything
-    _keep(folder, summary)
-    write_folder(folder, {name: read_file(before, name) for name in NAMES if (before / name).is_file()})
+    with writing(folder):
+        summary = SavedModel(folder).summary
+        if not summary.training.history:
+            raise ModelError(f"{str(folder)!r}: there is no change to undo")
+        last = summary.training.history[-1]
+        before = _version(folder, len(summary.training.history) - 1, last.before)
+        old = SavedModel(before)
+        if not before.is_dir() or old.summary.checksum != last.before:
+            raise ModelError(f"{str(folder)!r}: the version before the last change is not in {before}")
+        _ = old.classifier  # whole and undamaged, before it replaces anything
+        _keep(folder, summary)
+        write_folder(folder, {name: read_file(before, name) for name in NAMES if (before / name).is_file()})
     return last
 
 

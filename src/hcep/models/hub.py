@@ -44,10 +44,7 @@ def push_model(
     endpoint: str | None = None,
     **details: Unpack[Details],
 ) -> str:
-    """Upload a model to the hub in one commit; the repository is made where it does not exist.
-
-    Raises ModelError: when the model cannot be saved, or the hub cannot be reached or refuses. Raises
-    MissingExtraError: without `huggingface_hub`.
+    """Upload a model to the hub in one commit, and return its address; the repository is made where there is none.
 
     Parameters
     ----------
@@ -57,11 +54,6 @@ def push_model(
     private, token, commit_message, create_pr, endpoint : as in `huggingface_hub`
     **details : of a fitted classifier, those of `save_model`: encoder, data, images_per_class, metrics, name, license,
         language. A folder has them in it.
-
-    Returns
-    -------
-    str
-        Address of the commit.
     """
     hub = _huggingface_hub()
     files = _files(model, repo_id, details)
@@ -94,14 +86,8 @@ class Download(TypedDict, total=False):
 def download_model(repo_id: str, **options: Unpack[Download]) -> Path:
     """Download the files of a model, and no others, and return their folder.
 
-    Raises ModelError: when the hub cannot be reached, or has no such repository or revision. Raises MissingExtraError:
-    without `huggingface_hub`.
-
-    Parameters
-    ----------
-    **options
-        ``revision`` (branch, tag or commit; the newest of "main" by default), ``token``, ``cache_dir``, ``local_dir``,
-        ``force_download``, ``local_files_only`` and ``endpoint``, as in `huggingface_hub`.
+    Options are those of `huggingface_hub`; ``revision`` is a branch, tag or commit. Raises ModelError: when the hub
+    cannot be reached, or has no such repository or revision.
     """
     hub = _huggingface_hub()
     with _explained(f"cannot download {repo_id!r}"):
@@ -112,12 +98,7 @@ def download_model(repo_id: str, **options: Unpack[Download]) -> Path:
 
 
 def pull_model(repo_id: str, **options: Unpack[Download]) -> HCEPClassifier:
-    """Download a model from the hub and load it; see `download_model` for the options and `load_model` for the checks.
-
-    Raises
-    ------
-    ModelError, MissingExtraError
-    """
+    """Download a model from the hub and load it (see `download_model` and `load_model`)."""
     return load_model(download_model(repo_id, **options))
 
 
@@ -134,15 +115,10 @@ def _files(model: HCEPClassifier | str | PathLike[str], repo_id: str, details: D
             raise ModelError(f"{quoted(details)}: a folder has its details in it; give them when you save the model")
         saved = read_model(model)
         _ = saved.classifier, saved.atom_names
-        left_out = [name for name in OPTIONAL if name not in saved.summary.files]
-        return {
-            name: saved.file(name) if name != CARD else read_file(saved.folder, name)
-            for name in NAMES
-            if name not in left_out
-        }
+        names = [name for name in NAMES if name not in OPTIONAL or name in saved.summary.files]
+        return {name: read_file(saved.folder, name) if name == CARD else saved.file(name) for name in names}
     told: Any = details
-    facts = {key: told[key] for key in ("encoder", "data", "images_per_class", "metrics") if key in told}
-    files = pack(model, **facts)
+    files = pack(model, **{key: told[key] for key in ("encoder", "data", "images_per_class", "metrics") if key in told})
     return {**files, CARD: encoded(CARD, model_card(model, repo_id=repo_id, **told))}
 
 

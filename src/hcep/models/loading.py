@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
+import safetensors
 from numpy.typing import NDArray
 
 from hcep.classify.calibration import Calibration
 from hcep.classify.path_model import PathModel
 from hcep.dictionary import ConceptDictionary, EmbeddingTransform
-from hcep.errors import HierarchyError, quoted
+from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy import Hierarchy
+from hcep.models import schema
 from hcep.models.folder import ModelFiles
-from hcep.models.schema import (
-    ATOMS,
-    DOCUMENT,
-    HIERARCHY,
-    PER_CLASS,
-    TENSORS,
-    AdamWRecord,
-    FileRecord,
-    ModelError,
-    ModelSummary,
-    file_record,
-    parse_document,
-)
-from hcep.models.tensors import TensorSpec, parse_tensors
+from hcep.models.schema import ATOMS, DOCUMENT, HIERARCHY, TENSORS, FileRecord, ModelError, ModelSummary
 from hcep.pursuit import SearchOptions, Stopping
 
 if TYPE_CHECKING:
@@ -41,17 +30,14 @@ if TYPE_CHECKING:
 
 #: Read for `SavedModel.classifier` alone: as many booleans as images times tried metrics.
 LEFT_OUT = "leave_one_out.correct"
+_DTYPES: dict[str, Any] = {"F64": np.float64, "F32": np.float32, "I64": np.int64, "I32": np.int32, "BOOL": np.bool_}
 
 
 class SavedModel:
-    """A model's folder: each file is read and parsed once, when it is first needed.
+    """A model's folder: each file is read, checked and parsed once, when it is first needed.
 
-    Raises ModelError: by every attribute, as `load_model`.
-
-    Parameters
-    ----------
-    folder : path
-    files : mapping of str to bytes; content of files by name, instead of what the folder holds
+    Every attribute raises ModelError, as `load_model`. `files` is the content of files by name, instead of what the
+    folder holds.
     """
 
     def __init__(self, folder: str | PathLike[str], files: Mapping[str, bytes] | None = None) -> None:
@@ -61,7 +47,7 @@ class SavedModel:
     @cached_property
     def summary(self) -> ModelSummary:
         """What ``model.json`` says: encoder, training data, metrics, parameters."""
-        return parse_document(self.file(DOCUMENT))
+        return schema.parse_document(self.file(DOCUMENT))
 
     @cached_property
     def hierarchy(self) -> Hierarchy:
@@ -71,19 +57,12 @@ class SavedModel:
     @cached_property
     def dictionary(self) -> ConceptDictionary:
         """The concept dictionary."""
-        record, embeddings = self.summary.transform, self._arrays["synset_embeddings"]
-        if embeddings[0].any():
+        record, arrays = self.summary.transform, self._arrays
+        if arrays["synset_embeddings"][0].any():
             raise ModelError(f"{TENSORS}: row 0 of array 'synset_embeddings', the root's, must be zero")
-        transform = EmbeddingTransform(
-            unit_norm=record.unit_norm,
-            mean=self._arrays.get("transform.mean"),
-            whitener=self._arrays.get("transform.whitener"),
-            scale=record.scale,
-            shrinkage=record.shrinkage,
-            constants=self._arrays.get("transform.constants"),
-            power=record.power,
-        )
-        return ConceptDictionary(self.hierarchy, embeddings, transform)
+        parts: dict[str, Any] = {n: arrays.get(f"transform.{n}") for n in ("mean", "whitener", "constants")}
+        parts |= {name: getattr(record, name) for name in ("unit_norm", "scale", "shrinkage", "power")}
+        return ConceptDictionary(self.hierarchy, arrays["synset_embeddings"], EmbeddingTransform(**parts))
 
     @cached_property
     def path_model(self) -> PathModel:
@@ -102,6 +81,65 @@ class SavedModel:
             stopping=self._stopping,
         )
 
+    @cached_property
+    def classifier(self) -> HCEPClassifier:
+        """The whole classifier, with the table of its leave-one-out scores."""
+        from hcep.classify import HCEPClassifier, LeaveOneOutScore
+        from hcep.classify.heads import head_parameter
+
+        summary, head = self.summary, self._head
+        given = {n: value for n, value in summary.parameters.items() if n in HCEPClassifier._get_param_names()}
+        given["hierarchy"] = None if given["hierarchy"] is None else self.hierarchy
+        given["head"] = head_parameter(given["head"], head)
+        model = HCEPClassifier(**given)
+        model.classes_, model._leaves, model.hierarchy_ = summary.classes, self._leaves, self.hierarchy
+        model.anchor_, model.shrinkage_, model.power_ = summary.anchor, summary.shrinkage, summary.transform.power
+        model.calibration_, model.held_out_, model.stopping_ = self._calibration, self._held_out, self._stopping
+        for name in schema.PER_CLASS:
+            setattr(model, f"{name}_", summary.per_class(name))
+        counts = [summary.training.images_per_class.get(str(label), 0) for label in summary.classes.tolist()]
+        if model.images_per_class_ is None and all(counts):  # of releases that kept them for people alone
+            model.images_per_class_ = np.array(counts, dtype=np.int64)
+        model.n_grown_, model.n_unlike_ = summary.fitted.n_grown, summary.fitted.n_unlike
+        correct = self._tensors([LEFT_OUT]).get(LEFT_OUT, ())
+        model.leave_one_out_ = [
+            LeaveOneOutScore(**msgspec.structs.asdict(row), correct=right)
+            for row, right in zip(summary.leave_one_out, correct, strict=True)
+        ]
+        model.dictionary_, model.head_, model.n_features_in_ = self.dictionary, head, summary.n_dims
+        model.n_iter_ = 1 if head is None else int(head.n_iter_.max())
+        if summary.feature_names is not None:
+            model.feature_names_in_ = np.array(summary.feature_names, dtype=object)
+        return model
+
+    @cached_property
+    def atom_names(self) -> AtomNames | None:
+        """Names of the atoms; None where the model has none."""
+        from hcep.models.atom_names import parse_names
+
+        return parse_names(self.file(ATOMS), self.hierarchy) if ATOMS in self.summary.files else None
+
+    def file(self, name: str) -> bytes:
+        """The content of a file, which is the one that was saved."""
+        saved = None if name == DOCUMENT else self.summary.files[name]
+        if name not in self._files:
+            if saved is not None:
+                _check_size(name, self._on_disk.size(name), saved)
+            self._files[name] = self._on_disk.read(name)
+        if saved is not None:
+            found = schema.file_record(self._files[name])
+            _check_size(name, found.bytes, saved)
+            if found.sha256 != saved.sha256:
+                raise ModelError(
+                    f"{name}: its content changed since it was saved: sha256 {found.sha256[:12]}… instead of "
+                    f"{saved.sha256[:12]}… (files.{name}.sha256 in {DOCUMENT}); copy or download it again"
+                )
+        return self._files[name]
+
+    @cached_property
+    def _on_disk(self) -> ModelFiles:
+        return ModelFiles(self.folder)
+
     @property
     def _stopping(self) -> Stopping | None:
         rule = self.summary.fitted.stopping
@@ -111,43 +149,6 @@ class SavedModel:
     def _calibration(self) -> Calibration:
         fitted = self.summary.fitted
         return Calibration(self.summary.temperature, fitted.exponent, fitted.typical_gap)
-
-    @cached_property
-    def classifier(self) -> HCEPClassifier:
-        """The whole classifier, with the table of its leave-one-out scores."""
-        from hcep.classify import HCEPClassifier, LeaveOneOutScore
-        from hcep.classify.heads import head_parameter
-
-        summary = self.summary
-        known = HCEPClassifier._get_param_names()
-        given = {name: value for name, value in summary.parameters.items() if name in known}
-        given["hierarchy"] = None if given["hierarchy"] is None else self.hierarchy
-        given["head"] = head_parameter(given["head"], self._head)
-        model = HCEPClassifier(**given)
-        model.classes_ = summary.classes
-        model.hierarchy_ = self.hierarchy
-        model._leaves = self._leaves
-        model.anchor_, model.shrinkage_, model.power_ = summary.anchor, summary.shrinkage, summary.transform.power
-        model.calibration_ = self._calibration
-        for name in PER_CLASS:
-            setattr(model, f"{name}_", summary.per_class(name))
-        counts = [summary.training.images_per_class.get(str(label), 0) for label in summary.classes.tolist()]
-        if model.images_per_class_ is None and all(counts):  # of releases that kept them for people alone
-            model.images_per_class_ = np.array(counts, dtype=np.int64)
-        model.n_grown_, model.n_unlike_ = summary.fitted.n_grown, summary.fitted.n_unlike
-        model.held_out_, model.stopping_ = self._held_out, self._stopping
-        correct = self._tensors([LEFT_OUT]).get(LEFT_OUT, ())
-        model.leave_one_out_ = [
-            LeaveOneOutScore(**msgspec.structs.asdict(row), correct=right)
-            for row, right in zip(summary.leave_one_out, correct, strict=True)
-        ]
-        model.dictionary_ = self.dictionary
-        model.head_ = self._head
-        model.n_iter_ = 1 if model.head_ is None else int(model.head_.n_iter_.max())
-        model.n_features_in_ = summary.n_dims
-        if summary.feature_names is not None:
-            model.feature_names_in_ = np.array(summary.feature_names, dtype=object)
-        return model
 
     @property
     def _held_out(self) -> HeldOut | None:
@@ -160,27 +161,6 @@ class SavedModel:
         if classes.min() < 0 or classes.max() >= len(self._leaves):
             raise ModelError(f"{TENSORS}: array 'held_out.classes' must be from 0 to {len(self._leaves) - 1:,}")
         return HeldOut(classes, *scores.T)
-
-    @cached_property
-    def atom_names(self) -> AtomNames | None:
-        """Names of the atoms; None where the model has none."""
-        from hcep.models.atoms_file import parse_names
-
-        return parse_names(self.file(ATOMS), self.hierarchy) if ATOMS in self.summary.files else None
-
-    def file(self, name: str) -> bytes:
-        """The content of a file, which is the one that was saved."""
-        if name not in self._files:
-            if name != DOCUMENT:
-                check_size(name, self._on_disk.size(name), self.summary.files[name])
-            self._files[name] = self._on_disk.read(name)
-        if name != DOCUMENT:
-            check_content(name, file_record(self._files[name]), self.summary.files[name])
-        return self._files[name]
-
-    @cached_property
-    def _on_disk(self) -> ModelFiles:
-        return ModelFiles(self.folder)
 
     @cached_property
     def _leaves(self) -> NDArray[np.str_]:
@@ -199,39 +179,6 @@ class SavedModel:
         return np.array(leaves)
 
     @cached_property
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return self._tensors([name for name in self._specs if name != LEFT_OUT])
-
-    def _tensors(self, names: list[str]) -> dict[str, NDArray[Any]]:
-        return parse_tensors(self.file(TENSORS), self._specs, names)
-
-    @cached_property
-    def _specs(self) -> dict[str, TensorSpec]:
-        """The arrays that the other two files promise."""
-        summary, n_dims, n_classes = self.summary, self.summary.n_dims, len(self._leaves)
-        n_constants = summary.transform.n_constants
-        specs = {"synset_embeddings": TensorSpec(("F64",), (len(self.hierarchy), n_dims + n_constants))}
-        if n_constants:
-            specs["transform.constants"] = TensorSpec(("F64",), (n_constants,))
-        if summary.transform.mean:
-            specs["transform.mean"] = TensorSpec(("F64",), (n_dims,))
-        if summary.transform.whitener:
-            specs["transform.whitener"] = TensorSpec(("F64",), (n_dims, n_dims))
-        if summary.head is not None:
-            # scikit-learn keeps one row for two classes, the logit of the second.
-            n_rows = 1 if n_classes == 2 and not isinstance(summary.head, AdamWRecord) else n_classes
-            specs["head.coef"] = TensorSpec(("F64", "F32"), (n_rows, self.hierarchy.n_edges))
-            specs["head.intercept"] = TensorSpec(("F64", "F32"), (n_rows,))
-            specs["head.classes"] = TensorSpec(("I64",), (n_classes,))
-            specs["head.n_iter"] = TensorSpec(("I32",), (1,))
-        if summary.fitted.n_held_out:
-            specs["held_out.classes"] = TensorSpec(("I64",), (summary.fitted.n_held_out,))
-            specs["held_out.scores"] = TensorSpec(("F64",), (summary.fitted.n_held_out, 4))
-        if summary.leave_one_out:
-            specs[LEFT_OUT] = TensorSpec(("BOOL",), (len(summary.leave_one_out), None))
-        return specs
-
-    @cached_property
     def _head(self) -> Any:
         """The linear head, or None."""
         record, arrays = self.summary.head, self._arrays
@@ -240,7 +187,7 @@ class SavedModel:
         if not np.array_equal(arrays["head.classes"], np.arange(len(self._leaves))):
             raise ModelError(f"{TENSORS}: array 'head.classes' must count the classes from 0")
         coef, intercept, classes = (arrays[f"head.{name}"] for name in ("coef", "intercept", "classes"))
-        if isinstance(record, AdamWRecord):
+        if isinstance(record, schema.AdamWRecord):
             from hcep.classify.heads import restored_head
 
             seed = self.summary.parameters.get("random_state", 0)
@@ -252,45 +199,60 @@ class SavedModel:
         head.n_features_in_ = coef.shape[1]
         return head
 
+    @cached_property
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return self._tensors([name for name in self._specs if name != LEFT_OUT])
+
+    def _tensors(self, names: list[str]) -> dict[str, NDArray[Any]]:
+        return parse_tensors(self.file(TENSORS), self._specs, names)
+
+    @cached_property
+    def _specs(self) -> dict[str, TensorSpec]:
+        """The arrays that the other two files promise."""
+        summary, edges = self.summary, self.hierarchy.n_edges
+        n_dims, n_classes, n_held, head = summary.n_dims, len(self._leaves), summary.fitted.n_held_out, summary.head
+        n_constants, n_tried = summary.transform.n_constants, len(summary.leave_one_out)
+        # scikit-learn keeps one row for two classes, the logit of the second.
+        n_rows = 1 if n_classes == 2 and not isinstance(head, schema.AdamWRecord) else n_classes
+        table = {  # whether it is there, its types and its shape
+            "synset_embeddings": (True, "F64", (len(self.hierarchy), n_dims + n_constants)),
+            "transform.constants": (n_constants > 0, "F64", (n_constants,)),
+            "transform.mean": (summary.transform.mean, "F64", (n_dims,)),
+            "transform.whitener": (summary.transform.whitener, "F64", (n_dims, n_dims)),
+            "head.coef": (head is not None, "F64 F32", (n_rows, edges)),
+            "head.intercept": (head is not None, "F64 F32", (n_rows,)),
+            "head.classes": (head is not None, "I64", (n_classes,)),
+            "head.n_iter": (head is not None, "I32", (1,)),
+            "held_out.classes": (n_held > 0, "I64", (n_held,)),
+            "held_out.scores": (n_held > 0, "F64", (n_held, 4)),
+            LEFT_OUT: (n_tried > 0, "BOOL", (n_tried, None)),
+        }
+        return {name: TensorSpec(types.split(), shape) for name, (there, types, shape) in table.items() if there}
+
 
 def read_model(folder: str | PathLike[str]) -> SavedModel:
-    """Open what `save_model` wrote, to read no more of it than is asked for.
-
-    Raises ModelError: when there is no model, or ``model.json`` is damaged; the attributes raise it for their files.
-
-    Returns
-    -------
-    SavedModel
-        With ``summary``, ``hierarchy``, ``dictionary``, ``path_model``, ``classifier`` and ``atom_names``, each read,
-        checked and kept when it is first used.
-    """
+    """Open what `save_model` wrote, to read no more of it than is asked for."""
     model = SavedModel(folder)
     _ = model.summary
     return model
 
 
 def load_model(folder: str | PathLike[str]) -> HCEPClassifier:
-    """Load what `save_model` wrote.
+    """Load what `save_model` wrote: a classifier that predicts, bit for bit, what the saved one did.
 
-    Raises ModelError: a file that is missing, truncated or changed, another format or version, arrays of a wrong type
-    or shape or with NaN, a hierarchy that does not fit the classes. The message names the file and the field.
+    Its ``hierarchy`` parameter is the fitted hierarchy: the given one restricted to the classes. Raises ModelError: a
+    file that is missing, truncated or changed, another format or version, arrays of a wrong type or shape or with NaN,
+    a hierarchy that does not fit the classes. The message names the file and the field.
 
     >>> import tempfile
     >>> from hcep import HCEPClassifier
     >>> from hcep.datasets import make_hierarchical_concepts
-    >>> from hcep.models import load_model, save_model
     >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-3)
     >>> model = HCEPClassifier(data.hierarchy).fit(data.X, data.y)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     loaded = load_model(save_model(model, folder))
+    ...     loaded = load_model(model.save(folder))
     >>> bool((loaded.predict(data.X) == model.predict(data.X)).all())
     True
-
-    Returns
-    -------
-    HCEPClassifier
-        Fitted; it predicts, bit for bit, what the saved one did. Its ``hierarchy`` parameter is the fitted hierarchy:
-        the given one restricted to the classes.
     """
     return SavedModel(folder).classifier
 
@@ -309,8 +271,7 @@ def load_summary(folder: str | PathLike[str]) -> ModelSummary:
     return SavedModel(folder).summary
 
 
-def check_size(name: str, n_bytes: int, saved: FileRecord) -> None:
-    """Raise when a file is not as large as the document says; before it is read."""
+def _check_size(name: str, n_bytes: int, saved: FileRecord) -> None:
     if n_bytes != saved.bytes:
         raise ModelError(
             f"{name}: {n_bytes:,} bytes where {saved.bytes:,} were saved (files.{name}.bytes in {DOCUMENT}); "
@@ -318,26 +279,54 @@ def check_size(name: str, n_bytes: int, saved: FileRecord) -> None:
         )
 
 
-def check_content(name: str, found: FileRecord, saved: FileRecord) -> None:
-    """Raise when a file is not the one whose size and hash the document keeps."""
-    check_size(name, found.bytes, saved)
-    if found.sha256 != saved.sha256:
-        raise ModelError(
-            f"{name}: its content changed since it was saved: sha256 {found.sha256[:12]}… instead of "
-            f"{saved.sha256[:12]}… (files.{name}.sha256 in {DOCUMENT}); copy or download it again"
-        )
-
-
 def parse_hierarchy(data: bytes) -> Hierarchy:
     """Read ``hierarchy.json``."""
     try:
         text = data.decode("utf-8")
+        # Anything else would be taken for the path of a file.
+        if not text.lstrip().startswith("{"):
+            raise ModelError(f"{HIERARCHY}: the file must be a JSON object")
+        return Hierarchy.from_json(text)
     except UnicodeDecodeError as error:
         raise ModelError(f"{HIERARCHY}: not UTF-8 text ({error})") from None
-    # Anything else would be taken for the path of a file.
-    if not text.lstrip().startswith("{"):
-        raise ModelError(f"{HIERARCHY}: the file must be a JSON object")
-    try:
-        return Hierarchy.from_json(text)
     except HierarchyError as error:
         raise ModelError(f"{HIERARCHY}: {error}") from None
+
+
+class TensorSpec(NamedTuple):
+    """What an array of the file must be; None in a shape is any length."""
+
+    dtypes: list[str]
+    shape: tuple[int | None, ...]
+
+
+def parse_tensors(data: bytes, specs: Mapping[str, TensorSpec], names: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Read arrays from the bytes of a safetensors file that must hold those in `specs`, and nothing else."""
+    deserialize: Any = safetensors.deserialize  # it has no types
+    try:
+        found = dict(deserialize(data))
+    except safetensors.SafetensorError as error:
+        raise ModelError(f"{TENSORS}: not a readable safetensors file ({error}); copy or download it again") from None
+    unknown, missing = [name for name in found if name not in specs], [name for name in specs if name not in found]
+    if unknown:
+        raise ModelError(f"{TENSORS}: unknown array {unknown[0]!r}.{near_matches(unknown[0], specs)}")
+    if missing:
+        raise ModelError(f"{TENSORS}: array {quoted(missing)} is missing, which model.json speaks of")
+    return {name: _array(name, found[name], specs[name]) for name in names if name in specs}
+
+
+def _array(name: str, tensor: Mapping[str, Any], spec: TensorSpec) -> NDArray[Any]:
+    dtype, shape = tensor["dtype"], tuple(tensor["shape"])
+    if dtype not in spec.dtypes:
+        raise ModelError(f"{TENSORS}: array {name!r} must be of type {' or '.join(spec.dtypes)}, got {dtype}")
+    if len(shape) != len(spec.shape) or any(n not in (None, m) for n, m in zip(spec.shape, shape, strict=True)):
+        wanted = ", ".join("any" if n is None else str(n) for n in spec.shape)
+        raise ModelError(f"{TENSORS}: array {name!r} must have shape ({wanted}), got {shape}")
+    # A copy of its own: aligned, writable, and free of the file's other arrays.
+    array: NDArray[Any] = np.frombuffer(tensor["data"], dtype=_DTYPES[dtype]).reshape(shape).copy()
+    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+        raise ModelError(f"{TENSORS}: array {name!r} must hold only 0 and 1")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        where = np.argwhere(~np.isfinite(array))[0].tolist()
+        raise ModelError(f"{TENSORS}: array {name!r} has NaN or infinite values, the first at {where}")
+    return array

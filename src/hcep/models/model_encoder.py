@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 def load_model_encoder(
     record: EncoderRecord | None, model: object, wanted: Encoder | str | None = None, preprocessing: Any = None
 ) -> Encoder:
-    """The encoder of a model's embeddings, which the model names, or the user by another name.
-
-    Raises HCEPError: when nobody says which encoder, it cannot be loaded, or is another one than the model was fitted
-    with.
+    """The encoder of a model's embeddings, which the model names, or the user by another name; no other is taken.
 
     Parameters
     ----------
@@ -39,9 +36,8 @@ def load_model_encoder(
         # Loading it imports a module of the file's choosing; only the user may ask for that.
         raise HCEPError(f"{str(model)!r} names the encoder {name!r}, which is code; to run it, pass --encoder {name}")
     try:
-        encoder = (
-            load_encoder(name, preprocessing=preprocessing or known.preprocessing) if isinstance(name, str) else name
-        )
+        chosen = preprocessing or known.preprocessing
+        encoder = load_encoder(name, preprocessing=chosen) if isinstance(name, str) else name
     except HCEPError as error:
         hint = "" if wanted else "; the model names this encoder, say with --encoder where it is now"
         raise HCEPError(f"{error}{hint}") from None
@@ -70,9 +66,7 @@ def embeddings_for(
     preprocessing: Any = None,
     **options: Any,
 ) -> Embeddings:
-    """Embeddings for a model: read, or of photos made with the model's own encoder.
-
-    Raises HCEPError: nothing to read, photos for a model that does not say its encoder, embeddings of another encoder.
+    """Embeddings for a model: read, or of photos made with the model's own encoder; those of others are refused.
 
     Parameters
     ----------

@@ -36,10 +36,7 @@ class LinearHead(NamedTuple):
 
 
 def builtin_model() -> SavedModel:
-    """ImageNet's thousand classes along WordNet, by the built-in encoder's own last layer; made on first use, cached.
-
-    Raises MissingExtraError: with the command that installs what it needs.
-    """
+    """ImageNet's thousand classes along WordNet, by the built-in encoder's last layer; made on first use, cached."""
     from hcep.embeddings import load_encoder
     from hcep.embeddings.encoders.efficientnet_lite import weights_hash
 
@@ -62,8 +59,6 @@ def open_encoder(
     **options: Any,
 ) -> HCEPClassifier:
     """Make a classifier of an encoder's own last layer.
-
-    Raises HCEPError: no layer, or one that does not fit the classes.
 
     Parameters
     ----------
@@ -93,34 +88,22 @@ def open_encoder(
 
 
 def linear_head(name: str) -> LinearHead:
-    """The last layer that comes with an encoder: the built-in ones', timm's, or of an ONNX, .pth or .npz file.
+    """The last layer that comes with an encoder: the built-in ones', timm's, or of an ONNX, .pth or .npz file."""
+    from hcep.embeddings.encoders.efficientnet_lite import weights_file
 
-    Raises HCEPError: when there is none, or it is not found.
-    """
     source, _, model = name.partition(":")
     if source.startswith("efficientnet-lite"):
-        return _package_head(source)
+        return _state_head(weights_file(source))
     if source == "timm":
         return _timm_head(model)
     path = Path(model if source == "onnx" else name)
-    if path.suffix == ".onnx" and path.is_file():
-        return _onnx_head(path)
-    if path.suffix == ".npz" and path.is_file():
-        return _array_head(path)
-    if path.suffix in (".pth", ".pt") and path.is_file():
-        return _state_head(path)
+    readers = {".onnx": _onnx_head, ".npz": _array_head, ".pth": _state_head, ".pt": _state_head}
+    if path.suffix in readers and path.is_file():
+        return readers[path.suffix](path)
     raise HCEPError(
         f"{name!r} carries no classifier that can be opened: expected {BUILT_IN!r}, timm:…, an ONNX file or "
         "a .pth state dict that ends in a linear layer, or an .npz file with coef and intercept"
     )
-
-
-def _package_head(name: str) -> LinearHead:
-    from hcep.embeddings.encoders.efficientnet_lite import weights_file
-    from hcep.embeddings.torch_file import read_torch_file
-
-    state = read_torch_file(weights_file(name))
-    return LinearHead(state["_fc.weight"], state["_fc.bias"])
 
 
 def _timm_head(model: str) -> LinearHead:
@@ -156,9 +139,8 @@ def _onnx_head(path: Path) -> LinearHead:
         found = np.zeros(len(coef)) if bias not in constants else onnx.numpy_helper.to_array(constants[bias])
         vectors = [o.name for o in graph.output if len(o.type.tensor_type.shape.dim) == 2]
         return LinearHead(coef, found.reshape(-1), "" if node.input[0] == vectors[0] else str(node.input[0]))
-    raise HCEPError(
-        f"{str(path)!r} does not end in a linear layer; its outputs are {quoted(o.name for o in graph.output)}"
-    )
+    outputs = quoted(o.name for o in graph.output)
+    raise HCEPError(f"{str(path)!r} does not end in a linear layer; its outputs are {outputs}")
 
 
 def _state_head(path: Path) -> LinearHead:

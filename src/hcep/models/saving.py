@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+import safetensors.numpy
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,26 +18,11 @@ import hcep
 from hcep.classify import HCEPClassifier
 from hcep.classify.heads import AdamWHead, head_name
 from hcep.errors import HCEPError
+from hcep.models import schema
 from hcep.models.card import EncoderLike, encoder_record, model_card
 from hcep.models.folder import write_folder
-from hcep.models.labels import class_record
-from hcep.models.loading import SavedModel
-from hcep.models.schema import (
-    CARD,
-    DOCUMENT,
-    FORMAT,
-    HIERARCHY,
-    PER_CLASS,
-    TENSORS,
-    VERSION,
-    ChangeRecord,
-    LeaveOneOutRecord,
-    ModelError,
-    TransformRecord,
-    file_record,
-    seal,
-)
-from hcep.models.tensors import dump_tensors
+from hcep.models.loading import LEFT_OUT, SavedModel
+from hcep.models.schema import CARD, DOCUMENT, HIERARCHY, TENSORS, ChangeRecord, ModelError, file_record
 
 
 def save_model(
@@ -52,37 +37,20 @@ def save_model(
     license: str = "unknown",
     language: str | None = None,
 ) -> Path:
-    """Write a fitted classifier to a folder, which `load_model` reads.
+    """Write a fitted classifier to a folder, which `load_model` reads; the folder is returned.
 
     Parameters
     ----------
-    model : fitted
     folder : made where it does not exist. A model that is there already is replaced in one step: a process that dies
         leaves the old one or the new one. Other files in the folder stay.
     encoder : what makes the embeddings; its name and fingerprint are kept
     data : name of the training data
     images_per_class : mapping of label to int; such as ``collections.Counter(y)``
-    metrics : mapping of str to float, optional
+    metrics : mapping of str to float
     name, license, language : for the model card; see `model_card`
-
-    Returns
-    -------
-    Path
-        The folder.
-
-    Raises
-    ------
-    ModelError
-        When the model could not be loaded again (NaN in it, labels of another type than text or numbers), or `folder`
-        holds other files of these names.
-    sklearn.exceptions.NotFittedError
     """
-    details: dict[str, Any] = {
-        "encoder": encoder_record(encoder),
-        "data": data,
-        "images_per_class": images_per_class,
-        "metrics": metrics,
-    }
+    details: dict[str, Any] = {"encoder": encoder_record(encoder), "data": data}
+    details |= {"images_per_class": images_per_class, "metrics": metrics}
     files = pack(model, **details)
     card = model_card(model, name=name or Path(folder).resolve().name, license=license, language=language, **details)
     write_folder(Path(folder), {**files, CARD: encoded(CARD, card)})
@@ -100,7 +68,7 @@ def pack(
 ) -> dict[str, bytes]:
     """The content of a model's files by name, the card left out; checked by reading it again.
 
-    `model`, `encoder`, `data`, `images_per_class`, `metrics`: as of `save_model`. `history`: changes since the fit.
+    Parameters are those of `save_model`, and the changes since the fit.
     """
     if not isinstance(model, HCEPClassifier):
         raise ModelError(f"model must be a fitted HCEPClassifier, got {type(model).__name__}")
@@ -109,7 +77,7 @@ def pack(
     try:
         head_name(model.head)
         hierarchy = encoded(HIERARCHY, model.hierarchy_.to_json())
-        tensors = dump_tensors(_tensors(model))
+        tensors = safetensors.numpy.save({name: np.ascontiguousarray(a) for name, a in _tensors(model).items()})
         document = {
             **_document(model),
             "encoder": msgspec.to_builtins(record),
@@ -121,7 +89,7 @@ def pack(
             },
             "files": msgspec.to_builtins({HIERARCHY: file_record(hierarchy), TENSORS: file_record(tensors)}),
         }
-        files = {HIERARCHY: hierarchy, TENSORS: tensors, DOCUMENT: seal(document)}
+        files = {HIERARCHY: hierarchy, TENSORS: tensors, DOCUMENT: schema.seal(document)}
         _ = SavedModel(".", files).classifier
     except HCEPError as error:
         raise ModelError(f"this model cannot be saved: {error}") from None
@@ -129,73 +97,66 @@ def pack(
 
 
 def _document(model: HCEPClassifier) -> dict[str, Any]:
+    head, transform, calibration = model.head_, model.dictionary_.transform, model.calibration_
     parameters = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
-    parameters["head"] = head_name(model.head)
+    parameters |= {"head": head_name(model.head), "hierarchy": None if model.hierarchy is None else "fitted"}
     parameters["priors"] = model.priors if isinstance(model.priors, str) else np.asarray(model.priors).tolist()
-    if isinstance(model.head_, AdamWHead):
-        parameters["random_state"] = _plain(model.head_.random_state)
+    if isinstance(head, AdamWHead):
+        parameters["random_state"] = _plain(head.random_state)
     names = getattr(model, "feature_names_in_", None)
-    head, transform = model.head_, model.dictionary_.transform
     return {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": schema.FORMAT,
+        "version": schema.VERSION,
         "hcep_version": hcep.__version__,
-        "parameters": {**parameters, "hierarchy": None if model.hierarchy is None else "fitted"},
-        "classes": class_record(model.classes_),
+        "parameters": parameters,
+        "classes": schema.class_record(model.classes_),
         "n_dims": model.n_features_in_,
-        "feature_names": None if names is None else names.tolist(),
+        "feature_names": _plain(names),
         "fitted": {
-            "anchor": _plain(model.anchor_),
-            "shrinkage": _plain(model.shrinkage_),
+            **{name: _plain(getattr(model, f"{name}_")) for name in ("anchor", "shrinkage", *schema.PER_CLASS)},
             "temperature": None if math.isnan(model.temperature_) else _plain(model.temperature_),
-            "exponent": model.calibration_.exponent,
-            "typical_gap": model.calibration_.typical_gap,
-            **{name: _listed(getattr(model, f"{name}_")) for name in PER_CLASS},
+            "exponent": calibration.exponent,
+            "typical_gap": calibration.typical_gap,
             "n_grown": model.n_grown_,
             "n_unlike": model.n_unlike_,
             "n_held_out": 0 if model.held_out_ is None else len(model.held_out_),
             "stopping": None if model.stopping_ is None else list(model.stopping_),
         },
         "transform": {
-            **_fields(TransformRecord, transform),
+            **_fields(schema.TransformRecord, transform),
             "mean": transform.mean is not None,
             "whitener": transform.whitener is not None,
         },
         "head": None if head is None else _head_record(head),
-        "leave_one_out": [_fields(LeaveOneOutRecord, score) for score in model.leave_one_out_],
+        "leave_one_out": [_fields(schema.LeaveOneOutRecord, score) for score in model.leave_one_out_],
     }
 
 
 def _head_record(head: Any) -> dict[str, Any]:
     if isinstance(head, AdamWHead):
-        settings = ("epochs", "batch_size", "lr", "weight_decay")
-        return {"kind": "adamw", **{name: _plain(getattr(head, name)) for name in settings}}
-    return {"kind": "logistic", "C": _penalty(_plain(head.C)), "max_iter": _plain(head.max_iter)}
+        return {"kind": "adamw", **_fields(schema.AdamWRecord, head)}
+    found = {"kind": "logistic", **_fields(schema.LogisticRecord, head)}
+    return {**found, "C": "inf" if math.inf == found["C"] else found["C"]}
 
 
-def _fields(record: type[Struct], source: Any) -> dict[str, Any]:
+def _fields(record: type[msgspec.Struct], source: Any) -> dict[str, Any]:
     """The fields of a record, from the attributes of an object."""
     return {name: _plain(getattr(source, name)) for name in record.__struct_fields__}
 
 
 def _tensors(model: HCEPClassifier) -> dict[str, NDArray[Any]]:
-    transform, head = model.dictionary_.transform, model.head_
-    arrays: dict[str, NDArray[Any] | None] = {
-        "synset_embeddings": model.dictionary_.synset_embeddings,
-        "transform.mean": transform.mean,
-        "transform.whitener": transform.whitener,
-        "transform.constants": transform.constants,
-    }
+    transform, head, held = model.dictionary_.transform, model.head_, model.held_out_
+    arrays: dict[str, Any] = {"synset_embeddings": model.dictionary_.synset_embeddings}
+    arrays |= {f"transform.{name}": getattr(transform, name) for name in ("mean", "whitener", "constants")}
     if head is not None:
-        arrays["head.coef"], arrays["head.intercept"] = head.coef_, head.intercept_
-        arrays["head.classes"] = head.classes_.astype(np.int64)
-        arrays["head.n_iter"] = head.n_iter_.astype(np.int32)
-    if model.held_out_ is not None:
-        arrays["held_out.classes"], arrays["held_out.scores"] = model.held_out_.class_index, model.held_out_.scores
+        arrays |= {"head.coef": head.coef_, "head.intercept": head.intercept_}
+        arrays |= {"head.classes": head.classes_.astype(np.int64), "head.n_iter": head.n_iter_.astype(np.int32)}
+    if held is not None:
+        arrays |= {"held_out.classes": held.class_index, "held_out.scores": held.scores}
     if model.leave_one_out_:
         longest = max(len(score.correct) for score in model.leave_one_out_)  # powers are tried on fewer images
         padded = [np.pad(score.correct, (0, longest - len(score.correct))) for score in model.leave_one_out_]
-        arrays["leave_one_out.correct"] = np.stack(padded)
+        arrays[LEFT_OUT] = np.stack(padded)
     return {name: array for name, array in arrays.items() if array is not None}
 
 
@@ -208,13 +169,5 @@ def encoded(file: str, text: str) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """A numpy scalar as Python's own; everything else as it is."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _listed(numbers: NDArray[Any] | None) -> list[float] | None:
-    return None if numbers is None else numbers.tolist()
-
-
-def _penalty(C: Any) -> Any:
-    return "inf" if math.inf == C else C
+    """Numpy's scalars and arrays as Python's own; of a mean or a whitener nothing but that it is there is asked."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

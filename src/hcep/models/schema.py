@@ -49,10 +49,7 @@ class _Record(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Parameters(_Record, frozen=True):
-    """Parameters of the estimator; "hierarchy" is "fitted" (the one in the folder), or None for a flat one.
-
-    Those that describe the head are in files of earlier releases, when they were the estimator's own.
-    """
+    """Parameters of the estimator; "hierarchy" is "fitted" (the one in the folder), or None for a flat one."""
 
     hierarchy: Literal[None, "fitted"]
     tree: Literal[None, "first", "shortest", "longest"]
@@ -67,7 +64,7 @@ class Parameters(_Record, frozen=True):
     anchor: NotNegative | Literal["auto"]
     head: Literal["path", "logistic", "adamw"]
     n_jobs: Annotated[int, Meta(description="an integer or null")] | None
-    # scikit-learn takes C = inf for no penalty, which JSON has no number for.
+    # Of the head, in files of earlier releases. C = inf is no penalty, which JSON has no number for.
     C: Positive | Literal["inf"] | UnsetType = UNSET
     max_iter: PositiveCount | UnsetType = UNSET
     epochs: PositiveCount | UnsetType = UNSET
@@ -285,24 +282,22 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
 
     def __post_init__(self) -> None:
         n_classes = len(self.class_record.labels)
+        if self.feature_names is not None and len(self.feature_names) != self.n_dims:
+            raise ValueError(f"feature_names must be a list of {self.n_dims:,} names, one for each of n_dims")
+        if self.fitted.temperature is None and self.head is None and n_classes > 1:
+            raise ValueError("fitted.temperature must be a number above 0, since there is no head")
+        if self.head is not None and n_classes == 1:
+            raise ValueError("head must be null for a single class")
+        for name in (*self.files, *SEALED):
+            if name not in (*SEALED, *OPTIONAL):
+                raise ValueError(f"unknown field {f'files.{name}'!r}")
+            if name not in self.files:
+                raise ValueError(f"field {f'files.{name}'!r} is missing")
         labels = {str(label) for label in self.class_record.labels}
-        odd = [name for name in self.files if name not in (*SEALED, *OPTIONAL)]
-        missing = [name for name in SEALED if name not in self.files]
-        stranger = next((label for label in self.training.images_per_class if label not in labels), None)
-        problems = {
-            f"feature_names must be a list of {self.n_dims:,} names, one for each of n_dims":
-                self.feature_names is not None and len(self.feature_names) != self.n_dims,
-            "fitted.temperature must be a number above 0, since there is no head":
-                self.fitted.temperature is None and self.head is None and n_classes > 1,
-            "head must be null for a single class": self.head is not None and n_classes == 1,
-            f"unknown field {f'files.{[*odd, 0][0]}'!r}": odd,
-            f"field {f'files.{[*missing, 0][0]}'!r} is missing": missing,
-            f"training.images_per_class has {stranger!r}, which is not a class of the model."
-            + near_matches(str(stranger), labels): stranger is not None,
-        }  # fmt: skip
-        for message, wrong in problems.items():
-            if wrong:
-                raise ValueError(message)
+        for label in self.training.images_per_class:
+            if label not in labels:
+                close = near_matches(label, labels)
+                raise ValueError(f"training.images_per_class has {label!r}, which is not a class of the model.{close}")
 
 
 def class_record(classes: NDArray[Any]) -> dict[str, Any]:

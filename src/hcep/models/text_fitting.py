@@ -30,8 +30,6 @@ def fit_text_model(
 ) -> TextDictionary:
     """Make a classifier of all leaves of a hierarchy from their names, and save it.
 
-    Raises HCEPError: no text tower, or images of another encoder.
-
     Parameters
     ----------
     encoder : with a text tower
@@ -41,12 +39,9 @@ def fit_text_model(
     name : of the model, for its card
     """
     for some in (images, labelled):
-        if (
-            some is not None
-            and some.encoder is not None
-            and some.encoder.fingerprint not in (None, encoder.fingerprint)
-        ):
-            raise HCEPError(f"{some.source}: embeddings of {some.encoder.name!r}, not of {encoder.name!r}")
+        by = None if some is None else some.encoder
+        if some is not None and by is not None and by.fingerprint not in (None, encoder.fingerprint):
+            raise HCEPError(f"{some.source}: embeddings of {by.name!r}, not of {encoder.name!r}")
     texts = text_vectors(hierarchy, encoder, templates, descriptions)
     labels = None if labelled is None else [hierarchy.leaf_of(str(label)) for label in labelled.y.tolist()]
     known = None if labelled is None else labelled.X

@@ -29,22 +29,13 @@ from hcep.hierarchy import Hierarchy
 
 @dataclass(frozen=True)
 class Method:
-    """A named way to classify by concepts.
+    """A named way to classify by concepts."""
 
-    Attributes
-    ----------
-    name : for code and commands
-    label : for tables and figures
-    published : whether the paper compares it; the others are ours, or added as references
-    make : callable
-        ``make(hierarchy, **options)`` gives the estimator, unfitted.
-    """
-
-    name: str
-    label: str
+    name: str  # for code and commands
+    label: str  # for tables and figures
     description: str
-    published: bool
-    make: Callable[..., Any]
+    published: bool  # whether the paper compares it; the others are ours, or added as references
+    make: Callable[..., Any]  # ``make(hierarchy, **options)`` gives the estimator, unfitted
 
 
 class NoTreeClassifier(HCEPClassifier):
@@ -111,8 +102,6 @@ def make_method(
     **options: Any,
 ) -> Any:
     """Make an estimator by the name of its method.
-
-    Raises HCEPError: an unknown name or option.
 
     >>> from hcep.datasets import make_hierarchical_concepts
     >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)

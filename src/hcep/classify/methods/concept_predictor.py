@@ -29,8 +29,7 @@ class ConceptPredictor:
 
     def __call__(self, X: NDArray[Any]) -> Floats:
         """Score of every concept, (n_images, n_concepts): the logit of its probability."""
-        scores: Floats = _scaled(X, self.mean, self.scale) @ self.weight + self.bias
-        return scores
+        return np.asarray(_scaled(X, self.mean, self.scale) @ self.weight + self.bias)
 
 
 def fit_concept_predictor(

@@ -39,8 +39,7 @@ def nn(X: ArrayLike, dictionary: ConceptDictionary, *, n_jobs: int | None = None
     first_path = complete[first].astype(np.int32)
 
     def pick(distances: NDArray[Any]) -> NDArray[np.int32]:
-        chosen: NDArray[np.int32] = first_path[np.argmin(distances[:, leaves], axis=1)]
-        return chosen
+        return np.asarray(first_path[np.argmin(distances[:, leaves], axis=1)])
 
     return _nearest_path(X, dictionary, pick, n_jobs)
 

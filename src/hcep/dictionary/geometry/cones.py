@@ -100,8 +100,7 @@ class Cones(Space):
         number of children of any synset (the paper's proposition on the half-angle schedule).
         """
         schedule = self.half_angle_schedule(reduction)
-        geometric: Floats = schedule.largest[0] * schedule.bound ** np.arange(self.hierarchy.depth)
-        return geometric
+        return np.asarray(schedule.largest[0] * schedule.bound ** np.arange(self.hierarchy.depth))
 
     def containment(self, half_angles: ArrayLike | None = None) -> Containment:
         """Which descendants j of each synset i break ``angle(a(i), a(j)) <= theta_level(i)``, and by how much.
@@ -222,10 +221,8 @@ class Cones(Space):
 
 
 def _degrees(cosines: Floats) -> Floats:
-    angles: Floats = np.degrees(np.arccos(np.clip(cosines, -1.0, 1.0)))
-    return angles
+    return np.asarray(np.degrees(np.arccos(np.clip(cosines, -1.0, 1.0))))
 
 
 def _share(hits: NDArray[np.bool_], of: NDArray[np.bool_]) -> Floats:
-    shares: Floats = hits.sum(axis=1) / np.maximum(of.sum(axis=1), 1)
-    return shares
+    return np.asarray(hits.sum(axis=1) / np.maximum(of.sum(axis=1), 1))

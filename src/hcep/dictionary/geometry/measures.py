@@ -8,8 +8,7 @@ from hcep._escape import html as escape
 from hcep._tables import html, number
 from hcep.dictionary.geometry.cones import Cones
 from hcep.dictionary.geometry.recovery import Recoverable
-from hcep.dictionary.geometry.refinements import Refinements
-from hcep.dictionary.geometry.space import mean_of
+from hcep.dictionary.geometry.space import Refinements, mean_of
 
 
 class Geometry(Cones, Refinements, Recoverable):
@@ -21,28 +20,15 @@ class Geometry(Cones, Refinements, Recoverable):
 
     >>> from hcep.datasets import make_hierarchical_concepts
     >>> data = make_hierarchical_concepts(depth=2, dim=8, half_angle=40, reduction=0.3, orientation="random")
-    >>> geometry = data.dictionary.geometry
-    >>> geometry
+    >>> data.dictionary.geometry
     Geometry(14 synsets, 13 atoms, 8 dimensions)
-    >>> bool(abs(geometry.orthogonality().cosine).max() < 1e-12)
-    True
-    >>> geometry.parent_angles[1:4].round(6)
-    array([40., 40., 40.])
-    >>> geometry.sibling_cones().satisfied
-    True
-    >>> geometry.recovery().greedily_recovered.all()
+    >>> data.dictionary.geometry.recovery().greedily_recovered.all()
     np.True_
-
-    Parameters
-    ----------
-    dictionary : ConceptDictionary
     """
 
     def __repr__(self) -> str:
-        return (
-            f"Geometry({len(self.hierarchy):,} synsets, {self.dictionary.n_atoms:,} atoms, "
-            f"{self.dictionary.n_dims:,} dimensions)"
-        )
+        n_atoms, n_dims = self.dictionary.n_atoms, self.dictionary.n_dims
+        return f"Geometry({len(self.hierarchy):,} synsets, {n_atoms:,} atoms, {n_dims:,} dimensions)"
 
     def _repr_html_(self) -> str:
         rows = [[key.replace("_", " "), number(value)] for key, value in self.summary().items()]

@@ -43,8 +43,7 @@ class Recovery:
     @property
     def nested(self) -> Floats:
         """(n_leaves, depth + 1) ERC(S | T_l) of each leaf's best path, l = 0 first; see `path_nested`."""
-        rows: Floats = self.path_nested[self.best_path]
-        return rows
+        return np.asarray(self.path_nested[self.best_path])
 
     @property
     def coefficient(self) -> Floats:
@@ -192,8 +191,7 @@ def _step_radius(u: Floats, images: Floats, chosen: NDArray[np.int32]) -> Floats
     lead = np.abs(own) - np.abs(score)
     distance[lead <= RECOVERY_TOLERANCE * np.linalg.norm(images, axis=1)[:, None]] = 0.0
     distance[np.arange(len(score)), chosen] = np.inf
-    nearest: Floats = distance.min(axis=1)
-    return nearest
+    return np.asarray(distance.min(axis=1))
 
 
 def _grouped(keys: NDArray[np.int32], rows: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
