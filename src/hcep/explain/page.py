@@ -241,17 +241,18 @@ def _overlays(one: ExplainedImage) -> dict[tuple[str, str], str]:
     if one.maps is None:
         return {}
     limit = common_limit(list(one.maps.concepts.values()))
-    found = {("concept", synset): _overlay(evidence, limit) for synset, evidence in one.maps.concepts.items()}
-    margins = {("margin", label): _overlay(m, common_limit([m])) for label, m in one.maps.margins.items()}
+    found = {("concept", synset): overlay_uri(evidence, limit) for synset, evidence in one.maps.concepts.items()}
+    margins = {("margin", label): overlay_uri(m) for label, m in one.maps.margins.items()}
     return found | margins
 
 
-def _overlay(evidence: EvidenceMap, limit: float) -> str:
-    from hcep.explain.map_drawing import overlay
+def overlay_uri(evidence: EvidenceMap, limit: float | None = None) -> str:
+    """A map as a transparent picture in a data URI; its own strongest share is fully coloured, or the given one."""
+    from hcep.explain.map_drawing import common_limit, overlay
 
     height, width = evidence.shares.shape
     data = io.BytesIO()
-    overlay(evidence, limit, (OVERLAY * width, OVERLAY * height)).save(data, "PNG")
+    overlay(evidence, limit or common_limit([evidence]), (OVERLAY * width, OVERLAY * height)).save(data, "PNG")
     return "data:image/png;base64," + base64.b64encode(data.getvalue()).decode()
 
 
