@@ -58,8 +58,12 @@ def compare_scores(
     """
     methods, columns = tuple(scores), tuple(columns)
     against = _checked(scores, reference, columns)
-    gaps = {name: stats.summable_gaps(s["confidence"], s["correct"]) for name, s in scores.items()}
-    tables = [[gaps[n] if c == "ece" else stats.summable(s[c]) for n, s in scores.items()] for c in columns]
+
+    def summable(own: ImageScores, column: str) -> Floats:
+        gaps = column == "ece"
+        return stats.summable_gaps(own["confidence"], own["correct"]) if gaps else stats.summable(own[column])
+
+    tables = [[summable(own, column) for own in scores.values()] for column in columns]
     sums = stats.resampled_sums(np.hstack([t for tables_ in tables for t in tables_]), n_resamples, random_state)
     found, start = [], 0
     for column, own in zip(columns, tables, strict=True):
