@@ -126,6 +126,7 @@ class Engine:
         user's data folder
     encoder : Encoder or name, instead of the one that the model names
     limits : Limits
+    other : SavedModel or path; a model to compare with
     """
 
     def __init__(
@@ -136,11 +137,13 @@ class Engine:
         corrections: str | Path | None = None,
         encoder: Encoder | str | None = None,
         limits: Limits | None = None,
+        other: SavedModel | str | Path | None = None,
     ) -> None:
         from platformdirs import user_data_path
 
         self.limits, self.read_only = limits or Limits(), model is None
         self.saved = model if isinstance(model, SavedModel) else builtin_model() if model is None else read_model(model)
+        self.other = other if other is None or isinstance(other, SavedModel) else read_model(other)
         own = user_data_path("hcep", appauthor=False) if model is None else self.saved.folder
         self.corrections_file = Path(corrections or own / CORRECTIONS)
         self.encoder = load_model_encoder(self.saved.summary.encoder, self.saved.folder, encoder)
