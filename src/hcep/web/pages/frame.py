@@ -24,13 +24,6 @@ log = logging.getLogger(__name__)
 
 PAGES = {"Photo": "/", "Collection": "/collection", "Hierarchy": "/hierarchy", "Compare": "/compare", "API": "/api"}
 STATIC = "/explorer"
-#: A path lit in a tree.
-LOGO = (
-    '<svg viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="2" aria-hidden="true">'
-    '<path d="M12 4 5 12M17 12l4 8" opacity=".35"/><path d="m12 4 5 8-5 8"/><g fill="currentColor" stroke="none">'
-    '<circle cx="12" cy="4" r="2.7"/><circle cx="17" cy="12" r="2.7"/><circle cx="12" cy="20" r="2.7"/>'
-    '<circle cx="5" cy="12" r="2.2" opacity=".5"/><circle cx="21" cy="20" r="2.2" opacity=".5"/></g></svg>'
-)
 SORRY = "Something went wrong here. Nothing you did is lost; please try again."
 BUSY = "Many people are using this right now. Please try again in a moment."
 
@@ -53,9 +46,7 @@ def frame(here: str, *scripts: str) -> Iterator[Any]:
         tag = f'<link rel="stylesheet" href="{STATIC}/{name}">' if name.endswith(".css") else ""
         ui.add_head_html(tag or f'<script src="{STATIC}/{name}"></script>')
     with ui.header().classes("top"), text("div", classes="inner"):
-        with text("a", classes="brand", href="/", aria_label="hcep explorer, first page"):
-            ui.html(LOGO, sanitize=False)
-            text("span", "hcep explorer")
+        text("a", "hcep explorer", "brand", href="/")
         with text("nav", aria_label="Pages"):
             for name, path in PAGES.items():
                 text("a", name, href=path, **({"aria_current": "page"} if name == here else {}))
@@ -146,14 +137,23 @@ def working(words: str) -> Iterator[None]:
             shown.delete()
 
 
-def focus(element: Any) -> None:
-    """Move the keyboard to an element, once it is drawn."""
-    ui.run_javascript(f"requestAnimationFrame(() => getHtmlElement({int(element.id)})?.focus())")
+def redrawn(container: Any, draw: Callable[[], Any]) -> Callable[[], None]:
+    """Draw what is in a container now, and again at every call of what is returned."""
+
+    def redraw() -> None:
+        container.clear()
+        with container:
+            draw()
+
+    redraw()
+    return redraw
 
 
 def tabs(names: Sequence[str]) -> list[Any]:
     """Panels of which one is seen at a time, to be filled; arrow keys move between their tabs."""
-    made, panels, key = [], [], f"tab{ui.context.client.next_element_id}"
+    made: list[Any] = []
+    panels: list[Any] = []
+    key = f"tab{ui.context.client.next_element_id}"
 
     def show(i: int) -> None:
         for k, (tab, panel) in enumerate(zip(made, panels, strict=True)):

@@ -1,0 +1,233 @@
+"""One look at one photo: the answer as it is asked for now, and what can be shown of each concept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hcep.errors import HCEPError
+from hcep.explain.explained import percent
+from hcep.explain.neighbours import concept_photos, training_photos
+from hcep.explain.page import thumbnail
+
+if TYPE_CHECKING:
+    from hcep.classify.path_model import PathModel
+    from hcep.embeddings import EmbeddingStore
+    from hcep.explain import ExplainedImage, Step, WhyNot
+    from hcep.explain.where import ImageMaps
+    from hcep.web.engine import Engine, Photo
+
+#: Classes that are asked for, the answer among them; others are told of from this probability on.
+N_BEST, WORTH_SAYING = 5, 0.01
+#: Training photos whose coefficients make the range of a concept, and typical ones that are shown.
+N_RANGE, N_TYPICAL = 400, 4
+BY_ITSELF = "By the model's own estimate; it was not tested with photos held out."
+UNLIKE = "The photo is unlike those that the model has learned from. Nearest: "
+
+Ids = tuple[str, ...]
+
+
+class Answer(NamedTuple):
+    """What is said first, and the concept that it is about."""
+
+    headline: str
+    sentence: str
+    concept: str
+
+
+class Looking:
+    """A photo, its answer, and what the reader has changed.
+
+    Attributes
+    ----------
+    found, first : the explanation as things are now, and without what-if
+    force, forbid : what-if, by ids of concepts
+    certainty : how sure an answer must be, 0 for the best guess
+    on_answer, on_words : called when the answer, or only how it is put, has changed
+    """
+
+    found: ExplainedImage
+    first: ExplainedImage
+
+    def __init__(self, engine: Engine, photo: Photo) -> None:
+        self.engine, self.photo, self.hierarchy = engine, photo, engine.hierarchy
+        self.force: Ids = ()
+        self.forbid: Ids = ()
+        self.certainty = 0.0
+        self.on_answer: list[Callable[[], Any]] = []
+        self.on_words: list[Callable[[], Any]] = []
+
+    async def ask(self, force: Ids = (), forbid: Ids = ()) -> None:
+        """Look with something forced or forbidden; what no path can meet leaves all as it was."""
+        found = await self._explained(force, forbid, self.photo.features is not None)
+        self.force, self.forbid = force, forbid
+        self._take(found)
+        for draw in self.on_answer:
+            draw()
+
+    async def be_sure(self, certainty: float) -> None:
+        """Answer with what is as sure as that."""
+        self.certainty = certainty
+        if self.coverage:
+            hedged = (await self._explained(self.force, self.forbid, False)).hedged
+            self.found = replace(self.found, hedged=hedged)
+        for draw in self.on_words:
+            draw()
+
+    async def maps(self) -> ImageMaps:
+        """Where the concepts are; encoders without maps of their own take a while."""
+        if self.found.maps is None:
+            self._take(await self._explained(self.force, self.forbid, True))
+        assert self.found.maps is not None
+        return self.found.maps
+
+    async def contrast(self, concept: str) -> WhyNot:
+        """Why it is not something else."""
+        return await self.engine.contrast(self.photo, concept, force=self.force, forbid=self.forbid)
+
+    async def _explained(self, force: Ids, forbid: Ids, where: bool) -> ExplainedImage:
+        asked: dict[str, Any] = {"force": force, "forbid": forbid, "where": where, "coverage": self.coverage}
+        return await self.engine.explain(self.photo, **asked, n_best=N_BEST)
+
+    def _take(self, found: ExplainedImage) -> None:
+        assert found.odds is not None
+        odds, probabilities, row = found.odds
+        self.found, self._shares = found, odds.below.T @ probabilities[[row]].toarray()[0]
+        if not (self.force or self.forbid):
+            self.first = found
+
+    @property
+    def coverage(self) -> float | None:
+        """What is asked of the model, where held-out photos tell how often its answers are right."""
+        return self.certainty if self.certainty and self.engine.model.held_out is not None else None
+
+    @property
+    def path(self) -> list[str]:
+        """Ids along the path, the root left out."""
+        return [step.synset for step in self.found.explanation.steps]
+
+    @property
+    def end(self) -> str:
+        return self.found.explanation.leaf or self.hierarchy.root
+
+    @property
+    def rivals(self) -> list[str]:
+        """Other classes that it may be, the likeliest first."""
+        return [rival.path[-1] for rival in self.found.rivals]
+
+    def name(self, concept: str) -> str:
+        return self.hierarchy.name(concept)
+
+    def likely(self, concept: str) -> float:
+        """Probability of a concept as things are now."""
+        return float(self._shares[self.hierarchy.index(concept)])
+
+    def step(self, concept: str) -> Step | None:
+        """Of a concept on the path."""
+        return next((step for step in self.found.explanation.steps if step.synset == concept), None)
+
+    def answer(self) -> Answer:
+        """The answer in words."""
+        found, said = self.found, self.engine.corrections.standing.get(self.photo.id)
+        guess = self.guess(found)
+        if said is not None and not (self.force or self.forbid):
+            right = self.end if said.label is not None else (*said.force, self.end)[0]
+            if right == self.hierarchy.root:
+                return Answer("None of these.", f"{said.who or 'Somebody'} said so. The model's guess: {guess}.", right)
+            return Answer(f"{a(self.name(right))}.", f"{said.who or 'Somebody'} said so.", right)
+        if self.certainty:
+            return self._careful()
+        others = [f"{one.name} ({percent(one.probability)})" for one in found.rivals if one.probability > WORTH_SAYING]
+        also = f"; also possible: {', '.join(others[:3])}." if others else "."
+        if found.unlike:
+            return Answer("None of these, it seems.", UNLIKE + guess + also, self.end)
+        sure = f"{percent(found.probability)} sure{also}"
+        if found.doubt:
+            return Answer(f"Perhaps {a(found.name, 'a')}.", f"Not sure: {sure}", self.end)
+        return Answer(f"{a(found.name)}.", sure, self.end)
+
+    def guess(self, found: ExplainedImage) -> str:
+        """A class and how likely it is."""
+        return f"{a(found.name, 'a')}, {percent(found.probability)}"
+
+    def _careful(self) -> Answer:
+        """The lowest concept that is sure enough."""
+        root, wanted = self.hierarchy.root, f"{100 * self.certainty:.0f} %"
+        if self.found.hedged is not None:
+            concept, why = self.found.hedged.concept, f"At this setting at least {wanted} of answers are right."
+        else:
+            concept, why = ([root] + [c for c in self.path if self.likely(c) >= self.certainty])[-1], BY_ITSELF
+        if concept == root:
+            return Answer("Not sure enough to say.", f"Nothing is {wanted} certain. {why}", root)
+        which = "" if concept == self.end else " Which kind of it is less certain."
+        return Answer(f"{a(self.name(concept))}.", f"{percent(self.likely(concept))} sure.{which} {why}", concept)
+
+    def meaning(self, concept: str) -> str:
+        """What a concept is, in words: the model's, and by what is above it."""
+        step, h = self.step(concept), self.hierarchy
+        above = [h.name(parent) for parent in h.parents(concept) if parent != h.root]
+        told = [step.meaning] if step is not None and step.meaning else []
+        told += [f"A kind of {' and of '.join(above)}" if above else "One of the most general concepts"]
+        told += [f"It is also {' and '.join(name for _, name in h.merged(concept))}"] if h.merged(concept) else []
+        return ". ".join(told) + "."
+
+
+def a(name: str, article: str = "A") -> str:
+    """A name with its article, unless it is a plural.
+
+    >>> a("church"), a("Arctic fox", "a"), a("sunglasses")
+    ('A church', 'an Arctic fox', 'Sunglasses')
+    """
+    if name.endswith("s") and not name.endswith(("ss", "us", "is")):
+        return name[:1].upper() + name[1:] if article == "A" else name
+    return f"{article}n {name}" if name[:1].lower() in "aeiou" else f"{article} {name}"
+
+
+class Known(NamedTuple):
+    """What training photos say of a concept: typical ones (data URI, class), and what 90 in 100 coefficients are."""
+
+    photos: list[tuple[str, str]]
+    between: tuple[float, float] | None
+
+
+class Training:
+    """Training photos of concepts, each looked up once; the collection stands in where the model has none."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._known: dict[tuple[int, str], Known] = {}
+
+    @cached_property
+    def store(self) -> EmbeddingStore | None:
+        return training_photos(None, self.engine.saved) or self.engine.store
+
+    async def of(self, concept: str) -> Known | None:
+        """What is known of a concept; None where no photos are at hand."""
+        key = id(self.engine.model), concept
+        if self.store is not None and key not in self._known:
+            self._known[key] = await self.engine.run(_known, self.store, self.engine.model, concept)
+        return self._known.get(key)
+
+
+def _known(store: EmbeddingStore, model: PathModel, concept: str) -> Known:
+    shown, h = [], model.hierarchy
+    for photo in concept_photos(store, model, [concept], N_TYPICAL)[concept]:
+        try:
+            shown.append((thumbnail(Path(photo.file), 160, 76), photo.name))
+        except HCEPError:  # gone, or no picture any more
+            continue
+    inside = {concept, *h.descendants(concept)}
+    below = [str(label) for label, leaf in zip(model.classes, model.leaves.tolist(), strict=True) if leaf in inside]
+    rows = np.flatnonzero(np.isin(store.labels.astype(str), below))
+    if not len(rows):
+        return Known(shown, None)
+    some = store.select(rows=rows[:: max(1, len(rows) // N_RANGE)])
+    atoms = [i for i, (_, child) in enumerate(model.dictionary.edges) if child == concept]
+    values = model.pursue(some.to_numpy(np.float32)).codes[:, atoms].toarray().sum(axis=1)
+    values = values[values != 0.0]  # of photos whose path has it
+    return Known(shown, tuple(np.quantile(values, (0.05, 0.95)).tolist()) if len(values) else None)

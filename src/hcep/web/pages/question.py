@@ -1,0 +1,166 @@
+"""Questions about an answer: why nothing else, what if, this is wrong; and the search, step by step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hcep.explain.explained import percent
+from hcep.web.pages.frame import bar, button, guarded, notice, redrawn, tabs, text, working
+from hcep.web.pages.looking import a
+from hcep.web.pages.searching import search_steps
+
+if TYPE_CHECKING:
+    from hcep.explain import Correction, WhyNot
+    from hcep.web.pages.looking import Looking
+    from hcep.web.pages.photo import PhotoPage
+
+#: Concepts that a search shows, corrections that are listed.
+N_FOUND, N_LISTED = 8, 30
+TYPED = "(e) => emit(e.target.value)"
+
+
+def questions(looking: Looking, page: PhotoPage) -> None:
+    """The card with all of them; each is drawn again when the answer changes."""
+    with text("section", classes="card stack", aria_labelledby="questions"):
+        text("h2", "Question it", id="questions")
+        panels = tabs(("Why not …?", "What if …?", "This is wrong", "How it searched"))
+    parts: list[Callable[[], None]] = [partial(_why_not, looking, page), partial(_what_if, looking)]
+    parts += [_Wrong(looking).draw, partial(search_steps, looking)]
+    looking.on_answer += [redrawn(panel, draw) for panel, draw in zip(panels, parts, strict=True)]
+
+
+def _chip(looking: Looking, concept: str, pick: Callable[[str], Any], words: str = "", **attributes: Any) -> Any:
+    """A concept with its probability, to click."""
+    with text("button", classes="chip", type="button", **attributes) as made:
+        text("span", words or looking.name(concept), "wrap")
+        text("span", percent(looking.likely(concept)), "number")
+    return made.on("click", guarded(partial(pick, concept)), args=[])
+
+
+def _search(looking: Looking, label: str, pick: Callable[[str], Any], suggested: Sequence[str]) -> None:
+    """A field to look classes and concepts up by name; those that fit are buttons below it, Enter picks the first."""
+    h, found = looking.hierarchy, list(suggested)
+    names = {c: "\n".join([h.name(c), *(name for _, name in h.merged(c))]).casefold() for c in h.ids if c != h.root}
+    often = Counter(map(h.name, h.ids))
+    key = "find-" + label.split()[0].lower()
+    text("label", label, "name", for_=key)
+    field = text("input", classes="field", id=key, type="search", autocomplete="off", placeholder="Type a name")
+    count, line = text("p", "", "unseen", role="status"), text("div", classes="line")
+
+    def show() -> None:
+        for concept in found:
+            apart = f" ({h.name(h.parents(concept)[0])})" if often[h.name(concept)] > 1 else ""
+            _chip(looking, concept, pick, h.name(concept) + apart)
+        if not found:
+            text("p", "No class or concept has such a name.", "soft small")
+
+    def typed(event: Any) -> None:
+        words = str(event.args).strip().casefold()
+        fits = [c for c, known in names.items() if words in known]
+        fits.sort(key=lambda c: (not names[c].startswith(words), -looking.likely(c), names[c]))
+        found[:] = fits[:N_FOUND] if words else suggested
+        redraw()
+        count.text = f"{len(found)} found"
+
+    redraw = redrawn(line, show)
+    field.on("input", guarded(typed), js_handler=TYPED, throttle=0.15)
+    field.on("keydown.enter", guarded(lambda: pick(found[0]) if found else None), args=[])
+
+
+def _why_not(looking: Looking, page: PhotoPage) -> None:
+    async def ask(concept: str) -> None:
+        with working("Comparing …"):
+            why = await looking.contrast(concept)
+        redrawn(result, partial(_contrast, why))
+        page.show_map(looking, why.map, f"Red speaks for {why.chosen.name}, blue for {why.rival.name}.")
+
+    _search(looking, f"Why is it {a(looking.found.name, 'a')}, and not …", ask, looking.rivals)
+    result = text("div", classes="stack", aria_live="polite")
+
+
+def _contrast(why: WhyNot) -> None:
+    """Where the paths part, the evidence on both sides, and what would turn the answer."""
+    n, (first, _, _, *others) = len(why.shared), why.lines()
+    most = max((abs(one.value) for side in (why.chosen, why.rival) for one in side.concepts[n:]), default=0.0) or 1.0
+    text("p", first, "strong wrap")
+    with text("div", classes="sides"):
+        for side, share in ((why.chosen, why.probability), (why.rival, why.rival_probability)):
+            with text("div"):
+                with text("div", classes="line apart"):
+                    text("h3", f"For {side.name}", "wrap")
+                    text("span", f"{percent(share)} likely", "number soft small")
+                with text("ul", classes="evidence"):
+                    for one in side.concepts[n:]:
+                        with text("li"):
+                            text("span", one.name, "wrap")
+                            bar(abs(one.value) / most, "minus" if one.value < 0 else "")
+                            text("span", side.shown(one.value), "number small")
+    for words in others:
+        text("p", words[:1].upper() + words[1:] + ".", "soft small wrap")
+
+
+def _what_if(looking: Looking) -> None:
+    text("p", "Change one thing, and the answer follows at once.", "soft")
+    text("h3", "Without one of these")
+    with text("div", classes="line"):
+        for concept in looking.path[1:]:
+            without = lambda c: looking.ask(looking.force, (*looking.forbid, c))  # noqa: E731
+            _chip(looking, concept, without, aria_label=f"Without {looking.name(concept)}")
+    insist = lambda c: looking.ask((*looking.force, c), looking.forbid)  # noqa: E731
+    _search(looking, "Insisting on another", insist, looking.rivals)
+    if looking.force or looking.forbid:
+        button("Reset", looking.ask, icon="undo")
+
+
+class _Wrong:
+    """Corrections: one to give, and those that were given."""
+
+    def __init__(self, looking: Looking) -> None:
+        self.looking, self.said = looking, {"who": "", "why": ""}
+
+    def draw(self) -> None:
+        looking = self.looking
+        _search(looking, "Right would be …", self.keep, looking.rivals)
+        button("None of these", partial(self.keep, looking.hierarchy.root), icon="block")
+        for key, label in (("who", "Your name"), ("why", "Why, if you like")):
+            with text("div"):
+                text("label", label, "name", for_=key)
+                field = text("input", classes="field", id=key, maxlength=200, data_remember=key, value=self.said[key])
+                field.on("input", partial(self._typed, key), js_handler=TYPED)
+        standing = list(looking.engine.corrections.standing.items())[::-1]
+        text("h3", f"{len(standing):,} kept so far" if standing else "")
+        with text("ul", classes="kept"):
+            for photo, said in standing[:N_LISTED]:
+                self._listed(photo, said)
+
+    def _typed(self, key: str, event: Any) -> None:
+        self.said[key] = str(event.args).strip()
+
+    async def keep(self, concept: str) -> None:
+        """Keep that something is right; the root says that nothing is."""
+        looking, h = self.looking, self.looking.hierarchy
+        what = {"label": h.class_of(concept)} if h.is_leaf(concept) else {"force": concept}
+        await looking.engine.correct(looking.photo.id, **what, file=looking.photo.name, **self.said)
+        notice("Kept, thank you")
+        self.said["why"] = ""
+        await looking.ask()
+
+    async def undo(self, photo: str) -> None:
+        await self.looking.engine.undo_correction(photo, who=self.said["who"])
+        notice("Taken back")
+        await self.looking.ask()
+
+    def _listed(self, photo: str, said: Correction) -> None:
+        h, file = self.looking.hierarchy, said.file or photo[:8]
+        named = [h.name(h.leaf_of(said.label))] if said.label is not None else []
+        named += ["none of these" if c == h.root else h.name(c) for c in said.force]
+        named += [f"not {h.name(c)}" for c in said.forbid]
+        with text("li", classes="here" if photo == self.looking.photo.id else ""):
+            with text("div"):
+                text("span", f"{file}: {', '.join(named)}", "wrap")
+                when = said.when[:16].replace("T", " ")
+                text("span", ", ".join(filter(None, (said.who or "somebody", when, said.why))), "soft small wrap")
+            button("Undo", partial(self.undo, photo), "quiet", aria_label=f"Undo {file}: {', '.join(named)}")

@@ -1,0 +1,86 @@
+// How a photo comes in: dropped anywhere, pasted, chosen or taken; all go to the page's uploader.
+(() => {
+  const send = (file) => {
+    const uploader = document.querySelector(".uploader");
+    if (!file || !uploader) return;
+    const queue = getElement(uploader).$refs.qRef;
+    queue.reset();
+    queue.addFiles([file]);
+  };
+  const first = (files) => [...(files ?? [])].find((file) => file.type.startsWith("image/")) ?? files?.[0];
+
+  document.addEventListener("paste", (event) => {
+    if (event.clipboardData?.files.length) send(first(event.clipboardData.files));
+  });
+  let depth = 0;
+  const dragging = (by) => {
+    depth = by ? Math.max(0, depth + by) : 0;
+    document.documentElement.classList.toggle("dragging", depth > 0);
+  };
+  document.addEventListener("dragenter", (event) => event.dataTransfer?.types.includes("Files") && dragging(1));
+  document.addEventListener("dragleave", () => depth && dragging(-1));
+  document.addEventListener("dragover", (event) => event.preventDefault());
+  document.addEventListener("drop", (event) => {
+    event.preventDefault();
+    dragging(0);
+    if (event.dataTransfer?.files.length) send(first(event.dataTransfer.files));
+  });
+
+  const choose = (more = {}) => {
+    const input = Object.assign(document.createElement("input"), { type: "file", accept: "image/*", ...more });
+    input.onchange = () => send(input.files[0]);
+    input.click();
+  };
+
+  const camera = async () => {
+    let stream;
+    try {
+      stream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
+    } catch {
+      return choose({ capture: "environment" }); // no camera that a page may use: phones then offer their own
+    }
+    const dialog = Object.assign(document.createElement("dialog"), { className: "card camera" });
+    const video = Object.assign(document.createElement("video"), { autoplay: true, playsInline: true, srcObject: stream });
+    const make = (words, kind, act) =>
+      Object.assign(document.createElement("button"), { textContent: words, className: "button " + kind, onclick: act });
+    const take = make("Take the photo", "primary", () => {
+      const canvas = Object.assign(document.createElement("canvas"), { width: video.videoWidth, height: video.videoHeight });
+      canvas.getContext("2d").drawImage(video, 0, 0);
+      canvas.toBlob((blob) => send(new File([blob], "camera.jpg", { type: "image/jpeg" })), "image/jpeg", 0.92);
+      dialog.close();
+    });
+    const line = Object.assign(document.createElement("div"), { className: "line" });
+    line.append(take, make("Cancel", "", () => dialog.close()));
+    dialog.setAttribute("aria-label", "Take a photo");
+    dialog.append(video, line);
+    dialog.addEventListener("close", () => {
+      stream.getTracks().forEach((track) => track.stop());
+      dialog.remove();
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  };
+
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-choose]")) choose();
+    if (event.target.closest("[data-camera]")) camera();
+    const name = event.target.closest("[data-example]")?.dataset.example;
+    if (name) fetch("/examples/" + name).then((answer) => answer.blob()).then((blob) => send(new File([blob], name, { type: blob.type })));
+  });
+  addEventListener("popstate", () => location.reload());
+
+  // A name, once given, is remembered by this browser.
+  document.addEventListener("change", (event) => {
+    const key = event.target.dataset?.remember;
+    if (key) localStorage.setItem(key, event.target.value);
+  });
+  new MutationObserver(() => {
+    for (const field of document.querySelectorAll("input[data-remember]:not([data-filled])")) {
+      field.dataset.filled = "1";
+      const kept = localStorage.getItem(field.dataset.remember);
+      if (!kept || field.value) continue;
+      field.value = kept;
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+  }).observe(document.documentElement, { childList: true, subtree: true });
+})();
