@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from hcep import HCEPClassifier
 from hcep.audit import Audit, audit
-from hcep.audit.checks import Subject, leakage, raw_images
+from hcep.audit.checks import Subject, checks_of, leakage, raw_images
 from hcep.classify.path_model import Inference
 from hcep.cli.app import app
 from hcep.datasets import load_sample
@@ -89,7 +89,7 @@ def test_answers_go_with_the_concepts(found) -> None:
 def test_an_honest_linear_head_passes_the_leakage_check(sample) -> None:
     headed = HCEPClassifier(sample.hierarchy, **SETTINGS, head="logistic")
     headed.fit(sample.X_train, sample.y_train)
-    assert leakage(Subject(headed, sample.X_val, sample.y_val)).passed
+    assert checks_of(Subject(headed, sample.X_val, sample.y_val), [leakage])[0].passed
 
 
 def test_without_training_images_controls_are_left_open(model, sample) -> None:

@@ -1,24 +1,27 @@
-"""Checks of a fitted model that can fail, on labelled images it was not fitted on."""
+"""Checks of a fitted model that can fail, on labelled images it was not fitted on: sums over blocks of images."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import clone
 
+from hcep._progress import progress as progress_bar
 from hcep.classify import HCEPClassifier
-from hcep.classify.hedging import conformal_quantile, hedged_nodes, held_out, is_below
+from hcep.classify.hedging import HeldOut, conformal_quantile, hedged_nodes, held_out, is_below
 from hcep.classify.path_model import Inference
 from hcep.classify.unknown import unknown_scores
 from hcep.dictionary.transform import EmbeddingTransform
+from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
-from hcep.evaluate import expected_calibration_error, tree_distances
+from hcep.evaluate import statistics as stats, tree_distances
 from hcep.hierarchy import Hierarchy
+from hcep.models.streaming import fit_streaming
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
@@ -32,10 +35,15 @@ SAME_PATH = 0.7
 THIN = 5
 #: Images from which on a branch or group is judged; how far it may fall behind.
 ENOUGH, BEHIND = 30, 0.1
+#: Images in memory at a time; those that a promise of coverage is computed from, at most.
+BLOCK, MOST_HELD_OUT = 1024, 2000
 #: The curves of what is deleted and inserted.
 DELETION = ("deleted", "inserted", "others deleted")
 #: Largest calibration error that passes.
 MAX_ECE = 0.1
+
+#: (n_images, n_dims) embeddings, or the store that they stay in.
+Images = NDArray[Any] | EmbeddingStore
 
 
 @dataclass(frozen=True)
@@ -58,9 +66,38 @@ class Check:
     rows: list[Row] = field(default_factory=list)
 
 
+class Sums:
+    """Sums of values by name, over the images for which they are defined."""
+
+    def __init__(self) -> None:
+        self._held: dict[Any, Any] = {}
+
+    def add(self, name: object, values: Any) -> None:
+        known = np.asarray(values, dtype=np.float64)
+        known = known[~np.isnan(known)]
+        self._held[name] = self._held.get(name, 0.0) + np.array([known.sum(), np.vdot(known, known), len(known)])
+
+    def add_rows(self, name: object, rows: Floats) -> None:
+        self._held[name] = self._held.get(name, 0.0) + rows.sum(axis=0)
+
+    def __getitem__(self, name: object) -> Any:
+        return self._held[name]
+
+    def n(self, name: object) -> int:
+        return int(self._held[name][2])
+
+    def mean(self, name: object) -> float:
+        total, _, n = self._held[name]
+        return float(total / n) if n else float("nan")
+
+    def variance(self, name: object) -> float:
+        total, squares, n = self._held[name]
+        return float((squares - total**2 / n) / (n - 1))
+
+
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A model with the images it is looked at with, and what it says of them.
+    """A model with the images it is looked at with, and what is summed up over them.
 
     Attributes
     ----------
@@ -72,12 +109,14 @@ class Subject:
     """
 
     model: HCEPClassifier
-    X: NDArray[Any]
+    X: Images
     y: NDArray[Any]
-    train: tuple[NDArray[Any], NDArray[Any]] | None = None
+    train: tuple[Images, NDArray[Any]] | None = None
     groups: NDArray[Any] | None = None
     coverage: float = 0.9
     seed: int = 0
+    progress: bool = False
+    sums: Sums = field(default_factory=Sums)
 
     @property
     def rng(self) -> np.random.Generator:
@@ -87,6 +126,49 @@ class Subject:
     def chance(self) -> float:
         """Accuracy of the most frequent class."""
         return float(np.unique(self.y, return_counts=True)[1].max() / len(self.y))
+
+    @cached_property
+    def _order(self) -> NDArray[np.intp]:
+        return self.rng.permutation(len(self.y))
+
+    @cached_property
+    def judged(self) -> NDArray[np.bool_]:
+        """Images that the promise of coverage is not computed from: all of a calibrated model, half of another."""
+        return np.asarray(self._order >= (0 if self.model.path_model().held_out else len(self.y) // 2))
+
+    @cached_property
+    def held(self) -> HeldOut:
+        """What the promise of coverage is computed from."""
+        model = self.model.path_model()
+        if model.held_out is not None:
+            return model.held_out
+        rows = np.flatnonzero(self._order < min(len(self.y) // 2, MOST_HELD_OUT))
+        X = self.X.select(rows=rows).to_numpy(np.float32) if isinstance(self.X, EmbeddingStore) else self.X[rows]
+        return held_out(model, self.model.infer(X, explained=True), np.searchsorted(model.classes, self.y[rows]))
+
+    def refitted(self, X: Images, y: NDArray[Any], hierarchy: Hierarchy | None = None) -> HCEPClassifier:
+        """Another model of the same settings, nothing chosen anew."""
+        settings = {"shrinkage": self.model.shrinkage_, "anchor": self.model.anchor_, "power": self.model.power_}
+        again = HCEPClassifier(hierarchy or self.model.hierarchy, **{**_shared(self.model), **settings})
+        again.set_params(refine=False)
+        if not isinstance(X, EmbeddingStore):
+            return again.fit(X, y)
+        fit_streaming(again, X, y, self.progress)
+        return again
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some of the images, and what the model says of them."""
+
+    subject: Subject
+    X: NDArray[Any]
+    y: NDArray[Any]
+    rows: slice
+
+    @property
+    def model(self) -> HCEPClassifier:
+        return self.subject.model
 
     @cached_property
     def found(self) -> Inference:
@@ -107,25 +189,25 @@ class Subject:
         explained = np.asarray(self.found.paths.codes @ dictionary.atoms, dtype=np.float64)
         return explained, dictionary.embed(self.X.astype(np.float64)) - explained
 
-    def accuracy(self, x: Floats) -> float:
-        """Accuracy on images that are given in the dictionary's space."""
-        return float(np.mean(self.predicted(x) == self.y))
-
     def predicted(self, x: Floats) -> NDArray[Any]:
         """The model's own answer to images that are given in the dictionary's space."""
         return np.asarray(self.model.predict(raw_images(self.model.dictionary_.transform, x)))
 
-    def refitted(self, X: ArrayLike, y: ArrayLike, hierarchy: Hierarchy | None = None) -> HCEPClassifier:
-        """Another model of the same settings, nothing chosen anew."""
-        settings = {"shrinkage": self.model.shrinkage_, "anchor": self.model.anchor_, "power": self.model.power_}
-        again = HCEPClassifier(hierarchy or self.model.hierarchy, **{**_shared(self.model), **settings})
-        again.set_params(refine=False)
-        return again.fit(X, y)
+    @cached_property
+    def facts(self) -> dict[str, NDArray[Any]]:
+        """Confidence, and of images that are judged, whether the promise was kept and whether they seem unknown."""
+        model, judged = self.model.path_model(), self.subject.judged[self.rows]
+        nodes = hedged_nodes(replace(model, held_out=self.subject.held), self.found, 1.0 - self.subject.coverage)
+        own = np.searchsorted(model.classes, self.y)
+        covered = is_below(model, own, model.hierarchy.path_tree.synset[nodes])
+        alarms = unknown_scores(model, self.found) > conformal_quantile(self.subject.held.unknown, 0.05)
+        of_judged = {name: np.where(judged, facts, np.nan) for name, facts in (("covered", covered), ("alarm", alarms))}
+        return {"confidence": self.found.probabilities.max(axis=1), **of_judged}
 
-    def overlap(self, other: HCEPClassifier) -> float:
-        """Mean share of concepts that the paths of two models have in common."""
+    def shared(self, other: HCEPClassifier) -> list[float]:
+        """Share of concepts that the paths of two models have in common, image by image."""
         pairs = zip(self.found.paths.paths, other.pursue(self.X).paths, strict=True)
-        return float(np.mean([len({*a} & {*b}) / max(len({*a} | {*b}), 1) for a, b in pairs]))
+        return [len({*a} & {*b}) / max(len({*a} | {*b}), 1) for a, b in pairs]
 
 
 def _shared(model: HCEPClassifier) -> dict[str, Any]:
@@ -143,245 +225,293 @@ def raw_images(transform: EmbeddingTransform, x: Floats) -> Floats:
     return np.asarray(np.copysign(np.abs(out) ** (1.0 / transform.power), out))
 
 
-# -- concepts ------------------------------------------------------------------------------------------
+#: What is summed up over each block of images, and what is concluded in the end.
+Steps = tuple[Callable[[Block], None] | None, Callable[[], Check]]
 
 
-def leakage(subject: Subject) -> Check:
+def leakage(subject: Subject) -> Steps:
     """Does the head know more than the path?"""
-    model, paths = subject.model, subject.found.paths
-    plain = model.path_model()
-    replayed = plain.classes[plain.class_index(np.zeros_like(subject.X), paths)]
-    other = float(np.mean(replayed != subject.answers))
-    gain = float(subject.correct.mean() - np.mean(replayed == subject.y))
-    measured = (
-        f"{other:.1%} of the answers are not those that the code of the path gives; accuracy beyond it {gain:+.3f}"
-    )
-    figures = {"not_from_the_code": other, "accuracy_beyond_the_code": gain}
-    return Check("leakage", "Does the answer come from the path alone?", other <= MAX_LEAK, measured, figures)
+    sums, plain = subject.sums, subject.model.path_model()
+
+    def measure(block: Block) -> None:
+        replayed = plain.classes[plain.class_index(np.zeros_like(block.X), block.found.paths)]
+        sums.add("not from the code", replayed != block.answers)
+        sums.add("replayed", replayed == block.y)
+        sums.add("correct", block.correct)
+
+    def conclude() -> Check:
+        other, gain = sums.mean("not from the code"), sums.mean("correct") - sums.mean("replayed")
+        measured = (
+            f"{other:.1%} of the answers are not those that the code of the path gives; accuracy beyond it {gain:+.3f}"
+        )
+        figures = {"not_from_the_code": other, "accuracy_beyond_the_code": gain}
+        return Check("leakage", "Does the answer come from the path alone?", other <= MAX_LEAK, measured, figures)
+
+    return measure, conclude
 
 
-def removed(subject: Subject) -> Check:
+def removed(subject: Subject) -> Steps:
     """Concepts taken away, or those of another image: the answer must go with them."""
-    explained, rest = subject.parts
-    other = subject.rng.permutation(len(rest))
-    without, swapped = subject.accuracy(rest), subject.predicted(rest + explained[other])
-    differ = subject.y != subject.y[other]
-    own = float(np.mean(swapped[differ] == subject.y[differ]))
-    follows = float(np.mean(swapped[differ] == subject.answers[other][differ]))
-    allowed = subject.chance + 0.05
-    measured = (
-        f"accuracy {subject.correct.mean():.3f}; without the path's concepts {without:.3f}, with those of another "
-        f"image {own:.3f} (chance {subject.chance:.3f}); {follows:.1%} of the answers follow the exchanged concepts"
-    )
-    figures = {"accuracy": float(subject.correct.mean()), "without": without, "exchanged": own, "follow": follows}
-    passed = without <= allowed and own <= allowed
-    return Check("concepts removed", "Does accuracy fall to chance without the concepts?", passed, measured, figures)
+    sums = subject.sums
+
+    def measure(block: Block) -> None:
+        explained, rest = block.parts
+        other = subject.rng.permutation(len(rest))
+        swapped, differ = block.predicted(rest + explained[other]), block.y != block.y[other]
+        sums.add("without", block.predicted(rest) == block.y)
+        sums.add("exchanged", (swapped == block.y)[differ])
+        sums.add("follow", (swapped == block.answers[other])[differ])
+
+    def conclude() -> Check:
+        figures = {name: sums.mean(name) for name in ("correct", "without", "exchanged", "follow")}
+        accuracy, without, own, follows = figures.values()
+        allowed = subject.chance + 0.05
+        measured = (
+            f"accuracy {accuracy:.3f}; without the path's concepts {without:.3f}, with those of another image "
+            f"{own:.3f} (chance {subject.chance:.3f}); {follows:.1%} of the answers follow the exchanged concepts"
+        )
+        question, passed = "Does accuracy fall to chance without the concepts?", without <= allowed and own <= allowed
+        figures["accuracy"] = figures.pop("correct")
+        return Check("concepts removed", question, passed, measured, figures)
+
+    return measure, conclude
 
 
-def deletion(subject: Subject) -> Check:
+def deletion(subject: Subject) -> Steps:
     """Concepts taken away one by one from the leaf up, and put in from the root down."""
-    model, paths = subject.model, subject.found.paths
-    tree, atoms = model.hierarchy_.path_tree, model.dictionary_.atoms
-    nodes, codes = tree.ancestors()[paths.nodes], paths.codes.toarray()
-    rows, own, lengths = np.arange(len(subject.X)), subject.found.class_index, tree.level[paths.nodes]
-    deleted: Floats = np.array(sum(subject.parts))
-    inserted, control = np.zeros_like(deleted), deleted.copy()
-    shuffled, curve = subject.rng.permutation(len(rows)), []
+    sums, model, tree = subject.sums, subject.model, subject.model.hierarchy_.path_tree
+    atoms, transform = model.dictionary_.atoms, model.dictionary_.transform
 
-    def part(v: NDArray[Any]) -> Floats:
-        return np.where(v[:, None] > 0, codes[rows, tree.edge[v]][:, None] * atoms[tree.edge[v]], 0.0)
+    def measure(block: Block) -> None:
+        paths, own, rows = block.found.paths, block.found.class_index, np.arange(len(block.X))
+        nodes, codes, lengths = tree.ancestors()[paths.nodes], paths.codes.toarray(), tree.level[paths.nodes]
+        deleted: Floats = np.array(sum(block.parts))
+        inserted, control, shuffled = np.zeros_like(deleted), deleted.copy(), subject.rng.permutation(len(rows))
 
-    for level in range(tree.depth):
-        lowest = part(np.where(lengths > level, nodes[rows, np.maximum(lengths - 1 - level, 0)], 0))
-        inserted, deleted, control = inserted + part(nodes[:, level]), deleted - lowest, control - lowest[shuffled]
-        likely = [
-            float(model.infer(raw_images(model.dictionary_.transform, a)).probabilities[rows, own].mean())
-            for a in (deleted, inserted, control)
-        ]
-        curve.append({"concepts": level + 1, **dict(zip(DELETION, likely, strict=True))})
-    area = {name: float(np.mean([row[name] for row in curve])) for name in DELETION}
-    measured = (
-        f"probability of the class, mean over steps: own concepts deleted {area['deleted']:.3f}, as many of another "
-        f"image {area['others deleted']:.3f}; inserted from the root {area['inserted']:.3f}"
-    )
-    passed = area["deleted"] < area["others deleted"]
-    return Check(
-        "deletion and insertion", "Do the path's own concepts carry the answer?", passed, measured, area, curve
-    )
+        def part(v: NDArray[Any]) -> Floats:
+            return np.where(v[:, None] > 0, codes[rows, tree.edge[v]][:, None] * atoms[tree.edge[v]], 0.0)
+
+        for level in range(tree.depth):
+            lowest = part(np.where(lengths > level, nodes[rows, np.maximum(lengths - 1 - level, 0)], 0))
+            inserted, deleted, control = inserted + part(nodes[:, level]), deleted - lowest, control - lowest[shuffled]
+            for name, x in zip(DELETION, (deleted, inserted, control), strict=True):
+                sums.add((name, level), model.infer(raw_images(transform, x)).probabilities[rows, own])
+
+    def conclude() -> Check:
+        levels = range(tree.depth)
+        curve = [{"concepts": k + 1, **{name: sums.mean((name, k)) for name in DELETION}} for k in levels]
+        area = {name: float(np.mean([row[name] for row in curve])) for name in DELETION}
+        measured = (
+            f"probability of the class, mean over steps: own concepts deleted {area['deleted']:.3f}, as many of "
+            f"another image {area['others deleted']:.3f}; inserted from the root {area['inserted']:.3f}"
+        )
+        question, passed = "Do the path's own concepts carry the answer?", area["deleted"] < area["others deleted"]
+        return Check("deletion and insertion", question, passed, measured, area, curve)
+
+    return measure, conclude
 
 
-# -- stability and controls ----------------------------------------------------------------------------
-
-
-def noise(subject: Subject) -> Check:
+def noise(subject: Subject) -> Steps:
     """Small noise on the embeddings."""
-    x = sum(subject.parts)
-    drawn = subject.rng.standard_normal(np.shape(x))
-    drawn *= NOISE * np.linalg.norm(x, axis=1, keepdims=True) / np.linalg.norm(drawn, axis=1, keepdims=True)
-    again = raw_images(subject.model.dictionary_.transform, x + drawn)
-    same = float(np.mean(subject.model.predict(again) == subject.answers))
-    pairs = zip(subject.found.paths.paths, subject.model.pursue(again).paths, strict=True)
-    paths = float(np.mean([a == b for a, b in pairs]))
-    measured = f"with noise of {NOISE:.0%} of the norm {same:.1%} of the answers and {paths:.1%} of the paths stay"
-    return Check(
-        "noise", "Do answers stay under small noise?", same >= STAY, measured, {"answers": same, "paths": paths}
+    sums, model = subject.sums, subject.model
+
+    def measure(block: Block) -> None:
+        x = np.asarray(sum(block.parts))
+        drawn = subject.rng.standard_normal(x.shape)
+        drawn *= NOISE * np.linalg.norm(x, axis=1, keepdims=True) / np.linalg.norm(drawn, axis=1, keepdims=True)
+        again = raw_images(model.dictionary_.transform, x + drawn)
+        sums.add("answers stay", model.predict(again) == block.answers)
+        pairs = zip(block.found.paths.paths, model.pursue(again).paths, strict=True)
+        sums.add("paths stay", [a == b for a, b in pairs])
+
+    def conclude() -> Check:
+        figures = {"answers": sums.mean("answers stay"), "paths": sums.mean("paths stay")}
+        same, paths = figures.values()
+        measured = f"with noise of {NOISE:.0%} of the norm {same:.1%} of the answers and {paths:.1%} of the paths stay"
+        return Check("noise", "Do answers stay under small noise?", same >= STAY, measured, figures)
+
+    return measure, conclude
+
+
+def _left_open(name: str, question: str, why: str) -> Steps:
+    return None, lambda: Check(name, question, None, why, {})
+
+
+def other_images(subject: Subject) -> Steps:
+    """A fit to half of the training images."""
+    name, question = (
+        "other training images",
+        "Do paths stay when the model is fitted to other images of the same classes?",
     )
-
-
-def other_images(subject: Subject) -> Check:
-    """Two fits, each to half of the training images."""
-    question = "Do paths stay when the model is fitted to other images of the same classes?"
     if subject.train is None:
-        return Check("other training images", question, None, "no training images were given", {})
+        return _left_open(name, question, "no training images were given")
     X, y = subject.train
     half = np.zeros(len(y), dtype=bool)
     for c in np.unique(y):
         rows = subject.rng.permutation(np.flatnonzero(y == c))
         half[rows[: max(1, len(rows) // 2)]] = True
-    shared = subject.overlap(subject.refitted(X[half], y[half]))
-    measured = f"paths of a fit to half of the training images share {shared:.1%} of their concepts with the model's"
-    return Check("other training images", question, shared >= SAME_PATH, measured, {"shared": shared})
+    again = subject.refitted(X.select(rows=half) if isinstance(X, EmbeddingStore) else X[half], y[half])
+
+    def conclude() -> Check:
+        shared = subject.sums.mean(name)
+        measured = (
+            f"paths of a fit to half of the training images share {shared:.1%} of their concepts with the model's"
+        )
+        return Check(name, question, shared >= SAME_PATH, measured, {"shared": shared})
+
+    return lambda block: subject.sums.add(name, block.shared(again)), conclude
 
 
-def shuffled_labels(subject: Subject) -> Check:
+def shuffled_labels(subject: Subject) -> Steps:
     """A fit to shuffled labels must know nothing."""
-    question = "Is a model of shuffled labels at chance?"
+    name, question = "shuffled labels", "Is a model of shuffled labels at chance?"
     if subject.train is None:
-        return Check("shuffled labels", question, None, "no training images were given", {})
-    X, y = subject.train
-    again = subject.refitted(X, subject.rng.permutation(y))
-    accuracy = float(np.mean(again.predict(subject.X) == subject.y))
-    passed = accuracy <= subject.chance + 0.1
-    measured = f"accuracy {accuracy:.3f}, chance {subject.chance:.3f}"
-    return Check("shuffled labels", question, passed, measured, {"accuracy": accuracy, "chance": subject.chance})
+        return _left_open(name, question, "no training images were given")
+    again = subject.refitted(subject.train[0], subject.rng.permutation(subject.train[1]))
+
+    def conclude() -> Check:
+        accuracy = subject.sums.mean(name)
+        figures, passed = {"accuracy": accuracy, "chance": subject.chance}, accuracy <= subject.chance + 0.1
+        return Check(name, question, passed, f"accuracy {accuracy:.3f}, chance {subject.chance:.3f}", figures)
+
+    return lambda block: subject.sums.add(name, again.predict(block.X) == block.y), conclude
 
 
-def random_tree(subject: Subject) -> Check:
+def random_tree(subject: Subject) -> Steps:
     """The same classes in random places of the tree: mistakes must get worse."""
-    question = "Are mistakes milder than under a random tree?"
-    h, labels = subject.model.hierarchy_, [str(c) for c in subject.model.classes_.tolist()]
+    name, question = "random tree", "Are mistakes milder than under a random tree?"
+    h, classes, sums = subject.model.hierarchy_, subject.model.classes_.tolist(), subject.sums
     if subject.train is None or h.depth < 2:
         why = "no training images were given" if subject.train is None else "the hierarchy is flat"
-        return Check("random tree", question, None, why, {})
-    leaves = [h.leaf_of(label) for label in labels]
+        return _left_open(name, question, why)
+    leaves = [h.leaf_of(str(label)) for label in classes]
     place = dict(zip(leaves, subject.rng.permutation(leaves).tolist(), strict=True))
     tree = Hierarchy.from_edges([(parent, place.get(child, child)) for parent, child in h.edges])
-    names = dict(zip(subject.model.classes_.tolist(), leaves, strict=True))
-    X, y = subject.train
-    again = subject.refitted(X, np.array([names[c] for c in y.tolist()]), tree).predict(subject.X)
-    truth = np.array([names[c] for c in subject.y.tolist()])
-    ours = np.array([names[c] for c in subject.answers.tolist()])
-    far = [tree_distances(truth, some, h)[some != truth] for some in (ours, again)]
-    if min(map(len, far)) < ENOUGH:
-        return Check("random tree", question, None, f"only {min(map(len, far))} mistakes", {})
-    mine, theirs = (float(d.mean()) for d in far)
-    half = 1.96 * float(np.sqrt(sum(d.var(ddof=1) / len(d) for d in far)))
-    passed = None if abs(theirs - mine) <= half else mine < theirs
-    measured = f"mistakes are {mine:.2f} edges from the truth, those under a random tree {theirs:.2f} (± {half:.2f})"
-    return Check(
-        "random tree", question, passed, measured, {"tree": mine, "random_tree": theirs, "half_interval": half}
-    )
+    names = dict(zip(classes, leaves, strict=True))
+    again = subject.refitted(subject.train[0], np.array([names[c] for c in subject.train[1].tolist()]), tree)
+
+    def measure(block: Block) -> None:
+        truth, ours = (np.array([names[c] for c in some.tolist()]) for some in (block.y, block.answers))
+        for whose, some in (("tree", ours), ("random", np.asarray(again.predict(block.X)))):
+            sums.add((name, whose), tree_distances(truth, some, h)[some != truth])
+
+    def conclude() -> Check:
+        far = (name, "tree"), (name, "random")
+        fewest = min(map(sums.n, far))
+        if fewest < ENOUGH:
+            return Check(name, question, None, f"only {fewest} mistakes", {})
+        mine, theirs = map(sums.mean, far)
+        half = 1.96 * float(np.sqrt(sum(sums.variance(one) / sums.n(one) for one in far)))
+        passed = None if abs(theirs - mine) <= half else mine < theirs
+        measured = (
+            f"mistakes are {mine:.2f} edges from the truth, those under a random tree {theirs:.2f} (± {half:.2f})"
+        )
+        figures = {"tree": mine, "random_tree": theirs, "half_interval": half}
+        return Check(name, question, passed, measured, figures)
+
+    return measure, conclude
 
 
-# -- trust ---------------------------------------------------------------------------------------------
-
-
-def _facts(subject: Subject) -> dict[str, NDArray[Any]]:
-    """Confidence, and on the images that are not used for the promise itself, whether it was kept."""
-    model, found = subject.model.path_model(), subject.found
-    own = np.searchsorted(model.classes, subject.y)
-    test = np.ones(len(own), dtype=bool)
-    if model.held_out is None:
-        test = subject.rng.permutation(len(own)) >= len(own) // 2
-    kept = model.held_out or held_out(model, found.take(~test), own[~test])
-    ready = replace(model, held_out=kept)
-    nodes = hedged_nodes(ready, found, 1.0 - subject.coverage)
-    covered = is_below(model, own, model.hierarchy.path_tree.synset[nodes]).astype(np.float64)
-    covered[~test] = np.nan
-    alarms = (unknown_scores(model, found) > conformal_quantile(kept.unknown, 0.05)).astype(np.float64)
-    alarms[~test] = np.nan
-    return {"confidence": found.probabilities.max(axis=1), "covered": covered, "unknown": alarms}
-
-
-def _by(subject: Subject, groups: NDArray[Any], facts: dict[str, NDArray[Any]]) -> list[Row]:
-    rows = []
+def _add_by(sums: Sums, kind: str, groups: NDArray[Any], block: Block) -> None:
+    gaps = stats.summable_gaps(block.facts["confidence"], block.correct.astype(np.float64))
     for group in dict.fromkeys(groups.tolist()):
         own = groups == group
-        rows.append(
-            {
-                "group": str(group),
-                "images": int(own.sum()),
-                "accuracy": float(subject.correct[own].mean()),
-                "calibration error": expected_calibration_error(facts["confidence"][own], subject.correct[own]),
-                "coverage": _mean(facts["covered"][own]),
-                "called unknown": _mean(facts["unknown"][own]),
-            }
-        )
-    return rows
+        sums.add_rows((kind, "gaps", group), gaps[own])
+        for name, values in (("accuracy", block.correct), *block.facts.items()):
+            sums.add((kind, name, group), values[own])
 
 
-def _mean(values: Floats) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
+def _rows_by(sums: Sums, kind: str) -> list[Row]:
+    groups = [name[2] for name in sums._held if isinstance(name, tuple) and name[:2] == (kind, "gaps")]
+    return [
+        {
+            "group": str(group),
+            "images": sums.n((kind, "accuracy", group)),
+            "accuracy": sums.mean((kind, "accuracy", group)),
+            "calibration error": float(stats.calibration_errors(sums[kind, "gaps", group])),
+            "coverage": sums.mean((kind, "covered", group)),
+            "called unknown": sums.mean((kind, "alarm", group)),
+        }
+        for group in groups
+    ]
 
 
-def branches(subject: Subject) -> Check:
+def branches(subject: Subject) -> Steps:
     """Calibration and coverage, in all and by branch of the root."""
-    h, facts = subject.model.hierarchy_, _facts(subject)
-    tops = h.children(h.root)
-    below = {top: {top, *h.descendants(top)} for top in tops}
-    leaves = [h.leaf_of(str(label)) for label in subject.y.tolist()]
-    groups = np.array([h.name(next(top for top in tops if leaf in below[top])) for leaf in leaves], dtype=object)
-    rows = _by(subject, groups, facts)
-    error, covered = expected_calibration_error(facts["confidence"], subject.correct), _mean(facts["covered"])
-    low = [row["group"] for row in rows if row["images"] >= ENOUGH and row["coverage"] < subject.coverage - BEHIND]
-    measured = f"calibration error {error:.3f}; coverage {covered:.3f} of {subject.coverage:g}" + (
-        f"; too low for {', '.join(low)}" if low else ""
-    )
-    passed = error <= MAX_ECE and covered >= subject.coverage - 0.03 and not low
-    figures = {"calibration_error": error, "coverage": covered}
-    return Check("calibration and coverage", "Do probabilities and promises hold?", passed, measured, figures, rows)
+    sums, h = subject.sums, subject.model.hierarchy_
+    top_of = {leaf: h.name(top) for top in reversed(h.children(h.root)) for leaf in (top, *h.descendants(top))}
+
+    def measure(block: Block) -> None:
+        tops = [top_of[h.leaf_of(str(label))] for label in block.y.tolist()]
+        _add_by(sums, "branch", np.array(tops, dtype=object), block)
+        _add_by(sums, "all", np.zeros(len(tops)), block)
+
+    def conclude() -> Check:
+        rows, (whole,) = _rows_by(sums, "branch"), _rows_by(sums, "all")
+        error, covered = whole["calibration error"], whole["coverage"]
+        low = [row["group"] for row in rows if row["images"] >= ENOUGH and row["coverage"] < subject.coverage - BEHIND]
+        measured = f"calibration error {error:.3f}; coverage {covered:.3f} of {subject.coverage:g}" + (
+            f"; too low for {', '.join(low)}" if low else ""
+        )
+        question = "Do probabilities and promises hold?"
+        passed = error <= MAX_ECE and covered >= subject.coverage - 0.03 and not low
+        figures = {"calibration_error": error, "coverage": covered}
+        return Check("calibration and coverage", question, passed, measured, figures, rows)
+
+    return measure, conclude
 
 
-def thin(subject: Subject) -> Check:
+def thin(subject: Subject) -> Steps:
     """Classes that rest on few images."""
     counts, h = subject.model.images_per_class_, subject.model.hierarchy_
-    question = "Does every class rest on enough training images?"
+    name, question = "thin classes", "Does every class rest on enough training images?"
     if counts is None:
-        return Check("thin classes", question, None, "the model does not say how many images each class had", {})
+        return _left_open(name, question, "the model does not say how many images each class had")
     few = [
         {"group": h.name(h.leaf_of(str(c))), "images": int(n)}
         for c, n in zip(subject.model.classes_.tolist(), counts, strict=True)
         if n < THIN
     ]
     measured = f"{len(few):,} of {len(counts):,} classes have fewer than {THIN} training images"
-    return Check("thin classes", question, not few, measured, {"thin": float(len(few))}, few)
+    return None, lambda: Check(name, question, not few, measured, {"thin": float(len(few))}, few)
 
 
-def by_group(subject: Subject) -> Check:
+def by_group(subject: Subject) -> Steps:
     """Accuracy, coverage and unknowns in every group."""
-    assert subject.groups is not None
-    rows = _by(subject, np.asarray(subject.groups, dtype=object), _facts(subject))
-    whole = float(subject.correct.mean())
-    behind = [
-        row["group"]
-        for row in rows
-        if row["images"] >= ENOUGH and (row["accuracy"] < whole - BEHIND or row["coverage"] < subject.coverage - BEHIND)
-    ]
-    judged = sum(row["images"] >= ENOUGH for row in rows)
-    measured = f"{len(behind)} of {judged} groups of {ENOUGH} images or more fall behind" + (
-        f": {', '.join(behind)}" if behind else ""
-    )
-    return Check("groups", "Is it as good in every group?", not behind, measured, {"behind": float(len(behind))}, rows)
+    groups, sums = np.asarray(subject.groups, dtype=object), subject.sums
+
+    def conclude() -> Check:
+        rows, whole, promise = _rows_by(sums, "group"), sums.mean("correct"), subject.coverage
+        judged = [row for row in rows if row["images"] >= ENOUGH]
+        bad = [r["group"] for r in judged if r["accuracy"] < whole - BEHIND or r["coverage"] < promise - BEHIND]
+        measured = f"{len(bad)} of {len(judged)} groups of {ENOUGH} images or more fall behind" + (
+            f": {', '.join(bad)}" if bad else ""
+        )
+        return Check("groups", "Is it as good in every group?", not bad, measured, {"behind": float(len(bad))}, rows)
+
+    return lambda block: _add_by(sums, "group", groups[block.rows], block), conclude
 
 
-def checks_of(subject: Subject) -> Iterator[Check]:
-    """All checks that the images allow, one after the other."""
+ALL = (leakage, removed, deletion, noise, other_images, shuffled_labels, random_tree, branches, thin)
+
+
+def checks_of(subject: Subject, wanted: Sequence[Callable[[Subject], Steps]] = ALL) -> list[Check]:
+    """All checks that the images allow, each block of images looked at once."""
     if not len(subject.y):
         raise HCEPError("there are no images to look at the model with")
-    for check in (
-        leakage, removed, deletion, noise, other_images, shuffled_labels, random_tree, branches, thin
-    ):  # fmt: skip
-        yield check(subject)
-    if subject.groups is not None:
-        yield by_group(subject)
+    steps = [check(subject) for check in (*wanted, *([by_group] if subject.groups is not None else []))]
+    X, start = subject.X, 0
+    if isinstance(X, EmbeddingStore):
+        blocks = (images for images, _ in X.batches(BLOCK))
+    else:
+        blocks = (X[first : first + BLOCK] for first in range(0, len(X), BLOCK))
+    with progress_bar("looking", len(subject.y), subject.progress, "images") as advance:
+        for images in blocks:
+            rows = slice(start, start + len(images))
+            block = Block(subject, images, subject.y[rows], rows)
+            for measure, _ in steps:
+                if measure is not None:
+                    measure(block)
+            start = rows.stop
+            advance(len(images))
+    return [conclude() for _, conclude in steps]

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 
 from hcep import _tables
 from hcep._escape import html as escape
-from hcep._progress import progress as progress_bar
 from hcep.audit.checks import Check, Subject, checks_of
 from hcep.classify import HCEPClassifier
+from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
 
 STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
@@ -105,10 +105,10 @@ class Audit:
 
 def audit(
     model: HCEPClassifier,
-    X: ArrayLike,
+    X: ArrayLike | EmbeddingStore,
     y: ArrayLike,
     *,
-    train: tuple[ArrayLike, ArrayLike] | None = None,
+    train: tuple[ArrayLike | EmbeddingStore, ArrayLike] | None = None,
     groups: ArrayLike | None = None,
     coverage: float = 0.9,
     random_state: int = 0,
@@ -122,28 +122,27 @@ def audit(
     Parameters
     ----------
     model : fitted
-    X, y : labelled images that it was not fitted on
+    X, y : labelled images that it was not fitted on; a store is gone through in blocks
     train : (X, y); what it was fitted on: controls are fitted to it
     groups : (n_images,) array; a group of every image, such as its camera
     coverage : the promise that is looked at; on half of the images where the model is not calibrated
     name : of the model, for the report
     progress : show a progress bar
     """
-    images, labels = np.asarray(X), np.asarray(y)
-    unknown = set(labels.tolist()) - set(model.classes_.tolist())
+    labels, given = np.asarray(y), None if groups is None else np.asarray(groups)
+    unknown = set(np.unique(labels).tolist()) - set(model.classes_.tolist())
     if unknown:
         raise HCEPError(f"{len(unknown):,} labels are no classes of the model, such as {min(map(str, unknown))!r}")
-    if groups is not None and len(np.asarray(groups)) != len(labels):
-        raise HCEPError(f"groups must be one per image, {len(labels):,} of them; got {len(np.asarray(groups)):,}")
-    arrays = None if train is None else (np.asarray(train[0]), np.asarray(train[1]))
-    given = None if groups is None else np.asarray(groups)
-    subject = Subject(model, images, labels, arrays, given, coverage, random_state)
-    checks = []
-    with progress_bar("looking", 9 + (groups is not None), progress, "checks") as advance:
-        for check in checks_of(subject):
-            checks.append(check)
-            advance(1)
-    return Audit(name, len(labels), len(model.classes_), float(subject.correct.mean()), tuple(checks))
+    if given is not None and len(given) != len(labels):
+        raise HCEPError(f"groups must be one per image, {len(labels):,} of them; got {len(given):,}")
+    arrays = None if train is None else (_images(train[0]), np.asarray(train[1]))
+    subject = Subject(model, _images(X), labels, arrays, given, coverage, random_state, progress)
+    checks = tuple(checks_of(subject))
+    return Audit(name, len(labels), len(model.classes_), subject.sums.mean("correct"), checks)
+
+
+def _images(X: ArrayLike | EmbeddingStore) -> Any:
+    return X if isinstance(X, EmbeddingStore) else np.asarray(X)
 
 
 def _section(check: Check) -> str:

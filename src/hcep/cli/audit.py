@@ -42,17 +42,12 @@ def audit(
 
     Deletion and insertion of concepts, concepts removed and exchanged, leakage, noise, other training images, shuffled
     labels, a random tree, calibration and coverage by branch, thin classes, groups.
-
-    [bold]Examples[/]
-
-      hcep audit model/ store/ -o audit.html
-
-      hcep audit model/ store/ --by camera --groups photos.csv -o audit.html --figures figures/
     """
     from hcep._files import refuse_existing, write_text
     from hcep.audit import audit as look
     from hcep.models import read_model
     from hcep.models.model_encoder import embeddings_for
+    from hcep.models.streaming import IN_MEMORY
 
     beside = None if output is None else output.with_suffix(".json")
     for path in (output, beside):
@@ -63,16 +58,17 @@ def audit(
         )
     saved, columns = read_model(model), {"vectors": vectors, "label": label, "labels": labels}
     options: dict[str, Any] = {"encoder": encoder, "progress": not as_json, **columns}
+    options["in_memory"] = IN_MEMORY if figures is None else None  # figures are of all images at once
     test = embeddings_for(saved, data, split, default_split="val", **options)
     show_notes(test.notes)
     train = None
     if split != train_split:
         try:
             fitted_on = embeddings_for(saved, data, train_split, **options)
-            train = (fitted_on.X, np.array(own_labels(saved.classifier, fitted_on.y.tolist())))
+            train = fitted_on.X, _own(fitted_on.y, saved.classifier)
         except HCEPError as error:
             show_notes([f"no controls are fitted: {error}"])
-    y = np.array(own_labels(saved.classifier, test.y.tolist()))
+    y = _own(test.y, saved.classifier)
     found = look(
         saved.classifier,
         test.X,
@@ -99,6 +95,12 @@ def audit(
         say("\n" + "\n".join(found.sentences) + (f"\nreport: {output}, {beside}" if output else ""))
     if found.failed:
         raise typer.Exit(1)
+
+
+def _own(y: NDArray[Any], classifier: Any) -> NDArray[Any]:
+    """Labels as the model has them."""
+    labels, index = np.unique(y, return_inverse=True)
+    return np.array(own_labels(classifier, labels.tolist()))[index]
 
 
 def _groups(table: Path, column: str, ids: NDArray[Any]) -> NDArray[Any]:
