@@ -8,8 +8,7 @@ import pytest
 from hcep import HCEPError, Hierarchy
 from hcep.classify.adamw import AdamW
 from hcep.classify.methods import CBMClassifier
-from hcep.classify.methods.cbm import dense_codes, first_parent_atoms
-from hcep.classify.methods.concept_predictor import concept_targets, fit_concept_predictor, sigmoid
+from hcep.classify.methods.cbm import concept_targets, dense_codes, first_parent_atoms, fit_concept_predictor, sigmoid
 
 
 def draw(classes: tuple[str, ...], n: int = 6, n_dims: int = 8) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from hcep.classify.left_out import rank_in_class
-from hcep.classify.methods.linear_probe import LinearProbe
+from hcep.classify.methods.flat import LinearProbe
 from hcep.dictionary.transform import prepared_rows
 from hcep.experiments.experiment import described
 from hcep.experiments.figures import curves

@@ -3,10 +3,11 @@ from .base import CodeClassifier as CodeClassifier, ConceptMethod as ConceptMeth
 from .cbm import CBMClassifier as CBMClassifier
 from .flat import (
     BasisPursuitClassifier as BasisPursuitClassifier,
+    LDAClassifier as LDAClassifier,
+    LinearProbe as LinearProbe,
     NonNegativeLassoClassifier as NonNegativeLassoClassifier,
     OMPClassifier as OMPClassifier,
     PenalisedMethod as PenalisedMethod,
     TreeLassoClassifier as TreeLassoClassifier,
 )
-from .linear_probe import LDAClassifier as LDAClassifier, LinearProbe as LinearProbe
 from .nearest import HNNClassifier as HNNClassifier, NNClassifier as NNClassifier

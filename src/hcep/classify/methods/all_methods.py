@@ -14,14 +14,8 @@ from numpy.typing import NDArray
 
 from hcep.classify.base import class_hierarchy, parameter_names
 from hcep.classify.estimators import HCEPClassifier
+from hcep.classify.methods import flat
 from hcep.classify.methods.cbm import CBMClassifier
-from hcep.classify.methods.flat import (
-    BasisPursuitClassifier,
-    NonNegativeLassoClassifier,
-    OMPClassifier,
-    TreeLassoClassifier,
-)
-from hcep.classify.methods.linear_probe import LDAClassifier, LinearProbe
 from hcep.classify.methods.nearest import HNNClassifier, NNClassifier
 from hcep.errors import HCEPError, near_matches, quoted
 from hcep.hierarchy import Hierarchy
@@ -57,7 +51,7 @@ def _on_codes(beam_width: int | None, **options: Any) -> Callable[..., Any]:
 
 _PUBLISHED = ("omp", "hier-omp", "hb-omp", "cbm", "nn", "hnn")
 _TABLE = (
-    ("omp", "OMP", OMPClassifier, "Flat orthogonal matching pursuit over all atoms, linear head."),
+    ("omp", "OMP", flat.OMPClassifier, "Flat orthogonal matching pursuit over all atoms, linear head."),
     ("hier-omp", "Hierarchical OMP", _on_codes(1), "The paper's pursuit with a beam of 1, linear head."),
     ("hb-omp", "HB-OMP", _on_codes(8),
      "The paper's hierarchical beam pursuit (beam 8 unless said otherwise), linear head."),
@@ -74,13 +68,13 @@ _TABLE = (
     ("cbm", "CBM", CBMClassifier, "A supervised predictor of every synset on the embeddings, linear head."),
     ("nn", "NN", NNClassifier, "The nearest class embedding: a black box."),
     ("hnn", "HNN", HNNClassifier, "The nearest child, level by level; 0/1 code, linear head."),
-    ("linear-probe", "Linear probe", LinearProbe, "A linear head on the embeddings: a black box."),
-    ("lda", "Shrinkage LDA", LDAClassifier,
+    ("linear-probe", "Linear probe", flat.LinearProbe, "A linear head on the embeddings: a black box."),
+    ("lda", "Shrinkage LDA", flat.LDAClassifier,
      "Linear discriminant analysis on the embeddings, its shrinkage chosen as ours: a black box."),
-    ("nn-lasso", "Non-negative lasso", NonNegativeLassoClassifier,
+    ("nn-lasso", "Non-negative lasso", flat.NonNegativeLassoClassifier,
      "The lasso with coefficients of at least 0 over all atoms, linear head."),
-    ("basis-pursuit", "Basis pursuit", BasisPursuitClassifier, "The lasso over all atoms, linear head."),
-    ("tree-l1", "Tree l1", TreeLassoClassifier,
+    ("basis-pursuit", "Basis pursuit", flat.BasisPursuitClassifier, "The lasso over all atoms, linear head."),
+    ("tree-l1", "Tree l1", flat.TreeLassoClassifier,
      "The tree-structured l1 of Jenatton et al., each subtree a group, linear head."),
 )  # fmt: skip
 
@@ -101,7 +95,7 @@ def make_method(
     beam_width: int | None = None,
     **options: Any,
 ) -> Any:
-    """Make an estimator by the name of its method.
+    """Make an estimator by the name of its method, unfitted: ``fit``, ``pursue``, ``predict``, ``predict_proba``.
 
     >>> from hcep.datasets import make_hierarchical_concepts
     >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
@@ -117,11 +111,6 @@ def make_method(
         The method's own by default. "path" is for rooted paths only; "nn", "nearest-mean" and "lda" have none.
     beam_width : of "hb-omp"; methods without a beam to set do not heed it, so that one call makes every row of a table
     **options : anything else the estimator takes, such as ``n_jobs`` or ``mixing``
-
-    Returns
-    -------
-    estimator
-        Unfitted: ``fit``, ``pursue``, ``predict``, ``predict_proba``, ``score``.
     """
     name = _RENAMED.get(name, name)
     if name not in METHODS:

@@ -1,18 +1,23 @@
-"""The concept bottleneck model: a supervised concept predictor, then the linear head."""
+"""The concept bottleneck model: one sigmoid a synset on the embeddings, trained by Adam, then the linear head."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hcep.classify.adamw import AdamW
 from hcep.classify.base import HierarchyLike
 from hcep.classify.methods.base import ConceptMethod
-from hcep.classify.methods.concept_predictor import ConceptPredictor, concept_targets, fit_concept_predictor
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit import FlatResult
+from hcep.pursuit.blocks import for_blocks
+
+#: Concepts trained at a time. Fixed, so that the answer is the same on any number of threads.
+CONCEPTS_A_BLOCK = 64
+Floats = NDArray[np.float32]
 
 
 class CBMClassifier(ConceptMethod):
@@ -23,21 +28,11 @@ class CBMClassifier(ConceptMethod):
     nothing to weigh. In the code, a synset's score stands at the atom of its first parent; nothing is reconstructed, so
     that residual norms are NaN.
 
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
-    >>> model = CBMClassifier(data.hierarchy, concept_epochs=50).fit(data.X, data.y)
-    >>> model.score(data.X, data.y), len(model.pursue(data.X).supports[0])
-    (1.0, 2)
-
     Parameters
     ----------
     hierarchy, tree, collapse, unit_norm, center, head, n_jobs : as in `ConceptMethod`
     max_steps : synsets to report as the support, those with the highest scores; the head sees all scores
     concept_epochs, batch_size, random_state : of the concept predictor: Adam with learning rate 0.1
-
-    Attributes
-    ----------
-    predictor_ : ConceptPredictor
     """
 
     predictor_: ConceptPredictor
@@ -52,32 +47,21 @@ class CBMClassifier(ConceptMethod):
         **shared: Any,
     ) -> None:
         super().__init__(hierarchy, **shared)
-        self.concept_epochs = concept_epochs
-        self.batch_size = batch_size
-        self.random_state = random_state
+        self.concept_epochs, self.batch_size, self.random_state = concept_epochs, batch_size, random_state
 
     def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
-        self.predictor_ = fit_concept_predictor(
-            self.dictionary_.embed(images),
-            concept_targets(self.hierarchy_, self._leaves)[index],
-            epochs=self.concept_epochs,
-            batch_size=self.batch_size,
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-        )
+        options = {"batch_size": self.batch_size, "random_state": self.random_state, "n_jobs": self.n_jobs}
+        targets = concept_targets(self.hierarchy_, self._leaves)[index]
+        embedded = self.dictionary_.embed(images)
+        self.predictor_ = fit_concept_predictor(embedded, targets, epochs=self.concept_epochs, **options)
 
     def _code(self, images: NDArray[Any]) -> FlatResult:
-        scores = self.predictor_(self.dictionary_.embed(images))
-        atoms = first_parent_atoms(self.hierarchy_)
+        scores, atoms = self._head_input(images), first_parent_atoms(self.hierarchy_)
         highest = np.argsort(-scores, axis=1, kind="stable")[:, : self._n_atoms_kept]
-        return FlatResult(
-            self.dictionary_,
-            dense_codes(scores, atoms, self.dictionary_.n_atoms),
-            np.full(len(images), np.nan),
-            atoms[highest],
-        )
+        codes = dense_codes(scores, atoms, self.dictionary_.n_atoms)
+        return FlatResult(self.dictionary_, codes, np.full(len(images), np.nan), atoms[highest])
 
-    def _head_input(self, images: NDArray[Any]) -> Any:
+    def _head_input(self, images: NDArray[Any]) -> Floats:
         """All scores, dense: as sparse codes they would only be slower."""
         return self.predictor_(self.dictionary_.embed(images))
 
@@ -94,3 +78,90 @@ def dense_codes(scores: NDArray[Any], atoms: NDArray[np.int32], n_atoms: int) ->
     order = np.argsort(atoms)
     pointer = np.arange(n_images + 1, dtype=np.int64) * n_concepts
     return sparse.csr_array((scores[:, order].ravel(), np.tile(atoms[order], n_images), pointer), (n_images, n_atoms))
+
+
+class ConceptPredictor(NamedTuple):
+    """A linear predictor of concepts."""
+
+    weight: Floats  # (n_dims, n_concepts) float32
+    bias: Floats  # (n_concepts,) float32
+    mean: Floats  # (n_dims,) float32
+    scale: float  # images are centred by the mean and divided by the scale first
+
+    def __call__(self, X: NDArray[Any]) -> Floats:
+        """Score of every concept, (n_images, n_concepts): the logit of its probability."""
+        return np.asarray(_scaled(X, self.mean, self.scale) @ self.weight + self.bias)
+
+
+def fit_concept_predictor(
+    X: NDArray[Any],
+    targets: NDArray[np.bool_],
+    *,
+    epochs: int = 500,
+    batch_size: int = 4096,
+    lr: float = 0.1,
+    random_state: int | None = 0,
+    n_jobs: int | None = None,
+) -> ConceptPredictor:
+    """Train the predictor on binary cross entropy with `targets`, (n_images, n_concepts).
+
+    Images are centred and divided by the root of their mean square norm. Adam moves every weight by about `lr` a step,
+    whatever the gradient, so that a step of 0.1 changes a logit by up to ``0.1 * ||x||_1``: moderate for vectors of
+    norm 1, which CLIP's are and raw features of other encoders are not. Concepts are independent problems: the answer
+    is the same on any number of threads.
+    """
+    rng, n_concepts = np.random.default_rng(random_state), targets.shape[1]
+    mean = X.mean(axis=0, dtype=np.float64).astype(np.float32)
+    scale = float(np.sqrt(np.mean(np.square(_scaled(X, mean, 1.0)).sum(axis=1, dtype=np.float64)))) or 1.0
+    order = rng.permutation(len(X))
+    images, wanted = _scaled(X, mean, scale)[order], targets[order].astype(np.float32)
+    batches = np.array([rng.permutation(-(-len(X) // batch_size)) for _ in range(epochs)]) * batch_size
+    weight, bias = np.zeros((X.shape[1], n_concepts), dtype=np.float32), np.zeros(n_concepts, dtype=np.float32)
+
+    def work(some: slice) -> None:
+        columns = np.ascontiguousarray(wanted[:, some])
+        parameters = np.zeros((X.shape[1] + 1, columns.shape[1]), dtype=np.float32)  # the last row is the bias
+        gradient, adam = np.empty_like(parameters), AdamW(parameters, lr)
+        buffer = np.empty((min(batch_size, len(images)), columns.shape[1]), dtype=np.float32)
+        for start in batches.ravel():
+            x = images[start : start + batch_size]
+            error = np.matmul(x, parameters[:-1], out=buffer[: len(x)])
+            error += parameters[-1]
+            sigmoid(error)
+            error -= columns[start : start + batch_size]
+            error *= np.float32(1.0 / n_concepts / len(x))
+            np.matmul(x.T, error, out=gradient[:-1])
+            error.sum(axis=0, out=gradient[-1])
+            adam.step(gradient[None])
+        weight[:, some], bias[some] = parameters[:-1], parameters[-1]
+
+    for_blocks(n_concepts, work, n_jobs, block=CONCEPTS_A_BLOCK)
+    return ConceptPredictor(weight, bias, mean, scale)
+
+
+def concept_targets(hierarchy: Hierarchy, leaves: NDArray[np.str_]) -> NDArray[np.bool_]:
+    """Which synsets hold for each leaf: itself and all its ancestors, by any path; (n_leaves, n_synsets - 1).
+
+    Column i is synset i + 1: the root, which holds for everything, is left out.
+    """
+    targets = np.zeros((len(leaves), len(hierarchy)), dtype=bool)
+    for row, leaf in zip(targets, leaves.tolist(), strict=True):
+        row[[hierarchy.index(synset) for synset in (leaf, *hierarchy.ancestors(leaf))]] = True
+    return targets[:, 1:]
+
+
+def sigmoid(logits: Floats) -> Floats:
+    """``1 / (1 + exp(-logits))`` in place, logits beyond 16 taken for 16: single precision resolves no more."""
+    # Smaller errors would have squares below the smallest normal number, with which processors are very slow.
+    np.clip(logits, -16.0, 16.0, out=logits)
+    np.negative(logits, out=logits)
+    np.exp(logits, out=logits)
+    logits += 1.0
+    return np.reciprocal(logits, out=logits)
+
+
+def _scaled(X: NDArray[Any], mean: Floats, scale: float) -> Floats:
+    scaled = X.astype(np.float32)
+    scaled -= mean
+    scaled /= np.float32(scale)
+    return scaled

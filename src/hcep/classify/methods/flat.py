@@ -1,4 +1,4 @@
-"""Codes over all atoms, whatever the tree: greedy, and by a convex penalty; then a linear head."""
+"""Codes over all atoms, whatever the tree: greedy, by a convex penalty, or none at all; then a linear head."""
 
 from __future__ import annotations
 
@@ -7,23 +7,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.neighbors import KNeighborsClassifier
 
 from hcep.classify.base import HierarchyLike
-from hcep.classify.methods.base import ConceptMethod
+from hcep.classify.choosing import MEAN_ANCHOR
+from hcep.classify.methods.base import CodeClassifier, ConceptMethod
 from hcep.pursuit import FlatResult, lasso, lasso_alpha, omp, tree_lasso, tree_lasso_alpha
 
 
 class OMPClassifier(ConceptMethod):
-    """Orthogonal matching pursuit over all atoms, then a linear head: the paper's flat baseline.
-
-    Parameters and fitted attributes are those of `ConceptMethod`.
-
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> data = make_hierarchical_concepts(branching=3, depth=3, dim=12, noise=1e-4)
-    >>> model = OMPClassifier(data.hierarchy, max_steps=2).fit(data.X, data.y)
-    >>> max(len(support) for support in model.pursue(data.X).supports)
-    2
-    """
+    """Orthogonal matching pursuit over all atoms, then a linear head: the paper's flat baseline."""
 
     def _code(self, images: NDArray[Any]) -> FlatResult:
         return omp(images, self.dictionary_, self._n_atoms_kept, n_jobs=self.n_jobs)
@@ -35,12 +30,9 @@ class PenalisedMethod(ConceptMethod):
     Parameters
     ----------
     hierarchy, tree, collapse, unit_norm, center, max_steps, head, n_jobs : as in `ConceptMethod`
-    alpha : penalty as in `hcep.pursuit.lasso`; by default the one at which training images use `max_steps` atoms on
-        average
-
-    Attributes
-    ----------
-    alpha_ : the penalty that was used
+    alpha : float in (0, 1], optional
+        Penalty as in `hcep.pursuit.lasso`; by default, and then kept as ``alpha_``, the one at which training images
+        use `max_steps` atoms on average.
     """
 
     alpha_: float
@@ -67,24 +59,13 @@ class PenalisedMethod(ConceptMethod):
 
 
 class BasisPursuitClassifier(PenalisedMethod):
-    """Basis pursuit denoising (the lasso, any sign) over all atoms, then a linear head.
-
-    Parameters and fitted attributes are those of `PenalisedMethod`.
-
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
-    >>> model = BasisPursuitClassifier(data.hierarchy).fit(data.X, data.y)
-    >>> max(len(support) for support in model.pursue(data.X).supports)
-    2
-    """
+    """Basis pursuit denoising (the lasso, any sign) over all atoms, then a linear head."""
 
     _coder, _alpha = staticmethod(lasso), staticmethod(lasso_alpha)
 
 
 class NonNegativeLassoClassifier(BasisPursuitClassifier):
     """The lasso with coefficients of at least 0 over all atoms, then a linear head.
-
-    Parameters and fitted attributes are those of `PenalisedMethod`.
 
     SpLiCE decomposes CLIP's embeddings by this program over a vocabulary of words; here the atoms are those of the
     hierarchy, so that it is not SpLiCE.
@@ -97,11 +78,8 @@ class NonNegativeLassoClassifier(BasisPursuitClassifier):
 class TreeLassoClassifier(PenalisedMethod):
     """The tree-structured l1 of Jenatton et al., then a linear head: one parameter from flat to hierarchical.
 
-    Parameters and fitted attributes are those of `PenalisedMethod`, and:
-
-    Parameters
-    ----------
-    mixing : 0 is the flat lasso, 1 penalises whole subtrees only (see `hcep.pursuit.tree_lasso`)
+    `mixing` 0 is the flat lasso, 1 penalises whole subtrees only (see `hcep.pursuit.tree_lasso`); other parameters are
+    those of `PenalisedMethod`.
     """
 
     _coder, _alpha = staticmethod(tree_lasso), staticmethod(tree_lasso_alpha)
@@ -112,3 +90,36 @@ class TreeLassoClassifier(PenalisedMethod):
 
     def _penalty(self) -> dict[str, Any]:
         return {"mixing": self.mixing, "n_jobs": self.n_jobs}
+
+
+class _OnEmbeddings(CodeClassifier):
+    """The head sees the embeddings; supports and codes are empty, residuals NaN: one table holds all methods."""
+
+    def _code(self, images: NDArray[Any]) -> FlatResult:
+        codes = sparse.csr_array((len(images), self.dictionary_.n_atoms), dtype=images.dtype)
+        nothing = np.zeros((len(images), 0), dtype=np.int32)
+        return FlatResult(self.dictionary_, codes, np.full(len(images), np.nan), nothing)
+
+    def _head_input(self, images: NDArray[Any]) -> NDArray[Any]:
+        return self.dictionary_.embed(images)
+
+
+class LinearProbe(_OnEmbeddings, ConceptMethod):
+    """A linear head on the embeddings themselves: a black box that names no concepts; `max_steps` has no effect."""
+
+
+class LDAClassifier(_OnEmbeddings):
+    """Scikit-learn's linear discriminant analysis with a shrunk covariance: a black box; `max_steps` has no effect.
+
+    Its ``shrinkage_`` is that of the nearest class mean by held-out training images, from the grid of `HCEPClassifier`.
+    With one image per class there is no covariance within classes, and scikit-learn refuses: then the class of the
+    nearest image in the metric of the total covariance is taken.
+    """
+
+    def _metric(self) -> tuple[Any, ...]:
+        return "auto", MEAN_ANCHOR
+
+    def _make_head(self, index: NDArray[np.intp]) -> Any:
+        if len(index) == len(self.classes_):
+            return KNeighborsClassifier(1)
+        return LinearDiscriminantAnalysis(solver="lsqr", shrinkage=self.shrinkage_)

@@ -21,8 +21,10 @@ from hcep.pursuit.result import path_codes
 Pick = Callable[[NDArray[Any]], NDArray[np.int32]]
 
 
-def nn(X: ArrayLike, dictionary: ConceptDictionary, *, n_jobs: int | None = None) -> PathResult:
-    """Nearest class embedding; the path is the class's first, its code all ones.
+def nn(
+    X: ArrayLike, dictionary: ConceptDictionary, *, n_jobs: int | None = None, max_steps: int | None = None
+) -> PathResult:
+    """Nearest class embedding; the path is the class's first, or `max_steps` synsets of it, its code all ones.
 
     The paper's black-box baseline: ``argmin over leaves of ||x - a(leaf)||``.
 
@@ -32,27 +34,16 @@ def nn(X: ArrayLike, dictionary: ConceptDictionary, *, n_jobs: int | None = None
     >>> nn([[1.9, 0.8]], d).paths
     [('animal', 'cat')]
     """
-    tree = dictionary.hierarchy.path_tree
-    leaves = dictionary.hierarchy.leaf_index
-    complete = tree.leaf_nodes
-    _, first = np.unique(tree.synset[complete], return_index=True)
-    first_path = complete[first].astype(np.int32)
-
-    def pick(distances: NDArray[Any]) -> NDArray[np.int32]:
-        return np.asarray(first_path[np.argmin(distances[:, leaves], axis=1)])
-
-    return _nearest_path(X, dictionary, pick, n_jobs)
+    tree, leaves = dictionary.hierarchy.path_tree, dictionary.hierarchy.leaf_index
+    _, first = np.unique(tree.synset[tree.leaf_nodes], return_index=True)
+    paths = tree.leaf_nodes[first].astype(np.int32)
+    return _nearest_path(X, dictionary, lambda far: paths[np.argmin(far[:, leaves], axis=1)], n_jobs, max_steps)
 
 
-def hnn(X: ArrayLike, dictionary: ConceptDictionary, *, n_jobs: int | None = None) -> PathResult:
-    """Hierarchical nearest neighbour: from the root, step to the child nearest to the image until a leaf.
-
-    >>> from hcep import ConceptDictionary, Hierarchy
-    >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("animal", "dog"), ("thing", "car")])
-    >>> d = ConceptDictionary.from_leaf_embeddings(h, {"cat": [2.0, 1.0], "dog": [2.0, -1.0], "car": [0.0, 3.0]})
-    >>> hnn([[0.9, 2.0]], d).paths
-    [('car',)]
-    """
+def hnn(
+    X: ArrayLike, dictionary: ConceptDictionary, *, n_jobs: int | None = None, max_steps: int | None = None
+) -> PathResult:
+    """Hierarchical nearest neighbour: from the root, step to the child nearest to the image until a leaf."""
     tree = dictionary.hierarchy.path_tree
 
     def pick(distances: NDArray[Any]) -> NDArray[np.int32]:
@@ -64,24 +55,28 @@ def hnn(X: ArrayLike, dictionary: ConceptDictionary, *, n_jobs: int | None = Non
                 nodes[here] = children[np.argmin(distances[np.ix_(here, tree.synset[children])], axis=1)]
         return nodes
 
-    return _nearest_path(X, dictionary, pick, n_jobs)
+    return _nearest_path(X, dictionary, pick, n_jobs, max_steps)
 
 
-def _nearest_path(X: ArrayLike, dictionary: ConceptDictionary, pick: Pick, n_jobs: int | None) -> PathResult:
+def _nearest_path(
+    X: ArrayLike, dictionary: ConceptDictionary, pick: Pick, n_jobs: int | None, max_steps: int | None
+) -> PathResult:
     """Let `pick` choose a path-tree node from the squared distances (less ``||x||**2``) to every synset."""
-    rows = check_shape(X, dictionary.n_dims)
+    rows, tree = check_shape(X, dictionary.n_dims), dictionary.hierarchy.path_tree
     dtype = working_dtype(rows)
     synsets = dictionary.synset_embeddings.astype(dtype)
     squares = np.einsum("ij,ij->i", synsets, synsets)
-    tree = dictionary.hierarchy.path_tree
-    nodes = np.zeros(len(rows), dtype=np.int32)
-    norms = np.zeros(len(rows))
+    nodes, norms = np.zeros(len(rows), dtype=np.int32), np.zeros(len(rows))
 
     def work(block: slice) -> None:
         raw = rows[block].astype(dtype, copy=False)
         refuse_non_finite(raw, first_row=block.start)
         x = dictionary.transform(raw)
-        nodes[block] = pick(squares - 2.0 * (x @ synsets.T))
+        ends = pick(squares - 2.0 * (x @ synsets.T))
+        while (beyond := tree.level[ends] > (max_steps or tree.depth)).any():
+            ends[beyond] = tree.parent[ends[beyond]]
+        nodes[block] = ends
+        # Atoms are differences, so that ones along a path add up to its last synset's embedding.
         norms[block] = np.linalg.norm(x - synsets[tree.synset[nodes[block]]], axis=1)
 
     for_blocks(len(rows), work, n_jobs)
@@ -90,28 +85,14 @@ def _nearest_path(X: ArrayLike, dictionary: ConceptDictionary, pick: Pick, n_job
 
 
 class HNNClassifier(ConceptMethod):
-    """Step to the nearest child until a leaf; the 0/1 code of the path goes to a linear head, as published.
-
-    Parameters and fitted attributes are those of `ConceptMethod`.
-
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> data = make_hierarchical_concepts(branching=3, depth=3, dim=12, noise=1e-4)
-    >>> model = HNNClassifier(data.hierarchy, max_steps=2).fit(data.X, data.y)
-    >>> {len(path) for path in model.pursue(data.X).paths}
-    {2}
-    """
+    """Step to the nearest child until a leaf; the 0/1 code of the path goes to a linear head, as published."""
 
     def _code(self, images: NDArray[Any]) -> PathResult:
-        return cut_paths(hnn(images, self.dictionary_, n_jobs=self.n_jobs), images, self.max_steps)
+        return hnn(images, self.dictionary_, n_jobs=self.n_jobs, max_steps=self.max_steps)
 
 
 class NNClassifier(CodeClassifier):
     """The class whose embedding is nearest: the paper's black box. It has no head.
-
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
-    >>> float(NNClassifier(data.hierarchy).fit(data.X, data.y).score(data.X, data.y))
-    1.0
 
     Parameters
     ----------
@@ -151,7 +132,7 @@ class NNClassifier(CodeClassifier):
         return np.asarray(scores / scores.sum(axis=1, keepdims=True))
 
     def _code(self, images: NDArray[Any]) -> PathResult:
-        return cut_paths(nn(images, self.dictionary_, n_jobs=self.n_jobs), images, self.max_steps)
+        return nn(images, self.dictionary_, n_jobs=self.n_jobs, max_steps=self.max_steps)
 
     def _nearest(self, images: NDArray[Any]) -> NDArray[np.intp]:
         class_of_leaf = {leaf: i for i, leaf in enumerate(self._leaves.tolist())}
@@ -163,19 +144,3 @@ class NNClassifier(CodeClassifier):
         x = self.dictionary_.embed(images)
         means = np.stack([self.dictionary_.synset_embedding(leaf) for leaf in self._leaves])
         return np.asarray(np.einsum("ij,ij->i", means, means) - 2.0 * (x @ means.T), dtype=np.float64)
-
-
-def cut_paths(found: PathResult, images: NDArray[Any], max_steps: int | None) -> PathResult:
-    """The first `max_steps` synsets of paths whose coefficients are all 1."""
-    dictionary = found.dictionary
-    tree = dictionary.hierarchy.path_tree
-    if max_steps is None or max_steps >= tree.depth:
-        return found
-    nodes = found.nodes.copy()
-    while (beyond := tree.level[nodes] > max_steps).any():
-        nodes[beyond] = tree.parent[nodes[beyond]]
-    ones = np.ones((len(nodes), tree.depth), dtype=found.codes.dtype)
-    # Atoms are differences, so that ones along a path add up to its last synset's embedding.
-    ends = dictionary.synset_embeddings[tree.synset[nodes]]
-    norms = np.linalg.norm(dictionary.embed(images) - ends, axis=1)
-    return PathResult(dictionary, path_codes(dictionary, nodes, ones), norms, nodes, nodes[:, None], norms[:, None])
