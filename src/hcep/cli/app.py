@@ -35,6 +35,7 @@ from hcep.cli import (
 )
 from hcep.cli.console import Console, say
 from hcep.cli.data_options import with_ray_address
+from hcep.cli.examples import add_examples
 from hcep.cli.stopping import answer_interrupts
 from hcep.errors import HCEPError, MissingExtraError
 
@@ -64,6 +65,7 @@ app.add_typer(model.app, name="model")
 app.add_typer(hierarchy.app, name="hierarchy")
 app.add_typer(induction.app, name="induce")
 app.add_typer(store.app, name="store")
+add_examples(app)
 
 
 def _show_version(wanted: bool) -> None:

@@ -30,14 +30,6 @@ def correct(
     """Correct the answer for photos, for good: predict, explain, evaluate and fit honour the file with --corrections.
 
     A photo is known by its content: it may be moved and renamed. Concepts are ids, names or synonyms.
-
-    [bold]Examples[/]
-
-      hcep correct photo.jpg --class 'tabby cat' --why 'stripes'
-
-      hcep correct model/ photo.jpg --force mammal --forbid dog
-
-      hcep correct photo.jpg --undo
     """
     from hcep.explain.corrections import Corrections, class_meant, image_hash, request_of
     from hcep.explain.finding import find_images

@@ -14,7 +14,7 @@ from hcep.cli.encode import Preprocessing
 
 
 def data(
-    name: Annotated[str | None, typer.Argument(help="Dataset; without one, those that can be fetched.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Dataset, or `sample`; without one, a list of them.")] = None,
     *,
     folder: Annotated[
         Path | None, typer.Option("--folder", "-d", help="Where it is unpacked to; of imagenet, where it is.")
@@ -27,18 +27,12 @@ def data(
 ) -> None:
     """Fetch a public image dataset, check it, unpack it; with --encoder, encode it into a store.
 
+    The sample comes with the package: embeddings, a tree, photos, sentences, to try the other commands on.
+
     A run that is stopped goes on where it was. Of ImageNet, which everybody must fetch for themselves, --folder says
     where it is.
-
-    [bold]Examples[/]
-
-      hcep data
-
-      hcep data imagenette-160 --folder data/
-
-      hcep data cifar100 --encoder open_clip:ViT-L-14/openai -o cifar100-store/
     """
-    from hcep.datasets import encode_images, fetch
+    from hcep.datasets import encode_images, fetch, write_sample
     from hcep.datasets.download import ARCHIVES
     from hcep.errors import HCEPError
 
@@ -47,15 +41,17 @@ def data(
         return
     if (encoder is None) != (output is None):
         raise HCEPError("--encoder and --output go together: what to encode with, and the folder of the store")
-    place = fetch(name, folder, mirror=mirror, progress=not as_json)
+    is_sample = name == "sample"
+    place = write_sample(folder or name) if is_sample else fetch(name, folder, mirror=mirror, progress=not as_json)
     facts: dict[str, object] = {"dataset": name, "folder": str(place)}
     if encoder is not None and output is not None:
-        report = encode_images(place, encoder, output, preprocessing=preprocessing, progress=not as_json)
+        images = place / "photos" if is_sample else place
+        report = encode_images(images, encoder, output, preprocessing=preprocessing, progress=not as_json)
         facts |= {"store": str(output), "n_encoded": report.n_encoded, "n_skipped": report.n_skipped}
     if as_json:
         say(json.dumps(facts, indent=2))
         return
-    title = ARCHIVES[name].title if name in ARCHIVES else name
+    title = ARCHIVES[name].title if name in ARCHIVES else "the sample" if is_sample else name
     Console(soft_wrap=True).print(f"[bold]{escape(str(place))}[/]: {escape(title)}", highlight=False)
     if output is not None:
         say(f"{output}: {facts['n_encoded']:,} encoded, {facts['n_skipped']:,} skipped")
@@ -71,6 +67,7 @@ def _list(as_json: bool) -> None:
         ]
         say(json.dumps(records, indent=2))
         return
+    say(f"{'sample':16} {'':>10}  comes with the package: embeddings, a tree, photos, sentences")
     for name, archive in ARCHIVES.items():
         say(f"{name:16} {archive.n_bytes / 1e6:7,.0f} MB  {archive.title}")
     say(f"{'imagenet':16} {'':>10}  ImageNet: fetch it yourself, then --folder says where it is")

@@ -36,14 +36,6 @@ def demo(
     The photos (they come with scikit-learn) need the built-in encoder: pip install "hcep[photos]". Then it compares
     OMP, HNN, NN, the paper's HB-OMP and ours, explains a few images as rooted paths, shows one that the paper's rule
     gets wrong and why, and writes HTML reports. `hcep reproduce sample` has more methods and controls.
-
-    [bold]Examples[/]
-
-      hcep demo
-
-      hcep demo --images 10 --output /tmp/report
-
-      hcep demo --json | jq '.[] | {method, precision}'
     """
     from hcep.cli.warmup import compile_ahead
 

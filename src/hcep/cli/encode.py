@@ -63,16 +63,6 @@ def encode(
 
     What is new is encoded; an image that moved to another class takes its label along; one that is gone leaves.
     Images that cannot be read are skipped and listed with the reason. A killed run loses at most the shard under way.
-
-    [bold]Examples[/]
-
-      hcep encode photos/ -o store/
-
-      hcep encode imagenet/ --encoder open_clip:ViT-L-14/openai -o store/ --batch-size 256
-
-      hcep encode imagenet/ -o store/ --ray head:6379 --shard-size 16384
-
-      hcep encode images.csv --label-column species --encoder onnx:encoder.onnx --preprocessing clip -o store/
     """
     from hcep import distributed
     from hcep.datasets import encode_images, find_hierarchy, read_images

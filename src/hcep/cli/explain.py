@@ -66,28 +66,7 @@ def explain(
     strict: Annotated[bool, typer.Option(help="Make an image that cannot be used an error.")] = False,
     config: Config = None,
 ) -> None:
-    """Explain images: one line each, as a tree, as JSON or as an HTML report.
-
-    [bold]Examples[/]
-
-      hcep explain photo.jpg
-
-      hcep explain photo.jpg --where --html report.html
-
-      hcep explain model/ photos/ --html report.html
-
-      hcep explain model/ photo.jpg --store store/
-
-      hcep explain --model model/ 'photos/*.jpg' --tree --n-best 3
-
-      hcep explain photo.jpg --objects auto
-
-      hcep explain photo.jpg --why-not 'garbage truck'
-
-      hcep explain photo.jpg --force mammal --forbid dog --set carnivore=0
-
-      hcep explain model/ photos/ --corrections corrections.jsonl
-    """
+    """Explain images: one line each, as a tree, as JSON or as an HTML report."""
     from hcep._files import refuse_existing, replacing, write_text
     from hcep.explain.finding import find_images, refuse_no_images
 

@@ -24,14 +24,7 @@ def info(
     path: Annotated[Path | None, typer.Argument(help="Model, store, embeddings, hierarchy or images.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Describe this installation, or a model, store, file of embeddings, hierarchy or folder of images.
-
-    [bold]Examples[/]
-
-      hcep info
-
-      hcep info model/ --json
-    """
+    """Describe this installation, or a model, store, file of embeddings, hierarchy or folder of images."""
     facts = _installation() if path is None else _describe(path)
     if as_json:
         say(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
@@ -43,14 +36,7 @@ def info(
 
 
 def encoders(as_json: Json = False) -> None:
-    """List encoders: what is installed, what is missing and the command that installs it.
-
-    [bold]Examples[/]
-
-      hcep encoders
-
-      hcep encoders --json
-    """
+    """List encoders: what is installed, what is missing and the command that installs it."""
     from hcep.embeddings.encoders import available_encoders
 
     found = available_encoders()

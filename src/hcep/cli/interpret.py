@@ -64,16 +64,6 @@ def interpret(
     """Name the atoms of a model: nearest phrases, images along them, a language model's summary; kept with the model.
 
     Without anything to name them by, the names that the model has, or WordNet's definitions, are shown.
-
-    [bold]Examples[/]
-
-      hcep interpret model/ --phrases phrases.txt --template 'a photo of {}'
-
-      hcep interpret model/ --images store/ --table
-
-      hcep interpret model/ --llm-model gpt-5 --cache answers/ --table --format latex
-
-      hcep interpret model/ --concept 'polar bear' --json
     """
     from hcep.explain import naming
 

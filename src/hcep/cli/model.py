@@ -41,12 +41,7 @@ def add_class(
     labels: Labels = None,
     encoder: Encoder = None,
 ) -> None:
-    """Add a class from its images: of labelled ones those with this label, else all.
-
-    [bold]Examples[/]
-
-      hcep model add-class model/ zebra zebras/ --under equine
-    """
+    """Add a class from its images: of labelled ones those with this label, else all."""
     found = _read(model, images, split, encoder, vectors=vectors, label=label, labels=labels)
     given = None if found.labels is None else np.asarray(found.labels, dtype=object)
     X = found.X if given is None or name not in given else found.X[given == name]
@@ -103,14 +98,7 @@ def calibrate(
     labels: Labels = None,
     encoder: Encoder = None,
 ) -> None:
-    """Keep the scores of labelled images that the model was not fitted on: `--coverage` and unknowns need them.
-
-    [bold]Examples[/]
-
-      hcep model calibrate model/ store/ --split val
-
-      hcep predict model/ store/ --split test --coverage 0.9 -o predictions.csv
-    """
+    """Keep the scores of labelled images that the model was not fitted on: `--coverage` and unknowns need them."""
     found = _read(model, images, split, encoder, vectors=vectors, label=label, labels=labels)
     what = f"calibrated on {len(found.X):,} images"
     _change(

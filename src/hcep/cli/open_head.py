@@ -35,16 +35,6 @@ def open_head(
     """Open a classifier that exists: its own last layer becomes rooted paths, no training image needed.
 
     The path's class is the classifier's own on at least 99 % of the given images; the command says on how many.
-
-    [bold]Examples[/]
-
-      hcep open efficientnet-lite2 -o imagenet/
-
-      hcep open onnx:classifier.onnx --classes names.txt --hierarchy tree.csv -o model/
-
-      hcep open probe.npz --classes names.txt --encoder open_clip:ViT-L-14/openai -o model/
-
-      hcep open resnet50.pth --encoder timm:resnet50/resnet50.pth -o imagenet/
     """
     from hcep.datasets import find_hierarchy
     from hcep.embeddings import read_embeddings

@@ -80,16 +80,6 @@ def predict(
 
     Columns: id, label (where known), predicted, probability, path, names, coefficients, residual_norm; with --coverage
     also answer, answer_name, answer_probability and kind.
-
-    [bold]Examples[/]
-
-      hcep predict model/ store/ -o predictions.parquet
-
-      hcep predict model/ embeddings.npz --split val -o predictions.parquet
-
-      hcep predict model/ photos/ --coverage 0.9 -o predictions.csv
-
-      hcep predict model/ store/ -o predictions/ --ray head:6379
     """
     from hcep import distributed
     from hcep._files import refuse_existing

@@ -76,22 +76,6 @@ def reproduce(
     Without --data an experiment runs on embeddings at hand: those in the folder HCEP_SHARED names (default ../shared),
     or the bundled sample; where that is not the paper's data, name and title say so. A stopped run goes on where it
     was; each cell is measured once.
-
-    [bold]Examples[/]
-
-      hcep reproduce                                   [dim]# list the experiments[/]
-
-      hcep reproduce synthetic
-
-      hcep reproduce imagenette --data photos/ --encoder open_clip:ViT-L-14/openai
-
-      hcep reproduce fewshot --download tiny-imagenet
-
-      hcep reproduce imagenet --shots all              [dim]# or a number of images per class[/]
-
-      hcep reproduce fewshot --methods hcep            [dim]# ours alone once more; other rows stay[/]
-
-      hcep reproduce --all --smoke
     """
     from hcep.experiments.all_experiments import EXPERIMENTS
 

@@ -21,6 +21,7 @@ def serve(
     model: Annotated[Path | None, typer.Argument(help="Model folder; ImageNet's by default.")] = None,
     *,
     store: Annotated[Path | None, typer.Option(help="Store of `hcep encode`: a collection to look through.")] = None,
+    compare: Annotated[Path | None, typer.Option(help="Another model folder, to compare with on the same photos.")] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; others than 127.0.0.1 need a token, which is printed.")
     ] = "127.0.0.1",
@@ -35,17 +36,9 @@ def serve(
     max_megapixels: Annotated[float, typer.Option(min=0.1, max=89, help="Of one photo.")] = 50,
     photos: Annotated[int, typer.Option(min=1, help="Photos that are remembered, the last used ones.")] = 256,
     queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; more are told to come again.")] = 64,
+    batch: Annotated[int, typer.Option(min=1, help="Photos of several people that are encoded together.")] = 16,
 ) -> None:
-    """Explore a model in the browser: drop a photo, see its path, question it, correct it; also a JSON API.
-
-    [bold]Examples[/]
-
-      hcep serve
-
-      hcep serve model/ --store store/
-
-      hcep serve model/ --host 0.0.0.0 --no-browser
-    """
+    """Explore a model in the browser: drop a photo, see its path, question it, correct it; also a JSON API."""
     uvicorn = require("uvicorn", "web", "hcep serve")
     require("nicegui", "web", "hcep serve")
     listening = _listen(host, port)
@@ -55,8 +48,8 @@ def serve(
 
     is_local = host in LOOPBACK | {"::1"}
     token = None if is_local else secrets.token_urlsafe(24)
-    limits = Limits(megabytes=max_megabytes, megapixels=max_megapixels, photos=photos, queue=queue)
-    engine = Engine(model, store, corrections=corrections, encoder=encoder, limits=limits)
+    limits = Limits(megabytes=max_megabytes, megapixels=max_megapixels, photos=photos, queue=queue, batch=batch)
+    engine = Engine(model, store, corrections=corrections, encoder=encoder, limits=limits, other=compare)
     name = f"[{host}]" if ":" in host else socket.gethostname() if host == "0.0.0.0" else host
     address = f"http://{name}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
     say(f"corrections are kept in {engine.corrections_file}")

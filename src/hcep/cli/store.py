@@ -17,12 +17,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.
 
 @app.command()
 def check(store: Store, as_json: Json = False) -> None:
-    """Read every file of a store and compare it with what was written; exit code 1 where something is damaged.
-
-    [bold]Example[/]
-
-      hcep store check store/
-    """
+    """Read every file of a store and compare it with what was written; exit code 1 where something is damaged."""
     from hcep.embeddings import EmbeddingStore
     from hcep.errors import HCEPError
 
@@ -46,12 +41,7 @@ def check(store: Store, as_json: Json = False) -> None:
 
 @app.command()
 def repair(store: Store, as_json: Json = False) -> None:
-    """Drop the damaged files of a store; `hcep encode` then encodes their images again, and no others.
-
-    [bold]Example[/]
-
-      hcep store repair store/
-    """
+    """Drop the damaged files of a store; `hcep encode` then encodes their images again, and no others."""
     from hcep.embeddings import EmbeddingStore
 
     dropped = EmbeddingStore(store).repair()

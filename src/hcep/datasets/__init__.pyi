@@ -8,7 +8,7 @@ from .image_dataset import (
     read_images as read_images,
 )
 from .layouts.cifar_classes import cifar10_hierarchy as cifar10_hierarchy, cifar100_hierarchy as cifar100_hierarchy
-from .sample_data import load_sample as load_sample
+from .sample_data import load_sample as load_sample, write_sample as write_sample
 from .synthetic import make_hierarchical_concepts as make_hierarchical_concepts
 from .wordnet import (
     ambiguous_classes as ambiguous_classes,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 from sklearn.utils import Bunch
 
+from hcep._files import write_bytes
+from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 
 
@@ -48,3 +52,27 @@ def load_sample() -> Bunch:
         images_val=data["images"][~train],
         hierarchy=hierarchy,
     )
+
+
+def write_sample(folder: str | os.PathLike[str]) -> Path:
+    """Write the sample as files to try commands on, and two photos that come with scikit-learn.
+
+    ``embeddings.npz``, ``tree.json``, ``classes.txt``, ``sentences.txt`` about the classes, ``photos/CLASS/*.jpg``.
+    Raises HCEPError where one is there with another content: nothing is replaced.
+    """
+    sample, photos = files("hcep.datasets") / "sample", files("sklearn.datasets") / "images"
+    tree = Hierarchy.from_json((sample / "hierarchy.json").read_text(encoding="utf-8"))
+    contents = {
+        "embeddings.npz": (sample / "imagenette.npz").read_bytes(),
+        "tree.json": (sample / "hierarchy.json").read_bytes(),
+        "classes.txt": "".join(f"{tree.name(leaf)}\n" for leaf in tree.leaves).encode(),
+        "sentences.txt": (sample / "sentences.txt").read_bytes(),
+        "photos/palace/china.jpg": (photos / "china.jpg").read_bytes(),
+        "photos/daisy/flower.jpg": (photos / "flower.jpg").read_bytes(),
+    }
+    for name, content in contents.items():
+        place = Path(folder) / name
+        if place.exists() and place.read_bytes() != content:
+            raise HCEPError(f"{str(place)!r} is there already, with another content; give another folder")
+        write_bytes(place, content)
+    return Path(folder)
