@@ -16,9 +16,9 @@ from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy import serial
 from hcep.hierarchy.edges import is_virtual
 from hcep.hierarchy.files import hierarchy_in, open_source
-from hcep.hierarchy.formats.edge_list import edge_rows
 from hcep.hierarchy.formats.source import MAX_BYTES, Source, counted
 from hcep.hierarchy.formats.table_file import DELIMITERS
+from hcep.hierarchy.formats.tables import edge_rows
 from hcep.hierarchy.graph import Hierarchy
 from hcep.hierarchy.names import nearly_same, same_but_for_spelling, tidy
 

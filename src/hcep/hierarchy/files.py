@@ -78,7 +78,7 @@ def hierarchy_in(source: Source, *, root: str | None = None, encoding: str | Non
     check_options(known, options)
     source.encoding = encoding
     try:
-        hierarchy = known.functions().read(source, **options)
+        hierarchy = known.function("read")(source, **options)
         return hierarchy if root is None else branch(hierarchy, root)
     except HierarchyError as error:
         told = str(error)
@@ -97,7 +97,7 @@ def write_hierarchy(
             f"{changed}; pass lossy=True to write it all the same, hierarchy.as_tree(policy) to choose the parents, "
             "or write .json (--lossy, --tree on the command line)"
         )
-    text = known.functions().write(hierarchy, known.name)
+    text = known.function("write")(hierarchy, known.name)
     if "\0" in text:
         synset = next(s for s in hierarchy if "\0" in s + hierarchy.name(s))
         raise HierarchyError(f"{known.name} cannot hold synset {synset!r}: it has a NUL character; rename it")

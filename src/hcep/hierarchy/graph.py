@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hcep._escape import html as escape
 from hcep._files import write_bytes
 from hcep.errors import HierarchyError, near_matches, quoted
-from hcep.hierarchy import drawing, serial
+from hcep.hierarchy import serial
 from hcep.hierarchy.edges import VIRTUAL_ROOT, longest_levels, reach, read_edges
 from hcep.hierarchy.path_tree import PathTree, unfold
 
@@ -106,28 +106,18 @@ class Hierarchy:
     ) -> Hierarchy:
         """Build a hierarchy from (parent, child) pairs.
 
-        Raises HierarchyError: empty input, an id that is not a string, a self-loop, a cycle, two names for one synset,
-        a synset that nothing reaches. The message names the synset and the way out.
+        Raises HierarchyError, which names the synset and the way out: empty input, an id that is not a string, a
+        self-loop, a cycle, two names for one synset, a synset that nothing reaches.
 
         Parameters
         ----------
-        edges : iterable of (parent, child) or (parent, child, name of the child)
-            String ids. An edge given twice counts once. A child's first parent is the one that comes first here.
+        edges : iterable of (parent, child) or (parent, child, name of the child); string ids. An edge given twice
+            counts once. A child's first parent is the one that comes first here.
         names : mapping or pairs; display name of each id; the id itself where it is left out
         root : the one root there must be. Without it, several roots are joined under the virtual root ``"(root)"``.
-
-        Examples
-        --------
-        >>> from hcep import Hierarchy
-        >>> Hierarchy.from_edges([("pet", "n1"), ("pet", "n2")], names={"n1": "cat", "n2": "dog"}).print_tree()
-        pet
-        ├── cat
-        └── dog
         """
         ids, known, parents = read_edges(edges, names, root)
         return cls(ids, parents, known)
-
-    # -- the graph ---------------------------------------------------------------------------------
 
     @property
     def root(self) -> str:
@@ -174,10 +164,7 @@ class Hierarchy:
         return unfold(self)
 
     def index(self, synset: str) -> int:
-        """Index of a synset id.
-
-        Raises HierarchyError: for an id that is not in the hierarchy; near matches are listed.
-        """
+        """Index of a synset id; of one that is not there the error lists near matches."""
         try:
             return self._index[synset]
         except (KeyError, TypeError):
@@ -209,15 +196,7 @@ class Hierarchy:
         return len(self._children(self.index(synset))) == 0
 
     def paths(self, synset: str) -> tuple[tuple[str, ...], ...]:
-        """Every rooted path to a synset, the root left out.
-
-        Examples
-        --------
-        >>> from hcep import Hierarchy
-        >>> h = Hierarchy.from_edges([("root", "pet"), ("root", "feline"), ("pet", "cat"), ("feline", "cat")])
-        >>> h.paths("cat")
-        (('pet', 'cat'), ('feline', 'cat'))
-        """
+        """Every rooted path to a synset, the root left out."""
         found: list[tuple[str, ...]] = []
         path: list[int] = []  # from the synset upwards
         waiting = [(self.index(synset), 0)]  # with the length of the path below
@@ -231,14 +210,9 @@ class Hierarchy:
         return tuple(found)
 
     def lca(self, a: str, b: str) -> str:
-        """The lowest common ancestor: of the synsets above (or equal to) both, the one at the deepest level.
-
-        Several at one level: the lowest index.
-        """
+        """The lowest common ancestor: of those above (or equal to) both, the deepest; of several the lowest index."""
         above = [{i, *reach([i], self._parents)} for i in (self.index(a), self.index(b))]
         return self.ids[max(above[0] & above[1], key=lambda i: (self.levels[i], -i))]
-
-    # -- names -------------------------------------------------------------------------------------
 
     def name(self, synset: str) -> str:
         """Display name of a synset; its id where none was given."""
@@ -250,10 +224,7 @@ class Hierarchy:
         return self._merged.get(self.ids[self.index(synset)], ())
 
     def leaf_of(self, label: str) -> str:
-        """The leaf that stands for a class: the class itself, or its own leaf where it is an inner synset.
-
-        Raises HierarchyError: when the label is unknown, or is an inner synset that has no leaf of its own.
-        """
+        """The leaf that stands for a class: the class itself, or its own leaf where it is an inner synset."""
         if label in self._own_leaf:
             return self._own_leaf[label]
         if not self.is_leaf(label):
@@ -277,19 +248,10 @@ class Hierarchy:
     def _class_of_leaf(self) -> dict[str, str]:
         return {leaf: label for label, leaf in self._own_leaf.items()}
 
-    # -- new hierarchies from this one -------------------------------------------------------------
-
     def with_classes(self, classes: Iterable[str]) -> Hierarchy:
         """Make every class a leaf: one that is an inner synset gets a leaf of its own below it.
 
         The inner synset keeps its id; the new leaf is called ``"cat (itself)"`` and `leaf_of` finds it by the class.
-
-        Examples
-        --------
-        >>> from hcep import Hierarchy
-        >>> h = Hierarchy.from_edges([("animal", "cat"), ("cat", "siamese")]).with_classes(["cat"])
-        >>> h.leaves, h.leaf_of("cat")
-        (('siamese', 'cat (itself)'), 'cat (itself)')
         """
         inner = [c for c in dict.fromkeys(classes) if c not in self._own_leaf and not self.is_leaf(c)]
         if not inner:
@@ -332,15 +294,6 @@ class Hierarchy:
 
         The embedding of such a synset equals its child's, so the atom between them would be zero. The lowest synset
         of a chain keeps its id and name; `merged` remembers the others. A root with one inner child gives way to it.
-
-        Examples
-        --------
-        >>> from hcep import Hierarchy
-        >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "feline"), ("feline", "cat"), ("animal", "dog")])
-        >>> h.collapse().print_tree()
-        animal (thing)
-        ├── dog
-        └── cat (feline)
         """
         parents = self._parent_lists()
         children = [set(self._children(i)) for i in range(len(self))]
@@ -359,15 +312,8 @@ class Hierarchy:
         return self._on([i for i in range(len(self)) if i not in gone], parents, merged)
 
     def as_tree(self, policy: TreePolicy = "first") -> Hierarchy:
-        """Keep one parent per synset.
+        """Keep one parent per synset: the one given first, or on the "shortest" or "longest" rooted path (ties: first).
 
-        Parameters
-        ----------
-        policy : {"first", "shortest", "longest"}; the parent given first (WordNet's first hypernym), or the one on the
-            shortest or longest rooted path; ties go to the parent given first
-
-        Notes
-        -----
         An inner synset that loses all its children to other parents is dropped, so that the leaves stay the leaves.
         """
         if policy not in ("first", "shortest", "longest"):
@@ -384,8 +330,6 @@ class Hierarchy:
         tree = Hierarchy(self.ids, parents, self._names, self._merged, self._own_leaf)
         return tree.restrict(self.class_of(leaf) for leaf in self.leaves)
 
-    # -- in and out --------------------------------------------------------------------------------
-
     def to_json(self, path: str | Path | None = None) -> str:
         """Write the hierarchy as versioned JSON (schema in docs/hierarchy.md); return the text."""
         text = serial.dumps(self)
@@ -395,10 +339,7 @@ class Hierarchy:
 
     @classmethod
     def from_json(cls, source: str | Path) -> Hierarchy:
-        """Read what `to_json` wrote: a path, or the text itself (which starts with ``{``).
-
-        Raises HierarchyError: text that is not of the schema, or a graph that is not a rooted DAG.
-        """
+        """Read what `to_json` wrote: a path, or the text itself (which starts with ``{``)."""
         record = serial.loads(source)
         ids, _, parents = read_edges(record.edges, None, record.root)
         order = sorted(range(len(ids)), key=lambda i: record.order[ids[i]])
@@ -410,21 +351,13 @@ class Hierarchy:
     def read(cls, place: str | os.PathLike[str], format: str | None = None, **options: Any) -> Hierarchy:
         """Read a hierarchy from a file, a directory, or a ``file://``, ``http://`` or ``https://`` address.
 
-        Raises HierarchyError: a file that is absent, too large, malformed, or not a rooted DAG. The message names the
-        file, where known the line, what was expected and what came. Raises MissingExtraError: YAML, OBO, OWL and RDF
-        need packages of the extra ``formats``.
-
-        Parameters
-        ----------
-        place : a file may be compressed by gzip (``.obo.gz``)
-        format : str, optional
-            A name of `hcep.hierarchy.FORMATS`; by default the file's ending tells it, and a directory is a folder tree.
-        **options
-            ``root`` takes one branch, given by id or name; ``max_bytes`` (50 million) and ``timeout`` (20 s without
-            an answer) bound what is read. The others are those of the format: ``repeated`` ("raise", "merge" or
-            "qualify": what a label in several places means) for nested ones, outlines, Newick and folders; ``levels``,
-            ``leaf`` and ``name`` for level columns; ``relationships`` for OBO and OWL; ``language`` and ``ids`` for
-            RDF.
+        A file may be compressed by gzip. `format` is a name of `hcep.hierarchy.FORMATS`; by default the ending tells
+        it. Of the options ``root`` takes one branch, by id or name; ``max_bytes`` (50 million) and ``timeout`` (20 s
+        without an answer) bound what is read. The others are those of the format: ``repeated`` ("raise", "merge" or
+        "qualify": what a label in several places means) for nested ones, outlines, Newick and folders; ``levels``,
+        ``leaf`` and ``name`` for level columns; ``relationships`` for OBO and OWL; ``language`` and ``ids`` for RDF.
+        Raises HierarchyError: a file that is absent, too large, malformed, or not a rooted DAG. Raises
+        MissingExtraError: YAML, OBO, OWL and RDF need packages of the extra ``formats``.
 
         Examples
         --------
@@ -441,22 +374,9 @@ class Hierarchy:
     def write(self, path: str | os.PathLike[str], format: str | None = None, *, lossy: bool = False) -> tuple[str, ...]:
         """Write the hierarchy in the format of the file's ending or of `format`; return what is lost, a sentence each.
 
-        The file is finished under another name and then renamed: a failure leaves what was there. Raises
-        HierarchyError: an unknown format, one that only reads, a graph or a name it cannot hold, a place that cannot be
-        written.
-
-        Parameters
-        ----------
-        lossy : write also where the format cannot hold the graph itself: several parents of a synset
-
-        Examples
-        --------
-        >>> from hcep import Hierarchy
-        >>> h = Hierarchy.from_edges([("pet", "n1"), ("pet", "n2")], names={"n1": "cat", "n2": "dog"})
-        >>> h.write("pets.csv")
-        ()
-        >>> h.write("pets.nwk")
-        ('newick: names kept, ids lost (2 synsets)',)
+        A failure leaves what was there. With `lossy` it is written also where the format cannot hold the graph itself:
+        several parents of a synset. Raises HierarchyError: a format that is unknown or only reads, a graph or a name it
+        cannot hold, a place that cannot be written.
         """
         from hcep.hierarchy.files import write_hierarchy
 
@@ -464,22 +384,14 @@ class Hierarchy:
 
     @classmethod
     def from_networkx(cls, graph: Any, *, root: str | None = None) -> Hierarchy:
-        """Build a hierarchy from a networkx DiGraph: edges from parent to child, names in the attribute ``name``.
-
-        Raises HierarchyError: an undirected graph, a node without edges, nodes that are not strings, or what
-        `from_edges` refuses.
-        """
-        from hcep.hierarchy.formats.networkx_graph import from_networkx
+        """Build a hierarchy from a networkx DiGraph: edges from parent to child, names in the attribute ``name``."""
+        from hcep.hierarchy.formats.drawings import from_networkx
 
         return from_networkx(graph, root)
 
     def to_networkx(self) -> Any:
-        """The hierarchy as a networkx DiGraph, synsets in index order; `from_networkx` gives it back.
-
-        Merged chains and the classes that are inner synsets stay behind. Raises MissingExtraError: networkx is not
-        installed.
-        """
-        from hcep.hierarchy.formats.networkx_graph import to_networkx
+        """The hierarchy as a networkx DiGraph, synsets in index order; merged chains and inner classes stay behind."""
+        from hcep.hierarchy.formats.drawings import to_networkx
 
         return to_networkx(self)
 
@@ -494,26 +406,17 @@ class Hierarchy:
     ) -> Hierarchy:
         """Build the hierarchy of WordNet above some synsets, along all their hypernyms.
 
-        Raises HierarchyError: no database; unknown or ambiguous words; ids of another version of WordNet.
+        Ids are WordNet ids, names the first lemmas. A synset that is above another given one becomes a class of its
+        own, as in `with_classes`. `hcep.hierarchy.wordnet.WordNet` has senses, glosses and hypernyms.
 
         Parameters
         ----------
-        ids_or_words : iterable of str; WordNet ids as ImageNet's (``"n02121620"``), synset names (``"cat.n.01"``) or
-            words (``"tench"``). All of WordNet's nouns (or verbs) when left out.
+        ids_or_words : WordNet ids as ImageNet's (``"n02121620"``), synset names (``"cat.n.01"``) or words
+            (``"tench"``). All of WordNet's nouns (or verbs) when left out.
         database : folder with WordNet's ``data.noun`` and ``index.noun``; looked for in the usual places when left out
         pos : {"noun", "verb"}
-        on_ambiguous : {"raise", "first"}
-            A word of several senses is refused, with the senses listed, or taken in its most frequent one.
-
-        Returns
-        -------
-        Hierarchy
-            Ids are WordNet ids, names the first lemmas. A synset that is above another given one becomes a class of
-            its own, as in `with_classes`.
-
-        See Also
-        --------
-        hcep.hierarchy.wordnet.WordNet : senses, glosses and hypernyms.
+        on_ambiguous : {"raise", "first"}; a word of several senses is refused, with the senses listed, or taken in its
+            most frequent one
         """
         from hcep.hierarchy.wordnet import WordNet
 
@@ -521,15 +424,15 @@ class Hierarchy:
 
     def format_tree(self, max_depth: int | None = None, max_children: int | None = None) -> str:
         """The hierarchy drawn with box characters, one synset per line; a synset met before points back to it."""
-        return drawing.tree(self, max_depth, max_children)
+        from hcep.hierarchy.formats.drawings import tree
+
+        return tree(self, max_depth, max_children)
 
     def print_tree(
         self, max_depth: int | None = None, max_children: int | None = None, file: TextIO | None = None
     ) -> None:
         """Print `format_tree`."""
         print(self.format_tree(max_depth, max_children), file=file or sys.stdout)
-
-    # -- the object --------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -571,8 +474,6 @@ class Hierarchy:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Hierarchy, self._state()
-
-    # -- private -----------------------------------------------------------------------------------
 
     def _state(self) -> tuple[Any, ...]:
         return self.ids, self._parent_lists(), self._names, self._merged, self._own_leaf

@@ -53,12 +53,13 @@ class Format:
             return ()
         from inspect import Parameter, signature  # slow to import, and asked for with options alone
 
-        parameters = signature(self.functions().read).parameters.values()
+        parameters = signature(self.function("read")).parameters.values()
         return tuple(p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY)
 
-    def functions(self) -> Any:
-        """The module, imported when it is needed."""
-        return import_module(f"hcep.hierarchy.formats.{self.module}")
+    def function(self, verb: str) -> Any:
+        """Its reader or writer, imported when it is needed."""
+        module, _, name = self.module.partition(":")
+        return getattr(import_module(f"hcep.hierarchy.formats.{module}"), name or verb)
 
 
 NEXUS = (".nex", ".nexus", ".nxs")
@@ -69,15 +70,22 @@ FORMATS: dict[str, Format] = {
     row[0]: Format(*row)
     for row in (
         ("json", (".json",), "native", _BOTH, ALL, "this package's own, exact"),
-        ("csv", (".csv",), "edge_list", _BOTH, _ROWS, "rows of parent, child[, name], or a column per level"),
-        ("tsv", (".tsv",), "edge_list", _BOTH, _ROWS, "the same, apart by tabs"),
-        ("xlsx", (".xlsx", ".xlsm"), "edge_list", "reads", GRAPH, "the same in a workbook, through openpyxl"),
+        ("csv", (".csv",), "tables", _BOTH, _ROWS, "rows of parent, child[, name], or a column per level"),
+        ("tsv", (".tsv",), "tables", _BOTH, _ROWS, "the same, apart by tabs"),
+        ("xlsx", (".xlsx", ".xlsm"), "tables", "reads", GRAPH, "the same in a workbook, through openpyxl"),
         ("nested", (".nested.json",), "nested", _BOTH, GRAPH, "JSON objects in objects, or name/children"),
         ("yaml", (".yaml", ".yml"), "nested_yaml", _BOTH, GRAPH, "the same shapes in YAML"),
         ("outline", (".txt", ".md"), "outline", _BOTH, _NAMES, "indented, bulleted or numbered"),
         ("breadcrumbs", (), "breadcrumbs", "reads", ("ids", "names"), "lines such as 7 - Animals > Birds > Parrots"),
         ("newick", NEWICK, "newick", _BOTH, ("names",), "trees of biology, (cat,dog)animal; also in NEXUS"),
-        ("levels", (), "levels", "reads", ("ids", "names"), "a column per level (iNaturalist): CSV, TSV or JSON"),
+        (
+            "levels",
+            (),
+            "tables:read_levels",
+            "reads",
+            ("ids", "names"),
+            "a column per level (iNaturalist): CSV, TSV or JSON",
+        ),
         ("folder", (), "folder_tree", "reads", GRAPH, "a directory tree; its directories are the synsets"),
         ("obo", (".obo",), "ontology", "reads", GRAPH, "OBO ontologies, through pronto"),
         ("owl", (".owl",), "ontology", "reads", GRAPH, "OWL ontologies in RDF/XML, through pronto"),

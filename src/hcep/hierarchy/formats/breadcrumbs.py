@@ -92,7 +92,7 @@ def _coded(source: Source, table: Table, column: int) -> Hierarchy:
     """The hierarchy of codes such as 1.1.2, which say what is above; the names stand in another column."""
     first = table.rows[0][1][column]
     titled = not any(map(str.isdigit, first)) and not any(c[column].startswith(f"{first}.") for _, c in table.rows[1:])
-    header = table.rows[0][1] if titled else [f"column {i + 1}" for i in range(table.width)]
+    header = table.rows[0][1] if titled else table.numbered
     rows = [(line, cells) for line, cells in table.rows[titled:] if column < len(cells) and cells[column]]
     twice = [line for (line, a), (_, b) in pairwise(sorted(rows, key=lambda r: r[1][column])) if a[column] == b[column]]
     if twice:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -17,32 +16,27 @@ Repeated = Literal["raise", "merge", "qualify"]
 
 @dataclass
 class Branch:
-    """One synset of a draft: its label, and the branches it hangs from."""
+    """One synset of a draft: its label, where it stands, whether that is an id, and the branches it hangs from."""
 
     label: str
-    parents: list[int] = field(default_factory=list)
+    line: int | None
+    has_id: bool
     name: str | None = None
-    line: int | None = None
-    has_id: bool = False
+    parents: list[int] = field(default_factory=list)
 
 
 class Draft:
     """Collect branches; `repeated` says what a label in several places means.
 
-    Parameters
-    ----------
-    repeated : {"raise", "merge", "qualify"}; refuse it; take it as one synset with several parents; or as several
-        synsets, whose ids get their parents' labels in front (``"bird/crane"`` and ``"machine/crane"``)
+    "raise": refuse it; "merge": one synset with several parents; "qualify": several synsets, whose ids get their
+    parents' labels in front (``"bird/crane"`` and ``"machine/crane"``).
     """
 
     def __init__(self, source: Source, repeated: Repeated = "raise") -> None:
         if repeated not in get_args(Repeated):
-            raise HierarchyError(
-                f"repeated must be 'raise', 'merge' or 'qualify', got {repeated!r}."
-                + near_matches(repeated, get_args(Repeated))
-            )
-        self.source = source
-        self.repeated = repeated
+            close = near_matches(repeated, get_args(Repeated))
+            raise HierarchyError(f"repeated must be 'raise', 'merge' or 'qualify', got {repeated!r}.{close}")
+        self.source, self.repeated = source, repeated
         self.branches: list[Branch] = []
         self._first: dict[str, int] = {}
         self._below: dict[tuple[int | None, str], int] = {}
@@ -59,18 +53,23 @@ class Draft:
     ) -> int:
         """Add a branch below `parent` (None: at the top) and return its number.
 
-        Parameters
-        ----------
-        has_id : the label is an id that the file gives: wherever it comes again, it is the same synset
-        same : the label met again below the same parent is the same synset, as in rows of level columns
+        With `has_id` the label is an id that the file gives: wherever it comes again, it is the same synset. With
+        `same` it is that also where it is met again below the same parent, as in rows of level columns.
         """
         if not label:
             raise self.source.fail("a synset without a name; give it one", line)
-        known = self._known(label, parent, has_id, same)
+        first = self._first.get(label)
+        known = self._below.get((parent, label)) if same else None
+        if (
+            known is None
+            and first is not None
+            and (self.repeated == "merge" or (has_id and self.branches[first].has_id))
+        ):
+            known = first
         if known is None:
             self._refuse_repeated(label, parent, line)
             known = len(self.branches)
-            self.branches.append(Branch(label, line=line, has_id=has_id))
+            self.branches.append(Branch(label, line, has_id))
             self._first.setdefault(label, known)
         branch = self.branches[known]
         self._below.setdefault((parent, label), known)
@@ -87,26 +86,26 @@ class Draft:
             what = "no synset" if not self.branches else f"a single synset, {self.branches[0].label!r}"
             raise self.source.fail(f"holds {what}; expected a root with synsets below it")
         ids = self._ids()
-        apart = [synset for synset, b in zip(ids, self.branches, strict=True) if synset != b.label]
+        apart = {synset: b.label for synset, b in zip(ids, self.branches, strict=True) if synset != b.label}
         if apart:
-            what = counted(len({b.label for s, b in zip(ids, self.branches, strict=True) if s != b.label}), "name")
+            what = counted(len(set(apart.values())), "name")
             self.source.notes.append(f"told apart by what is above: {what} in several places, as {quoted(apart, 2)}")
         names = {synset: b.name or b.label for synset, b in zip(ids, self.branches, strict=True)}
-        return Hierarchy.from_edges(list(self._edges(ids)), names)
-
-    def _known(self, label: str, parent: int | None, has_id: bool, same: bool) -> int | None:
-        first = self._first.get(label)
-        if same and (parent, label) in self._below:
-            return self._below[parent, label]
-        merges = first is not None and (self.repeated == "merge" or (has_id and self.branches[first].has_id))
-        return first if merges else None
+        virtual = VIRTUAL_ROOT
+        while virtual in ids:
+            virtual = f"({virtual})"
+        joined = sum(not b.parents for b in self.branches) > 1
+        # The first parent of every branch, which comes before it, then the others: ids appear in the order of reading.
+        above = [[ids[p] for p in b.parents] or [virtual] * joined for b in self.branches]
+        edges = [(p, synset) for synset, parents in zip(ids, above, strict=True) for p in parents[:1]]
+        edges += [(p, synset) for synset, parents in zip(ids, above, strict=True) for p in parents[1:]]
+        return Hierarchy.from_edges(edges, names)
 
     def _refuse_repeated(self, label: str, parent: int | None, line: int | None) -> None:
         if (parent, label) in self._below:
             first = self.branches[self._below[parent, label]]
-            raise self.source.fail(
-                f"{label!r} stands twice {self._place(parent)}{_on(first.line)}; remove one of them", line
-            )
+            told = f"{label!r} stands twice {self._place(parent)}{_on(first.line)}; remove one of them"
+            raise self.source.fail(told, line)
         if self.repeated == "raise" and label in self._first:
             first = self.branches[self._first[label]]
             above = first.parents[0] if first.parents else None
@@ -143,19 +142,6 @@ class Draft:
             if not rising:  # labels with slashes of their own: nothing but a number tells them apart
                 for k, i in enumerate(shared):
                     ids[i] += f" ({k + 1})"
-
-    def _edges(self, ids: list[str]) -> Iterator[tuple[str, str]]:
-        tops = [i for i, b in enumerate(self.branches) if not b.parents]
-        virtual = VIRTUAL_ROOT
-        while virtual in ids:
-            virtual = f"({virtual})"
-        # The first parent of every branch, which comes before it, then the others: ids appear in the order of reading.
-        for synset, branch in zip(ids, self.branches, strict=True):
-            if not branch.parents and len(tops) > 1:
-                yield virtual, synset
-            yield from ((ids[p], synset) for p in branch.parents[:1])
-        for synset, branch in zip(ids, self.branches, strict=True):
-            yield from ((ids[p], synset) for p in branch.parents[1:])
 
 
 def _on(line: int | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hcep.hierarchy import serial
 from hcep.hierarchy.edges import with_lone_tops
-from hcep.hierarchy.formats import breadcrumbs, edge_list, levels as level_columns, nested
+from hcep.hierarchy.formats import breadcrumbs, nested, tables
 from hcep.hierarchy.formats.column_names import PARENT, known_levels, plain
 from hcep.hierarchy.formats.draft import Repeated
 from hcep.hierarchy.formats.source import Source, counted
@@ -35,8 +35,8 @@ def read(
         source.understood = "hierarchy file of this package"
         return Hierarchy.from_json(text.lstrip())
     if levels is not None or leaf is not None or name is not None:
-        table = level_columns.records_table(source, data)
-        return level_columns.from_table(source, table, levels, leaf=leaf, name=name)
+        table = tables.records_table(source, data)
+        return tables.from_levels(source, table, levels, leaf=leaf, name=name)
     return from_data(source, data, repeated)
 
 
@@ -45,14 +45,14 @@ def from_data(source: Source, data: Any, repeated: Repeated | None = None) -> Hi
     if isinstance(data, dict) and len(data) > 1 and all(isinstance(value, dict) for value in data.values()):
         data = _keyed(data)
     if _has_levels(data):
-        return level_columns.from_table(source, level_columns.records_table(source, data))
+        return tables.from_levels(source, tables.records_table(source, data))
     if isinstance(data, dict) and repeated is None:
         found = _graph(source, data) or _map(source, data)
         if found:
             return found
     if isinstance(data, list) and len(data) > 1:
         if all(isinstance(row, list) and len(row) > 1 and not any(map(_holds, row)) for row in data):
-            return edge_list.from_table(source, Table([(i + 1, list(map(str, row))) for i, row in enumerate(data)]))
+            return tables.from_table(source, Table([(i + 1, list(map(str, row))) for i, row in enumerate(data)]))
         if all(isinstance(line, str) for line in data) and (mark := breadcrumbs.find_separator(data)):
             return breadcrumbs.from_lines(source, [(i + 1, line) for i, line in enumerate(data)], mark)
         if all(isinstance(record, dict) for record in data):
@@ -91,13 +91,13 @@ def _table(source: Source, records: list[dict[str, Any]]) -> Hierarchy | None:
     parents = {key for key in keys if PARENT.fullmatch(plain(key)) and plain(key) != "source"}
     if any(_holds(value) and key not in parents for record in records for key, value in record.items()):
         return None
-    table = level_columns.records_table(source, records)
+    table = tables.records_table(source, records)
     if parents:
-        return edge_list.from_table(source, table)
+        return tables.from_table(source, table)
     if len(keys) < 2 or any(set(record) != keys for record in records):
         return None
     return breadcrumbs.in_table(source, table) or (
-        None if keys & {"name", "id", "children"} else edge_list.from_table(source, table)
+        None if keys & {"name", "id", "children"} else tables.from_table(source, table)
     )
 
 
@@ -145,7 +145,7 @@ def _map(source: Source, data: dict[str, Any]) -> Hierarchy | None:
     if len(data) > 2 and len({len(value) for value in listed.values()}) == 1 and 0 < 2 * len(firsts) <= len(data):
         rows = [[f"level {i + 1}" for i in range(len(next(iter(listed.values()))))], *listed.values()]
         names = ["name", *listed]
-        return edge_list.from_table(source, Table([(i, [*row, names[i]]) for i, row in enumerate(rows)]))
+        return tables.from_table(source, Table([(i, [*row, names[i]]) for i, row in enumerate(rows)]))
     edges = [(above, below) for above, children in listed.items() for below in children]
     again = set(data) & {below for _, below in edges}
     return _linked(source, "map of concepts to what is below", with_lone_tops(edges, listed), {}) if again else None

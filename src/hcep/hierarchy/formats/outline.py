@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from hcep.hierarchy.formats import breadcrumbs, edge_list, native, newick
+from hcep.hierarchy.formats import breadcrumbs, native, newick, tables
 from hcep.hierarchy.formats.column_names import HEADER_WORDS, plain
 from hcep.hierarchy.formats.draft import Draft, Repeated
 from hcep.hierarchy.formats.source import Source
@@ -71,7 +71,7 @@ def _not_an_outline(source: Source) -> Hierarchy | None:
     barred = [(n, line.strip().strip("|")) for n, line in lines if line.strip()[0] + line.strip()[-1] == "||"]
     if len(barred) == len(lines) > 2:  # a table of Markdown, its second row dashes
         rows = [(n, [cell.strip() for cell in line.split("|")]) for n, line in barred if set(line) - set("|-: ")]
-        return edge_list.from_table(source, Table(rows, marked=len(rows) < len(barred)))
+        return tables.from_table(source, Table(rows, marked=len(rows) < len(barred)))
     marked = [line for _, line in lines if line[0].isspace() or BULLET.match(line) or INDENT.match(line)[0]]  # type: ignore[index]
     if marked or any("." in _number(line) for _, line in lines):
         return None
@@ -83,7 +83,7 @@ def _not_an_outline(source: Source) -> Hierarchy | None:
             lines = [(n, match[1]) for (n, _), match in zip(lines, numbers, strict=True)]
         return breadcrumbs.from_lines(source, lines, mark)
     if len(lines) > 1 and sum("\t" in line.strip() for _, line in lines) >= 0.9 * len(lines):
-        return edge_list.from_table(source, read_table(source, "tab"))
+        return tables.from_table(source, read_table(source, "tab"))
     source.otherwise = (
         "if the lines are paths, pass --format breadcrumbs -O separator=MARK; if they are rows of a table, --format csv"
     )
@@ -92,8 +92,8 @@ def _not_an_outline(source: Source) -> Hierarchy | None:
         if len(lines) > 1 and len(n_cells) == 1 and n_cells != {0}:
             table = Table([(n, [cell.strip() for cell in line.split(mark)]) for n, line in lines])
             # Names have blanks and commas of their own: there, cells that come again must show that it is a table.
-            if mark == ";" or edge_list.is_clearly(source, table, mark):
-                return edge_list.from_table(source, table)
+            if mark == ";" or tables.is_clearly(source, table, mark):
+                return tables.from_table(source, table)
     return None
 
 

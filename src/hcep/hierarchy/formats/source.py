@@ -24,31 +24,20 @@ MARKS = (
     (b"\xfe\xff", "utf-16"),
 )
 WORD = re.compile(r"\w+")
+PATIENCE = 10  # timeouts that a whole answer may take: a server that drips byte by byte never times out
 
 
 @dataclass
 class Source:
-    """What was read, and from where.
+    """What was read, uncompressed, and from where."""
 
-    Attributes
-    ----------
-    name : what messages call it: the last part of the path
-    data : uncompressed
-    format : name of the format it is read as
-    place : where it is on disk; for a fetched one, the name alone
-    notes : what the reader passed over, for the user to know
-    encoding : of the text, where the user says it
-    understood : what the content was taken for, the start of a sentence for the user
-    otherwise : how to have it taken for something else, the end of that sentence
-    """
-
-    name: str
+    name: str  # what messages call it: the last part of the path
     data: bytes
     format: str = ""
-    place: Path = field(default_factory=Path)
-    notes: list[str] = field(default_factory=list)
-    encoding: str | None = None
-    understood: str = ""
+    place: Path = field(default_factory=Path)  # for a fetched one, the name alone
+    notes: list[str] = field(default_factory=list)  # what the reader passed over
+    encoding: str | None = None  # where the user says it
+    understood: str = ""  # what it was taken for, and how to have it taken for something else: a sentence for the user
     otherwise: str = ""
 
     def fail(self, message: str, line: int | None = None) -> HierarchyError:
@@ -73,18 +62,14 @@ class Source:
         try:
             return data.decode(encoding)
         except LookupError:
-            raise self.fail(
-                f"encoding {named!r} is unknown; expected a name such as utf-8, cp1252 or latin-1"
-            ) from None
+            told = f"encoding {named!r} is unknown; expected a name such as utf-8, cp1252 or latin-1"
+            raise self.fail(told) from None
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             text = None if encoding != "utf-8" or named else _western(data)
             if text is None:
-                raise self.fail(
-                    f"is not text in {encoding.upper()}: byte 0x{data[error.start]:02x}; save it as UTF-8, or pass "
-                    "encoding= (-O encoding=cp1251 on the command line)",
-                    line,
-                ) from None
+                told = f"is not text in {encoding.upper()}: byte 0x{data[error.start]:02x}; save it as UTF-8, or pass "
+                raise self.fail(f"{told}encoding= (-O encoding=cp1251 on the command line)", line) from None
         word = next(word for word in WORD.findall(text) if not word.isascii())
         note = f"not UTF-8: read as Windows-1252, {word!r} in line {line:,}; if names look wrong, pass -O encoding=NAME"
         self.notes += [] if note in self.notes else [note]
@@ -108,10 +93,9 @@ class Source:
             return json.loads(self.text() if text is None else text, object_pairs_hook=unique)
         except json.JSONDecodeError as error:
             raise self.fail(f"is not JSON: {error.msg}", error.lineno) from None
-        except HierarchyError:
-            raise
         except ValueError as error:  # a number of thousands of digits
-            raise self.fail(f"is not JSON that can be read: {error}") from None
+            told = self.fail(f"is not JSON that can be read: {error}")
+            raise (error if isinstance(error, HierarchyError) else told) from None
         except RecursionError:
             raise self.fail("is nested too deeply to be read; write it as an edge list (.csv)") from None
 
@@ -151,43 +135,55 @@ def local_path(place: str) -> Path | None:
 def load(place: str, max_bytes: int, timeout: float) -> Source:
     """Read a file or fetch an address, never more than `max_bytes`, compressed or not."""
     path = local_path(place)
+    name = path.name if path else unquote(urlsplit(place).path).rsplit("/", 1)[-1] or place
     if path is None:
-        from hcep.hierarchy.formats.web import fetch  # it loads the standard library's web client
+        data = _fetched(place, max_bytes, timeout)
+    else:
+        try:
+            if path.exists() and not path.is_file():  # a pipe would be waited for without end
+                raise HierarchyError(f"cannot read {str(path)!r}: it is no regular file; give a file or a folder")
+            with path.open("rb") as file:
+                data = _bounded(file, name, max_bytes)
+        except HierarchyError:
+            raise
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+            raise HierarchyError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from None
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+                data = _bounded(packed, f"{name}, unpacked,", max_bytes)
+        except (OSError, EOFError, zlib.error) as error:
+            raise HierarchyError(f"{name}: is not a whole gzip file ({error})") from None
+    return Source(name, data, place=path or Path(name))
 
-        name = unquote(urlsplit(place).path).rsplit("/", 1)[-1] or place
-        return Source(name, _unpacked(fetch(place, max_bytes, timeout), name, max_bytes), place=Path(name))
-    try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for without end
-            raise HierarchyError(f"cannot read {str(path)!r}: it is no regular file; give a file or a folder")
-        with path.open("rb") as file:
-            data = bounded(file, path.name, max_bytes)
-    except HierarchyError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise HierarchyError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from None
-    return Source(path.name, _unpacked(data, path.name, max_bytes), place=path)
 
-
-def bounded(file: IO[bytes] | gzip.GzipFile, name: str, max_bytes: int) -> bytes:
+def _bounded(file: IO[bytes] | gzip.GzipFile, name: str, max_bytes: int) -> bytes:
     """All that a file holds, or an error where that is more than `max_bytes`."""
     data = file.read(max_bytes + 1)
-    refuse_large(len(data), name, max_bytes)
+    if len(data) > max_bytes:
+        raise _too_large(name, max_bytes)
     return data
 
 
-def refuse_large(n_bytes: int, name: str, max_bytes: int) -> None:
-    if n_bytes > max_bytes:
-        raise HierarchyError(
-            f"{name} holds more than {max_bytes:,} bytes; pass max_bytes= to read it all the same, "
-            "or keep the part you need"
-        )
+def _too_large(name: str, max_bytes: int) -> HierarchyError:
+    told = f"{name} holds more than {max_bytes:,} bytes; pass max_bytes= to read it all the same, "
+    return HierarchyError(f"{told}or keep the part you need")
 
 
-def _unpacked(data: bytes, name: str, max_bytes: int) -> bytes:
-    if not data.startswith(b"\x1f\x8b"):
-        return data
+def _fetched(url: str, max_bytes: int, timeout: float) -> bytes:
+    """The body at an address: bounded in size and waiting, and clear about what failed."""
+    from http.client import HTTPException
+
+    from hcep._web import BrokenOffError, TooLargeError, TooSlowError, exchange
+
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
-            return bounded(packed, f"{name}, unpacked,", max_bytes)
-    except (OSError, EOFError, zlib.error) as error:
-        raise HierarchyError(f"{name}: is not a whole gzip file ({error})") from None
+        answer = exchange(url, timeout=timeout, seconds=PATIENCE * timeout, max_bytes=max_bytes, follow=True)
+    except TooLargeError:
+        raise _too_large(url, max_bytes) from None
+    except (OSError, ValueError, HTTPException) as error:
+        hints = ((TooSlowError, "; pass a longer timeout="), (BrokenOffError, "; try again"))
+        hint = next((told for kind, told in hints if isinstance(error, kind)), "")
+        raise HierarchyError(f"cannot fetch {url!r}: {str(error) or type(error).__name__}{hint}") from None
+    if answer.status >= 300:
+        raise HierarchyError(f"cannot fetch {url!r}: the server answered {answer.status} {answer.reason}")
+    return answer.body

@@ -41,6 +41,11 @@ class Table:
     def width(self) -> int:
         return max((len(cells) for _, cells in self.rows), default=0)
 
+    @property
+    def numbered(self) -> list[str]:
+        """What columns without titles are called."""
+        return [f"column {i + 1}" for i in range(self.width)]
+
 
 def read_table(source: Source, delimiter: str | None = None, sheet: str | None = None) -> Table:
     """The table in a file; empty columns at its sides, a title above it and comments (``#``) are left out."""
