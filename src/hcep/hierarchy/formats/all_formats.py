@@ -58,8 +58,8 @@ class Format:
 
     def function(self, verb: str) -> Any:
         """Its reader or writer, imported when it is needed."""
-        module, _, name = self.module.partition(":")
-        return getattr(import_module(f"hcep.hierarchy.formats.{module}"), name or verb)
+        module, _, dialect = self.module.partition(":")
+        return getattr(import_module(f"hcep.hierarchy.formats.{module}"), f"{verb}_{dialect}" if dialect else verb)
 
 
 NEXUS = (".nex", ".nexus", ".nxs")
@@ -69,19 +69,19 @@ _NAMES, _ROWS = ("names", "parents"), (*GRAPH, "order")
 FORMATS: dict[str, Format] = {
     row[0]: Format(*row)
     for row in (
-        ("json", (".json",), "native", _BOTH, ALL, "this package's own, exact"),
+        ("json", (".json",), "nested:json", _BOTH, ALL, "this package's own, exact"),
         ("csv", (".csv",), "tables", _BOTH, _ROWS, "rows of parent, child[, name], or a column per level"),
         ("tsv", (".tsv",), "tables", _BOTH, _ROWS, "the same, apart by tabs"),
         ("xlsx", (".xlsx", ".xlsm"), "tables", "reads", GRAPH, "the same in a workbook, through openpyxl"),
         ("nested", (".nested.json",), "nested", _BOTH, GRAPH, "JSON objects in objects, or name/children"),
-        ("yaml", (".yaml", ".yml"), "nested_yaml", _BOTH, GRAPH, "the same shapes in YAML"),
+        ("yaml", (".yaml", ".yml"), "nested:yaml", _BOTH, GRAPH, "the same shapes in YAML"),
         ("outline", (".txt", ".md"), "outline", _BOTH, _NAMES, "indented, bulleted or numbered"),
         ("breadcrumbs", (), "breadcrumbs", "reads", ("ids", "names"), "lines such as 7 - Animals > Birds > Parrots"),
         ("newick", NEWICK, "newick", _BOTH, ("names",), "trees of biology, (cat,dog)animal; also in NEXUS"),
         (
             "levels",
             (),
-            "tables:read_levels",
+            "tables:levels",
             "reads",
             ("ids", "names"),
             "a column per level (iNaturalist): CSV, TSV or JSON",

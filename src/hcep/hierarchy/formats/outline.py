@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from hcep.hierarchy.formats import breadcrumbs, native, newick, tables
+from hcep.hierarchy.formats import breadcrumbs, nested, newick, tables
 from hcep.hierarchy.formats.column_names import HEADER_WORDS, plain
 from hcep.hierarchy.formats.draft import Draft, Repeated
 from hcep.hierarchy.formats.source import Source
@@ -64,7 +64,7 @@ def _not_an_outline(source: Source) -> Hierarchy | None:
     """Text that is no outline: JSON, a Newick tree, breadcrumbs, rows of a table; None where it may be one."""
     start, end = (text := source.text().strip())[0], text[-1]
     if start + end in ("{}", "[]"):
-        return native.read(source)
+        return nested.read_json(source)
     if start + end == "(;" or text[:6].upper() == "#NEXUS":
         return newick.read(source)
     lines = [(i + 1, line) for i, line in enumerate(source.lines()) if line.strip() and not line.startswith("#")]

@@ -251,11 +251,11 @@ def _names_parents(table: Table) -> bool:
 
 def _depth_column(table: Table) -> int | None:
     """The column that says how deep each row is, counted from the first row's on: level 1, 2, 3, 3, 2, 3."""
-    for column, name in enumerate(table.rows[0][1]):
+    for column in [i for i, name in enumerate(table.rows[0][1]) if plain(name) in DEPTHS]:
         cells = [DEPTH.fullmatch(cells[column] if len(cells) > column else "") for _, cells in table.rows[1:]]
         depths = [int(cell[1]) for cell in cells if cell]
         rises = len(set(depths)) > 1 and min(depths) == depths[0] and all(b <= a + 1 for a, b in pairwise(depths))
-        if plain(name) in DEPTHS and all(cells) and rises:
+        if all(cells) and rises:
             return column
     return None
 
