@@ -18,6 +18,7 @@ from tests.conftest import SHARED
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+ARGUMENTS += ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]  # a camera
 #: What the command prints when it listens.
 OPEN = re.compile(r"open (http://\S+)")
 
