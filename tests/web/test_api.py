@@ -1,4 +1,4 @@
-"""The API against the command: the same answers, in the same form; and whatever is sent, never a failure of the server."""
+"""The API against the command: the same answers, in the same form; and whatever is sent, the server does not fail."""
 
 import hashlib
 import json
@@ -39,7 +39,9 @@ def posted(client, where, *paths, **data):
 
 def test_explain_says_what_the_command_says(client, photos):
     chosen = photos[::100]
-    command = subprocess.run([*HCEP, "explain", *map(str, chosen), "--json"], capture_output=True, text=True, check=True)
+    command = subprocess.run(
+        [*HCEP, "explain", *map(str, chosen), "--json"], capture_output=True, text=True, check=True
+    )
     expected = json.loads(command.stdout)
     found = posted(client, "/explain", *chosen)
     assert [one["image"] for one in found] == [path.name for path in chosen]
@@ -126,7 +128,9 @@ def test_a_wrong_question_is_answered_in_a_sentence(client, church, where, data,
 
 def test_neither_photo_nor_class(client):
     assert "from 1 to 32 photos" in client.post("/explain", data={}).json()["error"]
-    assert client.post("/corrections", json={"image": "0" * 64}).json()["error"].startswith("say what is right or wrong")
+    assert (
+        client.post("/corrections", json={"image": "0" * 64}).json()["error"].startswith("say what is right or wrong")
+    )
     assert client.post("/corrections", json={"image": "../../etc/passwd", "class": "cat"}).status_code == 422
     assert client.post("/corrections", json={"image": "0" * 64, "class": "no such class"}).status_code == 422
 

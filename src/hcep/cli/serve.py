@@ -36,7 +36,7 @@ def serve(
     max_megapixels: Annotated[float, typer.Option(min=0.1, max=89, help="Of one photo.")] = 50,
     photos: Annotated[int, typer.Option(min=1, help="Photos that are remembered, the last used ones.")] = 256,
     queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; more are told to come again.")] = 64,
-    batch: Annotated[int, typer.Option(min=1, help="Photos of several people that are encoded together.")] = 16,
+    batch: Annotated[int, typer.Option(min=1, help="Photos of several people that are encoded together.")] = 8,
 ) -> None:
     """Explore a model in the browser: drop a photo, see its path, question it, correct it; also a JSON API."""
     uvicorn = require("uvicorn", "web", "hcep serve")

@@ -102,7 +102,7 @@ class Limits(NamedTuple):
     request_megabytes: float = 100.0
     seconds: float = 10.0
     queue: int = 64
-    batch: int = 16
+    batch: int = 8
 
 
 class _Asked(NamedTuple):

@@ -90,34 +90,33 @@ class Guard:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, length: int) -> None:
         scope["nonce"] = nonce = secrets.token_urlsafe(16)
-        started = False
+        end, is_read, is_late = asyncio.get_running_loop().time() + PATIENCE + length / SLOWEST, not length, False
+        more = {**HEADERS, "Content-Security-Policy": POLICY.format(nonce=nonce)}
 
         async def with_headers(message: MutableMapping[str, Any]) -> None:
-            nonlocal started
+            if is_late:
+                return
             if message["type"] == "http.response.start":
-                started = True
                 self.seen[str(message["status"])] += 1
-                more = {**HEADERS, "Content-Security-Policy": POLICY.format(nonce=nonce)}
                 message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in more.items())]
             await send(message)
 
-        end, is_read = asyncio.get_running_loop().time() + PATIENCE + length / SLOWEST, not length
-        self._reading += length
-
         async def in_time() -> MutableMapping[str, Any]:
-            nonlocal is_read
+            nonlocal is_read, is_late
             if is_read:
                 return await receive()
-            message = await asyncio.wait_for(receive(), end - asyncio.get_running_loop().time())
+            try:
+                message = await asyncio.wait_for(receive(), end - asyncio.get_running_loop().time())
+            except TimeoutError:
+                is_late = True
+                await _refuse(scope, send, 408, "the photo took too long to come")
+                return {"type": "http.disconnect"}
             is_read = not message.get("more_body")
             return message
 
+        self._reading += length
         try:
             await self.app(scope, in_time, with_headers)
-        except TimeoutError:
-            if is_read or started:
-                raise
-            await _refuse(scope, send, 408, "the photo took too long to come")
         finally:
             self._reading -= length
 

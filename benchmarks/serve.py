@@ -1,0 +1,122 @@
+"""`hcep serve` under load, on this machine: ``python benchmarks/serve.py [--clients 32] [--seconds 60]``.
+
+Every request brings a photo that the server has not seen. First one client asks, then all with photos handled one by
+one (``--batch 1``), then all with photos encoded together. Needs the extras web and photos, and httpx.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from itertools import count
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+SHARED = Path(os.environ.get("HCEP_SHARED", Path(__file__).parents[2] / "shared"))
+NUMBERS = count()
+
+
+def start(folder: Path, *arguments: str) -> tuple[subprocess.Popen[bytes], str]:
+    """A server that answers, and its address."""
+    log = folder / "log.txt"
+    command = [sys.executable, "-c", "from hcep.cli import main; main()", "serve", "--port", "0", "--no-browser"]
+    with log.open("wb") as file:
+        kept = ["--corrections", str(folder / "corrections.jsonl")]
+        process = subprocess.Popen([*command, *arguments, *kept], stdout=file, stderr=file)
+    for _ in range(1200):
+        if found := re.search(r"open (http://\S+)", log.read_text()):
+            try:
+                httpx.get(found[1] + "api/v1/health").raise_for_status()
+                return process, found[1]
+            except httpx.HTTPError:
+                pass
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    sys.exit(log.read_text())
+
+
+def memory(process: subprocess.Popen[bytes]) -> float:
+    """Resident megabytes."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
+
+
+async def load(url: str, photos: list[bytes], n_clients: int, seconds: float) -> tuple[list[float], Counter[str]]:
+    """Seconds of each answer, and how many of each kind."""
+    times, kinds, end = [], Counter(), time.monotonic() + seconds
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        while time.monotonic() < end:
+            number = next(NUMBERS)
+            # Bytes after a JPEG's end change nothing but its hash.
+            data = photos[number % len(photos)] + number.to_bytes(8, "big")
+            start = time.monotonic()
+            try:
+                answer = await client.post(url + "api/v1/predict", files={"photo": ("a.jpg", data)})
+            except httpx.HTTPError as error:
+                kinds[type(error).__name__] += 1
+                continue
+            kinds[str(answer.status_code)] += 1
+            if answer.status_code == 200:
+                times.append(time.monotonic() - start)
+            else:
+                await asyncio.sleep(int(answer.headers.get("retry-after", 1)))
+
+    async with httpx.AsyncClient(timeout=120, limits=httpx.Limits(max_connections=n_clients)) as client:
+        await asyncio.gather(*(ask(client) for _ in range(n_clients)))
+    return times, kinds
+
+
+def report(title: str, arguments: list[str], photos: list[bytes], n_clients: int, seconds: float) -> float:
+    """Run one load and print a line about it; photos per second."""
+    with tempfile.TemporaryDirectory() as folder:
+        process, url = start(Path(folder), *arguments)
+        try:
+            asyncio.run(load(url, photos, n_clients, min(10.0, seconds)))  # until its buffers have their size
+            before, started = memory(process), time.monotonic()
+            times, kinds = asyncio.run(load(url, photos, n_clients, seconds))
+            rate = len(times) / (time.monotonic() - started)
+            p50, p95 = np.percentile(times, [50, 95])
+            counts = httpx.get(url + "api/v1/metrics").text
+            calls, items = (
+                float(re.findall(rf"^hcep_{name} (\d+)", counts, re.M)[0])
+                for name in ("encoder_calls_total", "photos_encoded_total")
+            )
+            print(
+                f"{title:28} {rate:6.1f} photos/s  p50 {p50:.2f} s  p95 {p95:.2f} s  {items / calls:.1f} photos "
+                f"per run of the encoder  answers {dict(kinds)}  memory {before:,.0f} -> {memory(process):,.0f} MB",
+                flush=True,
+            )
+            return rate
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of the load with all clients; the others a third")
+    given = parser.parse_args()
+    photos = [path.read_bytes() for path in sorted((SHARED / "data/imagenette_images").rglob("*.JPEG"))]
+    if not photos:
+        sys.exit("needs data/imagenette_images in HCEP_SHARED (default ../shared)")
+    n, third = given.clients, given.seconds / 3
+    report("1 client", [], photos, 1, third)
+    alone = report(f"{n} clients, one by one", ["--batch", "1"], photos, n, third)
+    together = report(f"{n} clients, together", [], photos, n, given.seconds)
+    print(f"together / one by one: {together / alone:.2f}")
+
+
+if __name__ == "__main__":
+    main()

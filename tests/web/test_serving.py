@@ -1,0 +1,129 @@
+"""Many at once, and the end: whatever happens to the process, what was acknowledged is on disk."""
+
+import hashlib
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import count
+
+import pytest
+
+pytestmark = pytest.mark.slow
+httpx = pytest.importorskip("httpx", reason="httpx is not installed (extra test-web)")
+
+
+def new_copies(photos):
+    """Photos that the server has never seen: bytes after a JPEG's end change nothing but its hash."""
+    for i in range(1 << 30):
+        yield photos[i % len(photos)].read_bytes() + i.to_bytes(8, "big")
+
+
+def under_load(url, copies, n_clients, seconds):
+    """Statuses of the answers that clients get who ask again and again."""
+    end, lock, seen = time.monotonic() + seconds, threading.Lock(), Counter()
+
+    def asks():
+        with httpx.Client(timeout=60) as client:
+            while time.monotonic() < end:
+                with lock:
+                    data = next(copies)
+                answer = client.post(url + "api/v1/predict", files={"photo": ("a.jpg", data, "image/jpeg")})
+                seen[answer.status_code] += 1
+                if answer.status_code == 503:
+                    assert int(answer.headers["retry-after"]) > 0
+                    time.sleep(0.2)
+
+    with ThreadPoolExecutor(n_clients) as pool:
+        for one in [pool.submit(asks) for _ in range(n_clients)]:
+            one.result()
+    return seen
+
+
+@pytest.fixture(scope="module")
+def small(start_server):
+    """A server that remembers sixteen photos and encodes four together."""
+    return start_server("--photos", "16", "--batch", "4")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return tmp_path_factory.mktemp("said") / "corrections.jsonl"
+
+
+@pytest.fixture(scope="module")
+def narrow(start_server, file):
+    """A server at which two may wait."""
+    return start_server("--queue", "2", "--batch", "1", "--corrections", str(file))
+
+
+def test_thirty_two_clients(small, photos):
+    copies = new_copies(photos)
+    under_load(small.url, copies, 32, 3)
+    before = small.memory()
+    seen = under_load(small.url, copies, 32, 6)
+    assert set(seen) <= {200, 503}
+    assert seen[200] > 20
+    assert small.memory() - before < 60e6
+    counts = httpx.get(small.url + "api/v1/metrics").text
+    n_calls, n_items = (
+        float(counts.partition(f"\nhcep_{name} ")[2].split()[0])
+        for name in ("encoder_calls_total", "photos_encoded_total")
+    )
+    assert n_items > 1.5 * n_calls
+
+
+def test_more_than_can_wait_are_told_when_to_come_again(narrow, photos):
+    assert set(under_load(narrow.url, new_copies(photos), 16, 2)) == {200, 503}
+
+
+def test_a_kill_amid_corrections_loses_none_that_was_acknowledged(start_server, narrow, file):
+    acknowledged = {}
+
+    def says(worker):
+        with httpx.Client(base_url=narrow.url + "api/v1", timeout=30) as client, suppress(httpx.HTTPError):
+            for i in count():  # until the server is gone
+                key = hashlib.sha256(f"{worker} {i}".encode()).hexdigest()
+                answer = client.post("/corrections", json={"image": key, "class": ("tabby", "tench", "church")[i % 3]})
+                if answer.status_code == 201:
+                    acknowledged[key] = answer.json()["class"]
+
+    threads = [threading.Thread(target=says, args=[worker]) for worker in range(4)]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + 30
+    while len(acknowledged) < 40 and time.monotonic() < end:
+        time.sleep(0.01)
+    os.kill(narrow.process.pid, signal.SIGKILL)
+    narrow.process.wait()
+    for thread in threads:
+        thread.join()
+    assert len(acknowledged) >= 40
+    server = start_server("--corrections", str(file))
+    kept = {one["image"]: one["class"] for one in httpx.get(server.url + "api/v1/corrections").json()}
+    assert {key: kept[key] for key in acknowledged} == acknowledged
+
+
+def test_when_told_to_end_it_finishes_what_it_does(small, photos):
+    answers = []
+
+    def ask(path):
+        answer = httpx.post(small.url + "api/v1/predict", files={"photo": path.read_bytes()}, timeout=60)
+        answers.append(answer.status_code)
+
+    threads = [threading.Thread(target=ask, args=[path]) for path in photos[50:58]]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + 20
+    while "hcep_decoding 0" in httpx.get(small.url + "api/v1/metrics").text and time.monotonic() < end:
+        time.sleep(0.01)
+    start = time.monotonic()
+    small.stop()
+    for thread in threads:
+        thread.join()
+    assert answers == [200] * 8
+    assert time.monotonic() - start < 20
+    assert "Traceback" not in small.log.read_text()
