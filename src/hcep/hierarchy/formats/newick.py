@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import NamedTuple
 
 from hcep.errors import quoted
@@ -27,55 +28,46 @@ class _Node(NamedTuple):
     label: str
     children: list[_Node]
     line: int
+    shape: int  # the same for trees that have the same labels in the same branches, whatever their order
 
 
 def read(source: Source, *, repeated: Repeated = "raise", tree: str | None = None) -> Hierarchy:
     """Read a tree; `repeated` says what a label in several places means (see `Draft`).
 
     An inner node without a label is called ``inner 1``, ``inner 2``, ...; a bare number there is a support value and
-    counts as none. Blanks in labels need no quotes. Underscores stay as they are.
-
-    Parameters
-    ----------
-    repeated : {"raise", "merge", "qualify"}
-    tree : the one to read of several in a file, by its name or its number from 1; trees that are all the same need none
+    counts as none. Blanks in labels need no quotes. Underscores stay as they are. `tree` is the one to read of several
+    in a file, by its name or its number from 1; trees that are all the same need none.
     """
     text = _without_comments(source)
     is_nexus = text.lstrip()[:6].upper() == "#NEXUS"
+    n = Counter[str]()
+    found = _nexus_trees(source, text, n) if is_nexus else _newick_trees(source, text, n)
+    told = {
+        "lengths": f"passed over: {counted(n['lengths'], 'branch length')}",
+        "support": f"passed over: {counted(n['support'], 'support value')} of inner nodes",
+        "blanks": f"joined: {counted(n['blanks'], 'label')} with blanks and no quotes",
+    }
+    source.notes += [note for what, note in told.items() if n[what]]
     trees: dict[str, _Node] = {}
-    for name, found in _nexus_trees(source, text) if is_nexus else _newick_trees(source, text):
-        trees[name if name not in trees else f"{name} ({len(trees) + 1})"] = found
+    for name, one in found:
+        trees[name if name not in trees else f"{name} ({len(trees) + 1})"] = one
     name = _chosen(source, trees, tree)
     source.understood = f"NEXUS tree {name!r}" if is_nexus else "Newick tree"
-    return _hierarchy(source, trees[name], repeated)
-
-
-def _hierarchy(source: Source, tree: _Node, repeated: Repeated) -> Hierarchy:
-    taken = {node.label for node in _nodes(tree)}
-    draft = Draft(source, repeated)
-    n_inner = n_unnamed = 0
-    below: list[tuple[_Node, int | None]] = [(tree, None)]
-    while below:
-        node, parent = below.pop()
-        label = node.label
-        if not label and node.children:
-            n_unnamed += 1
-            n_inner += 1
-            while (label := f"inner {n_inner}") in taken:
-                n_inner += 1
-        here = draft.add(label, parent, line=node.line)
-        below += [(child, here) for child in reversed(node.children)]
+    order: list[tuple[_Node, int | None]] = []  # each with the place of its parent, which comes before it
+    waiting: list[tuple[_Node, int | None]] = [(trees[name], None)]
+    while waiting:
+        order.append(waiting.pop())
+        waiting += [(child, len(order) - 1) for child in reversed(order[-1][0].children)]
+    taken = {node.label for node, _ in order}
+    unnamed = (name for i in count(1) if (name := f"inner {i}") not in taken)
+    draft, at = Draft(source, repeated), list[int]()
+    for node, parent in order:
+        label = node.label or (next(unnamed) if node.children else "")
+        at.append(draft.add(label, None if parent is None else at[parent], line=node.line))
+    n_unnamed = sum(not node.label for node, _ in order)
     if n_unnamed:
         source.notes.append(f"named here: {counted(n_unnamed, 'inner node')} without a label, 'inner 1' and so on")
     return draft.hierarchy()
-
-
-def _nodes(tree: _Node) -> Iterator[_Node]:
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting += node.children
 
 
 def _chosen(source: Source, trees: dict[str, _Node], wanted: str | None) -> str:
@@ -86,7 +78,7 @@ def _chosen(source: Source, trees: dict[str, _Node], wanted: str | None) -> str:
         if wanted.isdecimal() and 0 < int(wanted) <= len(names):
             return names[int(wanted) - 1]
         raise source.fail(f"has no tree {wanted!r}; there are {quoted(names, 9)}, or numbers from 1 to {len(names)}")
-    if len({_shape(tree) for tree in trees.values()}) > 1:
+    if len({tree.shape for tree in trees.values()}) > 1:
         lines = ", ".join(f"{tree.line:,}" for tree in list(trees.values())[:3])
         raise source.fail(
             f"holds {len(names):,} trees that differ (they end in lines {lines}{', ...' if len(names) > 3 else ''}): "
@@ -95,15 +87,6 @@ def _chosen(source: Source, trees: dict[str, _Node], wanted: str | None) -> str:
     if len(names) > 1:
         source.notes.append(f"passed over: {counted(len(names) - 1, 'tree')} with the same branches as the first")
     return names[0]
-
-
-def _shape(tree: _Node) -> int:
-    """A number that trees share which have the same labels in the same branches, whatever their order."""
-    shapes: dict[int, int] = {}
-    for node in reversed(list(_nodes(tree))):
-        below = frozenset(Counter(shapes[id(child)] for child in node.children).items())
-        shapes[id(node)] = hash((node.label, below))
-    return shapes[id(tree)]
 
 
 def write(hierarchy: Hierarchy, format: str) -> str:
@@ -150,18 +133,14 @@ def _without_comments(source: Source) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _newick_trees(source: Source, text: str) -> Iterator[tuple[str, _Node]]:
-    n = Counter[str]()
-    trees = list(_parsed(source, text, 1, n))
-    _note(source, n)
-    return ((f"tree {i + 1}", tree) for i, tree in enumerate(trees))
+def _newick_trees(source: Source, text: str, n: Counter[str]) -> list[tuple[str, _Node]]:
+    return [(f"tree {i + 1}", tree) for i, tree in enumerate(_parsed(source, text, 1, n, {}))]
 
 
-def _nexus_trees(source: Source, text: str) -> Iterator[tuple[str, _Node]]:
+def _nexus_trees(source: Source, text: str, n: Counter[str]) -> list[tuple[str, _Node]]:
     """The trees of a NEXUS file, with their tips named as its translation says."""
     translation: dict[str, str] = {}
     trees: list[tuple[str, _Node]] = []
-    n = Counter[str]()
     inside, line = False, 1
     for command in re.findall(r"(?:[^;']|'(?:[^']|'')*')*;|.+\Z", text, re.DOTALL):
         words = re.sub(r"^\s*#nexus", "", command, flags=re.IGNORECASE).strip(" \t\r\n;").split(None, 1)
@@ -174,36 +153,21 @@ def _nexus_trees(source: Source, text: str) -> Iterator[tuple[str, _Node]]:
             translation = {_label(key): _label(value.strip()) for key, value in pairs}
         elif inside and found:
             start = line + command.count("\n", 0, found.end())
-            trees += [(_label(found[1]), tree) for tree in _parsed(source, command[found.end() :], start, n)]
+            parsed = _parsed(source, command[found.end() :], start, n, translation)
+            trees += [(_label(found[1]), tree) for tree in parsed]
         line += command.count("\n")
     if not trees:
         raise source.fail("is NEXUS without a tree; expected 'begin trees; tree NAME = (cat,dog)animal; end;'")
-    _note(source, n)
-    return ((name, _translated(tree, translation)) for name, tree in trees)
-
-
-def _note(source: Source, n: Counter[str]) -> None:
-    told = {
-        "lengths": f"passed over: {counted(n['lengths'], 'branch length')}",
-        "support": f"passed over: {counted(n['support'], 'support value')} of inner nodes",
-        "blanks": f"joined: {counted(n['blanks'], 'label')} with blanks and no quotes",
-    }
-    source.notes += [note for what, note in told.items() if n[what]]
-
-
-def _translated(tree: _Node, translation: dict[str, str]) -> _Node:
-    built: dict[int, _Node] = {}
-    for node in reversed(list(_nodes(tree))):
-        label = node.label if node.children else translation.get(node.label, node.label)
-        built[id(node)] = _Node(label, [built[id(child)] for child in node.children], node.line)
-    return built[id(tree)]
+    return trees
 
 
 def _label(token: str) -> str:
     return token[1:-1].replace("''", "'") if token.startswith("'") else token
 
 
-def _parsed(source: Source, text: str, first_line: int, n: Counter[str]) -> Iterator[_Node]:
+def _parsed(
+    source: Source, text: str, first_line: int, n: Counter[str], translation: Mapping[str, str]
+) -> Iterator[_Node]:
     """Trees put together token by token, without recursion; `n` counts what is passed over."""
     opened: list[tuple[list[_Node], int]] = []  # the children read so far of each open node, and its line
     children: list[_Node] | None = None  # of the node that is being read
@@ -234,9 +198,11 @@ def _parsed(source: Source, text: str, first_line: int, n: Counter[str]) -> Iter
             if children is not None and label_kind == "bare" and SUPPORT.fullmatch(label):
                 label = ""
                 n["support"] += 1
-            node = _Node(label, children or [], label_line if label else line)
-            if not node.label and not node.children:
+            if not label and not children:
                 raise source.fail(f"expected a label before {token!r}", line)
+            own = label if children else translation.get(label, label)
+            below = frozenset(Counter(child.shape for child in children or ()).items())
+            node = _Node(own, children or [], label_line if label else line, hash((own, below)))
             label, label_kind, children, after_colon = "", "", None, False
             if token == ";" and opened:
                 raise source.fail(f"'(' of line {opened[-1][1]:,} is not closed before ';'", line)
