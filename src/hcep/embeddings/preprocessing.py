@@ -134,10 +134,11 @@ class Preprocessing:
         if self.resize == "shortest":
             image = _without_far_ends(image)
         resized = image.resize(self._resized(*image.size), INTERPOLATIONS[self.interpolation])
-        pixels = np.asarray(_centre(resized, self.size, self.fill), dtype=np.float32)
-        mean, std = np.asarray(self.mean, dtype=np.float32), np.asarray(self.std, dtype=np.float32)
-        scaled = (pixels * np.float32(self.rescale) - mean) / std
-        return np.ascontiguousarray(scaled.transpose(2, 0, 1), dtype=np.float32)
+        pixels = np.array(np.asarray(_centre(resized, self.size, self.fill)).transpose(2, 0, 1), np.float32, order="C")
+        pixels *= np.float32(self.rescale)
+        pixels -= np.asarray(self.mean, np.float32)[:, None, None]
+        pixels /= np.asarray(self.std, np.float32)[:, None, None]
+        return pixels
 
     def region(self, width: int, height: int) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of what the model sees of an image, in the image's pixels; padding lies beyond.

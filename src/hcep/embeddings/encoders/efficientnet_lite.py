@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from hcep._files import cache_folder
 from hcep._optional import require
 from hcep.embeddings.encoders import efficientnet_onnx as network
-from hcep.embeddings.encoders.function import FunctionEncoder
-from hcep.embeddings.encoders.onnx_adapter import open_session
+from hcep.embeddings.encoders.function import FunctionEncoder, ImageFunction
+from hcep.embeddings.encoders.onnx_adapter import one_core, open_session
 from hcep.embeddings.images import content_hash
 from hcep.embeddings.preprocessing import PRESETS, PreprocessingLike, as_preprocessing
 from hcep.errors import HCEPError
@@ -42,13 +43,18 @@ def load(
     if precision is not None:
         raise HCEPError(f"{model} runs in single precision; leave precision={precision!r} out")
     session = open_session(model, prepared(model), device, threads)
+
+    def features(of: Any) -> ImageFunction:
+        return lambda batch: of.run(["feat"], {"x": batch})[0]
+
     return FunctionEncoder(
-        lambda batch: session.run(["feat"], {"x": batch})[0],
+        features(session),
         name=model,
         preprocessing=as_preprocessing(preprocessing, PRESETS[model]),
         fingerprint=session.get_modelmeta().custom_metadata_map[network.FINGERPRINT],
         maps=lambda batch: session.run(["map"], {"x": batch})[0],
         n_dims=next(output.shape[1] for output in session.get_outputs() if output.name == "feat"),
+        one_core=one_core(session, threads, lambda: features(open_session(model, prepared(model), device, 1))),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep._optional import is_installed, require
-from hcep.embeddings.encoders.function import FunctionEncoder
+from hcep.embeddings.encoders.function import FunctionEncoder, ImageFunction
 from hcep.embeddings.encoders.hub import loading
 from hcep.embeddings.images import content_hash
 from hcep.embeddings.preprocessing import PRESETS, Preprocessing, PreprocessingLike, as_preprocessing, read_json_object
@@ -60,7 +61,8 @@ def load(
         raise HCEPError(f"{name}: the file decides the precision; leave precision={precision!r} out")
     beside = _read_beside(path)
     steps = _preprocessing(name, path, preprocessing, beside)
-    session = open_session(name, with_output(path, inner) if inner else path, device, threads)
+    content = with_output(path, inner) if inner else path
+    session = open_session(name, content, device, threads)
     source = _image_input(name, session, steps)
     target = _vector_output(name, session, output or inner or beside.get("output"))
     maps = with_map(path, target)
@@ -69,14 +71,25 @@ def load(
     def mapping() -> Any:  # a second session, for those who ask where things are
         return open_session(name, maps[0], device, threads) if maps else None
 
+    def vectors(of: Any) -> ImageFunction:
+        return lambda batch: _run(of, source, target, batch)
+
     return FunctionEncoder(
-        lambda batch: _run(session, source, target, batch),
+        vectors(session),
         name=name,
         preprocessing=steps,
         fingerprint=f"{_files_hash(path)} {target}",
         no_texts_because="no text tower",
         maps=(lambda batch: _run(mapping(), source, maps[1], batch)) if maps else None,
+        one_core=one_core(session, threads, lambda: vectors(open_session(name, content, device, 1))),
     )
+
+
+def one_core(
+    session: Any, threads: int | None, make: Callable[[], ImageFunction]
+) -> Callable[[], ImageFunction] | None:
+    """What `FunctionEncoder` takes as such, where the processor works and nobody said with how many threads."""
+    return make if threads is None and session.get_providers() == [_DEVICES["cpu"]] else None
 
 
 def open_session(name: str, model: Path | bytes, device: str | None, threads: int | None) -> Any:

@@ -119,8 +119,9 @@ def encode_to_store(
     with (
         StoreWriter.open(Path(folder), record, encoder.n_dims, dtype, resume=resume) as writer,
         ThreadPoolExecutor(workers) as pool,
+        ThreadPoolExecutor(workers if getattr(encoder, "has_one_core", False) else 1) as lanes,
     ):
-        run = _Run(encoder, writer, pool, batch_size, -(-shard_size // batch_size), strict, progress)
+        run = _Run(encoder, writer, pool, lanes, batch_size, -(-shard_size // batch_size), strict, progress)
         _, moved = writer.describe(run.moved(wanted)) if remove_vanished else (0, 0)
         plan = run.plan(wanted, retry_skipped)
         n_updated, relabelled = writer.describe({item.id: item for item in plan.reused})
@@ -180,6 +181,7 @@ class _Run:
     encoder: Encoder
     writer: StoreWriter
     pool: ThreadPoolExecutor
+    lanes: ThreadPoolExecutor
     batch_size: int
     batches_per_shard: int
     strict: bool
@@ -246,10 +248,12 @@ class _Run:
         with progress_bar("encoding", total, self.progress, "images", stays=True) as advance:
             try:
                 for items in parts:
-                    outcomes = _in_order(self.pool, self.decode, items, BATCHES_AHEAD * self.batch_size)
-                    with closing(outcomes):
-                        for n, batch in enumerate(_batched(outcomes, self.batch_size), start=1):
-                            skipped += self.add(batch)
+                    decoded = _in_order(self.pool, self.decode, items, BATCHES_AHEAD * self.batch_size)
+                    # Batches go through the network while others are decoded, put together and written.
+                    batches = _in_order(self.lanes, self.vectors, _batched(decoded, self.batch_size), self.n_lanes)
+                    with closing(decoded), closing(batches):
+                        for n, (batch, vectors) in enumerate(batches, start=1):
+                            skipped += self.add(batch, vectors)
                             if n % self.batches_per_shard == 0:
                                 self.writer.flush()
                             advance(len(batch))
@@ -273,34 +277,36 @@ class _Run:
         except (ValueError, OSError, ArithmeticError, MemoryError) as error:
             return _skipped(item, f"preprocessing failed: {error}", digest)
 
-    def add(self, batch: list[_Decoded | SkippedImage]) -> list[SkippedImage]:
+    @property
+    def n_lanes(self) -> int:
+        """Batches that are in the network at a time, each on a core of its own; 1 where the network takes all."""
+        return self.lanes._max_workers
+
+    def add(self, batch: list[_Decoded | SkippedImage], vectors: NDArray[np.float32]) -> list[SkippedImage]:
         """Give the vectors of a batch to the writer; returns what had to be skipped."""
         skipped = [outcome for outcome in batch if isinstance(outcome, SkippedImage)]
-        self.refuse_skipped(skipped)
         decoded = [outcome for outcome in batch if isinstance(outcome, _Decoded)]
-        vectors = self.vectors(decoded)
         finite = np.atleast_1d(np.isfinite(vectors).all(axis=1))
-        skipped += [
-            _skipped(one.item, "the encoder returned NaN or infinite values", one.digest)
-            for one, ok in zip(decoded, finite, strict=True)
-            if not ok
-        ]
+        for one in (one for one, ok in zip(decoded, finite, strict=True) if not ok):
+            skipped.append(_skipped(one.item, "the encoder returned NaN or infinite values", one.digest))
         self.refuse_skipped(skipped)
         good = [one for one, ok in zip(decoded, finite, strict=True) if ok]
         self.writer.add([one.item for one in good], vectors[finite], [one.digest for one in good], skipped)
         return skipped
 
-    def vectors(self, decoded: Sequence[_Decoded]) -> NDArray[np.float32]:
-        name, expected = self.encoder.name, (len(decoded), self.encoder.n_dims)
-        if not decoded:
-            return np.empty(expected, np.float32)
-        shapes = {one.pixels.shape for one in decoded}
+    def vectors(self, batch: list[_Decoded | SkippedImage]) -> tuple[list[_Decoded | SkippedImage], Any]:
+        """A batch and its vectors, of the images that could be decoded."""
+        self.refuse_skipped([outcome for outcome in batch if isinstance(outcome, SkippedImage)])
+        pixels = [outcome.pixels for outcome in batch if isinstance(outcome, _Decoded)]
+        name, expected = self.encoder.name, (len(pixels), self.encoder.n_dims)
+        shapes = {one.shape for one in pixels}
         if len(shapes) > 1:
             raise StoreError(f"encoder {name!r} preprocesses images to different shapes: {quoted(sorted(shapes))}")
-        vectors = np.asarray(self.encoder.encode_images(np.stack([one.pixels for one in decoded])))
+        encode = getattr(self.encoder, "encode_on_one_core" if self.n_lanes > 1 else "encode_images")
+        vectors = np.asarray(encode(np.stack(pixels))) if pixels else np.empty(expected, np.float32)
         if vectors.shape != expected:
             raise StoreError(f"encoder {name!r} returned vectors of shape {vectors.shape}, expected {expected}")
-        return vectors
+        return batch, vectors
 
 
 def _digest(item: ImageItem) -> str | SkippedImage:
