@@ -10,7 +10,7 @@ import pytest
 from hcep import HCEPClassifier, Hierarchy, explain_images
 from hcep.classify.hedging import as_subtrees, class_quantiles, class_sets, conformal_quantile, held_out
 from hcep.errors import HCEPError
-from hcep.explain.page import photo_report
+from hcep.explain.report import photo_report
 from tests.conftest import k_shot
 
 EDGES = [

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier
-from hcep.explain import explain
+from hcep.explain import ExplainedImage, explain
 from hcep.explain.naming import AtomName, AtomNames, Exemplar, Phrase
-from hcep.explain.report import Card, Section, report
+from hcep.explain.report import photo_report
 from hcep.models import ModelError, load_atom_names, load_model, load_summary, save_atom_names, save_model
 from hcep.models.saving import pack
 from tests.models.conftest import PET_LABELS, PET_NAMES, images
@@ -195,7 +195,7 @@ def test_explanations_show_the_meaning_and_nothing_hostile_gets_through(
     assert [step.meaning for step in cat.steps] == ["soft fur", "whiskers and slit eyes"]
     assert [step.meaning for step in bus.steps] == [None, "<b>long</b> [red]side[/]"]
     assert "whiskers" not in cat.trail()
-    page = report("t", "", [], "", [Section("s", "", [Card("bus", "f", "v", True, bus)])])
+    page = photo_report([ExplainedImage("f", "bus", "bus", 0.9, bus)])
     assert "&lt;b&gt;long&lt;/b&gt; [red]side[/]" in page
     assert "<b>long" not in page
     assert [step.meaning for step in explain(X, result)[1].steps] == [None, None]

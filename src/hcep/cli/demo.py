@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.padding import Padding
-from rich.table import Table
 
 from hcep._escape import markup as escape
+from hcep._files import write_text
 from hcep._tables import number
-from hcep.cli.console import Console, say
+from hcep.cli.console import Console, say_json, table_of
+from hcep.cli.options import option
 
 if TYPE_CHECKING:
-    from hcep.experiments.comparison import Comparison, Row
+    from hcep.experiments.comparison import Comparison
 
 PAPER, OURS = "the paper's rule", "ours"
 #: Of scikit-learn, which says who took them.
@@ -26,10 +24,10 @@ WRONG = "Where the paper's rule goes wrong and ours does not"
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the HTML report.")] = Path("hcep-demo"),
-    images: Annotated[int, typer.Option("--images", "-n", min=0, max=50, help="Images to explain.")] = 3,
-    beam_width: Annotated[int, typer.Option("--beam-width", "-b", min=1, help="Beam of the paper's HB-OMP.")] = 8,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
+    output: Annotated[Path, option("Folder for the HTML report.", "--output", "-o")] = Path("hcep-demo"),
+    images: Annotated[int, option("Images to explain.", "--images", "-n", min=0, max=50)] = 3,
+    beam_width: Annotated[int, option("Beam of the paper's HB-OMP.", "--beam-width", "-b", min=1)] = 8,
+    as_json: Annotated[bool, option("Print the table as JSON and nothing else.", "--json")] = False,
 ) -> None:
     """Explain two photos out of the box, then fit, compare and explain on a thousand real ImageNette embeddings.
 
@@ -37,9 +35,6 @@ def demo(
     OMP, HNN, NN, the paper's HB-OMP and ours, explains a few images as rooted paths, shows one that the paper's rule
     gets wrong and why, and writes HTML reports. `hcep reproduce sample` has more methods and controls.
     """
-    from hcep.cli.warmup import compile_ahead
-
-    ahead = compile_ahead()
     from hcep.datasets import load_sample
     from hcep.experiments.comparison import compare_methods, only_ours_right
     from hcep.experiments.tasks import sample as sample_task
@@ -51,18 +46,19 @@ def demo(
             beam_width,
             on_step=lambda name: status.update(f"{name} … (the first run compiles the kernels)"),
         )
-    if ahead is not None:
-        ahead.wait()
     if as_json:
-        say(json.dumps([asdict(row) for row in comparison.rows], indent=2))
+        say_json(comparison.rows)
         return
     console, tree = Console(), comparison.ours.hierarchy_
     _explain_photos(console, output)
+    what = f"{len(sample.X_train)} training and {len(sample.X_val)} validation images of ImageNette"
     console.print(
-        f"\n[bold]HCEP[/] on {len(sample.X_train)} training and {len(sample.X_val)} validation images of ImageNette, "
-        f"{len(tree.leaves)} classes, {tree.depth} levels of WordNet; embeddings of EfficientNet-Lite2.\n"
+        f"\n[bold]HCEP[/] on {what}, {len(tree.leaves)} classes, {tree.depth} levels of WordNet; embeddings of "
+        "EfficientNet-Lite2.\n"
     )
-    console.print(_table(comparison.rows))
+    cells = [_cells(row) for row in comparison.rows]
+    styles = ["bold green" if row is cells[-1] else "" for row in cells]
+    console.print(table_of(list(cells[0]), [list(row.values()) for row in cells], styles=styles))
     console.print(
         f"[dim]Ours chose shrinkage {comparison.ours.shrinkage_} and anchor {comparison.ours.anchor_} by leaving out "
         "training images, and searches all paths exactly. OMP, HNN and HB-OMP label images by the published head on "
@@ -72,13 +68,12 @@ def demo(
     contrasted = next(only_ours_right(comparison, sample.y_val), None)
     _print_images(console, comparison, sample, chosen)
     sentence = None if contrasted is None else _print_contrast(console, comparison, sample, contrasted)
-    path = _write_report(output, comparison, sample, chosen, (contrasted, sentence))
+    path = _write_report(output, what, comparison, sample, chosen, (contrasted, sentence))
     console.print(f"The report, with bars: [bold]{escape(str(path))}[/]")
 
 
 def _explain_photos(console: Console, output: Path) -> None:
     """Two photos by the built-in model, with a report that maps every concept; without its encoder, how to get it."""
-    from hcep._files import write_text
     from hcep._optional import install_command, is_installed
     from hcep.cli.render import verdict
     from hcep.embeddings.encoders.all_encoders import DEFAULT, SOURCES
@@ -102,25 +97,11 @@ def _explain_photos(console: Console, output: Path) -> None:
     console.print(f"Where each concept is: [bold]{escape(str(page))}[/]  [dim]({PHOTO_CREDIT})[/]")
 
 
-def _table(rows: list[Row]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("method")
-    for column in list(_cells(rows[0]))[1:]:
-        table.add_column(column, justify="right")
-    for row in rows:
-        table.add_row(*_cells(row).values(), style="bold green" if row is rows[-1] else "")
-    return table
-
-
-def _cells(row: Row) -> dict[str, str]:
-    return {
-        "method": row.method,
-        "accuracy": number(row.accuracy),
-        "precision": number(row.precision),
-        "recall": number(row.recall),
-        "mistake distance": number(row.tree_distance),
-        "images/s": f"{row.images_per_second:,.0f}",
-    }
+def _cells(row: dict[str, Any]) -> dict[str, str]:
+    titles = {"tree_distance": "mistake distance"}
+    scores = ("accuracy", "precision", "recall", "tree_distance")
+    shown = {titles.get(name, name): number(row[name]) for name in scores}
+    return {"method": row["method"], **shown, "images/s": f"{row['images_per_second']:,.0f}"}
 
 
 def _spread(comparison: Comparison, y: Any, n: int) -> list[int]:
@@ -144,44 +125,10 @@ def _print_images(console: Console, comparison: Comparison, sample: Any, chosen:
 
 def _print_contrast(console: Console, comparison: Comparison, sample: Any, i: int) -> str:
     """Show an image that the paper's rule gets wrong; the sentence that says why."""
+    from hcep.cli.render import path_tree
     from hcep.explain import contrast, explain
 
     paper, ours = (explain(sample.X_val, r, [i])[0] for r in (comparison.paper_result, comparison.ours_result))
     sentence = contrast(paper, ours, comparison.paper_result).sentence(PAPER, OURS)
     name = comparison.ours.hierarchy_.name(str(sample.y_val[i]))
     console.print(f"[bold]{WRONG}:[/] {escape(str(sample.images_val[i]))}, a {name}")
-    console.print(f"  [red]✗[/] {PAPER}: {escape(paper.trail())}")
-    console.print(f"  [green]✓[/] {OURS}:             {escape(ours.trail())}")
-    console.print(Padding(escape(sentence), (0, 0, 1, 2)))
-    return sentence
-
-
-def _write_report(
-    output: Path, comparison: Comparison, sample: Any, chosen: list[int], contrasted: tuple[int | None, str | None]
-) -> Path:
-    from hcep._files import write_text
-    from hcep.explain import explain
-    from hcep.explain.report import Card, Section, report
-
-    tree, (wrong, sentence) = comparison.ours.hierarchy_, contrasted
-
-    def card(title: str, result: Any, i: int) -> Card:
-        leaf = str(result.leaves[i])
-        correct = leaf == str(sample.y_val[i])
-        verdict = f"{'✓' if correct else '✗'} {tree.name(leaf)}"
-        return Card(title, str(sample.images_val[i]), verdict, correct, explain(sample.X_val, result, [i])[0], "")
-
-    told = "Each image's embedding as a rooted path of concepts; +n marks a merged chain of n synsets."
-    cards = [card(tree.name(str(sample.y_val[i])), comparison.ours_result, i) for i in chosen]
-    sections = [Section("Explained images", told, cards)]
-    if wrong is not None and sentence is not None:
-        pair = {PAPER: comparison.paper_result, OURS: comparison.ours_result}
-        sections.append(Section(WRONG, sentence, [card(title, result, wrong) for title, result in pair.items()]))
-    text = (
-        f"{len(sample.X_train)} training and {len(sample.X_val)} validation images of ImageNette, embedded by "
-        "EfficientNet-Lite2; WordNet's first-hypernym tree above the ten classes, chains merged."
-    )
-    rows = [_cells(row) for row in comparison.rows]
-    path = output / "report.html"
-    write_text(path, report("HCEP on the bundled sample", text, rows, comparison.rows[-1].method, sections))
-    return path

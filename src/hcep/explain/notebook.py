@@ -35,7 +35,7 @@ def image_cards(found: Sequence[ExplainedImage]) -> str:
     """The first of some explained images."""
     from dataclasses import replace
 
-    from hcep.explain.page import card, part, thumbnail
+    from hcep.explain.report import card, part, thumbnail
 
     parts = []
     for one in found[:N_CARDS]:

@@ -1,137 +1,326 @@
-"""A self-contained HTML report: a table of methods, images as ladders of coefficients; no script, no network."""
+"""Explained photos as one HTML file: a card each, to sort and filter; maps on hover or tap. Nothing is fetched."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import base64
+import io
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hcep._escape import html as escape
-from hcep.explain.explanation import Explanation, Step
-from hcep.explain.page import photo_report as photo_report, thumbnail as thumbnail
+from hcep.explain.explained import UNLIKE, ExplainedImage, Level, Rival, percent
+from hcep.explain.explanation import Step
 
-#: Coefficients beyond this are drawn at the edge of their bar.
-WIDEST = 3.0
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
-STYLE = """
-:root{color-scheme:light dark;--ink:#1c2430;--soft:#5b6675;--line:#d9dee5;--paper:#fff;--good:#1f7a55;--bad:#b3382e;
---bar:#4573b8}
-@media(prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#9aa5b4;--line:#333c48;--paper:#151a21;--good:#5fc59a;
---bar:#7aa5e8;--bad:#ef8078}}
-body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:60rem;margin:2rem auto;
-padding:0 1rem}
-h1{font-size:1.6rem;margin:0 0 .25rem}h2{font-size:1.15rem;margin:2.2rem 0 .5rem}p{margin:.4rem 0}
-.soft{color:var(--soft)}.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;margin:.5rem 0}
-th,td{text-align:right;padding:.35rem .6rem;border-bottom:1px solid var(--line);font-variant-numeric:tabular-nums}
-th:first-child,td:first-child{text-align:left}tr.ours td{font-weight:600}
-.images{display:grid;grid-template-columns:repeat(auto-fill,minmax(26rem,1fr));gap:1rem}
-.image{border:1px solid var(--line);border-radius:.5rem;padding:.8rem 1rem;min-width:0}
-.image h3{font-size:1rem;margin:0}.image .file{font-size:.8rem;overflow-wrap:anywhere}
-.image img{float:right;max-width:7rem;max-height:7rem;border-radius:.3rem;margin:0 0 .4rem .6rem}
-.image ol{clear:both}.good{color:var(--good)}.bad{color:var(--bad)}
-ol{list-style:none;margin:.5rem 0 0;padding:0}
-li{display:grid;grid-template-columns:minmax(0,1fr) 7.5rem 3.2rem 3rem;gap:.5rem;align-items:center;padding:.1rem 0}
-li .meaning{grid-column:1/-1;font-size:.85rem;overflow-wrap:anywhere}
-li .value,li .sum{text-align:right;font-variant-numeric:tabular-nums}
-.track{position:relative;height:.7rem;background:linear-gradient(var(--line),var(--line)) 50% 50%/100% 1px no-repeat}
-.track i{position:absolute;top:0;bottom:0;background:var(--bar);border-radius:2px}.track i.minus{background:var(--bad)}
-.track b{position:absolute;top:-2px;bottom:-2px;width:1px;background:var(--soft)}
-@media(max-width:32rem){.images{grid-template-columns:1fr}li{grid-template-columns:minmax(0,1fr) 4rem 3rem 2.6rem}}
-"""
+    from hcep.explain.evidence import WhyNot
+    from hcep.explain.where import EvidenceMap
+
+#: Longer side of the photos, and JPEG quality, up to so many of them: a thousand still open at once.
+SIZES = ((60, 520, 82), (300, 320, 78), (10**9, 200, 72))
+#: Longer side and JPEG quality of training photos.
+SMALL = (112, 70)
+#: Pixels per position in the overlays; the browser smooths further.
+OVERLAY = 4
+#: What a reader must know of maps that are not exact.
+MAPS = {
+    "approximate": "The maps are approximate: the model does not take the plain mean over positions.",
+    "occlusion": "The maps are approximate, by occlusion: what is lost when a part of the photo is painted over.",
+}
+#: Siblings that are named beside a concept.
+N_SIBLINGS = 3
+#: Siblings after the first are named from this probability on.
+UNLIKELY = 0.01
 
 
-@dataclass(frozen=True)
-class Card:
-    """One explained image of a report."""
+def photo_report(found: Sequence[ExplainedImage], title: str = "HCEP explanations", before: str = "") -> str:
+    """What `explain_images` found as one HTML document with its own small script; every text in it is escaped.
 
-    title: str
-    file: str
-    verdict: str
-    correct: bool
-    explanation: Explanation
-    note: str = ""
-    thumbnail: str = ""
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading, a paragraph and explained images."""
-
-    title: str
-    text: str
-    cards: Sequence[Card]
+    `before` is HTML that stands before the images.
+    """
+    _, size, quality = next(row for row in SIZES if len(found) <= row[0])
+    small = SmallPhotos()
+    cards = "".join(card(one, i, size, quality, small) for i, one in enumerate(found))
+    has_maps = any(one.maps is not None for one in found)
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{part('page.css')}</style><body class=hcep>"
+        f"<h1>{escape(title)}</h1>{before}{_facts(found)}{_reading(found, has_maps)}{_controls(found)}"
+        f"<main>{cards}</main><p class=none hidden>No image fits these filters.</p>"
+        f"<script type='application/json' id=small>{small.json()}</script>"
+        f"<script>{part('page.js')}</script></body></html>\n"
+    )
 
 
-def report(
-    title: str, text: str, table: Sequence[Mapping[str, str]], highlight: str, sections: Sequence[Section]
+def card(
+    one: ExplainedImage, number: int = 0, size: int = 520, quality: int = 82, small: SmallPhotos | None = None
 ) -> str:
-    """The report as one HTML document; every text in it is escaped.
+    """One explained image; its training photos are kept in `small`, or in the card itself.
 
     Parameters
     ----------
-    table : one mapping of column to cell per row, all with the same columns; may be empty
-    highlight : the first cell of the row to set in bold
-    sections : explained images
+    number : its place in the given order
+    size, quality : of the photo
     """
-    body = [f"<h1>{escape(title)}</h1><p class=soft>{escape(text)}</p>"]
-    if table:
-        body.append(_table(table, highlight))
-    body.append(
-        "<p class=soft>In the ladders below a bar is a concept's coefficient (the tick marks 1, where an image "
-        "of exactly that concept stands; a red bar points away from the concept), the last column how much of the "
-        "embedding the path accounts for so far (it may dip where a later concept makes up for it).</p>"
+    picture = _picture(one, size, quality)
+    steps = one.explanation.steps
+    levels = one.levels or (None,) * len(steps)
+    overlays, explained = _overlays(one), sum(step.share for step in steps)
+    rows = "".join(
+        _step(
+            step, depth, level, explained, overlays.get(("concept", step.synset)), small.of(one, step) if small else ""
+        )
+        for depth, (step, level) in enumerate(zip(steps, levels, strict=True))
     )
-    body += [_section(section) for section in sections]
+    rivals = "".join(_rival(one, rival, overlays.get(("margin", rival.label))) for rival in one.rivals)
+    rivals += "".join(_contrast(why, overlays.get(("margin", why.rival.label))) for why in one.contrasts)
+    mark = {None: "", True: "✓ ", False: "✗ "}[one.correct]
+    tone = "bad" if one.correct is False else "good" if one.sure else "warn" if one.doubt else ""
+    was = f"<p>The folder says {escape(one.truth or '')}.</p>" if one.correct is False else ""
+    flag = f'<p><span class="flag warn">{escape(one.doubt)}</span></p>' if one.doubt else ""
+    flag += f"<p>Answer: {escape(str(one.hedged))}</p>" if one.hedged is not None else ""
+    doubt = 2 if one.unlike else 1 if one.doubt else 0
+    correct = {None: "", True: "1", False: "0"}[one.correct]
     return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style><body>{''.join(body)}</body></html>\n"
+        f'<article class="card{"" if picture else " plain"}" data-n={number} data-p={one.probability:.4f} '
+        f'data-doubt={doubt} data-ok="{correct}" data-class="{escape(one.name)}" '
+        f'data-file="{escape(_short(one.file))}">{picture}'
+        f'<div class=told><h2 class="{tone}">{mark}{escape(one.name)}, {escape(percent(one.probability))}</h2>'
+        f"{flag}{was}"
+        f'<ol class=tree><li style="--d:0"><span class="step head"><span>{escape(one.explanation.root)}</span>'
+        f"<span class=num>likely</span><span class=wide>of what is explained</span></span></li>{rows}"
+        f"</ol><p class=rest>The path explains {escape(percent(explained))} of the image.</p>"
+        f"{f'<ul class=rivals>{rivals}</ul>' if rivals else ''}</div>"
+        f"{_nearest(one, small)}</article>"
     )
 
 
-def _table(rows: Sequence[Mapping[str, str]], highlight: str) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in rows[0])
-    lines = []
-    for row in rows:
-        cells = list(row.values())
-        mark = " class=ours" if cells[0] == highlight else ""
-        lines.append(f"<tr{mark}>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
-    return f"<div class=scroll><table><tr>{head}</tr>{''.join(lines)}</table></div>"
+class SmallPhotos:
+    """Training photos of a report, each in it once; cards refer to them by number."""
+
+    def __init__(self) -> None:
+        self._uris: list[str] = []
+        self._numbers: dict[str, int | None] = {}
+
+    def number(self, file: str) -> int | None:
+        """Of a photo; None where it cannot be read any more."""
+        if file not in self._numbers:
+            uri = _readable(Path(file), *SMALL)
+            self._numbers[file] = len(self._uris) if uri else None
+            self._uris += [uri] if uri else []
+        return self._numbers[file]
+
+    def of(self, one: ExplainedImage, step: Step) -> str:
+        """Numbers of the photos that are typical of a concept."""
+        numbers = [self.number(photo.file) for photo in one.typical.get(step.synset, ())]
+        return " ".join(str(number) for number in numbers if number is not None)
+
+    def json(self) -> str:
+        return json.dumps(self._uris)
 
 
-def _section(section: Section) -> str:
-    cards = "".join(_card(card) for card in section.cards)
-    return f"<h2>{escape(section.title)}</h2><p>{escape(section.text)}</p><div class=images>{cards}</div>"
+def _nearest(one: ExplainedImage, small: SmallPhotos | None) -> str:
+    """The nearest training photos; concepts that are pointed at show theirs in the same place."""
+    shown = []
+    for photo in one.nearest:
+        number = None if small is None else small.number(photo.file)
+        source = f"data-t={number}" if number is not None else f'src="{_readable(Path(photo.file), *SMALL)}"'
+        if number is not None or (small is None and source != 'src=""'):
+            shown.append(
+                f'<figure><img {source} alt="training photo: {escape(photo.name)}" '
+                f'title="{escape(_short(photo.file))}">'
+                f"<figcaption>{escape(photo.name)}</figcaption></figure>"
+            )
+    if not shown:
+        return "<div class=like hidden><p></p><div></div></div>" if one.typical and small is not None else ""
+    return f"<div class=like><p>Nearest training photos</p><div>{''.join(shown)}</div></div>"
 
 
-def _card(card: Card) -> str:
-    verdict = f'<span class="{"good" if card.correct else "bad"}">{escape(card.verdict)}</span>'
-    steps = "".join(_step(step, depth) for depth, step in enumerate(card.explanation.steps))
-    note = f"<p>{escape(card.note)}</p>" if card.note else ""
-    picture = f'<img alt="" src="{escape(card.thumbnail)}">' if card.thumbnail else ""
+def _short(file: str) -> str:
+    """The end of a path: nobody needs to know where on whose machine a photo is."""
+    return "/".join(Path(file).parts[-2:])
+
+
+def _readable(photo: Path, size: int, quality: int) -> str:
+    """A small photo as a data URI; '' where it is gone or no longer an image."""
+    from hcep.errors import HCEPError
+
+    try:
+        return thumbnail(photo, size, quality)
+    except HCEPError:
+        return ""
+
+
+@cache
+def part(name: str) -> str:
+    """The page's style or script."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def thumbnail(photo: str | Path | Image, size: int = 160, quality: int = 80) -> str:
+    """A small JPEG of an image or an image file as a data URI, so that the report stays one file."""
+    from hcep.embeddings.images import open_image
+
+    image, data = open_image(photo, shorter_side=size) if isinstance(photo, str | Path) else photo.copy(), io.BytesIO()
+    image.thumbnail((size, size))
+    image.save(data, "JPEG", quality=quality)
+    return "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode()
+
+
+def _facts(found: Sequence[ExplainedImage]) -> str:
+    """How many there are, how many are right where that is known, and how many to doubt."""
+    judged = [one for one in found if one.correct is not None]
+    right = sum(bool(one.correct) for one in judged)
+    facts = [(f"{len(found):,}", "image" if len(found) == 1 else "images")]
+    if judged:
+        facts.append(
+            (f"{right:,} of {len(judged):,}", f"right, by the names of folders ({100 * right / len(judged):.1f} %)")
+        )
+    facts += [(f"{sum(one.doubt == 'unsure' for one in found):,}", "unsure")]
+    if any(one.unlike is not None for one in found):
+        facts += [(f"{sum(bool(one.unlike) for one in found):,}", UNLIKE)]
+    return f"<ul class=facts>{''.join(f'<li><b>{value}</b> {escape(what)}</li>' for value, what in facts)}</ul>"
+
+
+def _reading(found: Sequence[ExplainedImage], has_maps: bool) -> str:
+    text = (
+        "Each image is explained by a path of concepts, from the most general down. Beside a concept stand how likely "
+        "it is and its own share of what the path explains of the image (the shares add up); below it, its likeliest "
+        "siblings."
+    )
+    if has_maps:
+        text += " Point at a concept, or tap it, to see where it is: red speaks for it, blue against."
+        hows = dict.fromkeys(one.maps.how for one in found if one.maps is not None)
+        text += "".join(f" {escape(MAPS[how])}" for how in hows if how in MAPS)
+    if any(one.typical for one in found):
+        text += " Pointing at a concept also shows typical training photos of it."
+    return f"<p class=soft>{text}</p>"
+
+
+def _controls(found: Sequence[ExplainedImage]) -> str:
+    classes = "".join(f"<option>{escape(name)}</option>" for name in sorted({one.name for one in found}))
+    judged = any(one.correct is not None for one in found)
+    right = "<option value=wrong>wrong</option><option value=right>right</option>" if judged else ""
     return (
-        f"<div class=image>{picture}<h3>{escape(card.title)} {verdict}</h3>"
-        f'<p class="soft file">{escape(card.file)}</p><ol>{steps}</ol>{note}</div>'
+        "<form hidden><label>Sort by <select name=sort><option value=given>given order</option>"
+        "<option value=doubt>doubt</option><option value=class>class</option></select></label>"
+        "<label>Show <select name=show><option value=all>all</option><option value=doubtful>doubtful</option>"
+        f"{right}</select></label>"
+        f"<label>Class <select name=group><option value=''>all</option>{classes}</select></label>"
+        "<label>File <input name=text type=search></label><output class=soft></output></form>"
     )
 
 
-def _step(step: Step, depth: int) -> str:
+def _picture(one: ExplainedImage, size: int, quality: int) -> str:
+    from hcep.errors import HCEPError
+
+    try:
+        uri = thumbnail(one.source if isinstance(one.source, Path) else one.photo(), size, quality)
+    except HCEPError:  # an embedding, or a file that is gone by now
+        return ""
+    told = escape(f"{Path(one.file).name}: {one.name}, {percent(one.probability)}")
+    overlay = ""
+    if one.maps is not None:
+        (left, top, right, bottom), (width, height) = one.maps.region, one.maps.size
+        place = (left / width, top / height, (right - left) / width, (bottom - top) / height)
+        css = ";".join(
+            f"{side}:{100 * value:.3f}%" for side, value in zip(("left", "top", "width", "height"), place, strict=True)
+        )
+        overlay = f'<img class=map hidden alt="" style="{css}">'
+    return (
+        f'<figure><div class=frame><img loading=lazy decoding=async alt="{told}" src="{uri}">{overlay}</div>'
+        f'<figcaption title="{escape(_short(one.file))}">{escape(Path(one.file).name)}</figcaption></figure>'
+    )
+
+
+def _overlays(one: ExplainedImage) -> dict[tuple[str, str], str]:
+    """The maps as data URIs: concepts on one scale of colours, each margin on its own."""
+    from hcep.explain.map_drawing import common_limit
+
+    if one.maps is None:
+        return {}
+    limit = common_limit(list(one.maps.concepts.values()))
+    found = {("concept", synset): overlay_uri(evidence, limit) for synset, evidence in one.maps.concepts.items()}
+    margins = {("margin", label): overlay_uri(m) for label, m in one.maps.margins.items()}
+    return found | margins
+
+
+def overlay_uri(evidence: EvidenceMap, limit: float | None = None) -> str:
+    """A map as a transparent picture in a data URI; its own strongest share is fully coloured, or the given one."""
+    from hcep.explain.map_drawing import common_limit, overlay
+
+    height, width = evidence.shares.shape
+    data = io.BytesIO()
+    overlay(evidence, limit or common_limit([evidence]), (OVERLAY * width, OVERLAY * height)).save(data, "PNG")
+    return "data:image/png;base64," + base64.b64encode(data.getvalue()).decode()
+
+
+def _bar(share: float) -> str:
+    return (
+        f'<span class=track><i style="width:{100 * min(share, 1.0):.1f}%"></i></span>'
+        f"<span class=num>{escape(percent(share))}</span>"
+    )
+
+
+def _step(step: Step, depth: int, level: Level | None, explained: float, overlay: str | None, typical: str) -> str:
     merged = (
         f' <span class=soft title="{escape(", ".join(step.merged))}">+{len(step.merged)}</span>' if step.merged else ""
     )
-    indent = f'style="padding-left:{0.8 * depth:.1f}rem"'
-    meaning = f'<span class="meaning soft" {indent}>{escape(step.meaning)}</span>' if step.meaning else ""
+    row = (
+        f"<span class=name>{escape(step.name)}{merged}</span>"
+        f"<span class=num>{escape(percent(level.probability)) if level else ''}</span>"
+        f"{_bar(step.share / (explained or 1.0))}"
+    )
+    meaning = f'<span class="meaning soft">{escape(step.meaning)}</span>' if step.meaning else ""
+    return f'<li style="--d:{depth}">{_pointed(row, overlay, "step", typical, step.name)}{meaning}{_beside(level)}</li>'
+
+
+def _beside(level: Level | None) -> str:
+    if level is None or not level.siblings:
+        return ""
+    likely = [pair for pair in level.siblings[:N_SIBLINGS] if pair[1] >= UNLIKELY] or level.siblings[:1]
+    named = [f"{name} {percent(share)}" for name, share in likely]
+    rest = len(level.siblings) - len(named)
+    return f"<span class=beside>beside {escape(', '.join(named))}{f' and {rest:,} more' if rest else ''}</span>"
+
+
+def _rival(one: ExplainedImage, rival: Rival, overlay: str | None) -> str:
+    told = f"what in the picture says {one.name} rather than {rival.name}"
+    pointed = (
+        _pointed(f'<span title="{escape(told)}">what says {escape(one.name)}</span>', overlay, "") if overlay else ""
+    )
     return (
-        f"<li><span {indent}>{escape(step.name)}{merged}</span>"
-        f"{_bar(step.coefficient)}"
-        f"<span class=value>{step.coefficient:.2f}</span><span class=sum>{step.explained:.0%}</span>{meaning}</li>"
+        f"<li>or <b>{escape(rival.name)}</b>, {escape(percent(rival.probability))}: "
+        f"<span class=soft>{escape(what_separates(one, rival))}</span> {pointed}</li>"
     )
 
 
-def _bar(coefficient: float) -> str:
-    """A bar from 0 to the coefficient on a track from -WIDEST to WIDEST, with a tick at 1."""
-    at = [50 + 50 * max(-WIDEST, min(WIDEST, value)) / WIDEST for value in (0.0, coefficient, 1.0)]
-    left, right = sorted(at[:2])
-    minus = " class=minus" if coefficient < 0 else ""
-    return (
-        f'<span class=track><i{minus} style="left:{left:.1f}%;width:{right - left:.1f}%"></i>'
-        f'<b style="left:{at[2]:.1f}%"></b></span>'
+def _contrast(why: WhyNot, overlay: str | None) -> str:
+    first, *others = map(escape, why.lines())
+    pointed = _pointed(f"what says {escape(why.chosen.name)}", overlay, "") if overlay else ""
+    return f"<li><b>{first}</b> {pointed}<br><span class=soft>{'<br>'.join(others)}</span></li>"
+
+
+def what_separates(one: ExplainedImage, rival: Rival) -> str:
+    """Where the path of a rival leaves the image's own, in words."""
+    own = [step.synset for step in one.explanation.steps]
+    n = next(
+        (i for i, (a, b) in enumerate(zip(own, rival.path, strict=False)) if a != b), min(len(own), len(rival.path))
     )
+    if n == len(own) or n == len(rival.path):
+        return "one path goes on where the other ends"
+    above = f"below {one.explanation.steps[n - 1].name}" if n else "from the start"
+    return f"{above}, {rival.names[n]} rather than {one.explanation.steps[n].name}"
+
+
+def _pointed(content: str, overlay: str | None, style: str, typical: str = "", name: str = "") -> str:
+    """A button that shows a map, or typical photos; without either, plain text."""
+    if overlay is None and not typical:
+        return f'<span class="{style}">{content}</span>'
+    shows = f' data-map="{overlay}"' if overlay else ""
+    shows += f' data-typical="{typical}" data-name="{escape(name)}"' if typical else ""
+    return f'<button type=button class="{style}" aria-pressed=false{shows}>{content}</button>'

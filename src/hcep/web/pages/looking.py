@@ -13,7 +13,7 @@ import numpy as np
 from hcep.errors import HCEPError
 from hcep.explain.explained import percent
 from hcep.explain.neighbours import concept_photos, training_photos
-from hcep.explain.page import thumbnail
+from hcep.explain.report import thumbnail
 
 if TYPE_CHECKING:
     from hcep.classify.path_model import PathModel
@@ -92,7 +92,7 @@ class Looking:
 
     async def _explained(self, force: Ids, forbid: Ids, where: bool) -> ExplainedImage:
         asked: dict[str, Any] = {"force": force, "forbid": forbid, "where": where, "coverage": self.coverage}
-        return await self.engine.explain(self.photo, **asked, n_best=N_BEST)
+        return await self.engine.explain(self.photo, **asked, n_best=N_BEST, corrected=not (force or forbid))
 
     def _take(self, found: ExplainedImage) -> None:
         assert found.odds is not None
@@ -121,7 +121,7 @@ class Looking:
         return [rival.path[-1] for rival in self.found.rivals]
 
     def name(self, concept: str) -> str:
-        return self.hierarchy.name(concept)
+        return self.hierarchy.name(concept) if concept in self.hierarchy else concept
 
     def likely(self, concept: str) -> float:
         """Probability of a concept as things are now."""
@@ -133,13 +133,13 @@ class Looking:
 
     def answer(self) -> Answer:
         """The answer in words."""
-        found, said = self.found, self.engine.corrections.standing.get(self.photo.id)
-        guess = self.guess(found)
-        if said is not None and not (self.force or self.forbid):
-            right = self.end if said.label is not None else (*said.force, self.end)[0]
+        found, guess, known = self.found, self.guess(self.found), self.engine.corrections
+        if any(known.requests([self.photo.id])[0]) and not (self.force or self.forbid):
+            right = (self.end, *known.requests([self.photo.id])[0].force)[-1]
+            by = f"{known.standing[self.photo.id].who or 'Somebody'} said so."
             if right == self.hierarchy.root:
-                return Answer("None of these.", f"{said.who or 'Somebody'} said so. The model's guess: {guess}.", right)
-            return Answer(f"{a(self.name(right))}.", f"{said.who or 'Somebody'} said so.", right)
+                return Answer("None of these.", f"{by} The model's guess: {guess}.", right)
+            return Answer(f"{a(self.name(right))}.", by, right)
         if self.certainty:
             return self._careful()
         others = [f"{one.name} ({percent(one.probability)})" for one in found.rivals if one.probability > WORTH_SAYING]
@@ -173,7 +173,7 @@ class Looking:
         above = [h.name(parent) for parent in h.parents(concept) if parent != h.root]
         told = [step.meaning] if step is not None and step.meaning else []
         told += [f"A kind of {' and of '.join(above)}" if above else "One of the most general concepts"]
-        told += [f"It is also {' and '.join(name for _, name in h.merged(concept))}"] if h.merged(concept) else []
+        told += [f"Stands also for {', '.join(name for _, name in h.merged(concept))}"] if h.merged(concept) else []
         return ". ".join(told) + "."
 
 
