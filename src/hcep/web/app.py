@@ -48,9 +48,8 @@ def create_app(model: Any = None, store: Any = None, *, token: str | None = None
     for name in PAGES:
         if find_spec(f"hcep.web.pages.{name}") is not None:
             import_module(f"hcep.web.pages.{name}").register(engine)
-    ui.run_with(
-        app, title="HCEP", dark=None, storage_secret=secrets.token_hex(32), show_welcome_message=False, tailwind=False
-    )
+    look: dict[str, Any] = {"title": "HCEP", "dark": None, "language": "en-US", "tailwind": False}
+    ui.run_with(app, **look, storage_secret=secrets.token_hex(32), show_welcome_message=False)
     hosts, most = LOOPBACK if token is None else None, int(engine.limits.request_megabytes * 1e6)
     app.add_middleware(Guard, hosts=hosts, token=token, max_body=most, seen=seen)
     _give_nonces()
