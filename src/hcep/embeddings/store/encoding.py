@@ -23,8 +23,8 @@ from hcep.embeddings.store.manifest import ImageItem, SkippedImage, StoredDtype,
 from hcep.embeddings.store.writer import StoreWriter
 from hcep.errors import quoted
 
-#: Batches decoded ahead of the encoder: what memory holds beside the shard under way.
-BATCHES_AHEAD = 2
+#: Batches decoded ahead of those that wait for the network: what memory holds beside the shard under way.
+BATCHES_AHEAD = 1
 #: Files looked at ahead when known images are checked for change.
 FILES_AHEAD = 1024
 
