@@ -22,13 +22,7 @@ AddGradient = Callable[[NDArray[np.intp], Floats, Floats], None]
 
 
 class AdamW:
-    """AdamW with betas 0.9 and 0.999 and eps 1e-8, updating an array in place; without a decay it is Adam.
-
-    References
-    ----------
-    Kingma and Ba, Adam: a method for stochastic optimization, ICLR 2015.
-    Loshchilov and Hutter, Decoupled weight decay regularization, ICLR 2019.
-    """
+    """AdamW (Loshchilov and Hutter, 2019) with betas 0.9 and 0.999 and eps 1e-8, in place; without decay it is Adam."""
 
     def __init__(self, weights: Floats, lr: float, weight_decay: float = 0.0) -> None:
         self.weights = weights.reshape(-1)  # a view: the array must be contiguous
@@ -59,9 +53,7 @@ def train_adamw(
 ) -> Floats:
     """Weights (n_atoms + 1, n_classes), the bias last, after the same steps as ``torch.optim.AdamW`` takes.
 
-    `codes`: (n_images, n_atoms) CSR or dense array. `labels`: (n_images,) int; below `n_classes`. `epochs`,
-    `batch_size`, `lr`, `weight_decay`: Of AdamW; betas are 0.9 and 0.999, eps is 1e-8, and the bias decays as the
-    weights do. `random_state`: orders the images anew in every epoch.
+    Codes are (n_images, n_atoms), CSR or dense. The bias decays as the weights do.
     """
     rng = np.random.default_rng(random_state)
     n_images, n_atoms = codes.shape

@@ -1,4 +1,4 @@
-"""What an image of a class looks like to its path: how little of a training image a path may leave unexplained."""
+"""How little an image may look like the classes of a model: the explained share's floor, and a score of strangeness."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep.classify.left_out import spread
+
 if TYPE_CHECKING:
-    from hcep.classify.path_model import PathModel
+    from hcep.classify.path_model import Inference, PathModel
 
 #: Training images that are looked at, per class and in all.
 PER_CLASS, IN_ALL = 50, 10_000
 #: Below this share of a class's images an answer counts as unlike them.
 PERCENTILE = 5.0
+#: What the unexplained share of an image counts for in `unknown_scores`, beside the entropy of its classes.
+WEIGHT = 12.0
 #: Images from which on a class has a percentile of its own; with fewer, it gets that of all images.
 ENOUGH = 20
 
@@ -21,10 +25,7 @@ ENOUGH = 20
 def explained_floor(model: PathModel, images: NDArray[Any], index: NDArray[np.intp]) -> NDArray[np.float64] | None:
     """The explained share of every class below which an image is unlike those of training, (n_classes,).
 
-    `model`: fitted on these images. `images`: (n_images, n_dims) raw embeddings of training images. `index`:
-    (n_images,) class of each, as a position in ``model.classes``.
-
-    Returns array or None: None where no class has two images.
+    From the raw training images and their classes, as positions in ``model.classes``; None where no class has two.
     """
     counts = np.bincount(index, minlength=len(model.classes))
     enough = np.flatnonzero(counts >= 2)
@@ -34,7 +35,7 @@ def explained_floor(model: PathModel, images: NDArray[Any], index: NDArray[np.in
     # Of more classes than can be looked at, some stand for all: none has a percentile of its own.
     looked_at = enough[:: -(-2 * len(enough) // IN_ALL)]
     of_class = np.split(np.argsort(index, kind="stable"), np.cumsum(counts)[:-1])
-    rows = [_spread(of_class[c], most) for c in looked_at]
+    rows = [spread(of_class[c], most) for c in looked_at]
     shares = _left_out_shares(model, images[np.concatenate(rows)], np.repeat(looked_at, list(map(len, rows))), counts)
     floor = np.full(len(counts), np.percentile(shares, PERCENTILE))
     for c, own in zip(looked_at, np.split(shares, np.cumsum(list(map(len, rows)))[:-1]), strict=True):
@@ -85,6 +86,13 @@ def _left_by(x: NDArray[Any], atoms: NDArray[Any], anchor: float) -> NDArray[Any
     return np.asarray(np.einsum("ij,ij->i", rest, rest))
 
 
-def _spread(rows: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """At most so many of the rows, evenly."""
-    return rows[np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(np.intp)]
+def unknown_scores(model: PathModel, found: Inference) -> NDArray[np.float64]:
+    """Higher for images that are less like the model's classes, (n_images,), from an inference with explained shares.
+
+    ``H + 12 (u - u_c / 2)``: H is the entropy of order one half of the class probabilities, ``2 log sum sqrt(p)``,
+    which minds the long tail of classes more than the first few; u is the share of the image that its path leaves
+    unexplained and u_c the share above which an image is unlike the training images of that class.
+    """
+    typical = 0.0 if model.explained_floor is None else 1.0 - model.explained_floor[found.class_index]
+    entropy = 2.0 * np.log(np.sqrt(np.maximum(found.probabilities, 0.0)).sum(axis=1))
+    return np.asarray(entropy + WEIGHT * (1.0 - found.paths.explained - 0.5 * typical))

@@ -44,10 +44,6 @@ class AdamWHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     intercept_ : (n_classes,) float32
     classes_ : (n_classes,) array
     n_iter_ : (1,) int32; passes over the training images, in the form of scikit-learn's heads
-
-    References
-    ----------
-    Loshchilov and Hutter, Decoupled weight decay regularization, ICLR 2019.
     """
 
     coef_: NDArray[np.float32]
@@ -63,29 +59,19 @@ class AdamWHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: float = 1e-4,
         random_state: int | None = 0,
     ) -> None:
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.random_state = random_state
+        self.epochs, self.batch_size, self.random_state = epochs, batch_size, random_state
+        self.lr, self.weight_decay = lr, weight_decay
 
     def fit(self, codes: Any, y: ArrayLike) -> Self:
         """Train on codes (n_images, n_atoms), CSR or dense."""
         require_positive("epochs", self.epochs)
         require_positive("batch_size", self.batch_size)
-        options = {name: require_not_negative(name, getattr(self, name)) for name in ("lr", "weight_decay")}
+        options: dict[str, Any] = {n: require_not_negative(n, getattr(self, n)) for n in ("lr", "weight_decay")}
+        options |= {"epochs": self.epochs, "batch_size": self.batch_size, "random_state": self.random_state}
         codes, y = validate_data(self, codes, y, accept_sparse="csr", dtype=(np.float32, np.float64))
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        weights = train_adamw(
-            codes,
-            labels,
-            len(self.classes_),
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            random_state=self.random_state,
-            **options,
-        )
+        weights = train_adamw(codes, labels, len(self.classes_), **options)
         self.coef_, self.intercept_ = np.ascontiguousarray(weights[:-1].T), weights[-1].copy()
         self.n_iter_ = np.array([self.epochs], dtype=np.int32)
         return self

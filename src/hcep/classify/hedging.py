@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import is_number
+from hcep.classify.floor import unknown_scores
 from hcep.classify.path_model import Inference, PathModel
-from hcep.classify.unknown import unknown_scores
 from hcep.errors import HCEPError, near_matches, quoted
 
 Floats = NDArray[np.float64]
@@ -100,7 +100,7 @@ class Hedged(NamedTuple):
 def hedges(model: PathModel, found: Inference, alpha: float = 0.1, *, false_alarms: float = 0.05) -> list[Hedged]:
     """What can be said of each image: the true class is below it with probability at least ``1 - alpha``.
 
-    `found`: with explained shares. `false_alarms`: share of images of known classes that may be taken for unknown ones.
+    `found` has explained shares; `false_alarms` is the share of known images that may be taken for unknown ones.
     """
     h, tree, nodes = model.hierarchy, model.hierarchy.path_tree, hedged_nodes(model, found, alpha)
     strange = unknown_scores(model, found) > conformal_quantile(_held_out(model).unknown, false_alarms)
@@ -235,11 +235,8 @@ class HedgingMixin:
     classes_: NDArray[Any]
     held_out_: HeldOut | None = None
 
-    if TYPE_CHECKING:  # of the classifier
-
-        def path_model(self) -> PathModel: ...
-
-        def infer(self, X: ArrayLike, *, explained: bool = ...) -> Inference: ...
+    path_model: Callable[[], PathModel]
+    infer: Callable[..., Inference]
 
     def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Keep the scores of labelled images that the model was not fitted on.
@@ -273,38 +270,27 @@ class HedgingMixin:
         return [work(model, self.infer(images[rows], explained=True), rows) for rows in blocks]
 
     def predict_concept(self, X: ArrayLike, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.object_]:
-        """The lowest concept that can be answered: the true class is below it with probability at least ``1 - alpha``.
+        """Ids of the lowest concepts, maybe the root, that the true classes are below with probability ``1 - alpha``.
 
         Parameters
         ----------
         X : (n_images, n_dims) array
         alpha : how often an answer may be wrong
-        by_class : bool
-            Guarantee it for the images of every class by themselves (Mondrian). A class with fewer than
+        by_class : guarantee it for the images of every class by themselves (Mondrian). A class with fewer than
             ``1 / alpha - 1`` held-out images can then never be excluded.
-
-        Returns
-        -------
-        (n_images,) array of concept ids: a class's leaf, an inner concept, or the root, which says nothing
         """
         return self._concepts(X, lambda model, found: hedged_nodes(model, found, alpha, by_class=by_class))
 
     def predict_set(self, X: ArrayLike, alpha: float = 0.1, *, by_class: bool = False) -> list[tuple[str, ...]]:
-        """The classes an image may be of, as subtrees: the true one is among them with probability ``1 - alpha``.
+        """The classes an image may be of, as concepts that stand for all classes below them.
 
-        Parameters
-        ----------
-        X, alpha, by_class : as for `predict_concept`
-
-        Returns
-        -------
-        list of tuples of concept ids
-            Each stands for all classes below it.
+        The true one is among them with probability at least ``1 - alpha``; parameters are those of `predict_concept`.
         """
-        parts = self._in_blocks(
-            X, lambda model, found, _: as_subtrees(model, class_sets(model, found, alpha, by_class=by_class))
-        )
-        return [answer for part in parts for answer in part]
+
+        def subtrees(model: PathModel, found: Inference, _: slice) -> list[tuple[str, ...]]:
+            return as_subtrees(model, class_sets(model, found, alpha, by_class=by_class))
+
+        return [answer for part in self._in_blocks(X, subtrees) for answer in part]
 
     def unknown_kind(self, X: ArrayLike, alpha: float = 0.2) -> NDArray[np.object_]:
         """For images of classes that the model does not know, the concept they are a kind of.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,9 +37,8 @@ class ClassTree:
     paths: Paths
     #: (n_synsets, n_classes) sparse; what each leaf embedding adds to each synset's; the root's row is zero
     shares: sparse.csr_array
-    #: parents, children: (n_atoms,) int
-    parents: Index
-    children: Index
+    parents: Index  # (n_atoms,)
+    children: Index  # (n_atoms,)
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
@@ -97,9 +96,8 @@ class Folds:
     """
 
     rows: Index  # (n_out,) int; images taken out by some fold
-    #: own, fold: (n_out,) int; class of each, and the fold that takes it out
-    own: Index
-    fold: Index
+    own: Index  # (n_out,) int; class of each
+    fold: Index  # (n_out,) int; the fold that takes it out
     scored: NDArray[np.bool_]  # (n_out,) bool
     counts: Index  # (n_classes,) int; images of each class
 
@@ -118,10 +116,9 @@ class Folds:
 
     def only(self, n_images: int) -> Folds:
         """The same with at most so many images scored, evenly."""
-        scored = np.flatnonzero(self.scored)
         kept = np.zeros_like(self.scored)
-        kept[scored[np.linspace(0, len(scored) - 1, min(n_images, len(scored))).astype(np.intp)]] = True
-        return Folds(self.rows, self.own, self.fold, kept, self.counts)
+        kept[spread(np.flatnonzero(self.scored), n_images)] = True
+        return replace(self, scored=kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,10 +173,8 @@ class LeftOut:
         away, rows = np.flatnonzero(folds.fold == fold), np.flatnonzero((folds.fold == fold) & folds.scored)
         if not len(rows):
             return
-        leaves, (own, place, n_out) = (
-            self.means.copy(),
-            np.unique(self.own[away], return_inverse=True, return_counts=True),
-        )
+        leaves = self.means.copy()
+        own, place, n_out = np.unique(self.own[away], return_inverse=True, return_counts=True)
         sums = sparse.csr_array((np.ones(len(away)), (place, np.arange(len(away))))) @ self.images[away]
         n = self.counts[own][:, None]
         leaves[own] = (n * leaves[own] - sums) / (n - n_out[:, None])
@@ -187,9 +182,8 @@ class LeftOut:
         single, x = atoms.astype(np.float32), self.images[rows]
         mine, mean = np.unique(self.own[rows], return_inverse=True)
         norms = np.ascontiguousarray(self.norms[:, rows])
-        products = Products(
-            x @ single.T, self.means[mine].astype(np.float32) @ single.T, self.tree.gram(atoms), *norms[:3]
-        )
+        of_means = self.means[mine].astype(np.float32) @ single.T
+        products = Products(x @ single.T, of_means, self.tree.gram(atoms), *norms[:3])
         rivals = in_tree_order(nearest_rivals(x, self.own[rows], leaves, out.shape[1] - 1), self.tree)
         slots = np.column_stack([self.own[rows], rivals])
         found = np.empty(slots.shape)
@@ -216,6 +210,11 @@ def nearest_rivals(x: Images, own: Index, leaves: Floats, n_rivals: int) -> NDAr
 def in_tree_order(rivals: NDArray[np.int64], tree: ClassTree) -> NDArray[np.int64]:
     """Rivals as a walk through the tree meets them, so that each path shares as much as may be with the one before."""
     return np.asarray(tree.order[np.sort(tree.rank[rivals], axis=1)])
+
+
+def spread(rows: Index, most: int) -> Index:
+    """At most so many of the rows, evenly."""
+    return rows[np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(np.intp)]
 
 
 def rank_in_class(own: Index, rng: np.random.Generator) -> Index:

@@ -18,6 +18,7 @@ from hcep.classify.calibration import Calibration
 from hcep.classify.floor import ENOUGH, PERCENTILE
 from hcep.dictionary import ConceptDictionary, EmbeddingTransform
 from hcep.dictionary.checks import as_embeddings
+from hcep.dictionary.concept_dictionary import average_upwards
 from hcep.errors import HCEPError
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import hb_omp
@@ -44,7 +45,9 @@ def open_linear_head(
     tree: TreePolicy | None = "first",
     collapse: bool = True,
 ) -> HCEPClassifier:
-    """Make a fitted `HCEPClassifier` of a linear classifier's weights.
+    """Make a fitted `HCEPClassifier` of a linear classifier's weights; at a large anchor its softmax is kept.
+
+    Its ``agreement_`` is the share of `images` whose path ends in the classifier's class, NaN without images.
 
     Parameters
     ----------
@@ -57,40 +60,41 @@ def open_linear_head(
     anchor : float or "auto"; "auto" is the smallest of `ANCHORS` at which path and classifier agree on 99 % of
         `images`; without any, one so large that they always do
     tree : {"first", "shortest", "longest"} or None; as in `HCEPClassifier`
-
-    Returns
-    -------
-    HCEPClassifier
-        With ``agreement_``, the share of `images` whose path ends in the classifier's class (NaN without images);
-        probabilities are the classifier's softmax at a large anchor.
     """
     from hcep.classify import HCEPClassifier
 
     weights, biases, labels = _checked(coef, intercept, classes)
-    model = HCEPClassifier(
-        hierarchy, tree=tree, collapse=collapse, shrinkage=None, anchor=anchor, power=1.0, refine=False
-    )
+    options: dict[str, Any] = {"tree": tree, "collapse": collapse, "anchor": anchor}
+    model = HCEPClassifier(hierarchy, shrinkage=None, power=1.0, refine=False, **options)
     order = np.argsort(labels, kind="stable")
-    model.classes_ = labels[order]
-    weights, biases = weights[order], biases[order]
-    model.hierarchy_ = class_hierarchy(hierarchy, model.classes_, tree, collapse)
-    model._leaves = class_leaves(model.hierarchy_, model.classes_)
+    labels, weights, biases = labels[order], weights[order], biases[order]
+    graph = class_hierarchy(hierarchy, labels, tree, collapse)
     embeddings, largest = leaf_embeddings(weights, biases)
     rows = None if images is None else as_embeddings(images, weights.shape[1], name="images")
     scale = 1.0 if rows is None else _scale(rows, weights, biases, largest)
     transform = EmbeddingTransform(scale=scale, constants=np.array([scale, 0.0]))
-    leaves = dict(zip(model._leaves.tolist(), embeddings, strict=True))
-    plain = ConceptDictionary.from_leaf_embeddings(model.hierarchy_, leaves)
-    model.dictionary_ = ConceptDictionary(model.hierarchy_, plain.synset_embeddings, transform)
-    wanted = None if rows is None else (rows @ weights.T.astype(rows.dtype) + biases).argmax(axis=1)
-    model.anchor_, model.agreement_ = _anchor(model, anchor, rows, wanted)
+    leaves = class_leaves(graph, labels)
+    synsets = average_upwards(graph, dict(zip(leaves.tolist(), embeddings, strict=True)))
+    dictionary = ConceptDictionary(graph, synsets, transform)
+    wanted = None if rows is None else leaves[(rows @ weights.T.astype(rows.dtype) + biases).argmax(axis=1)]
+    found, agreement = _anchor(dictionary, anchor, rows, wanted)
     # At an infinite anchor objectives differ by 2 * scale * (difference of logits).
-    model.shrinkage_, model.calibration_ = None, Calibration(2.0 * scale)
-    model.leave_one_out_, model.head_, model.n_iter_ = [], None, 1
-    model.n_features_in_ = weights.shape[1]
+    assembled(model, labels, dictionary, found, Calibration(2.0 * scale))
+    model.agreement_ = agreement
     if rows is not None and len(rows) >= ENOUGH:
         shares = model.path_model().infer(rows, explained=True).paths.explained
         model.explained_floor_ = np.full(len(labels), np.percentile(shares, PERCENTILE))
+    return model
+
+
+def assembled(
+    model: HCEPClassifier, classes: NDArray[Any], dictionary: ConceptDictionary, anchor: float, calibration: Calibration
+) -> HCEPClassifier:
+    """A classifier as a fit leaves it, of its parts."""
+    model.classes_, model.hierarchy_, model.dictionary_ = classes, dictionary.hierarchy, dictionary
+    model._leaves = class_leaves(dictionary.hierarchy, classes)
+    model.anchor_, model.shrinkage_, model.calibration_, model.leave_one_out_ = float(anchor), None, calibration, []
+    model.head_, model.n_iter_, model.n_features_in_ = None, 1, dictionary.n_dims
     return model
 
 
@@ -115,17 +119,17 @@ def _scale(images: NDArray[Any], weights: NDArray[np.float64], biases: NDArray[n
 
 
 def _anchor(
-    model: HCEPClassifier, anchor: float | str, images: NDArray[Any] | None, wanted: NDArray[np.intp] | None
+    dictionary: ConceptDictionary, anchor: float | str, images: NDArray[Any] | None, leaves: NDArray[Any] | None
 ) -> tuple[float, float]:
-    """The anchor to use, and how often path and classifier agree at it."""
+    """The anchor to use, and how often a path ends in the classifier's leaf at it."""
     if anchor == "auto" and images is None:
         return SAFE_ANCHOR, float("nan")
     tried = ANCHORS if anchor == "auto" else (require_not_negative("anchor", anchor),)
     agreement = float("nan")
     for one in tried:
         if images is not None:
-            leaves = hb_omp(images, model.dictionary_, beam_width=None, anchor=one).leaves
-            agreement = float(np.mean(leaves == model._leaves[wanted]))
+            found = hb_omp(images, dictionary, beam_width=None, anchor=one)
+            agreement = float(np.mean(found.leaves == leaves))
             if agreement >= AGREEMENT:
                 break
     return one, agreement

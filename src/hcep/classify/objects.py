@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep.classify.base import ConceptEstimator
+from hcep.classify.left_out import spread
 from hcep.dictionary import ConceptDictionary
 from hcep.errors import HCEPError
 from hcep.pursuit.several import MAX_PATHS, Stopping, search_several
@@ -49,16 +50,13 @@ class ObjectsMixin(ConceptEstimator):
 
 
 def stopping_rule(model: PathModel, images: NDArray[Any], index: NDArray[np.intp]) -> Stopping | None:
-    """Fit the rule by which ``n_paths="auto"`` stops, on training images held out of the dictionary's means.
+    """The rule by which ``n_paths="auto"`` stops, by training images held out of the means; None where they are few.
 
     Mixtures of two held-out images of different classes stand for pictures with two objects: on mean-pooled encoders
     they nearly are. The intercept lets `FALSE_ALARMS` of the held-out images pass; the slope is the one at which most
     of the mixtures do.
 
-    `model`: fitted on these images, with an anchor. `images`: (n_images, n_dims) raw embeddings of training images, one
-    object each. `index`: (n_images,) class of each, as a position in ``model.classes``.
-
-    Returns Stopping or None: None where there are too few images.
+    `model` is fitted on these raw images, one object each, of these classes as positions in ``model.classes``.
     """
     measured = [
         [_gains(model, dictionary, some) for some in (images[rows], _mixtures(images, index, rows))]
@@ -82,16 +80,13 @@ def stopping_rule(model: PathModel, images: NDArray[Any], index: NDArray[np.intp
 def counted_rule(
     model: PathModel, single: NDArray[Any], index: NDArray[np.intp], picture: NDArray[np.intp], X: NDArray[Any]
 ) -> Stopping | None:
-    """The rule that best counts the objects of pictures that are held out of the dictionary's means.
+    """The rule that best counts the objects of pictures X that are held out of the dictionary's means.
 
-    `model`: fitted on `single`. `single`, `index`: as `images` and `index` of `stopping_rule`, one for each object.
-    `picture`: (n_single,) the picture that each is of, as a row of X. `X`: (n_pictures, n_dims) raw embeddings.
-
-    Returns Stopping or None: None where few pictures have one object, or several.
+    `single` and `index` are as the images of `stopping_rule`, one for each object, and `picture` the row of X that each
+    is of. None where few pictures have one object, or several.
     """
     n_objects = np.bincount(picture, minlength=len(X))
-    held = np.flatnonzero(n_objects > 0)[1::3]
-    held = held[np.linspace(0, len(held) - 1, min(len(held), MOST)).astype(np.intp)] if len(held) else held
+    held = spread(np.flatnonzero(n_objects > 0)[1::3], MOST)
     several = n_objects[held] > 1
     if min(several.sum(), (~several).sum()) < FEWEST // 4 or not model.options.anchor > 0.0:
         return None
@@ -122,7 +117,7 @@ def _folds(model: PathModel, images: NDArray[Any], index: NDArray[np.intp]) -> l
     rank = np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)
     some = counts[index[by_class]] >= 2
     folds = [by_class[some & (rank % (2 if few else 4) == fold)] for fold in ((0, 1) if few else (1,))]
-    return [rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST)).astype(np.intp)] for rows in folds]
+    return [spread(rows, MOST) for rows in folds]
 
 
 def _are_few(images: NDArray[Any]) -> bool:
@@ -148,14 +143,8 @@ def _without(
     kept[rows] = False
     if _are_few(images) and transform.shrinkage is not None:
         fixed: dict[str, Any] = {name: getattr(transform, name) for name in ("unit_norm", "shrinkage", "power")}
-        return ConceptDictionary.from_images(
-            dictionary.hierarchy,
-            images[kept],
-            model.leaves[index[kept]],
-            center=transform.mean is not None,
-            rescale=True,
-            **fixed,
-        )
+        fixed |= {"center": transform.mean is not None, "rescale": True}
+        return ConceptDictionary.from_images(dictionary.hierarchy, images[kept], model.leaves[index[kept]], **fixed)
     for c in np.unique(index[rows]):
         own = np.flatnonzero(index == c)
         x = transform.prepared(images[own]).astype(np.float64)

@@ -7,7 +7,11 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from hcep.classify.text_model import text_classifier
+import numpy as np
+
+from hcep.classify import HCEPClassifier
+from hcep.classify.calibration import Calibration
+from hcep.classify.linear_head import assembled
 from hcep.dictionary.from_text import TEMPLATES, TextDictionary, text_dictionary, text_vectors
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
@@ -15,6 +19,17 @@ from hcep.models.saving import save_model
 
 if TYPE_CHECKING:
     from hcep.embeddings import Embeddings, Encoder
+
+#: Coefficients stay near 1: a text says where a class is, not how its images vary along the path.
+ANCHOR = 3.0
+
+
+def text_classifier(found: TextDictionary, anchor: float = ANCHOR) -> HCEPClassifier:
+    """A fitted `HCEPClassifier` of every leaf of a `TextDictionary`, with its temperature; no image is needed."""
+    h = found.dictionary.hierarchy
+    model = HCEPClassifier(h, unit_norm=True, shrinkage=None, anchor=anchor, power=1.0, refine=False)
+    classes = np.sort([h.class_of(leaf) for leaf in h.leaves])
+    return assembled(model, classes, found.dictionary, anchor, Calibration(found.temperature))
 
 
 def fit_text_model(
