@@ -39,7 +39,7 @@ NAME_KEYS = ("name", "label", "category", "concept", "title", "id")
 BELOW_KEYS = ("children", "subcategories", "items", "leaves", "members", "nodes", "subtypes")
 
 IsLeaf = Callable[[str], bool]
-Path = tuple[str, ...]
+Groups = tuple[str, ...]
 
 
 class Entry(NamedTuple):
@@ -175,12 +175,12 @@ class Placement:
     `paths` has the leaves that are spelled exactly, `guesses` those spelled otherwise but unmistakably.
     """
 
-    paths: Mapping[str, Path]
-    guesses: Mapping[str, Path]
+    paths: Mapping[str, Groups]
+    guesses: Mapping[str, Groups]
     problems: tuple[Fault, ...]
 
     @property
-    def placed(self) -> dict[str, Path]:
+    def placed(self) -> dict[str, Groups]:
         """The paths of all leaves that have a place, guessed or not."""
         return {**self.guesses, **self.paths}
 
@@ -215,7 +215,7 @@ def read_answer(text: str, leaves: Iterable[str], *, root: str = "entity") -> In
     return assembled(placement.placed, names, placement.problems)
 
 
-def assembled(paths: Mapping[str, Path], names: LeafNames, problems: tuple[Fault, ...]) -> Induced:
+def assembled(paths: Mapping[str, Groups], names: LeafNames, problems: tuple[Fault, ...]) -> Induced:
     """The result that the paths make, whatever is missing hung from the root."""
     missing = tuple(leaf for leaf in names.leaves if leaf not in paths)
     tree = hierarchy_of_paths(paths, names.leaves, names.root)
@@ -254,8 +254,8 @@ class _Found:
         self.entries, self.names = entries, names
         self.leaf_of = [names.exact(entry.label) for entry in entries]
         self.has_below = {entry.parent for entry in entries}
-        self.paths: dict[str, Path] = {}
-        self.guesses: dict[str, Path] = {}
+        self.paths: dict[str, Groups] = {}
+        self.guesses: dict[str, Groups] = {}
         self._n_times: dict[str, int] = {}
         self._cycles: dict[tuple[str, str], None] = {}
         self._above: set[tuple[str, str]] = set()  # group pairs, upper first, as the leaves so far need them
@@ -275,7 +275,7 @@ class _Found:
         parent = self.entries[i].parent
         return self.leaf_of[parent] if parent >= 0 else None
 
-    def _path_to(self, i: int) -> Path:
+    def _path_to(self, i: int) -> Groups:
         """The groups above an entry, without the root, leaves, and what would turn the order of two groups round."""
         path: list[str] = []
         at = self.entries[i].parent

@@ -3,68 +3,27 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-RANKS = (
-    "domain", "superkingdom", "kingdom", "subkingdom", "superphylum", "phylum", "division", "subphylum", "superclass",
-    "class", "subclass", "infraclass", "superorder", "order", "suborder", "infraorder", "superfamily", "family",
-    "subfamily", "tribe", "subtribe", "genus", "subgenus", "species", "subspecies", "variety", "breed",
-)  # fmt: skip
-#: Ranks as they stand in tables in other languages, in the same order as a chain of their own.
-OTHER_RANKS = (
-    ("reich", "stamm", "klasse", "ordnung", "familie", "gattung", "art"),
-    ("règne", "embranchement", "classe", "ordre", "famille", "genre", "espèce"),
-    ("reino", "filo", "clase", "orden", "familia", "género", "especie"),
-)
+_WORDS = {
+    name: tuple(text.split())
+    for name, text in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8")).items()
+}
+RANKS, OTHER_RANKS = _WORDS["ranks"], [_WORDS[f"{language}_ranks"] for language in ("german", "french", "spanish")]
+HEADER_WORDS = frozenset(_WORDS["header"]).union(RANKS, *OTHER_RANKS)
+IDENTITY, ABOUT, NAME_ORDER = frozenset(_WORDS["identity"]), frozenset(_WORDS["about"]), _WORDS["names"]
+NAMES = frozenset(NAME_ORDER) - {"species"}
+LOWEST, REST, SUMS = frozenset(_WORDS["lowest"]), frozenset(_WORDS["rest"]), frozenset(_WORDS["sums"])
+#: Words in the name of a column that is a level, also where it has as many cells as the one above.
+LEVEL_WORDS = HEADER_WORDS - IDENTITY - ABOUT - {"parent", "child", "source", "target", "coarse", "fine"}
 NUMBERED = re.compile(r"(level|tier|niveau|nivel|ebene|stufe|layer|category|cat|kategorie|categoria|l|lvl)[ _-]?(\d+)")
 PARENT = re.compile(
     r"parents?\b.*|.*\bparent|source|superclass|broader|hypernym|subclass of|sub class of|is a|supertype"
 )
 CHILD = ("child", "target", "subclass", "class", "narrower", "hyponym", "child id", "id", "node", "concept", "term")
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-#: Words of which one in the first row makes it a header.
-HEADER_WORDS = _words(
-    """
-    type subtype sub item category subcategory group subgroup class subclass superclass family name level division
-    section department product kind id label taxon rank code description note notes count parent child source target
-    supergroup superfamily tribe subspecies breed variety order genus species kingdom phylum domain scientific common
-    gruppe untergruppe kategorie ebene oberbegriff begriff bezeichnung anzahl groupe catégorie niveau nom grupo
-    categoría nivel nombre synset concept term node title coarse fine topic subtopic area segment commodity broader
-    narrower hypernym hyponym supercategory superkingdom infraorder suborder subfamily clade realm sector industry
-    continent country city region state province genre artist album brand model make colour color shape habitat field
-    discipline subject branch style material primary secondary tertiary top middle bottom
-    """
-) | {rank for ranks in (RANKS, *OTHER_RANKS) for rank in ranks}
-#: Words in the name of a column that identifies a class beside another, or says something about it, and is no level.
-IDENTITY = _words(
-    """
-    id ids key name names common com sci vernacular title label code scientific epithet trivialname nom nombre
-    bezeichnung synonym synonyms
-    """
-)
-ABOUT = _words(
-    """
-    description note notes remark remarks comment comments url link image images file path dir author authority year
-    date count counts number n status rank source reference gbif en de fr es definition wikipedia anzahl bemerkung
-    weight size price area length
-    """
-)
-#: Words in the name of a column that names classes, the surest first.
-NAME_ORDER = ("scientific", "sci", "species", "name", "names", "label", "title", "common", "vernacular", "com")
-NAMES = frozenset(NAME_ORDER) - {"species"}
-#: Words in the name of a column that holds classes, never what is above others.
-LOWEST = _words("item species product name label title breed member article subspecies variety")
-#: Words in the name of a column that is a level, also where it has as many cells as the one above.
-LEVEL_WORDS = HEADER_WORDS - IDENTITY - ABOUT - {"parent", "child", "source", "target", "coarse", "fine"}
-#: Names that stand below several others and mean something else each time.
-REST = _words("other others misc miscellaneous unknown general various rest none sonstige andere autres otros")
-SUMS = _words("total totals sum summe gesamt insgesamt somme suma")
 NO_PARENT = frozenset(("0", "-1", "-", "null", "none", "na", "n/a", "nan", "\\n"))
 #: Headers of two columns, parent first, that are one whatever stands below them.
 EDGES = (("parent", "child"), ("source", "target"), ("from", "to"), ("superclass", "class"), ("superclass", "subclass"))
