@@ -1,10 +1,9 @@
 """Graphs and names only: the rooted DAG of synsets, its files, WordNet."""
 
 from hcep.errors import HierarchyError
-from hcep.hierarchy.files import read_described, read_hierarchy, write_hierarchy
+from hcep.hierarchy.files import match_classes, read_described, read_hierarchy, write_hierarchy
 from hcep.hierarchy.formats import FORMATS, Format
 from hcep.hierarchy.graph import VIRTUAL_ROOT, Hierarchy
-from hcep.hierarchy.matching import match_classes
 from hcep.hierarchy.path_tree import PathTree
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 from hcep.errors import HierarchyError, near_matches, quoted
@@ -22,9 +22,8 @@ class EdgeReader:
     def add(self, edge: Sequence[str]) -> None:
         parts = _parts(edge)
         if len(parts) not in (2, 3):
-            raise HierarchyError(
-                f"edges must be (parent, child) pairs, or (parent, child, name of the child); got {edge!r}"
-            )
+            told = f"edges must be (parent, child) pairs, or (parent, child, name of the child); got {edge!r}"
+            raise HierarchyError(told)
         parent, child = self._place(parts[0], parts), self._place(parts[1], parts)
         if parent == child:
             raise HierarchyError(f"synset {quoted(parts[:1])} is its own parent (a self-loop); remove this edge")
@@ -59,9 +58,7 @@ class EdgeReader:
 
 
 def read_edges(
-    edges: Iterable[Sequence[str]],
-    names: Mapping[str, str] | Iterable[tuple[str, str]] | None,
-    root: str | None,
+    edges: Iterable[Sequence[str]], names: Mapping[str, str] | Iterable[tuple[str, str]] | None, root: str | None
 ) -> tuple[list[str], dict[str, str], list[list[int]]]:
     """Return ids, names and parent lists of a DAG with exactly one root, or say what is wrong."""
     reader = EdgeReader()
@@ -81,19 +78,9 @@ def read_edges(
             f"names has synsets that no edge reaches: {quoted(unconnected)}; add an edge (parent, {unconnected[0]!r}) "
             "or leave the synset out of names"
         )
-    ids, parents = _with_one_root(list(reader.position), reader.parents, root)
-    return ids, reader.names, parents
-
-
-def _parts(given: Any) -> tuple[Any, ...]:
-    """The parts of a pair in their order; nothing where there is none: of a string, a set, a number."""
-    ordered = isinstance(given, Iterable) and not isinstance(given, str | Mapping | Set)
-    return tuple(given) if ordered else ()
-
-
-def _with_one_root(ids: list[str], parents: list[list[int]], root: str | None) -> tuple[list[str], list[list[int]]]:
+    ids, parents = list(reader.position), reader.parents
     roots = [i for i, above in enumerate(parents) if not above]
-    if root is not None and root not in ids:
+    if root is not None and root not in reader.position:
         raise HierarchyError(f"root {root!r} is in no edge.{near_matches(root, ids)}")
     strays = [ids[i] for i in roots if ids[i] != root]
     if root is not None and strays:
@@ -101,14 +88,25 @@ def _with_one_root(ids: list[str], parents: list[list[int]], root: str | None) -
             f"unreachable from root {root!r}: {quoted(strays)} and what is below; add an edge from the root, "
             "or leave root out so that all of them get one virtual root"
         )
-    if len(roots) < 2:  # no root at all is a cycle; the level pass names it
-        return ids, parents
+    if len(roots) > 1:  # no root at all is a cycle; the level pass names it
+        for i in roots:
+            parents[i].append(len(ids))
+        ids, parents = [*ids, virtual_root(reader.position)], [*parents, []]
+    return ids, reader.names, parents
+
+
+def virtual_root(taken: Container[str]) -> str:
+    """An id for the root above several, in more brackets where it is taken."""
     virtual = VIRTUAL_ROOT
-    while virtual in ids:
+    while virtual in taken:
         virtual = f"({virtual})"
-    for i in roots:
-        parents[i].append(len(ids))
-    return [*ids, virtual], [*parents, []]
+    return virtual
+
+
+def _parts(given: Any) -> tuple[Any, ...]:
+    """The parts of a pair in their order; nothing where there is none: of a string, a set, a number."""
+    ordered = isinstance(given, Iterable) and not isinstance(given, str | Mapping | Set)
+    return tuple(given) if ordered else ()
 
 
 def with_lone_tops(edges: list[tuple[str, str]], ids: Iterable[str]) -> list[tuple[str, str]]:

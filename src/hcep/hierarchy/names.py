@@ -1,7 +1,4 @@
-"""English names: their singulars, and those that mean the same but are spelled differently.
-
-Found by keys, never by comparing all pairs.
-"""
+"""English names: their singulars, and those that mean the same but are spelled differently, found by keys."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from itertools import combinations
+from os.path import commonprefix
 
 import numpy as np
 
@@ -36,14 +34,7 @@ _SINGULAR = {
 
 
 def singular(word: str) -> str:
-    """The singular of a lower-case English noun, by rule and a short list; a word that is none stays as it is.
-
-    Examples
-    --------
-    >>> from hcep.hierarchy.names import singular
-    >>> [singular(word) for word in ("cats", "boxes", "cherries", "wolves", "firemen", "glass", "bus")]
-    ['cat', 'box', 'cherry', 'wolf', 'fireman', 'glass', 'bus']
-    """
+    """The singular of a lower-case English noun, by rule and a short list; a word that is none stays as it is."""
     if word in _ALONE:
         return _ALONE[word]
     if word in _SINGULAR or word.endswith(("ss", "us", "is")):
@@ -64,14 +55,7 @@ def tidy(name: str) -> str:
 
 
 def spelling_key(name: str) -> str:
-    """What is left of a name without case, accents, punctuation, spaces and the ending of a plural.
-
-    Examples
-    --------
-    >>> from hcep.hierarchy.names import spelling_key
-    >>> spelling_key("Guinea-Pigs"), spelling_key("guinea pig")
-    ('guineapig', 'guineapig')
-    """
+    """What is left of a name without case, accents, punctuation, spaces and the ending of a plural."""
     letters = unicodedata.normalize("NFKD", name.casefold())
     plain = "".join(c for c in letters if not unicodedata.combining(c))
     words = re.findall(r"\w+", plain.replace("_", " "))
@@ -81,14 +65,7 @@ def spelling_key(name: str) -> str:
 
 
 def same_but_for_spelling(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Pairs of different names with one key; names equal but for case are left to the caller.
-
-    Examples
-    --------
-    >>> from hcep.hierarchy.names import same_but_for_spelling
-    >>> same_but_for_spelling(["T-shirt", "car", "tshirts", "cars"])
-    [('T-shirt', 'tshirts'), ('car', 'cars')]
-    """
+    """Pairs of different names with one key; names equal but for case are left to the caller."""
     by_key: dict[str, list[str]] = {}
     for name in names:
         by_key.setdefault(spelling_key(name), []).append(name)
@@ -99,17 +76,9 @@ def same_but_for_spelling(names: Iterable[str]) -> list[tuple[str, str]]:
 def nearly_same(names: Iterable[str]) -> list[tuple[str, str]]:
     """Pairs of long names whose keys are one letter apart: one left out, put in, changed, or two swapped.
 
-    Notes
-    -----
     Two keys one letter apart share a key with one letter deleted (or are it), so only names in the same bucket of
     deletions are compared: time grows with the letters, not with the pairs. Names that differ in a digit are numbered,
     not misspelled.
-
-    Examples
-    --------
-    >>> from hcep.hierarchy.names import nearly_same
-    >>> nearly_same(["labrador retriever", "labrador retreiver", "model 2021", "model 2022"])
-    [('labrador retriever', 'labrador retreiver')]
     """
     by_key: dict[str, str] = {}
     for name in names:
@@ -136,14 +105,8 @@ def _buckets(keys: list[str]) -> Iterator[list[int]]:
 
 def _is_slip(a: str, b: str) -> bool:
     """Whether two keys that share a deletion differ in letters and in one place."""
-    start = _n_common(a, b)
-    a, b = a[start:], b[start:]
-    end = _n_common(a[::-1], b[::-1])
-    a, b = a[: len(a) - end], b[: len(b) - end]
+    for _ in range(2):  # without what both start with, then without what both end with
+        start = len(commonprefix([a, b]))  # noqa: RUF071 # letters are what is meant
+        a, b = a[start:][::-1], b[start:][::-1]
     one_place = max(len(a), len(b)) <= 1 or (len(a) == 2 and a == b[::-1])
     return one_place and not any(c.isdigit() for c in a + b)
-
-
-def _n_common(a: str, b: str) -> int:
-    """Length of what two keys start with alike."""
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -29,8 +29,7 @@ class PathTree:
     edge : (n_nodes,) int32; index of the path's last edge, and so of its atom; -1 at node 0
     parent : (n_nodes,) int32; node of the path without its last synset; -1 at node 0
     level : (n_nodes,) int32; number of synsets on the path, the root left out
-    first_child, n_children : (n_nodes,) int32
-        The children of node v are ``first_child[v] : first_child[v] + n_children[v]``.
+    first_child, n_children : (n_nodes,) int32; children of v are ``first_child[v] : first_child[v] + n_children[v]``
     """
 
     synset: NDArray[np.int32]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcep.errors import HierarchyError
 
@@ -16,8 +15,7 @@ FORMAT = "hcep-hierarchy"
 VERSION = 1
 
 
-@dataclass(frozen=True)
-class HierarchyRecord:
+class HierarchyRecord(NamedTuple):
     """A file's content, of the right types but not yet known to be a DAG."""
 
     root: str
@@ -32,13 +30,9 @@ def dumps(hierarchy: Hierarchy) -> str:
     """The text of a hierarchy, one synset per line so that a diff shows what changed."""
     lines = []
     for synset in hierarchy:
-        name = hierarchy.name(synset)
-        record = {
-            "name": name if name != synset else None,
-            "parents": hierarchy.parents(synset),
-            "merged": hierarchy.merged(synset),
-        }
-        given = {"id": synset, **{key: value for key, value in record.items() if value not in (None, ())}}
+        name, above, merged = hierarchy.name(synset), hierarchy.parents(synset), hierarchy.merged(synset)
+        record = {"id": synset, "name": name if name != synset else None, "parents": above, "merged": merged}
+        given = {key: value for key, value in record.items() if value not in (None, ())}
         lines.append("    " + json.dumps(given, ensure_ascii=False))
     head = {"format": FORMAT, "version": VERSION, "root": hierarchy.root, "classes": dict(hierarchy.own_leaves)}
     opening = json.dumps(head, ensure_ascii=False, indent=2).removesuffix("\n}")
@@ -55,9 +49,8 @@ def loads(source: str | Path) -> HierarchyRecord:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise HierarchyError(f'not a hierarchy file: expected a JSON object with "format": "{FORMAT}"')
     if data.get("version") != VERSION:
-        raise HierarchyError(
-            f"hierarchy file of version {data.get('version')!r}; this release reads version {VERSION}: upgrade hcep"
-        )
+        told = f"hierarchy file of version {data.get('version')!r}; this release reads version {VERSION}: upgrade hcep"
+        raise HierarchyError(told)
     return _record(data)
 
 
@@ -75,9 +68,8 @@ def _record(data: dict[str, Any]) -> HierarchyRecord:
     root, synsets, classes = data.get("root"), data.get("synsets"), data.get("classes", {})
     named_classes = isinstance(classes, dict) and all(isinstance(leaf, str) for leaf in classes.values())
     if not isinstance(root, str) or not isinstance(synsets, list) or not named_classes:
-        raise HierarchyError(
-            'hierarchy file: "root" must be a string, "synsets" a list, "classes" an object of strings'
-        )
+        told = 'hierarchy file: "root" must be a string, "synsets" a list, "classes" an object of strings'
+        raise HierarchyError(told)
     record = HierarchyRecord(root, [], {}, {}, dict(classes), {})
     for synset in synsets:
         _add(record, synset)

@@ -22,14 +22,13 @@ class Format:
 
     Attributes
     ----------
-    name : what ``format=`` takes
     extensions : file endings it is recognised by, the usual one first; another format may own one for reading
-    module : of this package, with ``read(source, *, options)`` and ``write(hierarchy, format)``
+    module : of this package, with ``read(source, *, options)`` and ``write(hierarchy, format)``; after a colon the
+        dialect that its functions are named by, as in ``read_levels``
     does : "reads", "writes" or both
     keeps : what survives being written and read: ``ids``, ``names``, ``parents`` (more than one), ``order`` (the index
         of each synset, and so that of a dictionary's atoms), ``merged`` (chains that `collapse` merged), ``classes``
         (classes that are inner synsets); of a format that is only read, what it can tell
-    about : one line for people
     """
 
     name: str
@@ -102,19 +101,17 @@ _OPTION = {"read": "--format", "write": "--to"}
 
 
 def find_format(file_name: str, format: str | None, *, to: str) -> Format:
-    """The format asked for, or the one a file's ending tells.
-
-    Parameters
-    ----------
-    to : {"read", "write"}
-    """
+    """The format asked for, or the one a file's ending tells; `to` is "read" or "write"."""
     able = [known for known in FORMATS.values() if f"{to}s" in known.does]
     names = ", ".join(known.name for known in able)
-    found = FORMATS.get(format) if format else _by_ending(file_name, able)
-    if found is None and format is not None:
-        raise HierarchyError(
-            f"format {format!r} is unknown; expected one of {', '.join(FORMATS)}.{near_matches(format, FORMATS)}"
-        )
+    if format and format not in FORMATS:
+        close = near_matches(format, FORMATS)
+        raise HierarchyError(f"format {format!r} is unknown; expected one of {', '.join(FORMATS)}.{close}")
+    # The format with the longest ending that fits, one that can do what is asked before one that cannot.
+    name = file_name.lower().removesuffix(".gz")
+    fitting = [(k in able, len(e), k) for k in FORMATS.values() for e in k.extensions if name.endswith(e)]
+    by_ending = max(fitting, key=lambda found: found[:2])[2] if fitting else None
+    found = FORMATS[format] if format else by_ending
     if found is None:
         endings = ", ".join(ending for known in able for ending in known.extensions)
         raise HierarchyError(
@@ -124,13 +121,6 @@ def find_format(file_name: str, format: str | None, *, to: str) -> Format:
     if found not in able:
         raise HierarchyError(f"format {found.name!r} cannot be {_DONE[to]}; those that can: {names}")
     return found
-
-
-def _by_ending(file_name: str, able: list[Format]) -> Format | None:
-    """The format with the longest ending that fits, one that can do what is asked before one that cannot."""
-    name = file_name.lower().removesuffix(".gz")
-    fitting = [(k in able, len(e), k) for k in FORMATS.values() for e in k.extensions if name.endswith(e)]
-    return max(fitting, key=lambda found: found[:2])[2] if fitting else None
 
 
 def check_options(known: Format, options: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from hcep.errors import HierarchyError, near_matches, quoted
-from hcep.hierarchy.edges import VIRTUAL_ROOT
+from hcep.hierarchy.edges import virtual_root
 from hcep.hierarchy.formats.source import Source, counted
 from hcep.hierarchy.graph import Hierarchy
 
@@ -91,12 +91,9 @@ class Draft:
             what = counted(len(set(apart.values())), "name")
             self.source.notes.append(f"told apart by what is above: {what} in several places, as {quoted(apart, 2)}")
         names = {synset: b.name or b.label for synset, b in zip(ids, self.branches, strict=True)}
-        virtual = VIRTUAL_ROOT
-        while virtual in ids:
-            virtual = f"({virtual})"
         joined = sum(not b.parents for b in self.branches) > 1
         # The first parent of every branch, which comes before it, then the others: ids appear in the order of reading.
-        above = [[ids[p] for p in b.parents] or [virtual] * joined for b in self.branches]
+        above = [[ids[p] for p in b.parents] or [virtual_root(ids)] * joined for b in self.branches]
         edges = [(p, synset) for synset, parents in zip(ids, above, strict=True) for p in parents[:1]]
         edges += [(p, synset) for synset, parents in zip(ids, above, strict=True) for p in parents[1:]]
         return Hierarchy.from_edges(edges, names)

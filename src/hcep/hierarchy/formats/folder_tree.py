@@ -16,8 +16,7 @@ MAX_DIRECTORIES = 1_000_000
 def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
     """Read the directories below a place, in order of their names; hidden ones and files are passed over.
 
-    A directory that a link reaches a second time is the same synset, with one more parent. A link to a directory
-    above itself is passed over.
+    One that a link reaches a second time is the same synset, with one more parent; a link to one above is passed over.
     """
     source.understood = "folder tree"
     top = source.place.resolve()
@@ -40,8 +39,7 @@ def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
         known[real] = draft.add(path.name or str(path), parent)
         if len(known) > MAX_DIRECTORIES:
             raise source.fail(f"holds more than {MAX_DIRECTORIES:,} directories; give the one that holds the classes")
-        inside = above | {real}
-        waiting += [(below, known[real], inside) for below in reversed(_directories(path))]
+        waiting += [(below, known[real], above | {real}) for below in reversed(_directories(path))]
     if n_loops:
         source.notes.append(f"passed over: {counted(n_loops, 'link')} to a directory above")
     return draft.hierarchy()
