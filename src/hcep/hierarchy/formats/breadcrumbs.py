@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from hcep.hierarchy.edges import with_lone_tops
 from hcep.hierarchy.formats.draft import Draft
@@ -20,23 +21,18 @@ ID = re.compile(r"(?:(\w+://\S+|\d+|[A-Za-z]{0,4}[-_]?\d[\w.-]*)(?:\s+:\s+|\s+[-
 
 #: The directory that a listing starts in.
 TOPS = (".", "./", "/", "\\")
-
 #: Codes with dots, and the mark that stands for them.
 CODE, CODES = re.compile(r"\d+(\.\d+)+"), "1.1"
 #: Ids that look like paths and are none: /m/0dv5r.
 KNOWLEDGE_ID = re.compile(r"/[a-z]{1,2}/[0-9a-z_]+")
-
 Line = tuple[int, str]
 
 
 def read(source: Source, *, separator: str | None = None, ids: str = "file") -> Hierarchy:
     """Read lines of categories from the highest to the lowest; lines that start with ``#`` are comments.
 
-    Parameters
-    ----------
-    separator : what categories are apart by; found in the lines by default
-    ids : {"file", "label"}; what identifies a category: the id in front of its line, where all lines have one, or its
-        own label, with those above in front where several share it
+    `ids` says what identifies a category: the id in front of its line in the "file", where all lines have one, or its
+    own "label", with those above in front where several share it.
     """
     lines = [(i + 1, line.strip()) for i, line in enumerate(source.lines())]
     lines = [(number, line) for number, line in lines if line and not line.startswith("#")]
@@ -69,7 +65,9 @@ def column_of_paths(table: Table) -> tuple[int, str] | None:
         cells = [cells[column] for _, cells in table.rows if len(cells) > column and cells[column]]
         if 2 * len(cells) < len(table.rows) or any("://" in c or KNOWLEDGE_ID.fullmatch(c) for c in cells):
             continue
-        if _is_dotted(set(cells)):
+        # Paths such as flare.vis.axis: all that is above each has a row, too.
+        above = {cell.rpartition(".")[0] for cell in cells if "." in cell}
+        if len(above) > 1 and above <= set(cells) and not any(" " in cell for cell in above):
             beside = ["".join(row[:column] + row[column + 1 :]) for _, row in table.rows[1:]]
             named = sum(any(map(str.isalpha, text)) for text in beside) >= 0.9 * len(beside)
             return column, CODES if named or any(map(CODE.fullmatch, cells)) else "."
@@ -80,12 +78,6 @@ def column_of_paths(table: Table) -> tuple[int, str] | None:
         if len(listed) >= max(2, 0.9 * len(cells) - 1) and find_separator(listed, (";",)):
             return column, ";"
     return None
-
-
-def _is_dotted(cells: set[str]) -> bool:
-    """Whether cells are paths such as flare.vis.axis: all that is above each has a row, too."""
-    above = {cell.rpartition(".")[0] for cell in cells if "." in cell}
-    return len(above) > 1 and above <= cells and not any(" " in cell for cell in above)
 
 
 def _coded(source: Source, table: Table, column: int) -> Hierarchy:
@@ -119,12 +111,8 @@ def in_table(source: Source, table: Table, codes: bool = True) -> Hierarchy | No
     starts = {_parts(cells[column], mark)[0] for _, cells in rows[1:]}
     is_header = len(_parts(title, mark)) == 1 and title not in starts
     rows = rows[is_header:]
-    others = [i for i in range(table.width) if i != column]
-    unique = [
-        i
-        for i in others
-        if len({tuple(c[i : i + 1]) for _, c in rows}) == len(rows) and all(len(c) > i for _, c in rows)
-    ]
+    whole = [i for i in range(min(len(cells) for _, cells in rows)) if i != column]
+    unique = [i for i in whole if len({cells[i] for _, cells in rows}) == len(rows)]
     name = f"column {title!r}" if is_header else f"column {column + 1}"
     lines = [(line, f"{cells[unique[0]]}\t{cells[column]}" if unique else cells[column]) for line, cells in rows]
     return from_lines(source, lines, mark, "file", name, has_ids=bool(unique))
@@ -137,16 +125,17 @@ def from_lines(
     if ids not in ("file", "label"):
         raise source.fail(f"ids must be 'file' or 'label', got {ids!r}")
     lines = [(number, line) for number, line in lines if line.strip() not in TOPS]
-    split = [line.partition("\t") if has_ids else _without_id(line) for _, line in lines]
-    without = [number for (number, _), (identity, _, _) in zip(lines, split, strict=True) if not identity]
+    split = [line.partition("\t")[::2] if has_ids else _without_id(line) for _, line in lines]
+    without = [number for (number, _), (identity, _) in zip(lines, split, strict=True) if not identity]
     numbered = not without if has_ids is None else has_ids
     if without and has_ids is None and 2 * len(without) < len(lines):
         raise source.fail("has no id in front, as other lines do; write one, or remove theirs", without[0])
-    paths = [_parts(rest if numbered else line, mark) for (_, line), (_, _, rest) in zip(lines, split, strict=True)]
-    known = {tuple(path): identity for path, (identity, _, _) in zip(paths, split, strict=True)} if numbered else {}
-    if len(known) < len({(tuple(p), identity) for p, (identity, _, _) in zip(paths, split, strict=True)}):
+    paths = [_parts(rest if numbered else line, mark) for (_, line), (_, rest) in zip(lines, split, strict=True)]
+    pairs = {(tuple(path), identity) for path, (identity, _) in zip(paths, split, strict=True)} if numbered else set()
+    known = dict(pairs)
+    if len(known) < len(pairs):
         known = {}
-        source.notes += ["ids left out: several stand before one path"] if numbered else []
+        source.notes.append("ids left out: several stand before one path")
     ends = [{path[end] for path in paths if path} for end in (0, -1)]
     if all(len(path) == 2 and all(path) for path in paths) and ends[0] & ends[1] and not known:
         source.understood = f"edges, parent {mark} child"
@@ -160,12 +149,10 @@ def from_lines(
         n_again += tuple(path) in seen
         seen.add(tuple(path))
         parent = None
-        for depth in range(1, len(path) + 1):
-            label, identity = path[depth - 1], known.get(tuple(path[:depth])) if ids == "file" else None
-            if identity is None:
-                parent = draft.add(label, parent, line=number, same=True)
-            else:
-                parent = draft.add(identity, parent, name=label, line=number, has_id=True, same=True)
+        for depth, label in enumerate(path, 1):
+            identity = known.get(tuple(path[:depth])) if ids == "file" else None
+            own: Any = {"name": label, "has_id": True} if identity is not None else {}
+            parent = draft.add(label if identity is None else identity, parent, line=number, same=True, **own)
     source.understood = f"breadcrumbs apart by {mark!r}{f' in {where}' if where else ''}"
     source.understood += ", with ids" if known and ids == "file" else ""
     source.otherwise = "if the lines are no paths, pass --format outline" if not where else ""
@@ -173,9 +160,9 @@ def from_lines(
     return draft.hierarchy()
 
 
-def _without_id(line: str) -> tuple[str, str, str]:
+def _without_id(line: str) -> tuple[str, str]:
     found = ID.match(line)
-    return (found[1] or found[2].strip(), "", line[found.end() :]) if found else ("", "", line)
+    return (found[1] or found[2].strip(), line[found.end() :]) if found else ("", line)
 
 
 def _parts(line: str, mark: str) -> list[str]:

@@ -15,7 +15,7 @@ _WORDS = {
 RANKS, OTHER_RANKS = _WORDS["ranks"], [_WORDS[f"{language}_ranks"] for language in ("german", "french", "spanish")]
 HEADER_WORDS = frozenset(_WORDS["header"]).union(RANKS, *OTHER_RANKS)
 IDENTITY, ABOUT, NAME_ORDER = frozenset(_WORDS["identity"]), frozenset(_WORDS["about"]), _WORDS["names"]
-NAMES = frozenset(NAME_ORDER) - {"species"}
+NAMES, KEYS = frozenset(NAME_ORDER) - {"species"}, frozenset(("id", "ids", "key", "code"))
 LOWEST, REST, SUMS = frozenset(_WORDS["lowest"]), frozenset(_WORDS["rest"]), frozenset(_WORDS["sums"])
 #: Words in the name of a column that is a level, also where it has as many cells as the one above.
 LEVEL_WORDS = HEADER_WORDS - IDENTITY - ABOUT - {"parent", "child", "source", "target", "coarse", "fine"}

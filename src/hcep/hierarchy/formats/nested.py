@@ -405,11 +405,11 @@ class _Building:
 def _scalar(text: str) -> str:
     if PLAIN.fullmatch(text) and text.lower() not in WORDS:
         return text
-    return '"' + ESCAPED.sub(_escape, text) + '"'
 
+    def escape(match: re.Match[str]) -> str:
+        code = ord(match[0])
+        if match[0] in '"\\':
+            return "\\" + match[0]
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
-def _escape(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if match[0] in '"\\':
-        return "\\" + match[0]
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return '"' + ESCAPED.sub(escape, text) + '"'

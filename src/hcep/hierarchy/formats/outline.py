@@ -28,8 +28,7 @@ TITLE = ()
 
 
 def read(source: Source, *, repeated: Repeated = "raise", header: str | None = None) -> Hierarchy:
-    """Read an outline; `repeated` says what a label in several places means (see `Draft`), `header` (yes or no)
-    whether the first line is the title of a column.
+    """Read an outline; `repeated` is as for `Draft`, `header` (yes or no) whether the first line titles a column.
 
     Where a line is numbered with dots (1.1), numbers tell the depth; otherwise indentation does, below the Markdown
     heading before it. Bullets, emphasis and the characters of drawn trees are passed over. A label in double quotes is
@@ -42,9 +41,10 @@ def read(source: Source, *, repeated: Repeated = "raise", header: str | None = N
     draft = Draft(source, repeated)
     at: dict[Key, int] = {}  # what stands at each place now; nothing stands above the top
     lines = list(_outline(source))
-    if header == "yes" or (
-        header is None and _is_titled([label for *_, label in lines], [key for _, key, *_ in lines])
-    ):
+    words = [set(plain(label).split()) <= HEADER_WORDS for *_, label in lines]
+    # A flat list may start with the name of a column, which none of the others could be.
+    flat = len(lines) > 2 and {key for _, key, *_ in lines} == {0}
+    if header == "yes" or (header is None and flat and words[0] and not any(words[1:])):
         source.notes.append(f"line {lines[0][0]:,} taken for a header, {lines[0][3]!r}; -O header=no if it is a class")
         lines = lines[1:]
     for number, key, above, label in lines:
@@ -52,12 +52,6 @@ def read(source: Source, *, repeated: Repeated = "raise", header: str | None = N
     hierarchy = draft.hierarchy()
     source.otherwise = source.otherwise if hierarchy.depth == 1 else ""
     return hierarchy
-
-
-def _is_titled(labels: list[str], keys: list[Key]) -> bool:
-    """Whether a flat list starts with the name of a column, which none of the others could be."""
-    words = [set(plain(label).split()) <= HEADER_WORDS for label in labels]
-    return len(labels) > 2 and set(keys) == {0} and words[0] and not any(words[1:])
 
 
 def _not_an_outline(source: Source) -> Hierarchy | None:
@@ -100,27 +94,25 @@ def _not_an_outline(source: Source) -> Hierarchy | None:
 def write(hierarchy: Hierarchy, format: str) -> str:
     """Bullets, two blanks a level; a synset with several parents stands below each, what is below it only once."""
     refuse_deep(hierarchy, format)
-    label = labels(hierarchy)
-    rows = ((depth, label[synset]) for depth, synset, _, _ in outline_order(hierarchy))
-    return "".join(f"{'  ' * depth}- {_quoted(text)}\n" for depth, text in rows)
+    # The label as it is where reading gives it back, otherwise as a JSON string.
+    label = {
+        synset: text if text.isprintable() and _label(Source("", b""), 0, f"- {text}") == text else json.dumps(text)
+        for synset, text in labels(hierarchy).items()
+    }
+    return "".join(f"{'  ' * depth}- {label[synset]}\n" for depth, synset, _, _ in outline_order(hierarchy))
 
 
 def _outline(source: Source) -> Iterator[Line]:
-    lines = [
-        (i + 1, line) for i, line in enumerate(source.lines()) if line.strip() and not RULE.fullmatch(line.strip())
-    ]
-    by_number = any("." in number.rstrip(".)") for _, line in lines if (number := _number(line)))
-    return _numbered(source, lines) if by_number else _indented(source, _unmarked(lines))
-
-
-def _unmarked(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Lines whose depth is a run of marks (``** cat``, ``--cat``) with as many blanks instead."""
+    numbered = [(i + 1, line) for i, line in enumerate(source.lines()) if line.strip()]
+    lines = [(number, line) for number, line in numbered if not RULE.fullmatch(line.strip())]
+    if any("." in _number(line).rstrip(".)") for _, line in lines):
+        return _numbered(source, lines)
+    # Lines whose depth is a run of marks (``** cat``, ``--cat``) get as many blanks instead.
     runs = [match for _, line in lines if (match := RUN.match(line))]
-    deep = [match for match in runs if len(match[0]) > 1]
     one_mark = len({match[1] for match in runs}) == 1 and not any(line[0].isspace() for _, line in lines)
-    if not one_mark or not deep or 3 * len(runs) < len(lines):
-        return lines
-    return [(n, RUN.sub(lambda match: " " * len(match[0]), line, count=1)) for n, line in lines]
+    if one_mark and 3 * len(runs) >= len(lines) and any(len(match[0]) > 1 for match in runs):
+        lines = [(n, RUN.sub(lambda match: " " * len(match[0]), line, count=1)) for n, line in lines]
+    return _indented(source, lines)
 
 
 def _numbered(source: Source, lines: list[tuple[int, str]]) -> Iterator[Line]:
@@ -155,7 +147,10 @@ def _indented(source: Source, lines: list[tuple[int, str]]) -> Iterator[Line]:
             stack = []
             continue
         indent = INDENT.match(line)[0]  # type: ignore[index] # it matches nothing, too
-        kind = _one_kind(source, number, indent, kind)
+        found = " and ".join(sorted({"tabs" if c == "\t" else "blanks" for c in indent}))
+        if " and " in found or (found and kind and found != kind):
+            raise source.fail("indented by tabs and blanks in one file; use one of them", number)
+        kind = kind or found
         while stack and stack[-1] > len(indent):
             last = stack.pop()
             if not stack or stack[-1] < len(indent):
@@ -165,13 +160,6 @@ def _indented(source: Source, lines: list[tuple[int, str]]) -> Iterator[Line]:
             stack.append(len(indent))
         depth = len(heading) + len(stack) - 1
         yield number, depth, depth - 1, _label(source, number, line[len(indent) :])
-
-
-def _one_kind(source: Source, number: int, indent: str, kind: str) -> str:
-    found = " and ".join(sorted({"tabs" if c == "\t" else "blanks" for c in indent}))
-    if " and " in found or (found and kind and found != kind):
-        raise source.fail("indented by tabs and blanks in one file; use one of them", number)
-    return kind or found
 
 
 def _number(line: str, pattern: re.Pattern[str] = NUMBER) -> str:
@@ -193,10 +181,3 @@ def _label(source: Source, number: int, text: str) -> str:
         if text.startswith(around) and text.endswith(around) and len(text) > 2 * len(around):
             text = text[len(around) : -len(around)]
     return text.strip()
-
-
-def _quoted(label: str) -> str:
-    """The label as it is where reading gives it back, otherwise as a JSON string."""
-    if label.isprintable() and _label(Source("", b""), 0, f"- {label}") == label:
-        return label
-    return json.dumps(label, ensure_ascii=True)

@@ -27,15 +27,11 @@ Row = tuple[int, list[str]]
 
 @dataclass
 class Table:
-    """Rows that hold something, each with the line (of a workbook: the row) it ends on; cells without blanks around.
-
-    `marked` is whether the first row is set apart as a header, as bold type does in a workbook; `dates` has the cells
-    of a workbook that hold a date, by what they show.
-    """
+    """Rows that hold something, each with the line (of a workbook: the row) it ends on; cells without blanks around."""
 
     rows: list[Row]
-    marked: bool = False
-    dates: dict[str, str] = field(default_factory=dict)
+    marked: bool = False  # whether the first row is set apart as a header, as bold type does in a workbook
+    dates: dict[str, str] = field(default_factory=dict)  # the cells of a workbook that hold a date, by what they show
 
     @property
     def width(self) -> int:
@@ -56,18 +52,13 @@ def read_table(source: Source, delimiter: str | None = None, sheet: str | None =
     else:
         found = Table(list(_text_rows(source, NAMED.get(delimiter or "", delimiter))))
     rows = [(line, cells) for line, cells in found.rows if not cells[0].startswith("#")]
-    _strip(rows)
-    found.rows = _without_title(source, rows)
-    return found
-
-
-def _strip(rows: list[Row]) -> None:
-    """Drop empty cells at the ends of rows, and columns on the left that are empty throughout."""
     n_left = min((next(i for i, cell in enumerate(cells) if cell) for _, cells in rows), default=0)
     for _, cells in rows:
         while not cells[-1]:
             cells.pop()
         del cells[:n_left]
+    found.rows = _without_title(source, rows)
+    return found
 
 
 def _without_title(source: Source, rows: list[Row]) -> list[Row]:
@@ -87,9 +78,6 @@ def _without_title(source: Source, rows: list[Row]) -> list[Row]:
     if alone == [last] and last > above + 1:
         raise source.fail(f"{cells[-1]!r} stands alone below the table, after an empty row; remove it", last)
     return rows
-
-
-# -- text ----------------------------------------------------------------------------------------------------------
 
 
 def _text_rows(source: Source, delimiter: str | None) -> Iterator[Row]:
@@ -134,9 +122,6 @@ def _delimiter(source: Source, text: str) -> str:
     return best if evenness[best] > 0 else usual
 
 
-# -- workbooks -----------------------------------------------------------------------------------------------------
-
-
 def _workbook(source: Source, sheet: str | None) -> Table:
     openpyxl = require("openpyxl", "formats", "reading .xlsx")
     try:
@@ -150,7 +135,8 @@ def _workbook(source: Source, sheet: str | None) -> Table:
         if str(error).startswith(source.name):
             raise
         raise source.fail(f"is not a workbook that can be read ({error}); save it as .xlsx or .csv") from None
-    sheets = {page.title: page for page in book.worksheets if page.max_row and any(_filled(page))}
+    filled = [page for page in book.worksheets if page.max_row and any(map(any, page.iter_rows(values_only=True)))]
+    sheets = {page.title: page for page in filled}
     if sheet is not None and sheet not in sheets:
         raise source.fail(f"has no sheet {sheet!r} with cells in it; there are {quoted(sheets)}")
     tables = [name for name, page in sheets.items() if page.max_column > 1 and page.max_row > 2] or list(sheets)
@@ -166,17 +152,12 @@ def _workbook(source: Source, sheet: str | None) -> Table:
     for merged in page.merged_cells.ranges:
         for row in range(merged.min_row + 1, merged.max_row + 1):
             rows[row][merged.min_col - 1] = rows[merged.min_row][merged.min_col - 1]
-    bold = [
-        all(cell.font.bold for cell in cells if cell.value is not None) for r, cells in grid.items() if any(rows[r])
-    ]
+    told = [[cell for cell in cells if cell.value is not None] for r, cells in grid.items() if any(rows[r])]
+    bold = [all(cell.font.bold for cell in cells) for cells in told]
     dated = [c for cells in grid.values() for c in cells if isinstance(c.value, datetime.date | datetime.time)]
     dates = {_cell(source, c, None): c.coordinate for c in dated}
     marked = bold[:1] == [True] and not all(bold)
     return Table([(row, cells) for row, cells in rows.items() if any(cells)], marked, dates)
-
-
-def _filled(page: Any) -> Iterator[Any]:
-    return (value for row in page.iter_rows(values_only=True) for value in row if value is not None)
 
 
 def _cell(source: Source, cell: Any, formulas: Any) -> str:

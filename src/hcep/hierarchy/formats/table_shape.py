@@ -66,26 +66,24 @@ class _Evidence:
         self.source = source
         (self.line, first), *others = table.rows
         self.first = [*first, *[""] * (table.width - len(first))]
-        self.width = table.width
-        told = self._has_header(table, others) if header is None else header
-        self.has_header = told
-        self.names = (
-            [name or f"column {i + 1}" for i, name in enumerate(self.first)]
-            if told
-            else [f"column {i + 1}" for i in range(self.width)]
-        )
+        self.width, self.names, self.rows = table.width, table.numbered, table.rows
+        self.has_header = told = self._has_header(table, others) if header is None else header
+        if told:
+            self.names = [name or number for name, number in zip(self.first, table.numbered, strict=True)]
+            # Some rows say the header again, or the sums below a table.
+            again = [line for line, cells in others if cells == first]
+            sums = [line for line, cells in others[-1:] if cells[0].casefold().strip(" :") in words.SUMS]
+            source.notes += [f"passed over: line {line:,}, the header again" for line in again]
+            source.notes += [f"passed over: line {line:,}, a sum" for line in sums]
+            self.rows = [row for row in others if row[0] not in (*again, *sums)]
         twice = [column for column, n in Counter(self.names).items() if n > 1]
         if twice:
             raise source.fail(f"column {twice[0]!r} stands twice in the header; rename one", self.line)
-        self.rows = _without_repeats(source, first, others) if told else table.rows
         n_most = max(len(first), 3) if any(words.PARENT.fullmatch(words.plain(name)) for name in first) else len(first)
-        long = [(line, len(cells)) for line, cells in self.rows if len(cells) > n_most]
-        if told and long:
-            line, n = long[0]
-            raise source.fail(f"expected {len(first)} cells, as in the header; got {n}", line)
+        for line, cells in self.rows if told else ():
+            if len(cells) > n_most:
+                raise source.fail(f"expected {len(first)} cells, as in the header; got {len(cells)}", line)
         self.columns = [[cells[i] if i < len(cells) else "" for _, cells in self.rows] for i in range(self.width)]
-
-    # -- the header ----------------------------------------------------------------------------------------------
 
     def _has_header(self, table: Table, others: list[Row]) -> bool:
         body = [{cell for cell in cells if cell} for _, cells in others]
@@ -95,10 +93,8 @@ class _Evidence:
         first = [cell for cell in self.first if cell]
         again = [cell for cell in first if cell in everywhere]
         titles = [cell for cell in first if words.is_header_word(cell)]
-        numeric = [
-            i for i, cell in enumerate(self.first)
-            if cell and not words.NUMERIC.fullmatch(cell) and others and _all_numeric(_column(others, i))
-        ]  # fmt: skip
+        worded = [i for i, cell in enumerate(self.first) if cell and not words.NUMERIC.fullmatch(cell) and others]
+        numeric = [i for i in worded if _all_numeric(_column(others, i))]
         if not again and len(first) > 1 and (titles or numeric or table.marked):
             return True
         if again or len(first) == 1 or len(set(first)) < len(first) or not others:
@@ -110,9 +106,8 @@ class _Evidence:
         edges = table.width == 2 and set(_column(others, 0)) & set(_column(others, 1))
         n_odd = sum(_is_odd(cell, _column(others, i)) for i, cell in enumerate(self.first))
         if (connected and (edges or n_odd)) or (n_odd > 1 and len(body) > 2):
-            self.source.notes.append(
-                f"line {self.line:,} taken for a header, {quoted(first)}; -O header=no if it is data"
-            )
+            note = f"line {self.line:,} taken for a header, {quoted(first)}; -O header=no if it is data"
+            self.source.notes.append(note)
             return True
         raise self.source.fail(
             f"the first row, {quoted(first)}, may be a header or data: none of its cells comes again; pass header= "
@@ -120,19 +115,22 @@ class _Evidence:
             self.line,
         )
 
-    # -- the decision --------------------------------------------------------------------------------------------
-
     def shape(self) -> Shape:
         text = [i for i in range(self.width) if any(self.columns[i]) and not _all_numeric(self.columns[i])]
         if self.has_header:
             parents = words.parent_columns(self.names)
             known = words.known_levels(self.names)
             # A superclass among many ranks is one of them, unless ids show that it is the parent.
-            if parents and self.width > 1 and (len(known) < 4 or self._refers([self.names[p] for p in parents], known)):
+            apart = [p for p in parents if self.names[p] not in known]
+            others = [c for c in range(self.width) if c not in parents]
+            refers = any(self._parents(p, c) for p in apart for c in others)
+            if parents and self.width > 1 and (len(known) < 4 or refers):
                 return self._edges_by_header(parents)
-            known = () if self._is_no_biology(known) else known
-            if known:
-                return self._levels_by_header([self.names.index(name) for name in known], text)
+            levels = [self.names.index(name) for name in known]
+            # Two ranks that stand the other way round in the header and in the cells: a family of product classes.
+            ranks = 2 <= len(known) < 4 and {words.plain(name) for name in known[:2]} <= set(words.RANKS)
+            if known and not (ranks and levels[1] < levels[0] and self._nested(levels[0], levels[1])):
+                return self._levels_by_header(levels, text)
         if self.width == 2:
             return self._two_columns()
         odd = [row for row in self.rows if len(row[1]) > 3]
@@ -146,18 +144,6 @@ class _Evidence:
             return self._edges(best, known=False)
         return self._levels_by_cells(text)
 
-    def _refers(self, parents: list[str], known: Sequence[str]) -> bool:
-        """Whether a column of parents that is no level has cells that come again as children."""
-        apart = [self.names.index(name) for name in parents if name not in known]
-        return any(self._parents(p, c) for p in apart for c in range(self.width) if self.names[c] not in parents)
-
-    def _is_no_biology(self, known: Sequence[str]) -> bool:
-        """Whether two ranks stand the other way round in the header and in the cells: a family of product classes."""
-        if not 2 <= len(known) < 4 or not {words.plain(name) for name in known[:2]} <= set(words.RANKS):
-            return False
-        upper, lower = (self.names.index(name) for name in known[:2])
-        return lower < upper and self._nested(upper, lower)
-
     def _edges_by_header(self, parents: list[int]) -> Shape:
         others = [i for i in range(self.width) if i not in parents]
         # A parent may be given by id and by name: the one that comes again among the children, the id first.
@@ -169,38 +155,30 @@ class _Evidence:
         named = {words.plain(self.names[i]): i for i in others}
         by_name = next((named[name] for name in words.CHILD if name in named), None)
         most = max(others, key=lambda i: covered[i])
-        if covered[most] and (by_name is None or not covered[by_name]):
-            child = most
-        elif by_name is not None:
-            child = by_name
-        elif len(others) == 1:
-            child = others[0]
-        else:
+        if (covered[most] and (by_name is None or not covered[by_name])) or (by_name is None and len(others) == 1):
+            by_name = most
+        if by_name is None:
             told = f"column {self.names[parent]!r} holds parents, but which of {quoted(self.names)} holds the children?"
             raise self.source.fail(f"{told} pass parent= and child= (-O child=COLUMN on the command line)", self.line)
-        return self._edges((parent, child), known=True)
+        return self._edges((parent, by_name), known=True)
 
     def _edges(self, pair: tuple[int, int], known: bool) -> Shape:
         parent, child = pair
         rest = [i for i in range(self.width) if i not in pair]
-        named = [i for i in rest if self._names_things(i) and not words.PARENT.fullmatch(words.plain(self.names[i]))]
-        named.sort(key=lambda i: min(words.NAME_ORDER.index(word) for word in self._words(i) & words.NAMES))
-        plain_third = (
-            not self.has_header or words.is_edge_header(self.first) or self._words(rest[0]) & words.IDENTITY
-            if rest
-            else False
-        )
-        only = rest if self.width == 3 and plain_third and not _all_numeric(self.columns[rest[0]]) else []
+        # Columns that hold names by their own: an ``acceptedNameUsageID`` does not, nor does an empty one.
+        own = {i: self._words(i) for i in rest if not words.PARENT.fullmatch(words.plain(self.names[i]))}
+        named = [i for i in own if own[i] & words.NAMES and not own[i] & words.KEYS and any(self.columns[i])]
+        named.sort(key=lambda i: min(words.NAME_ORDER.index(word) for word in own[i] & words.NAMES))
+        plain = not self.has_header or words.is_edge_header(self.first)
+        only = [i for i in rest if self.width == 3 and (plain or self._words(i) & words.IDENTITY)]
+        only = [i for i in only if not _all_numeric(self.columns[i])]
         only = [i for i in only if len(self._set(i)) > 1 or len(self._filled(i)) < 3]  # a relation names nothing
-        name = (named or only)[:1]
-        shape = Shape("edges", self.names, self.rows, (parent, child, *name), known, self.has_header)
-        shape.notes = self._left_out(shape.columns)
-        return shape
+        return self._shape("edges", (parent, child, *(named or only)[:1]), known)
 
-    def _names_things(self, column: int) -> bool:
-        """Whether a column holds names by its own name: an ``acceptedNameUsageID`` does not, nor does an empty one."""
-        own = self._words(column)
-        return bool(own & words.NAMES) and not own & {"id", "ids", "key", "code"} and any(self.columns[column])
+    def _shape(self, kind: Literal["edges", "levels"], columns: Sequence[int], known: bool) -> Shape:
+        unused = [self.names[i] for i in range(self.width) if i not in columns and any(self.columns[i])]
+        notes = [f"columns left out: {quoted(unused, 9)}"] if unused else []
+        return Shape(kind, self.names, self.rows, tuple(columns), known, self.has_header, notes)
 
     def _levels_by_header(self, known: list[int], text: list[int]) -> Shape:
         """The columns that are levels by name, and those among them that are levels by their cells."""
@@ -220,13 +198,10 @@ class _Evidence:
             elif above and levels[-1] == above[-1] and self._is_finer(column, above[-1]):
                 levels.append(column)
         if not self._is_unique(levels[-1]):  # the classes may stand in a column that is called a name
-            finer = [
-                i for i in text if i not in levels and self._words(i) & words.NAMES and self._is_finer(i, levels[-1])
-            ]
-            rank = {
-                i: min(words.NAME_ORDER.index(word) for word in self._words(i) & set(words.NAME_ORDER)) for i in finer
-            }
-            levels += sorted(finer, key=lambda i: rank[i])[:1]
+            others = [i for i in text if i not in levels and self._words(i) & words.NAMES]
+            finer = [i for i in others if self._is_finer(i, levels[-1])]
+            ranks_of = {i: [words.NAME_ORDER.index(w) for w in self._words(i) & {*words.NAME_ORDER}] for i in finer}
+            levels += sorted(finer, key=lambda i: min(ranks_of[i]))[:1]
         for upper, lower in pairwise(levels[:-1]):  # classes may share a name, as epithets of species do
             if not self._nested(lower, upper):
                 self._fail_nested(lower, upper)
@@ -250,13 +225,10 @@ class _Evidence:
                 f"every cell of {quoted(self.names)} stands there once: pairs of an id and its name? If one column has "
                 "the parents of the other, pass parent= and child= (-O parent=1 -O child=2 on the command line)"
             )
-        finer_first = repeats == [False, True] and all(self.columns[0])
-        if repeats == [True, True] and not self._nested(1, 0):
-            if self._nested(0, 1):
-                finer_first = True
-            else:
-                self._fail_nested(1, 0)
-        upper = 1 if finer_first else 0
+        nested = repeats != [True, True] or self._nested(1, 0)
+        if not nested and not self._nested(0, 1):
+            self._fail_nested(1, 0)
+        upper = 1 if not nested or (repeats == [False, True] and all(self.columns[0])) else 0
         if len(self.rows) > 5 and len(self._set(upper)) > 0.7 * len(self.rows):
             self._fail_levels(f"most cells of column {self.names[upper]!r} stand there once")
         if _all_numeric(self.columns[upper]):
@@ -265,12 +237,11 @@ class _Evidence:
 
     def _levels_by_cells(self, text: list[int]) -> Shape:
         """Level columns without known names: each nested in the one on its left, down to the first of classes."""
-        n_rows = len(self.rows)
         columns = [i for i in text if not self._words(i) & words.ABOUT]
-        ids = [i for i in columns if self._words(i) & {"id", "ids", "code", "key"}]
-        columns = [
-            i for i in columns if i not in ids or not any(self._is_renamed(i, j) for j in columns if j not in ids)
-        ]
+        ids = [i for i in columns if self._words(i) & words.KEYS]
+        # An id and its name say the same in other words.
+        same = {(i, j): not self._repeated_below(i, j) and not self._repeated_below(j, i) for i in ids for j in columns}
+        columns = [i for i in columns if i not in ids or not any(same[i, j] for j in columns if j not in ids)]
         if len(columns) > 1 and self._is_unique(columns[0]):  # the classes come first, or ids of them
             columns = columns[1:] if any(map(self._is_unique, columns[1:])) else columns[::-1]
         levels = columns[:1]
@@ -285,9 +256,8 @@ class _Evidence:
             levels.append(column)
         if len(levels) < 2:
             self._fail_levels("there are not two columns of names")
-        lowest = {
-            next((self.columns[i][row] for i in levels[::-1] if self.columns[i][row]), "") for row in range(n_rows)
-        }
+        cells = [[self.columns[i][row] for i in levels[::-1]] for row in range(len(self.rows))]
+        lowest = {next(filter(None, row), "") for row in cells}
         if len(lowest) <= len(self._set(levels[0])):
             self._fail_levels(f"there are no more different classes than cells in column {self.names[levels[0]]!r}")
         return self._levels(levels, known=False)
@@ -296,15 +266,7 @@ class _Evidence:
         first, last = self._words(columns[0]), self._words(columns[-1])
         if not known and first & words.LOWEST and not last & words.LOWEST:
             self._fail_levels(f"column {self.names[columns[0]]!r} would be the highest by its cells")
-        shape = Shape("levels", self.names, self.rows, tuple(columns), known, self.has_header)
-        shape.notes = self._left_out(shape.columns)
-        return shape
-
-    def _left_out(self, columns: Sequence[int]) -> list[str]:
-        unused = [self.names[i] for i in range(self.width) if i not in columns and any(self.columns[i])]
-        return [f"columns left out: {quoted(unused, 9)}"] if unused else []
-
-    # -- what cells tell -----------------------------------------------------------------------------------------
+        return self._shape("levels", columns, known)
 
     def _filled(self, column: int) -> list[str]:
         return [cell for cell in self.columns[column] if cell]
@@ -332,13 +294,8 @@ class _Evidence:
 
     def _nested(self, lower: int, upper: int) -> bool:
         """Whether nearly every cell of a column has one cell of another above it."""
-        repeated = self._repeated_below(lower, upper)
-        few = len(repeated) <= max(1, 0.1 * len(self._set(lower))) and 2 * len(repeated) < len(self._set(lower))
-        return few or not repeated
-
-    def _is_renamed(self, column: int, other: int) -> bool:
-        """Whether two columns say the same in other words, as an id and its name do."""
-        return not self._repeated_below(column, other) and not self._repeated_below(other, column)
+        n_repeated, n = len(self._repeated_below(lower, upper)), len(self._set(lower))
+        return (n_repeated <= max(1, 0.1 * n) and 2 * n_repeated < n) or not n_repeated
 
     def _is_finer(self, column: int, lowest: int) -> bool:
         mostly = len(self._filled(column)) >= 0.9 * len(self.rows)
@@ -350,11 +307,8 @@ class _Evidence:
     def _words(self, column: int) -> set[str]:
         return set(words.plain(self.names[column]).split()) if self.has_header else set()
 
-    # -- refusals ------------------------------------------------------------------------------------------------
-
     def _unsure_of(self, column: int, levels: Sequence[int], above: int) -> NoReturn:
-        names = [self.names[i] for i in levels]
-        name = self.names[column]
+        names, name = [self.names[i] for i in levels], self.names[column]
         at = names.index(self.names[above]) + 1
         with_it = ",".join([*names[:at], name, *names[at:]])
         raise self.source.fail(
@@ -374,15 +328,6 @@ class _Evidence:
             f"command line); its columns are {quoted(self.names, 9)}",
             self.line,
         )
-
-
-def _without_repeats(source: Source, header: list[str], rows: list[Row]) -> list[Row]:
-    """Rows without those that say the header again, or the sums below a table."""
-    again = [line for line, cells in rows if cells == header]
-    sums = [line for line, cells in rows[-1:] if cells[0].casefold().strip(" :") in words.SUMS]
-    source.notes += [f"passed over: line {line:,}, the header again" for line in again]
-    source.notes += [f"passed over: line {line:,}, a sum" for line in sums]
-    return [row for row in rows if row[0] not in (*again, *sums)]
 
 
 def _column(rows: list[Row], i: int) -> list[str]:
