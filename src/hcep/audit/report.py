@@ -117,8 +117,6 @@ def audit(
 ) -> Audit:
     """Run all checks.
 
-    Raises HCEPError: no images, labels that are no classes of the model, a number of groups that is not that of images.
-
     Parameters
     ----------
     model : fitted

@@ -76,10 +76,6 @@ def fetch(
 ) -> Path:
     """Fetch a public image dataset and unpack it; what is there already is not fetched again.
 
-    Raises DatasetError: an unknown name, an address that does not answer, an archive that is cut short, of another
-    hash, or that holds links, paths that lead out of it or far more than it should. Run it again to resume what was cut
-    short. Raises MissingExtraError: when pooch is not installed.
-
     Parameters
     ----------
     name : str
@@ -122,9 +118,6 @@ def _own_imagenet(folder: str | os.PathLike[str] | None) -> Path:
     if not imagenet.detect(Path(folder)):
         raise DatasetError(f"{str(folder)!r} is not ImageNet: looked for {imagenet.LOOKS_FOR}")
     return Path(folder)
-
-
-# -- fetching ------------------------------------------------------------------------------------------
 
 
 def download(
@@ -190,9 +183,6 @@ class _Downloader:
                     raise DatasetError(f"{url} sends more than {self.max_bytes:,} bytes, too many for the archive")
         if have < total:
             raise DatasetError(f"{url} ended after {have:,} of {total:,} bytes; run it again to resume")
-
-
-# -- unpacking -----------------------------------------------------------------------------------------
 
 
 def unpack(

@@ -37,8 +37,6 @@ def encode_images(
 ) -> EncodeReport:
     """Encode a dataset of images into a store; run it again to resume, or to add what is new.
 
-    Raises HCEPError: as `read_images`, `load_encoder` and `encode_to_store`.
-
     Parameters
     ----------
     images : what `read_images` takes or gave. Images that are not files (CIFAR's) are first written below the store.
@@ -66,9 +64,6 @@ def embeddings_of(
     **columns: Any,
 ) -> Embeddings:
     """Embeddings of a store, a file, a table, or a folder of photos.
-
-    Raises HCEPError: nothing to read. Raises MissingExtraError: no encoder given, and the built-in one is not
-    installed.
 
     Parameters
     ----------

@@ -33,9 +33,6 @@ def find_hierarchy(
 ) -> Hierarchy | None:
     """The hierarchy a user means.
 
-    Raises HCEPError: classes that are not in the hierarchy of that name, or in none that has a name; what
-    `Hierarchy.read` refuses.
-
     Parameters
     ----------
     wanted : str or path, optional

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
 
@@ -16,7 +17,6 @@ from PIL import Image
 from hcep._files import replacing
 from hcep.datasets.layouts import LAYOUTS
 from hcep.datasets.layouts.listing import OWN_LABEL, DatasetError, Request, choose_splits, printable
-from hcep.datasets.splits import k_shot_rows, train_val_rows
 from hcep.embeddings.images import IMAGE_SUFFIXES
 from hcep.embeddings.store.manifest import ImageItem
 from hcep.errors import near_matches, quoted
@@ -33,9 +33,6 @@ def read_images(
     label_column: str | None = OWN_LABEL,
 ) -> ImageDataset:
     """List the images of a dataset; none is opened.
-
-    Raises DatasetError: nothing at `source`, no known layout, no images, a column, split or file that is not there, ids
-    that repeat.
 
     Parameters
     ----------
@@ -95,7 +92,7 @@ def _detect(source: Path) -> str:
     for name, layout in LAYOUTS.items():
         if layout.detect(source):
             return name
-    tried = "\n".join(f"  {name}: {layout.LOOKS_FOR}" for name, layout in LAYOUTS.items())
+    tried = "\n".join(f"  {name}: {layout.looks_for}" for name, layout in LAYOUTS.items())
     raise DatasetError(f"no images and no known layout in {str(source)!r}; looked for\n{tried}")
 
 
@@ -103,8 +100,7 @@ def _detect(source: Path) -> str:
 class ImageDataset:
     """Images with their labels and splits; iterating gives an `ImageItem` for each. Made by `read_images`.
 
-    The object never changes: `subset`, `split` and the like return a new one. Raises DatasetError: fields of different
-    lengths, or ids that repeat.
+    The object never changes: `subset`, `split` and the like return a new one.
 
     Attributes
     ----------
@@ -139,8 +135,6 @@ class ImageDataset:
         object.__setattr__(self, "class_names", MappingProxyType(dict(self.class_names)))
         if self.pixels is not None:
             self.pixels.setflags(write=False)
-
-    # -- the images --------------------------------------------------------------------------------
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -183,12 +177,8 @@ class ImageDataset:
         n_classes = len(self.classes)
         return f"ImageDataset({len(self):,} images, {n_classes:,} classes, layout {self.layout!r}, {splits})"
 
-    # -- new datasets from this one ----------------------------------------------------------------
-
     def subset(self, rows: ArrayLike | None = None, *, classes: Iterable[str] | None = None) -> ImageDataset:
         """The images of some rows, in the order given, or of some classes.
-
-        Raises DatasetError: a row out of range, a mask of another length, a class that no image has.
 
         Parameters
         ----------
@@ -208,10 +198,7 @@ class ImageDataset:
         return self._take([row for row in kept if self.labels[row] in wanted])
 
     def split(self, name: str) -> ImageDataset:
-        """The images of one split.
-
-        Raises DatasetError: the dataset has no such split.
-        """
+        """The images of one split."""
         (wanted,) = choose_splits(self.splits, name, self.root)
         return self._take([row for row, split in enumerate(self.splits) if split == wanted])
 
@@ -231,16 +218,13 @@ class ImageDataset:
     def k_shot(self, k: int, seed: int = 0) -> ImageDataset:
         """Draw k images of every class, reproducibly.
 
-        The draw depends on `seed` and on the images' ids only, not on their order. A smaller k gives a subset. Raises
-        DatasetError: a class of fewer than k images, images without a label, or several splits, which would be mixed.
+        The draw depends on `seed` and on the images' ids only, not on their order. A smaller k gives a subset.
         """
         self._check_one_split("k_shot")
         return self._take(k_shot_rows(self.ids, self.labels, k, seed))
 
     def train_val(self, fraction: float = 0.2, seed: int = 0) -> tuple[ImageDataset, ImageDataset]:
         """Divide into train and validation, each class in the same proportion, reproducibly.
-
-        Raises DatasetError: a fraction not between 0 and 1, or several splits, which would be mixed.
 
         Parameters
         ----------
@@ -255,8 +239,7 @@ class ImageDataset:
         """Write images that are in memory to PNG files, ``folder/split/label/number.png``; return the files' dataset.
 
         Each file is written whole or not at all and a file that is there already is left, so that an interrupted export
-        can be run again. Ids, labels and splits stay. A dataset of files is returned as it is. Raises DatasetError: a
-        file of that name holds another image.
+        can be run again. Ids, labels and splits stay. A dataset of files is returned as it is.
         """
         if self.pixels is None:
             return self
@@ -264,8 +247,6 @@ class ImageDataset:
         for file, pixels in zip(self.files, self.pixels, strict=True):
             _write_once(target / file, pixels)
         return replace(self, root=target, pixels=None)
-
-    # -- private -----------------------------------------------------------------------------------
 
     def _take(self, rows: Sequence[int], split: str | None = None) -> ImageDataset:
         return replace(
@@ -316,3 +297,50 @@ def _write_once(target: Path, pixels: NDArray[np.uint8]) -> None:
         same = False
     if not same:
         raise DatasetError(f"{str(target)!r} is there already and is another image; export to an empty folder")
+
+
+# An image's place in a draw is a hash of the seed and its id: it depends neither on the order of the files nor on images
+# of other classes, and the 1-shot subset is contained in the 5-shot subset of the same seed.
+
+
+def k_shot_rows(ids: Sequence[str], labels: Sequence[str | None], k: int, seed: int) -> list[int]:
+    """Rows of k images of every class, in ascending order."""
+    if k < 1:
+        raise DatasetError(f"k must be at least 1, got {k!r}")
+    drawn = _drawn_by_class(ids, labels, seed)
+    if None in drawn:
+        raise DatasetError(
+            f"{len(drawn[None]):,} of {len(ids):,} images have no label, so no {k}-shot subset can be drawn; "
+            "subset(classes=dataset.classes) leaves them out"
+        )
+    small = [f"{label} ({len(rows)})" for label, rows in drawn.items() if len(rows) < k]
+    if small:
+        raise DatasetError(f"{len(small):,} of {len(drawn):,} classes have fewer than k={k} images: {quoted(small)}")
+    return sorted(row for rows in drawn.values() for row in rows[:k])
+
+
+def train_val_rows(
+    ids: Sequence[str], labels: Sequence[str | None], fraction: float, seed: int
+) -> tuple[list[int], list[int]]:
+    """Rows for training and for validation, each class divided in the same proportion.
+
+    Of every class with two images or more, at least one goes to each side; a single one is for training. Images without
+    a label are divided like a class.
+    """
+    if not 0.0 < fraction < 1.0:
+        raise DatasetError(f"fraction is the share of the validation images, between 0 and 1; got {fraction!r}")
+    train, val = list[int](), list[int]()
+    for rows in _drawn_by_class(ids, labels, seed).values():
+        n_val = min(max(round(fraction * len(rows)), 1), len(rows) - 1)
+        val += rows[:n_val]
+        train += rows[n_val:]
+    return sorted(train), sorted(val)
+
+
+def _drawn_by_class(ids: Sequence[str], labels: Sequence[str | None], seed: int) -> dict[str | None, list[int]]:
+    """The rows of each class in the order they are drawn."""
+    rows: dict[str | None, list[int]] = {}
+    for row, label in enumerate(labels):
+        rows.setdefault(label, []).append(row)
+    lots = [blake2b(f"{seed}\0{image}".encode(), digest_size=16).digest() for image in ids]
+    return {label: sorted(members, key=lots.__getitem__) for label, members in rows.items()}

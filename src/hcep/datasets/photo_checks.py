@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hcep.datasets.image_dataset import ImageDataset, read_images
-from hcep.datasets.layouts.class_folders import split_folders
+from hcep.datasets.layouts.folders import split_folders
 from hcep.datasets.layouts.listing import holds_images, subfolders
 from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError, quoted
@@ -56,10 +56,7 @@ def copy_notes(store: EmbeddingStore) -> Iterator[str]:
 
 
 def refuse_out_of_step(store: EmbeddingStore, images: str | os.PathLike[str]) -> None:
-    """Raise when a folder has other images or classes than the store that was made of it.
-
-    Raises HCEPError: counts what is new, gone and in another class.
-    """
+    """Raise when a folder has other images or classes than the store that was made of it."""
     stored = dict(zip(store.ids.tolist(), store.labels.tolist(), strict=True))
     listed = {item.id: item.label for item in read_images(images)}
     known = stored.keys() | {image.id for image in store.skipped}

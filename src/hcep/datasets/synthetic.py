@@ -38,8 +38,6 @@ def make_hierarchical_concepts(
 ) -> Bunch:
     """Draw images from a hierarchy whose embeddings meet the paper's conditions exactly.
 
-    Raises HCEPError: an argument out of its range, or a dimension below the bound.
-
     Parameters
     ----------
     branching : children b of every inner synset, at least 2

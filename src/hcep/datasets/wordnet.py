@@ -29,8 +29,6 @@ def imagenet_classes() -> tuple[str, ...]:
 def imagenet_hierarchy(classes: Iterable[str] | None = None) -> Hierarchy:
     """The WordNet DAG above ImageNet's classes, or above some of them.
 
-    Raises DatasetError: no class at all; a class that is unknown or ambiguous.
-
     Parameters
     ----------
     classes : iterable of str; WordNet ids, or names as `imagenet_wnid` takes them. An inner synset (``"dog"``) may be a
@@ -66,8 +64,7 @@ def imagenet_wnid(name: str) -> str:
 
     Case does not matter, nor whether words are joined by spaces, underscores or hyphens. The synsets of which the name
     is the first lemma come first, then those of which it is any lemma; among them, ImageNet's classes come before the
-    synsets above. Raises DatasetError: an unknown name (near matches are listed), or one that several classes share
-    (they are listed).
+    synsets above.
 
     Examples
     --------

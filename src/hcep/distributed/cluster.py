@@ -52,10 +52,7 @@ class Cluster:
         require_positive("n_workers", self.n_workers, "one per CPU")
 
     def connect(self) -> Any:
-        """Ray, connected.
-
-        Raises MissingExtraError: Ray is not installed. Raises HCEPError: there is no cluster at the address.
-        """
+        """Ray, connected."""
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it writes on the terminal what only it can use
         ray = require("ray", "ray", "work on a cluster")
         require("ray.data", "ray", "work on a cluster")

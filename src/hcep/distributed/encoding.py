@@ -65,8 +65,6 @@ def encode(
 ) -> EncodeReport:
     """Encode images into a store on a Ray cluster; run it again to resume, or to add what is new.
 
-    Raises HCEPError: as `encode_to_store`; no cluster; a machine whose encoder is another one.
-
     Parameters
     ----------
     images : what `hcep.datasets.read_images` takes or gave, or the URL of a folder of images (class/x.jpg,

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from hcep.classify import HCEPClassifier
 from hcep.dictionary.moments import ClassMoments
 from hcep.distributed.cluster import Cluster, Work
+from hcep.distributed.places import Stored, shards_of
 from hcep.distributed.predicting import evaluate
-from hcep.distributed.stored import Stored, shards_of
 from hcep.errors import HCEPError
 from hcep.models.fitting import FittedModel
 from hcep.models.saving import save_model
@@ -42,8 +42,6 @@ def fit(
     **parameters: Any,
 ) -> HCEPClassifier:
     """Fit a classifier on the labelled images of a store, on a Ray cluster.
-
-    Raises HCEPError: no cluster, no store, images without a label, a linear head.
 
     Parameters
     ----------
@@ -118,9 +116,6 @@ def fit_model(
     metrics = {"training accuracy": float(scores["correct"].mean())}
     save_model(model, folder, metrics=metrics, **facts)
     return FittedModel(model, metrics, replaced, names_dropped)
-
-
-# -- what actors do ------------------------------------------------------------------------------------
 
 
 def _over(stored: Stored, vectors: bool, work: Callable[[int, Batches], Any]) -> Work:

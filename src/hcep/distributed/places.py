@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
+from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import fs as arrow_fs
 
 from hcep._optional import require
-from hcep.embeddings.store.manifest import write_atomically
+from hcep.embeddings.reading import OF_SPLIT
+from hcep.embeddings.store import manifest as disk
+from hcep.embeddings.store.manifest import MANIFEST, Manifest, ShardRecord, StoreError, write_atomically
 from hcep.errors import HCEPError
 
 #: Also with one slash: a path object has swallowed the other.
@@ -124,3 +132,64 @@ class Place:
         with TemporaryDirectory(prefix="hcep-") as scratch:
             Path(scratch, name).write_bytes(self.read(name) or b"")
             yield Path(scratch)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A store without its list of shards, small enough to be sent about; of a split, where one is asked for."""
+
+    place: Place
+    head: Manifest
+    split: str | None = None
+
+    @classmethod
+    def of(
+        cls, store: str | PathLike[str], split: str | None = None, default_split: str | None = None
+    ) -> tuple[Stored, list[ShardRecord]]:
+        """A store and its shards; of `default_split` where no split is given and there is that one."""
+        place = Place.of(store)
+        content = place.read(MANIFEST)
+        if content is None:
+            raise StoreError(f"no embedding store at {place.address!r}: {MANIFEST} is missing")
+        manifest = disk.parse_manifest(content, f"{place.address}/{MANIFEST}")
+        stored = cls(place, msgspec.structs.replace(manifest, shards=(), skipped=()), split)
+        parts = (stored.read(shard, vectors=False)[1]["split"] for shard in manifest.shards)
+        if split is None and default_split and any(default_split in part for part in parts):
+            stored = replace(stored, split=default_split)
+        return stored, list(manifest.shards)
+
+    @property
+    def source(self) -> str:
+        """What `Embeddings.source` says of the same images."""
+        return self.place.address + (f"{OF_SPLIT}{self.split}" if self.split else "")
+
+    def tasks(self, shards: Sequence[ShardRecord], n_tasks: int) -> list[dict[str, Any]]:
+        """Consecutive shards, about equally many per task."""
+        edges = np.linspace(0, len(shards), min(n_tasks, len(shards)) + 1).astype(int)
+        parts = [shards[first:last] for first, last in pairwise(edges)]
+        return [{"number": k, "shards": json.dumps(msgspec.to_builtins(part))} for k, part in enumerate(parts)]
+
+    def labelled(self, shard: ShardRecord, vectors: bool = True) -> tuple[NDArray[Any], NDArray[np.str_]]:
+        """Vectors of a shard and their labels, all of them there."""
+        X, known = self.read(shard, vectors)
+        if None in known["label"].tolist():
+            raise HCEPError(f"{self.place.address!r} has images without a label; encode them with their labels")
+        return X, known["label"].astype(np.str_)
+
+    def read(self, shard: ShardRecord, vectors: bool = True) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        """Vectors of a shard (empty where they are not wanted) and what is known of their images."""
+        names = ["id", "label", "split"]
+        with self.place.at_hand(shard.file) as folder, disk.open_shard(folder, shard, self.head) as file:
+            table = file.read(columns=[*names, disk.VECTOR] if vectors else names)
+        known = {name: np.array(table.column(name).to_pylist(), dtype=object) for name in names}
+        keep = np.ones(len(table), bool) if self.split is None else known["split"] == self.split
+        X = np.zeros((len(table), 0), np.float32)
+        if vectors:
+            chunks = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in table.column(disk.VECTOR).chunks]
+            X = np.concatenate(chunks).reshape(len(table), self.head.n_dims).astype(np.float32)
+        return X[keep], {name: column[keep] for name, column in known.items()}
+
+
+def shards_of(task: Mapping[str, Any]) -> list[ShardRecord]:
+    """The shards of a task."""
+    return msgspec.convert(json.loads(str(task["shards"])), list[ShardRecord])

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from hcep.distributed.cluster import Cluster
-from hcep.distributed.places import Place
-from hcep.distributed.stored import Stored, shards_of
+from hcep.distributed.places import Place, Stored, shards_of
 from hcep.embeddings.store.manifest import ShardRecord
 from hcep.errors import HCEPError
 from hcep.evaluate import ImageScores, evaluate_method
@@ -38,8 +37,6 @@ def predict(
     **cluster: Any,
 ) -> int:
     """Predict class and path of every image of a store on a Ray cluster; returns how many images there are.
-
-    Raises HCEPError: no cluster, no store; a folder of other predictions; a model of another encoder.
 
     Parameters
     ----------

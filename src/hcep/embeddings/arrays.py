@@ -80,8 +80,6 @@ def read_arrays(
 ) -> EmbeddingArrays:
     """Read embeddings from a file or folder; nothing in it is executed.
 
-    Raises StoreError: not such a file, pickled or truncated content, no vectors under the name, rows that do not match.
-
     Parameters
     ----------
     path : path
@@ -133,8 +131,7 @@ def write_arrays(path: str | os.PathLike[str], arrays: EmbeddingArrays) -> None:
     """Write embeddings to a ``.npy`` (vectors only), ``.npz`` or ``.parquet`` file, atomically.
 
     Arrays are called vectors, labels, ids, paths and splits in a ``.npz``; columns embedding, label, id, path and split
-    in Parquet, which Hugging Face's datasets loads as it is. A missing value is empty text in a ``.npz``. Raises
-    StoreError: the suffix is none of the three, or the file cannot be written.
+    in Parquet, which Hugging Face's datasets loads as it is. A missing value is empty text in a ``.npz``.
     """
     target = Path(path)
     if target.suffix not in WRITTEN:
@@ -172,9 +169,6 @@ def _find(source: Path, names: dict[str, str], present: Iterable[str]) -> dict[s
             'names={"vectors": ...} (--vectors NAME); labels, ids, paths and splits are taken where they are named'
         )
     return found
-
-
-# -- .npy and .npz ---------------------------------------------------------------------------------------
 
 
 def map_npy(path: Path) -> NDArray[Any]:
@@ -304,9 +298,6 @@ def _write_npz(path: Path, arrays: EmbeddingArrays) -> None:
 
 def _without_missing(values: NDArray[Any]) -> NDArray[np.str_]:
     return np.array(["" if value is None else str(value) for value in values.tolist()], dtype=np.str_)
-
-
-# -- tables, and files of torch ----------------------------------------------------------------------------
 
 
 def _read_parquet(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:

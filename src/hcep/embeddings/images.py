@@ -53,8 +53,6 @@ def open_image(
 ) -> Image.Image:
     """Open an image file as upright 8-bit RGB.
 
-    Raises ImageProblem: when there is no readable picture of an acceptable size; nothing else is raised for a bad file.
-
     Parameters
     ----------
     path : path-like
@@ -106,8 +104,6 @@ def open_image(
 
 def content_hash(path: str | os.PathLike[str]) -> str:
     """SHA-256 of the file's bytes, in hexadecimal.
-
-    Raises ImageProblem: when the file is missing, empty, no regular file or cannot be read.
 
     Examples
     --------

@@ -113,10 +113,7 @@ class Preprocessing:
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any], base: Preprocessing | None = None) -> Preprocessing:
-        """Read a description; what it does not say is taken from its ``preset``, else from `base`, else the defaults.
-
-        Raises PreprocessingError: when a key or a preset is unknown or a value is impossible.
-        """
+        """Read a description; what it does not say is taken from its ``preset``, else from `base`, else the defaults."""
         given = dict(description)
         start = _preset(given.pop("preset")) if "preset" in given else base or cls()
         known = [field.name for field in fields(cls)]
@@ -193,8 +190,6 @@ PRESETS = {
 def as_preprocessing(given: PreprocessingLike | None, base: Preprocessing | None = None) -> Preprocessing:
     """Read what an encoder is given as its preprocessing.
 
-    Raises PreprocessingError: when it cannot be read.
-
     Parameters
     ----------
     given : Preprocessing, mapping, str or path-like, optional
@@ -214,10 +209,7 @@ def as_preprocessing(given: PreprocessingLike | None, base: Preprocessing | None
 
 
 def read_json_object(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The JSON object in a file.
-
-    Raises PreprocessingError: when the file cannot be read, or holds something else.
-    """
+    """The JSON object in a file."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -108,8 +108,6 @@ def read_embeddings(
 ) -> Embeddings:
     """Read the embeddings of a store, a file of arrays or a table.
 
-    Raises HCEPError: when there is nothing to read at the path, or no image in the split.
-
     Parameters
     ----------
     path : a store that `encode_to_store` made, or what `read_arrays` takes

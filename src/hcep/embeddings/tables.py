@@ -197,9 +197,6 @@ def has_vectors(source: Path) -> bool:
         return False
 
 
-# -- columns -------------------------------------------------------------------------------------------
-
-
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
@@ -311,9 +308,6 @@ def as_labels(source: Path, labels: NDArray[Any] | None, names: Any) -> NDArray[
     return named
 
 
-# -- files ---------------------------------------------------------------------------------------------
-
-
 def read_csv(source: Path, names: dict[str, str]) -> pa.Table:
     """A CSV or TSV file, with or without a header; columns that hold labels and the like stay text, "007" too."""
     return arrow_csv.read_csv(source, *_csv_options(source, names))
@@ -419,13 +413,8 @@ def _strings(file: Path, key: str) -> list[str]:
         raise StoreError(f"{str(file)!r} is damaged: expected a list {key!r} ({type(error).__name__})") from None
 
 
-# -- labels in a file of their own -----------------------------------------------------------------------
-
-
 def read_labels(path: str | Path, column: str | None = None) -> NDArray[Any]:
     """Labels of a file of their own, one per vector and in the same order.
-
-    Raises StoreError: another kind of file, no such column, an empty line.
 
     Parameters
     ----------

@@ -47,10 +47,7 @@ class _Tensor:
 
 
 def read_torch_file(path: str | os.PathLike[str]) -> Any:
-    """What ``torch.save`` wrote, tensors as arrays: a tensor, or dicts, lists and tuples of tensors and plain values.
-
-    Raises TorchFileError: the file asks for anything but tensors, says sizes that are not there, or is truncated.
-    """
+    """What ``torch.save`` wrote, tensors as arrays: a tensor, or dicts, lists and tuples of tensors and plain values."""
     source = Path(path)
     try:
         with source.open("rb") as file:

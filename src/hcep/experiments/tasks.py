@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.datasets import cifar10_hierarchy, imagenet_hierarchy, load_sample
-from hcep.datasets.splits import k_shot_rows
+from hcep.datasets.image_dataset import k_shot_rows
 from hcep.embeddings import read_arrays
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy

@@ -8,8 +8,7 @@ import pytest
 
 from hcep.embeddings import Encoder
 from hcep.embeddings.encoders import load_encoder
-from hcep.embeddings.encoders.efficientnet_lite import prepared
-from hcep.embeddings.encoders.efficientnet_onnx import strides, write_onnx
+from hcep.embeddings.encoders.efficientnet_lite import prepared, strides, write_onnx
 from hcep.embeddings.images import open_image
 from hcep.errors import HCEPError
 from tests.conftest import shared_file

@@ -1,37 +1,29 @@
-"""The layouts datasets are published in: each module knows one, `LAYOUTS` has them in the order they are tried."""
+"""The layouts datasets are published in, in the order they are tried."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
-from hcep.datasets.layouts import cifar, class_folders, imagenet, imagenette, table, tiny_imagenet
+from hcep.datasets.layouts import cifar, folders, imagenet, table
 from hcep.datasets.layouts.listing import Listing, Request
 
-__all__ = ["LAYOUTS", "Layout"]
 
+class Layout(NamedTuple):
+    """How a layout is recognised and read, and the files that make it, for messages."""
 
-class Layout(Protocol):
-    """How a layout is recognised and read: what each module of this package has.
-
-    Attributes
-    ----------
-    LOOKS_FOR : the files and folders that make the layout, for messages
-    """
-
-    LOOKS_FOR: str
-
-    def detect(self, source: Path) -> bool: ...
-
-    def read(self, source: Path, request: Request) -> Listing: ...
+    looks_for: str
+    detect: Callable[[Path], bool]
+    read: Callable[[Path, Request], Listing]
 
 
 #: The particular ones first: any of them but CIFAR is an image folder too.
-LAYOUTS: dict[str, Layout] = {
-    "cifar": cifar,
-    "tiny_imagenet": tiny_imagenet,
-    "imagenet": imagenet,
-    "imagenette": imagenette,
-    "table": table,
-    "folder": class_folders,
+LAYOUTS = {
+    "cifar": Layout(cifar.LOOKS_FOR, cifar.detect, cifar.read),
+    "tiny_imagenet": Layout(folders.TINY_LOOKS_FOR, folders.detect_tiny, folders.read_tiny),
+    "imagenet": Layout(imagenet.LOOKS_FOR, imagenet.detect, imagenet.read),
+    "imagenette": Layout(folders.IMAGENETTE_LOOKS_FOR, folders.detect_imagenette, folders.read_imagenette),
+    "table": Layout(table.LOOKS_FOR, table.detect, table.read),
+    "folder": Layout(folders.LOOKS_FOR, folders.detect, folders.read),
 }

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.datasets.layouts.cifar_pickle import as_text, load_pickle
-from hcep.datasets.layouts.listing import (
-    OWN_LABEL,
-    DatasetError,
-    Listing,
-    Request,
-    choose_splits,
-    column_error,
-    read_lines,
-)
+from hcep._pickles import PickleError, Stateful, read_pickle
+from hcep.datasets.layouts import listing as found_by
+from hcep.datasets.layouts.listing import OWN_LABEL, DatasetError, Listing, Request
 from hcep.errors import quoted
 
 SIDE, CHANNELS = 32, 3
@@ -68,7 +62,7 @@ def read(source: Path, request: Request) -> Listing:
     kind = _label_kind(form, request.label_column, source)
     names = _class_names(form, kind, source)
     files, labels, splits, pixels = list[str](), list[str](), list[str](), list[NDArray[np.uint8]]()
-    for split in choose_splits(form.files, request.split, source):
+    for split in found_by.choose_splits(form.files, request.split, source):
         for images, numbers in _batches(form, split, kind, source):
             start = splits.count(split)
             batch = _named(numbers, names, source)
@@ -92,14 +86,14 @@ def _label_kind(form: _Form, column: str | None, source: Path) -> str:
     if column in (OWN_LABEL, None):
         return list(form.names)[-1]
     if column not in form.names:
-        raise column_error("label_column", str(column), form.names, source)
+        raise found_by.column_error("label_column", str(column), form.names, source)
     return str(column)
 
 
 def _class_names(form: _Form, kind: str, source: Path) -> list[str]:
     file, key = form.names[kind]
     if form.is_binary:
-        names = read_lines(source / file)
+        names = found_by.read_lines(source / file)
     else:
         entry = _get(load_pickle(source / file), key, source / file)
         names = [as_text(name) for name in entry]
@@ -156,3 +150,53 @@ def _named(numbers: Sequence[int], names: Sequence[str], source: Path) -> list[s
     if wrong:
         raise DatasetError(f"{str(source)!r} has the class number {wrong[0]}, but only {len(names)} class names")
     return [names[n] for n in numbers]
+
+
+class _Dtype(Stateful):
+    """Stands for numpy.dtype: remembers its code; byte order and the like bytes have none."""
+
+    def __init__(self, code: Any = "", *_: Any) -> None:
+        self.code = as_text(code)
+
+
+class _Array(Stateful):
+    """Stands for numpy.ndarray, and for the function that makes an empty one to set the state on."""
+
+    array: NDArray[np.uint8]
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def set_state(self, state: Any) -> None:
+        _, shape, kind, is_fortran, content = state
+        code = kind.code if isinstance(kind, _Dtype) else type(kind).__name__
+        if code != "u1":
+            raise PickleError(f"it holds an array of {code!r}, and CIFAR's are of bytes, 'u1'")
+        self.array = np.frombuffer(content, dtype=np.uint8).reshape(shape, order="F" if is_fortran else "C")
+
+
+#: What a refused name is told instead of the general words.
+_REFUSAL = (
+    "which is not admitted; nothing was executed",
+    "and CIFAR's files hold only dicts, lists, bytes and arrays; nothing was executed",
+)
+ADMITTED = {
+    "numpy.core.multiarray._reconstruct": _Array,
+    "numpy._core.multiarray._reconstruct": _Array,
+    "numpy.ndarray": _Array,
+    "numpy.dtype": _Dtype,
+}
+
+
+def load_pickle(path: Path) -> dict[str, Any]:
+    """The dict of a CIFAR python file, its keys as text."""
+    try:
+        content = read_pickle(BytesIO(path.read_bytes()), ADMITTED)
+        return {as_text(key): value.array if isinstance(value, _Array) else value for key, value in content.items()}
+    except (PickleError, AttributeError) as error:
+        reason = str(error).replace("the pickle", "it", 1).replace(*_REFUSAL)
+        raise DatasetError(f"{str(path)!r} is refused as a CIFAR python file: {reason}") from None
+
+
+def as_text(value: Any) -> str:
+    """A string of Python 2 or 3 as text."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

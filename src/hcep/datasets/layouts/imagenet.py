@@ -6,19 +6,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from hcep.datasets.layouts.listing import (
-    DatasetError,
-    Listing,
-    Request,
-    check_own_label,
-    choose_splits,
-    class_of,
-    has_flat_images,
-    list_splits,
-    match_annotations,
-    read_lines,
-    subfolders,
-)
+from hcep.datasets.layouts import listing as found_by
+from hcep.datasets.layouts.listing import DatasetError, Listing, Request, class_of, read_lines
 from hcep.datasets.layouts.table import read_columns
 from hcep.errors import quoted
 
@@ -44,10 +33,10 @@ WNID = re.compile(r"n\d{8}")
 def detect(source: Path) -> bool:
     """Whether val/ is flat, beside a train/ of WordNet ids or with an annotation file."""
     val = _split_folder(source, "val")
-    if val is None or not has_flat_images(source / val):
+    if val is None or not found_by.has_flat_images(source / val):
         return False
     train = _split_folder(source, "train")
-    classes = subfolders(source / train) if train else []
+    classes = found_by.subfolders(source / train) if train else []
     if classes:
         return all(WNID.fullmatch(name) for name in classes)
     return _find_annotations(source) is not None
@@ -55,16 +44,16 @@ def detect(source: Path) -> bool:
 
 def read(source: Path, request: Request) -> Listing:
     """List the images; labels are WordNet ids, a flat test split has none."""
-    check_own_label(request, "imagenet")
+    found_by.check_own_label(request, "imagenet")
     folders = {split: folder for split in SPLIT_FOLDERS if (folder := _split_folder(source, split))}
     if not folders:
         raise DatasetError(f"{str(source)!r} is not ImageNet: looked for {LOOKS_FOR}")
-    chosen = [(split, folders[split]) for split in choose_splits(folders, request.split, source)]
+    chosen = [(split, folders[split]) for split in found_by.choose_splits(folders, request.split, source)]
 
     def label(split: str, found: list[str]) -> Sequence[str | None]:
         return _val_labels(source, folders[split], found) if split == "val" else [class_of(f) for f in found]
 
-    return list_splits(source, chosen, label, _class_names(source))
+    return found_by.list_splits(source, chosen, label, _class_names(source))
 
 
 def _split_folder(source: Path, split: str) -> str | None:
@@ -84,7 +73,7 @@ def _val_labels(source: Path, folder: str, files: Sequence[str]) -> Sequence[str
             f"looked for {', '.join(ANNOTATIONS)} in {str(source)!r} and, below it, " + quoted(ANNOTATION_ROOTS[1:])
         )
     read, file = found
-    return match_annotations(files, read(source, file), file, source / folder)
+    return found_by.match_annotations(files, read(source, file), file, source / folder)
 
 
 def _find_annotations(source: Path) -> tuple[Callable[[Path, Path], dict[str, str]], Path] | None:
@@ -94,9 +83,6 @@ def _find_annotations(source: Path) -> tuple[Callable[[Path, Path], dict[str, st
 
 def _find(source: Path, name: str) -> Path | None:
     return next((file for root in ANNOTATION_ROOTS if (file := source / root / name).is_file()), None)
-
-
-# -- annotation files --------------------------------------------------------------------------------
 
 
 def _read_solution(source: Path, file: Path) -> dict[str, str]:
@@ -157,9 +143,6 @@ def _numbered(number: str, by_number: Mapping[int, str], file: Path) -> str:
             f"{str(file)!r} has the class number {number!r}; expected {min(by_number)} to {max(by_number)}"
         )
     return by_number[int(number)]
-
-
-# -- classes -----------------------------------------------------------------------------------------
 
 
 def _synsets(source: Path) -> list[str]:

@@ -54,9 +54,6 @@ class Listing:
     pixels: NDArray[np.uint8] | None = None
 
 
-# -- files -------------------------------------------------------------------------------------------
-
-
 def is_image(name: str) -> bool:
     """Whether a file name looks like an image's; hidden files (and the twins macOS leaves behind) do not."""
     return not name.startswith(".") and name.lower().endswith(IMAGE_SUFFIXES)
@@ -148,9 +145,6 @@ def read_lines(path: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise DatasetError(f"{str(path)!r} is not UTF-8 text: {error}") from None
     return [line for line in map(str.strip, text.splitlines()) if line]
-
-
-# -- splits and labels -------------------------------------------------------------------------------
 
 
 def canonical_split(name: str) -> str:

@@ -8,15 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hcep.datasets.layouts.listing import (
-    DatasetError,
-    Listing,
-    Request,
-    absent_error,
-    canonical_split,
-    choose_splits,
-    column_error,
-)
+from hcep.datasets.layouts import listing as found_by
+from hcep.datasets.layouts.listing import DatasetError, Listing, Request, canonical_split, column_error
 from hcep.errors import quoted
 
 LOOKS_FOR = "a .csv, .tsv or .parquet file with a path and a label column"
@@ -44,11 +37,11 @@ def read(source: Path, request: Request) -> Listing:
     ids = [str(value) for value in columns.get(ID_COLUMN, files)]
     rows = list(range(len(files)))
     if request.split is not None:
-        (wanted,) = choose_splits(splits, request.split, source)
+        (wanted,) = found_by.choose_splits(splits, request.split, source)
         rows = [row for row in rows if splits[row] == wanted]
     absent = [files[row] for row in rows if not (source.parent / files[row]).is_file()]
     if absent:
-        raise absent_error(absent, len(rows), source, source.parent)
+        raise found_by.absent_error(absent, len(rows), source, source.parent)
     return Listing(
         source.parent,
         [files[row] for row in rows],

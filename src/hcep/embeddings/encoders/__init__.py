@@ -58,10 +58,6 @@ def load_encoder(
 ) -> Encoder:
     """Load an encoder by the name that carries its source.
 
-    Raises HCEPError: when the name or an option is unknown, or the model cannot be loaded. Raises HubUnreachableError:
-    when the model would have to be fetched from a hub that does not answer. Raises MissingExtraError: when the source's
-    packages are not installed; the message has the command that installs them.
-
     Parameters
     ----------
     name : str or callable; see the table of this module; or a function of a preprocessed batch, for `FunctionEncoder`

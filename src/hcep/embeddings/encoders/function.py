@@ -30,8 +30,6 @@ _log = logging.getLogger(__name__)
 class FunctionEncoder:
     """An `Encoder` made of functions; every adapter returns one.
 
-    Raises HCEPError: when `images` fails on a blank image or returns anything but one vector for it.
-
     Parameters
     ----------
     images : callable; takes (n, 3, height, width) float32 images, preprocessed, and returns (n, n_dims) vectors
@@ -96,10 +94,7 @@ class FunctionEncoder:
         return self._steps(image)
 
     def encode_images(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Vectors (n, n_dims) of a batch (n, 3, height, width) of preprocessed images.
-
-        Raises HCEPError: when the batch has another shape, or a vector is not finite.
-        """
+        """Vectors (n, n_dims) of a batch (n, 3, height, width) of preprocessed images."""
         return self._vectors(self._images, batch)
 
     def encode_on_one_core(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -119,8 +114,7 @@ class FunctionEncoder:
     def feature_map(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
         """Last feature map (n, n_dims, height, width) of preprocessed images, whose mean over positions is the vector.
 
-        Where `maps_are_exact` is false the mean is another vector, and positions are a hint. Raises HCEPError: when the
-        batch has another shape, the encoder has no maps (`has_maps`), or returns something else.
+        Where `maps_are_exact` is false the mean is another vector, and positions are a hint.
         """
         if self._maps is None:
             raise HCEPError(f"encoder {self.name!r} gives no feature maps")
@@ -161,10 +155,7 @@ class FunctionEncoder:
         return np.require(batch, np.float32, ["C", "W"])
 
     def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors (n, n_dims) of texts, in the images' space.
-
-        Raises HCEPError: when the encoder has no texts, or `texts` is one string.
-        """
+        """Vectors (n, n_dims) of texts, in the images' space."""
         if self._texts is None:
             raise HCEPError(f"encoder {self.name!r} cannot encode texts: {self._no_texts_because}")
         if isinstance(texts, str):
@@ -210,8 +201,6 @@ def load(
     fingerprint: str | None = None,
 ) -> FunctionEncoder:
     """Encoder of the function at ``package.module:attribute``; importing it runs that module.
-
-    Raises HCEPError: when there is no such function, or a device or precision is asked for.
 
     Parameters
     ----------

@@ -41,8 +41,7 @@ def loading(name: str, *, local: bool) -> Iterator[None]:
     """Load the encoder `name` in this context: whatever its library raises becomes one line.
 
     Where the model is not `local` and the hub does not answer at once, the library is told to work offline: what it has
-    in its cache is used without a wait, and what it lacks fails without minutes of retries. Raises HubUnreachableError:
-    when the model would have to be fetched and cannot be. Raises HCEPError: when loading fails for another reason.
+    in its cache is used without a wait, and what it lacks fails without minutes of retries.
     """
     try:
         with _timeouts(), _offline(not local and not hub_answers()):

@@ -36,9 +36,6 @@ def load(
 ) -> FunctionEncoder:
     """Load an ONNX file that takes images (n, 3, height, width) and returns vectors (n, n_dims).
 
-    Raises HCEPError: when the file is missing or damaged, its input is no batch of images, or the preprocessing is not
-    known. Raises MissingExtraError: when onnxruntime is not installed.
-
     Parameters
     ----------
     model : str

@@ -9,8 +9,16 @@ from typing import Any
 from hcep._optional import require
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading, quiet_root_logger
-from hcep.embeddings.encoders.position_maps import Forward, timm_map, tokens_map
-from hcep.embeddings.encoders.torch_runner import FOLDER, TorchRunner, is_place, text_tower, torch_encoder
+from hcep.embeddings.encoders.torch_runner import (
+    FOLDER,
+    Forward,
+    TorchRunner,
+    is_place,
+    text_tower,
+    timm_map,
+    tokens_map,
+    torch_encoder,
+)
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
 from hcep.errors import HCEPError, near_matches, quoted
 

@@ -10,8 +10,7 @@ from typing import Any
 from hcep._optional import require
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
-from hcep.embeddings.encoders.position_maps import timm_map
-from hcep.embeddings.encoders.torch_runner import FOLDER, TorchRunner, is_place, torch_encoder
+from hcep.embeddings.encoders.torch_runner import FOLDER, TorchRunner, is_place, timm_map, torch_encoder
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
 from hcep.errors import HCEPError, near_matches, quoted
 

@@ -13,8 +13,7 @@ from PIL import Image
 from hcep._optional import require
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
-from hcep.embeddings.encoders.position_maps import Forward, tokens_map
-from hcep.embeddings.encoders.torch_runner import TorchRunner, text_tower, torch_encoder
+from hcep.embeddings.encoders.torch_runner import Forward, TorchRunner, text_tower, tokens_map, torch_encoder
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
 from hcep.errors import HCEPError
 

@@ -26,8 +26,7 @@ from hcep.errors import near_matches, quoted
 class EmbeddingStore:
     """Vectors of images with their ids, paths and labels, from one encoder.
 
-    Opening reads the manifest only; vectors are read in pieces, when asked for. `encode_to_store` writes stores. Raises
-    StoreError: there is no store, or its manifest is damaged.
+    Opening reads the manifest only; vectors are read in pieces, when asked for. `encode_to_store` writes stores.
 
     Attributes
     ----------
@@ -121,8 +120,6 @@ class EmbeddingStore:
     ) -> EmbeddingStore:
         """The images that meet every condition, as a store that reads the same files.
 
-        Raises StoreError: a label or split that no image has; rows that are not there.
-
         Parameters
         ----------
         labels, splits : str or iterable of str; keep these
@@ -168,8 +165,6 @@ class EmbeddingStore:
 
     def batches(self, size: int = 8192, dtype: DTypeLike = np.float32) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """Stream (X, y) batches in row order; memory does not grow with the store.
-
-        Raises StoreError: a shard is damaged.
 
         Parameters
         ----------
@@ -260,10 +255,7 @@ class EmbeddingStore:
         return "" if found == shard.sha256 else "its checksum is not the manifest's"
 
     def verify(self) -> None:
-        """Check every shard's checksum, size, columns and counts, and the flat copy's where there is one.
-
-        Raises StoreError: names every damaged shard and what is wrong with it.
-        """
+        """Check every shard's checksum, size, columns and counts, and the flat copy's where there is one."""
         found = self.damaged_shards()
         copy = self.folder / self._manifest.flat_copy
         if not found and self._rows is None and copy.exists():
@@ -276,10 +268,7 @@ class EmbeddingStore:
             )
 
     def repair(self) -> list[str]:
-        """Take damaged shards out of the manifest and return their names; the next run encodes their images again.
-
-        Raises StoreError: on a selection, or while a run writes to the store.
-        """
+        """Take damaged shards out of the manifest and return their names; the next run encodes their images again."""
         if self._rows is not None:
             raise StoreError("a selection cannot be repaired: open the whole store")
         with locked(self.folder):

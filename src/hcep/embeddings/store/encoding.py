@@ -81,9 +81,6 @@ def encode_to_store(
 ) -> EncodeReport:
     """Encode images into a store; what is there already and has not changed is not encoded again.
 
-    Raises StoreError: the store holds vectors of another encoder, is damaged or being written to; ids are not unique; a
-    vector does not fit `dtype`; with `strict`, the first bad image.
-
     Parameters
     ----------
     items : iterable of ImageItem, or of (path, label[, id[, split]])
@@ -191,8 +188,6 @@ class _Run:
         if self.strict and skipped:
             raise StoreError(f"{skipped[0].path!r} cannot be encoded: {skipped[0].reason} (strict is on)")
 
-    # -- what is to be done ------------------------------------------------------------------------
-
     def plan(self, items: Sequence[ImageItem], retry_skipped: bool) -> _Plan:
         """Sort the items: those the store knows by what their file holds now."""
         stored, skipped = self.writer.images, self.writer.skipped
@@ -238,8 +233,6 @@ class _Run:
             if isinstance(digest, str) and digest in digests:
                 found[digests.pop(digest)] = item
         return found
-
-    # -- decoding and encoding ---------------------------------------------------------------------
 
     def encode(self, *parts: Sequence[ImageItem]) -> list[SkippedImage]:
         """Encode each part in batches of its own and commit shard by shard; returns what had to be skipped."""

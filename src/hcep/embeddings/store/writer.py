@@ -57,9 +57,6 @@ class StoreWriter:
     ) -> Iterator[StoreWriter]:
         """Open a store for writing, or begin one; `resume=False` drops what it holds.
 
-        Raises StoreError: the folder holds vectors of another encoder or precision, something else, or is being written
-        to.
-
         Parameters
         ----------
         folder : of the store
@@ -235,8 +232,6 @@ def import_arrays(
     dtype: StoredDtype | None = None,
 ) -> None:
     """Make vectors that were encoded elsewhere a store.
-
-    Raises StoreError: the store holds vectors of another encoder, or a vector is not finite or does not fit `dtype`.
 
     Parameters
     ----------

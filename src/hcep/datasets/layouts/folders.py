@@ -1,0 +1,141 @@
+"""Folders of images: one per class, perhaps inside one per split; ImageNette and Tiny-ImageNet as published."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from hcep.datasets.layouts import listing as found_by
+from hcep.datasets.layouts.listing import OWN_LABEL, SPLIT_NAMES, DatasetError, Listing, Request, canonical_split
+from hcep.datasets.layouts.table import read_columns
+from hcep.errors import quoted
+
+LOOKS_FOR = "a folder with one subfolder of images per class, perhaps below train/, val/ and test/"
+NOISY = ("noisy_imagenette.csv", "noisy_imagewoof.csv")
+IMAGENETTE_LOOKS_FOR = f"train/<wnid>/, val/<wnid>/ and {' or '.join(NOISY)}"
+TINY_LOOKS_FOR = "wnids.txt, train/<wnid>/images/, val/images/ and val/val_annotations.txt"
+WNIDS, WORDS, ANNOTATIONS = "wnids.txt", "words.txt", "val_annotations.txt"
+
+
+def detect(source: Path) -> bool:
+    return source.is_dir() and found_by.holds_images(source)
+
+
+def read(source: Path, request: Request) -> Listing:
+    """List the images; the label is the first folder below the split, and there is none for images without a folder."""
+    if not source.is_dir():
+        raise DatasetError(f"layout 'folder' needs a folder, got the file {str(source)!r}")
+    found_by.check_own_label(request, "folder")
+    folders = split_folders(source)
+    wanted = found_by.choose_splits(map(canonical_split, folders), request.split, source)
+    if not folders:
+        files = found_by.image_files(source)
+        return Listing(source, files, [found_by.class_of(f) for f in files], [None] * len(files))
+    chosen = [(split, folder) for folder in folders if (split := canonical_split(folder)) in wanted]
+    return found_by.list_splits(source, chosen, lambda split, files: [found_by.class_of(f) for f in files])
+
+
+def split_folders(source: Path) -> list[str]:
+    """Names of the subfolders that are splits; empty when the subfolders are classes.
+
+    A subfolder is a split when every subfolder that holds images has the name of one: a class may be called "train".
+    """
+    filled = [name for name in found_by.subfolders(source) if found_by.holds_images(source / name)]
+    splits = [name for name in filled if name.lower() in SPLIT_NAMES]
+    others = [name for name in filled if name.lower() not in SPLIT_NAMES]
+    if others and len({canonical_split(name) for name in splits}) > 1:
+        raise DatasetError(
+            f"{str(source)!r} has the splits {quoted(splits)} beside {quoted(others)}: neither splits nor classes; "
+            "move the images that belong to no split elsewhere"
+        )
+    if others or found_by.has_flat_images(source):
+        return []
+    # train first, then val and test, whatever they are called
+    order = list(dict.fromkeys(SPLIT_NAMES.values()))
+    return sorted(splits, key=lambda name: (order.index(canonical_split(name)), name))
+
+
+def detect_imagenette(source: Path) -> bool:
+    """Whether ImageNette's table of noisy labels is there; without it the set is a plain image folder."""
+    return _noisy(source) is not None and (source / "train").is_dir()
+
+
+def read_imagenette(source: Path, request: Request) -> Listing:
+    """List the images, labelled by their folders or by a column of the table, such as ``noisy_labels_5``."""
+    listing, column, table = (
+        read(source, replace(request, label_column=OWN_LABEL)),
+        request.label_column,
+        _noisy(source),
+    )
+    if column in (OWN_LABEL, None):
+        return listing
+    if table is None:
+        raise DatasetError(
+            f"label_column={column!r} needs {' or '.join(NOISY)} in {str(source)!r}, and it is not there"
+        )
+    columns = read_columns(table)
+    noisy = [name for name in columns if name.startswith("noisy_labels")]
+    if column not in noisy:
+        raise found_by.column_error("label_column", str(column), noisy, table)
+    if "path" not in columns:
+        raise DatasetError(f"{str(table)!r} must have a column 'path', it has {quoted(columns)}")
+    labels = dict(zip(columns["path"], columns[str(column)], strict=True))
+    unlisted = [f for f in listing.files if f not in labels]
+    if unlisted:
+        raise DatasetError(
+            f"{len(unlisted):,} of {len(listing.files):,} images are not in {str(table)!r}: {quoted(unlisted)}"
+        )
+    return replace(listing, labels=[labels[f] for f in listing.files])
+
+
+def _noisy(source: Path) -> Path | None:
+    return next((source / name for name in NOISY if (source / name).is_file()), None)
+
+
+def detect_tiny(source: Path) -> bool:
+    """Whether Tiny-ImageNet's list of classes and a split's folder of images are there."""
+    return (source / WNIDS).is_file() and any(_tiny_splits(source))
+
+
+def read_tiny(source: Path, request: Request) -> Listing:
+    """List the images; labels are WordNet ids, the published test split has none."""
+    if not detect_tiny(source):
+        raise DatasetError(f"{str(source)!r} is not Tiny-ImageNet: looked for {TINY_LOOKS_FOR}")
+    found_by.check_own_label(request, "tiny_imagenet")
+    wnids = found_by.read_lines(source / WNIDS)
+    folders = [(split, split) for split in found_by.choose_splits(_tiny_splits(source), request.split, source)]
+
+    def labels(split: str, files: list[str]) -> list[str] | list[None]:
+        if split == "test":
+            return [None] * len(files)
+        found = [f.split("/")[0] for f in files] if split == "train" else _annotated(source / "val", files)
+        unknown = sorted(set(found).difference(wnids))
+        if unknown:
+            where = str(source / WNIDS)
+            raise DatasetError(f"{len(unknown):,} classes of {split} are not in {where!r}: {quoted(unknown)}")
+        return found
+
+    # words.txt has the names of all of WordNet
+    lines = found_by.read_lines(source / WORDS) if (source / WORDS).is_file() else []
+    wanted, pairs = set(wnids), (line.partition("\t") for line in lines)
+    names = {wnid: words.split(",")[0].strip() for wnid, _, words in pairs if wnid in wanted}
+    return found_by.list_splits(source, folders, labels, names)
+
+
+def _tiny_splits(source: Path) -> list[str]:
+    train = ["train"] if (source / "train").is_dir() else []
+    return train + [split for split in ("val", "test") if (source / split / "images").is_dir()]
+
+
+def _annotated(folder: Path, files: list[str]) -> list[str]:
+    source = folder / ANNOTATIONS
+    if not source.is_file():
+        raise DatasetError(f"the labels of val are missing: no file {str(source)!r}")
+    annotated = {}
+    for line in found_by.read_lines(source):
+        name, *fields = line.split("\t")  # then the box: x, y, x, y
+        if not fields:
+            raise DatasetError(f"{str(source)!r} must have lines of name, class and box apart by tabs, got {line!r}")
+        annotated[name] = fields[0]
+    images = [f.removeprefix("images/") for f in files]
+    return found_by.match_annotations(images, annotated, source, folder / "images")
