@@ -299,12 +299,12 @@ def _write_once(target: Path, pixels: NDArray[np.uint8]) -> None:
         raise DatasetError(f"{str(target)!r} is there already and is another image; export to an empty folder")
 
 
-# An image's place in a draw is a hash of the seed and its id: it depends neither on the order of the files nor on images
-# of other classes, and the 1-shot subset is contained in the 5-shot subset of the same seed.
-
-
 def k_shot_rows(ids: Sequence[str], labels: Sequence[str | None], k: int, seed: int) -> list[int]:
-    """Rows of k images of every class, in ascending order."""
+    """Rows of k images of every class, in ascending order.
+
+    An image's place in a draw is a hash of the seed and its id: it depends neither on the order of the files nor on
+    images of other classes, and the 1-shot subset is contained in the 5-shot subset of the same seed.
+    """
     if k < 1:
         raise DatasetError(f"k must be at least 1, got {k!r}")
     drawn = _drawn_by_class(ids, labels, seed)

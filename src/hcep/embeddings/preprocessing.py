@@ -113,7 +113,7 @@ class Preprocessing:
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any], base: Preprocessing | None = None) -> Preprocessing:
-        """Read a description; what it does not say is taken from its ``preset``, else from `base`, else the defaults."""
+        """A description; what it does not say is taken from its ``preset``, else from `base`, else the defaults."""
         given = dict(description)
         start = _preset(given.pop("preset")) if "preset" in given else base or cls()
         known = [field.name for field in fields(cls)]

@@ -47,7 +47,7 @@ class _Tensor:
 
 
 def read_torch_file(path: str | os.PathLike[str]) -> Any:
-    """What ``torch.save`` wrote, tensors as arrays: a tensor, or dicts, lists and tuples of tensors and plain values."""
+    """What ``torch.save`` wrote, as arrays: a tensor, or dicts, lists and tuples of tensors and plain values."""
     source = Path(path)
     try:
         with source.open("rb") as file:

@@ -177,9 +177,9 @@ def _device(torch: Any, name: str | None) -> Any:
     return device
 
 
-# Last feature maps: at every position the vector that the head makes of that position alone. Where the head takes a mean,
-# as most CNNs' does, the image's vector is the mean of these and the map is exact; behind an attention pooling, a class
-# token or a norm it is a hint.
+# Last feature maps: at every position the vector that the head makes of that position alone. Where the head takes a
+# mean, as most CNNs' does, the image's vector is the mean of these and the map is exact; behind an attention pooling, a
+# class token or a norm it is a hint.
 
 
 def timm_map(network: Any, head: Forward | None = None) -> Forward:
