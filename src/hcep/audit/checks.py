@@ -99,8 +99,6 @@ class Sums:
 class Subject:
     """A model with the images it is looked at with, and what is summed up over them.
 
-    Attributes
-    ----------
     model : HCEPClassifier, or what behaves like one
     X, y : labelled images that the model was not fitted on
     train : (X, y) the model was fitted on, for what must be fitted again; None leaves that out

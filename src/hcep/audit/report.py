@@ -160,7 +160,6 @@ def _shown(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """For JSON, which has no NaN."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -31,8 +31,6 @@ MAX_RATIO, MAX_FILES = 20, 2_000_000
 class Archive(NamedTuple):
     """A published archive.
 
-    Attributes
-    ----------
     hash : as published, with its algorithm: "md5:…"
     n_bytes : size; a server that sends twice as much or more is refused
     folder : what it unpacks to

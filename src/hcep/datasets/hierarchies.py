@@ -51,8 +51,6 @@ def find_hierarchy(
     Hierarchy or None
         None for "flat".
 
-    Examples
-    --------
     >>> from hcep.datasets import find_hierarchy
     >>> find_hierarchy(classes=["n01440764", "n02979186"]).root
     'n00001740'

@@ -50,8 +50,6 @@ def read_images(
     ImageDataset
         In the order of the table or, of folders, split by split and sorted by path.
 
-    Examples
-    --------
     >>> from pathlib import Path
     >>> from PIL import Image
     >>> from hcep.datasets.image_dataset import read_images
@@ -180,8 +178,6 @@ class ImageDataset:
     def subset(self, rows: ArrayLike | None = None, *, classes: Iterable[str] | None = None) -> ImageDataset:
         """The images of some rows, in the order given, or of some classes.
 
-        Parameters
-        ----------
         rows : array-like of int or of bool, optional
         classes : iterable of str; of the given rows, keep the images with these labels
         """
@@ -226,8 +222,6 @@ class ImageDataset:
     def train_val(self, fraction: float = 0.2, seed: int = 0) -> tuple[ImageDataset, ImageDataset]:
         """Divide into train and validation, each class in the same proportion, reproducibly.
 
-        Parameters
-        ----------
         fraction : share of the validation images. A class of two or more has at least one on each side.
         seed : the draw depends on it and on the images' ids only
         """
@@ -338,7 +332,6 @@ def train_val_rows(
 
 
 def _drawn_by_class(ids: Sequence[str], labels: Sequence[str | None], seed: int) -> dict[str | None, list[int]]:
-    """The rows of each class in the order they are drawn."""
     rows: dict[str | None, list[int]] = {}
     for row, label in enumerate(labels):
         rows.setdefault(label, []).append(row)

@@ -25,13 +25,9 @@ def load_sample() -> Bunch:
         ``images_train, images_val`` : (500,) str, file names in ImageNette.
         ``hierarchy`` : Hierarchy, the WordNet DAG above the ten classes, chains and all.
 
-    Notes
-    -----
     The first 50 images of each class in ImageNette's train and val folders. The encoder was trained on ImageNet: the
     sample shows how the method works, not how well an encoder generalises.
 
-    Examples
-    --------
     >>> from hcep.datasets import load_sample
     >>> sample = load_sample()
     >>> sample.X_train.shape, len(sample.hierarchy.leaves)

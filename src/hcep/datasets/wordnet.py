@@ -17,8 +17,6 @@ from hcep.hierarchy import Hierarchy
 def imagenet_classes() -> tuple[str, ...]:
     """WordNet ids of ImageNet-1k's classes, in ImageNet's order: class k of a classifier's output is entry k.
 
-    Examples
-    --------
     >>> from hcep.datasets.wordnet import imagenet_classes
     >>> len(imagenet_classes()), imagenet_classes()[0]
     (1000, 'n01440764')
@@ -29,8 +27,6 @@ def imagenet_classes() -> tuple[str, ...]:
 def imagenet_hierarchy(classes: Iterable[str] | None = None) -> Hierarchy:
     """The WordNet DAG above ImageNet's classes, or above some of them.
 
-    Parameters
-    ----------
     classes : iterable of str; WordNet ids, or names as `imagenet_wnid` takes them. An inner synset (``"dog"``) may be a
         class too. All of ImageNet-1k when left out.
 
@@ -39,8 +35,6 @@ def imagenet_hierarchy(classes: Iterable[str] | None = None) -> Hierarchy:
     Hierarchy
         Ids are WordNet ids, names the first lemmas. Single-child chains are kept: see `Hierarchy.collapse`.
 
-    Examples
-    --------
     >>> from hcep.datasets.wordnet import imagenet_hierarchy
     >>> imagenet_hierarchy()
     Hierarchy(1,860 synsets, 1,000 leaves, 1,937 edges, depth 18, branching at most 29, root 'n00001740')
@@ -66,8 +60,6 @@ def imagenet_wnid(name: str) -> str:
     is the first lemma come first, then those of which it is any lemma; among them, ImageNet's classes come before the
     synsets above.
 
-    Examples
-    --------
     >>> from hcep.datasets.wordnet import imagenet_wnid
     >>> imagenet_wnid("tench"), imagenet_wnid("golf_ball"), imagenet_wnid("dog"), imagenet_wnid("n01440764")
     ('n01440764', 'n03445777', 'n02084071', 'n01440764')
@@ -94,8 +86,6 @@ def imagenet_wnid(name: str) -> str:
 def synset_gloss(wnid: str) -> str:
     """WordNet's definition of a synset, given by id or unambiguous name.
 
-    Examples
-    --------
     >>> from hcep.datasets.wordnet import synset_gloss
     >>> synset_gloss("n03445777")
     'a small hard ball used in playing golf; dimpled to reduce wind resistance'
@@ -106,8 +96,6 @@ def synset_gloss(wnid: str) -> str:
 def synset_lemmas(wnid: str) -> tuple[str, ...]:
     """WordNet's names of a synset, given by id or unambiguous name; the usual one first.
 
-    Examples
-    --------
     >>> from hcep.datasets.wordnet import synset_lemmas
     >>> synset_lemmas("n02084071")
     ('dog', 'domestic dog', 'Canis familiaris')
@@ -118,8 +106,6 @@ def synset_lemmas(wnid: str) -> tuple[str, ...]:
 def ambiguous_classes() -> dict[str, tuple[str, ...]]:
     """The names that several of ImageNet's classes share, with their ids; `imagenet_wnid` refuses them.
 
-    Examples
-    --------
     >>> from hcep.datasets.wordnet import ambiguous_classes
     >>> ambiguous_classes()["crane"]
     ('n02012849', 'n03126707')
@@ -165,7 +151,6 @@ def _whole_hierarchy() -> Hierarchy:
 
 @cache
 def _names() -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """Synsets by first lemma, and by any lemma."""
     by_first: dict[str, list[str]] = {}
     by_any: dict[str, list[str]] = {}
     for wnid, synset in _wordnet().synsets.items():

@@ -75,8 +75,6 @@ def encode(
     batch_size, shard_size, dtype, strict, resume : as for `hcep.embeddings.encode_to_store`
     **cluster : of `hcep.distributed.Cluster`: address, n_workers, n_gpus, progress
 
-    Notes
-    -----
     The store is the same, to the byte, as one process makes, whatever dies on the way; but where images are skipped,
     later rows keep the numbers that they would have had. Images that the store knows by their id are not looked at
     again. Work that is done twice is at most the shards under way.

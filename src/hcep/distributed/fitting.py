@@ -51,8 +51,6 @@ def fit(
     cluster : of `hcep.distributed.Cluster`: address, n_workers, progress
     **parameters : of `HCEPClassifier`; the head is the path's
 
-    Notes
-    -----
     Means, covariance and so the dictionary are of all images and equal, to rounding, those of one process. What is
     "auto", the calibration, the refinement of leaves and the floor of explained shares are of a sample of
     `SAMPLE` images, as many of each class; where the store has no more, they too are what one process finds.
@@ -119,7 +117,6 @@ def fit_model(
 
 
 def _over(stored: Stored, vectors: bool, work: Callable[[int, Batches], Any]) -> Work:
-    """Work on the images of a task's shards, one shard at a time."""
 
     def over(task: Mapping[str, Any]) -> dict[str, Any]:
         shards = shards_of(task)

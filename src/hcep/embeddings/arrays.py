@@ -92,8 +92,6 @@ def read_arrays(
         that Hugging Face's datasets wrote brings its own. Without names, the integers become text.
     labels : a file of labels, one per vector: ``.npy``, ``.txt`` or ``.csv``; they come before the file's own
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from hcep.embeddings.arrays import EmbeddingArrays, read_arrays, write_arrays
     >>> X = np.eye(2, dtype=np.float32)
@@ -153,7 +151,6 @@ def _checked(source: Path, arrays: EmbeddingArrays) -> EmbeddingArrays:
 
 
 def _find(source: Path, names: dict[str, str], present: Iterable[str]) -> dict[str, str]:
-    """Which of the names that are present holds which part."""
     known = list(present)
     found = {}
     for part, usual in USUAL_NAMES.items():
@@ -274,7 +271,6 @@ def _member(source: Path, archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 
 
 def _with_missing(values: NDArray[Any] | None) -> NDArray[Any] | None:
-    """Text with None where it is empty."""
     if values is None:
         return None
     text = values.astype(np.str_)

@@ -36,8 +36,6 @@ _UPRIGHT = {
 class ImageProblem(HCEPError):  # noqa: N818 - a finding about a file, to be listed; not a fault of the program
     """An image file that cannot be used.
 
-    Attributes
-    ----------
     reason : what is wrong with it, in a few words and without the path
     path : '' where it is not known
     """
@@ -53,8 +51,6 @@ def open_image(
 ) -> Image.Image:
     """Open an image file as upright 8-bit RGB.
 
-    Parameters
-    ----------
     path : path-like
     max_pixels : int
         Larger images are refused from their header, before anything is decoded. Pillow refuses more than twice its
@@ -70,8 +66,6 @@ def open_image(
         transparent pixels are laid over white; 16-bit grey is scaled to 8 bits; CMYK is converted without colour
         management.
 
-    Examples
-    --------
     >>> from PIL import Image
     >>> from hcep.embeddings.images import ImageProblem, open_image
     >>> Image.new("L", (4, 3), 128).save("grey.png")
@@ -105,8 +99,6 @@ def open_image(
 def content_hash(path: str | os.PathLike[str]) -> str:
     """SHA-256 of the file's bytes, in hexadecimal.
 
-    Examples
-    --------
     >>> from pathlib import Path
     >>> from hcep.embeddings.images import content_hash
     >>> _ = Path("word.txt").write_text("cat")

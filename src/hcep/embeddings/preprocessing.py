@@ -77,8 +77,6 @@ class Preprocessing:
     mean, std : in units of rescaled values; one number for all channels
     fill : colour of the padding; one number for a grey
 
-    Examples
-    --------
     >>> from PIL import Image
     >>> from hcep.embeddings.preprocessing import PRESETS, Preprocessing
     >>> steps = Preprocessing(size=8, mean=0.5, std=0.5)
@@ -156,7 +154,6 @@ class Preprocessing:
         return left, top, right, bottom
 
     def _resized(self, width: int, height: int) -> tuple[int, int]:
-        """Width and height to scale to."""
         if not self.crop_square and width == height:
             return self.size[1], self.size[0]
         if self.resize == "squash":
@@ -190,8 +187,6 @@ PRESETS = {
 def as_preprocessing(given: PreprocessingLike | None, base: Preprocessing | None = None) -> Preprocessing:
     """Read what an encoder is given as its preprocessing.
 
-    Parameters
-    ----------
     given : Preprocessing, mapping, str or path-like, optional
         The name of one of `PRESETS`, a JSON file, a mapping of the fields that differ from `base` (or from its own
         ``"preset"``), or a whole `Preprocessing`.
@@ -239,7 +234,6 @@ def _offset(have: int, want: int) -> int:
 
 
 def _centre(image: Image.Image, size: tuple[int, int], fill: tuple[int, int, int] = (0, 0, 0)) -> Image.Image:
-    """Crop or pad around the centre."""
     height, width = size
     if image.size == (width, height):
         return image

@@ -50,8 +50,6 @@ def absent(source: Path, name: str, known: Iterable[str]) -> StoreError:
 class Columns(NamedTuple):
     """A table whose columns are read when they are needed.
 
-    Attributes
-    ----------
     schema : pyarrow.Schema
     column : name -> pyarrow.ChunkedArray
     chunks : name -> pieces of a column, never held together
@@ -416,8 +414,6 @@ def _strings(file: Path, key: str) -> list[str]:
 def read_labels(path: str | Path, column: str | None = None) -> NDArray[Any]:
     """Labels of a file of their own, one per vector and in the same order.
 
-    Parameters
-    ----------
     path : path
         ``.npy`` (text or integers), ``.txt`` (one per line), ``.csv`` or ``.tsv`` (`column`, else a usual name, else
         the only column).

@@ -32,8 +32,6 @@ SUPERCLASSES = {
 def cifar100_hierarchy() -> Hierarchy:
     """CIFAR-100's own hierarchy, coarse labels above fine ones, with the names of its files as ids.
 
-    Examples
-    --------
     >>> from hcep.datasets.layouts.cifar_classes import cifar100_hierarchy
     >>> h = cifar100_hierarchy()
     >>> h
@@ -56,8 +54,6 @@ CIFAR10_GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
 def cifar10_hierarchy() -> Hierarchy:
     """A small tree above CIFAR-10's ten classes, three levels deep.
 
-    Examples
-    --------
     >>> from hcep.datasets import cifar10_hierarchy
     >>> cifar10_hierarchy().paths("cat")
     (('animal', 'mammal', 'cat'),)

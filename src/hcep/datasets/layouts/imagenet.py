@@ -57,7 +57,6 @@ def read(source: Path, request: Request) -> Listing:
 
 
 def _split_folder(source: Path, split: str) -> str | None:
-    """A split's folder, relative to the source."""
     places = [f"{root}/{name}".lstrip("/") for root in IMAGE_ROOTS for name in SPLIT_FOLDERS[split]]
     return next((place for place in places if (source / place).is_dir()), None)
 
@@ -151,7 +150,6 @@ def _synsets(source: Path) -> list[str]:
 
 
 def _devkit_classes(source: Path, truth: Path) -> dict[int, str]:
-    """Classes by the devkit's number."""
     text = _find(source, DEVKIT_TEXT)
     if text is not None:
         fields = [line.split() for line in read_lines(text)]  # n02119789 1 kit_fox

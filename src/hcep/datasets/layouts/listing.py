@@ -36,8 +36,6 @@ class Request:
 class Listing:
     """The images of a dataset, entry by entry.
 
-    Attributes
-    ----------
     root : folder that `files` are relative to
     files : files, with forward slashes; of images in memory, the files they are exported to
     ids : what tells the images apart; the files themselves when left out

@@ -39,8 +39,6 @@ __all__ = [
 def available_encoders() -> list[EncoderInfo]:
     """What encoders there are, whether they are installed and how to install them; imports none of them.
 
-    Examples
-    --------
     >>> from hcep.embeddings.encoders import available_encoders
     >>> {info.source: info.install for info in available_encoders()}["onnx"]
     'pip install "hcep[onnx]"'
@@ -68,8 +66,6 @@ def load_encoder(
         a loaded encoder, given here, makes the same one again.
     **options : the adapter's own, such as ``output`` and ``threads`` for ONNX files or ``revision`` for transformers
 
-    Examples
-    --------
     >>> from hcep.embeddings.encoders import load_encoder
     >>> encoder = load_encoder(lambda batch: batch.mean(axis=(2, 3)), preprocessing={"size": 32})
     >>> encoder.n_dims, encoder.preprocessing["size"]

@@ -14,8 +14,6 @@ from hcep._optional import install_command, is_installed
 class EncoderInfo(NamedTuple):
     """A source of encoders, and whether this machine has what it needs.
 
-    Attributes
-    ----------
     adapter : module of this package
     example : a name to load; what stands before the colon is the source
     packages : modules that must be importable

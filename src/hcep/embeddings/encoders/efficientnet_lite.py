@@ -106,14 +106,10 @@ def weights_hash(name: str) -> str:
 def write_onnx(variant: str, weights: str | Path, target: str | Path) -> None:
     """Write the network of a ``.pth`` file as ONNX with outputs ``feat``, ``logits`` and ``map``.
 
-    Parameters
-    ----------
     variant : a key of `VARIANTS`
     weights : path of the state dict that ``torch.save`` wrote
     target : path of the ONNX file
 
-    Notes
-    -----
     Input ``x`` is (n, 3, size, size). ``map`` (n, 1280, height, width) is the last feature map, ``feat`` its mean over
     positions, ``logits`` (n, 1000) the classifier on that mean. Batch norms are folded into the convolutions before
     them; padding is TensorFlow's "same", the odd pixel below and right.

@@ -50,8 +50,6 @@ class FunctionEncoder:
     name, n_dims, fingerprint, preprocessing, has_text : see `hcep.embeddings.Encoder`
     has_maps, maps_are_exact : whether `feature_map` works, and whether a vector is exactly the mean of its map
 
-    Examples
-    --------
     >>> from PIL import Image
     >>> from hcep.embeddings.encoders import FunctionEncoder
     >>> encoder = FunctionEncoder(lambda batch: batch.mean(axis=(2, 3)), name="mean-colour", preprocessing={"size": 8})

@@ -189,7 +189,6 @@ def _provider(ort: Any, device: str | None) -> str:
 
 
 def _image_input(name: str, session: Any, steps: Preprocessing) -> Any:
-    """The model's only input, checked against the preprocessing."""
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4:
         listed = quoted(f"{i.name} {i.shape}" for i in inputs)

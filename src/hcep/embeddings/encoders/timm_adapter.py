@@ -62,7 +62,6 @@ def create(model: str, with_classifier: bool = False) -> Any:
 
 
 def _parts(timm: Any, model: str) -> tuple[str, str | None]:
-    """The name that timm takes, and a checkpoint's path."""
     if is_place("timm", model):
         return model, None
     architecture, slash, checkpoint = model.partition("/")
@@ -87,7 +86,6 @@ def _load_checkpoint(timm: Any, name: str, network: Any, path: str) -> None:
 
 
 def _own_preprocessing(config: Mapping[str, Any]) -> Preprocessing:
-    """Read what timm would build its evaluation transform from."""
     _, height, width = config["input_size"]
     square = height == width
     return Preprocessing(

@@ -32,8 +32,6 @@ PRECISIONS = {"fp32": None, "fp16": "float16", "bf16": "bfloat16"}
 class TorchRunner:
     """Runs a module on one device.
 
-    Attributes
-    ----------
     torch : module
     device : torch.device
     precision : {'fp32', 'fp16', 'bf16'}; below 'fp32' the forward pass is autocast, which is for CUDA devices alone
@@ -47,8 +45,6 @@ class TorchRunner:
     def choose(cls, device: str | None, precision: str | None, extra: str) -> TorchRunner:
         """Settle on a device and a precision.
 
-        Parameters
-        ----------
         device : as torch names it; the first CUDA device where there is one, else the processor
         precision : {'fp32', 'fp16', 'bf16'}; 'fp16' on CUDA, 'fp32' elsewhere
         extra : the extra that torch comes with

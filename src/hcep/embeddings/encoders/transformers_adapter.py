@@ -103,7 +103,6 @@ def _facts(config: Any) -> dict[str, Any]:
 
 
 def _own_preprocessing(name: str, config: Mapping[str, Any]) -> Preprocessing:
-    """Read an image processor's configuration."""
     size = config.get("size")
     square = isinstance(size, int) or (isinstance(size, Mapping) and "shortest_edge" in size)
     if not square and not (isinstance(size, Mapping) and {"height", "width"} <= set(size)):

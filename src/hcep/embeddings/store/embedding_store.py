@@ -35,8 +35,6 @@ class EmbeddingStore:
     skipped : images that could not be encoded, with the reason
     shards : the files of the vectors, in order
 
-    Notes
-    -----
     Rows stand in the order in which images were encoded. A run that adds images writes new files and leaves
     the old ones; a reader that was opened before it sees the store as it was.
     """
@@ -120,8 +118,6 @@ class EmbeddingStore:
     ) -> EmbeddingStore:
         """The images that meet every condition, as a store that reads the same files.
 
-        Parameters
-        ----------
         labels, splits : str or iterable of str; keep these
         rows : (n_images,) bool, or indices; keep these; the order stays the store's
         """
@@ -160,14 +156,11 @@ class EmbeddingStore:
         return keep
 
     def _vectors(self) -> Iterator[NDArray[Any]]:
-        """Vectors of the selected images, a row group at a time."""
         return (vectors if rows is None else vectors[rows] for vectors, rows in self._read(disk.read_vectors))
 
     def batches(self, size: int = 8192, dtype: DTypeLike = np.float32) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """Stream (X, y) batches in row order; memory does not grow with the store.
 
-        Parameters
-        ----------
         size : images a batch; the last one is shorter
         dtype : of X
 
@@ -196,8 +189,6 @@ class EmbeddingStore:
     def to_numpy(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """All vectors, (n_images, n_dims), in memory once: shards are decoded into place one by one.
 
-        Parameters
-        ----------
         dtype : the stored one where none is given
         """
         self._refuse_other_sizes()
@@ -217,8 +208,6 @@ class EmbeddingStore:
 
         Parquet cannot be mapped, so the first call writes a flat ``.npy`` copy; later calls find it and check it.
 
-        Parameters
-        ----------
         path : where the copy goes. By default into the store's folder, under a name that changes with the content; a
             selection has no such place and needs a path, which is written anew.
         """

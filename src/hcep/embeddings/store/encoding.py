@@ -97,8 +97,6 @@ def encode_to_store(
         in one of their splits. One whose content is there under another id takes that id and its label instead.
     retry_skipped : try images again that an earlier run skipped and that have not changed since
 
-    Notes
-    -----
     A batch's composition can change the last bits of a model's output. So batches are consecutive items of what is to
     be encoded, a broken image leaves its neighbours where they are, and only whole batches are committed: a run that
     was killed and resumed with the same batch size has the same batches, and the same vectors to the bit, as one that
