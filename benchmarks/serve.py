@@ -90,7 +90,7 @@ def report(title: str, arguments: list[str], photos: list[bytes], n_clients: int
             counts = httpx.get(url + "api/v1/metrics").text
             calls, items = (
                 float(re.findall(rf"^hcep_{name} (\d+)", counts, re.M)[0])
-                for name in ("encoder_calls_total", "photos_encoded_total")
+                for name in ("encode_runs_total", "encode_photos_total")
             )
             print(
                 f"{title:28} {rate:6.1f} photos/s  p50 {p50:.2f} s  p95 {p95:.2f} s  {items / calls:.1f} photos "

@@ -71,7 +71,7 @@ def test_thirty_two_clients(small, photos):
     counts = httpx.get(small.url + "api/v1/metrics").text
     n_calls, n_items = (
         float(counts.partition(f"\nhcep_{name} ")[2].split()[0])
-        for name in ("encoder_calls_total", "photos_encoded_total")
+        for name in ("encode_runs_total", "encode_photos_total")
     )
     assert n_items > 1.5 * n_calls
 

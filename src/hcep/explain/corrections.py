@@ -176,7 +176,7 @@ class Corrections:
     @property
     def standing(self) -> dict[str, Correction]:
         """What holds, by image."""
-        return {image: said[-1][0] for image, said in self._standing.items() if said}
+        return {image: said[-1][0] for image, said in list(self._standing.items()) if said}
 
     def _take(self, line: bytes, where: str, lenient: bool) -> None:
         try:

@@ -6,14 +6,13 @@ import asyncio
 import json
 from collections import Counter
 from dataclasses import dataclass
-from html import escape
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Depends, FastAPI, File, Form, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import HTMLResponse, PlainTextResponse, Response
+from fastapi.responses import PlainTextResponse, Response
 from msgspec import Struct
 from pydantic import BaseModel, Field, StringConstraints
 from starlette.exceptions import HTTPException
@@ -35,6 +34,14 @@ Coverage = Annotated[
 ]
 _STATUS: dict[type[Exception], int] = {Busy: 503, PhotoNotFound: 404, ReadOnly: 409}
 _REF = "#/components/schemas/{name}"
+_WRONG = {
+    400: "a body that cannot be read",
+    404: "no such photo or correction",
+    409: "a model that cannot be changed",
+    413: "more bytes than the server takes",
+    422: "a photo that cannot be decoded, an unknown concept, a request that no path meets",
+    503: "too many requests wait; Retry-After says when to come again",
+}
 
 
 class Problem(Struct):
@@ -98,14 +105,7 @@ Photos = Annotated[Given, Depends()]
 
 
 def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
-    """Give an application the API, its description and a page about it.
-
-    Parameters
-    ----------
-    app : FastAPI
-    engine : Engine
-    seen : what was asked so far, for the metrics
-    """
+    """Give an application the API, its description and a page about it; `seen` counts answers, for the metrics."""
     router = APIRouter(prefix="/api/v1")
 
     async def explained(given: Given, **options: Any) -> list[ExplainedImage]:
@@ -191,10 +191,11 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
     @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> str:
         """Counts in the text format of Prometheus."""
-        kinds = {name: "counter" if name.endswith("_total") else "gauge" for name in engine.counts()}
-        lines = [f"# TYPE hcep_{name} {kinds[name]}\nhcep_{name} {n}" for name, n in engine.counts().items()]
-        lines.append("# TYPE hcep_requests_total counter")
+        lines = ["# TYPE hcep_requests_total counter"]
         lines += [f'hcep_requests_total{{status="{status}"}} {n}' for status, n in sorted(seen.items())]
+        for name, n in engine.counts().items():
+            kind = "counter" if name.endswith("_total") else "gauge"
+            lines.append(f"# TYPE hcep_{name} {kind}\nhcep_{name} {n}")
         return "\n".join(lines) + "\n"
 
     app.include_router(router)
@@ -233,72 +234,56 @@ async def _problem(_: Request, error: Exception) -> Response:
 
 def _says(kind: Any, status: int = 200) -> dict[int | str, dict[str, Any]]:
     """What an address answers, for its description: a kind of record, or a problem."""
-    known = {400, 404, 409, 413, 422, 503}
-    problem = {"content": {"application/json": {"schema": {"$ref": _REF.format(name="Problem")}}}}
-    wrong = {code: {"description": _WORDS[code], **problem} for code in known}
+
+    def answer(schema: dict[str, Any], words: str) -> dict[str, Any]:
+        return {"description": words, "content": {"application/json": {"schema": schema}}}
+
+    problem = {"$ref": _REF.format(name="Problem")}
+    said: dict[int | str, dict[str, Any]] = {code: answer(problem, words) for code, words in _WRONG.items()}
     if kind is None:
-        return {status: {"description": "done"}, **wrong}
+        return said | {status: {"description": "done"}}
     (schema,), _ = msgspec.json.schema_components([kind], ref_template=_REF)
-    return {status: {"description": "the answer", "content": {"application/json": {"schema": schema}}}, **wrong}
-
-
-_WORDS = {
-    400: "a body that cannot be read",
-    404: "no such photo or correction",
-    409: "a model that cannot be changed",
-    413: "more bytes than the server takes",
-    422: "a photo that cannot be decoded, an unknown concept, a request that no path meets",
-    503: "too many requests wait; Retry-After says when to come again",
-}
+    return said | {status: answer(schema, "the answer")}
 
 
 def _describe(app: FastAPI) -> None:
-    """Serve the description of the API, and a page that shows it with examples; nothing comes from elsewhere."""
-    page: list[str] = []
+    """Serve the description of the API, and a page that shows it with examples."""
+    from hcep.web.pages.frame import frame, text, ui
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             kinds = [Problem, ImageRecord, ContrastRecord, Prediction, Correction]
             _, records = msgspec.json.schema_components(kinds, ref_template=_REF)
-            made = get_openapi(title=app.title, version=__version__, routes=app.routes)
-            made.setdefault("components", {}).setdefault("schemas", {}).update(records)
-            app.openapi_schema = made
+            app.openapi_schema = get_openapi(title=app.title, version=__version__, routes=app.routes)
+            app.openapi_schema["components"]["schemas"].update(records)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
 
-    @app.get("/api", include_in_schema=False)
-    async def about(request: Request) -> HTMLResponse:
-        if not page:
-            page.append(_page(openapi()))
-        return HTMLResponse(page[0].replace("BASE", escape(str(request.base_url).rstrip("/"))))
+    @ui.page("/api", title="API")
+    def about(request: Request) -> None:
+        with frame("API"):
+            text("h1", "Ask it from a program")
+            text("p", "All that the pages show is also JSON, in the form that the commands print.", "lead")
+            text("a", "The description for programs (OpenAPI)", href="/openapi.json")
+            for path, methods in openapi()["paths"].items():
+                for method, told in methods.items():
+                    with text("section", classes="card stack"):
+                        text("h2", f"{method.upper()} {path}", "wrap")
+                        text("p", told["description"])
+                        text("pre", _command(str(request.base_url)[:-1] + path, method, told), "small wrap")
 
 
-def _page(schema: dict[str, Any]) -> str:
-    """The addresses, one after the other, with a command that asks each."""
-    parts = []
-    for path, methods in schema["paths"].items():
-        for method, told in methods.items():
-            sends = told.get("requestBody", {}).get("content", {})
-            given = " -F photo=@photo.jpg" if "multipart/form-data" in sends else ""
-            if path.endswith("/contrast"):
-                given += " -F why_not=dog"
-            if "application/json" in sends:
-                example = {"image": "HASH", "class": "tabby", "why": "the stripes"}
-                given = f" -H 'Content-Type: application/json' -d '{json.dumps(example)}'"
-            verb = "" if method == "get" or "-F" in given else f" -X {method.upper()}"
-            address = "BASE" + path.replace("{image}", "HASH")
-            parts.append(
-                f"<section><h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(told['description'])}</p>"
-                f"<pre>curl{verb}{escape(given)} {address}</pre></section>"
-            )
-    return _PAGE.format(parts="".join(parts))
-
-
-_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>HCEP API</title>
-<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark"><style>
-body{{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}}h2{{font-size:1.1rem}}
-pre{{padding:.75rem;border:1px solid;border-radius:.5rem;overflow-x:auto}}</style></head><body>
-<main><h1>HCEP API</h1><p><a href="/">Back to the explorer</a>. The same as
-<a href="/openapi.json">OpenAPI</a>, for programs. HASH is the SHA-256 of the photo's file: <code>sha256sum
-photo.jpg</code>.</p>{parts}</main></body></html>"""
+def _command(address: str, method: str, told: dict[str, Any]) -> str:
+    """A command that asks an address."""
+    sends, words = told.get("requestBody", {}).get("content", {}), ["curl"]
+    if "multipart/form-data" in sends:
+        words.append("-F photo=@photo.jpg" + (" -F why_not=dog" if address.endswith("contrast") else ""))
+    elif "application/json" in sends:
+        example = json.dumps({"image": "HASH", "class": "tabby"}).replace(
+            "HASH", "'$(sha256sum < photo.jpg | head -c 64)'"
+        )
+        words.append(f"-H 'Content-Type: application/json' -d '{example}'")
+    elif method != "get":
+        words.append(f"-X {method.upper()}")
+    return " ".join([*words, address.replace("{image}", "$(sha256sum < photo.jpg | head -c 64)")])

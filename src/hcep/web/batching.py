@@ -10,7 +10,8 @@ from typing import Generic, TypeVar
 
 from hcep.errors import HCEPError
 
-Item, Answer = TypeVar("Item"), TypeVar("Answer")
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 class Busy(HCEPError):  # noqa: N818 - what is said to who asks
@@ -22,18 +23,9 @@ class Busy(HCEPError):  # noqa: N818 - what is said to who asks
 
 
 class Batcher(Generic[Item, Answer]):
-    """One function of many items, called with all that have come since its last call.
+    """A function of up to `size` items, called in a thread of its own with all that have come since its last call.
 
-    Parameters
-    ----------
-    function : called in a thread of its own, with up to `size` items; returns their answers in order
-    size : items per call
-    limit : items that may wait; one more is refused
-
-    Attributes
-    ----------
-    n_calls, n_items : int
-        What was done so far.
+    At most `limit` items wait; `n_calls` and `n_items` say what was done so far.
     """
 
     def __init__(self, function: Callable[[list[Item]], Sequence[Answer]], size: int, limit: int) -> None:
@@ -44,13 +36,7 @@ class Batcher(Generic[Item, Answer]):
         self._task: asyncio.Task[None] | None = None
 
     async def __call__(self, item: Item) -> Answer:
-        """The answer to one item.
-
-        Raises
-        ------
-        Busy
-            When too many items wait; or what `function` raises of this item alone.
-        """
+        """The answer to one item; raises Busy, or what the function raises of this item alone."""
         if len(self._waiting) >= self.limit:
             raise Busy
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

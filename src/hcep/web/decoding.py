@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from io import BytesIO
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -43,14 +45,9 @@ class Decoded(Struct):
 
 
 class Decoders:
-    """Some processes that decode.
+    """`n` processes that decode, each file within `seconds` and `max_pixels`.
 
-    Parameters
-    ----------
-    preprocessing : the encoder's; where it is not one of ours, photos are only made smaller
-    max_pixels : larger photos are refused
-    seconds : how long one may take
-    n : how many processes
+    They also prepare the encoder's input, where its `preprocessing` is one of ours.
     """
 
     def __init__(self, preprocessing: Mapping[str, Any], max_pixels: int, seconds: float = 10.0, n: int = 2) -> None:
@@ -62,13 +59,7 @@ class Decoders:
             self._free.put_nowait(None)
 
     async def __call__(self, data: bytes) -> Decoded:
-        """Decode a file.
-
-        Raises
-        ------
-        ImageProblem
-            When there is no readable picture of an acceptable size, or it takes too long.
-        """
+        """Decode a file; raises ImageProblem, also where it takes too long."""
         process, answer = await self._free.get(), None
         try:
             process = process or await self._start()
@@ -90,10 +81,9 @@ class Decoders:
         return found
 
     async def _start(self) -> asyncio.subprocess.Process:
-        command = sys.executable, "-m", "hcep.web.decoding", self._options
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=environment)
+        command, pipe = (sys.executable, "-m", "hcep.web.decoding", self._options), asyncio.subprocess.PIPE
+        env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=env)
         self._all.append(process)
         return process
 
@@ -130,28 +120,21 @@ def decoded(data: bytes, steps: Preprocessing | None, max_pixels: int) -> Decode
     return Decoded(jpeg.getvalue(), array.tobytes(), array.shape if steps else ())
 
 
-def _serve(source: BinaryIO, target: BinaryIO, options: dict[str, Any]) -> None:
-    try:
-        steps = Preprocessing.from_dict(options["preprocessing"])
-    except (PreprocessingError, TypeError):
-        steps = None
-    while head := source.read(8):
-        answer = msgspec.msgpack.encode(decoded(source.read(int.from_bytes(head, "big")), steps, options["max_pixels"]))
-        target.write(len(answer).to_bytes(8, "big") + answer)
-        target.flush()
-
-
 def _main() -> None:
-    import signal
-    import warnings
-
     with suppress(ImportError):  # not on every platform
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it, when all is answered
     warnings.simplefilter("ignore")
-    _serve(sys.stdin.buffer, sys.stdout.buffer, json.loads(sys.argv[1]))
+    options, steps, target = json.loads(sys.argv[1]), None, sys.stdout.buffer
+    with suppress(PreprocessingError, TypeError):
+        steps = Preprocessing.from_dict(options["preprocessing"])
+    while head := sys.stdin.buffer.read(8):
+        data = sys.stdin.buffer.read(int.from_bytes(head, "big"))
+        answer = msgspec.msgpack.encode(decoded(data, steps, options["max_pixels"]))
+        target.write(len(answer).to_bytes(8, "big") + answer)
+        target.flush()
 
 
 if __name__ == "__main__":

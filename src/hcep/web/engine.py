@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
+from platformdirs import user_data_path
 
+from hcep.embeddings import EmbeddingStore
+from hcep.embeddings.images import ImageProblem
 from hcep.errors import HCEPError
 from hcep.explain.corrections import Correction, Corrections, class_meant, request_of
 from hcep.explain.photos import Batch, Explainer
@@ -27,11 +31,9 @@ from hcep.web.batching import Batcher, Busy
 from hcep.web.decoding import Decoders
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from hcep.classify import HCEPClassifier
     from hcep.classify.path_model import PathModel
-    from hcep.embeddings import EmbeddingStore, Encoder
+    from hcep.embeddings import Encoder
     from hcep.explain import ExplainedImage, WhyNot
     from hcep.hierarchy import Hierarchy
     from hcep.models import ChangeRecord
@@ -50,16 +52,10 @@ class ReadOnly(HCEPError):  # noqa: N818
 
 @dataclass(frozen=True, eq=False)
 class Photo:
-    """A photo that was given.
+    """A photo that was given, by the SHA-256 of its file.
 
-    Attributes
-    ----------
-    id : SHA-256 of its file, in hexadecimal: what corrections know it by
-    name : what its file was called, without folders
-    jpeg : a copy of at most 1280 pixels a side, to show
-    embedding : (n_dims,), of the photo as it was given
-    features : (n_dims, height, width), where the encoder has maps
-    pixels : the encoder's input, where it has none
+    `jpeg` is a copy of at most 1280 pixels a side to show, `embedding` that of the photo as it was given. `features`
+    (n_dims, height, width) are kept where the encoder has maps, else `pixels`, its input.
     """
 
     id: str
@@ -71,28 +67,17 @@ class Photo:
 
     @cached_property
     def size(self) -> tuple[int, int]:
-        """Width and height of the copy."""
         return self.image.size
 
     @property
-    def image(self) -> Image:
+    def image(self) -> Image.Image:
         """The copy, RGB; decoded anew each time."""
-        from PIL import Image
-
-        return Image.open(BytesIO(self.jpeg), formats=["JPEG"]).convert("RGB")
+        return _picture(self.jpeg)
 
 
 class Limits(NamedTuple):
-    """What the server takes on.
-
-    Attributes
-    ----------
-    megabytes, megapixels : of one photo
-    photos : that are remembered, the last used ones
-    per_request, request_megabytes : photos that one request may bring
-    seconds : to decode one
-    queue : requests that may wait for each part of the work
-    batch : photos that are encoded together
+    """What the server takes on: `megabytes`, `megapixels` and `seconds` to decode are of one photo, `photos` those that
+    are remembered, `queue` what may wait for each part of the work, `batch` what is encoded together.
     """
 
     megabytes: float = 20.0
@@ -106,13 +91,9 @@ class Limits(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """One photo to explain."""
-
     photo: Photo
     request: Request
-    why_not: tuple[str, ...]
-    where: bool
-    options: tuple[int, float | None, int | Literal["auto"] | None]
+    alike: tuple[tuple[str, ...], bool, int, float | None, int | Literal["auto"] | None]
 
 
 class Engine:
@@ -139,39 +120,29 @@ class Engine:
         limits: Limits | None = None,
         other: SavedModel | str | Path | None = None,
     ) -> None:
-        from platformdirs import user_data_path
-
         self.limits, self.read_only = limits or Limits(), model is None
         self.saved = model if isinstance(model, SavedModel) else builtin_model() if model is None else read_model(model)
         self.other = other if other is None or isinstance(other, SavedModel) else read_model(other)
         own = user_data_path("hcep", appauthor=False) if model is None else self.saved.folder
         self.corrections_file = Path(corrections or own / CORRECTIONS)
         self.encoder = load_model_encoder(self.saved.summary.encoder, self.saved.folder, encoder)
-        self.store = self._opened(store)
+        self.store = store if store is None or isinstance(store, EmbeddingStore) else EmbeddingStore(store)
+        if self.store is not None:
+            refuse_other_encoder(self.saved.summary.encoder, self.store.encoder, self.store.folder)
         self._open(self.saved)
         self._photos: OrderedDict[str, Photo] = OrderedDict()
-        self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(2)
-        self._n_running = 0
+        self._lock, self._pool = threading.Lock(), ThreadPoolExecutor(2)
+        self._n_running = self._n_decoding = 0
         self._decode = Decoders(self.encoder.preprocessing, int(self.limits.megapixels * 1e6), self.limits.seconds)
-        self._n_decoding = 0
-        self._encode = Batcher(self._encoded, self.limits.batch, self.limits.queue)
-        self._explain = Batcher(self._explained, self.limits.batch, self.limits.queue)
-
-    def _opened(self, store: EmbeddingStore | str | Path | None) -> EmbeddingStore | None:
-        from hcep.embeddings import EmbeddingStore
-
-        if store is None:
-            return None
-        found = store if isinstance(store, EmbeddingStore) else EmbeddingStore(store)
-        refuse_other_encoder(self.saved.summary.encoder, found.encoder, found.folder)
-        return found
+        n, most = self.limits.batch, self.limits.queue
+        self._encode: Batcher[NDArray[np.float32], tuple[Any, Any]] = Batcher(self._encoded, n, most)
+        self._explain: Batcher[_Asked, ExplainedImage] = Batcher(self._explained, n, most)
 
     def _open(self, saved: SavedModel) -> None:
         """Answer with this version of the model from now on."""
-        corrections = Corrections(self.corrections_file, saved.hierarchy, missing=True, lenient=True)
-        _ = saved.path_model
-        self.saved, self.corrections, self._explainers = saved, corrections, {}
+        self.corrections = Corrections(self.corrections_file, saved.hierarchy, missing=True, lenient=True)
+        explainers: dict[Any, Explainer] = {}
+        self.saved, self._version = saved, (saved, explainers)
 
     @property
     def model(self) -> PathModel:
@@ -192,17 +163,7 @@ class Engine:
     # -- photos -------------------------------------------------------------------------------------
 
     async def add_photo(self, data: bytes, name: str = "") -> Photo:
-        """Decode and encode a photo, and remember it.
-
-        Raises
-        ------
-        ImageProblem
-            No picture that can be used, in a few words.
-        Busy
-            Too many wait.
-        """
-        from hcep.embeddings.images import ImageProblem
-
+        """Decode and encode a photo, and remember it; raises ImageProblem in a few words, or Busy."""
         if not data:
             raise ImageProblem("empty file")
         if len(data) > self.limits.megabytes * 1e6:
@@ -220,7 +181,7 @@ class Engine:
             self._n_decoding -= 1
         pixels = found.array()
         if pixels is None:  # a preprocessing that only the encoder knows
-            pixels = await self.run(lambda: self.encoder.preprocess(Photo(key, "", found.jpeg, np.empty(0)).image))
+            pixels = await self.run(lambda: self.encoder.preprocess(_picture(found.jpeg)))
         embedding, features = await self._encode(pixels)
         photo = Photo(key, _plain(name), found.jpeg, embedding, features, None if features is not None else pixels)
         self._photos[key] = photo
@@ -229,26 +190,14 @@ class Engine:
         return photo
 
     def photo(self, key: str) -> Photo:
-        """A photo by its id.
-
-        Raises
-        ------
-        PhotoNotFound
-            When it is not, or no longer, remembered.
-        """
+        """A photo by its id; raises PhotoNotFound when it is not, or no longer, remembered."""
         if key not in self._photos:
             raise PhotoNotFound(f"no photo {key[:12]!r} is remembered; give it again")
         self._photos.move_to_end(key)
         return self._photos[key]
 
     async def add_stored_photo(self, row: int) -> Photo:
-        """A photo of the store, by its row.
-
-        Raises
-        ------
-        PhotoNotFound
-            No store, no such row, or a file that is gone; ImageProblem as `add_photo`.
-        """
+        """A photo of the store, by its row; raises PhotoNotFound, or as `add_photo`."""
         if self.store is None or not 0 <= row < len(self.store):
             raise PhotoNotFound(f"no photo {row} in the store")
         path = Path(str(self.store.paths[row]))
@@ -283,26 +232,20 @@ class Engine:
         n_paths: int | Literal["auto"] | None = None,
         corrected: bool = True,
     ) -> ExplainedImage:
-        """Explain a photo, together with those of others who ask at the same time.
+        """Explain a photo, together with those of others who ask at the same time; raises as that, or Busy.
 
         Parameters
         ----------
         photo : Photo
         force, forbid, why_not, where, n_best, coverage, n_paths : as of `hcep.explain_images`
         corrected : honour what people said of the photo
-
-        Raises
-        ------
-        HCEPError
-            An unknown concept, a request that no path can meet, coverage of a model that is not calibrated.
-        Busy
-            Too many wait.
         """
         request = Request.of(force, forbid)
         if corrected:
             request = self.corrections.requests([photo.id], request)[0]
-        asked = Request.of(why_not).force
-        return await self._explain(_Asked(photo, request, asked, where, (n_best, coverage, n_paths)))
+        return await self._explain(
+            _Asked(photo, request, (Request.of(why_not).force, where, n_best, coverage, n_paths))
+        )
 
     async def contrast(self, photo: Photo, concept: str, *, force: Concepts = (), forbid: Concepts = ()) -> WhyNot:
         """Why a photo was not taken for another class or concept, with the map of the difference."""
@@ -313,49 +256,42 @@ class Engine:
         """Answers in order; those that ask for the same things are searched together."""
         groups: dict[Any, list[int]] = {}
         for i, one in enumerate(asked):
-            groups.setdefault((one.why_not, one.where, one.options), []).append(i)
+            groups.setdefault(one.alike, []).append(i)
         found: dict[int, ExplainedImage] = {}
-        for (why_not, where, options), rows in groups.items():
-            found |= zip(rows, self._searched([asked[i] for i in rows], why_not, where, options), strict=True)
+        for alike, rows in groups.items():
+            found |= zip(rows, self._searched([asked[i] for i in rows], *alike), strict=True)
         return [found[i] for i in range(len(asked))]
 
     def _searched(
-        self, asked: Sequence[_Asked], why_not: tuple[str, ...], where: bool, options: Any
+        self, asked: list[_Asked], why_not: tuple[str, ...], where: bool, *options: Any
     ) -> Iterator[ExplainedImage]:
         explainer = self._explainer(*options)
         for name in why_not:
-            explainer.evidence.meant(name)
+            explainer.evidence.meant(name)  # says what is wrong with it
         photos, requests = [one.photo for one in asked], [one.request for one in asked]
-        arrays: tuple[Any, ...] = ()
+        arrays: dict[str, Any] = {}
         if where:
-            pixels, features = (
-                None if getattr(photos[0], name) is None else np.stack([getattr(photo, name) for photo in photos])
-                for name in ("pixels", "features")
-            )
-            arrays = [photo.size for photo in photos], pixels, features, self.encoder
+            kind = "pixels" if photos[0].features is None else "features"
+            arrays = {kind: np.stack([getattr(photo, kind) for photo in photos]), "encoder": self.encoder}
+            arrays["sizes"] = [photo.size for photo in photos]
         X = np.stack([photo.embedding for photo in photos])
-        batch = Batch([photo.name for photo in photos], X, [None] * len(photos), *arrays)
+        batch = Batch([photo.name for photo in photos], X, [None] * len(photos), **arrays)
         limits = PathLimits.of_images(explainer.model.hierarchy, requests)
         return explainer.explained(batch, why_not, limits, requests)
 
     def _explainer(self, *options: Any) -> Explainer:
-        if options not in self._explainers:
-            n_best, coverage, n_paths = options
-            made = Explainer(self.model, n_best, self.saved.atom_names, coverage, n_paths)
-            made.hedged(None)  # says what is missing
-            if len(self._explainers) > 32:  # of coverages that a slider passed by
-                self._explainers.clear()
-            self._explainers[options] = made
-        return self._explainers[options]
+        """For n_best, coverage and n_paths, with the newest version of the model."""
+        saved, made = self._version
+        if options not in made:
+            one = Explainer(saved.path_model, options[0], saved.atom_names, *options[1:])
+            one.hedged(None)  # says what is missing
+            if len(made) > 32:  # of coverages that a slider passed by
+                made.clear()
+            made[options] = one
+        return made[options]
 
     async def run(self, function: Callable[..., T], *args: Any, **kw: Any) -> T:
-        """Call anything of the library in a thread, so that others are answered meanwhile.
-
-        Raises
-        ------
-        Busy
-            Too many calls wait.
-        """
+        """Call anything of the library in a thread, so that others are answered meanwhile; raises Busy."""
         if self._n_running >= self.limits.queue:
             raise Busy
         self._n_running += 1
@@ -386,19 +322,18 @@ class Engine:
         force, forbid : concepts that are right, and wrong
         file, who, why : told with it
         """
-        if not (label or Request.of(force).force or Request.of(force, forbid).forbid):
+        if not (label or any(Request.of(force, forbid))):
             raise HCEPError("say what is right or wrong: a class, or concepts to force or forbid")
-        return await self.run(self._correct, photo, label, force, forbid, {"file": file, "who": who, "why": why})
 
-    def _correct(
-        self, photo: str, label: str | None, force: Concepts, forbid: Concepts, told: dict[str, str]
-    ) -> Correction:
-        with self._lock:
-            request_of(self.hierarchy, force, forbid, label)  # says what is wrong before it is kept
-            asked = request_of(self.hierarchy, force, forbid)._asdict()
-            own = None if label is None else class_meant(self.hierarchy, label)
-            self.corrections.add(photo, **asked, label=own, **told)
-            return self.corrections.standing[photo]
+        def keep() -> Correction:
+            with self._lock:
+                request_of(self.hierarchy, force, forbid, label)  # says what is wrong before it is kept
+                asked = request_of(self.hierarchy, force, forbid)
+                own = None if label is None else class_meant(self.hierarchy, label)
+                self.corrections.add(photo, **asked._asdict(), label=own, file=file, who=who, why=why)
+                return self.corrections.standing[photo]
+
+        return await self.run(keep)
 
     async def undo_correction(self, photo: str, *, who: str = "") -> None:
         """Take the last correction of a photo back."""
@@ -414,14 +349,7 @@ class Engine:
     # -- changes of the model -----------------------------------------------------------------------
 
     async def change(self, what: str, function: Callable[[HCEPClassifier], Any], *, keep_metrics: bool = False) -> None:
-        """Change the model in a new version; on return it is on disk, and answers come from it.
-
-        Parameters
-        ----------
-        what : the change in words, for the log
-        function : changes the classifier in place; when it raises, nothing is changed
-        keep_metrics : whether metrics that were measured before still hold
-        """
+        """Change the model in a new version, by `change_model`; on return it is on disk, and answers come from it."""
         await self.run(self._change, lambda: change_model(self.saved.folder, what, function, keep_metrics=keep_metrics))
 
     async def add_class(self, name: str, parent: str | None, photos: Sequence[Photo]) -> None:
@@ -451,23 +379,20 @@ class Engine:
 
     def counts(self) -> dict[str, int]:
         """What is waiting, and what was done, for those who watch the server."""
-        return {
-            "photos_remembered": len(self._photos),
-            "decoding": self._n_decoding,
-            "waiting_to_encode": len(self._encode),
-            "waiting_to_explain": len(self._explain),
-            "running": self._n_running,
-            "photos_encoded_total": self._encode.n_items,
-            "encoder_calls_total": self._encode.n_calls,
-            "photos_explained_total": self._explain.n_items,
-            "explain_calls_total": self._explain.n_calls,
-        }
+        found = {"photos_remembered": len(self._photos), "decoding": self._n_decoding, "running": self._n_running}
+        for name, batcher in (("encode", self._encode), ("explain", self._explain)):
+            found |= {f"waiting_to_{name}": len(batcher), f"{name}_photos_total": batcher.n_items}
+            found[f"{name}_runs_total"] = batcher.n_calls
+        return found
+
+
+def _picture(jpeg: bytes) -> Image.Image:
+    return Image.open(BytesIO(jpeg), formats=["JPEG"]).convert("RGB")
 
 
 def _plain(name: str) -> str:
     """The name of a file without folders and controls, for people to read; nothing is ever opened by it."""
-    last = name.replace("\\", "/").rpartition("/")[2]
-    return "".join(c for c in last if c.isprintable())[:120]
+    return "".join(filter(str.isprintable, name.replace("\\", "/").rpartition("/")[2]))[:120]
 
 
 def _read(path: Path, most: int) -> bytes:

@@ -9,9 +9,8 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -20,6 +19,8 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+#: Status, reason, and headers whose dashes are underscores.
+Refusal = tuple[int, str, dict[str, str]]
 
 COOKIE = "hcep_token"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -81,8 +82,9 @@ class Guard:
         headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
         refused = self._refused(scope, headers)
         if refused is not None:
-            self.seen[str(refused[0])] += 1
-            await _refuse(scope, send, *refused)
+            status, reason, more = refused
+            self.seen[str(status)] += 1
+            await _refuse(scope, send, status, reason, **more)
         elif scope["type"] == "websocket":
             await self.app(scope, receive, send)
         else:
@@ -120,60 +122,53 @@ class Guard:
         finally:
             self._reading -= length
 
-    def _refused(self, scope: Scope, headers: dict[str, str]) -> tuple[Any, ...] | None:
-        """Status, reason and headers of a refusal."""
-        host, method = headers.get("host", ""), scope.get("method", "GET")
-        if self.hosts is not None and re.sub(r":\d+\Z", "", host.lower()) not in self.hosts:
-            return 421, f"this server is not called {host[:100]!r}"
-        origin = headers.get("origin")
-        is_change = method not in ("GET", "HEAD", "OPTIONS")
+    def _refused(self, scope: Scope, headers: dict[str, str]) -> Refusal | None:
+        """Why a request may not pass."""
+        host, origin = headers.get("host", "").lower(), headers.get("origin")
+        if self.hosts is not None and re.sub(r":\d+\Z", "", host) not in self.hosts:
+            return 421, f"this server is not called {host[:100]!r}", {}
+        is_change = scope.get("method", "GET") not in ("GET", "HEAD", "OPTIONS")
         foreign = is_change and headers.get("sec-fetch-site") in ("cross-site", "same-site")
-        if foreign or (origin is not None and urlsplit(origin).netloc.lower() != host.lower()):
-            return 403, "another site may not use this server"
-        if self.token is not None and scope["path"] != OPEN_TO_ALL and (no := self._unknown(scope, headers)):
-            return no
+        if foreign or (origin is not None and urlsplit(origin).netloc.lower() != host):
+            return 403, "another site may not use this server", {}
+        if self.token is not None and scope["path"] != OPEN_TO_ALL and (unknown := self._unknown(scope, headers)):
+            return unknown
         length = headers.get("content-length", "0")
         if "transfer-encoding" in headers:
-            return 411, "say how long the body is: Content-Length"
+            return 411, "say how long the body is: Content-Length", {}
         if not length.isdecimal() or int(length) > self.max_body:
-            return 413, f"a request may have {self.max_body / 1e6:g} MB"
+            return 413, f"a request may have {self.max_body / 1e6:g} MB", {}
         if self._reading + int(length) > self.max_bodies:
-            return 503, "the server is busy; try again in 2 seconds", {"Retry-After": "2"}
+            return 503, "the server is busy; try again in 2 seconds", {"Retry_After": "2"}
         return None
 
-    def _unknown(self, scope: Scope, headers: dict[str, str]) -> tuple[Any, ...] | None:
+    def _unknown(self, scope: Scope, headers: dict[str, str]) -> Refusal | None:
         """Why one who asks is not known; a token in the address is moved into a cookie."""
-        query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            cookies = SimpleCookie()
-        if (scheme.lower() == "bearer" and self._is_token(bearer)) or (
-            COOKIE in cookies and self._is_token(cookies[COOKIE].value)
-        ):
+        cookies = dict(part.strip().partition("=")[::2] for part in headers.get("cookie", "").split(";"))
+        if (scheme.lower() == "bearer" and self._is_token(bearer)) or self._is_token(cookies.get(COOKIE, "")):
             return None
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         if scope["type"] == "http" and self._is_token(query.pop("token", "")):
-            rest = urlencode(query)
             cookie = f"{COOKIE}={self.token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000"
             # Two slashes at the start would name another server.
-            place = "/" + scope["path"].lstrip("/") + (f"?{rest}" if rest else "")
-            place = place.encode("ascii", "ignore").decode().replace("\\", "")
-            return 303, "welcome", {"Location": place, "Set-Cookie": cookie}
-        return 401, "the token that `hcep serve` printed is missing", {"WWW-Authenticate": "Bearer"}
+            place = "/" + quote(scope["path"].lstrip("/\\")) + (f"?{urlencode(query)}" if query else "")
+            return 303, "welcome", {"Location": place, "Set_Cookie": cookie}
+        return 401, "the token that `hcep serve` printed is missing", {"WWW_Authenticate": "Bearer"}
 
     def _is_token(self, given: str) -> bool:
         assert self.token is not None
         return hmac.compare_digest(given.encode(), self.token.encode())
 
 
-async def _refuse(scope: Scope, send: Send, status: int, reason: str, headers: dict[str, str] | None = None) -> None:
+async def _refuse(scope: Scope, send: Send, status: int, reason: str, **headers: str) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": reason})
         return
     body = json.dumps({"error": reason}).encode()
-    told = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
-    pairs = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in {**told, **HEADERS, **(headers or {})}.items()]
+    told = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close", **HEADERS}
+    told |= {name.replace("_", "-"): value for name, value in headers.items()}
+    pairs = [(name.encode(), value.encode("latin-1")) for name, value in told.items()]
     await send({"type": "http.response.start", "status": status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})
 
