@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from io import BytesIO
@@ -168,10 +168,9 @@ class Engine:
             raise ImageProblem("empty file")
         if len(data) > self.limits.megabytes * 1e6:
             raise ImageProblem(f"too large: more than {self.limits.megabytes:g} MB")
-        key = sha256(data).hexdigest()
-        if (known := self._photos.get(key)) is not None:
-            self._photos.move_to_end(key)
-            return known
+        key, name = sha256(data).hexdigest(), _plain(name)
+        if key in self._photos:
+            return replace(self.photo(key), name=name)  # others may call it something else
         if self._n_decoding >= self.limits.queue:
             raise Busy
         self._n_decoding += 1
@@ -183,7 +182,7 @@ class Engine:
         if pixels is None:  # a preprocessing that only the encoder knows
             pixels = await self.run(lambda: self.encoder.preprocess(_picture(found.jpeg)))
         embedding, features = await self._encode(pixels)
-        photo = Photo(key, _plain(name), found.jpeg, embedding, features, None if features is not None else pixels)
+        photo = Photo(key, name, found.jpeg, embedding, features, None if features is not None else pixels)
         self._photos[key] = photo
         while len(self._photos) > self.limits.photos:
             self._photos.popitem(last=False)

@@ -1,0 +1,176 @@
+"""The engine without a server: who asks together is answered together, and a change is on disk when it counts."""
+
+import asyncio
+import io
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hcep import HCEPClassifier
+from hcep.embeddings.images import ImageProblem
+from hcep.errors import HCEPError
+from hcep.explain import explain_images
+from hcep.explain.corrections import Corrections
+from hcep.models import read_model
+from hcep.web.batching import Batcher, Busy
+from hcep.web.engine import Engine, Limits, PhotoNotFound, ReadOnly
+from tests.explain.bear_space import BEARS, bear_images
+from tests.explain.test_where_photos import encoder, half_red
+
+
+def test_what_comes_meanwhile_goes_together():
+    sizes, go = [], threading.Event()
+
+    def double(items):
+        go.wait(10)
+        sizes.append(len(items))
+        return [2 * item for item in items]
+
+    async def ask():
+        batcher = Batcher(double, size=4, limit=10)
+        first = asyncio.create_task(batcher(0))
+        await asyncio.sleep(0.05)
+        others = [asyncio.create_task(batcher(i)) for i in range(1, 7)]
+        await asyncio.sleep(0)
+        go.set()
+        return await asyncio.gather(first, *others)
+
+    assert asyncio.run(ask()) == [0, 2, 4, 6, 8, 10, 12]
+    assert sizes == [1, 4, 2]
+
+
+def test_a_bad_one_harms_nobody_else():
+    async def ask():
+        batcher = Batcher(lambda items: [1 / item for item in items], size=8, limit=8)
+        return await asyncio.gather(*map(batcher, (1, 0, 2)), return_exceptions=True)
+
+    first, bad, last = asyncio.run(ask())
+    assert (first, last) == (1, 0.5)
+    assert isinstance(bad, ZeroDivisionError)
+
+
+def test_one_more_than_may_wait_is_refused():
+    async def ask():
+        batcher = Batcher(list, size=1, limit=2)
+        return await asyncio.gather(*map(batcher, range(4)), return_exceptions=True)
+
+    found = asyncio.run(ask())
+    assert found[:2] == [0, 1]
+    assert all(isinstance(one, Busy) for one in found[2:])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    model = HCEPClassifier(BEARS, shrinkage=0.5, anchor=0.1).fit(*bear_images(24))
+    model.save(tmp_path / "model", encoder=encoder("exact"))
+    return tmp_path / "model"
+
+
+def with_engine(folder, ask, **options):
+    """What a question to an engine gives."""
+
+    async def run():
+        engine = Engine(folder, encoder=encoder(options.pop("kind", "exact")), **options)
+        try:
+            return await ask(engine)
+        finally:
+            await engine.close()
+
+    return asyncio.run(run())
+
+
+def file_of(image, kind="PNG"):
+    file = io.BytesIO()
+    image.save(file, kind)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["exact", "inexact"])
+def test_photos_are_explained_as_the_library_does(folder, kind):
+    async def ask(engine):
+        photo = await engine.add_photo(file_of(half_red()), "folder/red.png")
+        return photo, await engine.explain(photo, where=True), await engine.contrast(photo, "bus")
+
+    model = HCEPClassifier(BEARS, shrinkage=0.5, anchor=0.1).fit(*bear_images(24))
+    model.save(folder, encoder=encoder(kind))
+    photo, found, why = with_engine(folder, ask, kind=kind)
+    expected = explain_images([half_red()], model, encoder=encoder(kind), where=True, why_not="bus")[0]
+    assert photo.name == found.file == "red.png"
+    assert (found.label, found.probability) == (expected.label, pytest.approx(expected.probability))
+    assert np.allclose(found.maps.of("bear").shares, expected.maps.of("bear").shares)
+    assert why.lines() == expected.contrasts[0].lines()
+    assert np.allclose(why.map.shares, expected.contrasts[0].map.shares)
+
+
+def test_the_last_used_photos_are_remembered_and_names_are_not_shared(folder):
+    async def ask(engine):
+        files = [file_of(Image.new("RGB", (20, 20), colour)) for colour in ("red", "green", "blue")]
+        first, second = [await engine.add_photo(data, "mine.png") for data in files[:2]]
+        again = await engine.add_photo(files[0], "yours.png")
+        third = await engine.add_photo(files[2])
+        with pytest.raises(PhotoNotFound, match="give it again"):
+            engine.photo(second.id)
+        return again.name, engine.photo(first.id).name, engine.photo(third.id).id == third.id
+
+    assert with_engine(folder, ask, limits=Limits(photos=2)) == ("yours.png", "mine.png", True)
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [(b"", "empty"), (b"words", "not an image"), (bytes(300_000), "more than 0.2 MB"),
+     (file_of(Image.new("1", (2000, 2000))), "at most 1,000,000 in all")],
+)  # fmt: skip
+def test_what_is_no_photo(folder, data, match):
+    async def ask(engine):
+        with pytest.raises(ImageProblem, match=match):
+            await engine.add_photo(data)
+
+    with_engine(folder, ask, limits=Limits(megabytes=0.2, megapixels=1.0))
+
+
+def test_a_change_is_a_version_that_answers_at_once_and_can_be_undone(folder):
+    async def ask(engine):
+        red = await engine.add_photo(file_of(Image.new("RGB", (20, 20), "red")))
+        before = (await engine.explain(red)).name
+        other = [await engine.add_photo(file_of(Image.new("RGB", (20, 20), (200 + i, 9, i)))) for i in range(3)]
+        await engine.add_class("ice bear", "bear", other)
+        assert "ice bear" in read_model(folder).summary.classes
+        await engine.correct(red.id, label="ice bear", who="Ada")
+        said = (await engine.explain(red)).name
+        done = await engine.undo_change()
+        assert "ice bear" in done.what
+        # What was said of a class that is gone is kept, and has no effect.
+        assert engine.corrections.standing[red.id].label == "ice bear"
+        return before, said, (await engine.explain(red)).name, len(engine.versions())
+
+    assert with_engine(folder, ask) == ("polar bear", "ice bear", "polar bear", 0)
+
+
+def test_what_cannot_be_changed_or_said(folder):
+    async def ask(engine):
+        with pytest.raises(HCEPError, match="say what is right or wrong"):
+            await engine.correct("a" * 64)
+        with pytest.raises(HCEPError, match="no such thing"):
+            await engine.correct("a" * 64, label="no such thing")
+        with pytest.raises(PhotoNotFound, match="no correction"):
+            await engine.undo_correction("a" * 64)
+        with pytest.raises(PhotoNotFound, match="in the store"):
+            await engine.add_stored_photo(0)
+        engine.read_only = True
+        with pytest.raises(ReadOnly, match="hcep open"):
+            await engine.undo_change()
+        assert not engine.corrections_file.exists()
+
+    with_engine(folder, ask)
+
+
+def test_corrections_with_unknown_concepts_do_not_stop_a_server(tmp_path):
+    file = tmp_path / "corrections.jsonl"
+    Corrections(file, missing=True).add("a" * 64, label="gone")
+    with pytest.raises(HCEPError, match="line 1"):
+        Corrections(file, BEARS)
+    kept = Corrections(file, BEARS, lenient=True)
+    assert kept.requests(["a" * 64])[0] == ((), ())
+    assert kept.standing["a" * 64].label == "gone"
