@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from contextlib import suppress
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis.errors import Unsatisfiable
@@ -160,6 +162,22 @@ def test_metrics_count(client, church):
     after = counts()
     assert after["hcep_explain_photos_total"] == before["hcep_explain_photos_total"] + 1
     assert after['hcep_requests_total{status="200"}'] >= before['hcep_requests_total{status="200"}'] + 2
+
+
+def test_the_commands_of_the_page_work(server, church, photos, tmp_path):
+    """Those of docs/explorer.md, as they are written but for the address."""
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    page = (Path(__file__).parents[2] / "docs/explorer.md").read_text("utf-8")
+    block = next(part for part in page.split("```sh\n") if part.startswith("curl")).partition("```")[0]
+    shutil.copy(church, tmp_path / "photo.jpg")
+    shutil.copy(photos[0], tmp_path / "other.jpg")
+    commands = block.replace("http://127.0.0.1:8080/", server.url).replace(
+        "curl ", "curl --fail-with-body -sS -o /dev/null "
+    )
+    run = subprocess.run(["bash", "-ec", commands], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert commands.count("curl ") == 12
 
 
 def test_the_description_is_served_from_here(server, page):
