@@ -64,7 +64,7 @@ def torch_head(codes: np.ndarray, y: np.ndarray, head: AdamWHead) -> tuple[np.nd
     return weight.detach().numpy(), bias.detach().numpy()
 
 
-@parametrize_with_checks([AdamWHead(epochs=100, batch_size=32)])
+@parametrize_with_checks([AdamWHead(epochs=30, batch_size=32)])
 def test_the_contract_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -182,9 +182,8 @@ def with_trained_head(labels: list[str], hierarchy: Hierarchy) -> tuple[HCEPClas
     return model, X
 
 
-@pytest.mark.parametrize("labels", [["cat", "dog", "car", "bus"], ["cat", "car"]])
-def test_a_saved_head_predicts_the_same_without_torch(labels: list[str], pets: Hierarchy, tmp_path: Path) -> None:
-    model, X = with_trained_head(labels, pets)
+def test_a_saved_head_predicts_the_same_without_torch(pets: Hierarchy, tmp_path: Path) -> None:
+    model, X = with_trained_head(["cat", "car"], pets)
     save_model(model, tmp_path / "model")
     np.save(tmp_path / "X.npy", X)
     code = f"""

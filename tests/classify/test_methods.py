@@ -15,7 +15,6 @@ from hcep import HCEPClassifier, HCEPError, Hierarchy, HierarchyError, hb_omp, o
 from hcep.classify import METHODS, hnn, make_method, nn
 from hcep.classify.choosing import SHRINKAGES
 from hcep.classify.methods import (
-    BasisPursuitClassifier,
     CBMClassifier,
     ConceptMethod,
     HNNClassifier,
@@ -38,15 +37,13 @@ QUICK = {"cbm": {"concept_epochs": 60}}
 EVERY_METHOD = pytest.mark.parametrize("name", NAMES)
 
 
-@parametrize_with_checks([OMPClassifier(), NNClassifier(), CBMClassifier(concept_epochs=30)])
+@parametrize_with_checks([OMPClassifier(), CBMClassifier(concept_epochs=10)])
 def test_the_contract_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks(
-    [HNNClassifier(), LinearProbe(), LDAClassifier(), BasisPursuitClassifier(), TreeLassoClassifier()]
-)
+@parametrize_with_checks([NNClassifier(), LDAClassifier(), TreeLassoClassifier()])
 def test_the_contract_of_scikit_learn_by_the_others(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -256,17 +253,14 @@ def test_nns_temperature_makes_left_out_images_likely(animals: Hierarchy, traini
     X, y = training
     X = X + 4.0 * np.random.default_rng(2).standard_normal(X.shape)
     model = NNClassifier(animals).fit(X, y)
-    losses = {}
-    for factor in (0.2, 1.0, 5.0):
-        each = []
-        for i in range(len(X)):
-            rest = np.arange(len(X)) != i
-            left_out = NNClassifier(animals).fit(X[rest], y[rest])
-            calibration = model.calibration_
-            left_out.calibration_ = replace(calibration, temperature=factor * calibration.temperature)
+    losses: dict[float, list[float]] = {0.2: [], 1.0: [], 5.0: []}
+    for i in range(len(X)):
+        rest = np.arange(len(X)) != i
+        left_out = NNClassifier(animals).fit(X[rest], y[rest])
+        for factor, each in losses.items():
+            left_out.calibration_ = replace(model.calibration_, temperature=factor * model.calibration_.temperature)
             each.append(-np.log(left_out.predict_proba(X[i : i + 1])[0, model.classes_ == y[i]][0]))
-        losses[factor] = np.mean(each)
-    assert min(losses, key=losses.__getitem__) == 1.0
+    assert min(losses, key=lambda factor: float(np.mean(losses[factor]))) == 1.0
 
 
 def test_a_probe_names_nothing(animals: Hierarchy, training: Any) -> None:

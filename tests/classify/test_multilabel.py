@@ -7,7 +7,7 @@ from hcep.classify import MultiLabelHCEP
 from hcep.classify.multilabel import CHOSEN, example_f1, unmixed
 
 
-@parametrize_with_checks([MultiLabelHCEP(), MultiLabelHCEP(n_paths=2, estimator=HCEPClassifier(anchor=0.3))])
+@parametrize_with_checks([MultiLabelHCEP()])
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
 

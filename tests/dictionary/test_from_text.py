@@ -61,7 +61,7 @@ def correct(found, task):
 def test_removing_the_gap_pays(task):
     """Paired over validation images and draws of the texts: what images add to know is their mean."""
     closed, left = [], []
-    for seed in range(20):
+    for seed in range(8):
         texts = synthetic_texts(task, seed)
         closed.append(correct(text_dictionary(task.hierarchy, texts, task.X), task))
         left.append(correct(text_dictionary(task.hierarchy, texts, task.X, close_gap=False), task))

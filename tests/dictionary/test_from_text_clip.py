@@ -11,7 +11,11 @@ from hcep.models.text_fitting import text_classifier
 pytest.importorskip("torch", reason="torch is not installed")
 from tests.embeddings.encoders.test_transformers_adapter import clip, mended, transformers  # noqa: F401
 
-pytestmark = [pytest.mark.usefixtures("mended"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("mended"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
 PETS = Hierarchy.from_edges([("thing", "pet"), ("pet", "cat"), ("pet", "dog"), ("thing", "car")])
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from hcep import ConceptDictionary, Hierarchy
 from hcep.dictionary import DependentAtomsWarning
 
-laws = settings(max_examples=40, deadline=None)
+laws = settings(max_examples=25, deadline=None)
 
 
 @st.composite

@@ -6,7 +6,7 @@ from hcep.errors import HCEPError
 from hcep.evaluate import expected_calibration_error
 from hcep.evaluate.calibration import calibration_gaps, class_index, true_class_ranks
 
-quick = settings(deadline=None, max_examples=60)
+quick = settings(deadline=None, max_examples=30)
 
 
 def slow_ece(confidence, correct, n_bins):

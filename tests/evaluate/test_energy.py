@@ -11,7 +11,7 @@ from hcep.pursuit import FlatResult
 from tests.reference.random_problems import random_problem
 
 pytestmark = pytest.mark.filterwarnings("ignore::hcep.dictionary.DependentAtomsWarning")
-quick = settings(deadline=None, max_examples=60)
+quick = settings(deadline=None, max_examples=30)
 
 
 def left_after(x, atoms):

@@ -93,7 +93,7 @@ def test_a_black_box_has_no_supports_to_score(pets_dictionary):
 
 @pytest.mark.filterwarnings("ignore::hcep.dictionary.DependentAtomsWarning")
 @given(st.integers(0, 2**32 - 1), st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 def test_the_order_of_images_does_not_matter(seed, random):
     problem = random_problem(seed, n_images=6)
     h = problem.dictionary.hierarchy

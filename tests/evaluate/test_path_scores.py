@@ -9,7 +9,7 @@ from hcep.evaluate.support import SUPPORT_COLUMNS, is_rooted_path, path_columns
 from tests.evaluate.slow_scores import acceptable_scores, is_one_path, prefix_row
 from tests.reference.random_problems import random_hierarchy, random_problem
 
-quick = settings(deadline=None, max_examples=80)
+quick = settings(deadline=None, max_examples=40)
 
 
 @st.composite

@@ -19,7 +19,7 @@ from hcep.evaluate import (
 )
 from hcep.evaluate.statistics import sign_flip_p
 
-quick = settings(deadline=None, max_examples=40)
+quick = settings(deadline=None, max_examples=25)
 columns = st.lists(st.floats(-5, 5), min_size=1, max_size=30)
 outcomes = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=60)
 

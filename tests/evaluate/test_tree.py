@@ -88,7 +88,7 @@ def test_an_unknown_label(pets, measure):
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 def test_mistakes_are_measured_from_the_lowest_common_ancestor(seed, several_parents):
     h = random_hierarchy(np.random.default_rng(seed), several_parents)
     a, b = np.repeat(h.ids, len(h)), np.tile(h.ids, len(h))

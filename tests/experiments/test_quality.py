@@ -17,6 +17,7 @@ from hcep.experiments.quality import (
     cells,
     measure,
     regression_path,
+    spare_images,
     table,
     tuned_regression,
     verdicts,
@@ -42,12 +43,20 @@ def test_the_path_of_regressions_ends_where_scikit_learns_does() -> None:
 
 
 def test_regressions_are_tuned_and_know_the_classes(task: Task) -> None:
-    accurate, likely = tuned_regression(task.shots(5, 0))
-    for probe in (accurate, likely):
+    drawn, nothing = task.shots(5, 0), (task.X[:0], task.y[:0])
+    for probe in (*tuned_regression(drawn, *spare_images(task, drawn)), *tuned_regression(drawn, *nothing)):
         assert probe.classes_.tolist() == np.unique(task.y).tolist()
         assert probe.score(task.X_val, task.y_val) > 0.9
-    one = tuned_regression(task.shots(1, 0))
+    one = tuned_regression(task.shots(1, 0), *nothing)
     assert one[0].score(task.X_val, task.y_val) > 0.5
+
+
+def test_spare_images_are_no_training_images_and_as_many_per_class(task: Task) -> None:
+    drawn = task.shots(5, 0)
+    X, y = spare_images(task, drawn)
+    assert set(np.unique(y, return_counts=True)[1].tolist()) == {10}
+    assert not {row.tobytes() for row in X} & {row.tobytes() for row in drawn.X}
+    assert len(spare_images(task, task)[1]) == 0
 
 
 def test_large_numbers_of_images_have_few_draws_and_all_images_one(task: Task) -> None:

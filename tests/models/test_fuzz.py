@@ -32,11 +32,10 @@ FILES = ["model.json", "hierarchy.json", "model.safetensors", "README.md"]
 
 @pytest.mark.parametrize("damage", [flipped, truncated, spliced])
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("fixture", ["auto_model", "logistic_model"])
 def test_damaged_bytes_are_refused_or_change_nothing(
-    name: str, damage: Damage, fixture: str, tmp_path: Path, request: pytest.FixtureRequest
+    name: str, damage: Damage, logistic_model: HCEPClassifier, tmp_path: Path
 ) -> None:
-    model: HCEPClassifier = request.getfixturevalue(fixture)
+    model = logistic_model
     folder = save_model(model, tmp_path / "model")
     original, data = pack(model), (folder / name).read_bytes()
     rng = np.random.default_rng([FILES.index(name), len(data)])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,10 @@ class LeaveOneOutScore:
     losses: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
 
 
+#: How a shrinkage and an anchor do.
+Trial = Callable[[float | None, float], LeaveOneOutScore]
+
+
 @dataclass(frozen=True, eq=False)
 class Training:
     """Labelled images under a hierarchy: all that the choice and the refinement look at."""
@@ -98,35 +102,17 @@ class Training:
         return replace(self, images=self.images[rows], own=self.own[rows])
 
 
-@dataclass(frozen=True, eq=False)
-class _Trials:
+def _trials(training: Training, power: float, moments: ClassMoments) -> Trial:
     """Held-out scores at one power, in single precision and scaled by the held-out images: near enough to compare."""
+    folds = training.folds.only(max(TRIAL_IMAGES, TRIAL_SIZE // len(training.leaves)))
+    rows = training.prepared(training.images[training.folds.rows], power).astype(np.float32)
+    centre = moments.total_mean().astype(np.float32) if training.center else np.float32(0.0)
+    centred = rows - centre, moments.class_means().astype(np.float32) - centre
+    covariance = cache(lambda: moments.within_covariance().astype(np.float32))
 
-    training: Training
-    power: float
-    moments: ClassMoments
-
-    @cached_property
-    def folds(self) -> Folds:
-        return self.training.folds.only(max(TRIAL_IMAGES, TRIAL_SIZE // len(self.training.leaves)))
-
-    @cached_property
-    def covariance(self) -> NDArray[np.float32]:
-        return self.moments.within_covariance().astype(np.float32)
-
-    @cached_property
-    def images(self) -> NDArray[np.float32]:
-        return self.training.prepared(self.training.images[self.training.folds.rows], self.power).astype(np.float32)
-
-    @cached_property
-    def means(self) -> NDArray[np.float32]:
-        return self.moments.class_means().astype(np.float32)
-
-    def score(self, shrinkage: float | None, anchor: float) -> LeaveOneOutScore:
-        training, folds = self.training, self.folds
-        centre = self.moments.total_mean().astype(np.float32) if training.center else np.float32(0.0)
-        whitener = None if shrinkage is None else shrunk_inverse_root(self.covariance, shrinkage)
-        images, means = (a - centre if whitener is None else (a - centre) @ whitener for a in (self.images, self.means))
+    def score(shrinkage: float | None, anchor: float) -> LeaveOneOutScore:
+        whitener = None if shrinkage is None else shrunk_inverse_root(covariance(), shrinkage)
+        images, means = (a if whitener is None else a @ whitener for a in centred)
         scale = 1.0 / np.sqrt(np.vdot(images, images) / len(images) or 1.0)
         metric = EmbeddingTransform(scale=float(scale), shrinkage=shrinkage)
         space = LeftOut.of(metric, images, folds.own, folds.counts, means.astype(np.float64), training.tree)
@@ -135,7 +121,9 @@ class _Trials:
         losses = log_losses(objectives, calibration)
         right = objectives[:, 0] < objectives[:, 1:].min(axis=1, initial=np.inf)
         numbers = (float(right.mean()), float(losses.mean()), calibration.temperature)
-        return LeaveOneOutScore(shrinkage, anchor, *numbers, right, self.power, losses)
+        return LeaveOneOutScore(shrinkage, anchor, *numbers, right, power, losses)
+
+    return score
 
 
 def choose(
@@ -149,31 +137,28 @@ def choose(
     `powers`, `shrinkages`, `anchors`: Values to try. The first is where the search starts, and is left only for a gain
     of more than a standard error.
     """
-    tried: list[LeaveOneOutScore] = []
     if len(training.own) <= training.images.shape[1]:
         # A covariance of fewer images than dimensions is not known well enough to be trusted more than at the start.
         shrinkages = [value for value in shrinkages if value is None or value >= (shrinkages[0] or 0.0)]
     second = any(s is not None for s in shrinkages)
     power, shrinkage, anchor = powers[0], shrinkages[0], anchors[0]
     if len(powers) == len(shrinkages) == len(anchors) == 1 or not len(training.folds.rows):
-        return power, shrinkage, anchor, training.sums(power, second), tried
-    trials = None
-    if len(powers) > 1:
-        sample = training.sample()
-        by_power = {p: _Trials(sample, p, sample.sums(p, second)) for p in powers}
-        tried += [by_power[p].score(shrinkage, anchor) for p in powers]
-        power = _best(tried).power
-        trials = by_power[power] if sample is training else None
-    best = None if trials is None else next(score for score in tried if score.power == power)
-    trials = trials or _Trials(training, power, training.sums(power, second))
-    if best is None:
-        best = trials.score(shrinkage, anchor)
-        tried.append(best)
-    found = [trials.score(value, anchor) for value in shrinkages[1:]]
+        return power, shrinkage, anchor, training.sums(power, second), []
+    sample = training if len(powers) == 1 else training.sample()
+    moments = {p: sample.sums(p, second) for p in powers}
+    trials = {p: _trials(sample, p, moments[p]) for p in powers}
+    tried = [trials[p](shrinkage, anchor) for p in powers]
+    power = _best(tried).power
+    if sample is not training:
+        moments[power] = training.sums(power, second)
+        trials[power] = _trials(training, power, moments[power])
+        tried.append(trials[power](shrinkage, anchor))
+    score, best = trials[power], next(one for one in reversed(tried) if one.power == power)
+    found = [score(value, anchor) for value in shrinkages[1:]]
     best = _best([best, *found])
-    found += [trials.score(best.shrinkage, value) for value in anchors[1:]]
+    found += [score(best.shrinkage, value) for value in anchors[1:]]
     best = _best([best, *found[len(shrinkages) - 1 :]])
-    return power, best.shrinkage, best.anchor, trials.moments, tried + found
+    return power, best.shrinkage, best.anchor, moments[power], tried + found
 
 
 def _best(scores: Sequence[LeaveOneOutScore]) -> LeaveOneOutScore:

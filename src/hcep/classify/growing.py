@@ -67,10 +67,8 @@ class GrowingMixin(ConceptEstimator):
         else:
             ids, parents, *rest = graph._state()
             graph = Hierarchy([*ids, str(name)], [*parents, [graph.index(above)]], *rest)
-        embeddings = self._class_embeddings()
-        embeddings[name] = self._mean(images)
-        counts = self._counts()
-        self._rebuild(graph, embeddings, {**counts, name: len(images)})
+        embeddings = {**self._class_embeddings(), name: self._mean(images)}
+        self._rebuild(graph, embeddings, {**self._counts(), name: len(images)})
         self.n_grown_ += len(images)
         return self
 
@@ -78,11 +76,10 @@ class GrowingMixin(ConceptEstimator):
         """Remove a class; a concept that is left with one child is merged into it, as in a fit."""
         self._may_grow()
         label = self._label(name)
-        embeddings = self._class_embeddings()
+        embeddings, counts = self._class_embeddings(), self._counts()
         if len(embeddings) < 3:
             raise HCEPError("a model keeps at least two classes")
         del embeddings[label]
-        counts = self._counts()
         self.n_grown_ += counts.pop(label)
         self._rebuild(self._graph(), embeddings, counts)
         return self
@@ -92,8 +89,7 @@ class GrowingMixin(ConceptEstimator):
         self._may_grow()
         graph = self._graph()
         graph = _moved(graph, find_concept(graph, concept), find_concept(graph, parent))
-        counts = self._counts()
-        self._rebuild(graph, self._class_embeddings(), counts)
+        self._rebuild(graph, self._class_embeddings(), self._counts())
         return self
 
     def rename(self, concept: str, name: str) -> Self:
@@ -130,15 +126,15 @@ class GrowingMixin(ConceptEstimator):
         images, labels = self._may_grow(X), column_or_1d(y)
         if len(labels) != len(images):
             raise HCEPError(f"X has {len(images):,} images, y {len(labels):,} labels")
-        embeddings = self._class_embeddings()
-        counts = self._counts()
+        embeddings, counts = self._class_embeddings(), self._counts()
         for label in dict.fromkeys(labels.tolist()):
             own = images[labels == self._label(label)]
             counts[label] += len(own)
             embeddings[label] = embeddings[label] + (self._mean(own) - embeddings[label]) * (len(own) / counts[label])
         floor = self.explained_floor_
         if floor is not None:
-            self.n_unlike_ += int((self._explained(images) < floor[np.searchsorted(self.classes_, labels)]).sum())
+            shares = np.nanmax(self.infer(images, explained=True).paths.explained_shares, axis=1, initial=0.0)
+            self.n_unlike_ += int((shares < floor[np.searchsorted(self.classes_, labels)]).sum())
         self.n_grown_ += len(images)
         self._rebuild(self._graph(), embeddings, counts)
         return self
@@ -154,14 +150,8 @@ class GrowingMixin(ConceptEstimator):
                 f"{self.n_unlike_:,} of {self.n_grown_:,} images added since the fit are unlike the training images "
                 "of their class: fit again, so that the metric is chosen for these too"
             )
-        if self.n_grown_ > n_images / 2:
-            return (
-                f"{self.n_grown_:,} images were added or removed since the metric was chosen, of {n_images:,} now: "
-                "fit again"
-            )
-        return None
-
-    # -- private -----------------------------------------------------------------------------------
+        changed = f"{self.n_grown_:,} images were added or removed since the metric was chosen"
+        return f"{changed}, of {n_images:,} now: fit again" if self.n_grown_ > n_images / 2 else None
 
     def _start_growing(self, index: NDArray[np.intp]) -> None:
         """After a fit to images of these classes."""
@@ -196,10 +186,6 @@ class GrowingMixin(ConceptEstimator):
         mean = transform.prepared(images.astype(np.float64)).mean(axis=0, keepdims=True)
         return np.asarray(transform.after_unit_norm(mean)[0])
 
-    def _explained(self, images: NDArray[Any]) -> NDArray[np.float64]:
-        found = self.infer(images, explained=True).paths
-        return np.asarray(np.nanmax(found.explained_shares, axis=1, initial=0.0))
-
     def _class_embeddings(self) -> dict[Any, NDArray[np.float64]]:
         """The embedding of each class, in the metric."""
         index = [self.hierarchy_.index(leaf) for leaf in self._leaves.tolist()]
@@ -207,9 +193,7 @@ class GrowingMixin(ConceptEstimator):
 
     def _graph(self) -> Hierarchy:
         """The hierarchy as it was given, chains not merged: where a class may hang."""
-        if self.hierarchy is None:
-            return self.hierarchy_
-        return _unmerged(as_hierarchy(self.hierarchy))
+        return self.hierarchy_ if self.hierarchy is None else _unmerged(as_hierarchy(self.hierarchy))
 
     def _rebuild(self, graph: Hierarchy, embeddings: dict[Any, NDArray[np.float64]], counts: dict[Any, int]) -> None:
         classes = np.unique(np.array(list(embeddings), dtype=object if self.classes_.dtype.kind == "O" else None))
@@ -260,9 +244,8 @@ def _unmerged(graph: Hierarchy) -> Hierarchy:
     for synset, chain in merged.items():
         at = graph.index(synset)
         above = parents[at]
-        for one, name in chain:
+        for one, names[one] in chain:
             ids.append(one)
-            names[one] = name
             parents.append(above)
             above = [len(ids) - 1]
         parents[at] = above

@@ -27,18 +27,10 @@ MAX_IMAGES, MAX_SIZE = 20_000, 40_000_000
 
 
 def pays(training: Training, anchor: float) -> bool:
-    """Whether refining is worth its time: enough images per class, not too many classes, an anchor that holds paths.
-
-    With fewer than 4 images per class, or at small anchors, where coefficients absorb what leaves gain, it changed
-    nothing.
-    """
-    counts, n_classes = training.folds.counts, len(training.leaves)
-    return bool(
-        n_classes > 1
-        and np.median(counts) >= FEW
-        and anchor >= ANCHOR
-        and min(MAX_IMAGES, MAX_SIZE // n_classes) >= FEW * n_classes
-    )
+    """Whether refining is worth its time: with few images per class, or at small anchors, it changed nothing."""
+    n_classes = len(training.leaves)
+    affordable = n_classes > 1 and min(MAX_IMAGES, MAX_SIZE // n_classes) >= FEW * n_classes
+    return bool(affordable and anchor >= ANCHOR and np.median(training.folds.counts) >= FEW)
 
 
 def refine(
@@ -67,9 +59,8 @@ def refine(
 
     space = _space(training, dictionary, moments)
     shape, n = space.means.shape, len(space.own)
-    rivals = in_tree_order(
-        nearest_rivals(space.images, space.own, space.means, min(N_RIVALS, shape[0] - 1)), space.tree
-    )
+    nearest = nearest_rivals(space.images, space.own, space.means, min(N_RIVALS, shape[0] - 1))
+    rivals = in_tree_order(nearest, space.tree)
     objectives = loss_and_gradient(space, space.means, rivals, anchor, temperature)[2]
     far = objectives[:, 1:] - objectives.min(axis=1, keepdims=True) > N_TEMPERATURES * temperature
     rivals = np.take_along_axis(np.where(far, -1, rivals), np.argsort(far, axis=1, kind="stable"), axis=1)

@@ -13,12 +13,12 @@ from scipy import sparse
 from hcep.dictionary.checks import CHUNK, Embeddings, as_embeddings, check_shape, refuse_non_finite
 from hcep.dictionary.moments import ClassMoments
 from hcep.dictionary.path_basis import PathBasis, build_path_basis
-from hcep.dictionary.transform import EmbeddingTransform, fit_transform_parameters, prepared_rows
+from hcep.dictionary.transform import EmbeddingTransform, prepared_rows, shrunk_inverse_root
 from hcep.errors import DictionaryError, near_matches, quoted
 from hcep.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
-    from hcep.dictionary.geometry.measures import Geometry
+    from hcep.dictionary.geometry import Geometry
     from hcep.embeddings import Encoder
 
 Missing = Literal["raise", "drop"]
@@ -121,9 +121,10 @@ class ConceptDictionary:
         moments : from `class_moments`, with a second moment where there is a `shrinkage`
         unit_norm, power : what the embeddings went through before they were summed up
         """
-        transform = fit_transform_parameters(
-            moments, unit_norm=unit_norm, center=center, shrinkage=shrinkage, rescale=rescale, power=power
-        )
+        mean = moments.total_mean() if center else None
+        whitener = None if shrinkage is None else shrunk_inverse_root(moments.within_covariance(), shrinkage)
+        scale = 1.0 / np.sqrt(moments.mean_square_norm(mean, whitener)) if rescale else 1.0
+        transform = EmbeddingTransform(unit_norm, mean, whitener, float(scale), shrinkage, power=power)
         means = transform.after_unit_norm(moments.class_means())
         return cls._from_class_embeddings(hierarchy, dict(zip(moments.labels, means, strict=True)), transform, missing)
 
@@ -262,7 +263,7 @@ class ConceptDictionary:
     @cached_property
     def geometry(self) -> Geometry:
         """Diagnostics of the paper's geometric conditions."""
-        from hcep.dictionary.geometry.measures import Geometry
+        from hcep.dictionary.geometry import Geometry
 
         return Geometry(self)
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.dictionary.checks import Embeddings
-from hcep.dictionary.moments import ClassMoments
 from hcep.errors import DictionaryError
 
 
@@ -93,22 +92,6 @@ def prepared_rows(X: Embeddings, power: float, unit_norm: bool) -> Embeddings:
         size = np.sqrt(size, out=size) if power == 0.5 else np.power(size, X.dtype.type(power), out=size)
         X = np.copysign(size, X, out=size)
     return unit_rows(X) if unit_norm else X
-
-
-def fit_transform_parameters(
-    moments: ClassMoments,
-    *,
-    unit_norm: bool,
-    center: bool,
-    shrinkage: float | None,
-    rescale: bool,
-    power: float = 1.0,
-) -> EmbeddingTransform:
-    """Fix the transform from the moments of the training images after `power` and `unit_norm`."""
-    mean = moments.total_mean() if center else None
-    whitener = None if shrinkage is None else shrunk_inverse_root(moments.within_covariance(), shrinkage)
-    scale = 1.0 / np.sqrt(moments.mean_square_norm(mean, whitener)) if rescale else 1.0
-    return EmbeddingTransform(unit_norm, mean, whitener, float(scale), shrinkage, power=power)
 
 
 def shrunk_inverse_root(covariance: NDArray[Any], shrinkage: float) -> NDArray[Any]:

@@ -20,7 +20,7 @@ from hcep.experiments.records import Row
 from hcep.experiments.tasks import Task
 
 if TYPE_CHECKING:
-    from hcep.dictionary.geometry.measures import Geometry
+    from hcep.dictionary.geometry import Geometry
 
 
 @dataclass(frozen=True)

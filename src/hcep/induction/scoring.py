@@ -54,7 +54,7 @@ def score_induced(
     - *overlap*: each such set's Jaccard index with the nearest set of the other hierarchy, averaged over the sets of
       either and then between the two: a group that misses one leaf is nearly right here and wrong above.
     - *containment_outside*: share of descendants outside their ancestors' cones (0 is best); *orthogonality*: mean
-      absolute cosine between atoms and their parents' embeddings (0 is best). See `hcep.dictionary.geometry.measures`.
+      absolute cosine between atoms and their parents' embeddings (0 is best). See `hcep.dictionary.geometry`.
     - *support_f1*: mean F1 of the paths that `HCEPClassifier` with its defaults finds against the class's paths in this
       same tree. A flat tree has only its accuracy to show there, so compare trees of similar depth, or by `gold`.
 

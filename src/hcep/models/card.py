@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from string import Template
-from typing import Any, Protocol
+from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,31 +15,19 @@ import hcep
 from hcep import _tables
 from hcep._escape import markdown, markdown_code, terminal
 from hcep.classify import HCEPClassifier
-from hcep.embeddings.protocol import EncoderRecord as EncoderRecord
+from hcep.embeddings.protocol import Encoder, EncoderRecord as EncoderRecord
 
 #: Levels and children of the tree excerpt, and rows of the table of classes.
 MAX_DEPTH, MAX_CHILDREN, MAX_CLASSES = 3, 6, 50
 
 _TAGS = ("hcep", "image-classification", "interpretability", "sparse-coding", "hierarchy", "concepts")
+EncoderLike = Encoder | EncoderRecord | str | None
 #: How the class comes from the path, by the type of the head.
 _HEADS = {
     "NoneType": "The class is the leaf at the end of the path.",
     "AdamWHead": "The class is predicted by a linear classifier on the path's coefficients, trained with AdamW.",
     "LogisticRegression": "The class is predicted by logistic regression on the path's coefficients.",
 }
-
-
-class NamedEncoder(Protocol):
-    """The part of an encoder that a saved model remembers."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def fingerprint(self) -> str | None: ...
-
-
-EncoderLike = NamedEncoder | str | None
 
 
 def encoder_record(encoder: EncoderLike) -> EncoderRecord | None:

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import hcep
 from hcep._optional import require
 from hcep.classify import HCEPClassifier
 from hcep.embeddings.encoders.hub import error_chain, is_silence
 from hcep.errors import quoted
-from hcep.models.card import EncoderLike, model_card
+from hcep.models.card import model_card
 from hcep.models.folder import NAMES, read_file
 from hcep.models.loading import load_model, read_model
 from hcep.models.saving import encoded, pack
 from hcep.models.schema import CARD, OPTIONAL, ModelError
-
-
-class Details(TypedDict, total=False):
-    """What `save_model` and `model_card` are told about a model besides itself."""
-
-    encoder: EncoderLike
-    data: str | None
-    images_per_class: Mapping[Any, int] | None
-    metrics: Mapping[str, float] | None
-    name: str | None
-    license: str
-    language: str | None
 
 
 def push_model(
@@ -42,7 +30,7 @@ def push_model(
     commit_message: str = "Push an HCEP model",
     create_pr: bool = False,
     endpoint: str | None = None,
-    **details: Unpack[Details],
+    **details: Any,
 ) -> str:
     """Upload a model to the hub in one commit, and return its address; the repository is made where there is none.
 
@@ -71,23 +59,11 @@ def push_model(
         return str(commit.commit_url)
 
 
-class Download(TypedDict, total=False):
-    """Options of `download_model`."""
-
-    revision: str | None
-    token: str | bool | None
-    cache_dir: str | PathLike[str] | None
-    local_dir: str | PathLike[str] | None
-    force_download: bool
-    local_files_only: bool
-    endpoint: str | None
-
-
-def download_model(repo_id: str, **options: Unpack[Download]) -> Path:
+def download_model(repo_id: str, **options: Any) -> Path:
     """Download the files of a model, and no others, and return their folder.
 
-    Options are those of `huggingface_hub`; ``revision`` is a branch, tag or commit. Raises ModelError: when the hub
-    cannot be reached, or has no such repository or revision.
+    Options are those of `huggingface_hub`: ``revision`` (branch, tag or commit), ``token``, ``cache_dir``,
+    ``local_dir``, ``force_download``, ``local_files_only`` and ``endpoint``.
     """
     hub = _huggingface_hub()
     with _explained(f"cannot download {repo_id!r}"):
@@ -97,19 +73,19 @@ def download_model(repo_id: str, **options: Unpack[Download]) -> Path:
     return Path(folder)
 
 
-def pull_model(repo_id: str, **options: Unpack[Download]) -> HCEPClassifier:
+def pull_model(repo_id: str, **options: Any) -> HCEPClassifier:
     """Download a model from the hub and load it (see `download_model` and `load_model`)."""
     return load_model(download_model(repo_id, **options))
 
 
-def from_pretrained(pretrained_model_name_or_path: str | PathLike[str], **options: Unpack[Download]) -> HCEPClassifier:
+def from_pretrained(pretrained_model_name_or_path: str | PathLike[str], **options: Any) -> HCEPClassifier:
     """Load a folder where there is one of this name, else a model of the hub; arguments as in ``ModelHubMixin``."""
     if Path(pretrained_model_name_or_path).is_dir():
         return load_model(pretrained_model_name_or_path)
     return pull_model(str(pretrained_model_name_or_path), **options)
 
 
-def _files(model: HCEPClassifier | str | PathLike[str], repo_id: str, details: Details) -> dict[str, bytes]:
+def _files(model: HCEPClassifier | str | PathLike[str], repo_id: str, details: dict[str, Any]) -> dict[str, bytes]:
     if isinstance(model, str | PathLike):
         if details:
             raise ModelError(f"{quoted(details)}: a folder has its details in it; give them when you save the model")
@@ -117,9 +93,8 @@ def _files(model: HCEPClassifier | str | PathLike[str], repo_id: str, details: D
         _ = saved.classifier, saved.atom_names
         names = [name for name in NAMES if name not in OPTIONAL or name in saved.summary.files]
         return {name: read_file(saved.folder, name) if name == CARD else saved.file(name) for name in names}
-    told: Any = details
-    files = pack(model, **{key: told[key] for key in ("encoder", "data", "images_per_class", "metrics") if key in told})
-    return {**files, CARD: encoded(CARD, model_card(model, repo_id=repo_id, **told))}
+    facts = {key: details[key] for key in ("encoder", "data", "images_per_class", "metrics") if key in details}
+    return {**pack(model, **facts), CARD: encoded(CARD, model_card(model, repo_id=repo_id, **details))}
 
 
 def _huggingface_hub() -> Any:

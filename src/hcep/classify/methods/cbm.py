@@ -50,14 +50,9 @@ class CBMClassifier(ConceptMethod):
         self.concept_epochs, self.batch_size, self.random_state = concept_epochs, batch_size, random_state
 
     def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
-        options: dict[str, Any] = {
-            "batch_size": self.batch_size,
-            "random_state": self.random_state,
-            "n_jobs": self.n_jobs,
-        }
-        targets = concept_targets(self.hierarchy_, self._leaves)[index]
-        embedded = self.dictionary_.embed(images)
-        self.predictor_ = fit_concept_predictor(embedded, targets, epochs=self.concept_epochs, **options)
+        options: dict[str, Any] = {name: getattr(self, name) for name in ("batch_size", "random_state", "n_jobs")}
+        targets, x = concept_targets(self.hierarchy_, self._leaves)[index], self.dictionary_.embed(images)
+        self.predictor_ = fit_concept_predictor(x, targets, epochs=self.concept_epochs, **options)
 
     def _code(self, images: NDArray[Any]) -> FlatResult:
         scores, atoms = self._head_input(images), first_parent_atoms(self.hierarchy_)
