@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial, wraps
+from functools import wraps
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
@@ -150,22 +150,14 @@ def redrawn(container: Any, draw: Callable[[], Any]) -> Callable[[], None]:
 
 
 def tabs(names: Sequence[str]) -> list[Any]:
-    """Panels of which one is seen at a time, to be filled; arrow keys move between their tabs."""
-    made: list[Any] = []
-    panels: list[Any] = []
+    """Panels of which one is seen at a time, to be filled; static/frame.js shows them, by clicks and arrow keys."""
     key = f"tab{ui.context.client.next_element_id}"
-
-    def show(i: int) -> None:
-        for k, (tab, panel) in enumerate(zip(made, panels, strict=True)):
-            tab.props.update({"aria-selected": str(k == i).lower(), "tabindex": 0 if k == i else -1})
-            panel.set_visibility(k == i)
-
     with text("div", classes="segments", role="tablist"):
         for i, name in enumerate(names):
-            own = {"id": f"{key}-{i}", "aria_controls": f"{key}-panel-{i}"}
-            made.append(text("button", name, type="button", role="tab", **own).on("click", partial(show, i), args=[]))
+            own: dict[str, Any] = {"id": f"{key}-{i}", "aria_controls": f"{key}-panel-{i}", "tabindex": -1 if i else 0}
+            text("button", name, type="button", role="tab", aria_selected="false" if i else "true", **own)
+    panels = []
     for i in range(len(names)):
-        own = {"id": f"{key}-panel-{i}", "aria_labelledby": f"{key}-{i}"}
+        own = {"id": f"{key}-panel-{i}", "aria_labelledby": f"{key}-{i}", **({"hidden": True} if i else {})}
         panels.append(text("div", classes="stack", role="tabpanel", **own))
-    show(0)
     return panels

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,17 +41,10 @@ class Answer(NamedTuple):
 
 
 class Looking:
-    """A photo, its answer, and what the reader has changed.
-
-    Attributes
-    ----------
-    found, first : the explanation as things are now, and without what-if
-    force, forbid : what-if, by ids of concepts
-    certainty : how sure an answer must be, 0 for the best guess
-    on_answer, on_words : called when the answer, or only how it is put, has changed
-    """
+    """A photo, its answer, and what the reader has changed: what is forced or forbidden, how sure it must be."""
 
     found: ExplainedImage
+    #: Without what-if.
     first: ExplainedImage
 
     def __init__(self, engine: Engine, photo: Photo) -> None:
@@ -59,6 +52,7 @@ class Looking:
         self.force: Ids = ()
         self.forbid: Ids = ()
         self.certainty = 0.0
+        #: Called when the answer has changed, or only how it is put.
         self.on_answer: list[Callable[[], Any]] = []
         self.on_words: list[Callable[[], Any]] = []
 
@@ -146,10 +140,10 @@ class Looking:
         also = f"; also possible: {', '.join(others[:3])}." if others else "."
         if found.unlike:
             return Answer("None of these, it seems.", UNLIKE + guess + also, self.end)
-        sure = f"{percent(found.probability)} sure{also}"
+        sure = f"{'if so, ' * bool(self.force or self.forbid)}{percent(found.probability)} sure{also}"
         if found.doubt:
             return Answer(f"Perhaps {a(found.name, 'a')}.", f"Not sure: {sure}", self.end)
-        return Answer(f"{a(found.name)}.", sure, self.end)
+        return Answer(f"{a(found.name)}.", sure[:1].upper() + sure[1:], self.end)
 
     def guess(self, found: ExplainedImage) -> str:
         """A class and how likely it is."""
@@ -192,7 +186,7 @@ class Known(NamedTuple):
     """What training photos say of a concept: typical ones (data URI, class), and what 90 in 100 coefficients are."""
 
     photos: list[tuple[str, str]]
-    between: tuple[float, float] | None
+    between: list[float]
 
 
 class Training:
@@ -202,32 +196,26 @@ class Training:
         self.engine = engine
         self._known: dict[tuple[int, str], Known] = {}
 
-    @cached_property
-    def store(self) -> EmbeddingStore | None:
-        return training_photos(None, self.engine.saved) or self.engine.store
-
     async def of(self, concept: str) -> Known | None:
         """What is known of a concept; None where no photos are at hand."""
-        key = id(self.engine.model), concept
-        if self.store is not None and key not in self._known:
-            self._known[key] = await self.engine.run(_known, self.store, self.engine.model, concept)
+        key, engine = (id(self.engine.model), concept), self.engine
+        store = training_photos(None, engine.saved) or engine.store
+        if store is not None and key not in self._known:
+            self._known[key] = await engine.run(_known, store, engine.model, concept)
         return self._known.get(key)
 
 
 def _known(store: EmbeddingStore, model: PathModel, concept: str) -> Known:
-    shown, h = [], model.hierarchy
+    known, inside = Known([], []), {concept, *model.hierarchy.descendants(concept)}
     for photo in concept_photos(store, model, [concept], N_TYPICAL)[concept]:
-        try:
-            shown.append((thumbnail(Path(photo.file), 160, 76), photo.name))
-        except HCEPError:  # gone, or no picture any more
-            continue
-    inside = {concept, *h.descendants(concept)}
+        with suppress(HCEPError):  # gone, or no picture any more
+            known.photos.append((thumbnail(Path(photo.file), 160, 76), photo.name))
     below = [str(label) for label, leaf in zip(model.classes, model.leaves.tolist(), strict=True) if leaf in inside]
     rows = np.flatnonzero(np.isin(store.labels.astype(str), below))
-    if not len(rows):
-        return Known(shown, None)
-    some = store.select(rows=rows[:: max(1, len(rows) // N_RANGE)])
-    atoms = [i for i, (_, child) in enumerate(model.dictionary.edges) if child == concept]
-    values = model.pursue(some.to_numpy(np.float32)).codes[:, atoms].toarray().sum(axis=1)
-    values = values[values != 0.0]  # of photos whose path has it
-    return Known(shown, tuple(np.quantile(values, (0.05, 0.95)).tolist()) if len(values) else None)
+    if len(rows):
+        some = store.select(rows=rows[:: max(1, len(rows) // N_RANGE)])
+        atoms = [i for i, (_, child) in enumerate(model.dictionary.edges) if child == concept]
+        values = model.pursue(some.to_numpy(np.float32)).codes[:, atoms].toarray().sum(axis=1)
+        values = values[values != 0.0]  # of photos whose path has it
+        known.between.extend(np.quantile(values, (0.05, 0.95)).tolist() if len(values) else [])
+    return known

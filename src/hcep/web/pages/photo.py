@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcep.errors import HCEPError
 from hcep.explain.explained import percent
-from hcep.explain.page import overlay_uri
+from hcep.explain.report import overlay_uri
 from hcep.web.pages.frame import button, frame, guarded, nicegui, notice, redrawn, serve_static, text, ui, working
 from hcep.web.pages.looking import Looking, Training, a
 from hcep.web.pages.many import responses
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 #: Of scikit-learn; static/welcome.html says who took them.
 EXAMPLES = ("china.jpg", "flower.jpg")
-#: Siblings that are shown beside a concept, from this probability on; the rest is folded.
-N_SIBLINGS, WORTH_SHOWING = 3, 0.005
 #: The keyboard goes to the answer, and with it the page.
 TO_ANSWER = "setTimeout(() => document.querySelector('.answer h1')?.focus(), 60)"
 NO_PHOTOS = "Typical photos, and the range of this number, show here with the training photos: hcep serve --store."
@@ -86,12 +84,7 @@ class PathTree(ui.element, component="static/path.js"):  # type: ignore[misc, ca
         return {"id": concept, "name": self.looking.name(concept), "share": round(share, 4), "likely": percent(share)}
 
     def _beside(self, concepts: Iterable[str]) -> list[dict[str, Any]]:
-        ordered = sorted(map(self._one, concepts), key=lambda one: -float(one["share"]))
-        rest = {"folded": True}
-        return [
-            one | (rest if i and (i >= N_SIBLINGS or one["share"] < WORTH_SHOWING) else {})
-            for i, one in enumerate(ordered)
-        ]
+        return sorted(map(self._one, concepts), key=lambda one: -float(one["share"]))
 
 
 class PhotoPage:
@@ -167,13 +160,13 @@ class PhotoPage:
                 text("span", looking.photo.name, "soft small wrap")
 
     def _slider(self, looking: Looking) -> None:
-        text("label", "How sure must it be?", "name", for_="sureness")
-        slider = text("input", id="sureness", type="range", min=0, max=99, value=0, aria_valuetext="Best guess")
-        told = text("p", "Best guess. Move it to the right, and the answer moves up the tree.", "soft small")
+        text("label", "How sure must it be, in percent?", "name", for_="sureness")
+        slider = text("input", id="sureness", type="range", min=0, max=99, aria_describedby="sure")
+        slider.props["^value"] = 0  # where it begins; a property would put it back at every update of the page
+        told = text("p", "Best guess. Move it to the right, and the answer moves up the tree.", "soft small", id="sure")
 
         async def move(event: Any) -> None:
-            told.text = f"At least {int(event.args)} % sure" if int(event.args) else "Best guess"
-            slider.props["aria-valuetext"] = told.text
+            told.text = f"At least {int(event.args)} % sure." if int(event.args) else "Best guess."
             await looking.be_sure(int(event.args) / 100)
 
         slider.on("input", guarded(move), js_handler="(e) => emit(e.target.value)", throttle=0.12)
@@ -245,12 +238,10 @@ def _coefficient(step: Step, known: Known | None) -> None:
     value, told = step.coefficient, "1 is the average training photo of it"
     low, high = known.between if known is not None and known.between else (1.0, 1.0)
     start, end = min(low, value, 1.0) - 0.25, max(high, value, 1.0) + 0.25
-    places = {"low": low, "high": high, "here": value, "one": 1.0}
     text("h3", f"How much of it is here: {value:.2f}")
-    with text("div", classes="gauge", aria_hidden="true") as gauge:
-        for part in ("range", "one", "here"):
-            text("i", classes=part)
-    gauge.style(";".join(f"--{name}:{100 * (v - start) / (end - start):.2f}%" for name, v in places.items()))
+    marks = {"low": low, "high": high, "here": value, "one": 1.0}
+    places = (f"--{name}:{100 * (v - start) / (end - start):.2f}%" for name, v in marks.items())
+    text("div", "", "gauge" if low < high else "gauge open", aria_hidden="true").style(";".join(places))
     if low < high:
         inside = "inside" if low <= value <= high else "outside"
         told += f"; this is {inside} the range of 90 in 100 of them, {low:.2f} to {high:.2f}"

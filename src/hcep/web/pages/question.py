@@ -57,17 +57,20 @@ def _search(looking: Looking, label: str, pick: Callable[[str], Any], suggested:
         if not found:
             text("p", "No class or concept has such a name.", "soft small")
 
-    def typed(event: Any) -> None:
+    def fitting(event: Any) -> list[str]:
         words = str(event.args).strip().casefold()
-        fits = [c for c, known in names.items() if words in known]
+        fits = [c for c, known in names.items() if words in known] if words else list(suggested)
         fits.sort(key=lambda c: (not names[c].startswith(words), -looking.likely(c), names[c]))
-        found[:] = fits[:N_FOUND] if words else suggested
+        return fits[:N_FOUND]
+
+    def typed(event: Any) -> None:
+        found[:] = fitting(event)
         redraw()
         count.text = f"{len(found)} found"
 
     redraw = redrawn(line, show)
     field.on("input", guarded(typed), js_handler=TYPED, throttle=0.15)
-    field.on("keydown.enter", guarded(lambda: pick(found[0]) if found else None), args=[])
+    field.on("keydown.enter", guarded(lambda event: next(map(pick, fitting(event)), None)), js_handler=TYPED)
 
 
 def _why_not(looking: Looking, page: PhotoPage) -> None:
@@ -119,16 +122,17 @@ class _Wrong:
     """Corrections: one to give, and those that were given."""
 
     def __init__(self, looking: Looking) -> None:
-        self.looking, self.said = looking, {"who": "", "why": ""}
+        self.looking = looking
 
     def draw(self) -> None:
         looking = self.looking
         _search(looking, "Right would be …", self.keep, looking.rivals)
         button("None of these", partial(self.keep, looking.hierarchy.root), icon="block")
+        self.said = {"who": "", "why": ""}  # the browser fills in who it is
         for key, label in (("who", "Your name"), ("why", "Why, if you like")):
             with text("div"):
                 text("label", label, "name", for_=key)
-                field = text("input", classes="field", id=key, maxlength=200, data_remember=key, value=self.said[key])
+                field = text("input", classes="field", id=key, maxlength=200, data_remember=key)
                 field.on("input", partial(self._typed, key), js_handler=TYPED)
         standing = list(looking.engine.corrections.standing.items())[::-1]
         text("h3", f"{len(standing):,} kept so far" if standing else "")
@@ -145,7 +149,6 @@ class _Wrong:
         what = {"label": h.class_of(concept)} if h.is_leaf(concept) else {"force": concept}
         await looking.engine.correct(looking.photo.id, **what, file=looking.photo.name, **self.said)
         notice("Kept, thank you")
-        self.said["why"] = ""
         await looking.ask()
 
     async def undo(self, photo: str) -> None:
@@ -154,10 +157,10 @@ class _Wrong:
         await self.looking.ask()
 
     def _listed(self, photo: str, said: Correction) -> None:
-        h, file = self.looking.hierarchy, said.file or photo[:8]
-        named = [h.name(h.leaf_of(said.label))] if said.label is not None else []
-        named += ["none of these" if c == h.root else h.name(c) for c in said.force]
-        named += [f"not {h.name(c)}" for c in said.forbid]
+        name, root, file = self.looking.name, self.looking.hierarchy.root, said.file or photo[:8]
+        named = [name(said.label)] if said.label is not None else []
+        named += ["none of these" if c == root else name(c) for c in said.force]
+        named += [f"not {name(c)}" for c in said.forbid]
         with text("li", classes="here" if photo == self.looking.photo.id else ""):
             with text("div"):
                 text("span", f"{file}: {', '.join(named)}", "wrap")

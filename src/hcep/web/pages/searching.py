@@ -1,79 +1,22 @@
-"""The search, level by level: which paths the beam keeps, which it drops, and why."""
+"""The search, level by level, to step through."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hcep.explain.evidence import Evidence
-from hcep.pursuit import search
-from hcep.pursuit.limits import PathLimits, Request
-from hcep.pursuit.tables import CLOSED
+from hcep.explain.beam_steps import WIDTH, Levels, Tried, beam_levels
 from hcep.web.pages.frame import button, guarded, redrawn, text, ui, working
 
 if TYPE_CHECKING:
-    from hcep.classify.path_model import PathModel
     from hcep.web.pages.looking import Looking
 
-#: Paths that the beam keeps where the model's own search keeps all; dropped paths that are named.
-WIDTH, N_DROPPED = 4, 6
+#: Dropped paths that are named.
+N_DROPPED = 6
 ALL = (
     "This model compares every path. With a narrow beam one can watch a search: it goes down the tree, level by level,"
 )
 OWN = "The search goes down the tree, level by level,"
-
-
-class Tried(NamedTuple):
-    """A path that was tried: its last concept, what is above it, what it explains of the photo, why it was dropped."""
-
-    name: str
-    above: str
-    share: float
-    on_answer: bool
-    why: str
-
-
-Levels = list[tuple[list[Tried], list[Tried]]]
-
-
-def beam_levels(model: PathModel, x: NDArray[Any], request: Request) -> Levels:
-    """The paths that a beam keeps and drops of one raw embedding, level by level, the best first."""
-    h, tree, limits = model.hierarchy, model.hierarchy.path_tree, PathLimits.of(model.hierarchy, *request)
-    options = replace(model.options, beam_width=model.options.beam_width or WIDTH)
-    trace = search(x[None], model.dictionary, options, trace=True, limits=limits).trace
-    assert trace is not None
-    beams = [row[row >= 0].tolist() for row in trace.nodes[0] if (row >= 0).any()]
-    evidence, nodes = Evidence(model), np.arange(1, tree.n_nodes)
-    directions, offset = evidence._directions(nodes)
-    z, products, scores = evidence.metric(x), np.zeros(tree.n_nodes), np.zeros(tree.n_nodes)
-    products[1:] = directions @ z + offset
-    for node in nodes.tolist():  # parents come before children
-        scores[node] = scores[tree.parent[node]] + products[node] ** 2 - model.options.anchor
-    answer = tree.ancestors()[beams[-1][0]].tolist()
-
-    def tried(node: int, why: str) -> Tried:
-        if limits is not None and limits.state[0, node] == CLOSED:
-            why = "ruled out by what was asked"
-        elif why and model.options.signed and products[node] <= 0:
-            why = "the photo points away from it"
-        name, above = (h.name(h.ids[int(tree.synset[v])]) for v in (node, tree.parent[node]))
-        return Tried(name, above, float(scores[node] / (z @ z)), node in answer, why)
-
-    def candidates(node: int) -> range:
-        first = int(tree.first_child[node])
-        return range(first, first + int(tree.n_children[node])) or range(node, node + 1)
-
-    levels: Levels = []
-    for before, after in pairwise(beams):
-        dropped = {c for node in before for c in candidates(node)}.difference(after)
-        why, ordered = f"explains less than the {len(after)} kept", sorted(dropped, key=lambda node: -scores[node])
-        levels.append(([tried(node, "") for node in after], [tried(node, why) for node in ordered]))
-    return levels
 
 
 def search_steps(looking: Looking) -> None:

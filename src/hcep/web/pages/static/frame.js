@@ -19,7 +19,15 @@
   });
 })();
 
-// Arrow keys between tabs.
+// Tabs: a click shows the panel, arrow keys go from one to the next.
+document.addEventListener("click", (event) => {
+  const tab = event.target.closest("[role=tab]");
+  for (const one of tab?.parentElement.querySelectorAll("[role=tab]") ?? []) {
+    one.setAttribute("aria-selected", String(one === tab));
+    one.tabIndex = one === tab ? 0 : -1;
+    document.getElementById(one.getAttribute("aria-controls")).hidden = one !== tab;
+  }
+});
 document.addEventListener("keydown", (event) => {
   const tab = event.target.closest?.("[role=tab]");
   const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

@@ -1,12 +1,13 @@
 // The path to the answer, lit as far as the answer goes; beside each concept its likeliest siblings, the others folded.
 // One that is clicked opens what is below it. All text is set as text.
+const SHOWN = 3, WORTH_SHOWING = 0.005;
 const Branches = {
   name: "Branches",
   props: { concepts: Array, chosen: String, below: Object },
   emits: ["choose"],
   data: () => ({ all: false }),
   computed: {
-    shown() { return this.all ? this.concepts : this.concepts.filter((one) => !one.folded); },
+    shown() { return this.all ? this.concepts : this.concepts.filter((one, i) => !i || (i < SHOWN && one.share >= WORTH_SHOWING)); },
     opened() { return this.concepts.find((one) => this.below[one.id]?.length); },
   },
   template: `

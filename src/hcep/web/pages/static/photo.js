@@ -1,9 +1,10 @@
 // How a photo comes in: dropped anywhere, pasted, chosen or taken; all go to the page's uploader.
 (() => {
-  const send = (file) => {
+  const send = async (file) => {
     const uploader = document.querySelector(".uploader");
     if (!file || !uploader) return;
     const queue = getElement(uploader).$refs.qRef;
+    while (queue.isUploading) await new Promise((wake) => setTimeout(wake, 50));
     queue.reset();
     queue.addFiles([file]);
   };
@@ -63,21 +64,25 @@
 
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-choose]")) choose();
+    if (event.target.closest(".path button") && innerWidth < 960) document.querySelector(".photo").scrollIntoView(); // its map
     if (event.target.closest("[data-camera]")) camera();
     const name = event.target.closest("[data-example]")?.dataset.example;
     if (name) fetch("/examples/" + name).then((answer) => answer.blob()).then((blob) => send(new File([blob], name, { type: blob.type })));
   });
-  addEventListener("popstate", () => location.reload());
+  addEventListener("popstate", () => {
+    const wanted = new URLSearchParams(location.search).get("photo") ?? "";
+    const here = document.querySelector(".photo img")?.src ?? "";
+    if (wanted ? !here.includes(wanted) : here) location.reload(); // not where only the fragment changes
+  });
 
   // A name, once given, is remembered by this browser.
   document.addEventListener("change", (event) => {
-    const key = event.target.dataset?.remember;
-    if (key) localStorage.setItem(key, event.target.value);
+    if (event.target.dataset?.remember === "who") localStorage.setItem("hcep-who", event.target.value);
   });
   new MutationObserver(() => {
-    for (const field of document.querySelectorAll("input[data-remember]:not([data-filled])")) {
+    for (const field of document.querySelectorAll("input[data-remember=who]:not([data-filled])")) {
       field.dataset.filled = "1";
-      const kept = localStorage.getItem(field.dataset.remember);
+      const kept = localStorage.getItem("hcep-who");
       if (!kept || field.value) continue;
       field.value = kept;
       field.dispatchEvent(new Event("input", { bubbles: true }));

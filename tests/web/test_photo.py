@@ -1,0 +1,320 @@
+"""The photo page in a real browser, against a real server with the built-in model and real photos."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+HOSTILE = "<img src=x onerror=window.hacked=1>.jpg"
+#: Puts a file into an event that a page takes it from.
+GIVE = """([kind, data, name, type]) => {
+  const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0)), given = new DataTransfer();
+  given.items.add(new File([bytes], name, { type }));
+  const event = kind === "paste" ? new ClipboardEvent(kind, { clipboardData: given, bubbles: true })
+                                 : new DragEvent(kind, { dataTransfer: given, bubbles: true, cancelable: true });
+  document.body.dispatchEvent(event);
+}"""
+
+
+def example(name: str) -> Path:
+    return Path(find_spec("sklearn").origin).parent / "datasets" / "images" / name
+
+
+def give(page, kind: str, data: bytes, name: str, type: str = "image/jpeg") -> None:
+    page.evaluate(GIVE, [kind, base64.b64encode(data).decode(), name, type])
+
+
+def own(data: bytes, n: int) -> bytes:
+    """The same picture as another file, so that tests do not see each other's corrections."""
+    return data + bytes(n)
+
+
+@pytest.fixture
+def first(new_page, server):
+    """Open the first page, ready to use."""
+
+    def opens(**options):
+        page = new_page(**options)
+        page.goto(server.url)
+        page.wait_for_function("window.did_handshake === true")
+        return page
+
+    return opens
+
+
+@pytest.fixture
+def palace(first):
+    """Open the page of a palace, dropped as a file of the given number of more bytes."""
+
+    def opens(n: int = 0, **options):
+        page = first(**options)
+        give(page, "drop", own(example("china.jpg").read_bytes(), n), "china.jpg")
+        shown(page, "Perhaps a palace.")
+        page.wait_for_selector(".map.shown")
+        return page
+
+    return opens
+
+
+def shown(page, headline: str) -> None:
+    page.wait_for_selector(
+        f".answer h1:text-is({json.dumps(headline)})", timeout=60_000
+    )  # the first answer of a new installation compiles the search
+
+
+def headline(page) -> str:
+    return page.inner_text(".answer h1")
+
+
+def test_what_is_no_photo_is_refused_in_plain_words_and_names_are_only_text(first):
+    page = first()
+    give(page, "drop", b"not a picture", "notes.jpg")
+    page.wait_for_selector(".q-notification.problem:has-text('picture'), .q-notification.problem:has-text('image')")
+    assert "Traceback" not in page.inner_text("body")
+    give(page, "drop", own(example("flower.jpg").read_bytes(), 1), HOSTILE)
+    shown(page, "Perhaps a honeycomb.")
+    assert HOSTILE in page.inner_text(".answer")
+    assert page.evaluate("window.hacked") is None
+    page.goto(page.url.partition("?")[0] + "?photo=<b>gone</b>")
+    page.wait_for_selector(".q-notification.problem:has-text('give it again')")
+
+
+def test_examples_paste_choose_and_camera(first):
+    page = first()
+    assert page.locator(".example img").evaluate_all("all => all.every((one) => one.naturalWidth > 100)")
+    page.click("[data-example='flower.jpg']")
+    shown(page, "Perhaps a honeycomb.")
+    assert page.evaluate("document.activeElement.tagName") == "H1"
+    page.reload()  # the address keeps the photo
+    shown(page, "Perhaps a honeycomb.")
+    page.click("text=Another photo")
+    page.wait_for_selector(".drop")
+    page.wait_for_function("window.did_handshake === true")
+    give(page, "paste", example("china.jpg").read_bytes(), "pasted.jpg")
+    shown(page, "Perhaps a palace.")
+    page.go_back()
+    page.wait_for_selector(".drop")
+    page.wait_for_function("window.did_handshake === true")
+    with page.expect_file_chooser() as chooser:
+        page.click("[data-choose]")
+    chooser.value.set_files(example("flower.jpg"))
+    shown(page, "Perhaps a honeycomb.")
+    page.click("text=Another photo")
+    page.wait_for_function("window.did_handshake === true && document.querySelector('.drop')")
+    page.click("[data-camera]")
+    page.wait_for_function("document.querySelector('.camera video')?.videoWidth > 0")
+    page.click("text=Take the photo")
+    page.wait_for_selector(".answer h1")
+    assert "camera.jpg" in page.inner_text(".answer")
+
+
+def test_path_siblings_maps_and_meanings(palace):
+    page = palace()
+    assert "38 % sure; also possible: bell cote" in page.inner_text(".answer .lead")
+    names = page.locator(".concept .wrap").all_inner_texts()
+    assert names[0] == "physical entity"
+    assert names[-1] == "palace"
+    assert page.get_attribute(".concept >> nth=-1", "aria-pressed") == "true"
+    of_palace = page.get_attribute(".map", "src")
+    page.click(".concept:has-text('structure')")
+    page.wait_for_selector("text=Where structure is: red speaks for it")
+    assert page.get_attribute(".map", "src") not in (of_palace, "data:,")
+    card = "[aria-label='The chosen concept']"
+    page.wait_for_selector(f"{card} h2:text-is('structure')")
+    assert "A kind of artifact" in page.inner_text(card)
+    assert re.search(r"How much of it is here: 1\.\d\d", page.inner_text(card))
+    page.click(".stop:has(.concept:has-text('structure')) .chip:has-text('covering')")
+    page.wait_for_selector("text=Red speaks for palace, blue for covering")
+    below = page.locator(".branch .chip")
+    assert "protective covering" in below.first.inner_text()
+    page.click(".branch .button")  # the folded ones
+    assert below.count() > 3
+    below.first.click()
+    page.wait_for_selector(".branch .branch .chip")
+    page.click("text=Photo only")
+    page.wait_for_selector(".map:not(.shown)", state="attached")
+
+
+def test_why_not(palace):
+    page = palace()
+    page.fill("#find-why", "chur")
+    page.wait_for_selector("[role=tabpanel] .chip:has-text('church')")
+    page.press("#find-why", "Enter")
+    page.wait_for_selector("text=Their paths part below structure: dwelling here, building there.")
+    sides = page.locator(".sides > div")
+    assert [side.split("\n")[0] for side in sides.all_inner_texts()] == ["For palace", "For church"]
+    assert "place of worship" in sides.nth(1).inner_text()
+    page.wait_for_selector("text=Red speaks for palace, blue for church")
+    page.fill("#find-why", "no such thing")
+    page.wait_for_selector("text=No class or concept has such a name.")
+
+
+def test_what_if_forbids_and_forces_at_once_and_resets(palace, first):
+    page, other = palace(), palace()
+    page.click("role=tab[name='What if …?']")
+    page.click("[aria-label='Without palace']")
+    shown(page, "Perhaps a bell cote.")
+    assert page.locator(".answer .chip.lit").all_inner_texts() == ["what if: without palace"]
+    assert "Before: a palace, 38 % sure." in page.inner_text(".answer")
+    page.fill("#find-insisting", "castle")
+    page.press("#find-insisting", "Enter")
+    shown(page, "A castle.")
+    assert "If so, >99 % sure" in page.inner_text(".answer .lead")
+    page.fill("#find-insisting", "lakeside")  # no path has both
+    page.press("#find-insisting", "Enter")
+    page.wait_for_selector(".q-notification.problem:has-text('no path has')")
+    assert headline(page) == "A castle."
+    page.click(".answer >> text=Reset")
+    shown(page, "Perhaps a palace.")
+    page.click(".stop:has(.concept:has-text('dwelling')) .chip:has-text('castle')")
+    page.click("text=What if it were a castle?")
+    shown(page, "A castle.")
+    assert headline(other) == "Perhaps a palace."  # somebody else's page
+
+
+def test_corrections_are_kept_listed_and_taken_back(palace, server):
+    page = palace(3)
+    page.click("role=tab[name='This is wrong']")
+    page.fill("#who", "Ada")
+    page.fill("#why", "the <b>tower</b>")
+    page.fill("#find-right", "church")
+    page.wait_for_selector("[role=tabpanel]:visible .chip:has-text('church')")
+    page.press("#find-right", "Enter")
+    shown(page, "A church.")
+    assert "Ada said so." in page.inner_text(".answer")
+    listed = page.inner_text(".kept .here")
+    assert re.search(r"china.jpg: church\s*Ada, 20\d\d-\d\d-\d\d \d\d:\d\d, the <b>tower</b>", listed)
+    assert page.input_value("#who") == "Ada"  # the browser remembers
+    kept = [json.loads(line) for line in (server.log.parent / "corrections.jsonl").read_text().splitlines()]
+    assert (kept[-1]["who"], kept[-1]["file"], kept[-1]["class"]) == ("Ada", "china.jpg", "n03028079")
+    page.reload()
+    shown(page, "A church.")
+    page.click("role=tab[name='This is wrong']")
+    page.click("text=None of these >> visible=true")
+    shown(page, "None of these.")
+    assert "The model's guess: a palace" in page.inner_text(".answer")
+    page.click(".kept .here >> text=Undo")
+    shown(page, "A church.")
+    page.click(".kept .here >> text=Undo")
+    shown(page, "Perhaps a palace.")
+    page.fill("#find-right", "building")
+    page.press("#find-right", "Enter")
+    shown(page, "A building.")
+    page.click(".kept .here >> text=Undo")
+    shown(page, "Perhaps a palace.")
+    assert page.locator(".kept .here").count() == 0
+
+
+def test_certainty_moves_the_answer_up_the_tree(palace):
+    page, n_lit = palace(), []
+    for percent in (50, 90, 98):
+        page.locator("#sureness").fill(str(percent))
+        page.wait_for_selector(f"text=At least {percent} % sure.")
+        page.wait_for_timeout(300)
+        assert page.input_value("#sureness") == str(percent)
+        n_lit.append(page.locator(".stop:not(.beyond)").count())
+        assert page.locator(".stop:not(.beyond) .wrap >> nth=0").count() == 1
+    assert n_lit == sorted(n_lit, reverse=True)
+    assert n_lit[0] > n_lit[-1]
+    assert "not tested" in page.inner_text(".answer .lead")
+    page.locator("#sureness").fill("0")
+    shown(page, "Perhaps a palace.")
+    assert page.locator(".stop.beyond").count() == 0
+
+
+def test_the_search_step_by_step(palace):
+    page = palace()
+    page.click("role=tab[name='How it searched']")
+    page.wait_for_selector("text=Level 1 of 8")
+    assert page.is_disabled("text=Back >> visible=true")
+    for level in range(2, 9):
+        page.click("text=Next >> visible=true")
+        page.wait_for_selector(f"text=Level {level} of 8")
+    kept, dropped = page.locator(".tried").all_inner_texts()
+    assert kept.startswith("palace\nunder residence\nbest")
+    assert "explains less than the 4 kept" in dropped
+    assert "The best path ends at palace." in page.inner_text("[role=tabpanel]:visible")
+
+
+def test_keyboard_only(first):
+    page = first()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to main content"
+    page.keyboard.press("Enter")
+    until(page, "document.activeElement.dataset.example === 'china.jpg'")
+    page.keyboard.press("Enter")
+    shown(page, "Perhaps a palace.")
+    until(page, "document.activeElement.textContent.startsWith('residence')")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=Where residence is")
+    until(page, "document.activeElement.role === 'tab'")
+    page.keyboard.press("ArrowRight")
+    until(page, "document.activeElement.id === 'find-insisting'")
+    page.keyboard.type("castle")
+    page.keyboard.press("Enter")
+    shown(page, "A castle.")
+    outline = page.evaluate(
+        "(document.querySelector('.toggle').focus(), getComputedStyle(document.activeElement).outlineStyle)"
+    )
+    assert outline == "solid"
+
+
+def until(page, condition: str) -> None:
+    """Press Tab until something has the keyboard."""
+    for _ in range(60):
+        if page.evaluate(condition):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"not reached by Tab: {condition}")
+
+
+def test_theme_follows_the_system_until_chosen_and_is_remembered(first):
+    page = first(dark=True)
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.click(".toggle")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+
+
+def test_accessible_in_light_and_dark_and_no_wider_than_a_phone(palace, first):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed (extra test-web)")
+    pictures = os.environ.get("HCEP_PICTURES")
+
+    def fine(page, name: str) -> None:
+        for theme in ("light", "dark"):
+            page.wait_for_timeout(300)  # what fades in is there
+            if pictures is not None:
+                page.screenshot(path=Path(pictures) / f"{name}-{theme}.png", full_page=True)
+            rules = {} if theme == "light" else {"options": {"runOnly": ["color-contrast"]}}
+            found = axe.Axe().run(page, **rules).response["violations"]
+            bad = [one for one in found if one["impact"] in ("serious", "critical")]
+            assert not [(theme, one["id"], [node["html"][:150] for node in one["nodes"][:3]]) for one in bad]
+            page.click(".toggle")
+
+    def each_part(page):
+        page.click("[role=tabpanel]:visible .chip >> nth=0")
+        page.wait_for_selector(".sides")
+        yield "why"
+        for tab, name in (("What if …?", "what-if"), ("This is wrong", "wrong"), ("How it searched", "search")):
+            page.click(f"role=tab[name='{tab}']")
+            page.wait_for_selector("[role=tabpanel]:visible")
+            yield name
+
+    fine(first(), "first")
+    page = palace()
+    for name in each_part(page):
+        fine(page, name)
+    phone = first(width=390, height=844)
+    assert phone.evaluate("document.documentElement.scrollWidth") == 390
+    phone = palace(width=390, height=844)
+    for _ in each_part(phone):
+        assert phone.evaluate("document.documentElement.scrollWidth") == 390
+    fine(phone, "phone")
