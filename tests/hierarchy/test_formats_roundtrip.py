@@ -152,7 +152,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 
 
 @pytest.mark.parametrize("known", BOTH_WAYS, ids=lambda f: f.name)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(labels=st.lists(names, min_size=3, max_size=6, unique=True))
 def test_any_name_comes_back_or_is_refused(known, labels, tmp_path_factory):
     root, a, b, *others = labels

@@ -67,9 +67,9 @@ def test_no_slip(a, b):
     assert nearly_same([a, b]) == []
 
 
-def test_twenty_thousand_names_are_not_compared_in_pairs():
-    names = [f"{i * 7919 % 20_011:x} of {i * 104_729 % 20_011:x}" for i in range(20_000)]
+def test_five_thousand_names_are_not_compared_in_pairs():
+    names = [f"{i * 7919 % 20_011:x} of {i * 104_729 % 20_011:x}" for i in range(5_000)]
     start = time.process_time()
     nearly_same(names)
     same_but_for_spelling(names)
-    assert time.process_time() - start < 10
+    assert time.process_time() - start < 2.5

@@ -52,7 +52,7 @@ def written(paths, header, delimiter, merged, extra, lowest_first, encoding):
     return text.getvalue().encode(encoding)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     trees(),
     st.sampled_from(list(HEADERS)),
@@ -72,7 +72,7 @@ def test_level_columns_are_never_read_as_another_tree(
     assert outcome(file, set(paths)) in ("the same", "refused")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(trees(), st.sampled_from([("parent", "child"), ("Oben", "Unten"), ("id", "parent_id"), None]), st.randoms())
 def test_edge_lists_are_never_read_as_another_tree(tmp_path_factory, paths, header, random):
     unique = [(*path[:-1], f"{path[-1]}-{i}") for i, path in enumerate(paths)]
@@ -91,7 +91,7 @@ FILES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(FILES), st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=3), st.integers(0, 20)), min_size=1)
 )

@@ -68,7 +68,7 @@ def test_branching_is_bounded_where_groups_dissolve():
     assert edges(gap=1, max_branching=2) == BINARY
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     arrays(np.float64, st.tuples(st.integers(2, 12), st.just(3)), elements=st.floats(-5, 5, width=16)),
     st.floats(0, 1),

@@ -87,7 +87,12 @@ BAD_ANSWERS = {
         "cut off at the limit of tokens",
         False,
     ),
-    "huge": ("1. junk\n" * (MAX_ANSWER // 8 + 10), {"too-long", "missing"}, "characters; read the first", False),
+    "huge": (
+        ("1. junk" + " and more" * 9 + "\n") * (MAX_ANSWER // 89 + 10),
+        {"too-long", "missing"},
+        "characters; read the first",
+        False,
+    ),
     "JSON of the wrong shape": ('{"taxonomy": 3, "leaves": [1, 2, {"x": []}]}', {"missing"}, "are missing", False),
     "JSON cut off": (
         '{\n  "animal": [\n    "cat",\n    "dog"\n  ],\n  "veh',

@@ -121,7 +121,7 @@ TEXT = st.text(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(TEXT)
 def test_no_text_breaks_the_reader_and_every_leaf_is_there(text):
     found = read_answer(text, LEAVES)

@@ -115,7 +115,7 @@ def random_trees(draw):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(random_trees(), random_trees())
 def test_scores_are_shares_full_for_itself_and_symmetric(a, b):
     there, back, own = score_induced(a, b), score_induced(b, a), score_induced(a, a)

@@ -11,7 +11,6 @@ from hcep.cli.app import app
 from hcep.errors import HCEPError
 from hcep.hierarchy import read_hierarchy
 from hcep.llm import LLMError
-from tests.conftest import shared_file
 from tests.hierarchy.cifar10 import CIFAR, CORPUS, GOOD, TREE, without
 from tests.llm.chat_server import ok, running_chat, status
 
@@ -276,22 +275,6 @@ def test_compare_needs_something_to_compare_by(tmp_path):
     refused = invoke("compare", tmp_path / "tree.csv")
     assert refused.exit_code == 2
     assert "--gold, --data or both" in refused.output
-
-
-def test_cifar10_end_to_end(classes, server, tmp_path):
-    data = shared_file("data/cifar10_500_clip_vitb32.npz")
-    gold = tmp_path / "gold.csv"
-    pairs = "entity,animal entity,vehicle animal,bird animal,frog animal,mammal mammal,carnivore mammal,ungulate "
-    pairs += "carnivore,dog carnivore,cat ungulate,horse ungulate,deer vehicle,craft vehicle,motor_vehicle "
-    pairs += "craft,airplane craft,ship motor_vehicle,automobile motor_vehicle,truck"
-    gold.write_text("parent,child\n" + pairs.replace(" ", "\n"))
-    server.tell(GOOD)
-    run("llm", classes, "-o", tmp_path / "llm.json", "--model", "m", "--base-url", server.url)
-    run("geometry", data, "-o", tmp_path / "clusters.json")
-    files = (tmp_path / "llm.json", tmp_path / "clusters.json")
-    scores = json.loads(run("compare", *files, "--gold", gold, "--data", data, "--json").stdout)
-    assert [row["n_leaves_compared"] for row in scores.values()] == [10, 10]
-    assert all(row["overlap"] > 0.7 and row["accuracy"] > 0.8 for row in scores.values())
 
 
 def test_compare_reads_files_with_options(tmp_path):
