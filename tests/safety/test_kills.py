@@ -56,7 +56,7 @@ def test_kills_while_encoding_lose_nothing_that_was_committed(tmp_path, root):
                 shutil.rmtree(store)
                 sizes.append(0)
 
-    kill_at_random(ENCODE.format(root=root), [tmp_path / "photos", store], check, n_kills=40, longest=0.8)
+    kill_at_random(ENCODE.format(root=root), [tmp_path / "photos", store], check, n_kills=20, longest=0.8)
     assert len(set(sizes)) > 3
     encode(items, store)
     encode(items, tmp_path / "never killed")
@@ -80,5 +80,5 @@ def test_kills_while_fitting_leave_the_old_model_or_the_new(tmp_path):
             shutil.rmtree(model)
             shutil.copytree(old, model)
 
-    kill_at_random(FIT, [data, tmp_path / "other", model], check, n_kills=35, longest=0.3)
+    kill_at_random(FIT, [data, tmp_path / "other", model], check, n_kills=20, longest=0.3)
     assert set(seen) == {8, 16}

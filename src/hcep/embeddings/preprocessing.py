@@ -135,6 +135,11 @@ class Preprocessing:
         pixels /= np.asarray(self.std, np.float32)[:, None, None]
         return pixels
 
+    @property
+    def shorter_side(self) -> int | None:
+        """What an image's shorter side is scaled to; None where the longer one decides that."""
+        return None if self.resize == "longest" else self.edge or max(self.size)
+
     def region(self, width: int, height: int) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of what the model sees of an image, in the image's pixels; padding lies beyond.
 

@@ -44,12 +44,6 @@ def test_real_vectors_of_real_photos(real, photos):
     assert cosines(real, paths[::10], known[::10]).min() >= 0.999
 
 
-@pytest.mark.slow
-def test_real_vectors_of_all_photos(real, photos):
-    assert len(photos[0]) == 300
-    assert cosines(real, *photos).min() >= 0.999
-
-
 def test_what_the_real_encoder_is(real):
     assert isinstance(real, Encoder)
     assert real.n_dims == 1280

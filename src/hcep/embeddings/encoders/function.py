@@ -77,6 +77,7 @@ class FunctionEncoder:
         self.name = name
         self._steps = as_preprocessing(preprocessing)
         self.preprocessing: Mapping[str, Any] = self._steps.to_dict()
+        self.shorter_side = self._steps.shorter_side
         self.fingerprint = digest(_source(images) if fingerprint is None else fingerprint, self._steps)
         self._images, self._texts, self._no_texts_because = images, texts, no_texts_because
         self._maps, self._said = maps, maps_are_exact

