@@ -9,7 +9,20 @@ import pytest
 
 import hcep
 
-HEAVY = {"torch", "matplotlib", "plotly", "numba", "ray", "sklearn", "scipy", "numpy", "pandas", "rich", "typer"}
+HEAVY = {
+    "torch",
+    "matplotlib",
+    "plotly",
+    "numba",
+    "ray",
+    "sklearn",
+    "scipy",
+    "numpy",
+    "pandas",
+    "rich",
+    "typer",
+    "nicegui",
+}
 
 IMPORT = """
 import json, sys, time

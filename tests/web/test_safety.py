@@ -68,6 +68,7 @@ def test_two_declared_gigabytes_are_refused_before_they_come(server):
     assert raw(server, head + b"Content-Length: 2000000000\r\n\r\n").startswith(b"HTTP/1.1 413")
     assert raw(server, head + b"Transfer-Encoding: chunked\r\n\r\n").startswith(b"HTTP/1.1 411")
     assert raw(server, head + b"Content-Length: -5\r\n\r\n").startswith(b"HTTP/1.1 400")
+    assert raw(server, head + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n").startswith(b"HTTP/1.1 4")
     assert time.monotonic() - start < 5
 
 
@@ -98,7 +99,8 @@ def test_a_server_of_this_machine_has_no_other_name(server, host):
 
 
 @pytest.mark.parametrize(
-    "headers", [{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}]
+    "headers",
+    [{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "http://["}, {"Sec-Fetch-Site": "cross-site"}],
 )
 def test_other_sites_change_nothing(server, headers):
     said = {"image": HASH, "class": "tabby"}

@@ -32,7 +32,7 @@ def create_app(model: Any = None, store: Any = None, *, token: str | None = None
     """
     fastapi = require("fastapi", "web", "the explorer")
     from hcep.web import api
-    from hcep.web.security import LOOPBACK, Guard
+    from hcep.web.security import Guard
 
     ui = require("nicegui", "web", "the explorer").ui
     engine = model if isinstance(model, Engine) else Engine(model, store, **options)
@@ -50,8 +50,7 @@ def create_app(model: Any = None, store: Any = None, *, token: str | None = None
             import_module(f"hcep.web.pages.{name}").register(engine)
     look: dict[str, Any] = {"title": "HCEP", "dark": None, "language": "en-US", "tailwind": False}
     ui.run_with(app, **look, storage_secret=secrets.token_hex(32), show_welcome_message=False)
-    hosts, most = LOOPBACK if token is None else None, int(engine.limits.request_megabytes * 1e6)
-    app.add_middleware(Guard, hosts=hosts, token=token, max_body=most, seen=seen)
+    app.add_middleware(Guard, seen=seen, token=token, max_body=int(engine.limits.request_megabytes * 1e6))
     _give_nonces()
     return app
 

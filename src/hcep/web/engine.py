@@ -131,7 +131,7 @@ class Engine:
             refuse_other_encoder(self.saved.summary.encoder, self.store.encoder, self.store.folder)
         self._open(self.saved)
         self._photos: OrderedDict[str, Photo] = OrderedDict()
-        self._lock, self._pool = threading.Lock(), ThreadPoolExecutor(2)
+        self._lock, self._pool = threading.Lock(), ThreadPoolExecutor(4)
         self._n_running = self._n_decoding = 0
         self._decode = Decoders(self.encoder.preprocessing, int(self.limits.megapixels * 1e6), self.limits.seconds)
         n, most = self.limits.batch, self.limits.queue
@@ -142,6 +142,7 @@ class Engine:
         """Answer with this version of the model from now on."""
         self.corrections = Corrections(self.corrections_file, saved.hierarchy, missing=True, lenient=True)
         explainers: dict[Any, Explainer] = {}
+        _ = saved.path_model  # read now, not while somebody waits
         self.saved, self._version = saved, (saved, explainers)
 
     @property
@@ -302,15 +303,7 @@ class Engine:
     # -- what people say ----------------------------------------------------------------------------
 
     async def correct(
-        self,
-        photo: str,
-        *,
-        label: str | None = None,
-        force: Concepts = (),
-        forbid: Concepts = (),
-        file: str = "",
-        who: str = "",
-        why: str = "",
+        self, photo: str, *, label: str | None = None, force: Concepts = (), forbid: Concepts = (), **told: Any
     ) -> Correction:
         """Keep what somebody says of a photo; on return it is on disk.
 
@@ -319,7 +312,7 @@ class Engine:
         photo : id
         label : the true class, by label, name or synonym
         force, forbid : concepts that are right, and wrong
-        file, who, why : told with it
+        **told : file, who, why; as of `Corrections.add`
         """
         if not (label or any(Request.of(force, forbid))):
             raise HCEPError("say what is right or wrong: a class, or concepts to force or forbid")
@@ -329,7 +322,7 @@ class Engine:
                 request_of(self.hierarchy, force, forbid, label)  # says what is wrong before it is kept
                 asked = request_of(self.hierarchy, force, forbid)
                 own = None if label is None else class_meant(self.hierarchy, label)
-                self.corrections.add(photo, **asked._asdict(), label=own, file=file, who=who, why=why)
+                self.corrections.add(photo, **asked._asdict(), label=own, **told)
                 return self.corrections.standing[photo]
 
         return await self.run(keep)

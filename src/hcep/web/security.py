@@ -10,7 +10,7 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -29,6 +29,8 @@ OPEN_TO_ALL = "/api/v1/health"
 #: Seconds that the head of a request may take; a body gets as many, and more by its length.
 PATIENCE = 10.0
 SLOWEST = 50_000  # bytes per second
+#: Bytes of all bodies of requests that are being answered.
+MAX_READING = 500_000_000
 # Vue compiles templates and NiceGUI runs what the server sends it, so scripts may evaluate text; Quasar sets styles on
 # elements. Scripts of a page itself have to carry the nonce of this one answer, so that text which slips into a page
 # stays text.
@@ -53,26 +55,15 @@ class Guard:
     Parameters
     ----------
     app : what answers, once a request may pass
-    hosts : names by which the server may be asked, without ports; None where a token is asked for, which no other site
-        has, whatever name it gives this machine
-    token : what a request must bring, in the header ``Authorization: Bearer …``, in a cookie, or once in ``?token=``
-    max_body : bytes of a request's body
-    max_bodies : bytes of all that are being read
     seen : counts answers by status
+    token : what a request must bring, in the header ``Authorization: Bearer …``, in a cookie, or once in ``?token=``;
+        without one the server answers to the names of this machine alone. No other site has it, whatever name it gives
+        this machine.
+    max_body : bytes of a request's body
     """
 
-    def __init__(
-        self,
-        app: App,
-        *,
-        hosts: frozenset[str] | None = LOOPBACK,
-        token: str | None = None,
-        max_body: int = 100_000_000,
-        max_bodies: int = 500_000_000,
-        seen: Counter[str] | None = None,
-    ) -> None:
-        self.app, self.hosts, self.token, self.seen = app, hosts, token, Counter() if seen is None else seen
-        self.max_body, self.max_bodies, self._reading = max_body, max_bodies, 0
+    def __init__(self, app: App, *, seen: Counter[str], token: str | None = None, max_body: int = 100_000_000) -> None:
+        self.app, self.seen, self.token, self.max_body, self._reading = app, seen, token, max_body, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -125,11 +116,11 @@ class Guard:
     def _refused(self, scope: Scope, headers: dict[str, str]) -> Refusal | None:
         """Why a request may not pass."""
         host, origin = headers.get("host", "").lower(), headers.get("origin")
-        if self.hosts is not None and re.sub(r":\d+\Z", "", host) not in self.hosts:
+        if self.token is None and re.sub(r":\d+\Z", "", host) not in LOOPBACK:
             return 421, f"this server is not called {host[:100]!r}", {}
         is_change = scope.get("method", "GET") not in ("GET", "HEAD", "OPTIONS")
         foreign = is_change and headers.get("sec-fetch-site") in ("cross-site", "same-site")
-        if foreign or (origin is not None and urlsplit(origin).netloc.lower() != host):
+        if foreign or (origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}")):
             return 403, "another site may not use this server", {}
         if self.token is not None and scope["path"] != OPEN_TO_ALL and (unknown := self._unknown(scope, headers)):
             return unknown
@@ -138,7 +129,7 @@ class Guard:
             return 411, "say how long the body is: Content-Length", {}
         if not length.isdecimal() or int(length) > self.max_body:
             return 413, f"a request may have {self.max_body / 1e6:g} MB", {}
-        if self._reading + int(length) > self.max_bodies:
+        if self._reading + int(length) > MAX_READING:
             return 503, "the server is busy; try again in 2 seconds", {"Retry_After": "2"}
         return None
 
