@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hcep._escape import terminal
-from hcep.web.collection import Collection, Rows
+from hcep.web.collection import Collection
 
-#: Colours of groups that colour-blind people tell apart, and of all that is in none.
+#: Colours of groups that colour-blind people tell apart, of all that is in none, and of what has no colour of its own.
 COLOURS = ("#1b9e77", "#d95f02", "#7570b3", "#e7298a", "#5d9a17", "#e0a102", "#3b82c4", "#a6761d", "#12a0b0", "#b05bc4")
-OTHER = "#98a0aa"
-#: Levels of concepts that are seen at a time.
-SHOWN = 3
-INK = "#1c2430"
+OTHER, PALE, INK = "#98a0aa", "#dfe6e4", "#1c2430"
+#: Levels of concepts that are seen at a time, and how many concepts a level needs to get colours.
+SHOWN, SEVERAL = 3, 4
+CLEAR = "rgba(0,0,0,0)"
 LAYOUT = {
     "margin": {"l": 4, "r": 4, "t": 4, "b": 4},
-    "paper_bgcolor": "rgba(0,0,0,0)",
-    "plot_bgcolor": "rgba(0,0,0,0)",
+    "paper_bgcolor": CLEAR,
+    "plot_bgcolor": CLEAR,
     "font": {"family": "Roboto, system-ui, sans-serif", "size": 13},
-    "hoverlabel": {"bgcolor": "#1c2430", "bordercolor": "#1c2430", "font": {"color": "#fff"}},
+    "hoverlabel": {"bgcolor": INK, "bordercolor": INK, "font": {"color": "#fff"}},
+    "uniformtext": {"minsize": 9, "mode": "hide"},
 }
-CONFIG = {"displayModeBar": False, "displaylogo": False}
+CONFIG = {"displayModeBar": False, "scrollZoom": True}
 
 
 def plain(text: str) -> str:
@@ -36,20 +38,26 @@ def plain(text: str) -> str:
 
 
 def concepts(collection: Collection, counts: NDArray[np.int64], node: int, kind: str) -> dict[str, Any]:
-    """Photos by concept as a sunburst or an icicle, from a node down; each child of it in a colour of its own."""
-    tree, generations = collection.model.hierarchy.path_tree, [[node]]
-    while len(generations) <= SHOWN and generations[-1]:
-        generations.append([child for at in generations[-1] for child in collection.children(at, counts)])
-    order = [v for generation in generations for v in generation]
-    # Colours begin at the first generation that is large enough to need them.
-    first = next((g for g in generations[1:] if len(g) >= 4), generations[1])
-    colours = dict.fromkeys(order, "#dfe6e4")
-    for v in order[1:]:
-        above = colours.get(int(tree.parent[v]))
-        if v in first:
-            colours[v] = _paler(COLOURS[first.index(v) % len(COLOURS)], 0.4)
-        elif above is not None and tree.level[v] > tree.level[first[0]]:
-            colours[v] = _paler(above, 0.22)
+    """Photos by concept from a node down, or from its parent where nothing is below.
+
+    Parameters
+    ----------
+    collection : Collection
+    counts : (n_nodes,) int; photos at and below each node of the path tree
+    node : a node of the path tree
+    kind : "sunburst" or "icicle"
+    """
+    tree = collection.model.hierarchy.path_tree
+    node = node if collection.children(node, counts) else max(int(tree.parent[node]), 0)
+    levels = [[node]]
+    for _ in range(SHOWN):
+        levels.append([child for above in levels[-1] for child in collection.children(above, counts)])
+    order = [v for level in levels for v in level]
+    first = next((level for level in levels[1:] if len(level) >= SEVERAL), levels[1])
+    colours = dict.fromkeys(order, PALE) | {v: _paler(COLOURS[i % len(COLOURS)], 0.4) for i, v in enumerate(first)}
+    for v in order:
+        if first and tree.level[v] > tree.level[first[0]]:
+            colours[v] = _paler(colours[int(tree.parent[v])], 0.22)
     trace = {
         "type": kind,
         "ids": [str(v) for v in order],
@@ -63,27 +71,24 @@ def concepts(collection: Collection, counts: NDArray[np.int64], node: int, kind:
         "hovertemplate": "%{label}: %{value} photos<extra></extra>",
         **({} if kind == "sunburst" else {"pathbar": {"visible": False}}),
     }
-    return {"data": [trace], "layout": {**LAYOUT, "uniformtext": {"minsize": 9, "mode": "hide"}}, "config": CONFIG}
+    return {"data": [trace], "layout": LAYOUT, "config": CONFIG}
 
 
 def groups(collection: Collection, level: int) -> tuple[list[tuple[str, int, str]], list[str]]:
     """The commonest concepts at a level of the paths on the map: name, photos and colour; and each photo's colour."""
     at = collection.at_level(collection.on_map, level)
     nodes, counts = np.unique(at, return_counts=True)
-    order = np.argsort(-counts, kind="stable").tolist()
-    colour = {int(nodes[i]): COLOURS[k] for k, i in enumerate(order[: len(COLOURS)])}
-    shown = [
-        (collection.node_name(int(nodes[i])), int(counts[i]), colour[int(nodes[i])]) for i in order[: len(COLOURS)]
-    ]
-    rest = int(sum(counts[i] for i in order[len(COLOURS) :]))
-    if rest:
-        shown.append((f"{len(order) - len(COLOURS):,} others", rest, OTHER))
-    return shown, [colour.get(node, OTHER) for node in at.tolist()]
+    order = np.argsort(-counts, kind="stable")
+    common = dict(zip(nodes[order].tolist(), COLOURS, strict=False))
+    shown = [(collection.node_name(node), int((at == node).sum()), colour) for node, colour in common.items()]
+    if rest := int(counts[order[len(COLOURS) :]].sum()):
+        shown.append((f"{len(nodes) - len(COLOURS):,} others", rest, OTHER))
+    return shown, [common.get(node, OTHER) for node in at.tolist()]
 
 
-def map_of(collection: Collection, colours: list[str], group: Rows | None) -> dict[str, Any]:
+def map_of(collection: Collection, colours: list[str], group: Sequence[int] | None) -> dict[str, Any]:
     """The photos as points to draw a lasso around; those of the group stand out."""
-    lit = None if group is None else np.isin(collection.on_map, group)
+    lit = np.isin(collection.on_map, collection.on_map if group is None else group)
     trace = {
         "type": "scattergl",
         "mode": "markers",
@@ -92,17 +97,11 @@ def map_of(collection: Collection, colours: list[str], group: Rows | None) -> di
         "customdata": collection.on_map.tolist(),
         "text": [plain(collection.class_names[c]) for c in collection.predicted[collection.on_map].tolist()],
         "hovertemplate": "%{text}<extra></extra>",
-        "marker": {"color": colours, "size": 7, "opacity": 0.85 if lit is None else np.where(lit, 1.0, 0.12).tolist()},
+        "marker": {"color": colours, "size": 7, "opacity": np.where(lit, 0.85, 0.12).tolist()},
     }
-    axis = {"visible": False, "zeroline": False}
-    layout = {
-        **LAYOUT,
-        "xaxis": axis,
-        "yaxis": {**axis, "scaleanchor": "x"},
-        "dragmode": "lasso",
-        "hovermode": "closest",
-    }
-    return {"data": [trace], "layout": layout, "config": {**CONFIG, "scrollZoom": True}}
+    axes = {"xaxis": {"visible": False}, "yaxis": {"visible": False, "scaleanchor": "x"}}
+    layout = {**LAYOUT, **axes, "dragmode": "lasso", "selections": []}
+    return {"data": [trace], "layout": layout, "config": CONFIG}
 
 
 def _paler(colour: str, by: float) -> str:

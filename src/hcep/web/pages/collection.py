@@ -2,66 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hcep.explain.explained import percent
+from hcep.errors import HCEPError
 from hcep.web import charts
-from hcep.web.collection import IN_REPORT, Collection, Dropped, DroppedPhotos, Rows, View
-from hcep.web.pages.frame import bar, button, frame, guarded, notice, tabs, text, ui, working
-from hcep.web.pages.many import DROPPED, Collections, DropZone, Gallery, looked_at, select
+from hcep.web.collection import IN_REPORT, Collection, DroppedPhotos, Rows, View
+from hcep.web.pages.frame import button, frame, guarded, notice, tabs, text, ui, working
+from hcep.web.pages.many import (
+    Collections,
+    DropZone,
+    Gallery,
+    bar_row,
+    chips,
+    collections_of,
+    confusion_bars,
+    looked_at,
+    photo_dialog,
+    select,
+    smaller,
+    told,
+)
 
 if TYPE_CHECKING:
     from hcep.web.engine import Engine, Photo
 
+#: Photos that may be dropped together.
+DROPPED = 2000
 SHOW = {"all": "All", "unsure": "Unsure", "mistakes": "Mistakes", "unlike": "Unlike training"}
 SORT = {"given": "Given order", "unsure": "Least sure first", "worst": "Worst mistakes first"}
-LASSO = "Draw around points to see their photos and paths."
+LEAD = (
+    "Drop a folder of photos. They are sorted by concept, from the most general down; where folders are named after "
+    "classes, mistakes are shown too."
+)
+#: Says when a chart is seen, and what is clicked in it: Plotly does so by events that NiceGUI does not hand on.
 HOOK = """(function hook(tries) {
-  const chart = getHtmlElement(%d);
-  if (chart?._fullLayout) ["sunburst", "icicle"].forEach((kind) => chart.on(`plotly_${kind}click`, (event) => {
-    emitEvent("concept-%d", event.points[0].id);
-    return false;
-  }));
-  else if (tries) setTimeout(() => hook(tries - 1), 50);
+  const chart = getHtmlElement(%d), tell = (name, detail) => chart.dispatchEvent(new CustomEvent(name, { detail }));
+  if (!chart?._fullLayout) return tries && setTimeout(() => hook(tries - 1), 50);
+  new IntersectionObserver((seen) => tell("seen", seen[0].isIntersecting)).observe(chart);
+  for (const kind of ["sunburst", "icicle"])
+    chart.on(`plotly_${kind}click`, (event) => { tell("concept", event.points[0].id); return false; });
 })(400)"""
+#: Drawing the map anew ends the lasso with no points.
+LASSO = "(event) => event?.points?.length && emit(event.points.map((point) => point.customdata))"
 
 
 def register(engine: Engine) -> None:
-    """Make the page and the addresses of its photos."""
-    collections = Collections.of(engine)
+    """Make the page."""
+    collections = collections_of(engine)
 
     @ui.page("/collection", title="Collection")  # type: ignore[untyped-decorator]
     async def page(photos: str = "") -> None:
         with frame("Collection", "collection.css"):
-            key = photos or collections.store
-            if key not in collections.photos:
+            chosen = collections.photos.get(photos or collections.store)
+            if chosen is None or not chosen.names:
                 _empty(collections)
-                return
-            collection = await looked_at(collections, collections.photos[key])
-            if collection is not None:
-                _Page(engine, collections, collection)
+            elif (collection := await looked_at(collections, chosen, engine.saved)) is not None:
+                _Page(collections, collection)
 
 
 def _empty(collections: Collections) -> None:
     """What to do where there is no collection yet."""
-    taken: list[Dropped] = []
+    taken: list[tuple[str, Photo]] = []
 
     async def take(photo: Photo, name: str) -> None:
-        taken.append(Dropped(name, photo))
+        if len(taken) >= DROPPED:
+            raise HCEPError(f"more than {DROPPED:,} photos; encode them into a store")
+        taken.append((name, await collections.engine.run(smaller, photo)))
 
     def done() -> None:
         if taken:
-            ui.navigate.to(f"/collection?photos={collections.add(DroppedPhotos(taken))}")
+            ui.navigate.to(
+                f"/collection?photos={collections.add(DroppedPhotos(sorted(taken, key=lambda one: one[0])))}"
+            )
 
     text("h1", "Look through a collection")
-    text(
-        "p", "Drop a folder of photos. They are sorted by concept, from the most general down, the doubtful ones first "
-        "if you like; where folders are named after classes, mistakes are shown too.", "lead",
-    )  # fmt: skip
-    DropZone(collections, take, done, f"Up to {DROPPED:,} photos; they stay on this machine.", folders=True)
+    text("p", LEAD, "lead")
+    DropZone(collections, take, f"Up to {DROPPED:,} photos; they stay on this machine.", done).props["folders"] = True
     with text("div", classes="card stack"):
         text("h2", "Larger collections")
         text("p", "Encode the photos once, then open their store; a hundred thousand photos are no trouble.")
@@ -71,34 +92,29 @@ def _empty(collections: Collections) -> None:
 class _Page:
     """One reader's view of a collection."""
 
-    def __init__(self, engine: Engine, collections: Collections, collection: Collection) -> None:
-        self.engine, self.collections, self.collection = engine, collections, collection
-        self.view, self.kind, self.level = View(), "sunburst", 2
+    def __init__(self, collections: Collections, collection: Collection) -> None:
+        self.collections, self.collection, self.tree = collections, collection, collection.model.hierarchy.path_tree
+        self.view, self.kind, self.level = View(), "sunburst", min(2, self.tree.depth)
         self.rows: Rows = np.arange(len(collection))
-        n = len(collection)
-        known = int((collection.truth >= 0).sum())
+        n, known, right = len(collection), int((collection.truth >= 0).sum()), int(collection.masks["right"].sum())
         with text("div", classes="line title"):
             text("h1", f"{n:,} photo{'' if n == 1 else 's'} in {collection.photos.title}", "wrap")
-            if collection.photos.key != collections.store:
-                button("Other photos", lambda: ui.navigate.to("/collection?photos=new"), "quiet")
+            text("a", "Other photos", "button quiet", href="/collection?photos=other")
         if known:
-            right = int(collection.masks["right"].sum())
             text("p", f"{right:,} of {known:,} right by their labels ({100 * right / known:.1f} %).", "lead")
         with text("div", classes="collection"):
             with text("section", classes="card stack panel", aria_label="Choose photos"):
                 concepts, mistakes, places = tabs(("Concepts", "Mistakes", "Map"))
-            with text("section", classes="stack shown", aria_label="Photos"):
+            with text("section", classes="stack", aria_label="Photos shown"):
                 self.toolbar = text("div", classes="stack toolbar")
                 self.gallery = Gallery(collection.photos, collection.tile, self.open)
         with concepts:
             self.make_concepts()
         with mistakes:
-            self.make_mistakes()
+            self.make_mistakes(known)
         with places:
             self.make_map()
         self.change()
-
-    # -- what is shown ------------------------------------------------------------------------------
 
     def change(self, **what: Any) -> None:
         """Change the view, and show it."""
@@ -110,132 +126,97 @@ class _Page:
         self.draw_map()
 
     def draw_toolbar(self) -> None:
-        collection, view = self.collection, self.view
+        collection, view, h = self.collection, self.view, self.collection.model.hierarchy
+        numbers = {name: int(collection.masks[name].sum()) for name in SHOW}
         self.toolbar.clear()
         with self.toolbar:
             with text("div", classes="line", role="group", aria_label="Show"):
-                for name, words in SHOW.items():
-                    n = int(collection.masks[name].sum())
-                    if n or name in ("all", "unsure"):
-                        on = str(view.show == name).lower()
-                        made = text("button", f"{words} {n:,}", "chip", type="button", aria_pressed=on)
-                        made.on("click", guarded(lambda name=name: self.change(show=name)), args=[])
+                some = {name: (SHOW[name], n) for name, n in numbers.items() if n or name == view.show}
+                chips(some, view.show, lambda name: self.change(show=name))
             with text("nav", classes="line trail", aria_label="Concept"):
-                self.crumb("All concepts", {"node": 0}, current=not view.node)
-                for node in collection.trail(view.node):
-                    text("span", "›", "soft", aria_hidden="true")
-                    self.crumb(collection.node_name(node), {"node": node}, current=node == view.node)
+                for node in (0, *collection.trail(view.node)):
+                    words = f"› {collection.node_name(node)}" if node else "All concepts"
+                    made = button(words, partial(self.change, node=node), "quiet crumb wrap")
+                    made.props["aria-current"] = str(node == view.node).lower()
                 if view.common is not None:
-                    h = collection.model.hierarchy
-                    self.taken_away(f"mistakes within {h.name(h.ids[view.common])}", common=None)
+                    self.removable(f"mistakes within {h.name(h.ids[view.common])}", common=None)
                 if view.group is not None:
-                    self.taken_away(f"{len(view.group):,} chosen on the map", group=None)
+                    self.removable(f"{len(view.group):,} chosen on the map", group=None)
             with text("div", classes="line"):
-                n = len(self.rows)
-                text("span", f"{n:,} photo{'' if n == 1 else 's'} shown", "soft number grow", role="status")
-                kinds = SORT if collection.masks["mistakes"].any() else {k: w for k, w in SORT.items() if k != "worst"}
-                select("Order", kinds, view.sort, lambda value: self.change(sort=value if value in SORT else "given"))
-                button("CSV", self.save_table, icon="download", aria_label="Download what is shown as CSV")
-                button("Report", self.save_report, icon="description", aria_label="Download what is shown as a report")
+                text("span", f"{len(self.rows):,} shown", "soft number grow", role="status")
+                orders = {key: words for key, words in SORT.items() if key != "worst" or numbers["mistakes"]}
+                select("Order", orders, view.sort, lambda value: self.change(sort=value))
+                button("CSV", self.save_table, icon="download", aria_label="CSV of the photos shown")
+                button("Report", self.save_report, icon="description", aria_label="Report of the photos shown")
 
-    def crumb(self, words: str, what: dict[str, Any], *, current: bool) -> None:
-        made = button(words, lambda: self.change(**what), "quiet crumb wrap")
-        if current:
-            made.props["aria-current"] = "true"
-
-    def taken_away(self, words: str, **what: Any) -> None:
-        """A part of the view that can be dropped."""
+    def removable(self, words: str, **what: Any) -> None:
+        """A part of the view that can be taken away."""
         made = text("button", f"{words} ✕", "chip lit wrap", type="button", aria_label=f"Remove: {words}")
-        made.on("click", guarded(lambda: self.change(**what)), args=[])
+        made.on("click", guarded(partial(self.change, **what)), args=[])
 
-    # -- choosing -----------------------------------------------------------------------------------
+    # -- concepts and mistakes ------------------------------------------------------------------------
 
     def make_concepts(self) -> None:
         with text("div", classes="line even"):
             text("p", "Click a concept; the middle goes back up.", "small soft grow")
-            button("Icicle", self.other_kind, "quiet", icon="swap_horiz")
-        self.chart = ui.plotly({"data": [], "layout": charts.LAYOUT, "config": charts.CONFIG}).classes("chart")
-        self.chart.props["aria-hidden"] = "true"  # the list below says the same
+            button("Other chart", self.other_chart, "quiet", icon="swap_horiz")
+        self.chart = _Chart()
+        self.chart.plot.on("concept", guarded(self.clicked), js_handler="(event) => emit(event.detail)")
         self.children = text("ul", classes="bars", aria_label="Concepts below")
-        ui.on(f"concept-{self.chart.id}", guarded(self.clicked))
-        ui.run_javascript(HOOK % (self.chart.id, self.chart.id))
 
-    def other_kind(self) -> None:
+    def other_chart(self) -> None:
         self.kind = "icicle" if self.kind == "sunburst" else "sunburst"
         self.draw_concepts()
 
     def clicked(self, event: Any) -> None:
-        """A sector of the chart: its middle goes up."""
-        node, tree = int(event.args or 0), self.collection.model.hierarchy.path_tree
-        if 0 <= node < tree.n_nodes:
-            self.change(node=max(int(tree.parent[node]), 0) if node == self.view.node else node)
+        """A part of the chart: the one in the middle goes up."""
+        node = min(max(int(event.args), 0), self.tree.n_nodes - 1)
+        self.change(node=max(int(self.tree.parent[node]), 0) if node == self.view.node else node)
 
     def draw_concepts(self) -> None:
-        counts = self.collection.counts(self.collection.rows(replace(self.view, node=0)))
-        self.chart.update_figure(charts.concepts(self.collection, counts, self.view.node, self.kind))
-        below = self.collection.children(self.view.node, counts)
+        node, counts = self.view.node, self.collection.counts(self.collection.rows(replace(self.view, node=0)))
+        self.chart.show(partial(charts.concepts, self.collection, counts, node, self.kind))
         self.children.clear()
         with self.children:
-            for node in below[:40]:
-                self.bar(node, int(counts[node]), counts[node] / max(counts[self.view.node], 1))
+            for child in self.collection.children(node, counts)[:40]:
+                with text("li"):
+                    self.concept(child, int(counts[child]), counts[child] / counts[node])
 
-    def bar(self, node: int, n: int, share: float, depth: int = 0) -> None:
-        """A concept of the list, with its share."""
-        with (
-            text("li").style(f"--depth:{depth}"),
-            text("button", classes="row", type="button").on("click", guarded(lambda: self.change(node=node)), args=[]),
-        ):
-            text("span", self.collection.node_name(node), "name wrap")
-            bar(share)
-            text("span", f"{n:,}", "number")
+    def concept(self, node: int, n: int, share: float) -> None:
+        bar_row(self.collection.node_name(node), n, share, partial(self.change, node=node))
 
-    def make_mistakes(self) -> None:
-        found, h = self.collection.confusions(), self.collection.model.hierarchy
-        if not found:
-            known = (self.collection.truth >= 0).any()
+    def make_mistakes(self, known: int) -> None:
+        if not self.collection.masks["mistakes"].any():
             text("p", "No mistakes." if known else "Whether answers are right is not known: the photos have no labels.")
             return
         text("p", "Where truth and answer part: the lower the concept, the smaller the mistake.", "small soft")
-        most = found[0][1]
-        with text("ul", classes="bars", aria_label="Mistakes by the concept above truth and answer"):
-            for concept, n, truth, answer, times in found[:60]:
-                with text("li"), text("button", classes="row", type="button") as made:
-                    made.on("click", guarded(lambda at=concept: self.show_mistakes(at)), args=[])
-                    text("span", h.name(h.ids[concept]), "name wrap")
-                    bar(n / most, "bad")
-                    text("span", f"{n:,}", "number")
-                    text("span", f"most often {truth} taken for {answer}, {times:,}×", "small soft wrap about")
+        shown = {"show": "mistakes", "sort": "worst", "node": 0, "group": None}
+        words = "most often {} taken for {}, {:,}×"
+        confusion_bars(self.collection, words, lambda concept: self.change(common=concept, **shown))
 
-    def show_mistakes(self, concept: int) -> None:
-        self.change(common=concept, show="mistakes", sort="worst", node=0, group=None)
-
-    # -- the map ------------------------------------------------------------------------------------
+    # -- the map --------------------------------------------------------------------------------------
 
     def make_map(self) -> None:
-        depth = self.collection.model.hierarchy.path_tree.depth
-        self.level = min(self.level, depth)
         with text("label", "Colour by level", "name"):
-            made = text("input", type="range", min=1, max=depth, value=self.level, aria_label="Level of the concepts")
+            made = text("input", type="range", min=1, max=self.tree.depth, value=self.level, aria_label="Level")
         made.on("change", guarded(self.set_level), js_handler="(event) => emit(event.target.value)")
-        self.plot = ui.plotly({"data": [], "layout": charts.LAYOUT, "config": charts.CONFIG}).classes("chart")
-        self.plot.props["aria-hidden"] = "true"
-        chosen = "(event) => emit(event?.points?.map((point) => point.customdata) ?? [])"
-        self.plot.on("plotly_selected", guarded(self.lasso), js_handler=chosen)
+        self.map = _Chart()
+        self.map.plot.on("plotly_selected", guarded(self.lasso), js_handler=LASSO)
         self.legend = text("ul", classes="line legend", aria_label="Colours")
         self.group = text("div", classes="stack")
 
     def set_level(self, event: Any) -> None:
-        self.level = min(max(int(event.args), 1), self.collection.model.hierarchy.path_tree.depth)
+        self.level = min(max(int(event.args), 1), self.tree.depth)
         self.draw_map()
 
     def lasso(self, event: Any) -> None:
-        rows = sorted({int(row) for row in event.args if 0 <= int(row) < len(self.collection)})
-        self.change(group=tuple(rows) or None, node=0, common=None)
+        rows = {int(row) for row in event.args if 0 <= int(row) < len(self.collection)}
+        self.change(group=tuple(sorted(rows)) or None, node=0, common=None)
 
     def draw_map(self) -> None:
         collection, group = self.collection, self.view.group
         shown, colours = charts.groups(collection, self.level)
-        self.plot.update_figure(charts.map_of(collection, colours, None if group is None else np.array(group)))
+        self.map.show(partial(charts.map_of, collection, colours, group))
         self.legend.clear()
         self.group.clear()
         with self.legend:
@@ -245,59 +226,57 @@ class _Page:
                     text("span", f"{name} {n:,}", "wrap")
         with self.group:
             if group is None:
-                n, all_ = len(collection.on_map), len(collection)
-                part = "" if n == all_ else f" The map shows {n:,} of {all_:,} photos, evenly chosen."
-                text("p", LASSO + part, "small soft")
+                n, total = len(collection.on_map), len(collection)
+                part = "" if n == total else f" The map shows {n:,} of {total:,} photos, evenly chosen."
+                text("p", f"Draw around points to see their photos and paths.{part}", "small soft")
                 return
             text("h3", f"Paths of {len(group):,} photos")
-            counts, level = collection.counts(np.array(group)), collection.model.hierarchy.path_tree.level
+            counts = collection.counts(np.array(group))
             with text("ul", classes="bars", aria_label="Paths of the group"):
                 for node in collection.outline(counts):
-                    self.bar(node, int(counts[node]), counts[node] / len(group), int(level[node]) - 1)
+                    with text("li").style(f"--depth:{self.tree.level[node] - 1}"):
+                        self.concept(node, int(counts[node]), counts[node] / len(group))
 
-    # -- one photo, and files -----------------------------------------------------------------------
+    # -- one photo, and files -------------------------------------------------------------------------
 
     def open(self, row: int) -> None:
-        """One photo at a size to look at, with its path."""
-        collection, photos = self.collection, self.collection.photos
-        truth = int(collection.truth[row])
-        with ui.dialog(value=True) as dialog, text("div", classes="card photo-card"):
-            text("img", src=self.collections.address(photos, row, large=True), alt=photos.names[row], classes="large")
-            with text("div", classes="stack"):
-                sure = percent(float(collection.probability[row]))
-                text("h2", f"{collection.class_names[collection.predicted[row]]}, {sure}", "wrap")
-                if truth >= 0:
-                    is_right = truth == collection.predicted[row]
-                    words = "as its label says" if is_right else f"Its label says {collection.class_names[truth]}."
-                    text("p", words, "good" if is_right else "bad")
-                if doubt := collection.doubt(row):
-                    text("p", doubt, "chip flag")
-                with text("ol", classes="path", aria_label="Path"):
-                    for name in collection.path(row):
-                        text("li", name, "wrap")
-                text("p", photos.names[row], "small soft wrap")
-                with text("div", classes="line"):
-                    button("Explain it", lambda: self.explain(row), "primary", icon="account_tree")
-                    button("Close", dialog.close)
-
-    async def explain(self, row: int) -> None:
-        with working("Reading the photo"):
-            photo = await self.collections.photo(self.collection.photos, row)
-        ui.navigate.to(f"/?photo={photo.id}")
+        """One photo, with its path."""
+        with photo_dialog(self.collections, self.collection.photos, row):
+            told(self.collection, row)
 
     async def save_table(self) -> None:
         with working("Writing the table"):
-            table = await self.engine.run(self.collection.table, self.rows)
+            table = await self.collections.engine.run(self.collection.table, self.rows)
         ui.download.content(table.encode("utf-8-sig"), "photos.csv", "text/csv")
 
     async def save_report(self) -> None:
-        n = len(self.rows)
+        n = min(len(self.rows), IN_REPORT)
         if not n:
-            notice("There is no photo to report on", problem=True)
-            return
-        with working(f"Explaining {min(n, IN_REPORT):,} photos"):
-            title = f"{min(n, IN_REPORT):,} photos of {self.collection.photos.title}"
-            page = await self.engine.run(self.collection.report, self.rows, title)
+            raise HCEPError("there is no photo to report on")
+        with working(f"Explaining {n:,} photos"):
+            title = f"{n:,} photos of {self.collection.photos.title}"
+            page = await self.collections.engine.run(self.collection.report, self.rows, title)
         ui.download.content(page.encode(), "photos.html", "text/html")
-        if n > IN_REPORT:
-            notice(f"The report shows the first {IN_REPORT:,} of {n:,} photos")
+        if n < len(self.rows):
+            notice(f"The report shows the first {n:,} of {len(self.rows):,} photos")
+
+
+class _Chart:
+    """A chart that is drawn when it is seen; what it says is also said in words."""
+
+    def __init__(self) -> None:
+        self.plot = ui.plotly({"data": [], "layout": charts.LAYOUT, "config": charts.CONFIG}).classes("chart")
+        self.plot.props["aria-hidden"] = "true"
+        self.seen, self.waiting = False, None
+        self.plot.on("seen", guarded(self.is_seen), js_handler="(event) => emit(event.detail)")
+        ui.run_javascript(HOOK % self.plot.id)
+
+    def is_seen(self, event: Any) -> None:
+        self.seen = bool(event.args)
+        self.show(self.waiting)
+
+    def show(self, figure: Callable[[], dict[str, Any]] | None) -> None:
+        """Draw what the function makes, now or when it is seen."""
+        self.waiting = None if self.seen else figure
+        if self.seen and figure is not None:
+            self.plot.update_figure(figure())

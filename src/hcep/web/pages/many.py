@@ -6,21 +6,22 @@ import asyncio
 import io
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from hcep._optional import require
 from hcep.embeddings.images import ImageProblem
 from hcep.errors import HCEPError
+from hcep.explain.explained import percent
 from hcep.web.batching import Busy
-from hcep.web.collection import Collection, Photos, Rows, StorePhotos, kept
-from hcep.web.pages.frame import guarded, nicegui, text, ui
+from hcep.web.collection import Collection, Photos, Rows, StorePhotos, looked_through
+from hcep.web.pages.frame import bar, button, guarded, nicegui, text, ui, working
 
 if TYPE_CHECKING:
     from hcep.models import SavedModel
@@ -28,12 +29,10 @@ if TYPE_CHECKING:
 
 responses = require("starlette.responses", "web", "the explorer")
 
-#: Collections that are remembered, places to drop photos, and photos of one drop.
-OPEN, PLACES, DROPPED = 6, 200, 2000
+#: Collections that are remembered, and places to drop photos.
+OPEN, PLACES = 6, 200
 #: Longer side of a thumbnail and of a photo that is looked at; tiles that one request may ask for.
-SMALL, LARGE, AT_ONCE = 320, 1000, 400
-
-Take = Callable[["Photo", str], Awaitable[None]]
+SIDES, AT_ONCE = {"small": 320, "large": 1000}, 400
 
 
 @dataclass
@@ -51,172 +50,140 @@ class Look:
 class Collections:
     """The photos that may be asked for, by their place in a collection, and what models said of them."""
 
-    _all: ClassVar[WeakKeyDictionary[Engine, Collections]] = WeakKeyDictionary()
-
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.photos: OrderedDict[str, Photos] = OrderedDict()
-        self.places: OrderedDict[str, Take] = OrderedDict()
+        self.places: OrderedDict[str, Callable[[Photo, str], Awaitable[None]]] = OrderedDict()
         self._looks: OrderedDict[tuple[str, str], Look] = OrderedDict()
-        self.store = "" if engine.store is None else StorePhotos(engine.store).key
-        if engine.store is not None:
-            self.add(StorePhotos(engine.store))
-        self._small = lru_cache(maxsize=4096)(partial(self._jpeg, side=SMALL))
+        self._small = lru_cache(maxsize=4096)(partial(self._jpeg, "small"))
+        self.store = "" if engine.store is None else self.add(StorePhotos(engine.store))
         nicegui.app.add_route("/collection/{key}/{size}/{row:int}.jpg", self.jpeg, methods=["GET"])
         nicegui.app.add_route("/collection/drop/{place}", self.drop, methods=["POST"])
 
-    @classmethod
-    def of(cls, engine: Engine) -> Collections:
-        """Those of an engine, the same for all pages."""
-        if engine not in cls._all:
-            cls._all[engine] = cls(engine)
-        return cls._all[engine]
-
     def add(self, photos: Photos) -> str:
-        """Remember photos, by their key; the oldest that were dropped are forgotten."""
+        """Remember photos, by their key; of those that were dropped the oldest are forgotten."""
         self.photos[photos.key] = photos
         while len(self.photos) > OPEN:
             self.photos.pop(next(key for key in self.photos if key != self.store))
         return photos.key
 
-    def look(self, photos: Photos, saved: SavedModel | None = None) -> Look:
-        """Begin to look through photos with a model, the engine's newest by default; once."""
-        saved = saved or self.engine.saved
+    def look(self, photos: Photos, saved: SavedModel) -> Look:
+        """Begin to look through photos with a model; once."""
         key = photos.key, saved.summary.checksum
         known = self._looks.get(key)
         if known is None or (known.task.done() and known.task.exception() is not None):
             known = self._looks[key] = Look(len(photos.names))
-            work = self.engine.run(kept, saved.path_model, saved.summary.checksum, photos, known.advance)
-            known.task = asyncio.create_task(work)
+            known.task = asyncio.create_task(self.engine.run(looked_through, saved, photos, known.advance))
             while len(self._looks) > OPEN:
                 self._looks.popitem(last=False)
         return known
 
-    @staticmethod
-    def address(photos: Photos, row: int | None = None, *, large: bool = False) -> str:
-        """Where a photo is served; without a row, the part before it."""
-        return f"/collection/{photos.key}/{'large' if large else 'small'}/" + ("" if row is None else f"{row}.jpg")
-
-    def _jpeg(self, key: str, row: int, side: int) -> bytes:
-        data = io.BytesIO()
-        picture = self.photos[key].picture(row)
-        picture.thumbnail((side, side))
+    def _jpeg(self, size: str, key: str, row: int) -> bytes:
+        picture, data = self.photos[key].picture(row), io.BytesIO()
+        picture.thumbnail((SIDES[size], SIDES[size]))
         picture.save(data, "JPEG", quality=82)
         return data.getvalue()
 
     async def jpeg(self, request: Any) -> Any:
         """Answer a request for a photo."""
-        key, row = request.path_params["key"], request.path_params["row"]
-        if key not in self.photos or not row < len(self.photos[key].names):
-            return _refused(404, "no such photo")
-        make = partial(self._jpeg, side=LARGE) if request.path_params["size"] == "large" else self._small
+        size, key, row = (request.path_params[name] for name in ("size", "key", "row"))
+        if key not in self.photos or row >= len(self.photos[key].names) or size not in SIDES:
+            return refused(404, "no such photo")
         try:
-            data = await self.engine.run(make, key, row)
-        except ImageProblem as problem:
-            return _refused(404, problem.reason)
-        except Busy as busy:
-            return _refused(503, str(busy))
+            data = await self.engine.run(self._small if size == "small" else partial(self._jpeg, size), key, row)
+        except HCEPError as error:
+            return refused(503 if isinstance(error, Busy) else 404, str(error))
         return responses.Response(data, 200, {"Cache-Control": "private, max-age=3600"}, "image/jpeg")
 
     async def photo(self, photos: Photos, row: int) -> Photo:
         """A photo of a collection, ready to be explained."""
         if photos.key == self.store:
             return await self.engine.add_stored_photo(row)
-        return await self.engine.add_photo(self._jpeg(photos.key, row, LARGE), photos.names[row])
+        return await self.engine.add_photo(self._jpeg("large", photos.key, row), photos.names[row])
 
     async def drop(self, request: Any) -> Any:
         """Answer a request that brings a photo to one of the places."""
-        take = self.places.get(request.path_params["place"])
+        take, most = self.places.get(request.path_params["place"]), self.engine.limits.megabytes
         if take is None:
-            return _refused(404, "the page is gone; open it again")
-        if int(request.headers.get("content-length") or 0) > self.engine.limits.megabytes * 1e6:
-            return _refused(413, f"too large: more than {self.engine.limits.megabytes:g} MB")
+            return refused(404, "the page is gone; open it again")
+        if int(request.headers.get("content-length") or 0) > most * 1e6:
+            return refused(413, f"too large: more than {most:g} MB")
         name = unquote(request.headers.get("x-name", ""))[:300]
         try:
             await take(await self.engine.add_photo(await request.body(), name), name)
-        except Busy as busy:
-            return _refused(503, str(busy))
-        except ImageProblem as problem:
-            return _refused(422, problem.reason)
         except HCEPError as error:
-            return _refused(422, str(error))
+            reason = error.reason if isinstance(error, ImageProblem) else str(error)
+            return refused(503 if isinstance(error, Busy) else 422, reason)
         return responses.Response(status_code=204)
 
 
-def _refused(status: int, reason: str) -> Any:
+@lru_cache(maxsize=8)
+def collections_of(engine: Engine) -> Collections:
+    """Those of an engine, the same for all pages."""
+    return Collections(engine)
+
+
+def refused(status: int, reason: str) -> Any:
+    """The answer to a request that cannot be met."""
     return responses.JSONResponse({"error": reason}, status, {"Cache-Control": "no-store", "Retry-After": "2"})
+
+
+def smaller(photo: Photo) -> Photo:
+    """What a collection needs of a photo: hundreds of them fit into memory."""
+    picture, data = photo.image, io.BytesIO()
+    picture.thumbnail((640, 640))
+    picture.save(data, "JPEG", quality=85)
+    return replace(photo, jpeg=data.getvalue(), features=None, pixels=None)
 
 
 class Gallery(ui.element, component="static/gallery.js"):  # type: ignore[misc, call-arg]
     """Photos of any number: only those in sight are in the page, and only they are asked for.
 
-    Parameters
-    ----------
-    photos : Photos
-    tile : what is said of a photo: name, sure, note and tone
-    on_open : called with the photo that is clicked
+    `tile` says what stands below a photo, `on_open` is called with the one that is clicked.
     """
 
-    def __init__(
-        self,
-        photos: Photos,
-        tile: Callable[[int], dict[str, Any]],
-        on_open: Callable[[int], Any],
-        label: str = "Photos",
-    ) -> None:
+    def __init__(self, photos: Photos, tile: Callable[[int], dict[str, Any]], on_open: Callable[[int], Any]) -> None:
         super().__init__()
         self.rows: Rows = np.empty(0, dtype=np.int64)
-        self.tile, self._open, self._n = tile, on_open, len(photos.names)
-        self.props.update({"count": 0, "version": 0, "base": Collections.address(photos), "label": "Photos"})
-        self.on("ask", guarded(self._fill))
-        self.on("open", guarded(self._opened))
+        self.tile, self.on_open, self.n = tile, on_open, len(photos.names)
+        self.props.update({"count": 0, "version": 0, "base": f"/collection/{photos.key}/small/", "label": "Photos"})
+        self.on("ask", guarded(self.fill))
+        self.on("open", guarded(self.opened))
 
     def show(self, rows: Rows) -> None:
         """Show these photos, from the first one."""
         self.rows = rows
         self.props.update({"count": len(rows), "version": self.props["version"] + 1})
 
-    def _fill(self, event: Any) -> None:
+    def fill(self, event: Any) -> None:
         version, start, stop = map(int, event.args)
         if version == self.props["version"] and 0 <= start < stop:
             rows = self.rows[start : min(stop, start + AT_ONCE)].tolist()
             self.run_method("fill", version, start, [self.tile(row) for row in rows])
 
-    def _opened(self, event: Any) -> Any:
-        return self._open(int(event.args)) if 0 <= int(event.args) < self._n else None
+    def opened(self, event: Any) -> Any:
+        return self.on_open(int(event.args)) if 0 <= int(event.args) < self.n else None
 
 
 class DropZone(ui.element, component="static/drop.js"):  # type: ignore[misc, call-arg]
-    """A place for photos and folders.
+    """A place for photos and folders: `take` gets every photo and its name with the folders above it."""
 
-    Parameters
-    ----------
-    collections : Collections
-    take : gets every photo, and its name with the folders above it
-    on_done : called when all are there
-    words : what it says
-    folders : offer to choose a folder
-    """
-
-    def __init__(
-        self, collections: Collections, take: Take, on_done: Callable[[], Any], words: str, *, folders: bool = False
-    ) -> None:
+    def __init__(self, collections: Collections, take: Any, words: str, on_done: Any = lambda: None) -> None:
         super().__init__()
         place = secrets.token_urlsafe(12)
         collections.places[place] = take
         while len(collections.places) > PLACES:
             collections.places.popitem(last=False)
-        self.props.update({"url": f"/collection/drop/{place}", "words": words, "folders": folders})
+        self.props.update({"url": f"/collection/drop/{place}", "words": words})
         self.on("done", guarded(on_done), args=[])
 
 
-async def looked_at(collections: Collections, photos: Photos, saved: SavedModel | None = None) -> Collection | None:
+async def looked_at(collections: Collections, photos: Photos, saved: SavedModel) -> Collection | None:
     """A collection, with a progress bar as long as it takes; None where the reader has left."""
-    look = collections.look(photos, saved)
+    look, client = collections.look(photos, saved), ui.context.client
     with text("div", classes="stack looking") as shown:
-        words = text("p", f"Looking at {look.total:,} photos of {photos.title}.", role="status")
+        words = text("p", f"Looking at {look.total:,} photos.", role="status")
         progress = text("progress", max=max(look.total, 1), value=look.done, aria_label="Photos looked at")
-    client = ui.context.client
     if not look.task.done():
         await client.connected(timeout=30)
     while not look.task.done():
@@ -229,11 +196,69 @@ async def looked_at(collections: Collections, photos: Photos, saved: SavedModel 
     return look.task.result()
 
 
-def select(label: str, options: Mapping[str, str], value: str, on_change: Callable[[str], Any]) -> Any:
-    """A native list to choose from."""
-    made = text("select", classes="field", aria_label=label)
-    with made:
+def select(label: str, options: Mapping[str, str], value: str, on_change: Callable[[str], Any]) -> None:
+    """A native list to choose from: words by key."""
+    with text("select", classes="field", aria_label=label) as made:
         for key, words in options.items():
             text("option", words, value=key).props["selected"] = key == value
-    emit = "(event) => emit(event.target.value)"
-    return made.on("change", guarded(lambda event: on_change(str(event.args))), js_handler=emit)
+    made.on("change", guarded(lambda event: on_change(str(event.args))), js_handler="(e) => emit(e.target.value)")
+
+
+def chips(options: Mapping[str, tuple[str, Any]], chosen: str, on_click: Callable[[str], Any]) -> None:
+    """Filters, one of which is on: words and number of photos by key."""
+    for key, (words, n) in options.items():
+        on = str(key == chosen).lower()
+        made = text("button", f"{words} {int(n):,}", "chip wrap", type="button", aria_pressed=on)
+        made.on("click", guarded(partial(on_click, key)), args=[])
+
+
+def confusion_bars(collection: Collection, words: str, on_click: Callable[[int], Any]) -> None:
+    """Mistakes by the lowest concept above truth and answer; `words` tell of the most frequent ones of each."""
+    found, h = collection.confusions(), collection.model.hierarchy
+    with text("ul", classes="bars", aria_label="By the concept above both"):
+        for concept, n, *most in found[:60]:
+            with text("li"):
+                bar_row(h.name(concept), n, n / found[0][1], partial(on_click, h.index(concept)), words.format(*most))
+
+
+def bar_row(name: str, n: int, share: float, on_click: Any, about: str = "") -> None:
+    """A concept of a list, with its number and share."""
+    with text("button", classes="row", type="button").on("click", guarded(on_click), args=[]):
+        text("span", name, "name wrap")
+        bar(share)
+        text("span", f"{n:,}", "number")
+        if about:
+            text("span", about, "small soft wrap about")
+
+
+@contextmanager
+def photo_dialog(collections: Collections, photos: Photos, row: int) -> Iterator[None]:
+    """One photo at a size to look at; what is made inside stands beside it."""
+
+    async def explain() -> None:
+        with working("Reading the photo"):
+            photo = await collections.photo(photos, row)
+        ui.navigate.to(f"/?photo={photo.id}")
+
+    with ui.dialog(value=True) as dialog, text("div", classes="card photo-card"):
+        text("img", classes="large", src=f"/collection/{photos.key}/large/{row}.jpg", alt=photos.names[row])
+        with text("div", classes="stack"):
+            yield
+            text("p", photos.names[row], "small soft wrap")
+            with text("div", classes="line"):
+                button("Explain it", explain, "primary", icon="account_tree")
+                button("Close", dialog.close)
+
+
+def told(collection: Collection, row: int) -> None:
+    """What a model says of a photo, and whether to believe it."""
+    truth, predicted = int(collection.truth[row]), int(collection.predicted[row])
+    text("h2", f"{collection.class_names[predicted]}, {percent(float(collection.probability[row]))}", "wrap")
+    if truth >= 0:
+        words = "As its label says." if truth == predicted else f"Its label says {collection.class_names[truth]}."
+        text("p", words, "good" if truth == predicted else "bad")
+    if doubt := collection.doubt(row):
+        text("p", doubt, "chip flag")
+    with text("ol", classes="path", aria_label="Path"):
+        for name in collection.path(row):
+            text("li", name, "wrap")

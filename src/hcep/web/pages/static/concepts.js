@@ -29,7 +29,11 @@ export default {
       return found;
     },
   },
+  watch: {
+    nodes: { immediate: true, handler() { if (this.nodes.length <= 60) this.nodes.forEach((_, id) => this.unfold(id)); } },
+  },
   methods: {
+    unfold(id) { for (const row of this.rows) if (row.id === id) this.open[row.key] = true; },
     choose(row) { this.current = row.key; this.$emit("choose", row.id); },
     toggle(row) { this.open[row.key] = !this.open[row.key]; },
     reveal(trail) {

@@ -1,0 +1,184 @@
+"""The compare page: two models, maybe of two encoders, on the same photos side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.embeddings.images import ImageProblem
+from hcep.evaluate.statistics import paired_draws
+from hcep.models.model_encoder import load_model_encoder
+from hcep.web.collection import Collection, Photos, Rows, View, class_numbers
+from hcep.web.pages.frame import frame, text, ui
+from hcep.web.pages.many import (
+    Collections,
+    Gallery,
+    chips,
+    collections_of,
+    confusion_bars,
+    looked_at,
+    photo_dialog,
+    told,
+)
+
+if TYPE_CHECKING:
+    from hcep.models import SavedModel
+    from hcep.web.engine import Engine
+
+
+class EncodedPhotos(Photos):
+    """The photos of a collection, encoded anew by another encoder; one that cannot be read is all zeros."""
+
+    block = 32
+
+    def __init__(self, photos: Photos, encoder: Any) -> None:
+        self.encoder, self.picture = encoder, photos.picture  # type: ignore[method-assign]
+        self.key, self.title = f"{photos.key}-{encoder.fingerprint[:12]}", photos.title
+        self.names, self.labels = photos.names, photos.labels
+
+    def vectors(self, rows: Rows) -> NDArray[Any]:
+        X = np.zeros((len(rows), self.encoder.n_dims), dtype=np.float32)
+        read, pixels = [], []
+        for i, row in enumerate(rows.tolist()):
+            try:
+                pixels.append(self.encoder.preprocess(self.picture(row).convert("RGB")))
+                read.append(i)
+            except ImageProblem:
+                continue
+        if read:
+            X[read] = self.encoder.encode_images(np.stack(pixels))
+        return X
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """The answers of two models to the same photos."""
+
+    one: Collection
+    other: Collection
+
+    @cached_property
+    def masks(self) -> dict[str, NDArray[np.bool_]]:
+        """Which photos a filter shows."""
+        said = [np.array(list(map(str, c.model.classes.tolist())))[c.predicted] for c in (self.one, self.other)]
+        agree = said[0] == said[1]
+        a, b = (c.masks["right"] & self.known for c in (self.one, self.other))
+        all_ = np.ones(len(agree), dtype=bool)
+        return {"all": all_, "differ": ~agree, "one": a & ~b, "other": b & ~a, "neither": self.known & ~a & ~b}
+
+    @cached_property
+    def known(self) -> NDArray[np.bool_]:
+        """Photos whose label is a class of both."""
+        return np.asarray((self.one.truth >= 0) & (self.other.truth >= 0))
+
+    @cached_property
+    def parting(self) -> Collection:
+        """The one model's answers with the other's in place of the truth: its mistakes are where the two part."""
+        labels = [str(self.other.model.classes[c]) for c in self.other.predicted.tolist()]
+        return replace(self.one, truth=class_numbers(self.one.model, labels))
+
+    def tile(self, row: int) -> dict[str, Any]:
+        """What the gallery says of a photo: both answers."""
+        tile, other = self.one.tile(row), self.other.tile(row)
+        differ = bool(self.masks["differ"][row])
+        note = f"{other['name']} {other['sure']}" if differ else "both"
+        return {**tile, "note": note, "tone": "doubt" if differ else ""}
+
+
+def register(engine: Engine) -> None:
+    """Make the page."""
+    collections = collections_of(engine)
+
+    @ui.page("/compare", title="Compare")  # type: ignore[untyped-decorator]
+    async def page(photos: str = "") -> None:
+        with frame("Compare", "collection.css"):
+            chosen = collections.photos.get(photos or collections.store)
+            if engine.other is None or chosen is None:
+                _empty(engine)
+                return
+            same = _fingerprint(engine.other) in (None, _fingerprint(engine.saved))
+            again = chosen if same else EncodedPhotos(chosen, _encoder(engine.other))
+            one = await looked_at(collections, chosen, engine.saved)
+            other = None if one is None else await looked_at(collections, again, engine.other)
+            if one is not None and other is not None:
+                names = [Path(model.folder).resolve().name for model in (engine.saved, engine.other)]
+                _Page(collections, Pair(one, other), names if names[0] != names[1] else ["the first", "the second"])
+
+
+def _fingerprint(saved: SavedModel) -> str | None:
+    return None if saved.summary.encoder is None else saved.summary.encoder.fingerprint
+
+
+@lru_cache(maxsize=1)
+def _encoder(saved: SavedModel) -> Any:
+    return load_model_encoder(saved.summary.encoder, saved.folder)
+
+
+def _empty(engine: Engine) -> None:
+    text("h1", "Compare two models")
+    text("p", "See where two models, or two encoders, answer the same photos differently, and who is right.", "lead")
+    with text("div", classes="card stack"):
+        text("h2", "Start with a second model and a collection")
+        text("pre", "hcep serve model/ --compare other/ --store store/", "command")
+        if engine.other is not None:
+            text("p", "The second model is there; a collection is missing. One can also be dropped.")
+            text("a", "Drop photos", "button", href="/collection")
+
+
+class _Page:
+    """One reader's view of two models."""
+
+    def __init__(self, collections: Collections, pair: Pair, names: list[str]) -> None:
+        self.collections, self.pair, self.names = collections, pair, names
+        a, b = names
+        self.filters = {"all": "All", "differ": "They differ", "one": f"Only {a} right"}
+        self.filters |= {"other": f"Only {b} right", "neither": "Neither right"}
+        text("h1", f"{a} and {b}", "wrap")
+        self.draw_summary()
+        with text("div", classes="collection"):
+            with text("section", classes="card stack panel", aria_label="Where they part"):
+                text("h2", "Where they part")
+                text("p", "The lowest concept that both answers have: the lower, the nearer they are.", "small soft")
+                words = f"most often {b}: {{0}}, {a}: {{1}}, {{2:,}}×"
+                confusion_bars(pair.parting, words, lambda concept: self.change("differ", concept))
+            with text("section", classes="stack", aria_label="Photos"):
+                self.toolbar = text("div", classes="line", role="group", aria_label="Show")
+                self.gallery = Gallery(pair.one.photos, pair.tile, self.open)
+        self.change("differ" if pair.masks["differ"].any() else "all")
+
+    def draw_summary(self) -> None:
+        pair, (a, b) = self.pair, self.names
+        text("p", f"They agree on {1 - pair.masks['differ'].mean():.1%} of {len(pair.one):,} photos.", "lead")
+        if pair.known.any():
+            right = [c.masks["right"][pair.known].astype(np.float64) for c in (pair.one, pair.other)]
+            sure = paired_draws(right[1][None], right[0][None])
+            text(
+                "p", f"Right by their labels: {a} {right[0].mean():.1%}, {b} {right[1].mean():.1%}; the difference is "
+                f"{100 * sure.difference:+.1f} points ({100 * sure.low:+.1f} to {100 * sure.high:+.1f}, paired, 95 %).",
+            )  # fmt: skip
+
+    def change(self, show: str, concept: int | None = None) -> None:
+        """Show other photos."""
+        keep = self.pair.masks[show]
+        if concept is not None:
+            keep = np.isin(np.arange(len(keep)), self.pair.parting.rows(View(common=concept)))
+        self.gallery.show(np.flatnonzero(keep))
+        self.toolbar.clear()
+        with self.toolbar:
+            numbers = {name: (words, self.pair.masks[name].sum()) for name, words in self.filters.items()}
+            some = {name: pair for name, pair in numbers.items() if pair[1]}
+            chips(some, show if concept is None else "", self.change)
+            text("span", f"{keep.sum():,} shown", "soft number", role="status")
+
+    def open(self, row: int) -> None:
+        """One photo with the paths of both."""
+        with photo_dialog(self.collections, self.pair.one.photos, row), text("div", classes="sides"):
+            for name, collection in zip(self.names, (self.pair.one, self.pair.other), strict=True):
+                with text("div", classes="stack"):
+                    text("p", name, "small soft wrap")
+                    told(collection, row)

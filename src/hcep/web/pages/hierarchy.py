@@ -1,0 +1,317 @@
+"""The hierarchy page: browse and search, what to look at, move a class and see what it does, add one, undo."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hcep.curation import Finding, HeldOut, Move, lint
+from hcep.curation.what_if import Effect, what_if
+from hcep.datasets import load_sample
+from hcep.embeddings.encoders.all_encoders import DEFAULT
+from hcep.web.collection import class_numbers
+from hcep.web.pages.frame import button, frame, guarded, notice, tabs, text, ui, working
+from hcep.web.pages.many import Collections, DropZone, collections_of
+
+if TYPE_CHECKING:
+    from hcep.hierarchy import Hierarchy
+    from hcep.models import SavedModel
+    from hcep.web.engine import Engine, Photo
+
+#: Photos that moves are measured on, and concepts that a search shows.
+MEASURED, FOUND = 2000, 40
+MEASURES = {
+    "accuracy": "Right answers",
+    "support_f1": "Right concepts on the path",
+    "f1_above_chance": "the same, above chance",
+}
+
+
+def register(engine: Engine) -> None:
+    """Make the page."""
+    collections = collections_of(engine)
+
+    @ui.page("/hierarchy", title="Hierarchy")  # type: ignore[untyped-decorator]
+    def page() -> None:
+        with frame("Hierarchy", "collection.css"):
+            _Page(engine, collections)
+
+
+class ConceptTree(ui.element, component="static/concepts.js"):  # type: ignore[misc, call-arg]
+    """Concepts to open level by level, and to drag to another parent."""
+
+    def __init__(self, on_choose: Any, on_move: Any) -> None:
+        super().__init__()
+        self.props.update({"nodes": [], "selected": -1, "label": "Concepts"})
+        self.on("choose", guarded(on_choose))
+        self.on("move", guarded(on_move))
+
+    def show(self, hierarchy: Hierarchy, findings: dict[str, list[Finding]]) -> None:
+        """Show another hierarchy."""
+        h = hierarchy
+        classes = np.zeros(len(h), dtype=np.int64)
+        for leaf in h.leaves:
+            classes[[h.index(s) for s in h.ancestors(leaf)]] += 1
+        self.props["nodes"] = [
+            {
+                "name": h.name(synset),
+                "below": h.child_index[h.child_pointer[i] : h.child_pointer[i + 1]].tolist(),
+                "classes": f"{classes[i]:,}",
+                "findings": len(findings.get(synset, ())),
+            }
+            for i, synset in enumerate(h.ids)
+        ]
+
+    def choose(self, hierarchy: Hierarchy, synset: str) -> None:
+        """Select a concept, and open the way to it."""
+        path = [hierarchy.root, *(hierarchy.paths(synset)[0] if synset != hierarchy.root else ())]
+        self.props["selected"] = hierarchy.index(synset)
+        self.run_method("reveal", [hierarchy.index(one) for one in path])
+
+
+def labelled_photos(engine: Engine) -> tuple[str, Any, Any] | None:
+    """Photos that moves are measured on: what they are, embeddings and labels; None where there are none.
+
+    Those of the store, where it says so those that are not for training; else, for its encoder, the bundled sample's.
+    """
+    model, store = engine.model, engine.store
+    if store is not None:
+        own = class_numbers(model, store.labels.tolist())
+        rows = np.flatnonzero(own >= 0)
+        new = rows[~np.isin(store.splits[rows].astype(str), ["train", "None"])]
+        rows = new if len(new) else rows
+        if len(rows):
+            rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MEASURED)).astype(np.int64)]
+            what = f"{len(rows):,} labelled photos of the collection" + (
+                " that are not for training" if len(new) else ""
+            )
+            return what, store.select(rows=rows).to_numpy(np.float32), model.classes[own[rows]].astype(str)
+    record = engine.saved.summary.encoder
+    if record is None or record.name != DEFAULT:
+        return None
+    sample = load_sample()
+    known = np.isin(sample.y_val, model.classes.astype(str))
+    return (f"{known.sum():,} photos of the sample", sample.X_val[known], sample.y_val[known]) if known.any() else None
+
+
+class _Page:
+    """One reader's view of the hierarchy."""
+
+    def __init__(self, engine: Engine, collections: Collections) -> None:
+        self.engine, self.collections = engine, collections
+        self.chosen, self.moving = engine.hierarchy.root, ""
+        self.photos: list[Photo] = []
+        text("h1", "The hierarchy")
+        self.about = text("p", classes="lead")
+        with text("div", classes="hierarchy"):
+            with text("section", classes="card stack", aria_label="Concepts"):
+                words = "Search concepts"
+                self.search = text("input", classes="field", type="search", placeholder=words, aria_label=words)
+                self.search.on("input", guarded(self.look_for), js_handler="(e) => emit(e.target.value)", throttle=0.2)
+                self.results = text("ul", classes="line", aria_label="Found")
+                with text("div", classes="tree-box"):
+                    self.tree = ConceptTree(lambda event: self.choose(self.at(event.args)), self.dragged)
+            with text("div", classes="stack side"):
+                self.proposal = text("section", classes="stack", aria_label="A move", role="status")
+                with text("section", classes="card stack", aria_label="Details"):
+                    self.concept, adding, self.versions = tabs(("Concept", "Add a class", "Versions"))
+        with adding:
+            self.make_adding()
+        self.draw()
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        return self.engine.hierarchy
+
+    def at(self, number: Any) -> str:
+        """A concept by its number in the tree, which the browser knows it by."""
+        return self.hierarchy.ids[int(number)] if 0 <= int(number) < len(self.hierarchy) else self.hierarchy.root
+
+    def draw(self) -> None:
+        """Show the newest version of the model."""
+        h = self.hierarchy
+        self.findings: dict[str, list[Finding]] = {}
+        for finding in lint(h, [h.class_of(leaf) for leaf in h.leaves]):
+            for synset in finding.synsets:
+                self.findings.setdefault(synset, []).append(finding)
+        n, inner = len(h.leaves), len(h) - len(h.leaves)
+        self.about.set_text(f"{n:,} classes below {inner:,} concepts. Drag one to another parent to see what it does.")
+        self.tree.show(h, self.findings)
+        self.draw_versions()
+        self.show(self.chosen if self.chosen in h else h.root)
+
+    def look_for(self, event: Any) -> None:
+        h, words = self.hierarchy, str(event.args).strip().casefold()
+        self.results.clear()
+        if not words:
+            return
+        found = [s for s in h.ids if words in h.name(s).casefold() or words == s.casefold()]
+        with self.results:
+            if not found:
+                text("li", "No concept has this in its name.", "small soft")
+            for synset in sorted(found, key=lambda s: (len(h.name(s)), h.name(s)))[:FOUND]:
+                with text("li"):
+                    self.link(synset)
+
+    def link(self, synset: str) -> None:
+        """A concept to go to."""
+        made = text("button", self.hierarchy.name(synset), "chip wrap", type="button")
+        made.on("click", guarded(lambda: self.choose(synset)), args=[])
+
+    async def choose(self, synset: str) -> None:
+        """Show a concept; or, where one is being moved, take it for the new parent."""
+        if self.moving:
+            moved, self.moving = self.moving, ""
+            await self.propose(moved, synset)
+        else:
+            self.show(synset)
+
+    def show(self, synset: str) -> None:
+        """Show a concept, what is around it, and what to look at."""
+        h, self.chosen = self.hierarchy, synset
+        self.tree.choose(h, synset)
+        self.below.set_text(f"It will be below “{h.name(synset)}”; choose another concept in the tree.")
+        self.concept.clear()
+        with self.concept:
+            text("h2", h.name(synset), "wrap")
+            names = ", ".join([synset, *(name for _, name in h.merged(synset))])
+            text("p", names, "small soft wrap")
+            for title, others in (("Above", h.ancestors(synset)), ("Below", h.children(synset))):
+                if others:
+                    text("h3", title)
+                    with text("div", classes="line"):
+                        for other in others[:FOUND]:
+                            self.link(other)
+            if synset != h.root:
+                with text("div", classes="line"):
+                    button("Move to…", self.begin, icon="drive_file_move")
+            found = self.findings.get(synset, [])
+            if found or synset == h.root:
+                self.draw_findings(found or list(dict.fromkeys(f for some in self.findings.values() for f in some)))
+
+    def draw_findings(self, findings: list[Finding]) -> None:
+        text("h3", "To look at")
+        for finding in findings:
+            with text("div", classes=f"stack found {finding.severity}").style("--gap:.4rem"):
+                text("p", finding.message[:1].upper() + finding.message[1:], "small wrap")
+                with text("div", classes="line"):
+                    for synset in [s for s in finding.synsets if s in self.hierarchy][:8]:
+                        self.link(synset)
+        if not findings:
+            text("p", "Nothing was found.", "small soft")
+
+    # -- moving -------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Have the next concept that is chosen be the new parent."""
+        self.moving = self.chosen
+        self.proposal.clear()
+        with self.proposal, text("div", classes="card stack"):
+            text("p", f"Choose the new parent of “{self.hierarchy.name(self.moving)}”, in the tree or by search.")
+            with text("div", classes="line"):
+                button("Cancel", self.cancel)
+
+    def cancel(self) -> None:
+        self.moving = ""
+        self.proposal.clear()
+
+    async def dragged(self, event: Any) -> None:
+        await self.propose(*map(self.at, event.args))
+
+    async def propose(self, synset: str, parent: str) -> None:
+        """What a move would do, before it is kept."""
+        self.cancel()
+        with working("Measuring what the move would do"):
+            found = await self.engine.run(measured, self.engine, Move(synset, parent))
+        h = self.hierarchy
+        with self.proposal, text("div", classes="card stack"):
+            text("h2", f"Move “{h.name(synset)}” to “{h.name(parent)}”?", "wrap")
+            if found is None:
+                text("p", "What it would do cannot be measured without labelled photos: start with --store.", "small")
+            else:
+                self.draw_effect(*found)
+            with text("div", classes="line"):
+                button("Keep the move", lambda: self.keep(synset, parent), "primary")
+                button("Leave it", self.cancel)
+
+    def draw_effect(self, photos: str, effect: Effect) -> None:
+        changed = int((effect.before.predicted != effect.after.predicted).sum())
+        text("p", f"Measured on {photos}: {changed:,} answers change.", "small soft")
+        with text("table", classes="effect"):
+            with text("thead"), text("tr"):
+                for words in ("In percent", "Before", "After", "Difference"):
+                    text("th", words, scope="col")
+            with text("tbody"):
+                for name, words in MEASURES.items():
+                    change, sure = effect.metrics[name], effect.interval(name)
+                    with text("tr"):
+                        text("th", words, scope="row")
+                        text("td", f"{100 * change.before:.1f}")
+                        text("td", f"{100 * change.after:.1f}")
+                        with text("td", f"{100 * sure.difference:+.1f}"):
+                            text("div", f"{100 * sure.low:+.1f} to {100 * sure.high:+.1f}", "small soft")
+
+    async def keep(self, synset: str, parent: str) -> None:
+        what = f"moved {self.hierarchy.name(synset)!r} under {self.hierarchy.name(parent)!r}"
+        await self.changed(what, self.engine.change(what, lambda fitted: fitted.move(synset, parent)))
+
+    async def changed(self, what: str, change: Any) -> None:
+        """Wait for a change of the model, and show the new version."""
+        with working("Changing the model"):
+            await change
+        self.cancel()
+        self.draw()
+        notice(what)
+
+    # -- adding and undoing -------------------------------------------------------------------------
+
+    def make_adding(self) -> None:
+        text("p", "Drop some photos of something the model does not know yet, and say what it is.", "small soft")
+        self.name = text("input", classes="field", aria_label="Name of the class", placeholder="Name of the class")
+        self.typed = ""
+        self.name.on("input", guarded(self.set_name), js_handler="(e) => emit(e.target.value)")
+        self.below = text("p", classes="small wrap")
+        DropZone(self.collections, self.take, "Photos of the class")
+        button("Add the class", self.add, "primary")
+
+    def set_name(self, event: Any) -> None:
+        self.typed = str(event.args).strip()
+
+    async def take(self, photo: Photo, _: str) -> None:
+        self.photos.append(photo)
+
+    async def add(self) -> None:
+        if not self.typed or not self.photos:
+            notice("Give the class a name" if not self.typed else "Drop some photos of it first", problem=True)
+            return
+        what = f"added class “{self.typed}” from {len(self.photos):,} photos"
+        await self.changed(what, self.engine.add_class(self.typed, self.chosen, self.photos))
+        self.photos = []
+
+    def draw_versions(self) -> None:
+        changes = self.engine.versions()
+        self.versions.clear()
+        with self.versions:
+            with text("ol", classes="versions", aria_label="Versions, the newest first"):
+                for number, change in reversed(list(enumerate(changes, 1))):
+                    text("li", f"{number}. {change.what}, {change.when[:16].replace('T', ' ')}", "small wrap")
+                text("li", "0. as it was fitted", "small")
+            if changes:
+                button("Undo the last change", self.undo, icon="undo")
+
+    async def undo(self) -> None:
+        await self.changed("The last change is undone", self.engine.undo_change())
+
+
+def measured(engine: Engine, move: Move) -> tuple[str, Effect] | None:
+    """What a move does to labelled photos, and which they are; None where there are none."""
+    found = _held_out(engine, engine.saved)
+    return None if found is None else (found[0], what_if(found[1], [move]))
+
+
+@lru_cache(maxsize=1)
+def _held_out(engine: Engine, saved: SavedModel) -> tuple[str, HeldOut] | None:
+    photos = labelled_photos(engine)
+    return None if photos is None else (photos[0], HeldOut.from_model(saved.classifier, *photos[1:]))
