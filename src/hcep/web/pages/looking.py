@@ -128,7 +128,8 @@ class Looking:
     def answer(self) -> Answer:
         """The answer in words."""
         found, guess, known = self.found, self.guess(self.found), self.engine.corrections
-        if any(known.requests([self.photo.id])[0]) and not (self.force or self.forbid):
+        what_if = bool(self.force or self.forbid)
+        if any(known.requests([self.photo.id])[0]) and not what_if:
             right = (self.end, *known.requests([self.photo.id])[0].force)[-1]
             by = f"{known.standing[self.photo.id].who or 'Somebody'} said so."
             if right == self.hierarchy.root:
@@ -138,9 +139,9 @@ class Looking:
             return self._careful()
         others = [f"{one.name} ({percent(one.probability)})" for one in found.rivals if one.probability > WORTH_SAYING]
         also = f"; also possible: {', '.join(others[:3])}." if others else "."
-        if found.unlike:
+        if found.unlike and not what_if:
             return Answer("None of these, it seems.", UNLIKE + guess + also, self.end)
-        sure = f"{'if so, ' * bool(self.force or self.forbid)}{percent(found.probability)} sure{also}"
+        sure = f"{'if so, ' * what_if}{percent(found.probability)} sure{also}"
         if found.doubt:
             return Answer(f"Perhaps {a(found.name, 'a')}.", f"Not sure: {sure}", self.end)
         return Answer(f"{a(found.name)}.", sure[:1].upper() + sure[1:], self.end)

@@ -125,17 +125,19 @@ class _Wrong:
         self.looking = looking
 
     def draw(self) -> None:
-        looking = self.looking
+        looking, self.said = self.looking, {"who": "", "why": ""}  # the browser fills in who it is
+        text("p", "Say what is right: it is kept at once, and can be taken back.", "soft")
+        with text("div", classes="fields"):
+            for key, label in (("who", "Your name"), ("why", "Why, if you like")):
+                with text("div"):
+                    text("label", label, "name", for_=key)
+                    field = text("input", classes="field", id=key, maxlength=200, data_remember=key)
+                    field.on("input", partial(self._typed, key), js_handler=TYPED)
         _search(looking, "Right would be …", self.keep, looking.rivals)
         button("None of these", partial(self.keep, looking.hierarchy.root), icon="block")
-        self.said = {"who": "", "why": ""}  # the browser fills in who it is
-        for key, label in (("who", "Your name"), ("why", "Why, if you like")):
-            with text("div"):
-                text("label", label, "name", for_=key)
-                field = text("input", classes="field", id=key, maxlength=200, data_remember=key)
-                field.on("input", partial(self._typed, key), js_handler=TYPED)
         standing = list(looking.engine.corrections.standing.items())[::-1]
-        text("h3", f"{len(standing):,} kept so far" if standing else "")
+        if standing:
+            text("h3", f"{len(standing):,} kept so far")
         with text("ul", classes="kept"):
             for photo, said in standing[:N_LISTED]:
                 self._listed(photo, said)

@@ -1,0 +1,159 @@
+"""What the photo page says, without a browser: answers in words, what-if, certainty, what training photos tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hcep import HCEPClassifier
+from hcep.embeddings import EmbeddingArrays, import_arrays
+from hcep.errors import HCEPError
+from hcep.web.pages.looking import Looking, Training, a
+from tests.explain.bear_space import BEARS, bear_images
+from tests.explain.test_where_photos import encoder, half_red
+from tests.web.test_engine import file_of, with_engine
+
+
+@pytest.fixture
+def folder(tmp_path):
+    X, y = bear_images(24)
+    model = HCEPClassifier(BEARS, shrinkage=0.5, anchor=0.1).fit(X, y)
+    model.save(tmp_path / "plain", encoder=encoder("exact"))
+    model.calibrate(*bear_images(24, seed=1)).save(tmp_path / "calibrated", encoder=encoder("exact"))
+    return tmp_path
+
+
+def looked(folder, use, **options):
+    """What a use of a first look at a half-red photo gives."""
+
+    async def ask(engine):
+        looking = Looking(engine, await engine.add_photo(file_of(half_red()), "red.png"))
+        await looking.ask()
+        return await use(looking)
+
+    return with_engine(folder, ask, **options)
+
+
+def test_what_no_path_can_meet_leaves_all_as_it_was(folder):
+    async def use(looking):
+        drawn = []
+        looking.on_answer.append(lambda: drawn.append(looking.answer().headline))
+        await looking.ask(("bus",))
+        with pytest.raises(HCEPError, match="no path has"):
+            await looking.ask(("bus", "grizzly"))
+        assert (looking.force, looking.found.label) == (("bus",), "bus")
+        await looking.ask()
+        return drawn, looking.first is looking.found
+
+    assert looked(folder / "plain", use) == (["A bus.", looked(folder / "plain", first_words)], True)
+
+
+async def first_words(looking):
+    return looking.answer().headline
+
+
+def test_sure_unsure_and_unlike(folder):
+    async def use(looking):
+        said = []
+        for probability, unlike in ((0.93, False), (0.38, False), (0.93, True)):
+            looking.found = replace(looking.found, probability=probability, unlike=unlike)
+            said.append(looking.answer())
+        return said
+
+    sure, unsure, unlike = looked(folder / "plain", use)
+    assert (sure.headline, sure.sentence[:9]) == ("A polar bear.", "93 % sure")
+    assert (unsure.headline, unsure.sentence[:19]) == ("Perhaps a polar bear.", "Not sure: 38 % sure")
+    assert unlike.headline == "None of these, it seems."
+    assert "Nearest: a polar bear, 93 %" in unlike.sentence
+
+
+def test_more_certainty_never_goes_further_down_and_says_what_it_rests_on(folder):
+    async def use(looking):
+        levels = []
+        for certainty in (0.01, 0.3, 0.6, 0.9, 0.999999):
+            await looking.be_sure(certainty)
+            concept = looking.answer().concept
+            assert concept == BEARS.root or looking.coverage or looking.likely(concept) >= certainty
+            levels.append(BEARS.level(concept))
+        return levels, looking.answer(), looking.path
+
+    for kind, rests_on in (("plain", "own estimate"), ("calibrated", "of answers are right")):
+        levels, last, path = looked(folder / kind, use)
+        assert levels == sorted(levels, reverse=True)
+        assert levels[0] == len(path)
+        assert rests_on in last.sentence
+
+
+def test_corrections_have_the_last_word_unless_one_asks_what_if(folder):
+    async def use(looking):
+        engine, photo, said = looking.engine, looking.photo.id, []
+        own = looking.answer()
+        for what in ({"label": "bus"}, {"force": "vehicle"}, {"force": BEARS.root}, {"forbid": "bear"}):
+            await engine.correct(photo, **what, who="Ada")
+            await looking.ask()
+            said.append(looking.answer())
+            await looking.ask((), ("polar_bear",))  # not held against what somebody said
+            await engine.undo_correction(photo)
+        await looking.ask()
+        assert looking.answer() == own
+        return said
+
+    bus, vehicle, none, no_bear = looked(folder / "plain", use)
+    assert (bus.headline, bus.sentence, bus.concept) == ("A bus.", "Ada said so.", "bus")
+    assert (vehicle.headline, vehicle.concept) == ("A vehicle.", "vehicle")
+    assert (none.headline, none.concept) == ("None of these.", BEARS.root)
+    assert none.sentence.startswith("Ada said so. The model's guess: a polar bear")
+    assert no_bear.concept in ("bus", "car")
+
+
+def test_encoders_without_maps_are_asked_for_them_only_when_they_are_looked_at(folder):
+    async def use(looking):
+        before = looking.found.maps
+        maps = await looking.maps()
+        return before, maps.how, looking.found.maps is maps
+
+    HCEPClassifier(BEARS, shrinkage=0.5, anchor=0.1).fit(*bear_images(24)).save(folder / "no", encoder=encoder("none"))
+    assert looked(folder / "no", use, kind="none") == (None, "occlusion", True)
+
+
+def test_training_photos_tell_typical_ones_and_the_range_of_coefficients(folder, tmp_path):
+    X, y = bear_images(24)
+    files = [tmp_path / f"{i}.png" for i in range(len(X))]
+    for file in files[: len(X) // 2]:  # the others are gone
+        Image.new("RGB", (9, 9), "red").save(file)
+    arrays = EmbeddingArrays(X.astype(np.float32), y, paths=np.array(list(map(str, files))))
+    import_arrays(arrays, tmp_path / "store", encoder="exact", fingerprint=encoder("exact").fingerprint)
+
+    async def use(looking):
+        training = Training(looking.engine)
+        known = await training.of("bear")
+        assert await training.of("bear") is known
+        gone = [await training.of(label) for label in BEARS.leaves]
+        return known, min(len(one.photos) for one in gone)
+
+    known, fewest = looked(folder / "plain", use, store=tmp_path / "store")
+    assert fewest == 0
+    assert all(uri.startswith("data:image/jpeg;base64,") for uri, _ in known.photos)
+    assert {of for _, of in known.photos} <= {"polar bear", "grizzly"}
+    fitted = HCEPClassifier(BEARS, shrinkage=0.5, anchor=0.1).fit(X, y)
+    paths = fitted.path_model().pursue(X[np.isin(y, ["polar_bear", "grizzly"])].astype(np.float32))
+    own = [paths.coefficients(i)[0] for i, path in enumerate(paths.paths) if path[0] == "bear"]
+    assert known.between == pytest.approx(np.quantile(own, [0.05, 0.95]).tolist(), rel=1e-4)
+    assert looked(folder / "plain", no_photos) is None
+
+
+async def no_photos(looking):
+    return await Training(looking.engine).of("bear")
+
+
+def test_meanings_and_articles(folder):
+    async def use(looking):
+        return [looking.meaning(concept) for concept in ("bear", "polar_bear")]
+
+    assert looked(folder / "plain", use) == ["One of the most general concepts.", "A kind of bear."]
+    assert [a("ice bear", "a"), a("bus"), a("sunglasses"), a("sunglasses", "a")] == [
+        "an ice bear", "A bus", "Sunglasses", "sunglasses",
+    ]  # fmt: skip
