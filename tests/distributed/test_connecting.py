@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hcep.cli.data_options import with_ray_address
+from hcep.cli.options import with_ray_address
 from hcep.distributed import Cluster
 from hcep.errors import HCEPError, MissingExtraError
 

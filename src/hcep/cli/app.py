@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import sys
+import threading
+import time
 import traceback
+from collections.abc import Callable
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +18,7 @@ import typer
 
 from hcep import __version__
 from hcep._escape import markup as escape
+from hcep._files import remove_unfinished
 from hcep.cli import (
     audit,
     correct,
@@ -34,9 +40,8 @@ from hcep.cli import (
     store,
 )
 from hcep.cli.console import Console, say
-from hcep.cli.data_options import with_ray_address
 from hcep.cli.examples import add_examples
-from hcep.cli.stopping import answer_interrupts
+from hcep.cli.options import option, with_ray_address
 from hcep.errors import HCEPError, MissingExtraError
 
 app = typer.Typer(
@@ -46,25 +51,28 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-app.command(name="demo")(demo.demo)
-app.command(name="data")(data.data)
-app.command(name="encode")(encode.encode)
-app.command(name="fit")(fit.fit)
-app.command(name="explain")(explain.explain)
-app.command(name="correct")(correct.correct)
-app.command(name="serve")(serve.serve)
-app.command(name="open")(open_head.open_head)
-app.command(name="interpret")(interpret.interpret)
-app.command(name="predict")(predict.predict)
-app.command(name="evaluate")(evaluate.evaluate)
-app.command(name="audit")(audit.audit)
-app.command(name="reproduce")(reproduce.reproduce)
-app.command(name="info")(info.info)
-app.command(name="encoders")(info.encoders)
-app.add_typer(model.app, name="model")
-app.add_typer(hierarchy.app, name="hierarchy")
-app.add_typer(induction.app, name="induce")
-app.add_typer(store.app, name="store")
+COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo.demo,
+    "data": data.data,
+    "encode": encode.encode,
+    "fit": fit.fit,
+    "explain": explain.explain,
+    "correct": correct.correct,
+    "open": open_head.open_head,
+    "interpret": interpret.interpret,
+    "predict": predict.predict,
+    "evaluate": evaluate.evaluate,
+    "audit": audit.audit,
+    "serve": serve.serve,
+    "reproduce": reproduce.reproduce,
+    "info": info.info,
+    "encoders": info.encoders,
+}
+for name, command in COMMANDS.items():
+    app.command(name=name)(command)
+GROUPS = {"model": model.app, "hierarchy": hierarchy.app, "induce": induction.app, "store": store.app}
+for name, group in GROUPS.items():
+    app.add_typer(group, name=name)
 add_examples(app)
 
 
@@ -77,10 +85,10 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool, option("Show the version and exit.", "--version", callback=_show_version, is_eager=True)
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show where in the program an error arose; anywhere in the command.")
+        bool, option("Show where in the program an error arose; anywhere in the command.", "--debug")
     ] = False,
 ) -> None:
     """Image classification explained by rooted paths of concepts (animal → mammal → cat)."""
@@ -118,3 +126,30 @@ def _told(error: Exception) -> tuple[int, str]:
     what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]} ({Path(where.filename).name}:{where.lineno})"
     command = shlex.join(["hcep", "--debug", *sys.argv[1:]])
     return 70, f"this is a bug in hcep {__version__}: {what}; please report it with what this prints: {command}"
+
+
+#: Seconds to end by itself when interrupted, with what was done so far kept; then the process ends as it is: outputs
+#: are written whole or not at all, so the old one stays.
+GRACE = 1.5
+
+
+def answer_interrupts() -> None:
+    """From now on, say that the command is stopping when it is asked to, and see that it does.
+
+    Compiled code keeps Python from noticing a signal until it returns, so a thread of its own waits for it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(reader,), daemon=True).start()
+
+
+def _watch(reader: int) -> None:
+    while os.read(reader, 1) != bytes([signal.SIGINT]):
+        pass
+    os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"\nstopping ...\n")
+    time.sleep(GRACE)
+    remove_unfinished()
+    os._exit(130)

@@ -9,10 +9,9 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from hcep.cli.console import say
-from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
+from hcep.cli.console import say, show_notes
 from hcep.cli.model import own_labels
-from hcep.cli.predict import Json, Model
+from hcep.cli.options import Data, Encoder, Json, Label, Labels, Model, Vectors
 from hcep.errors import HCEPError, near_matches
 
 
@@ -30,9 +29,7 @@ def audit(
     vectors: Vectors = None,
     label: Label = None,
     labels: Labels = None,
-    encoder: Annotated[
-        str | None, typer.Option("--encoder", "-e", help="Of photos; the model's own by default.")
-    ] = None,
+    encoder: Encoder = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="HTML file; JSON is written beside it.")] = None,
     figures: Annotated[Path | None, typer.Option(help="Folder for figures: PDF, PNG, icicles as HTML.")] = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there already.")] = False,

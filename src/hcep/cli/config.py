@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from hcep._files import write_text
+from hcep.cli.options import option
 from hcep.errors import HCEPError, near_matches
 
 #: What a run resolved to, beside its output.
@@ -22,26 +23,25 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     if path is None or context.resilient_parsing:
         return path
     try:
-        if path.stat().st_size > MAX_BYTES or not path.is_file():
-            raise HCEPError(f"--config: {str(path)!r} is no file of at most {MAX_BYTES:,} bytes")
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        is_small = path.stat().st_size <= MAX_BYTES and path.is_file()
+        table = tomllib.loads(path.read_text(encoding="utf-8")) if is_small else None
     except OSError as error:
         raise HCEPError(f"--config: cannot read {str(path)!r}: {error.strerror}") from None
-    except HCEPError:
-        raise
     except (ValueError, RecursionError) as error:
         raise HCEPError(f"--config: {str(path)!r} is not TOML: {error}") from None
+    if table is None:
+        raise HCEPError(f"--config: {str(path)!r} is no file of at most {MAX_BYTES:,} bytes")
     context.default_map = {**(context.default_map or {}), **_values(context, table, path)}
     return path
 
 
 Config = Annotated[
     Path | None,
-    typer.Option(
-        "--config",
+    option(
+        "TOML file with options; flags beat it. Keys are the long options, at the top or under [COMMAND].",
+        *("--config",),
         callback=_read_config,
         is_eager=True,
-        help="TOML file with options; flags beat it. Keys are the long options, at the top or under [COMMAND].",
     ),
 ]
 
@@ -56,10 +56,8 @@ def _values(context: typer.Context, table: dict[str, Any], path: Path) -> dict[s
     values: dict[str, Any] = {}
     for key, value in [*shared.items(), *own.items()]:
         if key.replace("-", "_") not in known:
-            raise HCEPError(
-                f"--config: unknown key {key!r} in {path.name}."
-                + near_matches(key, [name.replace("_", "-") for name in known])
-            )
+            near = near_matches(key, [name.replace("_", "-") for name in known])
+            raise HCEPError(f"--config: unknown key {key!r} in {path.name}.{near}")
         values[known[key.replace("-", "_")]] = value
     return values
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import rich.console
 import typer
+from rich.table import Table
 
-from hcep._escape import terminal
+from hcep._escape import markup as escape, terminal
 
 
 class Console(rich.console.Console):
@@ -20,3 +23,35 @@ class Console(rich.console.Console):
 def say(text: object, err: bool = False) -> None:
     """Print text, without markup; controls in it are shown as escapes."""
     typer.echo(terminal(str(text)), err=err)
+
+
+def say_json(value: object) -> None:
+    """Print a value as JSON."""
+    say(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def tell(text: str, kind: str = "note", colour: str = "yellow") -> None:
+    """Print a line on standard error, what it is first."""
+    Console(stderr=True, soft_wrap=True, highlight=False).print(f"[{colour}]{kind}:[/] {escape(text)}")
+
+
+def show_notes(notes: Iterable[str]) -> None:
+    """Print notes about the data, a line each, on standard error."""
+    for note in notes:
+        tell(note)
+
+
+def table_of(
+    heads: Sequence[str] | None,
+    rows: Iterable[Sequence[str]],
+    n_left: int = 1,
+    styles: Sequence[str] = (),
+    gap: int = 2,
+) -> Table:
+    """A table without lines, the first `n_left` columns to the left; without heads all of them."""
+    table = Table(box=None, padding=(0, gap, 0, 0), header_style="bold", show_header=heads is not None)
+    for i, head in enumerate(heads or ()):
+        table.add_column(head, justify="left" if i < n_left else "right", overflow="fold")
+    for i, row in enumerate(rows):
+        table.add_row(*row, style=styles[i] if styles else None)
+    return table

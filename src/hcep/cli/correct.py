@@ -6,25 +6,24 @@ import getpass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from hcep.cli.config import Config
 from hcep.cli.console import say
 from hcep.cli.explain import model_and_images, opened_model
+from hcep.cli.options import Images, ModelOption, option
 from hcep.errors import HCEPError
 
 
 def correct(
-    images: Annotated[list[str], typer.Argument(help="Images, folders of images, or globs; a model folder first.")],
+    images: Images,
     *,
-    label: Annotated[str | None, typer.Option("--class", help="The true class.")] = None,
-    force: Annotated[list[str] | None, typer.Option(help="Concept that is right, such as mammal.")] = None,
-    forbid: Annotated[list[str] | None, typer.Option(help="Concept that is wrong; both may be repeated.")] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Take the last correction of each image back.")] = False,
-    why: Annotated[str, typer.Option(help="The reason.")] = "",
-    who: Annotated[str | None, typer.Option(help="Who says so; the user's name by default.")] = None,
-    model: Annotated[Path | None, typer.Option("--model", "-m", help="Model folder; ImageNet's by default.")] = None,
-    corrections: Annotated[Path, typer.Option(help="The file; it is only ever added to.")] = Path("corrections.jsonl"),
+    label: Annotated[str | None, option("The true class.", "--class")] = None,
+    force: Annotated[list[str] | None, option("Concept that is right, such as mammal.")] = None,
+    forbid: Annotated[list[str] | None, option("Concept that is wrong; both may be repeated.")] = None,
+    undo: Annotated[bool, option("Take the last correction of each image back.", "--undo")] = False,
+    why: Annotated[str, option("The reason.")] = "",
+    who: Annotated[str | None, option("Who says so; the user's name by default.")] = None,
+    model: ModelOption = None,
+    corrections: Annotated[Path, option("The file; it is only ever added to.")] = Path("corrections.jsonl"),
     config: Config = None,
 ) -> None:
     """Correct the answer for photos, for good: predict, explain, evaluate and fit honour the file with --corrections.
@@ -45,8 +44,8 @@ def correct(
     for file, image in hashes.items():
         if undo and image not in kept:
             raise HCEPError(f"{str(file)!r} has no correction in {str(corrections)!r}")
+    name = who if who is not None else getpass.getuser()
     for file, image in hashes.items():
-        name = who if who is not None else getpass.getuser()
         kept.add(image, **asked, label=label, undo=undo, file=str(file), who=name, why=why)
     n = len(hashes)
     say(f"{corrections}: {n:,} correction{'' if n == 1 else 's'} {'taken back' if undo else 'added'}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.padding import Padding
 
-from hcep._escape import markup as escape
+from hcep._escape import html, markup as escape
 from hcep._files import write_text
 from hcep._tables import number
 from hcep.cli.console import Console, say_json, table_of
@@ -68,7 +69,10 @@ def demo(
     contrasted = next(only_ours_right(comparison, sample.y_val), None)
     _print_images(console, comparison, sample, chosen)
     sentence = None if contrasted is None else _print_contrast(console, comparison, sample, contrasted)
-    path = _write_report(output, what, comparison, sample, chosen, (contrasted, sentence))
+    about = "embedded by EfficientNet-Lite2; WordNet's first-hypernym tree above the ten classes, chains merged"
+    why = "" if sentence is None else f" {WRONG}: {sample.images_val[contrasted]}. {sentence}"
+    shown = chosen if contrasted is None else [*chosen, contrasted]
+    path = _write_report(output, f"{what}, {about}.{why}", comparison, sample, shown)
     console.print(f"The report, with bars: [bold]{escape(str(path))}[/]")
 
 
@@ -84,7 +88,7 @@ def _explain_photos(console: Console, output: Path) -> None:
     import sklearn.datasets
 
     from hcep.explain import explain_images
-    from hcep.explain.page import photo_report
+    from hcep.explain.report import photo_report
 
     folder = Path(sklearn.datasets.__file__).parent / "images"
     found = explain_images([folder / name for name in PHOTOS], where=True)
@@ -125,10 +129,28 @@ def _print_images(console: Console, comparison: Comparison, sample: Any, chosen:
 
 def _print_contrast(console: Console, comparison: Comparison, sample: Any, i: int) -> str:
     """Show an image that the paper's rule gets wrong; the sentence that says why."""
-    from hcep.cli.render import path_tree
     from hcep.explain import contrast, explain
 
     paper, ours = (explain(sample.X_val, r, [i])[0] for r in (comparison.paper_result, comparison.ours_result))
     sentence = contrast(paper, ours, comparison.paper_result).sentence(PAPER, OURS)
     name = comparison.ours.hierarchy_.name(str(sample.y_val[i]))
     console.print(f"[bold]{WRONG}:[/] {escape(str(sample.images_val[i]))}, a {name}")
+    console.print(f"  [red]✗[/] {PAPER}: {escape(paper.trail())}")
+    console.print(f"  [green]✓[/] {OURS}:             {escape(ours.trail())}")
+    console.print(Padding(escape(sentence), (0, 0, 1, 2)))
+    return sentence
+
+
+def _write_report(output: Path, text: str, comparison: Comparison, sample: Any, chosen: list[int]) -> Path:
+    from hcep.explain.report import photo_report
+
+    rows = [list(row.values()) for row in map(_cells, comparison.rows)]
+    lines = [[f"<th>{html(head)}</th>" for head in _cells(comparison.rows[0])]]
+    lines += [[f"<td>{html(cell)}</td>" for cell in row] for row in rows]
+    table = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
+    found = comparison.ours.explain(sample.X_val[chosen])
+    for k, i in enumerate(chosen):
+        found[k] = replace(found[k], file=str(sample.images_val[i]), truth=str(sample.y_val[i]))
+    path = output / "report.html"
+    write_text(path, photo_report(found, "HCEP on the bundled sample", f"<p>{html(text)}</p><table>{table}</table>"))
+    return path

@@ -11,9 +11,9 @@ import typer
 
 from hcep._escape import markup as escape
 from hcep.cli.config import Config, save_resolved
-from hcep.cli.console import Console, say
-from hcep.cli.data_options import Ray, show_notes
+from hcep.cli.console import Console, say, show_notes
 from hcep.cli.hierarchy.files import Options, parsed
+from hcep.cli.options import Preprocessing, Ray, Strict
 
 if TYPE_CHECKING:
     from hcep.embeddings.store.encoding import EncodeReport
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 EncoderName = Annotated[
     str | None,
     typer.Option("--encoder", "-e", help="The built-in one by default; `hcep encoders` lists others."),
-]
-Preprocessing = Annotated[
-    str | None,
-    typer.Option(
-        help="For models that do not say it themselves: clip, siglip, imagenet, efficientnet-lite2 or a JSON file."
-    ),
 ]
 
 
@@ -48,7 +42,7 @@ def encode(
     dtype: Annotated[Literal["float16", "float32"], typer.Option(help="Precision on disk.")] = "float16",
     workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode images; with --ray, actors.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; a GPU where there is one by default.")] = None,
-    strict: Annotated[bool, typer.Option(help="Make an image that cannot be used an error.")] = False,
+    strict: Strict = False,
     fresh: Annotated[bool, typer.Option(help="Encode everything anew instead of resuming.")] = False,
     keep_missing: Annotated[bool, typer.Option(help="Keep the vectors of images that are no longer there.")] = False,
     hierarchy: Annotated[

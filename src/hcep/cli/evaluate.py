@@ -14,10 +14,9 @@ import typer
 from hcep._escape import markup as escape
 from hcep._files import refuse_existing, replacing, write_text
 from hcep.cli.config import Config
-from hcep.cli.console import Console, say
-from hcep.cli.data_options import Data, Label, Labels, Ray, Vectors, show_notes
-from hcep.cli.predict import CorrectionsFile, Json, Model, corrected_limits
-from hcep.cli.score_render import show_scores
+from hcep.cli.console import Console, say, show_notes
+from hcep.cli.options import CorrectionsFile, Data, Encoder, Json, Label, Labels, Model, Ray, Vectors, corrected_limits
+from hcep.cli.render import show_scores
 from hcep.errors import HCEPError, near_matches, quoted
 
 if TYPE_CHECKING:
@@ -50,9 +49,7 @@ def evaluate(
     vectors: Vectors = None,
     label: Label = None,
     labels: Labels = None,
-    encoder: Annotated[
-        str | None, typer.Option("--encoder", "-e", help="Of photos; the model's own by default.")
-    ] = None,
+    encoder: Encoder = None,
     train_split: Annotated[str, typer.Option(help="Split that compared methods are fitted on.")] = "train",
     top_k: Annotated[list[int] | None, typer.Option(min=1, help="Top-k accuracies; may be repeated. 1 and 5.")] = None,
     form: Annotated[

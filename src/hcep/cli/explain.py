@@ -12,69 +12,64 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 from rich.padding import Padding
 
+from hcep import models
 from hcep._escape import markup as escape
+from hcep._files import refuse_existing, replacing, write_text
+from hcep.cli import options as opt
 from hcep.cli.config import Config
 from hcep.cli.console import Console, say
-from hcep.cli.encode import Preprocessing
-from hcep.cli.predict import CorrectionsFile, Coverage, Json, kept_corrections
+from hcep.cli.options import option
 from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
     from hcep.explain import ExplainedImage, ExplainedImages
     from hcep.hierarchy import Hierarchy
-    from hcep.models import SavedModel
 
 #: A runner-up of at least this probability is named where the answer is not sure.
 NAMED = 0.05
 #: Photos whose maps fit one picture.
 MAX_STRIPS = 100
+Concepts = list[str] | None
+Training = Annotated[
+    Path | None, option("Store of the training photos, to show those nearest; of a model fitted on photos its own.")
+]
+Objects = Annotated[
+    str | None, option("Several objects in a photo: at most N, or as many as there are.", metavar="N|auto")
+]
 
 
 def explain(
-    images: Annotated[list[str], typer.Argument(help="Images, folders of images, or globs; a model folder first.")],
+    images: opt.Images,
     *,
-    model: Annotated[Path | None, typer.Option("--model", "-m", help="Model folder; ImageNet's by default.")] = None,
-    encoder: Annotated[str | None, typer.Option("--encoder", "-e", help="The model's own by default.")] = None,
-    preprocessing: Preprocessing = None,
-    tree: Annotated[bool, typer.Option("--tree", help="Draw each path as a tree.")] = False,
-    n_best: Annotated[int | None, typer.Option("--n-best", "-n", min=1, help="Classes to show for each image.")] = None,
-    where: Annotated[bool, typer.Option("--where", help="Map where in the photo each concept is.")] = False,
-    where_png: Annotated[Path | None, typer.Option(help="Write the maps as one PNG, a row per photo.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write an HTML report with the photos.")] = None,
-    store: Annotated[
-        Path | None,
-        typer.Option(help="Store of the training photos, to show those nearest; of a model fitted on photos its own."),
-    ] = None,
-    coverage: Coverage = None,
-    why_not: Annotated[
-        list[str] | None, typer.Option(help="Class or concept to compare the answer with; may be repeated.")
-    ] = None,
-    force: Annotated[
-        list[str] | None, typer.Option(help="Concept that must be on the path; may be repeated, as all these.")
-    ] = None,
-    forbid: Annotated[list[str] | None, typer.Option(help="Concept that must not be on the path.")] = None,
-    objects: Annotated[
-        str | None,
-        typer.Option(metavar="N|auto", help="Several objects in a photo: at most N, or as many as there are."),
-    ] = None,
-    change: Annotated[
-        list[str] | None, typer.Option("--set", help="New coefficient of a concept on the path: dog=0, or dog*2.")
-    ] = None,
-    corrections: CorrectionsFile = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace files that are there already.")] = False,
-    as_json: Json = False,
-    strict: Annotated[bool, typer.Option(help="Make an image that cannot be used an error.")] = False,
+    model: opt.ModelOption = None,
+    encoder: opt.OwnEncoder = None,
+    preprocessing: opt.Preprocessing = None,
+    tree: Annotated[bool, option("Draw each path as a tree.", "--tree")] = False,
+    n_best: Annotated[int | None, option("Classes to show for each image.", "--n-best", "-n", min=1)] = None,
+    where: Annotated[bool, option("Map where in the photo each concept is.", "--where")] = False,
+    where_png: Annotated[Path | None, option("Write the maps as one PNG, a row per photo.")] = None,
+    html: Annotated[Path | None, option("Write an HTML report with the photos.")] = None,
+    store: Training = None,
+    coverage: opt.Coverage = None,
+    why_not: Annotated[Concepts, option("Class or concept to compare the answer with; may be repeated.")] = None,
+    force: Annotated[Concepts, option("Concept that must be on the path; may be repeated, as all these.")] = None,
+    forbid: Annotated[Concepts, option("Concept that must not be on the path.")] = None,
+    objects: Objects = None,
+    change: Annotated[Concepts, option("New coefficient of a concept on the path: dog=0, or dog*2.", "--set")] = None,
+    corrections: opt.CorrectionsFile = None,
+    replace: Annotated[bool, option("Replace files that are there already.", "--replace")] = False,
+    as_json: opt.Json = False,
+    strict: opt.Strict = False,
     config: Config = None,
 ) -> None:
     """Explain images: one line each, as a tree, as JSON or as an HTML report."""
-    from hcep._files import refuse_existing, replacing, write_text
     from hcep.explain.finding import find_images, refuse_no_images
 
     model, images = model_and_images(model, images)
     files = find_images(images)
     refuse_no_images(files)
-    for path, option in ((html, "--html"), (where_png, "--where-png")):
-        refuse_existing(path, replace, option, "--replace")
+    for path, flag in ((html, "--html"), (where_png, "--where-png")):
+        refuse_existing(path, replace, flag, "--replace")
     if where_png is not None and len(files) > MAX_STRIPS:
         raise HCEPError(f"--where-png: {len(files):,} photos are too many for one picture; use --where --html")
     from hcep.explain import report
@@ -98,7 +93,7 @@ def explain(
         why_not=why_not or (),
         force=force or (),
         forbid=forbid or (),
-        corrections=kept_corrections(corrections, opened.path_model.hierarchy),
+        corrections=opt.kept_corrections(corrections, opened.path_model.hierarchy),
         progress=not as_json and not sys.stdout.isatty(),  # lines on a terminal are progress enough
     )
     each = _each(batches, change or [], kept, drawn)
@@ -171,52 +166,59 @@ def model_and_images(model: Path | None, images: list[str]) -> tuple[Path | None
     return model, images
 
 
-def opened_model(model: Path | None) -> SavedModel:
+def opened_model(model: Path | None) -> models.SavedModel:
     """A model by its folder; the built-in one by default."""
-    from hcep.models import builtin_model, read_model
-
-    return builtin_model() if model is None else read_model(model)
+    return models.builtin_model() if model is None else models.read_model(model)
 
 
 def _print(found: Iterable[ExplainedImage], tree: bool, all_rivals: bool, h: Hierarchy, files: bool) -> int:
     """Print images one after the other; return how many."""
     from hcep.cli.render import path_tree, verdict
-    from hcep.explain.explained import percent
-    from hcep.pursuit.limits import find_concept
 
     console, n = Console(), 0
     for n, one in enumerate(found, start=1):  # noqa: B007 - the last one is returned
         file = f"{escape(Path(one.file).name)}: " if files or tree else ""
         path = " → ".join(step.name for step in one.explanation.steps) or "no concept"
-        console.print(file + verdict(one) + ("" if tree else f" ({escape(path)})"), soft_wrap=True, highlight=False)
-        for what, names in zip(("with", "without"), one.request, strict=True):
-            if names:
-                asked = ", ".join(h.name(find_concept(h, name)) for name in names)
-                console.print(f"  [dim]as asked, {what} {escape(asked)}[/]", soft_wrap=True, highlight=False)
-        if one.hedged is not None:
-            console.print(f"  answer: [bold]{escape(str(one.hedged))}[/]", soft_wrap=True, highlight=False)
-        for part in one.objects if len(one.objects) > 1 else ():
-            line = f"  {percent(part.share)} [bold]{escape(part.name)}[/] ({escape(' → '.join(part.names))})"
-            console.print(line, soft_wrap=True, highlight=False)
+        head = [file + verdict(one) + ("" if tree else f" ({escape(path)})"), *_answers(one, h)]
+        tail = list(_rivals(one, all_rivals))
+        if not tree:
+            steps = [step for step in one.explanation.steps if step.meaning]
+            tail = [f"{escape(step.name)}: [italic]{escape(str(step.meaning))}[/]" for step in steps] + tail
+        console.print("\n  ".join(head), soft_wrap=True, highlight=False)
         if tree:
             console.print(Padding(path_tree(one.explanation), (0, 0, 1, 2)))
-        for step in () if tree else one.explanation.steps:
-            if step.meaning:
-                words = f"  {escape(step.name)}: [italic]{escape(step.meaning)}[/]"
-                console.print(words, soft_wrap=True, highlight=False)
-        if all_rivals:
-            for rival in one.rivals:
-                line = f"  [dim]or {escape(rival.name)}, {percent(rival.probability)} ({escape(rival.trail())})[/]"
-                console.print(line, soft_wrap=True, highlight=False)
-        elif one.doubt:
-            named = [r for r in one.rivals if r.probability >= NAMED] or list(one.rivals[:1])
-            others = [f"{escape(r.name)}, {percent(r.probability)}" for r in named]
-            if others:
-                console.print(f"  [dim]or {'; '.join(others)}[/]", soft_wrap=True, highlight=False)
-        if one.nearest:
-            like = [f"{escape(Path(photo.file).name)} ({escape(photo.name)})" for photo in one.nearest]
-            console.print(f"  [dim]like {', '.join(like)}[/]", soft_wrap=True, highlight=False)
-        for why in one.contrasts:
-            for i, line in enumerate(why.lines()):
-                console.print(f"  {'  ' if i else ''}{escape(line)}", soft_wrap=True, highlight=False)
+        for line in tail:
+            console.print(f"  {line}", soft_wrap=True, highlight=False)
     return n
+
+
+def _answers(one: ExplainedImage, h: Hierarchy) -> Iterator[str]:
+    """Lines above the path: what was asked for, the answer that is promised, the objects."""
+    from hcep.explain.explained import percent
+    from hcep.pursuit.limits import find_concept
+
+    for what, names in zip(("with", "without"), one.request, strict=True):
+        if names:
+            asked = ", ".join(h.name(find_concept(h, name)) for name in names)
+            yield f"[dim]as asked, {what} {escape(asked)}[/]"
+    if one.hedged is not None:
+        yield f"answer: [bold]{escape(str(one.hedged))}[/]"
+    for part in one.objects if len(one.objects) > 1 else ():
+        yield f"{percent(part.share)} [bold]{escape(part.name)}[/] ({escape(' → '.join(part.names))})"
+
+
+def _rivals(one: ExplainedImage, all_rivals: bool) -> Iterator[str]:
+    """Lines below the path: what else it may be, photos like it, why it is not another."""
+    from hcep.explain.explained import percent
+
+    if all_rivals:
+        for rival in one.rivals:
+            yield f"[dim]or {escape(rival.name)}, {percent(rival.probability)} ({escape(rival.trail())})[/]"
+    elif one.doubt and one.rivals:
+        named = [r for r in one.rivals if r.probability >= NAMED] or list(one.rivals[:1])
+        yield f"[dim]or {'; '.join(f'{escape(r.name)}, {percent(r.probability)}' for r in named)}[/]"
+    if one.nearest:
+        like = [f"{escape(Path(photo.file).name)} ({escape(photo.name)})" for photo in one.nearest]
+        yield f"[dim]like {', '.join(like)}[/]"
+    for why in one.contrasts:
+        yield from (f"{'  ' if i else ''}{escape(line)}" for i, line in enumerate(why.lines()))

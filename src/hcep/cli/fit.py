@@ -1,104 +1,93 @@
-"""`hcep fit`: embeddings and a hierarchy into a model folder."""
+"""`hcep fit`: embeddings and a hierarchy, or the names of classes alone, into a model folder."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import typer
 
+from hcep import datasets, embeddings, models
 from hcep._escape import markup as escape
+from hcep.cli import options as opt
 from hcep.cli.config import Config, save_resolved
-from hcep.cli.console import Console, say
-from hcep.cli.data_options import Label, Labels, OptionalData, Ray, Vectors, show_notes
-from hcep.cli.encode import Preprocessing
+from hcep.cli.console import Console, say_json, show_notes, tell
 from hcep.cli.hierarchy.files import HierarchyFormat, Options, parsed
-from hcep.cli.predict import CorrectionsFile, kept_corrections
+from hcep.cli.options import option
 from hcep.errors import HCEPError, quoted
 
 if TYPE_CHECKING:
     from hcep.hierarchy import Hierarchy
     from hcep.models.fitting import FittedModel
 
+Tree = Annotated[
+    str | None, option("File (`hcep hierarchy formats` lists what is read), `imagenet` (WordNet's) or `flat`.")
+]
+Photos = Annotated[
+    Path | None,
+    option("Folder of the store's images: refuse where they no longer agree. With --from-text: unlabelled ones."),
+]
+FromText = Annotated[
+    bool, option("Classes from the hierarchy's names, by --encoder's text tower; DATA and --images help.")
+]
+Templates = Annotated[
+    list[str] | None, option("With --from-text: what a name, {}, and the concept above, {parent}, go into.")
+]
+
 
 def fit(
     context: typer.Context,
     *,
-    data: OptionalData = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the model.")],
-    hierarchy: Annotated[
-        str | None,
-        typer.Option(help="File (`hcep hierarchy formats` lists what is read), `imagenet` (WordNet's) or `flat`."),
-    ] = None,
+    data: opt.OptionalData = None,
+    output: Annotated[Path, option("Folder of the model.", "--output", "-o")],
+    hierarchy: Tree = None,
     hierarchy_format: HierarchyFormat = None,
-    option: Options = None,
-    split: Annotated[str | None, typer.Option(help="Split to train on; train where there is one.")] = None,
-    encoder: Annotated[
-        str | None, typer.Option("--encoder", "-e", help="Of photos; the built-in one by default.")
-    ] = None,
-    preprocessing: Preprocessing = None,
-    vectors: Vectors = None,
-    label: Label = None,
-    labels: Labels = None,
-    paper: Annotated[bool, typer.Option(help="The published configuration.")] = False,
-    anchor: Annotated[str | None, typer.Option(help="Prior on coefficients: auto or a number.")] = None,
-    shrinkage: Annotated[str | None, typer.Option(help="Metric: auto, none (Euclidean) or a number.")] = None,
-    power: Annotated[str | None, typer.Option(help="Power of embeddings without negative numbers: auto or 1.")] = None,
-    refine: Annotated[bool | None, typer.Option(help="Move classes from their means; from four images on.")] = None,
-    priors: Annotated[Literal["uniform", "empirical"] | None, typer.Option(help="How likely classes are.")] = None,
-    beam_width: Annotated[int | None, typer.Option(min=1, help="Beam; an exact search by default.")] = None,
-    signed: Annotated[bool, typer.Option(help="Children need a positive coefficient.")] = False,
-    unit_norm: Annotated[bool, typer.Option(help="Scale embeddings to norm 1 first.")] = False,
-    center: Annotated[bool, typer.Option(help="Subtract the mean of the training images.")] = False,
-    tree: Annotated[str | None, typer.Option(help="Keep one parent per concept: first, shortest or longest.")] = None,
-    head: Annotated[Literal["path", "logistic", "adamw"] | None, typer.Option(help="What names the class.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Of the head adamw; published: 500, ImageNet 1000.")] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Of the head adamw; published: 4096, ImageNet 16384.")
-    ] = None,
-    lr: Annotated[float | None, typer.Option(min=0, help="Learning rate of the head adamw; published: 0.1.")] = None,
-    corrections: CorrectionsFile = None,
-    images: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the store's images: refuse where they no longer agree. With --from-text: unlabelled ones."
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a model that is there already.")] = False,
-    from_text: Annotated[
-        bool,
-        typer.Option(help="Classes from the hierarchy's names, by --encoder's text tower; DATA and --images help."),
-    ] = False,
-    template: Annotated[
-        list[str] | None,
-        typer.Option(help="With --from-text: what a name, {}, and the concept above, {parent}, go into."),
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the model, for its card.")] = None,
-    ray: Ray = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
+    options: Options = None,
+    split: Annotated[str | None, option("Split to train on; train where there is one.")] = None,
+    encoder: Annotated[str | None, option("Of photos; the built-in one by default.", "--encoder", "-e")] = None,
+    preprocessing: opt.Preprocessing = None,
+    vectors: opt.Vectors = None,
+    label: opt.Label = None,
+    labels: opt.Labels = None,
+    paper: Annotated[bool, option("The published configuration.")] = False,
+    anchor: Annotated[str | None, option("Prior on coefficients: auto or a number.")] = None,
+    shrinkage: Annotated[str | None, option("Metric: auto, none (Euclidean) or a number.")] = None,
+    power: Annotated[str | None, option("Power of embeddings without negative numbers: auto or 1.")] = None,
+    refine: Annotated[bool | None, option("Move classes from their means; from four images on.")] = None,
+    priors: Annotated[Literal["uniform", "empirical"] | None, option("How likely classes are.")] = None,
+    beam_width: Annotated[int | None, option("Beam; an exact search by default.", min=1)] = None,
+    signed: Annotated[bool, option("Children need a positive coefficient.")] = False,
+    unit_norm: Annotated[bool, option("Scale embeddings to norm 1 first.")] = False,
+    center: Annotated[bool, option("Subtract the mean of the training images.")] = False,
+    tree: Annotated[str | None, option("Keep one parent per concept: first, shortest or longest.")] = None,
+    head: Annotated[Literal["path", "logistic", "adamw"] | None, option("What names the class.")] = None,
+    epochs: Annotated[int | None, option("Of the head adamw; published: 500, ImageNet 1000.", min=1)] = None,
+    batch_size: Annotated[int | None, option("Of the head adamw; published: 4096, ImageNet 16384.", min=1)] = None,
+    lr: Annotated[float | None, option("Learning rate of the head adamw; published: 0.1.", min=0)] = None,
+    corrections: opt.CorrectionsFile = None,
+    images: Photos = None,
+    force: Annotated[bool, option("Replace a model that is there already.", "--force", "-f")] = False,
+    from_text: FromText = False,
+    template: Templates = None,
+    name: Annotated[str | None, option("Name of the model, for its card.")] = None,
+    ray: opt.Ray = None,
+    as_json: Annotated[bool, option("Print the summary as JSON and nothing else.", "--json")] = False,
     config: Config = None,
 ) -> None:
     """Fit a classifier on embeddings, or straight on a folder of images, and save it."""
-    from hcep.datasets import embeddings_of, find_hierarchy
     from hcep.datasets.photo_checks import refuse_out_of_step, tree_notes
-    from hcep.embeddings import EmbeddingStore, is_store
-    from hcep.models import fit_model
     from hcep.models.streaming import IN_MEMORY
 
-    def tree_of(classes: Sequence[str], told: Callable[[str], None] = lambda note: show_notes([note])) -> Any:
-        return find_hierarchy(hierarchy, classes, format=hierarchy_format, on_note=told, **parsed(option))
+    def tree_of(classes: Sequence[str], told: Callable[[str], None] = tell) -> Any:
+        return datasets.find_hierarchy(hierarchy, classes, format=hierarchy_format, on_note=told, **parsed(options))
 
     if (output / "model.json").exists() and not force:
-        raise HCEPError(
-            f"--output: there is a model at {str(output)!r} already; pass --force to replace it, or give another name"
-        )
+        already = f"there is a model at {str(output)!r} already; pass --force to replace it, or give another name"
+        raise HCEPError(f"--output: {already}")
     if from_text:
-        from hcep.cli.fit_text import fit_from_text
-
-        fit_from_text(output, hierarchy, parsed(option), encoder, images, data, template, name, as_json)
+        _fit_text(output, hierarchy, parsed(options), encoder, images, data, template, name, as_json)
         save_resolved(context, output)
         return
     if data is None:
@@ -106,9 +95,9 @@ def fit(
     if hierarchy not in (None, "flat", "imagenet"):
         tree_of((), told=lambda note: None)  # what cannot be read is told before anything is encoded
     if images is not None:
-        if not is_store(data):
+        if not embeddings.is_store(data):
             raise HCEPError(f"--images is for a store, and {str(data)!r} is none")
-        refuse_out_of_step(EmbeddingStore(data), images)
+        refuse_out_of_step(embeddings.EmbeddingStore(data), images)
     given = {
         "anchor": _number("--anchor", anchor, ("auto",)),
         "shrinkage": _number("--shrinkage", shrinkage, ("auto", "none")),
@@ -116,12 +105,15 @@ def fit(
         "refine": refine,
         "priors": priors,
         "beam_width": beam_width,
-        "head": _head(head or ("adamw" if paper else None), epochs=epochs, batch_size=batch_size, lr=lr),
         "tree": tree,
-        **{option: True for option, on in {"signed": signed, "unit_norm": unit_norm, "center": center}.items() if on},
+        "head": _head(head or ("adamw" if paper else None), epochs=epochs, batch_size=batch_size, lr=lr),
+        "signed": signed or None,
+        "unit_norm": unit_norm or None,
+        "center": center or None,
     }
-    parameters = {key: None if isinstance(value, str) and value == "none" else value for key, value in given.items()}
-    parameters = {key: value for key, value in parameters.items() if given[key] is not None}
+    parameters: dict[str, Any] = {
+        key: None if isinstance(v, str) and v == "none" else v for key, v in given.items() if v is not None
+    }
     if ray is not None:
         from hcep.distributed.fitting import fit_model as fit_on_cluster
 
@@ -131,35 +123,73 @@ def fit(
         fitted = fit_on_cluster(data, tree_of, output, split=split, name=name, cluster=where, **parameters)
         _show(context, output, fitted, hierarchy is not None, as_json)
         return
-    embeddings = embeddings_of(
-        data,
-        split,
-        default_split="train",
-        encoder=encoder,
-        preprocessing=preprocessing,
-        store=output / "store",
-        progress=not as_json,
-        in_memory=IN_MEMORY,
-        vectors=vectors,
-        label=label,
-        labels=labels,
-    )
-    show_notes(embeddings.notes)
-    kept = kept_corrections(corrections, None)
+    columns: dict[str, Any] = {"vectors": vectors, "label": label, "labels": labels, "in_memory": IN_MEMORY}
+    place: dict[str, Any] = {"encoder": encoder, "preprocessing": preprocessing, "store": output / "store"}
+    found = datasets.embeddings_of(data, split, default_split="train", progress=not as_json, **place, **columns)
+    show_notes(found.notes)
+    kept = opt.kept_corrections(corrections, None)
     if kept is not None:
-        embeddings, n = kept.corrected(embeddings)
-        show_notes([f"{n:,} of {len(embeddings.X):,} images have another class by {corrections}"])
-    graph = tree_of(sorted(set(embeddings.y.tolist())))
+        found, n = kept.corrected(found)
+        tell(f"{n:,} of {len(found.X):,} images have another class by {corrections}")
+    graph = tree_of(sorted(set(found.y.tolist())))
     if graph is not None and hierarchy not in (None, "imagenet"):
-        show_notes(tree_notes(embeddings.y.tolist(), graph))
-    bars = hasattr(embeddings.X, "batches") and not as_json  # of a store that stays on disk
-    with nullcontext() if bars else Console(stderr=True).status("fitting … (the first run compiles kernels)"):
-        options: dict[str, Any] = {"paper": paper, "name": name, "progress": bars, **parameters}
-        fitted = fit_model(embeddings, graph, output, **options)
+        show_notes(tree_notes(found.y.tolist(), graph))
+    with Console(stderr=True).status("fitting … (the first run compiles kernels)"):
+        fitted = models.fit_model(found, graph, output, paper=paper, name=name, **parameters)
     if graph is not None:
         show_notes(merged_notes(fitted.model.hierarchy_))
-    takes_photos = embeddings.encoder is not None
-    _show(context, output, fitted, graph is not None, as_json, "IMAGE" if takes_photos else None, data)
+    _show(context, output, fitted, graph is not None, as_json, found.encoder is not None, data)
+
+
+def _fit_text(
+    output: Path,
+    hierarchy: str | None,
+    options: dict[str, Any],
+    encoder: str | None,
+    images: Path | None,
+    data: Path | None,
+    templates: Sequence[str] | None,
+    name: str | None,
+    as_json: bool,
+) -> None:
+    """Fit to the names of the hierarchy's leaves, save and say what was made of them."""
+    from hcep.dictionary.from_text import TEMPLATES
+    from hcep.explain.naming.pools import wordnet_words
+    from hcep.hierarchy import read_hierarchy
+    from hcep.models.fitting import fit_text_model
+
+    if hierarchy is None or encoder is None:
+        raise HCEPError("--from-text needs --hierarchy, whose leaves are the classes, and --encoder with a text tower")
+    graph = datasets.imagenet_hierarchy() if hierarchy == "imagenet" else read_hierarchy(hierarchy, **options)
+    graph = graph.collapse()
+    unlabelled, labelled = (
+        None if place is None else datasets.embeddings_of(place, encoder=encoder, progress=not as_json)
+        for place in (images, data)
+    )
+    text_tower = embeddings.load_encoder(encoder)
+    found = fit_text_model(
+        graph,
+        text_tower,
+        output,
+        images=unlabelled,
+        labelled=labelled,
+        templates=templates or TEMPLATES,
+        descriptions=wordnet_words(graph)[0],
+        name=name,
+    )
+    if as_json:
+        numbers = {key: getattr(found, key) for key in ("weight", "temperature", "n_text_only", "gap")}
+        # JSON has neither infinity nor NaN.
+        plain = {key: value if np.isfinite(value) else None for key, value in numbers.items()}
+        say_json({"model": str(output), "n_classes": len(graph.leaves), **plain})
+        return
+    seen = len(graph.leaves) - found.n_text_only
+    mixed = f", {seen:,} of them with images (a text counts for {found.weight:g})" if seen else ""
+    gap = "" if images is None and data is None else f"; gap to the images {found.gap:.2f}, removed"
+    Console(soft_wrap=True).print(
+        f"[bold]{escape(str(output))}[/]: {len(graph.leaves):,} classes from their names{mixed}{gap}\n"
+        f"Try: hcep explain {escape(str(output))} IMAGE"
+    )
 
 
 def merged_notes(tree: Hierarchy) -> Iterator[str]:
@@ -176,34 +206,25 @@ def _show(
     fitted: FittedModel,
     has_tree: bool,
     as_json: bool,
-    photos: str | None = "IMAGE",
+    photos: bool = True,
     data: Path = Path("DATA"),
 ) -> None:
     save_resolved(context, output)
-    model, aside = fitted.model, Console(stderr=True, soft_wrap=True, highlight=False)
+    model, place = fitted.model, escape(str(output))
     if fitted.replaced:
         names = ", and the names of its atoms dropped" if fitted.names_dropped else ""
-        aside.print(f"[yellow]note:[/] the model that was at {escape(str(output))} is replaced{names}")
+        tell(f"the model that was at {output} is replaced{names}")
     if has_tree and model.hierarchy_.depth == 1:
-        aside.print(
-            "[yellow]warning:[/] every class hangs from the root, so paths have one step; "
-            "are the columns of the hierarchy parent, child?"
-        )
-    summary = {
-        "model": str(output),
-        "n_images": fitted.n_images,
-        "n_classes": len(model.classes_),
-        "anchor": model.anchor_,
-        "shrinkage": model.shrinkage_,
-        "metrics": fitted.metrics,
-    }
+        columns = "are the columns of the hierarchy parent, child?"
+        tell(f"every class hangs from the root, so paths have one step; {columns}", "warning")
+    summary = {"model": str(output), "n_images": fitted.n_images, "n_classes": len(model.classes_)}
     if as_json:
-        say(json.dumps(summary, indent=2, ensure_ascii=False))
+        chosen = {"anchor": model.anchor_, "shrinkage": model.shrinkage_, "metrics": fitted.metrics}
+        say_json(summary | chosen)
         return
-    without = f"hcep predict {output} {data} -o predictions.csv"
-    hint = f"hcep explain {output} {photos}" if photos else without
+    hint = f"hcep explain {output} IMAGE" if photos else f"hcep predict {output} {data} -o predictions.csv"
     Console(soft_wrap=True).print(
-        f"[bold]{escape(str(output))}[/]: {summary['n_images']:,} images of {summary['n_classes']:,} classes, "
+        f"[bold]{place}[/]: {summary['n_images']:,} images of {summary['n_classes']:,} classes, "
         f"depth {model.hierarchy_.depth}, anchor {model.anchor_:g}, shrinkage {model.shrinkage_}, "
         f"power {model.power_:g}; training accuracy {fitted.metrics['training accuracy']:.3f}\n"
         f"Try: {escape(hint)}"
@@ -212,20 +233,18 @@ def _show(
 
 def _head(name: str | None, **options: Any) -> Any:
     """The head of a name, with its options where there are any."""
-    given = {option: value for option, value in options.items() if value is not None}
-    if not given:
-        return name
-    if name != "adamw":
+    given = {key: value for key, value in options.items() if value is not None}
+    if given and name != "adamw":
         raise HCEPError("--epochs, --batch-size and --lr are of the head adamw; pass --head adamw, or --paper")
     from hcep.classify.heads import AdamWHead
 
-    return AdamWHead(**given)
+    return AdamWHead(**given) if given else name
 
 
-def _number(option: str, text: str | None, words: tuple[str, ...]) -> float | str | None:
+def _number(flag: str, text: str | None, words: tuple[str, ...]) -> float | str | None:
     if text is None or text in words:
         return text
     try:
         return float(text)
     except ValueError:
-        raise HCEPError(f"{option}: expected {' or '.join(words)} or a number, got {text!r}") from None
+        raise HCEPError(f"{flag}: expected {' or '.join(words)} or a number, got {text!r}") from None

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from hcep.cli.console import say
-from hcep.cli.data_options import Data, Label, Labels, Vectors, show_notes
-from hcep.cli.predict import Model
+from hcep import models
+from hcep.cli.console import say, tell
+from hcep.cli.options import Data, Encoder, Label, Labels, Model, Split, Vectors, argument, embeddings_for, option
 
 if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
@@ -23,18 +23,17 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
-Encoder = Annotated[str | None, typer.Option("--encoder", "-e", help="Of photos; the model's own by default.")]
-Split = Annotated[str | None, typer.Option(help="Only this split; all images by default.")]
-Concept = Annotated[str, typer.Argument(help="Concept, by id or name.")]
+Concept = Annotated[str, argument("Concept, by id or name.")]
+Class = Annotated[str, argument("Label of the class.")]
 
 
 @app.command()
 def add_class(
     model: Model,
-    name: Annotated[str, typer.Argument(help="Label of the class.")],
+    name: Class,
     images: Data,
     *,
-    parent: Annotated[str | None, typer.Option("--under", help="Concept above it; the root by default.")] = None,
+    parent: Annotated[str | None, option("Concept above it; the root by default.", "--under")] = None,
     split: Split = None,
     vectors: Vectors = None,
     label: Label = None,
@@ -53,19 +52,19 @@ def add_class(
 
 
 @app.command()
-def remove(model: Model, name: Annotated[str, typer.Argument(help="Label of the class.")]) -> None:
+def remove(model: Model, name: Class) -> None:
     """Remove a class."""
     _change(model, f"removed class {name!r}", lambda fitted: fitted.remove_class(own_labels(fitted, [name])[0]))
 
 
 @app.command()
-def move(model: Model, concept: Concept, parent: Annotated[str, typer.Argument(help="Its new parent.")]) -> None:
+def move(model: Model, concept: Concept, parent: Annotated[str, argument("Its new parent.")]) -> None:
     """Hang a concept, with all below it, under another parent."""
     _change(model, f"moved {concept!r} under {parent!r}", lambda fitted: fitted.move(concept, parent))
 
 
 @app.command()
-def rename(model: Model, concept: Concept, name: Annotated[str, typer.Argument(help="Its new name.")]) -> None:
+def rename(model: Model, concept: Concept, name: Annotated[str, argument("Its new name.")]) -> None:
     """Give a concept another name for people; its id stays."""
     _change(model, f"renamed {concept!r} {name!r}", lambda fitted: fitted.rename(concept, name), keep_metrics=True)
 
@@ -100,18 +99,17 @@ def calibrate(
 ) -> None:
     """Keep the scores of labelled images that the model was not fitted on: `--coverage` and unknowns need them."""
     found = _read(model, images, split, encoder, vectors=vectors, label=label, labels=labels)
-    what = f"calibrated on {len(found.X):,} images"
-    _change(
-        model, what, lambda fitted: fitted.calibrate(found.X, own_labels(fitted, found.y.tolist())), keep_metrics=True
-    )
+
+    def change(fitted: HCEPClassifier) -> None:
+        fitted.calibrate(found.X, own_labels(fitted, found.y.tolist()))
+
+    _change(model, f"calibrated on {len(found.X):,} images", change, keep_metrics=True)
 
 
 @app.command()
 def log(model: Model) -> None:
     """What was done to a model since its fit, the newest last."""
-    from hcep.models import read_model
-
-    summary = read_model(model).summary
+    summary = models.read_model(model).summary
     say(f"0  fitted by hcep {summary.hcep_version} on {summary.training.data or 'data that was not recorded'}")
     for number, change in enumerate(summary.training.history, 1):
         say(f"{number}  {change.when}  {change.what}")
@@ -126,12 +124,7 @@ def undo(model: Model) -> None:
 
 
 def _read(model: Path, data: Path, split: str | None, encoder: str | None, **columns: Any) -> Embeddings:
-    from hcep.models import read_model
-    from hcep.models.model_encoder import embeddings_for
-
-    found = embeddings_for(read_model(model), data, split, encoder=encoder, progress=True, **columns)
-    show_notes(found.notes)
-    return found
+    return embeddings_for(models.read_model(model), data, split, encoder=encoder, progress=True, **columns)
 
 
 def own_labels(fitted: HCEPClassifier, labels: list[str]) -> list[Any]:
@@ -145,8 +138,7 @@ def _change(model: Path, what: str, change: Callable[[HCEPClassifier], Any], *, 
 
     fitted = change_model(model, what, change, keep_metrics=keep_metrics)
     say(f"{model}: {what}; {len(fitted.classes_):,} classes")
-    note = fitted.drift() if fitted.images_per_class_ is not None else None
-    if note:
-        show_notes([note])
+    if fitted.images_per_class_ is not None and (note := fitted.drift()):
+        tell(note)
     if fitted.held_out_ is None:
-        show_notes([f"coverage and unknowns need held-out images: hcep model calibrate {model} STORE"])
+        tell(f"coverage and unknowns need held-out images: hcep model calibrate {model} STORE")

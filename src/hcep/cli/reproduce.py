@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -10,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from hcep import datasets, embeddings
 from hcep._escape import markup as escape
 from hcep._files import write_text
-from hcep.cli.console import Console, say
+from hcep.cli.console import Console, say, say_json, table_of
 from hcep.cli.hierarchy.files import Options, parsed
+from hcep.cli.options import argument, option
 from hcep.errors import HCEPError, near_matches, quoted
 
 if TYPE_CHECKING:
@@ -27,49 +27,45 @@ RESULTS, SMOKE = Path("experiments/results"), Path("experiments/smoke")
 #: The encoder of what is fetched, where no other is said: it needs no model hub.
 BUILT_IN = "efficientnet-lite2"
 STYLES = {"better": "green", "tied": "yellow", "worse": "red"}
+Names = Annotated[list[str] | None, argument("Experiments; none lists them.", metavar="NAME")]
+OwnData = Annotated[
+    Path | None, option("Your data: a store, an .npz or .parquet file, or with --encoder a folder of images.")
+]
+Download = Annotated[
+    str | None, option("Public dataset to fetch, encode and run on; `hcep data` lists them.", metavar="DATASET")
+]
+Encoder = Annotated[
+    str | None, option(f"Encoder of a folder of images, such as open_clip:ViT-L-14/openai; of --download {BUILT_IN}.")
+]
+Tree = Annotated[str | None, option("Hierarchy file, `imagenet`, `cifar100`, or `flat`; found by the classes.")]
+Shots = Annotated[
+    str | None, option("Training images per class, or `all`; where an experiment has one number of them.")
+]
+Methods = Annotated[
+    str | None, option("Measure these again and keep the other rows: names with commas, such as hcep,nn.")
+]
+Page = Annotated[Path | None, option("Write the results page from the rows on disk, such as docs/results.md.")]
+Readme = Annotated[Path | None, option("Fill the tables marked `<!-- rows: NAME -->` of a page from the rows on disk.")]
 
 
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(help="Experiments; none lists them.", metavar="NAME")] = None,
+    names: Names = None,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Every experiment.")] = False,
-    smoke: Annotated[bool, typer.Option(help="Short settings, to see that everything runs.")] = False,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Your data: a store, an .npz or .parquet file, or with --encoder a folder of images."),
-    ] = None,
-    download: Annotated[
-        str | None,
-        typer.Option(help="Public dataset to fetch, encode and run on; `hcep data` lists them.", metavar="DATASET"),
-    ] = None,
-    encoder: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Encoder of a folder of images, such as open_clip:ViT-L-14/openai; of --download {BUILT_IN}."
-        ),
-    ] = None,
-    preprocessing: Annotated[str | None, typer.Option(help="What an ONNX file does not say (see hcep encode).")] = None,
-    hierarchy: Annotated[
-        str | None, typer.Option(help="Hierarchy file, `imagenet`, `cifar100`, or `flat`; found by the classes.")
-    ] = None,
+    everything: Annotated[bool, option("Every experiment.", "--all")] = False,
+    smoke: Annotated[bool, option("Short settings, to see that everything runs.")] = False,
+    data: OwnData = None,
+    download: Download = None,
+    encoder: Encoder = None,
+    preprocessing: Annotated[str | None, option("What an ONNX file does not say (see hcep encode).")] = None,
+    hierarchy: Tree = None,
     options: Options = None,
-    shots: Annotated[
-        str | None,
-        typer.Option(help="Training images per class, or `all`; where an experiment has one number of them."),
-    ] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(help="Measure these again and keep the other rows: names with commas, such as hcep,nn."),
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help=f"Folder; {RESULTS} by default.")] = None,
-    fresh: Annotated[bool, typer.Option(help="Measure everything anew instead of resuming.")] = False,
-    page: Annotated[
-        Path | None, typer.Option(help="Write the results page from the rows on disk, such as docs/results.md.")
-    ] = None,
-    readme: Annotated[
-        Path | None, typer.Option(help="Fill the tables marked `<!-- rows: NAME -->` of a page from the rows on disk.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print verdicts as JSON and nothing else.")] = False,
+    shots: Shots = None,
+    methods: Methods = None,
+    output: Annotated[Path | None, option(f"Folder; {RESULTS} by default.", "--output", "-o")] = None,
+    fresh: Annotated[bool, option("Measure everything anew instead of resuming.")] = False,
+    page: Page = None,
+    readme: Readme = None,
+    as_json: Annotated[bool, option("Print verdicts as JSON and nothing else.", "--json")] = False,
 ) -> None:
     """Run the paper's experiments: rows (JSON, Parquet), a figure (PNG, SVG) and what holds of what is claimed.
 
@@ -85,10 +81,12 @@ def reproduce(
         _list(EXPERIMENTS, as_json)
         return
     if download is not None:
-        data, encoder = _fetched(download, data, as_json), encoder or BUILT_IN
-    given = _given_task(data, encoder, preprocessing, (hierarchy, options), results) if data is not None else None
+        if data is not None:
+            raise HCEPError("--data and --download exclude each other; leave one out")
+        data, encoder = datasets.fetch(download, progress=not as_json), encoder or BUILT_IN
     if data is None and (encoder or hierarchy):
         raise HCEPError("--encoder and --hierarchy belong to data of your own; say which with --data")
+    given = None if data is None else _given_task(data, encoder, preprocessing, (hierarchy, options), results)
     only = None if methods is None else _methods(methods)
     console, reports = Console(stderr=True), {}
     if smoke and chosen and given is None:
@@ -102,16 +100,8 @@ def reproduce(
             if not as_json:
                 _show(experiment, records, reports[name])
     if as_json:
-        say(json.dumps(reports, indent=2, ensure_ascii=False))
+        say_json(reports)
     _write_pages(EXPERIMENTS, results, page, readme)
-
-
-def _fetched(name: str, data: Path | None, quiet: bool) -> Path:
-    from hcep.datasets import fetch
-
-    if data is not None:
-        raise HCEPError("--data and --download exclude each other; leave one out")
-    return fetch(name, progress=not quiet)
 
 
 def _placed(experiment: Experiment, given: Task | None, shots: str | None, results: Path) -> tuple[Experiment, Path]:
@@ -133,12 +123,18 @@ def _methods(given: str) -> list[str]:
     from hcep.classify.methods import METHODS
 
     names = [name.strip() for name in given.split(",") if name.strip()]
-    for name in names:
-        if name not in METHODS:
-            raise HCEPError(
-                f"--methods: no method {name!r}.{near_matches(name, METHODS)} There are {quoted(METHODS, 30)}"
-            )
+    for name in (name for name in names if name not in METHODS):
+        near = f"{near_matches(name, METHODS)} There are {quoted(METHODS, 30)}"
+        raise HCEPError(f"--methods: no method {name!r}.{near}")
     return names
+
+
+def _known(names: list[str], experiments: dict[str, Experiment]) -> list[str]:
+    """Experiments by name, or by the name of their stand-in."""
+    by_name = {experiment.on_hand: name for name, experiment in experiments.items()} | {n: n for n in experiments}
+    for name in (name for name in names if name not in by_name):
+        raise HCEPError(f"no experiment {name!r}.{near_matches(name, by_name)} There are {quoted(by_name, 20)}")
+    return list(dict.fromkeys(by_name[name] for name in names))
 
 
 def _run(
@@ -157,11 +153,9 @@ def _run(
         console.print(f"[yellow]skipped[/] {experiment.name}: {escape(str(error))}", soft_wrap=True)
         return None
     if given is None and experiment.stand_in:
-        console.print(
-            f"[yellow]{experiment.name} on other data than the paper's[/]: {experiment.stand_in}, "
-            f"{escape(', '.join(task.name for task in tasks if task))}; give the paper's with --data",
-            soft_wrap=True,
-        )
+        hand = f"{experiment.stand_in}, {escape(', '.join(task.name for task in tasks if task))}"
+        told = f"[yellow]{experiment.name} on other data than the paper's[/]: {hand}; give the paper's with --data"
+        console.print(told, soft_wrap=True)
     for sentence in experiment.missing(tasks, smoke=options["smoke"]):
         console.print(f"[yellow]{experiment.name}[/]: {escape(sentence)}", soft_wrap=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -178,26 +172,17 @@ def _run(
             raise typer.Exit(130) from None
 
 
-def _known(names: list[str], experiments: dict[str, Experiment]) -> list[str]:
-    """Experiments by name, or by the name of their stand-in."""
-    by_name = {experiment.on_hand: name for name, experiment in experiments.items()} | {n: n for n in experiments}
-    for name in names:
-        if name not in by_name:
-            raise HCEPError(f"no experiment {name!r}.{near_matches(name, by_name)} There are {quoted(by_name, 20)}")
-    return list(dict.fromkeys(by_name[name] for name in names))
-
-
 def _list(experiments: dict[str, Experiment], as_json: bool) -> None:
     if as_json:
-        say(json.dumps({name: e.title for name, e in experiments.items()}, indent=2))
+        say_json({name: e.title for name, e in experiments.items()})
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for column in ("experiment", "what", "in the paper", "without --data", "--smoke"):
-        table.add_column(column, overflow="fold")
-    for name, e in experiments.items():
-        hand = e.stand_in or ", ".join(e.data) or "made by itself"
-        table.add_row(name, e.title, e.paper.split(":")[0], hand, f"{e.smoke_seconds} s")
-    Console().print(table)
+    heads = ("experiment", "what", "in the paper", "without --data", "--smoke")
+    hands = [e.stand_in or ", ".join(e.data) or "made by itself" for e in experiments.values()]
+    rows = [
+        (name, e.title, e.paper.split(":")[0], hand, f"{e.smoke_seconds} s")
+        for (name, e), hand in zip(experiments.items(), hands, strict=True)
+    ]
+    Console().print(table_of(heads, rows, n_left=len(heads)))
     say("\nRun one with `hcep reproduce NAME`, all with `hcep reproduce --all`; `--smoke` takes seconds.")
 
 
@@ -209,20 +194,22 @@ def _given_task(
     results: Path,
 ) -> Task:
     """The user's data as a task; a folder of images is encoded into a store beside the results first."""
-    from hcep.datasets import find_hierarchy
-    from hcep.embeddings import is_store, read_embeddings
     from hcep.experiments.tasks import task_from_arrays
     from hcep.hierarchy import Hierarchy
 
-    if encoder is not None and not is_store(data):
-        data = _encoded(data, encoder, preprocessing, results)
-    elif data.is_dir() and not is_store(data):
+    if encoder is not None and not embeddings.is_store(data):
+        digest = sha256(f"{data.resolve()} {encoder} {preprocessing}".encode()).hexdigest()[:8]
+        store = results / "stores" / f"{data.resolve().name}-{digest}"
+        datasets.encode_images(data, encoder, store, preprocessing=preprocessing, progress=True)
+        data = store
+    elif data.is_dir() and not embeddings.is_store(data):
         raise HCEPError(f"{str(data)!r} is a folder of images: say with --encoder how to encode them")
-    train = read_embeddings(data, _split(data, ("train",)))
-    val = read_embeddings(data, _split(data, ("val", "validation", "test")))
+    train, val = (
+        embeddings.read_embeddings(data, _split(data, wanted)) for wanted in (("train",), ("val", "validation", "test"))
+    )
     classes = sorted(set(train.y.tolist()))
     named, options = hierarchy
-    found = find_hierarchy(named, classes, on_note=lambda note: say(note, err=True), **parsed(options))
+    found = datasets.find_hierarchy(named, classes, on_note=lambda note: say(note, err=True), **parsed(options))
     tree = found or Hierarchy.from_edges([("root", label) for label in classes])
     name = train.encoder.name if train.encoder else encoder or "unknown encoder"
     return task_from_arrays(data.name, name, tree, (train.X, train.y), (val.X, val.y), ids=train.ids)
@@ -230,9 +217,8 @@ def _given_task(
 
 def _split(data: Path, wanted: tuple[str, ...]) -> str:
     """The first of the wanted splits that the data has."""
-    from hcep.embeddings import EmbeddingStore, is_store, read_arrays
-
-    splits = EmbeddingStore(data).splits if is_store(data) else read_arrays(data).splits
+    read = embeddings.EmbeddingStore if embeddings.is_store(data) else embeddings.read_arrays
+    splits = read(data).splits
     known = set() if splits is None else {str(split) for split in splits.tolist() if split is not None}
     found = next((split for split in wanted if split in known), None)
     if found is None:
@@ -241,23 +227,14 @@ def _split(data: Path, wanted: tuple[str, ...]) -> str:
     return found
 
 
-def _encoded(images: Path, encoder: str, preprocessing: str | None, results: Path) -> Path:
-    from hcep.datasets import encode_images
-
-    digest = sha256(f"{images.resolve()} {encoder} {preprocessing}".encode()).hexdigest()[:8]
-    store = results / "stores" / f"{images.resolve().name}-{digest}"
-    encode_images(images, encoder, store, preprocessing=preprocessing, progress=True)
-    return store
-
-
 def _report(experiment: Experiment, records: Records, folder: Path) -> dict[str, Any]:
-    verdicts = experiment.verdicts(records.rows)
+    about, verdicts = records.provenance, experiment.verdicts(records.rows)
     return {
         "rows": len(records.rows),
         "folder": str(folder),
-        "seconds": records.provenance.get("seconds"),
-        "data": [d["name"] for d in records.provenance.get("data", [])],
-        "skipped": records.provenance.get("skipped", {}),
+        "seconds": about.get("seconds"),
+        "data": [d["name"] for d in about.get("data", [])],
+        "skipped": about.get("skipped", {}),
         "verdicts": [{**asdict(verdict), "holds": verdict.holds} for verdict in verdicts],
     }
 

@@ -21,7 +21,9 @@ def serve(
     model: Annotated[Path | None, typer.Argument(help="Model folder; ImageNet's by default.")] = None,
     *,
     store: Annotated[Path | None, typer.Option(help="Store of `hcep encode`: a collection to look through.")] = None,
-    compare: Annotated[Path | None, typer.Option(help="Another model folder, to compare with on the same photos.")] = None,
+    compare: Annotated[
+        Path | None, typer.Option(help="Another model folder, to compare with on the same photos.")
+    ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; others than 127.0.0.1 need a token, which is printed.")
     ] = "127.0.0.1",

@@ -15,9 +15,9 @@ from rich.table import Table
 from hcep._escape import markup as escape
 from hcep._files import refuse_existing
 from hcep._progress import progress
-from hcep.cli.console import Console, say
-from hcep.cli.data_options import Label, Labels, Vectors, show_notes
+from hcep.cli.console import Console, say, show_notes
 from hcep.cli.hierarchy.files import File, Force, Json, Options, ReadAs, parsed, read, tell
+from hcep.cli.options import Label, Labels, Vectors
 from hcep.curation import Add, Edit, Finding, Merge, Move, Remove, Rename, apply_edits, diff
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy, write_hierarchy

@@ -19,10 +19,9 @@ from hcep._escape import markup as escape
 from hcep._files import refuse_existing
 from hcep._tables import NOTHING
 from hcep.cli.console import Console, say
-from hcep.cli.data_options import Data, Label, Labels, Vectors
 from hcep.cli.hierarchy.edit import labelled
 from hcep.cli.hierarchy.files import Options, read
-from hcep.cli.language_model import BaseUrl, Cache, Offline, chat_model
+from hcep.cli.options import BaseUrl, Cache, Data, Label, Labels, Offline, Vectors, chat_model
 from hcep.errors import HCEPError
 from hcep.hierarchy import write_hierarchy
 from hcep.hierarchy.formats import find_format
