@@ -173,12 +173,9 @@ def _random_frames(n_frames: int, dim: int, n_directions: int, rng: np.random.Ge
 
 
 def _check_shape(branching: int, depth: int, dim: int, samples_per_leaf: int) -> None:
-    for name, value, least in (
-        ("branching", branching, 2),
-        ("depth", depth, 1),
-        ("dim", dim, 1),
-        ("samples_per_leaf", samples_per_leaf, 1),
-    ):
+    counts = {"branching": branching, "depth": depth, "dim": dim, "samples_per_leaf": samples_per_leaf}
+    for name, value in counts.items():
+        least = 2 if name == "branching" else 1
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise HCEPError(f"{name} must be a whole number of at least {least}, got {value!r}")
     required = depth + branching - 1
@@ -196,13 +193,12 @@ def _check_shape(branching: int, depth: int, dim: int, samples_per_leaf: int) ->
 
 
 def _check_geometry(half_angle: float, norm: float, reduction: float, noise: float, orientation: str) -> None:
-    if not 0.0 < half_angle < 90.0:
-        raise HCEPError(f"half_angle must lie between 0 and 90 degrees, got {half_angle!r}")
-    if not 0.0 < norm < np.inf:
-        raise HCEPError(f"norm must be positive and finite, got {norm!r}")
-    if not 0.0 < reduction <= 1.0:
-        raise HCEPError(f"reduction must lie in (0, 1], got {reduction!r}")
-    if not 0.0 <= noise < np.inf:
-        raise HCEPError(f"noise is a variance: it must be at least 0 and finite, got {noise!r}")
-    if orientation not in ("svd", "eigh", "random"):
-        raise HCEPError(f"orientation must be 'svd', 'eigh' or 'random', got {orientation!r}")
+    for holds, what, value in (
+        (0.0 < half_angle < 90.0, "half_angle must lie between 0 and 90 degrees", half_angle),
+        (0.0 < norm < np.inf, "norm must be positive and finite", norm),
+        (0.0 < reduction <= 1.0, "reduction must lie in (0, 1]", reduction),
+        (0.0 <= noise < np.inf, "noise is a variance: it must be at least 0 and finite", noise),
+        (orientation in ("svd", "eigh", "random"), "orientation must be 'svd', 'eigh' or 'random'", orientation),
+    ):
+        if not holds:
+            raise HCEPError(f"{what}, got {value!r}")

@@ -15,12 +15,7 @@ from hcep.hierarchy import Hierarchy
 
 
 def imagenet_classes() -> tuple[str, ...]:
-    """WordNet ids of ImageNet-1k's classes, in ImageNet's order: class k of a classifier's output is entry k.
-
-    >>> from hcep.datasets.wordnet import imagenet_classes
-    >>> len(imagenet_classes()), imagenet_classes()[0]
-    (1000, 'n01440764')
-    """
+    """WordNet ids of ImageNet-1k's classes, in ImageNet's order: class k of a classifier's output is entry k."""
     return _wordnet().classes
 
 
@@ -75,7 +70,7 @@ def imagenet_wnid(name: str) -> str:
             + near_matches(key, by_any)
             + " Give a WordNet id, such as 'n01440764', or a hierarchy of your own."
         )
-    classes = [wnid for wnid in found if wnid in _class_set()]
+    classes = [wnid for wnid in found if wnid in _wordnet().class_set]
     candidates = classes or list(found)
     if len(candidates) > 1:
         meanings = "; ".join(f"{wnid}: {_wordnet().synsets[wnid].gloss}" for wnid in candidates)
@@ -84,34 +79,19 @@ def imagenet_wnid(name: str) -> str:
 
 
 def synset_gloss(wnid: str) -> str:
-    """WordNet's definition of a synset, given by id or unambiguous name.
-
-    >>> from hcep.datasets.wordnet import synset_gloss
-    >>> synset_gloss("n03445777")
-    'a small hard ball used in playing golf; dimpled to reduce wind resistance'
-    """
+    """WordNet's definition of a synset, given by id or unambiguous name."""
     return _wordnet().synsets[imagenet_wnid(wnid)].gloss
 
 
 def synset_lemmas(wnid: str) -> tuple[str, ...]:
-    """WordNet's names of a synset, given by id or unambiguous name; the usual one first.
-
-    >>> from hcep.datasets.wordnet import synset_lemmas
-    >>> synset_lemmas("n02084071")
-    ('dog', 'domestic dog', 'Canis familiaris')
-    """
+    """WordNet's names of a synset, given by id or unambiguous name; the usual one first."""
     return tuple(lemma.replace("_", " ") for lemma in _wordnet().synsets[imagenet_wnid(wnid)].lemmas)
 
 
 def ambiguous_classes() -> dict[str, tuple[str, ...]]:
-    """The names that several of ImageNet's classes share, with their ids; `imagenet_wnid` refuses them.
-
-    >>> from hcep.datasets.wordnet import ambiguous_classes
-    >>> ambiguous_classes()["crane"]
-    ('n02012849', 'n03126707')
-    """
+    """The names that several of ImageNet's classes share, with their ids; `imagenet_wnid` refuses them."""
     shared = {
-        name: tuple(wnid for wnid in wnids if wnid in _class_set())
+        name: tuple(wnid for wnid in wnids if wnid in _wordnet().class_set)
         for names in reversed(_names())  # the first lemmas last: they decide
         for name, wnids in names.items()
     }
@@ -126,6 +106,7 @@ class _Synset(NamedTuple):
 
 class _WordNet(NamedTuple):
     classes: tuple[str, ...]
+    class_set: frozenset[str]
     synsets: dict[str, _Synset]
 
 
@@ -134,12 +115,7 @@ def _wordnet() -> _WordNet:
     packed = (files("hcep.datasets") / "wordnet" / "imagenet1k.json.gz").read_bytes()
     content = json.loads(gzip.decompress(packed))
     synsets = {wnid: _Synset(*entry) for wnid, entry in content["synsets"].items()}
-    return _WordNet(tuple(content["classes"]), synsets)
-
-
-@cache
-def _class_set() -> frozenset[str]:
-    return frozenset(_wordnet().classes)
+    return _WordNet(tuple(content["classes"]), frozenset(content["classes"]), synsets)
 
 
 @cache

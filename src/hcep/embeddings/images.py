@@ -49,33 +49,21 @@ class ImageProblem(HCEPError):  # noqa: N818 - a finding about a file, to be lis
 def open_image(
     path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS, shorter_side: int | None = None
 ) -> Image.Image:
-    """Open an image file as upright 8-bit RGB.
+    """Open an image file as upright 8-bit RGB, fully decoded; `ImageProblem` is all that is raised for a bad file.
 
-    path : path-like
-    max_pixels : int
-        Larger images are refused from their header, before anything is decoded. Pillow refuses more than twice its
-        ``Image.MAX_IMAGE_PIXELS`` whatever is given here.
-    shorter_side : int, optional
-        How many pixels of the shorter side will be used. A JPEG at least four times as large is then decoded at a half,
-        quarter or eighth of its size, never below twice `shorter_side`: several times faster, nearly the same picture.
+    EXIF orientation is applied; of an animation it is the first frame; transparent pixels are laid over white; 16-bit
+    grey is scaled to 8 bits; CMYK is converted without colour management.
 
-    Returns
-    -------
-    PIL.Image.Image
-        Mode RGB, fully decoded, the file closed. EXIF orientation is applied; of an animation it is the first frame;
-        transparent pixels are laid over white; 16-bit grey is scaled to 8 bits; CMYK is converted without colour
-        management.
+    max_pixels : larger images are refused from their header, before anything is decoded. Pillow refuses more than twice
+        its ``Image.MAX_IMAGE_PIXELS`` whatever is given here.
+    shorter_side : how many pixels of the shorter side will be used. A JPEG at least four times as large is then decoded
+        at a half, quarter or eighth of its size, never below twice that: several times faster, nearly the same picture.
 
     >>> from PIL import Image
-    >>> from hcep.embeddings.images import ImageProblem, open_image
+    >>> from hcep.embeddings.images import open_image
     >>> Image.new("L", (4, 3), 128).save("grey.png")
     >>> open_image("grey.png").getpixel((0, 0))
     (128, 128, 128)
-    >>> try:
-    ...     open_image("missing.png")
-    ... except ImageProblem as problem:
-    ...     print(problem.reason)
-    no such file
     """
     _check_file(path)
     try:
@@ -97,14 +85,7 @@ def open_image(
 
 
 def content_hash(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of the file's bytes, in hexadecimal.
-
-    >>> from pathlib import Path
-    >>> from hcep.embeddings.images import content_hash
-    >>> _ = Path("word.txt").write_text("cat")
-    >>> content_hash("word.txt")[:12]
-    '77af778b51ab'
-    """
+    """SHA-256 of the file's bytes, in hexadecimal; `ImageProblem` where it is missing, empty or cannot be read."""
     _check_file(path)
     try:
         with open(path, "rb") as file:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from types import NoneType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,12 +17,7 @@ from hcep.errors import HCEPError, near_matches, quoted
 
 RESIZES = ("shortest", "longest", "squash")
 INTERPOLATIONS = {
-    "nearest": Image.Resampling.NEAREST,
-    "box": Image.Resampling.BOX,
-    "bilinear": Image.Resampling.BILINEAR,
-    "hamming": Image.Resampling.HAMMING,
-    "bicubic": Image.Resampling.BICUBIC,
-    "lanczos": Image.Resampling.LANCZOS,
+    name: Image.Resampling[name.upper()] for name in ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 }
 
 
@@ -32,32 +26,10 @@ class PreprocessingError(HCEPError):
 
 
 def _numbers(field: str, value: Any, n: int, kind: type) -> tuple[Any, ...]:
-    listed = [value] * n if isinstance(value, (int, float)) else list(value) if _is_sequence(value) else []
+    listed = list(value) if isinstance(value, list | tuple | np.ndarray) else [value] * n
     if len(listed) != n or not all(isinstance(v, (int, float)) and v == kind(v) for v in listed):
         raise PreprocessingError(f"{field} must be one {kind.__name__} or {n} of them, got {value!r}")
     return tuple(kind(v) for v in listed)
-
-
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, (list, tuple, np.ndarray))
-
-
-def _check_choice(field: str, value: object, choices: Any) -> None:
-    if not isinstance(value, str) or value not in choices:
-        raise PreprocessingError(f"{field} must be one of {quoted(choices, limit=10)}, got {value!r}")
-
-
-def _check_numbers(steps: Preprocessing) -> None:
-    if not isinstance(steps.edge, (int, NoneType)):
-        raise PreprocessingError(f"edge must be an integer, got {steps.edge!r}")
-    if not isinstance(steps.rescale, (int, float)):
-        raise PreprocessingError(f"rescale must be a number, got {steps.rescale!r}")
-    if min(steps.size) < 1 or (steps.edge is not None and steps.edge < 1):
-        raise PreprocessingError(f"size and edge must be positive, got size {steps.size} and edge {steps.edge}")
-    if min(steps.std) <= 0 or steps.rescale <= 0:
-        raise PreprocessingError(f"std and rescale must be positive, got std {steps.std} and rescale {steps.rescale}")
-    if steps.size[0] != steps.size[1] and steps.resize != "squash":
-        raise PreprocessingError(f"size {steps.size} is not square: only resize='squash' goes with it")
 
 
 @dataclass(frozen=True)
@@ -101,13 +73,22 @@ class Preprocessing:
 
     def __post_init__(self) -> None:
         # What JSON and callers write (one number, lists) becomes tuples, so that equal descriptions are equal.
-        object.__setattr__(self, "size", _numbers("size", self.size, 2, int))
-        object.__setattr__(self, "mean", _numbers("mean", self.mean, 3, float))
-        object.__setattr__(self, "std", _numbers("std", self.std, 3, float))
-        object.__setattr__(self, "fill", _numbers("fill", self.fill, 3, int))
-        _check_choice("resize", self.resize, RESIZES)
-        _check_choice("interpolation", self.interpolation, INTERPOLATIONS)
-        _check_numbers(self)
+        for field, n, kind in (("size", 2, int), ("mean", 3, float), ("std", 3, float), ("fill", 3, int)):
+            object.__setattr__(self, field, _numbers(field, getattr(self, field), n, kind))
+        for field, choices in (("resize", RESIZES), ("interpolation", INTERPOLATIONS)):
+            value = getattr(self, field)
+            if not isinstance(value, str) or value not in choices:
+                raise PreprocessingError(f"{field} must be one of {quoted(choices, limit=10)}, got {value!r}")
+        if not isinstance(self.edge, int | None):
+            raise PreprocessingError(f"edge must be an integer, got {self.edge!r}")
+        if not isinstance(self.rescale, int | float):
+            raise PreprocessingError(f"rescale must be a number, got {self.rescale!r}")
+        if min(self.size) < 1 or (self.edge is not None and self.edge < 1):
+            raise PreprocessingError(f"size and edge must be positive, got size {self.size} and edge {self.edge}")
+        if min(self.std) <= 0 or self.rescale <= 0:
+            raise PreprocessingError(f"std and rescale must be positive, got std {self.std} and rescale {self.rescale}")
+        if self.size[0] != self.size[1] and self.resize != "squash":
+            raise PreprocessingError(f"size {self.size} is not square: only resize='squash' goes with it")
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any], base: Preprocessing | None = None) -> Preprocessing:

