@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hcep.errors import HCEPError
-from hcep.explain.explained import percent
+from hcep.explain.explained import SURE, percent
 from hcep.explain.neighbours import concept_photos, training_photos
 from hcep.explain.report import thumbnail
 
@@ -142,7 +142,7 @@ class Looking:
         if found.unlike and not what_if:
             return Answer("None of these, it seems.", UNLIKE + guess + also, self.end)
         sure = f"{'if so, ' * what_if}{percent(found.probability)} sure{also}"
-        if found.doubt:
+        if found.probability < SURE:
             return Answer(f"Perhaps {a(found.name, 'a')}.", f"Not sure: {sure}", self.end)
         return Answer(f"{a(found.name)}.", sure[:1].upper() + sure[1:], self.end)
 
