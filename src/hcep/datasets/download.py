@@ -8,8 +8,8 @@ import stat
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -190,8 +190,7 @@ def unpack(
     target = Path(folder, inner)
     with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as temporary:
         try:
-            with _opened(Path(archive)) as (members, open_member):
-                _extract(Path(archive), members, open_member, Path(temporary), max_bytes)
+            _extract(Path(archive), Path(temporary), max_bytes)
         except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
             raise DatasetError(f"{os.fspath(archive)!r} cannot be unpacked: {error}") from None
         found = Path(temporary, inner)
@@ -201,45 +200,40 @@ def unpack(
     return target
 
 
-@contextmanager
-def _opened(archive: Path) -> Iterator[tuple[Iterator[tuple[str, int, Any]], Any]]:
-    """The files of an archive (name, size, what it calls it) and how to open one; folders are left out."""
+def _members(archive: Path) -> Iterator[tuple[str, int, bool, bool, Callable[[], Any]]]:
+    """Name and size of what an archive holds, whether it is a folder, whether it is that or a file, how to open it."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:
-            kinds = ((info, stat.S_IFMT(info.external_attr >> 16)) for info in packed.infolist())
-            found = ((i.filename, i.file_size, i, i.is_dir(), k in (0, stat.S_IFREG, stat.S_IFDIR)) for i, k in kinds)
-            yield _files(archive, found), packed.open
+            for i in packed.infolist():
+                is_plain = stat.S_IFMT(i.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
+                yield i.filename, i.file_size, i.is_dir(), is_plain, partial(packed.open, i)
     else:
         with tarfile.open(archive) as packed_tar:
-            members = ((info.name, info.size, info, info.isdir(), info.isreg() or info.isdir()) for info in packed_tar)
-            yield _files(archive, members), packed_tar.extractfile
+            for info in packed_tar:
+                is_plain = info.isreg() or info.isdir()
+                yield info.name, info.size, info.isdir(), is_plain, partial(packed_tar.extractfile, info)
 
 
-def _files(archive: Path, members: Iterator[tuple[str, int, Any, bool, bool]]) -> Iterator[tuple[str, int, Any]]:
-    for name, n_bytes, content, is_folder, is_plain in members:
+def _extract(archive: Path, folder: Path, most: int) -> None:
+    def refusal(member: str, what: str) -> DatasetError:
+        return DatasetError(f"{str(archive)!r} is refused: {member[:200]!r} in it {what}; nothing of it was kept")
+
+    left, n_files = most, 0
+    for given, n_bytes, is_folder, is_plain, opened in _members(archive):
+        name, left = given.replace("\\", "/"), left - n_bytes
         if not is_plain:
-            raise _refusal(archive, name, "is a link or device")
-        if not is_folder:
-            yield name.replace("\\", "/"), n_bytes, content
-
-
-def _extract(archive: Path, members: Iterator[tuple[str, int, Any]], open_member: Any, folder: Path, most: int) -> None:
-    left = most
-    for count, (name, n_bytes, content) in enumerate(members):
-        path = PurePosixPath(name)
-        parts = [part for part in path.parts if part != "."]
-        if path.is_absolute() or ".." in parts or not parts or ":" in parts[0] or "\0" in name:
-            raise _refusal(archive, name, "leads out of the archive")
-        left -= n_bytes
-        if left < 0 or count >= MAX_FILES:
+            raise refusal(given, "is a link or device")
+        if is_folder:
+            continue
+        parts = [part for part in PurePosixPath(name).parts if part != "."]
+        if name.startswith("/") or ".." in parts or not parts or ":" in parts[0] or "\0" in name:
+            raise refusal(name, "leads out of the archive")
+        n_files += 1
+        if left < 0 or n_files > MAX_FILES:
             raise DatasetError(
                 f"{str(archive)!r} unpacks to more than {most:,} bytes or {MAX_FILES:,} files; it was not kept"
             )
         place = folder.joinpath(*parts)
         place.parent.mkdir(parents=True, exist_ok=True)
-        with open_member(content) as packed, place.open("xb") as file:
+        with opened() as packed, place.open("xb") as file:
             shutil.copyfileobj(packed, file, CHUNK)
-
-
-def _refusal(archive: Path, member: str, what: str) -> DatasetError:
-    return DatasetError(f"{str(archive)!r} is refused: {member[:200]!r} in it {what}; nothing of it was kept")

@@ -108,7 +108,7 @@ def read_arrays(
         raise StoreError(f"names has the unknown key {min(unknown)!r}; expected {quoted(USUAL_NAMES)}")
     given = dict(names or {})
     column = given.pop("labels", None) if labels is not None else None
-    read = _read_folder if of_folder else _READERS[source.suffix.lower()]
+    read = _READERS["folder" if of_folder else source.suffix.lower()]
     try:
         arrays = read(source, given, label_names)
     except FileNotFoundError as error:
@@ -282,18 +282,13 @@ def _with_missing(values: NDArray[Any] | None) -> NDArray[Any] | None:
     return found
 
 
-def _write_npy(path: Path, arrays: EmbeddingArrays) -> None:
-    write_npy_in_pieces(path, arrays.vectors.shape, arrays.vectors.dtype, [arrays.vectors])
-
-
 def _write_npz(path: Path, arrays: EmbeddingArrays) -> None:
-    text: dict[str, Any] = {name: _without_missing(values) for name, values in arrays.columns().items()}
+    text: dict[str, Any] = {
+        name: np.array(["" if value is None else str(value) for value in values.tolist()], dtype=np.str_)
+        for name, values in arrays.columns().items()
+    }
     with path.open("wb") as file:
         np.savez(file, vectors=arrays.vectors, **text)
-
-
-def _without_missing(values: NDArray[Any]) -> NDArray[np.str_]:
-    return np.array(["" if value is None else str(value) for value in values.tolist()], dtype=np.str_)
 
 
 def _read_parquet(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
@@ -320,12 +315,11 @@ def refuse_bomb(source: Path, file: pq.ParquetFile) -> None:
         raise StoreError(f"{str(source)!r} unpacks to {size:,} bytes; split it, or write it without compression")
 
 
-def _read_csv(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
-    return EmbeddingArrays(**table_parts(source, Columns.of(read_csv(source, names)), names, label_names))
+def _of_table(read: Callable[[Path, dict[str, str]], pa.Table]) -> Callable[..., EmbeddingArrays]:
+    def of(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
+        return EmbeddingArrays(**table_parts(source, Columns.of(read(source, names)), names, label_names))
 
-
-def _read_folder(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
-    return EmbeddingArrays(**table_parts(source, Columns.of(read_dataset_folder(source)), names, label_names))
+    return of
 
 
 def _read_torch(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
@@ -356,16 +350,15 @@ def _write_parquet(path: Path, arrays: EmbeddingArrays) -> None:
 
 
 _READERS: dict[str, Callable[..., EmbeddingArrays]] = {
+    "folder": _of_table(lambda source, _: read_dataset_folder(source)),
     ".npy": _read_npy,
     ".npz": _read_npz,
     ".parquet": _read_parquet,
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
-    ".pt": _read_torch,
-    ".pth": _read_torch,
+    **dict.fromkeys((".csv", ".tsv"), _of_table(read_csv)),
+    **dict.fromkeys((".pt", ".pth"), _read_torch),
 }
 _WRITERS: dict[str, Callable[[Path, EmbeddingArrays], None]] = {
-    ".npy": _write_npy,
+    ".npy": lambda path, a: write_npy_in_pieces(path, a.vectors.shape, a.vectors.dtype, [a.vectors]),
     ".npz": _write_npz,
     ".parquet": _write_parquet,
 }

@@ -418,9 +418,13 @@ def read_labels(path: str | Path, column: str | None = None) -> NDArray[Any]:
         ``.npy`` (text or integers), ``.txt`` (one per line), ``.csv`` or ``.tsv`` (`column`, else a usual name, else
         the only column).
     """
-    source = Path(path)
+    source, kind = Path(path), Path(path).suffix.lower()
+    if kind not in (".npy", ".txt", *DELIMITERS):
+        raise StoreError(f"{str(source)!r}: expected labels in a .npy, .txt, .csv or .tsv file")
     try:
-        if source.suffix == ".npy":
+        if kind in DELIMITERS:
+            return _label_column(source, column)
+        if kind == ".npy":
             values = np.load(source, allow_pickle=False)
             if values.ndim != 1 or values.dtype.kind not in "iuUS":
                 raise StoreError(
@@ -428,21 +432,14 @@ def read_labels(path: str | Path, column: str | None = None) -> NDArray[Any]:
                     f"of shape {values.shape}"
                 )
             return np.asarray(values, dtype=np.str_)
-        if source.suffix == ".txt":
-            lines = source.read_text(encoding="utf-8-sig").rstrip("\n").split("\n")
-            empty = [i for i, line in enumerate(lines, start=1) if not line.strip()]
-            if empty:
-                raise StoreError(f"{str(source)!r}: line {empty[0]} is empty; one label per line is needed")
-            return np.array([line.strip() for line in lines])
-        if source.suffix.lower() in DELIMITERS:
-            return _label_column(source, column)
-    except (OSError, UnicodeError, pa.ArrowException) as error:
+        lines = [line.strip() for line in source.read_text(encoding="utf-8-sig").rstrip("\n").split("\n")]
+    except StoreError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:  # a UnicodeError is a ValueError
         raise StoreError(f"cannot read {str(source)!r}: {str(error).partition(chr(10))[0][:200]}") from None
-    except ValueError as error:
-        if isinstance(error, StoreError):
-            raise
-        raise StoreError(f"cannot read {str(source)!r}: {error}") from None
-    raise StoreError(f"{str(source)!r}: expected labels in a .npy, .txt, .csv or .tsv file")
+    if "" in lines:
+        raise StoreError(f"{str(source)!r}: line {lines.index('') + 1} is empty; one label per line is needed")
+    return np.array(lines)
 
 
 def _label_column(source: Path, column: str | None) -> NDArray[Any]:
