@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -288,7 +289,10 @@ def lint_file(
         return FileLint(lint(named, classes), named)
     limits = (options.pop("max_bytes", MAX_BYTES), options.pop("timeout", 20.0))
     source = open_source(place_of(place, format), format, *limits)
-    raw = None if options else _raw_edges(source)
+    raw = None
+    with suppress(HierarchyError, ValueError, RecursionError):  # the reader says what is wrong
+        kinds = {"json": _json_edges, **dict.fromkeys(DELIMITERS, _table_edges)}
+        raw = kinds[source.format](source) if source.format in kinds and not options else None
     findings = [] if raw is None else lint_edges(raw.edges, raw.places)
     errors = [finding for finding in findings if finding.severity == "error"]
     if any(not error.safe for error in errors):
@@ -299,16 +303,6 @@ def lint_file(
         return FileLint([*findings, Finding("error", "unreadable", str(error), ())], None)
     kept = [finding for finding in findings if finding.code != "several-roots"]  # `lint` says it again
     return FileLint([*kept, *lint(hierarchy, classes)], hierarchy)
-
-
-def _raw_edges(source: Source) -> _RawEdges | None:
-    """The rows of an edge list or of our JSON; None for other formats, and for what is not even a table or JSON."""
-    try:
-        if source.format in DELIMITERS:
-            return _table_edges(source)
-        return _json_edges(source) if source.format == "json" else None
-    except (HierarchyError, ValueError, RecursionError):
-        return None  # the reader says what is wrong
 
 
 def _table_edges(source: Source) -> _RawEdges | None:

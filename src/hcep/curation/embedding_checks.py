@@ -127,12 +127,16 @@ def lint_embeddings(
 def _containment(images: _Images, half_angles: ArrayLike | None) -> Iterator[Finding]:
     hierarchy, geometry = images.dictionary.hierarchy, images.dictionary.geometry
     units = unit_rows(images.dictionary.synset_embeddings)
-    angles = {i: below for i in range(1, len(hierarchy)) if (below := _angles_below(hierarchy, units, i))}
+    angles: dict[int, dict[str, float]] = {}  # in degrees between a synset and each one below it
+    for i in range(1, len(hierarchy)):
+        if below := hierarchy.descendants(hierarchy.ids[i]):
+            cosines = units[[hierarchy.index(s) for s in below]] @ units[i]
+            angles[i] = dict(zip(below, np.degrees(np.arccos(np.clip(cosines, -1.0, 1.0))).tolist(), strict=True))
     # A level with leaves alone has no angles; without a schedule given, its cones hold `COVERAGE` of them.
     by_level: list[list[float]] = [[] for _ in range(hierarchy.depth)]
-    for i, below in angles.items():
-        by_level[hierarchy.levels[i] - 1] += below.values()
-    held = [np.quantile(found, COVERAGE) if found else 0.0 for found in by_level]
+    for i, lower in angles.items():
+        by_level[hierarchy.levels[i] - 1] += lower.values()
+    held = [np.quantile(level, COVERAGE) if level else 0.0 for level in by_level]
     schedule = np.asarray(held if half_angles is None else half_angles, dtype=np.float64)
     containment = geometry.containment(schedule)
     worst = [i for i in np.argsort(-np.nan_to_num(containment.mean_violation)) if containment.fraction[i] > 0]
@@ -148,13 +152,6 @@ def _containment(images: _Images, half_angles: ArrayLike | None) -> Iterator[Fin
         yield images.finding("containment", text, (synset, *outside), rows, -(unit_rows(images.x[rows]) @ units[i]))
     rest = [hierarchy.ids[i] for i in worst[images.n_synsets :]]
     yield from _more("containment", rest, "concepts below lie outside the cone")
-
-
-def _angles_below(hierarchy: Hierarchy, units: Floats, i: int) -> dict[str, float]:
-    """Angle in degrees between a synset and each one below it."""
-    below = hierarchy.descendants(hierarchy.ids[i])
-    cosines = units[[hierarchy.index(s) for s in below]] @ units[i]
-    return dict(zip(below, np.degrees(np.arccos(np.clip(cosines, -1.0, 1.0))).tolist(), strict=True))
 
 
 def _orthogonality(images: _Images, max_cosine: float) -> Iterator[Finding]:

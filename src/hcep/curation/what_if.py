@@ -222,7 +222,12 @@ class Effect:
     @cached_property
     def metrics(self) -> Mapping[str, Change]:
         """Every metric by name, with its paired difference."""
-        return {name: _change(*pair) for name, pair in self._per_image.items()}
+        found = {}
+        for name, (before, after) in self._per_image.items():
+            difference = after - before
+            error = float(difference.std() / np.sqrt(len(difference)))
+            found[name] = Change(float(before.mean()), float(after.mean()), float(difference.mean()), error)
+        return found
 
     def interval(self, metric: str, level: float = 0.95) -> Difference:
         """Paired difference of a metric, after less before, with its confidence interval over images."""
@@ -261,18 +266,6 @@ def what_if(held_out: HeldOut, edits: Iterable[Edit]) -> Effect:
 
     Class means and the metric of the within-class covariance do not depend on the hierarchy: they are kept, and so are
     the shrinkage and the anchor. Only inner synsets, atoms, path basis and the search are done again.
-
-    Examples
-    --------
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> from hcep.curation.what_if import HeldOut, what_if
-    >>> from hcep.curation import Move
-    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=0.02, samples_per_leaf=20)
-    >>> held_out = HeldOut.from_images(data.hierarchy, data.X, data.y)
-    >>> leaf, other = data.hierarchy.leaves[0], data.hierarchy.parents(data.hierarchy.leaves[-1])[0]
-    >>> effect = what_if(held_out, [Move(leaf, other)])
-    >>> effect.metrics["accuracy"].before
-    1.0
     """
     edits = tuple(edits)
     return compare(held_out, apply_edits(held_out.hierarchy, edits, held_out.classes), edits)
@@ -281,9 +274,3 @@ def what_if(held_out: HeldOut, edits: Iterable[Edit]) -> Effect:
 def compare(held_out: HeldOut, after: Hierarchy, edits: tuple[Edit, ...] = ()) -> Effect:
     """The effect of another hierarchy over the same classes, however it came about."""
     return Effect(edits, held_out.baseline, held_out.outcome(after))
-
-
-def _change(before: Floats, after: Floats) -> Change:
-    difference = after - before
-    error = float(difference.std() / np.sqrt(len(difference)))
-    return Change(float(before.mean()), float(after.mean()), float(difference.mean()), error)

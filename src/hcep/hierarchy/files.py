@@ -10,7 +10,7 @@ from typing import Any
 
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy.edges import is_virtual
-from hcep.hierarchy.formats.all_formats import FORMATS, check_options, find_format
+from hcep.hierarchy.formats import FORMATS, check_options, find_format
 from hcep.hierarchy.formats.source import MAX_BYTES, Source, counted, load, local_path
 from hcep.hierarchy.formats.writing import detail_losses, graph_loss, write_whole
 from hcep.hierarchy.graph import Hierarchy
@@ -106,23 +106,19 @@ def write_hierarchy(
 
 def branch(hierarchy: Hierarchy, root: str) -> Hierarchy:
     """What is below one synset, given by its id or, where it is the only one of that name, by its name."""
-    synset = root if root in hierarchy else _named(hierarchy, root)
+    named = [root] if root in hierarchy else [s for s in hierarchy if hierarchy.name(s) == root]
+    if len(named) > 1:
+        raise HierarchyError(f"root {root!r} is the name of {len(named)} synsets: {quoted(named)}; give the id of one")
+    if not named:
+        known = [*hierarchy.ids, *map(hierarchy.name, hierarchy.ids)]
+        raise HierarchyError(f"root {root!r} is neither an id nor a name here.{near_matches(root, known)}")
+    synset = named[0]
     inside = (synset, *hierarchy.descendants(synset))
     if len(inside) == 1:
         raise HierarchyError(f"root {root!r} has no synsets below it; give an inner synset")
     kept = set(inside)
     edges = [(parent, child) for child in inside for parent in hierarchy.parents(child) if parent in kept]
     return Hierarchy.from_edges(edges, {s: hierarchy.name(s) for s in inside}, root=synset)
-
-
-def _named(hierarchy: Hierarchy, name: str) -> str:
-    found = [s for s in hierarchy if hierarchy.name(s) == name]
-    if len(found) > 1:
-        raise HierarchyError(f"root {name!r} is the name of {len(found)} synsets: {quoted(found)}; give the id of one")
-    if not found:
-        known = [*hierarchy.ids, *map(hierarchy.name, hierarchy.ids)]
-        raise HierarchyError(f"root {name!r} is neither an id nor a name here.{near_matches(name, known)}")
-    return found[0]
 
 
 def open_source(place: Place, format: str | None = None, max_bytes: int = MAX_BYTES, timeout: float = 20.0) -> Source:

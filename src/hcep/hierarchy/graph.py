@@ -308,7 +308,10 @@ class Hierarchy:
             parents[top] = []
             absorbed.setdefault(top, []).append(0)
         gone = {i for synsets in absorbed.values() for i in synsets}
-        merged = {self.ids[i]: self._merged_chain([*synsets[::-1], i]) for i, synsets in absorbed.items()}
+        merged = {}
+        for i, synsets in absorbed.items():  # highest first: what each had merged, and each but the last
+            chain = self._ids([*synsets[::-1], i])
+            merged[chain[-1]] = tuple([pair for s in chain for pair in (*self.merged(s), (s, self.name(s)))][:-1])
         return self._on([i for i in range(len(self)) if i not in gone], parents, merged)
 
     def as_tree(self, policy: TreePolicy = "first") -> Hierarchy:
@@ -317,9 +320,8 @@ class Hierarchy:
         An inner synset that loses all its children to other parents is dropped, so that the leaves stay the leaves.
         """
         if policy not in ("first", "shortest", "longest"):
-            raise HierarchyError(
-                f"policy must be 'first', 'shortest' or 'longest', got {policy!r} (--tree on the command line)"
-            )
+            told = f"policy must be 'first', 'shortest' or 'longest', got {policy!r} (--tree on the command line)"
+            raise HierarchyError(told)
         length = [0] * len(self)
         parents: list[list[int]] = [[]]
         choose: Any = {"first": lambda above, key: above[0], "shortest": min, "longest": max}[policy]
@@ -498,11 +500,6 @@ class Hierarchy:
         place = {i: k for k, i in enumerate(kept)}
         rows = [[place[p] for p in parents[i]] for i in kept]
         return Hierarchy(self._ids(kept), rows, self._names, {**self._merged, **(merged or {})}, self._own_leaf)
-
-    def _merged_chain(self, chain: Iterable[int]) -> Merged:
-        """All that is merged into the last of a chain, highest first: what each had merged, and each but the last."""
-        pairs = [pair for s in self._ids(chain) for pair in (*self.merged(s), (s, self.name(s)))]
-        return tuple(pairs[:-1])
 
 
 def _contract(i: int, child: int, parents: list[list[int]], children: list[set[int]]) -> None:

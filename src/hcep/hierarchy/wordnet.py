@@ -115,9 +115,14 @@ class WordNet:
             raise HierarchyError(f"expected a WordNet id, a synset name or a word, got {synset!r}")
         if SYNSET_ID.fullmatch(synset):
             return self._checked(synset)
-        name = SYNSET_NAME.fullmatch(synset.strip())
-        if name:
-            return self._numbered(synset, name)
+        if name := SYNSET_NAME.fullmatch(synset.strip()):
+            if name["letter"] != self._letter:
+                told = f"{synset!r} is not the name of a {self.pos}, such as 'cat.{self._letter}.01'; see pos="
+                raise HierarchyError(told)
+            senses, number = self.senses(name["lemma"]), int(name["number"])
+            if not 1 <= number <= len(senses):
+                raise HierarchyError(f"{synset!r}: {name['lemma']!r} has senses 1 to {len(senses)} as a {self.pos}")
+            return senses[number - 1].id
         senses = self.senses(synset)
         if len(senses) > 1 and on_ambiguous == "raise":
             listed = "; ".join(f"{s.name} ({s.id}): {s.gloss}" for s in senses)
@@ -198,17 +203,6 @@ class WordNet:
             cause = "ids of other versions differ" if self.version == "3.0" else f"{cause}database= with 3.0"
             raise HierarchyError(f"{synset!r} is no synset of WordNet {self.version} in {str(self.folder)!r}; {cause}")
         return synset
-
-    def _numbered(self, synset: str, name: re.Match[str]) -> str:
-        if name["letter"] != self._letter:
-            raise HierarchyError(
-                f"{synset!r} is not the name of a {self.pos}, such as 'cat.{self._letter}.01'; see pos="
-            )
-        senses = self.senses(name["lemma"])
-        number = int(name["number"])
-        if not 1 <= number <= len(senses):
-            raise HierarchyError(f"{synset!r}: {name['lemma']!r} has senses 1 to {len(senses)} as a {self.pos}")
-        return senses[number - 1].id
 
     def _entry(self, synset: str) -> Entry:
         return self._tables.synsets[int(self.id(synset)[1:])]

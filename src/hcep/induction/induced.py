@@ -151,8 +151,7 @@ class LeafNames:
             raise HierarchyError(f"root {root!r} is also one of the leaves; name another root")
         forms = Counter(map(normal_form, self.leaves))
         self._alike = {form: leaf for leaf in self.leaves if forms[form := normal_form(leaf)] == 1}
-        self.exact = cache(self._find_exact)
-        self.alike = cache(self._find_alike)
+        self.exact, self.alike = cache(self._find_exact), cache(self._find_alike)
 
     def _find_exact(self, label: str) -> str | None:
         """The leaf that a label spells exactly, emphasis, quotes or an explanation behind it aside."""

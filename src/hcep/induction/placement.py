@@ -309,11 +309,16 @@ class _Found:
         )
         as_group = "{!r} is a leaf and has leaves below it; put them beside it, under a category"
         left_out = f"not in the list, left out: {quoted(invented, 20)}"
+        again = "the category {!r} stands below itself; use it once on a branch"
+        both = "{!r} stands above {!r} and elsewhere below it; decide for one"
         return [
             *(Fault("renamed", f"you wrote {a!r}; {told.format(b)}", (a, b)) for a, b, told in renamed),
             *(Fault("leaf-as-group", as_group.format(leaf), (leaf,)) for leaf in holding),
             *(Fault("repeated", f"{a!r} stands there {n} times; keep one", (a,)) for a, n in self._n_times.items()),
-            *(Fault("cycle", _cycle_message(a, b), (a, b)) for a, b in self._cycles),
+            *(
+                Fault("cycle", (again if a.casefold() == b.casefold() else both).format(a, b), (a, b))
+                for a, b in self._cycles
+            ),
             *missing_fault(missing, "leaves"),
             *([FLAT] if not missing and not any(placed.values()) and len(self.names.leaves) > 2 else []),
             *([Fault("invented", left_out, tuple(invented))] if invented else []),
@@ -329,9 +334,3 @@ class _Found:
                 kept[self.entries[i].parent] = True
         labels = [clean_label(entry.label) for entry, keep in zip(self.entries, kept, strict=True) if not keep]
         return [label for label in dict.fromkeys(labels) if label and label.casefold() != self.names.root.casefold()]
-
-
-def _cycle_message(above: str, below: str) -> str:
-    if above.casefold() == below.casefold():
-        return f"the category {above!r} stands below itself; use it once on a branch"
-    return f"{above!r} stands above {below!r} and elsewhere below it; decide for one"

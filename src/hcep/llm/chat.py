@@ -92,7 +92,12 @@ class ChatModel:
         require_not_negative("temperature", 0 if temperature is None else temperature)
         require_not_negative("max_tokens", 1 if max_tokens is None else max_tokens, least=1)
         self.model = model
-        self.base_url = _address(base_url or os.environ.get("OPENAI_BASE_URL") or None)
+        self.base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
+        if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
+            raise HCEPError(
+                f"base_url {self.base_url!r} is no web address; expected http://host:port/v1 or https://host/v1 "
+                "(--base-url on the command line, or OPENAI_BASE_URL)"
+            )
         self.timeout, self.max_retries, self.max_wait, self.backoff = timeout, max_retries, max_wait, backoff
         self.offline = offline
         self.cache = None if cache is None else _AnswerCache(Path(cache))
@@ -145,7 +150,12 @@ class ChatModel:
         return {name: value for name, value in request.items() if value is not None}
 
     def _ask_patiently(self, request: dict[str, Any]) -> Answer:
-        endpoint = self._connected()
+        with self._lock:
+            if self._endpoint is None:
+                # A server of one's own looks at no key.
+                key = self._api_key or os.environ.get("OPENAI_API_KEY") or ("not-needed" if self.base_url else None)
+                self._endpoint = Endpoint(self.base_url, key, self.timeout)
+            endpoint = self._endpoint
         waited = 0.0
         for n_failed in range(self.max_retries + 1):
             try:
@@ -175,15 +185,6 @@ class ChatModel:
                     raise
                 self._renamed[error.parameter] = "max_completion_tokens" if error.parameter == "max_tokens" else None
         raise AssertionError("each parameter is renamed once")
-
-    def _connected(self) -> Endpoint:
-        with self._lock:
-            if self._endpoint is None:
-                key = self._api_key or os.environ.get("OPENAI_API_KEY") or None
-                # A server of one's own looks at none.
-                key = key or ("not-needed" if self.base_url else None)
-                self._endpoint = Endpoint(self.base_url, key, self.timeout)
-            return self._endpoint
 
 
 def ask_until_accepted(
@@ -259,15 +260,6 @@ class _AnswerCache:
         kept = {key: value for key, value in asdict(answer).items() if key != "cached"}
         record = {"format": FORMAT, "request": request, "answer": kept}
         write_text(self.path(request), json.dumps(record, indent=2, ensure_ascii=False))
-
-
-def _address(base_url: str | None) -> str | None:
-    if base_url is not None and not base_url.startswith(("http://", "https://")):
-        raise HCEPError(
-            f"base_url {base_url!r} is no web address; expected http://host:port/v1 or https://host/v1 (--base-url on "
-            "the command line, or OPENAI_BASE_URL)"
-        )
-    return base_url
 
 
 def _prices(prices: Any) -> Prices | None:

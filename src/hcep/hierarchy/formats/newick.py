@@ -41,7 +41,8 @@ def read(source: Source, *, repeated: Repeated = "raise", tree: str | None = Non
     text = _without_comments(source)
     is_nexus = text.lstrip()[:6].upper() == "#NEXUS"
     n = Counter[str]()
-    found = _nexus_trees(source, text, n) if is_nexus else _newick_trees(source, text, n)
+    plain = () if is_nexus else _parsed(source, text, 1, n, {})
+    found = _nexus_trees(source, text, n) if is_nexus else [(f"tree {i + 1}", tree) for i, tree in enumerate(plain)]
     told = {
         "lengths": f"passed over: {counted(n['lengths'], 'branch length')}",
         "support": f"passed over: {counted(n['support'], 'support value')} of inner nodes",
@@ -92,7 +93,10 @@ def _chosen(source: Source, trees: dict[str, _Node], wanted: str | None) -> str:
 def write(hierarchy: Hierarchy, format: str) -> str:
     """Write the tree of first parents."""
     tree = hierarchy.as_tree()
-    label = {synset: _quoted(text) for synset, text in labels(tree).items()}
+    label = labels(tree)
+    for synset, text in label.items():
+        if not BARE.fullmatch(text) or NUMERIC.fullmatch(text):
+            label[synset] = "'" + text.replace("'", "''") + "'"
     parts: list[str] = []
     waiting: list[tuple[str, bool, bool]] = [(tree.root, True, False)]  # synset, first of its parent, its children done
     while waiting:
@@ -106,11 +110,6 @@ def write(hierarchy: Hierarchy, format: str) -> str:
         waiting.append((synset, first, True))
         waiting += [(child, child == children[0], False) for child in reversed(children)]
     return "".join(parts) + ";\n"
-
-
-def _quoted(label: str) -> str:
-    bare = BARE.fullmatch(label) and not NUMERIC.fullmatch(label)
-    return label if bare else "'" + label.replace("'", "''") + "'"
 
 
 def _without_comments(source: Source) -> str:
@@ -131,10 +130,6 @@ def _without_comments(source: Source) -> str:
                 at = bracket.end()
             parts[-1] = parts[-1][:-1] + " " + "\n" * text.count("\n", opening.start(), at)
     return "".join([*parts, text[at:]])
-
-
-def _newick_trees(source: Source, text: str, n: Counter[str]) -> list[tuple[str, _Node]]:
-    return [(f"tree {i + 1}", tree) for i, tree in enumerate(_parsed(source, text, 1, n, {}))]
 
 
 def _nexus_trees(source: Source, text: str, n: Counter[str]) -> list[tuple[str, _Node]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hcep import _files
 from hcep.errors import HierarchyError
-from hcep.hierarchy.formats.all_formats import Format
+from hcep.hierarchy.formats import Format
 from hcep.hierarchy.formats.source import counted
 
 if TYPE_CHECKING:
