@@ -80,14 +80,6 @@ def lint(hierarchy: Hierarchy, classes: Iterable[str] | None = None) -> list[Fin
 
     What cannot become a hierarchy, because of a cycle say, is for `lint_edges` or `lint_file`. A chain's synset that is
     one of the classes is not collapsed.
-
-    Examples
-    --------
-    >>> from hcep import Hierarchy
-    >>> from hcep.curation import lint
-    >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "feline"), ("feline", "cat"), ("animal", "dog")])
-    >>> [(finding.code, finding.fixes) for finding in lint(h, ["cat", "dog"])]
-    [('chain', (Collapse(synset='feline'),))]
     """
     labels = list(dict.fromkeys(classes or ()))
     chains = [s for s in hierarchy.ids[1:] if len(hierarchy.children(s)) == 1 and s not in set(labels)]

@@ -285,16 +285,6 @@ def apply_edits(hierarchy: Hierarchy, edits: Iterable[Edit], classes: Iterable[s
     `classes` are the labels that must survive, by default those of the leaves. An inner synset that an edit leaves
     without children is dropped, so that it does not turn into a class. Raises HierarchyError: an unknown or ambiguous
     synset, an edit that would close a cycle or lose a class.
-
-    Examples
-    --------
-    >>> from hcep import Hierarchy
-    >>> from hcep.curation import Move, apply_edits, diff
-    >>> h = Hierarchy.from_edges([("r", "land"), ("r", "sea"), ("land", "cat"), ("land", "seal"), ("sea", "cod")])
-    >>> after = apply_edits(h, [Move("seal", "sea")])
-    >>> print("\n".join(diff(h, after)))
-    - land → seal
-    + sea → seal
     """
     copy = WorkingCopy(hierarchy, map(hierarchy.class_of, hierarchy.leaves) if classes is None else classes)
     for edit in edits:

@@ -46,16 +46,7 @@ def read_hierarchy(
 
 
 def read_described(place: Place, format: str | None = None, **options: Any) -> tuple[Hierarchy, str]:
-    r"""`read_hierarchy` with a sentence of what the file was taken for.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from hcep.hierarchy import read_described
-    >>> _ = Path("pets.csv").write_text("Group,Species\nmammal,cat\nmammal,dog\nbird,parrot\n")
-    >>> read_described("pets.csv")[1].partition(";")[0]
-    'pets.csv: level columns Group > Species, 2 levels, 3 classes'
-    """
+    r"""`read_hierarchy` with a sentence of what the file was taken for."""
     told: list[str] = []
     return read_hierarchy(place, format, told=told.append, **options), told[0]
 

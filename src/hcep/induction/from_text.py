@@ -74,22 +74,6 @@ def induce_from_text(
     (ties by name) each becomes an edge unless it closes a cycle. An edge that only shortens a longer way is left out,
     then each synset keeps its `max_parents` strongest. Memory grows with the number of different pairs, not with the
     corpus.
-
-    Examples
-    --------
-    >>> from hcep.induction import induce_from_text
-    >>> corpus = ["Mammals such as cats and dogs.", "Animals such as birds.", "Mammals are a kind of animal."]
-    >>> found = induce_from_text(["cat", "dog", "bird", "car"], corpus, min_count=1)
-    >>> found.hierarchy.print_tree()
-    entity
-    ├── car
-    └── animal
-        ├── mammal
-        │   ├── cat
-        │   └── dog
-        └── bird
-    >>> found.missing, found.evidence["mammal", "cat"].example
-    (('car',), 'Mammals such as cats and dogs.')
     """
     if not isinstance(min_count, int) or min_count < 1:
         raise HCEPError(f"min_count must be a whole number of at least 1, got {min_count!r}")

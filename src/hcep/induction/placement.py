@@ -195,20 +195,6 @@ def read_answer(text: str, leaves: Iterable[str], *, root: str = "entity") -> In
 
     The text is a numbered, bulleted, indented or drawn outline or nested JSON, in code fences or not, with or without
     sentences around it. Classes that it does not place hang from the root.
-
-    Examples
-    --------
-    >>> from hcep.induction import read_answer
-    >>> found = read_answer("Sure!\n1. Animals\n1.1 cat\n1.2 Dogs\n1.3 unicorn\n2. car", ["cat", "dog", "car"])
-    >>> found.hierarchy.print_tree()
-    entity
-    ├── Animals
-    │   ├── cat
-    │   └── dog
-    └── car
-    >>> print(found.summary())
-    you wrote 'Dogs'; the leaf is spelled 'dog', exactly so
-    not in the list, left out: 'unicorn'
     """
     names = LeafNames(leaves, root)
     placement = place(text, names)
