@@ -16,9 +16,10 @@ ON_SAMPLE = ("imagenette", "fewshot", "beam-ablation", "runtime", "geometry", "w
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory):
+    """A part of the bundled sample."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SHARED, str(tmp_path_factory.mktemp("nothing")))
-        return imagenette()
+        return imagenette().first_classes(6).first_images(90)
 
 
 @pytest.fixture(scope="module")

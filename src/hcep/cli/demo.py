@@ -13,6 +13,7 @@ from hcep._files import write_text
 from hcep._tables import number
 from hcep.cli.console import Console, say_json, table_of
 from hcep.cli.options import option
+from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
     from hcep.experiments.comparison import Comparison
@@ -40,6 +41,8 @@ def demo(
     from hcep.experiments.comparison import compare_methods, only_ours_right
     from hcep.experiments.tasks import sample as sample_task
 
+    if output.is_file() and not as_json:
+        raise HCEPError(f"--output: {str(output)!r} is a file; give a folder")
     sample = load_sample()
     with Console(stderr=True).status("compiling kernels (first run only) …") as status:
         comparison = compare_methods(

@@ -23,7 +23,7 @@ from hcep.experiments.tasks import BUNDLED, Task
 #: What is said of each experiment, by name, and around them on the results page.
 TEXTS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("texts.toml").read_text("utf-8"))
 #: Classes that the short settings keep.
-SMOKE_CLASSES = 20
+SMOKE_CLASSES = 10
 OnCell = Callable[[str, int, int], None]
 
 

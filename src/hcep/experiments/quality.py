@@ -253,5 +253,5 @@ def _several(values: Sequence[float]) -> str:
 
 
 draw = curves("shots", (*METRICS, "support_f1"), "training images per class", places=True)
-SMOKE = Config(shots=(2, 5), seeds=(0,), n_val=300)
+SMOKE = Config(shots=(2, 5), seeds=(0,), n_val=100)
 EXPERIMENT = described("quality", cells, measure, draw, verdicts, table, Config(), SMOKE)

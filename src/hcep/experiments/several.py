@@ -242,5 +242,5 @@ def table(rows: list[Row]) -> str:
     return text
 
 
-SMOKE = Config(seeds=(0,), n_averages=40, n_mosaics=4, n_mixtures=60, data=(MOSAICS, *list(AVERAGES)[1:]))
+SMOKE = Config(seeds=(0,), n_averages=30, n_mosaics=2, n_mixtures=60, data=(MOSAICS, *list(AVERAGES)[1:]))
 EXPERIMENT = described("several", cells, measure, draw, verdicts, table, Config(), SMOKE)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from hcep._tables import markdown, number
 from hcep.classify import HCEPClassifier
+from hcep.classify.floor import unknown_scores
 from hcep.classify.hedging import class_sets, hedged_nodes, held_out, kinds
 from hcep.classify.methods import make_method
 from hcep.classify.path_model import Inference, PathModel
-from hcep.classify.floor import unknown_scores
 from hcep.evaluate import risk_coverage
 from hcep.experiments.experiment import described
 from hcep.experiments.measuring import Cell

@@ -171,8 +171,7 @@ def _encoder() -> Any:
 @cache
 def _random_session() -> Any:
     """The same network, the weights of every layer shuffled."""
-    from hcep.embeddings.encoders.efficientnet_lite import weights_file
-    from hcep.embeddings.encoders.efficientnet_lite import onnx_bytes
+    from hcep.embeddings.encoders.efficientnet_lite import onnx_bytes, weights_file
     from hcep.embeddings.encoders.onnx_adapter import open_session
     from hcep.embeddings.torch_file import read_torch_file
 
