@@ -232,6 +232,7 @@ def test_certainty_moves_the_answer_up_the_tree(palace):
 def test_the_search_step_by_step(palace):
     page = palace()
     page.click("role=tab[name='How it searched']")
+    page.click("text=Start >> visible=true")
     page.wait_for_selector("text=Level 1 of 8")
     assert page.is_disabled("text=Back >> visible=true")
     for level in range(2, 9):
@@ -307,6 +308,9 @@ def test_accessible_in_light_and_dark_and_no_wider_than_a_phone(palace, first):
             page.click(f"role=tab[name='{tab}']")
             page.wait_for_selector("[role=tabpanel]:visible")
             yield name
+        page.click("text=Start >> visible=true")
+        page.wait_for_selector("text=Level 1 of 8")
+        yield "steps"
 
     fine(first(), "first")
     page = palace()

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hcep.explain.beam_steps import WIDTH, Levels, Tried, beam_levels
-from hcep.web.pages.frame import button, guarded, redrawn, text, ui, working
+from hcep.web.pages.frame import button, redrawn, text, working
 
 if TYPE_CHECKING:
     from hcep.web.pages.looking import Looking
@@ -46,7 +46,8 @@ def search_steps(looking: Looking) -> None:
             other = "" if end == looking.name(looking.end) else f" The model's own search ends at {looking.found.name}."
             text("p", f"The best path ends at {end}.{other}", "strong")
 
-    ui.timer(0.05, guarded(partial(go, 0)), once=True)
+    with box:
+        button("Start", partial(go, 0), "primary", icon="play_arrow")
 
 
 def _tried(title: str, paths: list[Tried], best: float) -> None:
