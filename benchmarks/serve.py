@@ -51,6 +51,12 @@ def memory(process: subprocess.Popen[bytes]) -> float:
     return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
 
 
+def cpu(process: subprocess.Popen[bytes]) -> float:
+    """Seconds of computing, on all cores: of the server, which encodes and searches; decoding is in other processes."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 async def load(url: str, photos: list[bytes], n_clients: int, seconds: float) -> tuple[list[float], Counter[str]]:
     """Seconds of each answer, and how many of each kind."""
     times, kinds, end = [], Counter(), time.monotonic() + seconds
@@ -83,9 +89,9 @@ def report(title: str, arguments: list[str], photos: list[bytes], n_clients: int
         process, url = start(Path(folder), *arguments)
         try:
             asyncio.run(load(url, photos, n_clients, min(10.0, seconds)))  # until its buffers have their size
-            before, started = memory(process), time.monotonic()
+            before, started, computed = memory(process), time.monotonic(), cpu(process)
             times, kinds = asyncio.run(load(url, photos, n_clients, seconds))
-            rate = len(times) / (time.monotonic() - started)
+            rate, each = len(times) / (time.monotonic() - started), 1000 * (cpu(process) - computed) / len(times)
             p50, p95 = np.percentile(times, [50, 95])
             counts = httpx.get(url + "api/v1/metrics").text
             calls, items = (
@@ -93,8 +99,9 @@ def report(title: str, arguments: list[str], photos: list[bytes], n_clients: int
                 for name in ("encode_runs_total", "encode_photos_total")
             )
             print(
-                f"{title:28} {rate:6.1f} photos/s  p50 {p50:.2f} s  p95 {p95:.2f} s  {items / calls:.1f} photos "
-                f"per run of the encoder  answers {dict(kinds)}  memory {before:,.0f} -> {memory(process):,.0f} MB",
+                f"{title:28} {rate:6.1f} photos/s  p50 {p50:.2f} s  p95 {p95:.2f} s  {each:.0f} ms of CPU per photo  "
+                f"{items / calls:.1f} photos per run of the encoder  answers {dict(kinds)}  "
+                f"memory {before:,.0f} -> {memory(process):,.0f} MB",
                 flush=True,
             )
             return rate

@@ -144,6 +144,12 @@ def test_the_token_is_asked_for_once(guarded):
     assert away == "/evil.example/"
 
 
+def test_a_browser_with_the_token_gets_pages_and_their_socket(guarded, page):
+    page.goto(f"{guarded.url}api?token={guarded.token}")
+    assert page.url == guarded.url + "api"
+    page.wait_for_function("window.socket?.connected")
+
+
 @pytest.mark.parametrize("path", ["", "api", "api/v1/health", "no/such/page", "explorer/frame.css"])
 def test_headers_of_every_answer(server, path):
     headers = httpx.get(server.url + path).headers
