@@ -78,14 +78,7 @@ class Cluster:
     def run(
         self, tasks: Sequence[Mapping[str, Any]], make: Callable[[], Work], description: str, n_images: int
     ) -> Iterator[dict[str, Any]]:
-        """What becomes of each task, in the order in which they end.
-
-        Parameters
-        ----------
-        tasks : mappings of names to numbers or text
-        make : called once by every actor, for what it calls with each of its tasks
-        description, n_images : of the bar
-        """
+        """What becomes of each task, in the order in which they end; each actor calls `make` once for what it does."""
         if not tasks:
             return
         data = self.connect().data

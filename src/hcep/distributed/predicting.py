@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
 
-from hcep.distributed.cluster import Cluster
+from hcep.distributed.cluster import Cluster, Work
 from hcep.distributed.places import Place, Stored, shards_of
 from hcep.embeddings.store.manifest import ShardRecord
 from hcep.errors import HCEPError
@@ -59,9 +61,8 @@ def predict(
     target.write(ABOUT, about.encode())
     done = target.sizes()
     left = [shard for shard in shards if _part(shard) not in done]
-    actor = partial(PredictShard, Place.of(model), stored, target)
-    made = machines.run(stored.tasks(left, len(left)), actor, "predicting", sum(shard.n_images for shard in left))
-    for _ in made:
+    actor = partial(_predicting, Place.of(model), stored, target)
+    for _ in machines.run(stored.tasks(left, len(left)), actor, "predicting", sum(s.n_images for s in left)):
         pass
     return sum(shard.n_images for shard in shards)
 
@@ -84,53 +85,43 @@ def evaluate(
     """
     machines, (stored, shards) = Cluster(**cluster), Stored.of(store, split, default_split="val")
     _refuse_other_encoder(Place.of(model), stored)
-    actor = partial(ScoreShard, Place.of(model), stored, tuple(top_k))
+    actor = partial(_scoring, Place.of(model), stored, tuple(top_k))
     made = machines.run(stored.tasks(shards, len(shards)), actor, "evaluating", sum(s.n_images for s in shards))
-    scores = [part for _, part in sorted((row["number"], row["scores"]) for row in made) if part]
+    scores = [pickle.loads(part) for _, part in sorted((row["number"], row["scores"]) for row in made) if part]
     if not scores:
         raise HCEPError(f"no image of {stored.place.address!r} is in the split {split!r}")
-    table = pa.concat_tables([pa.ipc.open_stream(part).read_all() for part in scores], promote_options="default")
-    labels, predicted = (tuple(table.column(name).to_pylist()) for name in ("label", "predicted"))
-    metrics = table.drop_columns(["label", "predicted"])
-    return ImageScores(
-        labels, predicted, {name: metrics.column(name).cast(pa.float64()).to_numpy() for name in metrics.column_names}
-    )
+    columns = {name: np.concatenate([part.columns[name] for part in scores]) for name in scores[0].columns}
+    labels, predicted = (tuple(chain(*(getattr(part, name) for part in scores))) for name in ("labels", "predicted"))
+    return ImageScores(labels, predicted, columns)
 
 
-class PredictShard:
+def _predicting(model: Place, stored: Stored, target: Place) -> Work:
     """What an actor does: one model, shard after shard."""
+    path_model = _opened(model).path_model
 
-    def __init__(self, model: Place, stored: Stored, target: Place) -> None:
-        self.model, self.stored, self.target = _opened(model).path_model, stored, target
-
-    def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
+    def work(task: Mapping[str, Any]) -> dict[str, Any]:
         (shard,) = shards_of(task)
-        X, known = self.stored.read(shard)
+        X, known = stored.read(shard)
         labels = known["label"] if (known["label"] != None).any() else None  # noqa: E711 - element by element
         with TemporaryDirectory(prefix="hcep-") as scratch:
             part = Path(scratch, _part(shard))
-            write_predictions(self.model, X, part, ids=known["id"], labels=labels)
-            self.target.write(part.name, part.read_bytes())
+            write_predictions(path_model, X, part, ids=known["id"], labels=labels)
+            target.write(part.name, part.read_bytes())
         return {"number": task["number"], "n_images": shard.n_images}
 
+    return work
 
-class ScoreShard:
-    """What an actor does: one model, shard after shard."""
 
-    def __init__(self, model: Place, stored: Stored, top_k: tuple[int, ...]) -> None:
-        self.model, self.stored, self.top_k = _opened(model).classifier, stored, top_k
+def _scoring(model: Place, stored: Stored, top_k: tuple[int, ...]) -> Work:
+    classifier = _opened(model).classifier
 
-    def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
+    def work(task: Mapping[str, Any]) -> dict[str, Any]:
         (shard,) = shards_of(task)
-        X, labels = self.stored.labelled(shard)
-        made = {"number": task["number"], "n_images": shard.n_images, "scores": b""}
-        if len(X):
-            table = evaluate_method(self.model, X, labels, top_k=self.top_k).to_table()
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, table.schema) as stream:
-                stream.write_table(table)
-            made["scores"] = sink.getvalue().to_pybytes()
-        return made
+        X, labels = stored.labelled(shard)
+        scores = pickle.dumps(evaluate_method(classifier, X, labels, top_k=top_k)) if len(X) else b""
+        return {"number": task["number"], "n_images": shard.n_images, "scores": scores}
+
+    return work
 
 
 def _part(shard: ShardRecord) -> str:

@@ -184,12 +184,7 @@ def write_npy_in_pieces(
 ) -> None:
     """Write a ``.npy`` file of rows that come in pieces, never held together.
 
-    Parameters
-    ----------
-    path : the file
-    shape, dtype : of the whole
-    pieces : arrays of rows
-    sealed : whether the SHA-256 of the rows follows them, where no reader of the array looks
+    Where it is `sealed`, the SHA-256 of the rows follows them, where no reader of the array looks.
     """
     digest = hashlib.sha256()
     header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}

@@ -68,12 +68,7 @@ class Columns(NamedTuple):
 def table_parts(source: Path, table: Columns, names: dict[str, str], label_names: Any) -> dict[str, Any]:
     """The parts of a table by name, as arrays, with a ``note``: a sentence of what was taken for what.
 
-    Parameters
-    ----------
-    source : the file, for messages
-    table : its columns
-    names : what the parts are called; ``vectors`` may be several columns, as ``"a,b,c"``, ``"f*"`` or ``"f0:f511"``
-    label_names : names of the classes that integer labels count
+    `names` and `label_names` are those of `read_arrays`; `source` is the file, for messages.
     """
     schema = table.schema
     found = _named_columns(source, schema, names)
@@ -221,14 +216,7 @@ def _numbers(source: Path, column: Any, name: str) -> NDArray[Any]:
 
 
 def stacked(source: Path, chunks: Iterable[Any], name: str, n_rows: int, kind: pa.DataType) -> NDArray[Any]:
-    """A column of lists as one array (n_rows, n_dims), filled chunk by chunk.
-
-    Parameters
-    ----------
-    source, name : the file and the column, for messages
-    chunks : its pieces
-    n_rows, kind : how many lists there are, and their type
-    """
+    """A column of `n_rows` lists of a `kind` as one array (n_rows, n_dims), filled chunk by chunk."""
     if not is_list_of_floats(kind):
         raise StoreError(f"{str(source)!r}: column {name!r} must hold lists of floats, not {kind}")
     X: NDArray[Any] = np.empty((0, 1), kind.value_type.to_pandas_dtype())

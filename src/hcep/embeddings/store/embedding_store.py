@@ -159,16 +159,7 @@ class EmbeddingStore:
         return (vectors if rows is None else vectors[rows] for vectors, rows in self._read(disk.read_vectors))
 
     def batches(self, size: int = 8192, dtype: DTypeLike = np.float32) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Stream (X, y) batches in row order; memory does not grow with the store.
-
-        size : images a batch; the last one is shorter
-        dtype : of X
-
-        Yields
-        ------
-        X : (size, n_dims) array
-        y : (size,) array of labels, as `labels`
-        """
+        """Stream batches of X (size, n_dims) and labels (size,) in row order; memory does not grow with the store."""
         if size < 1:
             raise StoreError(f"size must be at least 1, got {size}")
         return self._batches(size, np.dtype(dtype))

@@ -55,13 +55,7 @@ class StoreWriter:
     def open(
         cls, folder: Path, encoder: EncoderRecord, n_dims: int, dtype: StoredDtype, *, resume: bool = True
     ) -> Iterator[StoreWriter]:
-        """Open a store for writing, or begin one; `resume=False` drops what it holds.
-
-        Parameters
-        ----------
-        folder : of the store
-        encoder, n_dims, dtype : of the vectors, which must be the store's where there is one
-        """
+        """Open a store for writing, or begin one; its vectors must be of this kind, unless what it holds is dropped."""
         with locked(folder):
             manifest = _begin(folder, Manifest(encoder, n_dims, dtype, next_row=0, shards=(), skipped=()), resume)
             _remove_leftovers(folder, manifest)
@@ -79,13 +73,7 @@ class StoreWriter:
         hashes: Sequence[str | None],
         skipped: Sequence[SkippedImage] = (),
     ) -> None:
-        """Take a batch, to be committed by the next `flush`.
-
-        Parameters
-        ----------
-        items, vectors, hashes : images, their vectors (n, n_dims) and the hashes of their files, where known
-        skipped : images of the batch that have none
-        """
+        """Take a batch of images, their vectors (n, n_dims) and files' hashes, to be committed by the next `flush`."""
         self._pending.append(_Batch(items, hashes, self._as_stored(items, vectors), skipped))
 
     def _as_stored(self, items: Sequence[ImageItem], vectors: NDArray[Any]) -> NDArray[Any]:
