@@ -30,12 +30,39 @@ def test_labels_are_the_folders(root):
     assert list(dataset.ids) == FILES
 
 
+def test_noisy_labels(root):
+    assert read_images(root, label_column="noisy_labels_0").labels == ("n01440764", "n02102040", "n02102040")
+    assert read_images(root, label_column="noisy_labels_25").labels == ("n02979186", "n02102040", "n02102040")
+    assert read_images(root, label_column="noisy_labels_50", split="train").labels == ("n03000684", "n02102040")
+
+
 def test_real_images():
     dataset = read_images(shared_file("data/imagenette_images"), layout="imagenette", split="train")
     assert len(dataset) == 200
     assert [dataset.labels.count(c) for c in dataset.classes] == [20] * 10
 
 
-def test_noisy_labels_are_no_labels(root):
-    with pytest.raises(DatasetError, match="has one label per image and no columns"):
+@pytest.mark.parametrize("column", ["noisy_labels_2", "is_valid"])
+def test_unknown_column(root, column):
+    with pytest.raises(DatasetError, match=f"label_column='{column}' is not a column of .* 'noisy_labels_50'"):
+        read_images(root, label_column=column)
+
+
+def test_no_table(root):
+    (root / "noisy_imagenette.csv").unlink()
+    with pytest.raises(
+        DatasetError, match=r"label_column='noisy_labels_5' needs noisy_imagenette.csv or noisy_imagewoof"
+    ):
+        read_images(root, layout="imagenette", label_column="noisy_labels_5")
+
+
+def test_images_that_are_not_in_the_table(root):
+    touch(root, "train/n01440764/new.JPEG")
+    with pytest.raises(DatasetError, match=r"1 of 4 images are not in '.*noisy_imagenette.csv': 'train/n01440764/new"):
+        read_images(root, label_column="noisy_labels_5")
+
+
+def test_a_table_without_paths(root):
+    write(root, "noisy_imagenette.csv", "file,noisy_labels_5\na,b\n")
+    with pytest.raises(DatasetError, match=r"must have a column 'path', it has 'file', 'noisy_labels_5'"):
         read_images(root, label_column="noisy_labels_5")

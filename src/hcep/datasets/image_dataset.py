@@ -42,7 +42,8 @@ def read_images(
     split : read only this split (``"validation"`` and ``"valid"`` are ``"val"``)
     path_column, label_column : str
         Columns of a table. The label column also chooses among the labels of datasets that have several:
-        ``"fine_labels"`` (default) or ``"coarse_labels"`` of CIFAR-100. None for images without labels.
+        ``"fine_labels"`` (default) or ``"coarse_labels"`` of CIFAR-100, ``"noisy_labels_5"`` and the like of
+        ImageNette. None for images without labels.
 
     Images are in the order of the table or, of folders, split by split and sorted by path.
 

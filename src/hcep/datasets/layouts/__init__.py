@@ -23,7 +23,7 @@ LAYOUTS = {
     "cifar": Layout(cifar.LOOKS_FOR, cifar.detect, cifar.read),
     "tiny_imagenet": Layout(folders.TINY_LOOKS_FOR, folders.detect_tiny, folders.read_tiny),
     "imagenet": Layout(imagenet.LOOKS_FOR, imagenet.detect, imagenet.read),
-    "imagenette": Layout(folders.IMAGENETTE_LOOKS_FOR, folders.detect_imagenette, folders.read),
+    "imagenette": Layout(folders.IMAGENETTE_LOOKS_FOR, folders.detect_imagenette, folders.read_imagenette),
     "table": Layout(table.LOOKS_FOR, table.detect, table.read),
     "folder": Layout(folders.LOOKS_FOR, folders.detect, folders.read),
 }

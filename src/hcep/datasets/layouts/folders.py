@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from hcep.datasets.layouts import listing as found_by
-from hcep.datasets.layouts.listing import SPLIT_NAMES, DatasetError, Listing, Request, canonical_split
+from hcep.datasets.layouts.listing import OWN_LABEL, SPLIT_NAMES, DatasetError, Listing, Request, canonical_split
+from hcep.datasets.layouts.table import read_columns
 from hcep.errors import quoted
 
 LOOKS_FOR = "a folder with one subfolder of images per class, perhaps below train/, val/ and test/"
@@ -54,8 +56,40 @@ def split_folders(source: Path) -> list[str]:
 
 
 def detect_imagenette(source: Path) -> bool:
-    """Whether ImageNette's table of noisy labels (not read) is there; without it the set is a plain folder."""
-    return any((source / name).is_file() for name in NOISY) and (source / "train").is_dir()
+    """Whether ImageNette's table of noisy labels is there; without it the set is a plain image folder."""
+    return _noisy(source) is not None and (source / "train").is_dir()
+
+
+def read_imagenette(source: Path, request: Request) -> Listing:
+    """List the images, labelled by their folders or by a column of the table, such as ``noisy_labels_5``."""
+    listing, column, table = (
+        read(source, replace(request, label_column=OWN_LABEL)),
+        request.label_column,
+        _noisy(source),
+    )
+    if column in (OWN_LABEL, None):
+        return listing
+    if table is None:
+        raise DatasetError(
+            f"label_column={column!r} needs {' or '.join(NOISY)} in {str(source)!r}, and it is not there"
+        )
+    columns = read_columns(table)
+    noisy = [name for name in columns if name.startswith("noisy_labels")]
+    if column not in noisy:
+        raise found_by.column_error("label_column", str(column), noisy, table)
+    if "path" not in columns:
+        raise DatasetError(f"{str(table)!r} must have a column 'path', it has {quoted(columns)}")
+    labels = dict(zip(columns["path"], columns[str(column)], strict=True))
+    unlisted = [f for f in listing.files if f not in labels]
+    if unlisted:
+        raise DatasetError(
+            f"{len(unlisted):,} of {len(listing.files):,} images are not in {str(table)!r}: {quoted(unlisted)}"
+        )
+    return replace(listing, labels=[labels[f] for f in listing.files])
+
+
+def _noisy(source: Path) -> Path | None:
+    return next((source / name for name in NOISY if (source / name).is_file()), None)
 
 
 def detect_tiny(source: Path) -> bool:
