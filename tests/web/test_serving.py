@@ -12,7 +12,7 @@ from itertools import count
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 httpx = pytest.importorskip("httpx", reason="httpx is not installed (extra test-web)")
 
 
