@@ -99,7 +99,8 @@ def test_the_path_is_that_of_the_likeliest_class(tmp_path: Path) -> None:
     odds = plain.predict_proba(X) * np.array(priors)
     np.testing.assert_allclose(found.probabilities, odds / odds.sum(axis=1, keepdims=True), rtol=1e-6)
     loaded = load_model(save_model(leaning, tmp_path / "model"))
-    assert loaded.predict_proba(X).tolist() == found.probabilities.tolist()
+    assert loaded.predict_proba(X) == pytest.approx(found.probabilities)
+    assert loaded.infer(X).probabilities.tolist() == found.probabilities.tolist()
 
 
 def test_empirical_priors_follow_the_images() -> None:

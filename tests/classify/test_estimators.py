@@ -26,6 +26,7 @@ from hcep.classify.choosing import ANCHOR, ANCHORS, FALLBACK_SHRINKAGE, FEW_ANCH
 from hcep.classify.heads import AdamWHead
 from hcep.dictionary import DictionaryError
 from hcep.models import ModelError
+from hcep.pursuit.folded import Fold
 
 search_module = import_module("hcep.pursuit.search")
 
@@ -201,7 +202,7 @@ def test_one_inference_is_all_of_them(
     model = HCEPClassifier(animals, **options).fit(X, y)
     found, paths = model.infer(X, n_best=3, explained=True), model.pursue(X, n_best=3)
     assert found.labels.tolist() == model.predict(X).tolist()
-    assert found.probabilities.tolist() == model.predict_proba(X).tolist()
+    assert found.probabilities == pytest.approx(model.predict_proba(X))
     assert found.paths.n_best_nodes.tolist() == paths.n_best_nodes.tolist()
     assert found.paths.n_best_residual_norms == pytest.approx(paths.n_best_residual_norms, nan_ok=True)
     assert (found.paths.codes != paths.codes).nnz == 0
@@ -244,7 +245,13 @@ def projected(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(block.stop - block.start)
         return project(rows, block, *rest)
 
+    def folded(fold: Fold, rows: Any, first_row: int) -> Any:
+        counts.append(len(rows))
+        return products(fold, rows, first_row)
+
+    products = Fold.products
     monkeypatch.setattr(search_module, "project", counted)
+    monkeypatch.setattr(Fold, "products", folded)
     return counts
 
 

@@ -7,7 +7,7 @@ from hcep.dictionary.from_text import text_dictionary, text_vectors
 from hcep.dictionary.transform import unit_rows
 from hcep.evaluate import paired_draws
 from hcep.experiments.tasks import SHARED, cifar10
-from hcep.models.text_fitting import text_classifier
+from hcep.models.fitting import text_classifier
 from tests.conftest import shared_file
 
 

@@ -5,7 +5,7 @@ import pytest
 from hcep import ConceptDictionary, Hierarchy
 from hcep.dictionary.from_text import text_dictionary, text_vectors
 from hcep.embeddings import load_encoder
-from hcep.models.text_fitting import text_classifier
+from hcep.models.fitting import text_classifier
 
 # Before the next import: a module that was skipped halfway has no fixtures to give.
 pytest.importorskip("torch", reason="torch is not installed")

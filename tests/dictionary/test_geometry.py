@@ -475,7 +475,7 @@ def test_rotation_and_scale_do_not_matter(seed):
 def test_blocks_do_not_change_the_results(monkeypatch):
     dictionary = random_dictionary(5, n_dims=14)
     whole = dictionary.geometry.summary()
-    monkeypatch.setattr("hcep.dictionary.geometry.space.BLOCK", 1)
+    monkeypatch.setattr("hcep.dictionary.checks.BLOCK", 1)
     again = ConceptDictionary(dictionary.hierarchy, dictionary.synset_embeddings).geometry.summary()
     assert again == pytest.approx(whole, nan_ok=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Self
 
@@ -12,11 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from hcep._checks import is_number
 from hcep.classify.floor import unknown_scores
 from hcep.classify.path_model import Inference, PathModel
+from hcep.dictionary.checks import blocks
 from hcep.errors import HCEPError, near_matches, quoted
 
 Floats = NDArray[np.float64]
-#: Numbers that are in memory at a time: probabilities of classes, or of concepts.
-BLOCK = 8_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +125,7 @@ def as_subtrees(model: PathModel, sets: NDArray[np.bool_]) -> list[tuple[str, ..
     hierarchy, below = model.hierarchy, model._below
     sizes, answers = np.asarray(below.sum(axis=0)).ravel(), []
     parents = np.repeat(np.arange(len(hierarchy)), np.diff(hierarchy.child_pointer))
-    for block in _blocks(len(sets), len(hierarchy)):
+    for block in blocks(0, len(sets), len(hierarchy)):
         whole = sets[block].astype(np.float64) @ below > sizes - 0.5
         highest = whole.copy()
         for parent, child in zip(parents.tolist(), hierarchy.child_index.tolist(), strict=True):
@@ -174,18 +173,12 @@ def _answer_nodes(model: PathModel, found: Inference) -> NDArray[np.intp]:
     return np.where(of_path == found.class_index, found.paths.nodes, _first_nodes(model)[found.class_index])
 
 
-def _blocks(n: int, width: int) -> Iterator[slice]:
-    """Slices of n rows, each with so many columns that a block stays small."""
-    step = max(1, BLOCK // width)
-    return (slice(start, start + step) for start in range(0, n, step))
-
-
 def _along(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
     """The path of every node and the probability of each concept on it, both (n_images, depth), 0 beyond its end."""
     tree = model.hierarchy.path_tree
     paths = np.maximum(tree.ancestors()[nodes], 0).astype(np.intp)
     values = np.empty(paths.shape)
-    for block in _blocks(len(nodes), len(model.hierarchy)):
+    for block in blocks(0, len(nodes), len(model.hierarchy)):
         concepts = np.minimum(probabilities[block] @ model._below, 1.0)
         values[block] = np.take_along_axis(concepts, tree.synset[paths[block]].astype(np.intp), axis=1)
     values[paths == 0] = 0.0
@@ -223,7 +216,7 @@ def _left_behind(model: PathModel, quantiles: Floats) -> Floats:
     if (quantiles == quantiles[0]).all():
         return bars
     below = model._below.tocsc()
-    for block in _blocks(tree.n_nodes, len(model.classes)):
+    for block in blocks(0, tree.n_nodes, len(model.classes)):
         above, here = (below[:, s[block]].toarray() > 0 for s in (tree.synset[np.maximum(tree.parent, 0)], tree.synset))
         bars[block] = np.where(above & ~here, quantiles[:, None], -np.inf).max(axis=0)
     return bars
@@ -266,8 +259,8 @@ class HedgingMixin:
     def _in_blocks(self, X: ArrayLike, work: Callable[[PathModel, Inference, slice], Any]) -> list[Any]:
         """What some work makes of images, a block at a time: no more probabilities than fit are kept."""
         images, model = np.asarray(X), self.path_model()
-        blocks = list(_blocks(len(images), len(self.classes_))) or [slice(0, 0)]
-        return [work(model, self.infer(images[rows], explained=True), rows) for rows in blocks]
+        parts = list(blocks(0, len(images), len(self.classes_))) or [slice(0, 0)]
+        return [work(model, self.infer(images[rows], explained=True), rows) for rows in parts]
 
     def predict_concept(self, X: ArrayLike, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.object_]:
         """Ids of the lowest concepts, maybe the root, that the true classes are below with probability ``1 - alpha``.

@@ -99,12 +99,7 @@ def assembled(
 
 
 def leaf_embeddings(weights: NDArray[np.float64], biases: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Class vectors of one norm whose nearest is the largest logit, (n_classes, n_dims + 2), and that norm's square.
-
-    >>> vectors, square = leaf_embeddings(np.array([[2.0], [0.0]]), np.array([0.0, 1.0]))
-    >>> bool(np.allclose((vectors**2).sum(axis=1), square)), vectors.shape
-    (True, (2, 3))
-    """
+    """Class vectors of one norm whose nearest is the largest logit, (n_classes, n_dims + 2), and that norm's square."""
     centred, offset = weights - weights.mean(axis=0), biases - biases.mean()
     squares = (centred**2).sum(axis=1) + offset**2
     largest = float(squares.max())

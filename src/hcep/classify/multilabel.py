@@ -37,15 +37,6 @@ class MultiLabelHCEP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     A one-dimensional y is classified as `HCEPClassifier` does.
 
-    >>> from hcep.datasets import load_sample
-    >>> sample = load_sample()
-    >>> labels = sorted(set(sample.y_train))
-    >>> Y = np.array([[label == one for label in labels] for one in sample.y_train], dtype=int)
-    >>> model = MultiLabelHCEP(sample.hierarchy, labels=labels).fit(sample.X_train, Y)
-    >>> mixed = (sample.X_val[:1] + sample.X_val[-1:]) / 2
-    >>> np.flatnonzero(model.predict(mixed)[0]).tolist() == [labels.index(sample.y_val[i]) for i in (0, -1)]
-    True
-
     Parameters
     ----------
     hierarchy : what `HCEPClassifier` takes
@@ -178,13 +169,7 @@ class MultiLabelHCEP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def unmixed(X: NDArray[Any], truth: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[np.intp], NDArray[np.intp]]:
-    """Pictures of single objects, one for each label of each picture, the column of that label, and the picture's row.
-
-    >>> X = np.array([[2.0, 0.0], [0.0, 4.0], [1.0, 2.0]])
-    >>> single, column, picture = unmixed(X, np.array([[1, 0], [0, 1], [1, 1]], dtype=bool))
-    >>> single.round().tolist(), column.tolist(), picture.tolist()
-    ([[2.0, 0.0], [0.0, 4.0], [2.0, 0.0], [0.0, 4.0]], [0, 1, 0, 1], [0, 1, 2, 2])
-    """
+    """Pictures of single objects, one for each label of each picture, the label's column, and the picture's row."""
     labelled = np.flatnonzero(truth.any(axis=1))
     x, n_labels = X[labelled].astype(np.float64), truth[labelled].sum(axis=1, keepdims=True)
     weights = truth[labelled] / n_labels
@@ -202,10 +187,6 @@ def unmixed(X: NDArray[Any], truth: NDArray[np.bool_]) -> tuple[NDArray[Any], ND
 
 
 def example_f1(truth: NDArray[np.bool_], guessed: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """F1 of the labels of each picture; 1 where there are none and none is guessed.
-
-    >>> example_f1(np.array([[True, True, False]]), np.array([[True, False, False]])).round(3).tolist()
-    [0.667]
-    """
+    """F1 of the labels of each picture; 1 where there are none and none is guessed."""
     total = truth.sum(axis=1) + guessed.sum(axis=1)
     return np.asarray(np.where(total > 0, 2.0 * (truth & guessed).sum(axis=1) / np.maximum(total, 1), 1.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,19 @@ from hcep.errors import DictionaryError, quoted
 
 #: Images looked at, or turned to double precision, at a time.
 CHUNK = 8192
+#: Numbers held at once by computations in blocks (64 MB of float64).
+BLOCK = 8_000_000
 #: Largest values of an image between which squares, and sums of many, are exact to their precision.
 SCALES = (1e-15, 1e15)
 
 #: float32 or float64, (n_images, n_dims).
 Embeddings = NDArray[Any]
+
+
+def blocks(start: int, stop: int, row_size: int) -> Iterator[slice]:
+    """Slices of rows of `row_size` numbers each that keep memory flat."""
+    step = max(1, BLOCK // max(row_size, 1))
+    return (slice(at, min(at + step, stop)) for at in range(start, stop, step))
 
 
 def check_shape(X: ArrayLike, n_dims: int | None = None, name: str = "X") -> NDArray[Any]:

@@ -15,9 +15,16 @@ from .drawing import (
     mistakes_by_lca as mistakes_by_lca,
     write_figures as write_figures,
 )
-from .grade import Graded as Graded, Grades as Grades, grade as grade, grade_methods as grade_methods
+from .grade import (
+    Corrected as Corrected,
+    Graded as Graded,
+    Grades as Grades,
+    grade as grade,
+    grade_methods as grade_methods,
+    intervention_curve as intervention_curve,
+    limited as limited,
+)
 from .image_scores import ImageScores as ImageScores, evaluate_method as evaluate_method, score_images as score_images
-from .interventions import Corrected as Corrected, intervention_curve as intervention_curve, limited as limited
 from .running import RunningScores as RunningScores, evaluate_blocks as evaluate_blocks
 from .statistics import (
     Difference as Difference,

@@ -85,9 +85,6 @@ class RiskCoverage:
 def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> RiskCoverage:
     """The curve of risk against coverage.
 
-    >>> risk_coverage([0.9, 0.8, 0.7, 0.6], [1, 1, 0, 1]).risk.round(2).tolist()
-    [0.0, 0.0, 0.33, 0.25]
-
     Parameters
     ----------
     confidence : (n_images,) array; higher where the answer is surer; equal ones are answered together

@@ -25,7 +25,7 @@ from hcep.hierarchy import Hierarchy
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from hcep.evaluate.interventions import Corrected
+    from hcep.evaluate.grade import Corrected
 
 #: Inches from which on a box is labelled, and letters of its name.
 LABELLED, LETTERS = 0.085, 28
@@ -57,12 +57,7 @@ def icicle_boxes(hierarchy: Hierarchy) -> list[Box]:
 
 
 def concept_f1(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> dict[str, float]:
-    """F1 of every concept that some image has, or was said to have; the root's is 1.
-
-    >>> h = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
-    >>> concept_f1(["cat", "dog", "car"], ["cat", "cat", "car"], h)["animal"]
-    1.0
-    """
+    """F1 of every concept that some image has, or was said to have; the root's is 1."""
     both, either = Counter[str](), Counter[str]()
     pairs = Counter(zip(as_labels(y_true, "y_true"), as_labels(y_pred, "y_pred"), strict=True))
     above = {c: {leaf, *hierarchy.ancestors(leaf)} for pair in pairs for c in pair for leaf in [hierarchy.leaf_of(c)]}
@@ -106,7 +101,7 @@ def write_figures(folder: str | PathLike[str], model: Any, X: ArrayLike, y: Arra
     X : (n_images, n_dims) raw embeddings
     y : (n_images,) labels, all of them classes of the model
     """
-    from hcep.evaluate.interventions import intervention_curve
+    from hcep.evaluate.grade import intervention_curve
 
     found, h, folder = model.infer(X), model.hierarchy_, Path(folder)
     truth, sure = np.asarray(y), found.probabilities.max(axis=1)

@@ -41,11 +41,7 @@ METRICS = {
 
 
 def metric_of(column: str) -> Metric:
-    """The metric a column of `ImageScores` belongs to: ``prefix_3`` is the prefix metric at level 3.
-
-    >>> metric_of("prefix_3")
-    Metric(title='prefix 3', better='higher')
-    """
+    """The metric a column of `ImageScores` belongs to: ``prefix_3`` is the prefix metric at level 3."""
     if column in METRICS:
         return METRICS[column]
     stem, _, number = column.rpartition("_")

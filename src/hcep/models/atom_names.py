@@ -94,15 +94,7 @@ class AtomName:
 
 @dataclass(frozen=True)
 class AtomNames:
-    """Names of a dictionary's atoms.
-
-    >>> bear = AtomName("bear", "polar bear", (Phrase("thick white fur", 0.31),), gloss="white bear of Arctic regions")
-    >>> names = AtomNames((bear,))
-    >>> names.meaning("bear", "polar bear")
-    'thick white fur'
-    >>> names["bear", "polar bear"].source
-    'phrase'
-    """
+    """Names of a dictionary's atoms."""
 
     atoms: tuple[AtomName, ...]  # in the order of the hierarchy's edges; some may be left out
     encoder: str | None = None  # whose text space the phrases were compared in

@@ -54,15 +54,6 @@ def model_card(
 ) -> str:
     """Describe a fitted classifier in Markdown, front matter included.
 
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-3)
-    >>> model = HCEPClassifier(data.hierarchy).fit(data.X, data.y)
-    >>> card = model_card(model, name="simplices", metrics={"accuracy": 0.875})
-    >>> card.splitlines()[1:3]
-    ['license: "unknown"', 'library_name: hcep']
-    >>> "| accuracy | 0.875 |" in card
-    True
-
     Parameters
     ----------
     model : fitted

@@ -37,31 +37,29 @@ def change_model(
     change : called with the classifier, which it changes in place; when it raises, the saved model stays as it is
     keep_metrics : whether metrics that were measured before still hold
     """
+    folder = Path(folder)
     _ = SavedModel(folder).summary
-    with writing(Path(folder)):
-        return _changed(Path(folder), what, change, keep_metrics)
-
-
-def _changed(folder: Path, what: str, change: Callable[[HCEPClassifier], Any], keep_metrics: bool) -> HCEPClassifier:
-    saved = SavedModel(folder)
-    summary, model = saved.summary, saved.classifier
-    change(model)
-    counts = model.images_per_class_
-    by_class = summary.training.images_per_class
-    if counts is not None:
-        by_class = {str(c): n for c, n in zip(model.classes_.tolist(), counts.tolist(), strict=True)}
-    facts: dict[str, Any] = {"encoder": summary.encoder, "data": summary.training.data, "images_per_class": by_class}
-    facts["metrics"] = summary.training.metrics if keep_metrics else None
-    when = datetime.now(UTC).isoformat(timespec="seconds")
-    history = [*summary.training.history, ChangeRecord(what, when, summary.checksum)]
-    files = pack(model, **facts, history=history)
-    files[CARD] = encoded(CARD, model_card(model, name=folder.resolve().name, **facts))
-    if saved.atom_names is not None:
-        edges = set(model.hierarchy_.edges)
-        left = replace(saved.atom_names, atoms=tuple(a for a in saved.atom_names.atoms if (a.parent, a.child) in edges))
-        files |= sealed_names(files[DOCUMENT], dump_names(left, model.hierarchy_))
-    _keep(folder, summary)
-    write_folder(folder, files)
+    with writing(folder):
+        saved = SavedModel(folder)
+        summary, model = saved.summary, saved.classifier
+        change(model)
+        training, counts = summary.training, model.images_per_class_
+        by_class = training.images_per_class
+        if counts is not None:
+            by_class = {str(c): n for c, n in zip(model.classes_.tolist(), counts.tolist(), strict=True)}
+        facts: dict[str, Any] = {"encoder": summary.encoder, "data": training.data, "images_per_class": by_class}
+        facts["metrics"] = training.metrics if keep_metrics else None
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        history = [*summary.training.history, ChangeRecord(what, when, summary.checksum)]
+        files = pack(model, **facts, history=history)
+        files[CARD] = encoded(CARD, model_card(model, name=folder.resolve().name, **facts))
+        if saved.atom_names is not None:
+            edges = set(model.hierarchy_.edges)
+            left = tuple(atom for atom in saved.atom_names.atoms if (atom.parent, atom.child) in edges)
+            names = dump_names(replace(saved.atom_names, atoms=left), model.hierarchy_)
+            files |= sealed_names(files[DOCUMENT], names)
+        _keep(folder, summary)
+        write_folder(folder, files)
     return model
 
 

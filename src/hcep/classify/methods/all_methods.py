@@ -97,12 +97,6 @@ def make_method(
 ) -> Any:
     """Make an estimator by the name of its method, unfitted: ``fit``, ``pursue``, ``predict``, ``predict_proba``.
 
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-4)
-    >>> model = make_method("omp", data.hierarchy, max_steps=2).fit(data.X, data.y)
-    >>> model.pursue(data.X[:1]).codes.shape
-    (1, 12)
-
     Parameters
     ----------
     name : a key of `METHODS`

@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hcep.dictionary.geometry.space import Floats, Space, blocks, mean_of, pairs, refuse_quadratic
+from hcep.dictionary.checks import blocks
+from hcep.dictionary.geometry.space import Floats, Space, mean_of, pairs, refuse_quadratic
 from hcep.errors import DictionaryError
 
 #: Degrees. The arc cosine of equal directions is off by up to some 1e-6 degrees; less than this is no violation.

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from hcep.dictionary.geometry.space import Floats, Space, blocks, refuse_quadratic
+from hcep.dictionary.checks import blocks
+from hcep.dictionary.geometry.space import Floats, Space, refuse_quadratic
 
 if TYPE_CHECKING:
     from hcep.dictionary.path_basis import PathBasis

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep.dictionary.checks import blocks
 from hcep.dictionary.transform import unit_rows
 from hcep.errors import DictionaryError
 
@@ -24,8 +25,6 @@ Floats = NDArray[np.float64]
 
 #: Comparisons of everything with everything stop here: 20,000 synsets, minutes on two cores.
 MAX_PAIRS = 20_000**2
-#: Numbers held at once by the blocked computations (64 MB of float64).
-BLOCK = 8_000_000
 
 
 class Space:
@@ -77,12 +76,6 @@ class Space:
     def _children(self, i: int) -> NDArray[np.int64]:
         pointer = self.hierarchy.child_pointer
         return self.hierarchy.child_index[pointer[i] : pointer[i + 1]].astype(np.int64)
-
-
-def blocks(start: int, stop: int, row_size: int) -> Iterator[slice]:
-    """Slices of rows of `row_size` numbers each that keep memory flat."""
-    step = max(1, BLOCK // max(row_size, 1))
-    return (slice(at, min(at + step, stop)) for at in range(start, stop, step))
 
 
 def pairs(units: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Floats]]:
