@@ -23,6 +23,7 @@ KERNELS = {
     ],
     "others": [
         "pursuit/exact.py",
+        "pursuit/folded.py",
         "pursuit/penalised/tree_kernel.py",
         "classify/left_out_kernel.py",
         "classify/adamw_kernel.py",

@@ -292,9 +292,11 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
     def _hierarchy_of(self, classes: NDArray[Any]) -> Hierarchy:
         return class_hierarchy(self.hierarchy, classes, self.tree, self.collapse)
 
-    def _checked_images(self, X: ArrayLike) -> NDArray[Any]:
+    def _checked_images(self, X: ArrayLike, finite: bool = True) -> NDArray[Any]:
+        """Images to predict from; whether they are finite, which takes a pass over them, only where it is asked."""
         check_is_fitted(self, "dictionary_")
-        images: NDArray[Any] = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        asked: dict[str, Any] = {"dtype": (np.float64, np.float32), "reset": False, "ensure_all_finite": finite}
+        images: NDArray[Any] = validate_data(self, X, **asked)
         return images
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self, overload
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,10 +26,12 @@ from hcep.classify.heads import make_head, n_iterations
 from hcep.classify.hedging import HedgingMixin
 from hcep.classify.objects import ObjectsMixin
 from hcep.classify.path_model import Inference, PathModel
-from hcep.errors import HCEPError
+from hcep.errors import DictionaryError, HCEPError
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import PathResult, PathSums, SearchOptions
 from hcep.pursuit.limits import Concepts
+
+_MODELS: WeakKeyDictionary[HCEPClassifier, PathModel] = WeakKeyDictionary()
 
 
 class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
@@ -290,7 +294,7 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
 
     def path_model(self) -> PathModel:
         """The fitted model as plain arrays and options, free of scikit-learn but for a linear head."""
-        return replace(
+        made = replace(
             super().path_model(),
             calibration=self.calibration_,
             priors=self.priors_,
@@ -299,6 +303,10 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
             held_out=self.held_out_,
             stopping=self.stopping_,
         )
+        # The one of the last call, with the tables it has made, unless a part of it is another now.
+        if not made.is_same(_MODELS.get(self)):
+            _MODELS[self] = made
+        return _MODELS[self]
 
     @property
     def temperature_(self) -> float:
@@ -333,8 +341,17 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
 
     def predict(self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = ()) -> NDArray[Any]:
         """Class of each image; with concepts forced or forbidden as for `pursue`, the best that is left."""
-        images, model = self._checked_images(X), self.path_model()
-        return self.classes_[model.predict(images, model.limits(force, forbid))]
+        index = self._ask(X, lambda model, images: model.predict(images, model.limits(force, forbid)))
+        return np.asarray(self.classes_[index])
+
+    def _ask(self, X: ArrayLike, answer: Callable[[PathModel, NDArray[Any]], Any]) -> Any:
+        """An answer of the path model; images that are not finite show in its products, and are named afterwards."""
+        images, model = self._checked_images(X, finite=False), self.path_model()
+        try:
+            return answer(model, images)
+        except DictionaryError:
+            self._checked_images(X)
+            raise
 
     def predict_proba(
         self, X: ArrayLike, level: int | None = None, *, force: Concepts = (), forbid: Concepts = ()
@@ -353,7 +370,7 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
         force, forbid : as for `pursue`; the probabilities are then over the classes left
         """
         if level is None:
-            return self.infer(X, force=force, forbid=forbid).probabilities
+            return self._ask(X, lambda model, images: model.probabilities(images, model.limits(force, forbid)))
         columns = [self.hierarchy_.index(concept) for concept in self.concepts_at(level)]
         return np.asarray(self.node_probabilities(X, force=force, forbid=forbid)[:, columns])
 
@@ -371,8 +388,7 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
 
         A concept's is the sum over the classes below it, each counted once, however many paths lead there.
         """
-        images, model = self._checked_images(X), self.path_model()
-        return model.node_probabilities(images, model.limits(force, forbid))
+        return self._ask(X, lambda model, images: model.node_probabilities(images, model.limits(force, forbid)))
 
     def predict_topk(self, X: ArrayLike, k: int = 5) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """The k likeliest classes of each image, likeliest first, and their probabilities, both (n_images, k).
@@ -380,5 +396,5 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
         Those of the other classes are not kept, so that many images of many classes fit in memory.
         """
         require_positive("k", k)
-        index, probabilities = self.path_model().top_classes(self._checked_images(X), k)
+        index, probabilities = self._ask(X, lambda model, images: model.top_classes(images, k))
         return self.classes_[index], probabilities

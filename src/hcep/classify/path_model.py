@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from hcep.dictionary.concept_dictionary import leaf_shares
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit import PathResult, PathSums, SearchOptions, Stopping, search, search_several
+from hcep.pursuit.few_images import are_few
 from hcep.pursuit.limits import Concepts, PathLimits
 
 if TYPE_CHECKING:
@@ -111,6 +112,12 @@ class PathModel:
     def hierarchy(self) -> Hierarchy:
         return self.dictionary.hierarchy
 
+    def is_same(self, other: PathModel | None) -> bool:
+        """Whether all parts of another are this one's."""
+        names = [field.name for field in fields(self) if field.name != "options"]
+        same = other is not None and other.options == self.options
+        return same and all(getattr(self, name) is getattr(other, name) for name in names)
+
     def limits(self, force: Concepts = (), forbid: Concepts = ()) -> PathLimits | None:
         """What forced and forbidden concepts leave open (see `PathLimits.of`)."""
         return PathLimits.of(self.hierarchy, force, forbid)
@@ -140,11 +147,18 @@ class PathModel:
         """Class of raw embeddings, as positions in `classes`."""
         if limits is not None and self.head is not None:  # which may not keep to the path
             return self.infer(images, limits=limits).class_index
-        if self.priors is None or self.head is not None:
+        if self.head is not None or (self.priors is None and not self._folds(images, limits)):
             return self.class_index(images, self.pursue(images, limits=limits), limits)
         index = np.empty(len(images), dtype=np.intp)
-        self._search(images, lambda block, _, best: index.__setitem__(block, best), limits=limits)
+        each_block = self._score if self.priors is None else partial(self._each_block, limits=limits)
+        each_block(images, lambda block, _, best: index.__setitem__(block, best))
         return index
+
+    def probabilities(self, images: NDArray[Any], limits: PathLimits | None = None) -> NDArray[np.float64]:
+        """Probability of each class, (n_images, n_classes), as `infer` gives it, without paths."""
+        out = np.empty((len(images), len(self.classes)))
+        self._each_block(images, lambda block, found, _: out.__setitem__(block, found), limits)
+        return out
 
     def infer(
         self,
@@ -220,11 +234,31 @@ class PathModel:
 
     def _each_block(self, images: NDArray[Any], keep: OnProbabilities, limits: PathLimits | None = None) -> None:
         """Probabilities block by block, never those of all images at once unless a head gives them."""
-        if self.head is None:
+        if self.head is not None:
+            inferred = self.infer(images, limits=limits)
+            keep(slice(0, len(images)), inferred.probabilities, inferred.class_index)
+            return
+        if not self._folds(images, limits):
             self._search(images, keep, limits=limits)
-        else:
-            found = self.infer(images, limits=limits)
-            keep(slice(0, len(images)), found.probabilities, found.class_index)
+            return
+
+        def reduce(block: slice, scores: NDArray[np.float64], best: NDArray[np.intp]) -> None:
+            found = self.calibration.probabilities(np.negative(scores, out=scores), self.priors)
+            index = best if self.priors is None else np.argmax(found, axis=1)
+            keep(block, _settled(found, index), index)
+
+        self._score(images, reduce)
+
+    def _folds(self, images: NDArray[Any], limits: PathLimits | None) -> bool:
+        """Whether the scores of complete paths decide everything, which one product with raw images gives."""
+        asked, depth = self.options, self.hierarchy.path_tree.depth
+        exact = asked.beam_width is None and asked.tol == 0.0 and (asked.max_steps or depth) >= depth
+        return exact and not asked.signed and limits is None and not are_few(len(images))
+
+    def _score(self, images: NDArray[Any], keep: OnProbabilities) -> None:
+        from hcep.pursuit.folded import for_scores
+
+        for_scores(images, self.dictionary, self.options.anchor, self._class_of_node, keep, self.options.n_jobs)
 
     def _search(
         self,
@@ -249,11 +283,7 @@ class PathModel:
             else:
                 index = np.argmax(found, axis=1)
                 self._put_first(nodes, objectives, index)
-            # The search itself has the last word: ties and paths that end early are settled as the class is. One part
-            # in 10**12 more than the largest, so that the division cannot round it to a tie again.
-            found[np.arange(len(found)), index] = found.max(axis=1) * (1.0 + 1e-12)
-            found /= found.sum(axis=1, keepdims=True)
-            keep(block, found, index)
+            keep(block, _settled(found, index), index)
 
         asked |= {"n_best": max(n_best, n_kept), "limits": limits}
         found = search(images, self.dictionary, self.options, on_objectives=reduce, **asked)
@@ -301,6 +331,12 @@ class PathModel:
         classes = np.full(len(self.hierarchy), -1, dtype=np.intp)
         classes[self._leaf_index] = np.arange(len(self.leaves))
         return classes
+
+    @cached_property
+    def _class_of_node(self) -> NDArray[np.int32]:
+        """The class of each complete path, by its node in the path tree; -1 for all other nodes."""
+        tree = self.hierarchy.path_tree
+        return np.where(tree.n_children == 0, self._class_of_synset[tree.synset], -1).astype(np.int32)
 
     @cached_property
     def _below(self) -> sparse.csr_array:
@@ -364,3 +400,14 @@ class PathModel:
         # Finite, so that a class the signed rule bars everywhere still has a (vanishing) probability.
         ceiling = np.where(finite, best, -np.inf).max(axis=1, initial=0.0, keepdims=True)
         return np.where(finite, best, ceiling + 100.0 * self.calibration.temperature)
+
+
+def _settled(found: NDArray[np.float64], index: NDArray[Any]) -> NDArray[np.float64]:
+    """Probabilities that add up to 1, the largest that of the class given.
+
+    The search has the last word: ties and paths that end early are settled as the class is. One part in 10**12 more
+    than the largest, so that the division cannot round it to a tie again.
+    """
+    found[np.arange(len(found)), index] = found.max(axis=1) * (1.0 + 1e-12)
+    found /= found.sum(axis=1, keepdims=True)
+    return found

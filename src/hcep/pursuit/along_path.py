@@ -38,6 +38,24 @@ def product(p: Array, v: int, column: Array, sign: Array, offset: Array) -> floa
     return value
 
 
+@summing
+def dot(u: Array, v: Array) -> float:
+    """In the precision of the factors and any order of summands, as a matrix product is."""
+    total: float = u[0] * v[0]
+    for j in range(1, len(u)):
+        total += u[j] * v[j]
+    return total
+
+
+@piece
+def product_at(i: int, v: int, images: Images, tables: Tables) -> float:
+    """``p_v`` of image i, from the block's products or, where it has none, from the direction."""
+    c = tables.column[v]
+    if images.p.shape[1]:
+        return product(images.p[i], v, tables.column, tables.sign, tables.offset)
+    return (dot(images.x[i], images.directions[c]) + tables.offset[c]) * tables.sign[v] if c >= 0 else 0.0
+
+
 @piece
 def solve_path(i: int, node: int, images: Images, tables: Tables, room: Scratch) -> int:
     """Fill `room` for the path of image i to `node`; return its length.
@@ -47,7 +65,7 @@ def solve_path(i: int, node: int, images: Images, tables: Tables, room: Scratch)
     length: int = tables.level[node]
     for k in range(length - 1, -1, -1):
         room.nodes[k] = node
-        room.along[k] = product(images.p[i], node, tables.column, tables.sign, tables.offset)
+        room.along[k] = product_at(i, node, images, tables)
         node = tables.parent[node]
     for k in range(length - 1, -1, -1):
         diagonal = tables.triangle[room.nodes[k], k]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hcep.pursuit.along_path import Scratch, product, scratch, squared_residual
+from hcep.pursuit.along_path import Scratch, dot, product, scratch, squared_residual
 from hcep.pursuit.compiled import ONE, ZERO, Beam, copy, keep_best, kernel, piece, sort_best_first
 from hcep.pursuit.tables import CLOSED, ON_THE_WAY, OPEN, Array, Images, Rules, Tables
 
@@ -19,7 +19,7 @@ def search_beam(images: Images, tables: Tables, rules: Rules, final_nodes: Array
     beam = Beam(np.zeros(rules.n_tried), np.zeros(rules.n_tried, np.int64))
     tried = Beam(np.zeros(rules.n_tried), np.zeros(rules.n_tried, np.int64))
     children = Beam(np.zeros(rules.widest), np.zeros(rules.widest, np.int64))
-    room = scratch(images, tables)
+    room, values = scratch(images, tables), np.zeros(len(tables.parent))
     for i in range(len(images.p)):
         beam.scores[0], beam.nodes[0], size = 0.0, 0, ONE
         for step in range(rules.max_steps + 1):
@@ -30,7 +30,8 @@ def search_beam(images: Images, tables: Tables, rules: Rules, final_nodes: Array
                 break
             if rules.tol > 0.0 and near_enough(i, beam, size, images, tables, rules, room):
                 break
-            n_tried, goes_on = extend(i, images, beam, size, tables, rules, children, tried)
+            look_up(images.p[i], beam.nodes, size, tables, values)
+            n_tried, goes_on = extend(i, images.limit, beam, size, values, ZERO, tables, rules, children, tried)
             size = keep_best(tried.scores, tried.nodes, n_tried, rules.width)
             copy(tried.scores, beam.scores, size)
             copy(tried.nodes, beam.nodes, size)
@@ -41,21 +42,112 @@ def search_beam(images: Images, tables: Tables, rules: Rules, final_nodes: Array
         copy(beam.nodes, final_nodes[i], size)
 
 
+@kernel
+def search_beam_lazily(images: Images, tables: Tables, rules: Rules, final_nodes: Array) -> None:
+    """As `search_beam`, for all images step by step, with products of the children of live hypotheses alone."""
+    n_images = len(images.x)
+    scores, nodes = np.zeros((n_images, rules.width)), np.zeros((n_images, rules.width), np.int64)
+    sizes, starts = np.ones(n_images, np.int64), np.zeros(n_images, np.int64)
+    tried = Beam(np.zeros(rules.n_tried), np.zeros(rules.n_tried, np.int64))
+    children = Beam(np.zeros(rules.widest), np.zeros(rules.widest, np.int64))
+    for _ in range(rules.max_steps):
+        values, any_goes_on = multiply(images, nodes, sizes, tables, starts), False
+        for i in range(n_images):
+            beam = Beam(scores[i], nodes[i])
+            n_tried, goes_on = extend(
+                i, images.limit, beam, sizes[i], values, starts[i], tables, rules, children, tried
+            )
+            sizes[i] = keep_best(tried.scores, tried.nodes, n_tried, rules.width)
+            copy(tried.scores, scores[i], sizes[i])
+            copy(tried.nodes, nodes[i], sizes[i])
+            any_goes_on |= goes_on
+        if not any_goes_on:
+            break
+    for i in range(n_images):
+        size = keep_best(scores[i], nodes[i], sizes[i], final_nodes.shape[1])
+        sort_best_first(scores[i], nodes[i], size)
+        copy(nodes[i], final_nodes[i], size)
+
+
+@piece
+def multiply(images: Images, nodes: Array, sizes: Array, tables: Tables, starts: Array) -> Array:
+    """Products of each image with the children of its hypotheses, image after image from `starts` on.
+
+    Those of one parent are taken together, so that its children's directions are read once for all images.
+    """
+    first_child, n_children, column = tables.first_child, tables.n_children, tables.column
+    sign, offset, x, directions = tables.sign, tables.offset, images.x, images.directions
+    low, high, n_values, n_pairs = len(n_children), ZERO, ZERO, ZERO
+    for i in range(len(x)):
+        for h in range(sizes[i]):
+            low, high = min(low, nodes[i, h]), max(high, nodes[i, h])
+            n_pairs += 1
+    # A counting sort of (image, place of its first product) by parent.
+    ends = np.zeros(high - low + 2, np.int64)
+    for i in range(len(x)):
+        starts[i] = n_values
+        for h in range(sizes[i]):
+            ends[nodes[i, h] - low + 1] += 1
+            n_values += n_children[nodes[i, h]]
+    for k in range(1, len(ends)):
+        ends[k] += ends[k - 1]
+    owner, place = np.zeros(n_pairs, np.int64), np.zeros(n_pairs, np.int64)
+    for i in range(len(x)):
+        at = starts[i]
+        for h in range(sizes[i]):
+            k = ends[nodes[i, h] - low]
+            ends[nodes[i, h] - low] += 1
+            owner[k], place[k] = i, at
+            at += n_children[nodes[i, h]]
+    values, k = np.zeros(n_values), ZERO
+    for parent in range(low, high + 1):
+        while k < ends[parent - low]:
+            for m in range(n_children[parent]):
+                v = first_child[parent] + m
+                c = column[v]
+                if c >= 0:
+                    values[place[k] + m] = (dot(x[owner[k]], directions[c]) + offset[c]) * sign[v]
+            k += 1
+    return values
+
+
+@piece
+def look_up(p: Array, nodes: Array, size: int, tables: Tables, values: Array) -> None:
+    """Products of one image with the children of its hypotheses, one after the other."""
+    column, sign, offset = tables.column, tables.sign, tables.offset
+    n_values = ZERO
+    for h in range(size):
+        first = tables.first_child[nodes[h]]
+        for v in range(first, first + tables.n_children[nodes[h]]):
+            values[n_values] = product(p, v, column, sign, offset)
+            n_values += 1
+
+
 @piece
 def extend(
-    i: int, images: Images, beam: Beam, size: int, tables: Tables, rules: Rules, children: Beam, tried: Beam
+    i: int,
+    limit: Array,
+    beam: Beam,
+    size: int,
+    values: Array,
+    at: int,
+    tables: Tables,
+    rules: Rules,
+    children: Beam,
+    tried: Beam,
 ) -> tuple[int, bool]:
-    """Algorithm 3 for the whole beam: the hypotheses to keep from go to `tried`; how many, and whether any is new."""
+    """Algorithm 3 for the whole beam: the hypotheses to keep from go to `tried`; how many, and whether any is new.
+
+    `values`, from `at` on, are the products with the children of each hypothesis.
+    """
     # Fields are taken out once: numba counts references at every access.
-    p, column, sign, offset, share = images.p[i], tables.column, tables.sign, tables.offset, tables.share
-    limit, states = images.limit, tables.state
-    first_child, n_children = tables.first_child, tables.n_children
+    share, states, first_child, n_children = tables.share, tables.state, tables.first_child, tables.n_children
     (scores, nodes), (keys, eligible), (new_scores, new_nodes) = beam, children, tried
     n_tried, goes_on = ZERO, False
     for h in range(size):
         first, n_eligible = first_child[nodes[h]], ZERO
         for v in range(first, first + n_children[nodes[h]]):
-            value = product(p, v, column, sign, offset)
+            value = values[at + v - first]
             state = states[limit[i], v] if len(limit) else OPEN
             if state == CLOSED or (rules.signed and state == OPEN and not value > 0.0):
                 continue
@@ -64,12 +156,12 @@ def extend(
         if n_eligible == 0:
             new_scores[n_tried], new_nodes[n_tried] = scores[h], nodes[h]
             n_tried += 1
-            continue
-        goes_on = True
+        goes_on |= n_eligible > 0
         for e in range(keep_best(keys, eligible, n_eligible, rules.width)):
-            value = product(p, eligible[e], column, sign, offset)
+            value = values[at + eligible[e] - first]
             new_scores[n_tried], new_nodes[n_tried] = scores[h] + value * value - rules.anchor, eligible[e]
             n_tried += 1
+        at += n_children[nodes[h]]
     return n_tried, goes_on
 
 

@@ -18,7 +18,7 @@ from hcep._checks import require_not_negative, require_positive
 from hcep.dictionary import ConceptDictionary, PathBasis
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
 from hcep.errors import HCEPError
-from hcep.pursuit.blocks import block_size, for_blocks, n_threads
+from hcep.pursuit.blocks import BLOCK, block_size, for_blocks, n_threads
 from hcep.pursuit.few_images import are_few
 from hcep.pursuit.limits import PathLimits
 from hcep.pursuit.result import PathResult, Trace, path_codes
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Entries of the largest trace that is kept.
 MAX_TRACE = 200_000_000
+#: A beam that visits a smaller share of all directions than one in so many takes its products lazily.
+LAZY = 8
 #: A block of images, the objective of every complete rooted path of theirs, and their `n_best` nodes.
 OnObjectives = Callable[[slice, NDArray[np.float64], NDArray[np.int32]], None]
 
@@ -215,6 +217,11 @@ def search(
             f"a trace of {n:,} images, {rules.max_steps} steps and {rules.width:,} hypotheses is too large; "
             "trace fewer images, or with a narrower beam"
         )
+    # Taken one by one, and only those that a beam asks for, products take several times as long as all in one.
+    n_asked = LAZY * rules.width * depth * basis.tree.n_nodes / np.count_nonzero(basis.tree.n_children)
+    lazily = (
+        not exact and options.tol == 0.0 and not trace and on_objectives is None and len(basis.directions) > n_asked
+    )
     nodes = np.full((n, n_best), -1, dtype=np.int32)
     norms = np.full((n, n_best), np.nan)
     coefficients = np.zeros((n, depth), dtype=working_dtype(rows))
@@ -223,8 +230,10 @@ def search(
     shares, own_shares = (np.full((n, depth), np.nan) if explained else None for _ in range(2))
 
     def work(block: slice) -> None:
-        images = project(rows, block, dictionary, basis, limits)
-        if exact:
+        images = project(rows, block, dictionary, basis, limits, lazily)
+        if lazily:
+            kernels.search_beam_lazily(images, tables, rules, nodes[block])
+        elif exact:
             kernels.search_all(images, tables, rules, nodes[block])
         else:
             kernels.search_beam(images, tables, rules, nodes[block], steps[block])
@@ -239,7 +248,7 @@ def search(
                 images, tables, nodes[block], coefficients[block], shares[block], own_shares[block]
             )
 
-    for_blocks(n, work, options.n_jobs, progress, "pursuit", block_size(len(basis.directions)))
+    for_blocks(n, work, options.n_jobs, progress, "pursuit", BLOCK if lazily else block_size(len(basis.directions)))
     answer = np.ascontiguousarray(nodes[:, 0])
     return PathResult(
         dictionary=dictionary,
@@ -288,13 +297,15 @@ def project(
     dictionary: ConceptDictionary,
     basis: PathBasis,
     limits: PathLimits | None = None,
+    lazily: bool = False,
 ) -> Images:
-    """A block of images in the dictionary's space with their products: all that the searches need to know of them."""
+    """A block of images in the dictionary's space with their products, unless these are taken lazily."""
     raw = rows[block].astype(working_dtype(rows), copy=False)
     refuse_non_finite(raw, first_row=block.start)
     x = np.ascontiguousarray(dictionary.transform(raw))
     directions = basis.directions32 if x.dtype == np.float32 else basis.directions
-    return Images.of(x, x @ directions.T, None if limits is None else limits.limit(block))
+    p = np.zeros((len(x), 0), x.dtype) if lazily else x @ directions.T
+    return Images.of(x, p, None if limits is None else limits.limit(block), directions)
 
 
 def _prepared(

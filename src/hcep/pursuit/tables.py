@@ -22,6 +22,7 @@ OPEN, CLOSED, ON_THE_WAY, REACHED = 0, 1, 2, 3
 class Images(NamedTuple):
     """A block of images x in the dictionary's space, their products p with its directions, their squared norms.
 
+    p has no columns where products with `directions`, in the images' precision, are taken as they are needed.
     `limit` is the row of ``Tables.state`` that holds for each image; empty where all paths are open to all.
     """
 
@@ -30,13 +31,15 @@ class Images(NamedTuple):
     squares: Array
     cancelled: float
     limit: Array
+    directions: Array
 
     @classmethod
-    def of(cls, x: Array, p: Array, limit: Array | None = None) -> Images:
+    def of(cls, x: Array, p: Array, limit: Array | None = None, directions: Array | None = None) -> Images:
         """A block of rows in memory order; x is read-only, as kernels are compiled once more per kind of array."""
         x = x.view()
         x.flags.writeable = False
-        return cls(x, p, squared_norms(x), CANCELLED[x.dtype], np.zeros(0, np.int32) if limit is None else limit)
+        limit = np.zeros(0, np.int32) if limit is None else limit
+        return cls(x, p, squared_norms(x), CANCELLED[x.dtype], limit, x[:0] if directions is None else directions)
 
 
 class Tables(NamedTuple):

@@ -1,0 +1,214 @@
+"""Scores of all complete paths from one product with raw images: the metric is folded into the directions.
+
+With ``T(x) = [s W^T (x - m); k]`` the transform of a prepared image (see `EmbeddingTransform`), each product is
+``q_v . T(x) = (s W q_v) . x + const``. So no image is multiplied by the metric, and ``||T(x)||**2``, the same for all
+paths, is never needed: differences of scores pick a path and make probabilities. They equal those of the search up to
+rounding, so that answers can differ from its only where two paths are as near as that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.dictionary import ConceptDictionary, PathBasis
+from hcep.dictionary.checks import CHUNK, Embeddings, check_shape, refuse_non_finite, working_dtype
+from hcep.dictionary.transform import EmbeddingTransform, prepared_rows
+from hcep.pursuit.blocks import block_size, for_blocks, squared_norms
+from hcep.pursuit.compiled import kernel
+from hcep.pursuit.tables import Array
+
+#: A block of images, the score of the best path of each class, and the class of the best path of all.
+OnScores = Callable[[slice, NDArray[np.float64], NDArray[np.int32]], None]
+#: Images per block.
+BLOCK = 512
+#: Images that the kernel has side by side.
+LANES = 16
+#: Most that rounding may be of an image's largest product, before products are taken in double precision.
+ROUNDING = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-8}
+#: Atoms of one parent's children that add up to less than this share of the largest add up to zero.
+ZERO_SUM = 1e-12
+
+
+class Nodes(NamedTuple):
+    """What the kernel needs of each node of the path tree; `column` is -1 where a value is derived, or always zero."""
+
+    parent: Array
+    column: Array
+    sign: Array
+    offset: Array
+    norm: Array
+    derived: Array
+    first: Array
+    last: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """The directions of a path basis as raw images meet them, in one precision; with none, as transformed ones do.
+
+    An inner synset that is the mean of its children has atoms below it that add up to zero, and so do their parts
+    outside the span of the atoms above. One product per family is therefore derived from the others, that of the
+    largest part, which adds no rounding: a tree of such means has as many products as leaves.
+    """
+
+    dictionary: ConceptDictionary
+    directions: Embeddings
+    nodes: Nodes
+    longest: float
+    folded: bool
+
+    @classmethod
+    def of(cls, dictionary: ConceptDictionary, basis: PathBasis, precision: str | None) -> Fold:
+        """Made once for each basis and precision."""
+        kept = _KEPT.setdefault(basis, {})
+        if precision not in kept:
+            kept[precision] = cls._made(dictionary, basis, precision)
+        return kept[precision]
+
+    @classmethod
+    def _made(cls, dictionary: ConceptDictionary, basis: PathBasis, precision: str | None) -> Fold:
+        tree, directions, offset = basis.tree, basis.directions, basis.offset
+        if precision is not None:
+            directions, constant = _folded(dictionary.transform, directions)
+            offset = offset + constant
+        norm = np.zeros(tree.n_nodes)
+        norm[1:] = basis.triangle[np.arange(1, tree.n_nodes), tree.level[1:] - 1]
+        derived, column = _derived(basis, norm), basis.column.copy()
+        column[derived] = -1
+        used, column[column >= 0] = np.unique(column[column >= 0], return_inverse=True)
+        first, n_children = (each[tree.parent[derived]] for each in (tree.first_child, tree.n_children))
+        of_node = np.where(basis.column >= 0, basis.sign * offset[basis.column], 0.0)
+        nodes = Nodes(tree.parent, column, basis.sign, of_node, norm, derived, first, first + n_children)
+        longest = float(np.linalg.norm(directions, axis=1).max(initial=0.0))
+        return cls(dictionary, directions[used].astype(precision or np.float64), nodes, longest, precision is not None)
+
+    def products(self, rows: Embeddings, first_row: int) -> Embeddings | None:
+        """Products of raw images; None where rounding could decide an answer. Refuses NaN and infinite values."""
+        transform, directions = self.dictionary.transform, self.directions.T
+        rows = rows.astype(directions.dtype, copy=False)
+        if not self.folded:
+            refuse_non_finite(rows, first_row)
+            return np.asarray(transform(rows) @ directions)
+        x, p = rows, np.full((1, 1), np.nan, rows.dtype)
+        if transform.power in (0.5, 1.0):
+            with np.errstate(invalid="ignore"):
+                # A negative number under the root, and any that is not finite, becomes NaN in all products of its row.
+                x = np.sqrt(rows) if transform.power == 0.5 else rows
+                p = x @ directions
+        if not (p.shape[1] and np.isfinite(p[:, 0].sum())):
+            refuse_non_finite(rows, first_row)
+            x = prepared_rows(rows, transform.power, False)
+            p = x @ directions
+        if transform.unit_norm:
+            norms = np.sqrt(squared_norms(x))[:, None]
+            p /= np.where(norms > 0, norms, 1).astype(p.dtype)
+            x = np.ones((len(x), 1))
+        some = slice(None, None, 1 + len(x) // 16)
+        rounding = np.finfo(p.dtype).eps * self.longest * np.sqrt(squared_norms(x[some]))
+        return p if (rounding <= ROUNDING[p.dtype] * np.abs(p[some]).max(axis=1, initial=0.0)).all() else None
+
+
+_KEPT: WeakKeyDictionary[PathBasis, dict[str | None, Fold]] = WeakKeyDictionary()
+
+
+def for_scores(
+    X: NDArray[Any],
+    dictionary: ConceptDictionary,
+    anchor: float,
+    class_of_node: NDArray[np.int32],
+    keep: OnScores,
+    n_jobs: int | None = None,
+) -> None:
+    """Score all complete paths of each image, block after block, as the exact search does.
+
+    Parameters
+    ----------
+    X, dictionary, anchor, n_jobs : as for `hcep.hb_omp`
+    class_of_node : (n_nodes,) int32
+        The class of each complete path, by its node; -1 for all other nodes.
+    keep : callable
+        Called as ``keep(block, scores, best)`` for every block of images, a slice of X: the best score among each
+        class's paths, (n_images of the block, n_classes), and the class of the best of all, of the lowest node where
+        some are equal. Blocks come from several threads and in any order.
+    """
+    rows = check_shape(X, dictionary.n_dims)
+    basis, n_classes = dictionary.anchored_path_basis(anchor), int(class_of_node.max()) + 1
+    precisions = (working_dtype(rows).name, "float64", None)
+    Fold.of(dictionary, basis, precisions[0])  # once, before threads ask for it
+
+    def work(block: slice) -> None:
+        for precision in precisions:
+            fold = Fold.of(dictionary, basis, precision)
+            p = fold.products(rows[block], block.start)
+            if p is not None:
+                break
+        assert p is not None  # without a fold products are always there
+        n, more = len(p), -len(p) % LANES
+        p = np.pad(p, ((0, more), (0, 0))) if more else p
+        scores, best = np.empty((n_classes, n + more)), np.empty(n + more, np.int32)
+        class_scores(p, fold.nodes, float(anchor), class_of_node, scores, best)
+        keep(block, scores[:, :n].T, best[:n])
+
+    for_blocks(len(rows), work, n_jobs, block=min(BLOCK, block_size(len(basis.directions))))
+
+
+@kernel
+def class_scores(p: Array, nodes: Nodes, anchor: float, class_of_node: Array, out: Array, best: Array) -> None:
+    """Score all paths of each image: ``out`` (n_classes, n) the best of each class, ``best`` (n,) the best class.
+
+    LANES images at a time, of which n is a multiple: loops over as many, known when compiled, are vectorised.
+    """
+    parent, column, sign, offset, norm, derived, first, last = nodes
+    value, score, top = np.zeros((len(parent), LANES)), np.zeros((len(parent), LANES)), np.zeros(LANES)
+    for start in range(0, len(p), LANES):
+        for v in range(1, len(parent)):
+            c, signed = column[v], sign[v]
+            for i in range(LANES):
+                value[v, i] = p[start + i, c] * signed if c >= 0 else 0.0
+        for k in range(len(derived)):
+            own = derived[k]
+            for v in range(first[k], last[k]):
+                share = -norm[v] / norm[own] if v != own else 0.0
+                for i in range(LANES):
+                    value[own, i] += share * value[v, i]
+        out[:, start : start + LANES] = -np.inf
+        top[:] = -np.inf
+        for v in range(1, len(parent)):
+            above, constant, c = parent[v], offset[v], class_of_node[v]
+            for i in range(LANES):
+                full = value[v, i] + constant
+                score[v, i] = score[above, i] + full * full - anchor
+            if c >= 0:
+                for i in range(LANES):
+                    out[c, start + i] = max(out[c, start + i], score[v, i])
+                for i in range(LANES):
+                    if score[v, i] > top[i]:
+                        top[i], best[start + i] = score[v, i], c
+
+
+def _folded(transform: EmbeddingTransform, q: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Directions ``s W q``, and the constant of each product."""
+    n_own = q.shape[1] - transform.n_constants
+    directions = transform.scale * (q[:, :n_own] if transform.whitener is None else q[:, :n_own] @ transform.whitener.T)
+    constant = np.zeros(len(q)) if transform.mean is None else -(directions @ transform.mean)
+    return directions, constant if transform.constants is None else constant + q[:, n_own:] @ transform.constants
+
+
+def _derived(basis: PathBasis, norm: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Nodes whose product follows from their siblings': of each family whose atoms add up to zero the largest."""
+    tree, sums = basis.tree, []
+    inner = np.flatnonzero(tree.n_children)
+    for some in np.array_split(inner, min(len(inner), 1 + tree.n_nodes // CHUNK)):
+        nodes = np.arange(tree.first_child[some[0]], tree.first_child[some[-1]] + tree.n_children[some[-1]])
+        parts = (norm * basis.sign)[nodes, None] * basis.directions[basis.column[nodes]]
+        sums.append(np.linalg.norm(np.add.reduceat(parts, tree.first_child[some] - nodes[0]), axis=1))
+    largest = np.lexsort((norm[1:], tree.parent[1:]))[np.cumsum(tree.n_children[inner]) - 1] + 1
+    n_users = np.bincount(basis.column[basis.column >= 0], minlength=len(basis.directions) + 1)
+    alone = (basis.column[largest] >= 0) & (n_users[basis.column[largest]] == 1)
+    return largest[alone & (np.concatenate(sums) <= ZERO_SUM * norm[largest])]
