@@ -53,9 +53,9 @@ def first(new_page, server):
 def palace(first):
     """Open the page of a palace, dropped as a file of the given number of more bytes."""
 
-    def opens(n: int = 0, **options):
+    def opens(n: int = 0, name: str = "china.jpg", **options):
         page = first(**options)
-        give(page, "drop", own(example("china.jpg").read_bytes(), n), "china.jpg")
+        give(page, "drop", own(example("china.jpg").read_bytes(), n), name)
         shown(page, "Perhaps a palace.")
         page.wait_for_selector(".map.shown")
         return page
@@ -318,7 +318,7 @@ def test_accessible_in_light_and_dark_and_no_wider_than_a_phone(palace, first):
         fine(page, name)
     phone = first(width=390, height=844)
     assert phone.evaluate("document.documentElement.scrollWidth") == 390
-    phone = palace(width=390, height=844)
+    phone = palace(name=100 * "x" + ".jpg", width=390, height=844)
     for _ in each_part(phone):
         assert phone.evaluate("document.documentElement.scrollWidth") == 390
     fine(phone, "phone")

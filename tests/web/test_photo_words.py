@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,15 +14,16 @@ from PIL import Image
 from hcep import HCEPClassifier
 from hcep.embeddings import EmbeddingArrays, import_arrays
 from hcep.errors import HCEPError
+from hcep.web.batching import Busy
 from hcep.web.pages.looking import Looking, Training, a
 from tests.explain.bear_space import BEARS, bear_images
 from tests.explain.test_where_photos import encoder, half_red
 from tests.web.test_engine import file_of, with_engine
 
 
-@pytest.fixture
-def folder(tmp_path):
-    X, y = bear_images(24)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    tmp_path, (X, y) = tmp_path_factory.mktemp("models"), bear_images(24)
     model = HCEPClassifier(BEARS, shrinkage=0.5, anchor=0.1).fit(X, y)
     model.save(tmp_path / "plain", encoder=encoder("exact"))
     model.calibrate(*bear_images(24, seed=1)).save(tmp_path / "calibrated", encoder=encoder("exact"))
@@ -157,3 +161,25 @@ def test_meanings_and_articles(folder):
     assert [a("ice bear", "a"), a("bus"), a("sunglasses"), a("sunglasses", "a")] == [
         "an ice bear", "A bus", "Sunglasses", "sunglasses",
     ]  # fmt: skip
+
+
+def test_errors_become_notices_in_plain_words(monkeypatch, caplog):
+    frame = pytest.importorskip(
+        "hcep.web.pages.frame", exc_type=HCEPError, reason="NiceGUI is not installed (extra web)"
+    )
+    told = []
+    monkeypatch.setattr(frame, "notice", lambda words, *, problem: told.append((words, problem)))
+    monkeypatch.setattr(frame, "ui", SimpleNamespace(context=SimpleNamespace(client=nullcontext())))
+
+    def fails(error):
+        async def handler():
+            raise error
+
+        asyncio.run(frame.guarded(handler)())
+
+    for error in (Busy(), HCEPError("no path has 'cat'"), ZeroDivisionError("secret")):
+        fails(error)
+    assert [words for words, _ in told] == [frame.BUSY, "no path has 'cat'", frame.SORRY]
+    assert all(problem for _, problem in told)
+    assert "Many people are using this" in frame.BUSY
+    assert "ZeroDivisionError" in caplog.text  # for who runs the server

@@ -48,7 +48,7 @@ class Looking:
     first: ExplainedImage
 
     def __init__(self, engine: Engine, photo: Photo) -> None:
-        self.engine, self.photo, self.hierarchy = engine, photo, engine.hierarchy
+        self.engine, self.photo = engine, photo
         self.force: Ids = ()
         self.forbid: Ids = ()
         self.certainty = 0.0
@@ -91,7 +91,8 @@ class Looking:
     def _take(self, found: ExplainedImage) -> None:
         assert found.odds is not None
         odds, probabilities, row = found.odds
-        self.found, self._shares = found, odds.below.T @ probabilities[[row]].toarray()[0]
+        self.found, self.hierarchy = found, odds.hierarchy  # of the model's version that has answered
+        self._shares = odds.below.T @ probabilities[[row]].toarray()[0]
         if not (self.force or self.forbid):
             self.first = found
 
@@ -154,7 +155,10 @@ class Looking:
         """The lowest concept that is sure enough."""
         root, wanted = self.hierarchy.root, f"{100 * self.certainty:.0f} %"
         if self.found.hedged is not None:
-            concept, why = self.found.hedged.concept, f"At this setting at least {wanted} of answers are right."
+            concept, why = (
+                self.found.hedged.concept,
+                f"At least {wanted} of answers are right, for photos like those of the test.",
+            )
         else:
             concept, why = ([root] + [c for c in self.path if self.likely(c) >= self.certainty])[-1], BY_ITSELF
         if concept == root:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from hcep.explain.explained import percent
@@ -14,6 +14,7 @@ from hcep.web.pages.searching import search_steps
 
 if TYPE_CHECKING:
     from hcep.explain import Correction, WhyNot
+    from hcep.hierarchy import Hierarchy
     from hcep.web.pages.looking import Looking
     from hcep.web.pages.photo import PhotoPage
 
@@ -40,11 +41,16 @@ def _chip(looking: Looking, concept: str, pick: Callable[[str], Any], words: str
     return made.on("click", guarded(partial(pick, concept)), args=[])
 
 
+@lru_cache(maxsize=4)
+def _names(h: Hierarchy) -> tuple[dict[str, str], Counter[str]]:
+    """All names of every concept but the root, in small letters, and how many concepts have a name."""
+    names = {c: "\n".join([h.name(c), *(name for _, name in h.merged(c))]).casefold() for c in h.ids if c != h.root}
+    return names, Counter(map(h.name, h.ids))
+
+
 def _search(looking: Looking, label: str, pick: Callable[[str], Any], suggested: Sequence[str]) -> None:
     """A field to look classes and concepts up by name; those that fit are buttons below it, Enter picks the first."""
-    h, found = looking.hierarchy, list(suggested)
-    names = {c: "\n".join([h.name(c), *(name for _, name in h.merged(c))]).casefold() for c in h.ids if c != h.root}
-    often = Counter(map(h.name, h.ids))
+    h, found, (names, often) = looking.hierarchy, list(suggested), _names(looking.hierarchy)
     key = "find-" + label.split()[0].lower()
     text("label", label, "name", for_=key)
     field = text("input", classes="field", id=key, type="search", autocomplete="off", placeholder="Type a name")
