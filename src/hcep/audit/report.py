@@ -148,15 +148,12 @@ def _section(check: Check) -> str:
     rows = ""
     if check.rows:
         head = list(check.rows[0])
-        rows = _tables.html(head, [[_shown(row[key]) for key in head] for row in check.rows])
+        cells = [[row[key] for key in head] for row in check.rows]
+        rows = _tables.html(head, [[_tables.number(v) if isinstance(v, float) else str(v) for v in r] for r in cells])
     return (
         f"<h2>{escape(check.name)}: <span class={word}>{word}</span></h2><p>{escape(check.question)} "
         f"{escape(check.measured)}.</p>{rows}"
     )
-
-
-def _shown(value: Any) -> str:
-    return _tables.number(value) if isinstance(value, float) else str(value)
 
 
 def _plain(value: Any) -> Any:

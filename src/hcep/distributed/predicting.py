@@ -52,7 +52,10 @@ def predict(
     """
     machines, (stored, shards), target = Cluster(**cluster), Stored.of(store, split), Place.of(output)
     _refuse_other_encoder(Place.of(model), stored)
-    about = json.dumps({"model": _digest(Place.of(model)), "shards": [s.sha256 for s in shards], "split": split})
+    place, digest = Place.of(model), hashlib.sha256()
+    for name in sorted(place.sizes()):
+        digest.update(name.encode() + (place.read(name) or b""))
+    about = json.dumps({"model": digest.hexdigest(), "shards": [s.sha256 for s in shards], "split": split})
     there = target.read(ABOUT)
     if there is not None and there.decode() != about:
         if not force:
@@ -137,10 +140,3 @@ def _opened(model: Place) -> SavedModel:
 
 def _refuse_other_encoder(model: Place, stored: Stored) -> None:
     refuse_other_encoder(_opened(model).summary.encoder, stored.head.encoder, stored.place.address)
-
-
-def _digest(model: Place) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(model.sizes()):
-        digest.update(name.encode() + (model.read(name) or b""))
-    return digest.hexdigest()

@@ -22,15 +22,8 @@ IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".ti
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "TIFF", "WEBP", "PPM", "JPEG2000", "MPO", "ICO", "TGA", "AVIF")
 _SIXTEEN_BIT = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 _ORIENTATION = 0x0112
-_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+_TURNS = ["FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90"]
+_UPRIGHT = {orientation: Image.Transpose[turn] for orientation, turn in enumerate(_TURNS, start=2)}
 
 
 class ImageProblem(HCEPError):  # noqa: N818 - a finding about a file, to be listed; not a fault of the program
@@ -68,11 +61,16 @@ def open_image(
     _check_file(path)
     try:
         with Image.open(path, formats=_formats()) as image:
-            _check_size(image, max_pixels, path)
-            if shorter_side is not None:
-                _shrink_while_decoding(image, 2 * shorter_side)
+            width, height = image.size
+            if width * height > max_pixels:
+                raise ImageProblem(f"too large: {width:,} x {height:,} pixels, at most {max_pixels:,} in all", path)
+            scale = 1.0 if shorter_side is None else 2 * shorter_side / min(image.size)
+            if image.format in ("JPEG", "MPO") and scale < 1:
+                # No mode, so that CMYK and grey stay what they are until they are converted.
+                image.draft(None, (round(width * scale), round(height * scale)))
             image.load()
-            return _upright(_as_rgb(image), _orientation(image))
+            upright, turned = _as_rgb(image), _UPRIGHT.get(_orientation(image))
+            return upright if turned is None else upright.transpose(turned)
     except ImageProblem:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -117,19 +115,6 @@ def _check_file(path: str | os.PathLike[str]) -> None:
         raise ImageProblem("empty file", path)
 
 
-def _check_size(image: Image.Image, max_pixels: int, path: str | os.PathLike[str]) -> None:
-    width, height = image.size
-    if width * height > max_pixels:
-        raise ImageProblem(f"too large: {width:,} x {height:,} pixels, at most {max_pixels:,} in all", path)
-
-
-def _shrink_while_decoding(image: Image.Image, shorter_side: int) -> None:
-    scale = shorter_side / min(image.size)
-    if image.format in ("JPEG", "MPO") and scale < 1:
-        # No mode, so that CMYK and grey stay what they are until they are converted.
-        image.draft(None, (round(image.width * scale), round(image.height * scale)))
-
-
 def _as_rgb(image: Image.Image) -> Image.Image:
     if image.mode == "F":
         raise ValueError("floating-point pixels, whose range is not known")
@@ -149,10 +134,6 @@ def _orientation(image: Image.Image) -> int:
     except Exception:
         # Damaged metadata is no reason to refuse a good picture.
         return 1
-
-
-def _upright(image: Image.Image, orientation: int) -> Image.Image:
-    return image.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else image
 
 
 def _in_one_line(error: Exception) -> str:

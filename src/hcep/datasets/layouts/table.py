@@ -32,23 +32,20 @@ def read(source: Path, request: Request) -> Listing:
         raise DatasetError(f"layout 'table' needs {LOOKS_FOR}, got {str(source)!r}")
     columns = read_columns(source)
     files = _paths(columns, request.path_column, source)
-    labels = _labels(columns, request.label_column, len(files), source)
-    splits = [_split(value) for value in columns.get(SPLIT_COLUMN, [None] * len(files))]
+    column = request.label_column
+    if column is not None and column not in columns:
+        raise column_error("label_column", column, columns, source)
+    labels = [None] * len(files) if column is None else [label_text(value) for value in columns[column]]
+    named = [label_text(value) for value in columns.get(SPLIT_COLUMN, [None] * len(files))]
+    splits = [None if name is None else canonical_split(name) for name in named]
     ids = [str(value) for value in columns.get(ID_COLUMN, files)]
-    rows = list(range(len(files)))
-    if request.split is not None:
-        (wanted,) = found_by.choose_splits(splits, request.split, source)
-        rows = [row for row in rows if splits[row] == wanted]
+    wanted = [] if request.split is None else found_by.choose_splits(splits, request.split, source)
+    rows = [row for row in range(len(files)) if not wanted or splits[row] in wanted]
     absent = [files[row] for row in rows if not (source.parent / files[row]).is_file()]
     if absent:
         raise found_by.absent_error(absent, len(rows), source, source.parent)
-    return Listing(
-        source.parent,
-        [files[row] for row in rows],
-        [labels[row] for row in rows],
-        [splits[row] for row in rows],
-        ids=[ids[row] for row in rows],
-    )
+    kept: list[Any] = [[column[row] for row in rows] for column in (files, labels, splits, ids)]
+    return Listing(source.parent, *kept[:3], ids=kept[3])
 
 
 def read_columns(source: Path) -> Columns:
@@ -100,14 +97,6 @@ def _paths(columns: Columns, column: str, source: Path) -> list[str]:
     return list(values)
 
 
-def _labels(columns: Columns, column: str | None, n_rows: int, source: Path) -> list[str | None]:
-    if column is None:
-        return [None] * n_rows
-    if column not in columns:
-        raise column_error("label_column", column, columns, source)
-    return [label_text(value) for value in columns[column]]
-
-
 def label_text(value: Any) -> str | None:
     """A cell as a label: None for an empty one, "3" for 3 and for the 3.0 that a column with gaps makes of it."""
     if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
@@ -115,8 +104,3 @@ def label_text(value: Any) -> str | None:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
-
-
-def _split(value: Any) -> str | None:
-    text = label_text(value)
-    return None if text is None else canonical_split(text)

@@ -70,7 +70,11 @@ def load(
         network,
         images,
         preprocessing=as_preprocessing(preprocessing, steps),
-        architecture=_facts(config),
+        architecture={
+            f"{tower}.{key}": getattr(getattr(config, f"{tower}_config", None), key, None)
+            for tower in ("text", "vision")
+            for key in _FACTS
+        },
         texts=text_tower(model, folder, lambda: transformers.AutoTokenizer.from_pretrained(model, **where), encode),
         maps=_maps(network),
     )
@@ -97,11 +101,6 @@ def _vectors(found: Any) -> Any:
     return getattr(found, "pooler_output", found)
 
 
-def _facts(config: Any) -> dict[str, Any]:
-    towers = {"text": getattr(config, "text_config", None), "vision": getattr(config, "vision_config", None)}
-    return {f"{tower}.{key}": getattr(part, key, None) for tower, part in towers.items() for key in _FACTS}
-
-
 def _own_preprocessing(name: str, config: Mapping[str, Any]) -> Preprocessing:
     size = config.get("size")
     square = isinstance(size, int) or (isinstance(size, Mapping) and "shortest_edge" in size)
@@ -114,7 +113,7 @@ def _own_preprocessing(name: str, config: Mapping[str, Any]) -> Preprocessing:
     return Preprocessing(
         size=final,
         resize="shortest" if square else "squash",
-        edge=_edge(size, final),
+        edge=None if _pair(size) == final else _pair(size)[0],
         interpolation=Image.Resampling(config.get("resample") or 3).name.lower(),
         rescale=float(config.get("rescale_factor") or 1 / 255) if scaled else 1.0,
         mean=config["image_mean"] if normalised else (0.0, 0.0, 0.0),
@@ -128,8 +127,3 @@ def _pair(size: Any) -> tuple[int, int]:
     if "shortest_edge" in size:
         return int(size["shortest_edge"]), int(size["shortest_edge"])
     return int(size["height"]), int(size["width"])
-
-
-def _edge(size: Any, final: tuple[int, int]) -> int | None:
-    scaled = _pair(size)
-    return None if scaled == final else scaled[0]
