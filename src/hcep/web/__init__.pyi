@@ -1,2 +1,3 @@
 from .app import create_app as create_app
-from .engine import Busy as Busy, Engine as Engine, Photo as Photo, PhotoNotFound as PhotoNotFound
+from .batching import Busy as Busy
+from .engine import Engine as Engine, Photo as Photo, PhotoNotFound as PhotoNotFound

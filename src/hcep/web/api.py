@@ -66,9 +66,10 @@ class Prediction(Struct):
     kind: str | None = None
 
 
-class NewCorrection(BaseModel, extra="forbid"):
+class NewCorrection(BaseModel):
     """What somebody says of a photo: its class, or concepts that are right or wrong."""
 
+    model_config = {"extra": "forbid"}
     image: Id
     label: Name | None = Field(None, alias="class")
     force: list[Name] = Field([], max_length=32)
@@ -250,13 +251,15 @@ def _describe(app: FastAPI) -> None:
     """Serve the description of the API, and a page that shows it with examples."""
     from hcep.web.pages.frame import frame, text, ui
 
+    schema: dict[str, Any] = {}
+
     def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
+        if not schema:
             kinds = [Problem, ImageRecord, ContrastRecord, Prediction, Correction]
             _, records = msgspec.json.schema_components(kinds, ref_template=_REF)
-            app.openapi_schema = get_openapi(title=app.title, version=__version__, routes=app.routes)
-            app.openapi_schema["components"]["schemas"].update(records)
-        return app.openapi_schema
+            schema.update(get_openapi(title=app.title, version=__version__, routes=app.routes))
+            schema["components"]["schemas"].update(records)
+        return schema
 
     app.openapi = openapi  # type: ignore[method-assign]
 
