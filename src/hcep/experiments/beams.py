@@ -29,13 +29,11 @@ class AblationConfig:
 
 
 def ablation_cells(config: AblationConfig, task: Task) -> Iterator[Cell]:
-    """A cell per beam."""
     for beam in config.beams:
         yield method_cell("hb-omp" if beam else "exact", beam, shots=config.shots)
 
 
 def ablation(config: AblationConfig, task: Task, cell: Cell) -> Iterator[Row]:
-    """Rows of one beam at every sparsity level."""
     task = task.shots(config.shots, 0).first_images(config.n_val)
     depth = task.hierarchy.depth
     for level in range(1, depth + 1):
@@ -93,7 +91,6 @@ def runtime(config: RuntimeConfig, task: Task, cell: Cell) -> Iterator[Row]:
 
 
 def draw_runtime(rows: list[Row]) -> Figure:
-    """Precision and accuracy against seconds."""
     figure = canvas(8, 3.4)
     beams, others = [r for r in rows if r["beam"]], [r for r in rows if not r["beam"]]
     for metric, axes in zip(("support_precision", "accuracy"), figure.subplots(1, 2), strict=True):
@@ -129,7 +126,6 @@ def runtime_verdicts(rows: list[Row]) -> list[Verdict]:
 
 
 def runtime_table(rows: list[Row]) -> str:
-    """One line per method."""
     lines = (
         [
             r["label"],

@@ -174,7 +174,6 @@ def _cosines(rows: list[Row]) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def table(rows: list[Row]) -> str:
-    """One line per data set, raw and centred."""
     lines = []
     for name, whole in by_data(rows).items():
         for center in (False, True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import tomllib
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,11 +16,9 @@ from hcep.errors import HCEPError, MissingExtraError
 from hcep.experiments.figures import Figure
 from hcep.experiments.measuring import Cell, missing_extras
 from hcep.experiments.readings import Verdict
-from hcep.experiments.records import Records, Row
+from hcep.experiments.records import TEXTS, Records, Row
 from hcep.experiments.tasks import BUNDLED, Task
 
-#: What is said of each experiment, by name, and around them on the results page.
-TEXTS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("texts.toml").read_text("utf-8"))
 #: Classes that the short settings keep.
 SMOKE_CLASSES = 10
 OnCell = Callable[[str, int, int], None]

@@ -45,7 +45,6 @@ def cells(config: Config, task: Task) -> Iterator[Cell]:
 
 
 def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
-    """One row."""
     k = None if cell["shots"] == ALL else cell["shots"]
     row, _ = measured(cell, task.shots(k, cell["seed"]).first_images(config.n_val))
     shots = task.images_per_class if k is None else k

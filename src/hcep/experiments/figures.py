@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcep.experiments.readings import TITLES, labels_of, series
-from hcep.experiments.records import Row
+from hcep.experiments.records import TEXTS, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -15,26 +15,7 @@ if TYPE_CHECKING:
 else:  # loaded when something is drawn
     Axes = Figure = Any
 
-#: Colour, marker and line style by method, so that a method looks the same wherever it is drawn. Ours is drawn last.
-STYLES: dict[str, tuple[str, str, str]] = {
-    "OMP": ("#7f7f7f", "s", "--"),
-    "CBM": ("#8c564b", "D", "--"),
-    "NN": ("#bcbd22", "v", ":"),
-    "HNN": ("#17becf", "^", ":"),
-    "Linear probe": ("#000000", "", "-."),
-    "Shrinkage LDA": ("#555555", "1", "-."),
-    "Nearest mean": ("#dbdb8d", ">", "-."),
-    "HCEP without a tree": ("#ff9896", "p", "-."),
-    "Non-negative lasso": ("#e377c2", "x", "--"),
-    "Basis pursuit": ("#c49c94", "+", "--"),
-    "Tree l1": ("#9467bd", "P", "--"),
-    "Hierarchical OMP": ("#aec7e8", "<", "-"),
-    "HB-OMP": ("#1f77b4", "o", "-"),
-    "Exact": ("#2ca02c", "h", "-"),
-    "Exact, signed": ("#98df8a", "8", "-"),
-    "Anchored": ("#ff7f0e", "d", "-"),
-    "HCEP": ("#d62728", "*", "-"),
-}
+STYLES: dict[str, tuple[str, str, str]] = TEXTS["styles"]
 #: Shades of HB-OMP's blue, the wider the beam the darker.
 BEAMS = {1: "#9ecae1", 2: "#6baed6", 4: "#6baed6", 8: "#1f77b4", 16: "#2150a0", 32: "#08306b"}
 

@@ -27,7 +27,6 @@ class Config:
 
 
 def cells(config: Config, task: Task) -> Iterator[Cell]:
-    """A cell per head."""
     yield method_cell("hb-omp", config.beam, shots=config.shots, C=None)
     for C in config.Cs:
         yield method_cell("hb-omp:convex", config.beam, shots=config.shots, C=C)
@@ -43,7 +42,6 @@ def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
 
 
 def draw(rows: list[Row]) -> Figure:
-    """Accuracy with its interval and seconds, side by side."""
     figure = canvas(11, 2.8)
     left, right = figure.subplots(1, 2)
     low = [r["accuracy"] - r["accuracy_low"] for r in rows]
@@ -68,7 +66,6 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
 
 
 def table(rows: list[Row]) -> str:
-    """One line per head."""
     lines = (
         (
             *(r["data"], r["label"], number(r["accuracy"])),

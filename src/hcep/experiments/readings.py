@@ -12,38 +12,15 @@ from numpy.typing import NDArray
 from hcep._tables import NOTHING, markdown, number
 from hcep.evaluate import Difference, SupportScores, paired_draws
 from hcep.evaluate.calibration import calibration_gaps
-from hcep.experiments.records import OF_IMAGES, Row, unpacked
+from hcep.experiments.records import OF_IMAGES, TEXTS, Row, unpacked
 
 Outcome = Literal["better", "tied", "worse"]
 MARKS: dict[Outcome, str] = {"better": "✓", "tied": "≈", "worse": "✗"}
 #: Less than this is a tie, whatever the interval: tables show three decimals.
 TIE = 5e-4
-#: How metrics of rows are called.
-TITLES = {
-    "accuracy": "accuracy",
-    "support_precision": "support precision",
-    "support_recall": "support recall",
-    "support_f1": "support F1",
-    "true_support_f1": "support F1 in the true tree",
-    "true_tree_distance": "distance of mistakes in the true tree",
-    "one_path": "one rooted path",
-    "tree_distance": "tree distance of mistakes",
-    "ece": "calibration error",
-    "log_loss": "log loss",
-    "fit_seconds": "time to fit",
-    "reconstruction_error": "relative residual",
-    "seconds": "time",
-    "in_own_cell": "evidence in the object's own cell",
-    "both": "both classes found",
-    "example_f1": "F1 of a picture's labels",
-    "average_precision": "mean average precision",
-    "depth": "depth of the answers",
-    "auroc": "telling unknown images apart (AUROC)",
-    "risk_area": "mean risk over coverages",
-}
-#: How settings of a claim are called.
-SETTINGS = {"shots": "number of shots", "noise": "level of noise", "alpha": "coverage"}
-LOWER = {"tree_distance", "true_tree_distance", "ece", "reconstruction_error", "seconds", "risk_area"}
+TITLES: dict[str, str] = TEXTS["titles"]
+#: Metrics that are better lower.
+LOWER = {*("tree_distance", "true_tree_distance", "ece", "reconstruction_error", "seconds", "risk_area")}
 LOWER |= {"log_loss", "fit_seconds"}
 
 
@@ -232,7 +209,7 @@ def ahead(
         shown = [found["better"][0][1]]
     names = named or ", ".join(dict.fromkeys(present))
     word = "below" if metric in LOWER else "above"
-    every = f" at every {SETTINGS[at]}" if at else ""
+    every = f" at every {TEXTS['settings'][at]}" if at else ""
     claim = f"{where}: {ours} {word} {names} in {TITLES[metric]}{every}"
     return [Verdict(claim, result, ". ".join(shown), paper)]
 

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import platform
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from hashlib import sha256
@@ -24,6 +25,8 @@ from hcep._files import replacing, write_text
 from hcep.errors import HCEPError
 
 Row = dict[str, Any]
+#: What is said of each experiment, by name, around them on the results page, and how things are called in figures.
+TEXTS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("texts.toml").read_text("utf-8"))
 Bytes = NDArray[np.uint8]
 ROWS, TABLE, IMAGES = "rows.json", "rows.parquet", "images.parquet"
 #: In a row: what each image got, as bytes by column.

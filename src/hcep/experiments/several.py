@@ -43,7 +43,6 @@ class Config:
 
 
 def cells(config: Config, task: None) -> Iterator[Cell]:
-    """A cell per kind of picture, seed and method."""
     for data in config.data:
         for seed in config.seeds:
             for label in MULTILABEL if data in MIXTURES else LABELS:
@@ -200,7 +199,6 @@ def _mixtures(X: Array, y: Array, classes: Array, n: int, rng: np.random.Generat
 
 
 def draw(rows: list[Row]) -> Figure:
-    """A panel per kind of picture, a bar per method."""
     groups = by_data(rows)
     figure = canvas(7, 1.7 * len(groups) + 0.5)
     panels = figure.subplots(len(groups), squeeze=False)[:, 0]

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from hcep.experiments.experiment import TEXTS, Experiment, described
+from hcep.experiments.experiment import Experiment, described
 from hcep.experiments.figures import curves
 from hcep.experiments.measuring import CONTROLS, OUR_LABEL, Cell, labelled, measured, method_cell
 from hcep.experiments.readings import Verdict, ahead, by_data, by_metric, labels_of
-from hcep.experiments.records import Row
+from hcep.experiments.records import TEXTS, Row
 from hcep.experiments.tasks import Task
 
 MAIN = ("accuracy", "support_precision", "support_recall")
@@ -42,7 +42,6 @@ class Config:
 
 
 def cells(config: Config, task: Task) -> Iterator[Cell]:
-    """A cell per method; it holds the rows of all levels."""
     settings: Cell = {"shots": config.shots, "seed": config.seed}
     for name in config.methods:
         cut = {"head_when_cut": "logistic"} if name in BY_LEAF else {}
@@ -102,7 +101,6 @@ def about_ours(rows: list[Row], where: str, published: list[str], at: str | None
 
 
 def table(rows: list[Row]) -> str:
-    """At full depth, one line per method."""
     text = f"{TEXTS['page']['heads']}\n\n"
     for data, mine in by_data(rows).items():
         full = full_depth(mine)

@@ -110,7 +110,6 @@ def _graded(pursuit: Pursuit, data: Any, k: int, rows: Any) -> Row:
 
 
 def draw(rows: list[Row]) -> Figure:
-    """Three sweeps at the published orientation, and noise at the random one."""
     sweeps = [("sparsity", "svd"), ("noise", "svd"), ("depth", "svd"), ("noise", "random")]
     groups = {}
     for sweep, orientation in sweeps:
@@ -152,7 +151,6 @@ def _chosen(rows: list[Row], **settings: Any) -> list[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """Every method at the defaults, by noise and basis."""
     text = ""
     for orientation, name in (("svd", "published basis"), ("eigh", "basis of `eigh`"), ("random", "random basis")):
         chosen = _chosen(rows, sweep="noise", orientation=orientation)

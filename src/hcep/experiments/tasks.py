@@ -123,20 +123,16 @@ def task_from_arrays(
 def sample(tree: bool = False) -> Task:
     """The bundled sample, a thousand images of ImageNette; on request under WordNet's first-hypernym tree."""
     data = load_sample()
-    return task_from_arrays(
-        "ImageNette sample",
-        "EfficientNet-Lite2",
-        data.hierarchy.as_tree("first") if tree else data.hierarchy,
-        (data.X_train, data.y_train),
-        (data.X_val, data.y_val),
-        note="the sample bundled with the package: 50 training and 50 validation images per class",
-    )
+    graph = data.hierarchy.as_tree("first") if tree else data.hierarchy
+    both = (data.X_train, data.y_train), (data.X_val, data.y_val)
+    note = "the sample bundled with the package: 50 training and 50 validation images per class"
+    return task_from_arrays("ImageNette sample", "EfficientNet-Lite2", graph, *both, note=note)
 
 
 def imagenette() -> Task:
     """ImageNette where its embeddings are at hand, else the bundled sample of a thousand of its images."""
     file = shared_data("imagenette_efficientnet_lite2.npz")
-    return sample() if file is None else _from_npz("ImageNette", file, NO_CLIP)
+    return _from_npz("ImageNette", file, NO_CLIP) if file.is_file() else sample()
 
 
 def tiny_imagenet() -> Task:
@@ -164,21 +160,17 @@ BUNDLED: dict[str, Callable[[], Task]] = {
 }
 
 
-def shared_data(name: str) -> Path | None:
-    """A file of embeddings in the folder HCEP_SHARED names, None where it is absent."""
-    file = Path(os.environ.get(SHARED, "../shared")) / "data" / name
-    return file if file.is_file() else None
+def shared_data(name: str) -> Path:
+    """A place in the data folder of the folder that HCEP_SHARED names."""
+    return Path(os.environ.get(SHARED, "../shared")) / "data" / name
 
 
 def required(name: str) -> Path:
     """As `shared_data`, an error where the file is absent."""
-    file = shared_data(name)
-    if file is None:
-        raise HCEPError(
-            f"no data: {name} is not in the `data` folder of {SHARED} (default ../shared); "
-            "give your own with --data STORE_OR_FILE, or --data FOLDER --encoder NAME"
-        )
-    return file
+    if not shared_data(name).is_file():
+        own = "give your own with --data STORE_OR_FILE, or --data FOLDER --encoder NAME"
+        raise HCEPError(f"no data: {name} is not in the `data` folder of {SHARED} (default ../shared); {own}")
+    return shared_data(name)
 
 
 def _from_npz(name: str, file: Path, note: str) -> Task:

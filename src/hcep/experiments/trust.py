@@ -44,14 +44,12 @@ class Config:
 
 
 def cells(config: Config, task: Task) -> Iterator[Cell]:
-    """One for coverage, and one for every draw of unknown classes."""
     yield {"part": "coverage", "splits": config.splits}
     for seed in config.draws:
         yield {"part": "unknown", "seed": seed, "shots": config.shots}
 
 
 def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
-    """Rows of one part."""
     rows = _coverage(config, task) if cell["part"] == "coverage" else _unknown(config, task, cell["seed"])
     for row in rows:
         yield {**cell, **row}
@@ -162,7 +160,6 @@ def _placed(
 
 
 def draw(rows: list[Row]) -> Figure:
-    """Coverage, depth of answers, and how well unknown images are told apart."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 3), layout="constrained")
@@ -213,7 +210,6 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
 
 
 def table(rows: list[Row]) -> str:
-    """Coverage by promise, then unknowns."""
     text = ""
     for data, mine in by_data(rows).items():
         covered = [r for r in mine if r["part"] == "coverage"]

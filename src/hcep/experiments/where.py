@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +18,7 @@ from hcep.experiments.figures import Figure, bars, canvas
 from hcep.experiments.measuring import Cell
 from hcep.experiments.readings import Verdict, ahead, labels_of, series
 from hcep.experiments.records import Row
-from hcep.experiments.tasks import SHARED
+from hcep.experiments.tasks import SHARED, shared_data
 
 if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
@@ -49,7 +48,6 @@ class Mosaic(NamedTuple):
 
 
 def cells(config: Config, task: None) -> Iterator[Cell]:
-    """A cell per kind of map and seed."""
     for seed in config.seeds:
         for label in LABELS:
             yield {"label": label, "seed": seed}
@@ -62,11 +60,8 @@ def measure(config: Config, task: None, cell: Cell) -> Iterator[Row]:
 
 
 def photos() -> dict[str, list[Path]]:
-    """Validation photos by class.
-
-    Raises HCEPError: when there are none where HCEP_SHARED says.
-    """
-    folder = Path(os.environ.get(SHARED, "../shared")) / "data" / "imagenette_images" / "val"
+    """Validation photos by class, where HCEP_SHARED says."""
+    folder = shared_data("imagenette_images/val")
     found = {place.name: sorted(place.iterdir()) for place in sorted(folder.glob("n*"))}
     if len(found) < 4:
         raise HCEPError(f"no photos: imagenette_images/val is not in the `data` folder of {SHARED} (default ../shared)")
@@ -101,11 +96,7 @@ def share_in_cell(shares: Array, cell: int) -> float:
     >>> round(share_in_cell(np.array([[3.0, 9.0, 1.0], [9.0, 9.0, 9.0], [-2.0, 9.0, 0.0]]), 0), 2)
     0.75
     """
-    height, width = shares.shape
-    rows, columns = (
-        (slice(0, height // 2), slice(-(height // 2), None)),
-        (slice(0, width // 2), slice(-(width // 2), None)),
-    )
+    rows, columns = ((slice(0, n // 2), slice(-(n // 2), None)) for n in shares.shape)
     sums = [np.maximum(shares[rows[k // 2], columns[k % 2]], 0.0).sum() for k in range(4)]
     return float(sums[cell] / sum(sums)) if sum(sums) > 0 else CHANCE
 
@@ -212,7 +203,6 @@ def _weights() -> dict[str, Array]:
 
 
 def draw(rows: list[Row]) -> Figure:
-    """A bar per kind of map."""
     figure = canvas(7, 3)
     axes = figure.subplots()
     bars(axes, rows, "in_own_cell")
@@ -223,8 +213,7 @@ def draw(rows: list[Row]) -> Figure:
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
     """Ours against the maps of others, and the control at chance."""
-    found = ahead(rows, "ImageNette mosaics", OURS, [GRAD_CAM], "in_own_cell")
-    found += ahead(rows, "ImageNette mosaics", OURS, [OCCLUSION], "in_own_cell")
+    found = [v for c in (GRAD_CAM, OCCLUSION) for v in ahead(rows, "ImageNette mosaics", OURS, [c], "in_own_cell")]
     control = [r for r in rows if r["label"] == RANDOM]
     if control:
         _, means, lows, highs = series(control, "label", "in_own_cell")
@@ -235,7 +224,6 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
 
 
 def table(rows: list[Row]) -> str:
-    """One line per kind of map."""
     lines = []
     for label in labels_of(rows):
         mine = [r for r in rows if r["label"] == label]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
+from hcep.errors import HCEPError
 from hcep.evaluate import score_images
-from hcep.experiments.corruption import corrupt
 from hcep.experiments.experiment import described
 from hcep.experiments.figures import curves
 from hcep.experiments.measuring import CONTROLS, OUR_LABEL, Cell, measured, method_cell
 from hcep.experiments.readings import Verdict, ahead, by_method, labels_of
 from hcep.experiments.records import OF_IMAGES, Row, packed
 from hcep.experiments.tasks import Task
+from hcep.hierarchy import Hierarchy
+
+Parents = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,74 @@ def table(rows: list[Row]) -> str:
     return text
 
 
+def corrupt(hierarchy: Hierarchy, kind: str, share: float, seed: int) -> Hierarchy:
+    """A tree of which a share, 0 to 1, is wrong: of the same classes, chains collapsed.
+
+    "leaves" hangs a share of the leaves from another parent of leaves; "subtrees" swaps a share of the inner synsets
+    with another that is neither above nor below; "random" shuffles a share of the classes over their places, so that
+    at 1 only the shape of the tree is left.
+    """
+    if kind not in KINDS:
+        raise HCEPError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
+    if not 0.0 <= share <= 1.0:
+        raise HCEPError(f"share must be between 0 and 1, got {share!r}")
+    if not hierarchy.is_tree:
+        raise HCEPError("only trees can be corrupted; take hierarchy.as_tree() first")
+    parent = {child: hierarchy.parents(child)[0] for child in hierarchy.ids[1:]}
+    parent = KINDS[kind](hierarchy, parent, share, np.random.default_rng(seed))
+    names = {synset: hierarchy.name(synset) for synset in hierarchy.ids}
+    edges = [(above, child) for child, above in parent.items()]
+    return Hierarchy.from_edges(edges, names, root=hierarchy.root).restrict(hierarchy.leaves).collapse()
+
+
+def _chosen(synsets: list[str], share: float, rng: np.random.Generator) -> list[str]:
+    n = round(share * len(synsets))
+    return [synsets[i] for i in rng.permutation(len(synsets))[:n]]
+
+
+def _move_leaves(hierarchy: Hierarchy, parent: Parents, share: float, rng: np.random.Generator) -> Parents:
+    homes = sorted({parent[leaf] for leaf in hierarchy.leaves})
+    moved = dict(parent)
+    for leaf in _chosen(list(hierarchy.leaves), share, rng):
+        others = [home for home in homes if home != parent[leaf]]
+        if others:
+            moved[leaf] = others[rng.integers(len(others))]
+    return moved
+
+
+def _swap_subtrees(hierarchy: Hierarchy, parent: Parents, share: float, rng: np.random.Generator) -> Parents:
+    inner = [s for s in hierarchy.ids[1:] if not hierarchy.is_leaf(s)]
+    moved, waiting = dict(parent), _chosen(inner, share, rng)
+    while waiting:
+        first = waiting.pop()
+        # No swap where one is above the other, nor of siblings, where it would change nothing.
+        free = (s for s in reversed(waiting) if moved[first] != moved[s])
+        partner = next((s for s in free if first not in _above(moved, s) and s not in _above(moved, first)), None)
+        if partner is not None:
+            waiting.remove(partner)
+            moved[first], moved[partner] = moved[partner], moved[first]
+    return moved
+
+
+def _above(parent: Parents, synset: str) -> set[str]:
+    found = set()
+    while synset in parent:
+        synset = parent[synset]
+        found.add(synset)
+    return found
+
+
+def _shuffle_classes(hierarchy: Hierarchy, parent: Parents, share: float, rng: np.random.Generator) -> Parents:
+    chosen = _chosen(list(hierarchy.leaves), share, rng)
+    places = [parent[leaf] for leaf in chosen]
+    return parent | {leaf: places[i] for leaf, i in zip(chosen, rng.permutation(len(chosen)), strict=True)}
+
+
+KINDS: dict[str, Callable[[Hierarchy, Parents, float, np.random.Generator], Parents]] = {
+    "leaves": _move_leaves,
+    "subtrees": _swap_subtrees,
+    "random": _shuffle_classes,
+}
 METRICS = ("accuracy", "support_f1", "true_support_f1", "true_tree_distance")
 TITLES = {"leaves": "Leaves moved", "subtrees": "Subtrees swapped", "random": "Classes shuffled"}
 FEW = ("omp", "anchored", "hcep")

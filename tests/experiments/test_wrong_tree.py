@@ -4,7 +4,7 @@ from hypothesis import given, strategies as st
 from hcep import Hierarchy
 from hcep.datasets import cifar10_hierarchy, imagenet_hierarchy
 from hcep.errors import HCEPError
-from hcep.experiments.corruption import KINDS, corrupt
+from hcep.experiments.wrong_tree import KINDS, corrupt
 
 TREE = imagenet_hierarchy().as_tree().restrict(imagenet_hierarchy().leaves[::25]).collapse()
 
