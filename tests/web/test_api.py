@@ -184,6 +184,7 @@ def test_the_description_is_served_from_here(server, page):
     page.goto(server.url + "api")
     assert page.locator("h2").count() == 11
     assert page.get_by_text("curl -F photo=@photo.jpg").count() == 4
+    assert page.get_by_text("Takes image, class, force, forbid").count() == 1
 
 
 def test_whatever_is_sent_the_server_does_not_fail(server):

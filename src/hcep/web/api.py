@@ -267,14 +267,20 @@ def _describe(app: FastAPI) -> None:
     def about(request: Request) -> None:
         with frame("API"):
             text("h1", "Ask it from a program")
-            text("p", "All that the pages show is also JSON, in the form that the commands print.", "lead")
+            text(
+                "p", "Photos explained, questioned and corrected in JSON, in the form that the commands print.", "lead"
+            )
             text("a", "The description for programs (OpenAPI)", href="/openapi.json")
             for path, methods in openapi()["paths"].items():
                 for method, told in methods.items():
                     with text("section", classes="card stack"):
                         text("h2", f"{method.upper()} {path}", "wrap")
-                        text("p", told["description"])
-                        text("pre", _command(str(request.base_url)[:-1] + path, method, told), "small wrap")
+                        text("p", told["description"].replace("`", ""))
+                        for sent in told.get("requestBody", {}).get("content", {}).values():
+                            record = schema["components"]["schemas"][sent["schema"]["$ref"].rpartition("/")[2]]
+                            text("p", f"Takes {', '.join(record['properties'])}.", "soft")
+                        command = _command(str(request.base_url)[:-1] + path, method, told)
+                        text("pre", command, "small wrap").style("white-space: pre-wrap; margin: 0")
 
 
 def _command(address: str, method: str, told: dict[str, Any]) -> str:
