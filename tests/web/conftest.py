@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SHARED
+from tests.web.at_hand import Ten, model_of, store_of_shared_photos
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
@@ -161,3 +162,18 @@ def new_page(browser):
 def page(new_page):
     """One page of usual size, light."""
     return new_page()
+
+
+@pytest.fixture(scope="session")
+def ten(tmp_path_factory) -> Ten:
+    """The shared photos as a store, a model of their ten classes, and another one."""
+    folder = tmp_path_factory.mktemp("ten")
+    store = store_of_shared_photos(folder / "store")
+    other = model_of(store, folder / "other", shrinkage=None, anchor=3.0, n_train=20)
+    return Ten(store, model_of(store, folder / "model"), other)
+
+
+@pytest.fixture(scope="session")
+def served(start_server, ten) -> Server:
+    """The ten classes, their photos, and another model to compare with."""
+    return start_server(ten.model, "--store", ten.store, "--compare", ten.other)

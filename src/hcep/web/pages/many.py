@@ -247,7 +247,8 @@ def photo_dialog(collections: Collections, photos: Photos, row: int) -> Iterator
             text("p", photos.names[row], "small soft wrap")
             with text("div", classes="line"):
                 button("Explain it", explain, "primary", icon="account_tree")
-                button("Close", dialog.close)
+                button("Close", dialog.delete)  # close() gives the dialog, which would be waited for
+    dialog.on("hide", dialog.delete)
 
 
 def told(collection: Collection, row: int) -> None:

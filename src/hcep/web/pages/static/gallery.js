@@ -84,7 +84,7 @@ export default {
       const y = Math.floor(this.at / this.columns) * this.high, box = this.$refs.box;
       if (y < box.scrollTop) box.scrollTop = y;
       if (y + this.high > box.scrollTop + this.height) box.scrollTop = y + this.high - this.height;
-      this.focus(20);
+      this.focus(100);
     },
     focus(tries) {
       const found = this.$refs.box.querySelector(`[data-at="${this.at}"]`);

@@ -1,0 +1,366 @@
+"""Collections: photos by concept, what is doubtful or wrong, and files of it; a hundred thousand stay smooth."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import time
+from types import SimpleNamespace
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hcep import HCEPClassifier, Hierarchy
+from hcep.datasets import make_hierarchical_concepts
+from hcep.embeddings import EmbeddingArrays, EmbeddingStore, import_arrays
+from hcep.embeddings.images import ImageProblem
+from hcep.web import charts, collection as collections
+from hcep.web.collection import Photos, StorePhotos, View, class_numbers, flat_map, look, looked_through
+from tests.web.at_hand import looks_well
+
+HOSTILE = "=cmd|' /C calc'!A0<script>alert(1)</script>"
+
+
+class Vectors(Photos):
+    """Photos without pictures."""
+
+    key, title = "0" * 20, "vectors"
+
+    def __init__(self, X, names, labels):
+        self.X, self.names, self.labels, self.n_read = X, names, labels, 0
+
+    def blocks(self):
+        for start in range(0, len(self.X), 7):
+            self.n_read += 1
+            yield self.X[start : start + 7]
+
+    def vectors(self, rows):
+        return self.X[rows]
+
+    def picture(self, row):
+        raise ImageProblem("no such file")
+
+
+@pytest.fixture(scope="module")
+def animals():
+    """animal -> (cat, dog); vehicle -> (car, bus); six photos of each, one dog called a cat, one without a label."""
+    h = Hierarchy.from_edges(
+        [
+            ("r", "animal"),
+            ("r", "vehicle"),
+            ("animal", "cat"),
+            ("animal", "dog"),
+            ("vehicle", "car"),
+            ("vehicle", "bus"),
+        ],
+        {"cat": HOSTILE},
+    )
+    means = {"cat": [4, 1, 0, 0], "dog": [4, -1, 0, 0], "car": [0, 0, 4, 1], "bus": [0, 0, 4, -1]}
+    y = np.repeat(list(means), 6)
+    X = np.array([means[c] for c in y]) + np.random.default_rng(0).normal(0, 0.1, (24, 4))
+    model = HCEPClassifier(h, shrinkage=0.5, anchor=0.1).fit(X, y).path_model()
+    labels = [*y.tolist()]
+    labels[6], labels[18] = "cat", None
+    return model, Vectors(X.astype(np.float32), [HOSTILE, *(f"{i}.jpg" for i in range(1, 24))], labels)
+
+
+@pytest.fixture(scope="module")
+def looked(animals):
+    return look(*animals)
+
+
+def test_every_photo_is_answered_as_the_model_answers_it(animals, looked):
+    model, photos = animals
+    found = model.infer(photos.X)
+    assert (looked.predicted == found.class_index).all()
+    assert (looked.node == found.paths.nodes).all()
+    assert np.allclose(looked.probability, found.probabilities.max(axis=1))
+
+
+def test_a_view_shows_what_its_filters_say_in_its_order(looked):
+    h = looked.model.hierarchy
+    animal = next(v for v in range(h.path_tree.n_nodes) if looked.node_name(v) == "animal")
+    assert looked.rows(View()).tolist() == list(range(24))
+    assert looked.rows(View(node=animal)).tolist() == list(range(12))
+    assert looked.rows(View(show="mistakes")).tolist() == [6]
+    assert looked.rows(View(common=h.index("animal"))).tolist() == [6]
+    assert not len(looked.rows(View(common=h.index("r"))))
+    assert looked.rows(View(group=(3, 20), node=animal)).tolist() == [3]
+    assert (np.diff(looked.probability[looked.rows(View(sort="unsure"))]) >= 0).all()
+    assert looked.rows(View(sort="worst"))[0] == 6
+    assert looked.distance[6] == 2
+
+
+def test_mistakes_are_told_by_the_concept_above_truth_and_answer(looked):
+    assert looked.confusions() == [("animal", 1, HOSTILE, "dog", 1)]
+
+
+def test_counts_add_up_and_the_outline_has_parents_first(looked):
+    counts = looked.counts(looked.rows(View()))
+    assert counts[0] == 24
+    names = [looked.node_name(v) for v in looked.outline(counts)]
+    assert names.index("animal") < names.index("dog")
+
+
+def test_no_cell_of_the_table_is_a_formula(looked):
+    rows = list(csv.DictReader(io.StringIO(looked.table(np.array([0, 6, 18])))))
+    assert not [cell for row in rows for cell in row.values() if cell[:1] in "=+-@" and cell]
+    assert [row["right"] for row in rows] == ["yes", "no", ""]
+
+
+def test_a_report_and_charts_never_hold_a_name_as_html(looked):
+    page = looked.report(np.array([6, 0]), "two")
+    assert "<script>alert" not in page
+    assert page.index("6.jpg") < page.index("data-n=1")
+    figure = charts.concepts(looked, looked.counts(looked.rows(View())), 0, "sunburst")
+    assert not [label for label in figure["data"][0]["labels"] if "<" in label]
+    assert not [word for word in charts.map_of(looked, ["#000000"] * 24, None)["data"][0]["text"] if "<" in word]
+
+
+def test_a_collection_is_looked_through_once_per_model(animals, tmp_path):
+    model, photos = animals
+    seen = []
+
+    def found_with(checksum):
+        saved = SimpleNamespace(path_model=model, summary=SimpleNamespace(checksum=checksum))
+        return looked_through(saved, photos, seen.append, tmp_path)
+
+    first = found_with("a" * 64)
+    assert sum(seen) == 24
+    again = found_with("a" * 64)
+    assert sum(seen) == 24
+    assert (again.predicted == first.predicted).all()
+    found_with("b" * 64)
+    assert sum(seen) == 48
+    next(tmp_path.glob("*-aaaa*")).write_bytes(b"PK\x03\x04 cut short")
+    assert (found_with("a" * 64).predicted == first.predicted).all()
+
+
+def test_labels_are_classes_by_label_or_name_and_nothing_else(animals):
+    assert class_numbers(animals[0], ["DOG", None, "wolf", HOSTILE]).tolist() == [3, -1, -1, 2]
+
+
+def test_a_map_is_the_same_in_every_run_and_keeps_what_is_apart_apart():
+    points = np.repeat(np.eye(5, dtype=np.float32)[:2], 20, axis=0)
+    found = flat_map(points)
+    assert (found == flat_map(points)).all()
+    assert np.linalg.norm(found[0] - found[-1]) > 1
+    assert flat_map(points[:, :1]).shape == (40, 2)
+
+
+def test_umap_is_used_where_it_is_installed(monkeypatch):
+    class UMAP:
+        def __init__(self, random_state):
+            assert random_state == 0
+
+        def fit_transform(self, flat):
+            return flat[:, 1:3]
+
+    points = np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32)
+    plain = flat_map(points)
+    monkeypatch.setattr(collections, "is_installed", lambda name: name == "umap")
+    monkeypatch.setattr(collections, "require", lambda *_: type("umap", (), {"UMAP": UMAP}))
+    assert np.allclose(flat_map(points)[:, 0], plain[:, 1])
+
+
+def test_a_store_gives_its_own_photos_by_their_row_alone(tmp_path):
+    Image.new("RGB", (9, 9), "red").save(tmp_path / "a.png")
+    paths = np.array([str(tmp_path / "a.png"), str(tmp_path / "gone.png")])
+    import_arrays(EmbeddingArrays(np.eye(2, dtype=np.float32), paths=paths), tmp_path / "store", encoder="none")
+    photos = StorePhotos(EmbeddingStore(tmp_path / "store"))
+    assert photos.picture(0).getpixel((0, 0)) == (255, 0, 0)
+    assert photos.names[0].endswith("/a.png")
+    with pytest.raises(ImageProblem, match="no such file"):
+        photos.picture(1)
+    with pytest.raises(IndexError):
+        photos.picture(2)
+
+
+# -- in a browser ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_gallery_of_the_shared_photos_is_filtered_chosen_and_saved(served, page, tmp_path):
+    page.goto(served.url + "collection")
+    page.wait_for_selector(".tile img")
+    assert page.get_by_role("heading", level=1).inner_text() == "300 photos in store"
+
+    page.get_by_role("list", name="Concepts below").get_by_role("button", name="animal").click()
+    page.wait_for_selector("text=60 shown")
+    page.get_by_role("navigation", name="Concept").get_by_role("button", name="All concepts").click()
+    page.wait_for_selector("text=300 shown")
+
+    page.locator(".chart .slice", has_text="church").click()  # the chart says the same as the list
+    page.wait_for_selector("text=30 shown")
+    page.get_by_role("button", name="All concepts").click()
+    page.wait_for_selector("text=300 shown")
+
+    page.get_by_role("button", name="Mistakes").first.click()
+    page.wait_for_selector(".tile.wrong")
+    n = int(page.locator(".toolbar [role=status]").inner_text().split()[0])
+    with page.expect_download() as saving:
+        page.get_by_role("button", name="CSV of the photos shown").click()
+    rows = list(csv.DictReader(io.StringIO(saving.value.path().read_text(encoding="utf-8-sig"))))
+    assert len(rows) == n
+    assert {row["right"] for row in rows} == {"no"}
+    with page.expect_download() as saving:
+        page.get_by_role("button", name="Report of the photos shown").click()
+    assert saving.value.path().read_text(encoding="utf-8").count("<article") == n
+
+    page.locator(".tile").first.click()
+    page.wait_for_selector(".photo-card .path li")
+    assert page.locator(".photo-card .bad").inner_text().startswith("Its label says")
+    page.get_by_role("button", name="Close").click()
+
+    page.get_by_role("tab", name="Mistakes").click()
+    page.get_by_role("list", name="By the concept above both").get_by_role("button").first.click()
+    page.wait_for_selector("text=mistakes within")
+
+
+@pytest.mark.slow
+def test_a_lasso_on_the_map_shows_the_paths_of_a_group(served, page):
+    page.goto(served.url + "collection")
+    page.wait_for_selector(".tile img")
+    page.get_by_role("tab", name="Map").click()
+    area = page.locator(".chart .nsewdrag:visible").bounding_box()
+    x, y, width, height = (area[side] for side in ("x", "y", "width", "height"))
+    page.mouse.move(x + 4, y + 4)
+    page.mouse.down()
+    for across, down in ((0.99, 0.02), (0.99, 0.5), (0.02, 0.5), (0.02, 0.02)):
+        page.mouse.move(x + across * width, y + down * height, steps=6)
+    page.mouse.up()
+    page.wait_for_selector("text=chosen on the map")
+    n = int(page.locator(".toolbar [role=status]").inner_text().split()[0])
+    assert 0 < n < 300
+    assert page.get_by_role("heading", name=f"Paths of {n} photos").is_visible()
+    assert page.get_by_role("list", name="Paths of the group").get_by_role("button").count() > 1
+
+
+@pytest.mark.slow
+def test_a_folder_is_dropped_and_looked_through(served, photos, new_page, tmp_path):
+    page = new_page()
+    folder = tmp_path / "mine"
+    for i, photo in enumerate(photos[::30]):
+        target = folder / photo.parent.name / f"{i}.jpg"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(photo.read_bytes())
+    (folder / "notes.jpg").write_text("no photo")
+    page.goto(served.url + "collection?photos=other")
+    page.get_by_label("A folder of photos").set_input_files(folder)
+    page.wait_for_selector(".tile img", timeout=60_000)
+    assert page.get_by_role("heading", level=1).inner_text() == "10 photos in your photos"
+    assert "of 10 right by their labels" in page.locator(".lead").inner_text()  # folders say what is right
+    assert [problem for problem in page.problems if "422" in problem] == page.problems[:1]  # the one that is no photo
+    page.problems.clear()
+
+
+@pytest.mark.slow
+def test_the_collection_looks_well_in_light_and_dark_and_on_a_phone(served, new_page):
+    looks_well(new_page, served.url + "collection", ".tile img")
+    looks_well(new_page, served.url + "collection?photos=none", ".drop")
+    looks_well(
+        new_page, served.url + "collection", ".tile img", lambda page: page.get_by_role("tab", name="Map").click()
+    )
+
+
+@pytest.mark.slow
+def test_the_gallery_is_walked_with_the_keyboard(served, page):
+    page.goto(served.url + "collection")
+    page.wait_for_selector(".tile img")
+    page.get_by_role("region", name="Photos").last.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(".tile[data-at='0']:focus")
+    page.keyboard.press("End")
+    page.wait_for_selector(".tile[data-at='299']:focus")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".photo-card")
+
+
+@pytest.mark.slow
+def test_photos_are_served_by_their_row_and_nothing_else_is(served, ten):
+    base = served.url + f"collection/{StorePhotos(EmbeddingStore(ten.store)).key}/small/"
+
+    def status(url):
+        try:
+            with urlopen(url, timeout=20) as answer:
+                return answer.status
+        except HTTPError as error:
+            return error.code
+
+    assert status(base + "0.jpg") == 200
+    for place in (
+        "300.jpg",
+        "-1.jpg",
+        "..%2f..%2f..%2fetc%2fpasswd",
+        "../../../etc/passwd",
+        "%2fetc%2fpasswd.jpg",
+        "0",
+    ):
+        assert status(base + place) == 404, place
+    assert status(served.url + "collection/0000/small/0.jpg") == 404
+
+
+N = 100_000
+
+
+@pytest.fixture(scope="module")
+def many(start_server, tmp_path_factory):
+    """A hundred thousand rows of eight dimensions, of forty small pictures."""
+    folder = tmp_path_factory.mktemp("many")
+    (folder / "eight_colours.py").write_text(
+        "import numpy as np\n\ndef encode(batch):\n    return np.repeat(batch.mean(axis=(2, 3)), 3, axis=1)[:, :8]\n"
+    )
+    rng = np.random.default_rng(0)
+    data = make_hierarchical_concepts(branching=4, depth=3, dim=8, noise=0.05, samples_per_leaf=5)
+    HCEPClassifier(data.hierarchy, shrinkage=0.5, anchor=0.1).fit(data.X, data.y).save(folder / "model")
+    for i in range(40):
+        Image.new("RGB", (64, 64), tuple(rng.integers(0, 255, 3).tolist())).save(folder / f"{i}.png")
+    rows = rng.integers(0, len(data.X), N)
+    X = (data.X[rows] + rng.normal(0, 0.1, (N, 8))).astype(np.float32)
+    paths, ids = np.array([str(folder / f"{i % 40}.png") for i in range(N)]), np.arange(N).astype(str)
+    import_arrays(EmbeddingArrays(X, data.y[rows], ids, paths), folder / "store", encoder="eight colours")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+        return start_server(folder / "model", "--store", folder / "store", "--encoder", "function:eight_colours:encode")
+
+
+#: Whether every tile in sight is there.
+IN_SIGHT = """() => {
+    const box = document.querySelector('.gallery').getBoundingClientRect()
+    const seen = [...document.querySelectorAll('.gallery li')].filter((tile) => {
+        const place = tile.getBoundingClientRect()
+        return place.bottom > box.top && place.top < box.bottom
+    })
+    return seen.length > 0 && seen.every((tile) => tile.querySelector('button'))
+}"""
+JUMP = "(share) => { const box = document.querySelector('.gallery'); box.scrollTop = share * box.scrollHeight }"
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_photos_stay_smooth(many, page):
+    page.goto(many.url + "collection")
+    page.wait_for_selector(".tile img", timeout=60_000)
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    seconds = []
+    for share in (0.5, 0.999, 0.01, 0.7, 0.33):
+        before = page.locator(".gallery li").first.get_attribute("aria-posinset")
+        start = time.perf_counter()
+        page.evaluate(JUMP, share)
+        page.wait_for_function(
+            "before => document.querySelector('.gallery li').getAttribute('aria-posinset') !== before", arg=before
+        )
+        page.wait_for_function(IN_SIGHT)
+        seconds.append(time.perf_counter() - start)
+        assert page.locator(".gallery li").count() < 100
+    print("seconds until all in sight is there:", [round(one, 2) for one in seconds])
+    assert np.median(seconds) < 1.5
+    assert len([url for url in asked if url.endswith(".jpg")]) < 6 * 100
+    assert many.memory() < 1.5e9
+    page.get_by_role("list", name="Concepts below").get_by_role("button").first.click()
+    page.wait_for_selector(".crumb:nth-of-type(2)")
+    assert page.locator(".gallery li").count() < 100

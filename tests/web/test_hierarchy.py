@@ -1,0 +1,155 @@
+"""The hierarchy: found, checked, moved with what it would do before, grown from photos, and undone."""
+
+from __future__ import annotations
+
+import shutil
+from importlib import import_module
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hcep import HCEPClassifier
+from hcep.curation import Move
+from hcep.datasets import make_hierarchical_concepts
+from hcep.embeddings import EmbeddingArrays, EmbeddingStore, import_arrays
+from tests.web.at_hand import looks_well
+
+pytest.importorskip("nicegui", reason="NiceGUI is not installed (extra web)")
+pages = import_module("hcep.web.pages.hierarchy")
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=0.02, samples_per_leaf=8)
+
+
+@pytest.fixture
+def engine(data, tmp_path):
+    """What a page asks for moves: a model that knows no encoder, and a store of which half is for training."""
+    model = HCEPClassifier(data.hierarchy, shrinkage=0.5, anchor=0.1, refine=False).fit(data.X, data.y)
+    splits = np.where(np.arange(len(data.X)) % 2, "train", "val")
+    ids = np.arange(len(data.X)).astype(str)
+    import_arrays(EmbeddingArrays(data.X, data.y, ids, splits=splits), tmp_path / "store", encoder="none")
+    saved = SimpleNamespace(classifier=model, summary=SimpleNamespace(encoder=None))
+    return SimpleNamespace(model=model.path_model(), saved=saved, store=EmbeddingStore(tmp_path / "store"))
+
+
+def test_a_move_is_measured_on_photos_that_are_not_for_training(engine, data):
+    engine = _Hashable(engine)
+    h = engine.model.hierarchy
+    leaf, elsewhere = h.leaves[0], h.parents(h.leaves[-1])[0]
+    what, effect = pages.measured(engine, Move(leaf, elsewhere))
+    assert what == f"{len(data.X) // 2} labelled photos of the collection that are not for training"
+    assert len(effect.before.y) == len(data.X) // 2
+    assert effect.accuracy.before == 1.0
+
+
+def test_without_labelled_photos_nothing_is_measured(engine):
+    engine.store = None
+    assert pages.measured(_Hashable(engine), Move("a", "b")) is None
+
+
+class _Hashable:
+    """An engine is known by itself, not by what it holds."""
+
+    def __init__(self, engine):
+        self.model, self.saved, self.store = engine.model, _Same(engine.saved), engine.store
+
+
+class _Same:
+    def __init__(self, saved):
+        self.classifier, self.summary = saved.classifier, saved.summary
+
+
+# -- in a browser ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def changed(start_server, ten, tmp_path_factory):
+    """A server whose model may be changed."""
+    folder = tmp_path_factory.mktemp("changed") / "model"
+    shutil.copytree(ten.model, folder)
+    return start_server(folder, "--store", ten.store)
+
+
+def concept(page, name):
+    return page.locator(f".concepts li:has(.name:text-is('{name}'))").first
+
+
+def is_below(page, name, above):
+    return (
+        concept(page, above).get_attribute("data-id") in concept(page, name).get_attribute("data-key").split("/")[1:-1]
+    )
+
+
+@pytest.mark.slow
+def test_a_class_is_dragged_measured_kept_and_undone(changed, page):
+    page.goto(changed.url + "hierarchy")
+    concept(page, "tench").wait_for()
+    concept(page, "tench").drag_to(concept(page, "artifact"))
+    page.get_by_text("Move “tench” to “artifact”?").wait_for()
+    assert "100 labelled photos of the collection that are not for training" in page.locator(".side").inner_text()
+    assert page.locator(".effect tbody tr").count() == 3
+    page.get_by_role("button", name="Leave it").click()
+    page.get_by_text("Move “tench” to “artifact”?").wait_for(state="detached")
+    page.get_by_role("tab", name="Versions").click()
+    assert page.locator(".versions li").count() == 1  # looking changes nothing
+
+    concept(page, "tench").drag_to(concept(page, "artifact"))
+    page.get_by_role("button", name="Keep the move").click()
+    page.locator(".versions li", has_text="moved 'tench' under 'artifact'").wait_for()
+    assert concept(page, "tench").get_attribute("data-key").split("/")[1] == concept(page, "artifact").get_attribute(
+        "data-id"
+    )
+
+    page.get_by_role("button", name="Undo the last change").click()
+    page.locator(".versions li", has_text="moved").wait_for(state="detached")
+    assert concept(page, "tench").get_attribute("data-key").split("/")[1] != concept(page, "artifact").get_attribute(
+        "data-id"
+    )
+
+
+@pytest.mark.slow
+def test_a_class_is_moved_with_the_keyboard_and_never_below_itself(changed, page):
+    page.goto(changed.url + "hierarchy")
+    page.get_by_role("searchbox", name="Search concepts").fill("vertebr")
+    page.get_by_role("list", name="Found").get_by_role("button", name="vertebrate").press("Enter")
+    page.get_by_role("heading", name="vertebrate").wait_for()
+    page.get_by_role("button", name="Move to…").press("Enter")
+    page.get_by_text("Choose the new parent of “vertebrate”").wait_for()
+    concept(page, "tench").focus()
+    page.keyboard.press("Enter")
+    page.locator(".q-notification.problem").wait_for()  # it is below it
+    assert page.get_by_role("button", name="Keep the move").count() == 0
+
+    page.get_by_role("treeitem").first.focus()
+    page.keyboard.press("ArrowLeft")
+    assert page.get_by_role("treeitem").count() == 1
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert page.locator(".concepts li:focus").get_attribute("aria-level") == "2"
+
+
+@pytest.mark.slow
+def test_a_class_is_added_from_photos_and_found_afterwards(changed, page, photos):
+    page.goto(changed.url + "hierarchy")
+    concept(page, "animal").click()
+    page.get_by_role("heading", name="animal").wait_for()
+    page.get_by_role("tab", name="Add a class").click()
+    page.get_by_role("button", name="Add the class").click()
+    page.locator(".q-notification.problem").wait_for()  # without a name and photos
+    page.get_by_label("Name of the class").fill("<b>newt</b>")
+    page.get_by_label("Photos", exact=True).set_input_files(photos[:3])
+    page.get_by_text("3 of 3 photos taken.").wait_for(timeout=60_000)
+    page.get_by_role("button", name="Add the class").click()
+    concept(page, "<b>newt</b>").wait_for(timeout=60_000)  # as text
+    assert page.locator(".concepts b").count() == 0
+    page.get_by_role("tab", name="Versions").click()
+    page.get_by_role("button", name="Undo the last change").click()
+    concept(page, "<b>newt</b>").wait_for(state="detached")
+
+
+@pytest.mark.slow
+def test_the_hierarchy_looks_well_in_light_and_dark_and_on_a_phone(changed, new_page):
+    looks_well(new_page, changed.url + "hierarchy", ".concepts li", lambda page: concept(page, "chain saw").click())
