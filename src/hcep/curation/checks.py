@@ -183,9 +183,6 @@ def _classes(hierarchy: Hierarchy, classes: list[str]) -> list[Finding]:
     ]
 
 
-# -- files and rows that may be no hierarchy -----------------------------------------------------------------------
-
-
 class FileLint(NamedTuple):
     """What is wrong with a file, and the hierarchy in it, where the errors are none or safely repaired."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,8 +40,7 @@ class MoveFinding(Finding):
     measured: MeasuredMove | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class _Images:
+class _Images(NamedTuple):
     """Images in the dictionary's space with their leaves and what to call them, and how much to show."""
 
     dictionary: ConceptDictionary

@@ -12,11 +12,11 @@ N = TypeVar("N")
 
 
 class EdgeReader:
-    """Collect edges one by one: `position` has the ids in order of first appearance, `parents` positions in it."""
+    """Collect edges one by one."""
 
     def __init__(self) -> None:
-        self.position: dict[str, int] = {}
-        self.parents: list[list[int]] = []
+        self.position: dict[str, int] = {}  # of ids in order of first appearance
+        self.parents: list[list[int]] = []  # positions
         self.names: dict[str, str] = {}
 
     def add(self, edge: Sequence[str]) -> None:

@@ -119,9 +119,6 @@ def _checked(class_embeddings: ArrayLike, n_classes: int, unit_norm: bool) -> ND
     return unit_rows(vectors) if unit_norm else vectors
 
 
-# -- clusters ------------------------------------------------------------------------------------------------------
-
-
 class Cluster(NamedTuple):
     """A group of classes, or one class: `height` is how far apart its parts are, 0 for one class."""
 
@@ -174,9 +171,6 @@ def _parts(group: Cluster, gap: float, max_branching: int | None) -> list[Cluste
             break
         parts[at : at + 1] = parts[at].children
     return sorted(parts, key=lambda part: min(part.members))
-
-
-# -- names of groups -----------------------------------------------------------------------------------------------
 
 
 def members_name(members: Sequence[str], taken: set[str]) -> str:

@@ -75,10 +75,9 @@ def induce_from_text(
     then each synset keeps its `max_parents` strongest. Memory grows with the number of different pairs, not with the
     corpus.
     """
-    if not isinstance(min_count, int) or min_count < 1:
-        raise HCEPError(f"min_count must be a whole number of at least 1, got {min_count!r}")
-    if max_parents is not None and (not isinstance(max_parents, int) or max_parents < 1):
-        raise HCEPError(f"max_parents must be None or a whole number of at least 1, got {max_parents!r}")
+    for name, value, none in (("min_count", min_count, ""), ("max_parents", max_parents, "None or ")):
+        if (value is not None or not none) and (not isinstance(value, int) or value < 1):
+            raise HCEPError(f"{name} must be {none}a whole number of at least 1, got {value!r}")
     names = LeafNames(leaves, root)
     reader = _PairReader(names, vocabulary)
     is_empty = True
@@ -170,9 +169,8 @@ def _induced(above: Mapping[str, list[str]], names: LeafNames, reader: _PairRead
     }
     unheard = "no pattern with enough evidence mentions any class; lower min_count (--min-count on the command line)"
     problems = [] if edges else [Fault("empty", "the corpus is empty: it holds no text" if is_empty else unheard)]
-    return Induced(
-        Hierarchy.from_edges(everything, root=names.root), not missing, missing, tuple(problems), evidence=evidence
-    )
+    tree = Hierarchy.from_edges(everything, root=names.root)
+    return Induced(tree, not missing, missing, tuple(problems), evidence=evidence)
 
 
 def read_lines(corpus: Corpus) -> Iterator[str]:
@@ -189,12 +187,8 @@ def read_lines(corpus: Corpus) -> Iterator[str]:
             # One line of a gigabyte must not fill the memory: it comes in parts.
             yield from iter(lambda: file.readline(MAX_LINE), "")
     except (OSError, EOFError, zlib.error) as error:
-        raise HierarchyError(
-            f"cannot read the corpus {str(corpus)!r}: {getattr(error, 'strerror', None) or error}"
-        ) from None
-
-
-# -- Hearst's patterns -------------------------------------------------------------------------------------------
+        reason = getattr(error, "strerror", None) or error
+        raise HierarchyError(f"cannot read the corpus {str(corpus)!r}: {reason}") from None
 
 
 class Phrase(NamedTuple):

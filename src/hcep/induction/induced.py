@@ -128,9 +128,6 @@ def free_name(taken: Container[str], *names: str) -> str:
     return next(name for name in chain(plain, map(numbered.format, count(2))) if name not in taken)
 
 
-# -- names that somebody else wrote --------------------------------------------------------------------------------
-
-
 class LeafNames:
     """Leaves in their order, found by what a label says."""
 

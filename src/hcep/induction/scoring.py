@@ -84,9 +84,6 @@ def score_induced(
     return scores
 
 
-# -- against a gold hierarchy --------------------------------------------------------------------------------------
-
-
 def _against_gold(tree: Hierarchy, gold: Hierarchy) -> dict[str, float]:
     shared = _shared_leaves(tree, gold)
     found, wanted = _Named(tree, {label: label for label in shared}), _Named(gold, shared)
@@ -182,15 +179,8 @@ def _overlap(found: set[Leaves], wanted: set[Leaves]) -> float:
     return float((jaccard.max(axis=1).mean() + jaccard.max(axis=0).mean()) / 2)
 
 
-# -- on images -----------------------------------------------------------------------------------------------------
-
-
 def _on_images(
-    tree: Hierarchy,
-    images: NDArray[Any],
-    labels: NDArray[np.str_],
-    images_val: NDArray[Any],
-    labels_val: NDArray[np.str_],
+    tree: Hierarchy, images: NDArray[Any], labels: NDArray[np.str_], images_val: NDArray[Any], labels_val: Any
 ) -> dict[str, float]:
     from hcep.classify import HCEPClassifier
     from hcep.dictionary import ConceptDictionary

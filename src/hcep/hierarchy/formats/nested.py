@@ -180,11 +180,8 @@ def _graph(source: Source, data: Record) -> Hierarchy | None:
     """A graph as its nodes and its edges: networkx's and d3's, and OBO graphs."""
     several = data.get("graphs")
     graphs = [graph for graph in (several if isinstance(several, list) else [data]) if isinstance(graph, dict)]
-    listed = [(graph.get("nodes"), graph.get("edges", graph.get("links"))) for graph in graphs]
-    nodes, links = (
-        [item for value in values if isinstance(value, list) for item in value if isinstance(item, dict)]
-        for values in ([pair[0] for pair in listed], [pair[1] for pair in listed])
-    )
+    nodes = _records(graph.get("nodes") for graph in graphs)
+    links = _records(graph.get("edges", graph.get("links")) for graph in graphs)
     kinds = [link for link in links if str(link.get("pred", "is_a")) == "is_a"]
     edges = [(str(link[p]), str(link[c])) for link in kinds for p, c in ENDS if p in link and c in link]
     if not nodes or not edges or not all("id" in node for node in nodes):
@@ -197,12 +194,13 @@ def _graph(source: Source, data: Record) -> Hierarchy | None:
     return _linked(source, "graph of nodes and edges", edges, names)
 
 
+def _records(values: Iterable[Any]) -> list[Record]:
+    return [item for value in values if isinstance(value, list) for item in value if isinstance(item, dict)]
+
+
 def _linked(source: Source, understood: str, edges: Edges, names: dict[str, str] | None = None) -> Hierarchy:
     source.understood = f"{'YAML' if source.format == 'yaml' else 'JSON'} {understood}"
     return Hierarchy.from_edges(edges, names)
-
-
-# -- branches ------------------------------------------------------------------------------------------------------
 
 
 def from_branches(source: Source, data: Any, repeated: Repeated) -> Hierarchy:
@@ -259,9 +257,8 @@ def write(hierarchy: Hierarchy, format: str) -> str:
     try:
         return json.dumps(top, ensure_ascii=False, indent=1) + "\n"
     except RecursionError:
-        raise HierarchyError(
-            f"nested JSON cannot hold {hierarchy.depth:,} levels; write .csv, .yaml or .json"
-        ) from None
+        told = f"nested JSON cannot hold {hierarchy.depth:,} levels; write .csv, .yaml or .json"
+        raise HierarchyError(told) from None
 
 
 def _identified(hierarchy: Hierarchy, synset: str) -> dict[str, str]:
@@ -321,9 +318,6 @@ def _shown(value: Any) -> str:
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value):,}"
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-# -- YAML ----------------------------------------------------------------------------------------------------------
 
 
 def write_yaml(hierarchy: Hierarchy, format: str) -> str:

@@ -95,10 +95,10 @@ def write(hierarchy: Hierarchy, format: str) -> str:
     """Bullets, two blanks a level; a synset with several parents stands below each, what is below it only once."""
     refuse_deep(hierarchy, format)
     # The label as it is where reading gives it back, otherwise as a JSON string.
-    label = {
-        synset: text if text.isprintable() and _label(Source("", b""), 0, f"- {text}") == text else json.dumps(text)
-        for synset, text in labels(hierarchy).items()
-    }
+    label = labels(hierarchy)
+    for synset, text in label.items():
+        if not text.isprintable() or _label(Source("", b""), 0, f"- {text}") != text:
+            label[synset] = json.dumps(text)
     return "".join(f"{'  ' * depth}- {label[synset]}\n" for depth, synset, _, _ in outline_order(hierarchy))
 
 

@@ -46,15 +46,10 @@ def read(
 ) -> Hierarchy:
     """Read a table for what it is; what was decided, and how to say otherwise, is told.
 
-    Parameters
-    ----------
-    levels : columns of levels from the highest to the lowest, by name or number
-    leaf, name : columns with the ids and the display names of the classes of level columns
-    parent, child : columns of an edge list, by name or number
-    header : "yes" or "no"; whether the first row has the names of the columns
-    blank : {"above", "skip"}; what an empty cell of level columns means: the same as in the row above, or no such level
-    delimiter : what cells are apart by: a character, or tab, comma, semicolon, pipe
-    sheet : of a workbook
+    Columns go by name or number: the `levels` from the highest to the lowest, with the ids (`leaf`) and display names
+    of the classes; `parent` and `child` of an edge list. `header` is "yes" or "no"; `blank` says that an empty cell of
+    level columns means the same as in the row "above", or to "skip" the level; `delimiter` is a character, or tab,
+    comma, semicolon, pipe; `sheet` is of a workbook.
     """
     table = read_table(source, delimiter, sheet)
     if not table.rows:
@@ -86,12 +81,9 @@ def read_levels(
 ) -> Hierarchy:
     """Read level columns from a CSV, a TSV, a workbook, or a JSON list of records (also under ``"categories"``).
 
-    Parameters
-    ----------
-    levels : by default the biological ranks among the columns, with ``name`` as the lowest where there is no
-        ``species``; or ``level1, level2, ...``; or ``supercategory`` and ``name`` (COCO)
-    leaf, name : such as iNaturalist's ``image_dir_name`` and ``common_name``; the lowest level by default
-    blank, delimiter, sheet : as for any table
+    The levels are by default the biological ranks among the columns, with ``name`` as the lowest where there is no
+    ``species``; or ``level1, level2, ...``; or ``supercategory`` and ``name`` (COCO). Of iNaturalist,
+    ``image_dir_name`` is the leaf and ``common_name`` the name.
     """
     is_json = source.data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
     table = records_table(source, source.json()) if is_json else read_table(source, delimiter, sheet)
@@ -186,9 +178,6 @@ def write(hierarchy: Hierarchy, format: str) -> str:
     return lines.getvalue()
 
 
-# -- edges, and depths ---------------------------------------------------------------------------------------------
-
-
 def _edges(source: Source, shape: Shape) -> Hierarchy:
     rows = [(line, shape.cells(cells)) for line, cells in shape.rows]
     children = {cells[1] for _, cells in rows}
@@ -273,9 +262,6 @@ def _from_depths(source: Source, table: Table, column: int) -> Hierarchy:
     source.understood = f"outline, depth in {titles[column]!r}, name in {titles[label]!r}"
     source.otherwise = "if that is no depth, pass -O levels=HIGHEST,...,LOWEST or -O parent=COLUMN -O child=COLUMN"
     return draft.hierarchy()
-
-
-# -- levels --------------------------------------------------------------------------------------------------------
 
 
 def from_levels(source: Source, table: Table, levels: Columns | None = None, **told: str | None) -> Hierarchy:

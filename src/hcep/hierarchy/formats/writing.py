@@ -35,9 +35,8 @@ def outline_order(hierarchy: Hierarchy) -> Iterator[tuple[int, str, str | None, 
 def refuse_deep(hierarchy: Hierarchy, format: str) -> None:
     """Indentation grows with the square of the depth: refuse what would fill a disk."""
     if hierarchy.depth > MAX_INDENTED:
-        raise HierarchyError(
-            f"{format} cannot hold {hierarchy.depth:,} levels, more than {MAX_INDENTED:,}; write .csv or .json"
-        )
+        told = f"{format} cannot hold {hierarchy.depth:,} levels, more than {MAX_INDENTED:,}; write .csv or .json"
+        raise HierarchyError(told)
 
 
 def order_survives(hierarchy: Hierarchy) -> bool:
@@ -51,17 +50,16 @@ def order_survives(hierarchy: Hierarchy) -> bool:
 
 def labels(hierarchy: Hierarchy) -> dict[str, str]:
     """A label of its own for each synset: its name, with the id in brackets where several share it."""
-    count = Counter(hierarchy.name(s) for s in hierarchy)
+    found = {synset: hierarchy.name(synset) for synset in hierarchy}
+    count = Counter(found.values())
     taken = {name for name, n in count.items() if n == 1}
-    found = {}
-    for synset in hierarchy:
-        label = hierarchy.name(synset)
+    for synset, label in found.items():
         if count[label] > 1:
             label = f"{label} ({synset})" if synset != label else label
             while label in taken:
                 label += "'"
             taken.add(label)
-        found[synset] = label
+            found[synset] = label
     return found
 
 
@@ -100,9 +98,9 @@ def write_whole(path: Path, text: str) -> None:
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise HierarchyError(
+        told = (
             f"cannot write {str(path)!r}: a name holds {error.object[error.start]!r}, which is no character of UTF-8; "
-            "rename the synset"
-        ) from None
+        )
+        raise HierarchyError(f"{told}rename the synset") from None
     packed = gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data
     _files.write_bytes(path, packed, HierarchyError)
