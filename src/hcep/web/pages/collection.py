@@ -267,7 +267,8 @@ class _Chart:
     def __init__(self) -> None:
         self.plot = ui.plotly({"data": [], "layout": charts.LAYOUT, "config": charts.CONFIG}).classes("chart")
         self.plot.props["aria-hidden"] = "true"
-        self.seen, self.waiting = False, None
+        self.seen = False
+        self.waiting: Callable[[], dict[str, Any]] | None = None
         self.plot.on("seen", guarded(self.is_seen), js_handler="(event) => emit(event.detail)")
         ui.run_javascript(HOOK % self.plot.id)
 
