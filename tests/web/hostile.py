@@ -22,7 +22,7 @@ def png(width: int, height: int, *chunks: tuple[bytes, bytes], depth: int = 8, c
 
 def zeros(n: int) -> bytes:
     """Compressed zeros, made without holding them."""
-    squeeze, out = zlib.compressobj(9), []
+    squeeze, out = zlib.compressobj(1), []
     for _ in range(n >> 20):
         out.append(squeeze.compress(bytes(1 << 20)))
     return b"".join([*out, squeeze.flush()])
@@ -84,14 +84,14 @@ def hostile_files() -> dict[str, bytes]:
         "jpeg of 65500 x 65500.jpg": huge_jpeg(),
         "slow scans.jpg": slow_jpeg(),
         "png that says 100000 x 100000.png": png(100_000, 100_000, (b"IDAT", zeros(1 << 20))),
-        "png of 400 megapixels.png": png(20_000, 20_000, (b"IDAT", zeros(400 << 20))),
+        "png of 160 megapixels.png": png(20_000, 8_000, (b"IDAT", zeros(160 << 20))),
         "png of 60 megapixels.png": png(60_000, 1000, (b"IDAT", zeros(60 << 20))),
         "png of 2^31.png": png(2**31 - 1, 2**31 - 1, (b"IDAT", b"")),
         "png of no size.png": png(0, 0, (b"IDAT", b"")),
         "png without pixels.png": png(64, 64),
         "png of wrong sums.png": saved("PNG").replace(b"IDAT", b"IDAX"),
-        "png with a text bomb.png": png(8, 8, (b"zTXt", b"a\0\0" + zeros(200 << 20)), (b"IDAT", zeros(1 << 20))),
-        "png with a profile bomb.png": png(8, 8, (b"iCCP", b"a\0\0" + zeros(200 << 20)), (b"IDAT", zeros(1 << 20))),
+        "png with a text bomb.png": png(8, 8, (b"zTXt", b"a\0\0" + zeros(64 << 20)), (b"IDAT", zeros(1 << 20))),
+        "png with a profile bomb.png": png(8, 8, (b"iCCP", b"a\0\0" + zeros(64 << 20)), (b"IDAT", zeros(1 << 20))),
         "bmp that says 60000 x 60000.bmp": bmp(60_000),
         "bmp of less than nothing.bmp": bmp(-9),
         "gif of 65535 x 65535.gif": b"GIF89a" + struct.pack("<HHBBB", 65535, 65535, 0xF0, 0, 0) + bytes(6) + b";",
