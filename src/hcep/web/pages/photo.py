@@ -70,7 +70,7 @@ class PathTree(ui.element, component="static/path.js"):  # type: ignore[misc, ca
         answer, above, stops = looking.answer().concept, h.root, []
         lit = 1 + path.index(answer) if answer in path else 0
         for i, concept in enumerate(path):
-            beside = self._beside(c for c in h.children(above) if c != concept)
+            beside = self._beside(c for c in h.children(above) if c not in path)  # which may skip a level
             stops.append(self._one(concept) | {"beyond": i >= lit, "siblings": beside})
             above = concept
         opened = [] if chosen in (*path, h.root) else [chosen]

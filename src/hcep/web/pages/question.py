@@ -54,14 +54,12 @@ def _search(looking: Looking, label: str, pick: Callable[[str], Any], suggested:
     key = "find-" + label.split()[0].lower()
     text("label", label, "name", for_=key)
     field = text("input", classes="field", id=key, type="search", autocomplete="off", placeholder="Type a name")
-    count, line = text("p", "", "unseen", role="status"), text("div", classes="line")
+    count, line = text("p", "", "soft small", role="status"), text("div", classes="line")
 
     def show() -> None:
         for concept in found:
             apart = f" ({h.name(h.parents(concept)[0])})" if often[h.name(concept)] > 1 else ""
             _chip(looking, concept, pick, h.name(concept) + apart)
-        if not found:
-            text("p", "No class or concept has such a name.", "soft small")
 
     def fitting(event: Any) -> list[str]:
         words = str(event.args).strip().casefold()
@@ -72,7 +70,7 @@ def _search(looking: Looking, label: str, pick: Callable[[str], Any], suggested:
     def typed(event: Any) -> None:
         found[:] = fitting(event)
         redraw()
-        count.text = f"{len(found)} found"
+        count.text = "" if found else "No class or concept has such a name."
 
     redraw = redrawn(line, show)
     field.on("input", guarded(typed), js_handler=TYPED, throttle=0.15)
@@ -138,7 +136,8 @@ class _Wrong:
                 with text("div"):
                     text("label", label, "name", for_=key)
                     field = text("input", classes="field", id=key, maxlength=200, data_remember=key)
-                    field.on("input", partial(self._typed, key), js_handler=TYPED)
+                    keep = partial(self.said.__setitem__, key)
+                    field.on("input", lambda event, keep=keep: keep(str(event.args).strip()), js_handler=TYPED)
         _search(looking, "Right would be …", self.keep, looking.rivals)
         button("None of these", partial(self.keep, looking.hierarchy.root), icon="block")
         standing = list(looking.engine.corrections.standing.items())[::-1]
@@ -147,9 +146,6 @@ class _Wrong:
         with text("ul", classes="kept"):
             for photo, said in standing[:N_LISTED]:
                 self._listed(photo, said)
-
-    def _typed(self, key: str, event: Any) -> None:
-        self.said[key] = str(event.args).strip()
 
     async def keep(self, concept: str) -> None:
         """Keep that something is right; the root says that nothing is."""
