@@ -51,12 +51,8 @@ def _cones(geometry: Geometry, config: Config) -> Iterator[Row]:
     found, hierarchy = geometry.disjointness(), geometry.dictionary.hierarchy
     for i, synset in enumerate(hierarchy.ids[1:], start=1):
         if not hierarchy.is_leaf(synset):
-            yield {
-                "synset": synset,
-                "level": int(hierarchy.levels[i]),
-                "fraction": found.fraction[i],
-                "violation": found.mean_violation[i],
-            }
+            shares = {"fraction": found.fraction[i], "violation": found.mean_violation[i]}
+            yield {"synset": synset, "level": int(hierarchy.levels[i]), **shares}
 
 
 def _orthogonality(geometry: Geometry, config: Config) -> Iterator[Row]:
@@ -77,26 +73,15 @@ def _recovery(geometry: Geometry, config: Config) -> Iterator[Row]:
     found = geometry.recovery()
     for level in range(found.nested.shape[1]):
         here = found.nested[:, level]
-        rises = _rises(found.nested[:, max(level - 1, 0)], here)
+        before = found.nested[:, max(level - 1, 0)]
+        both = np.isfinite(before) & np.isfinite(here)
+        rise = (here[both] - before[both]).max(initial=0.0)
         here = here[~np.isnan(here)]
         finite = here[np.isfinite(here)]
         if len(finite):
-            yield {
-                "level": level,
-                "erc_median": float(np.median(finite)),
-                "erc_low": float(np.quantile(finite, 0.1)),
-                "erc_high": float(np.quantile(finite, 0.9)),
-                "certified": float(np.mean(here < 1.0 - 1e-9)),
-                "largest_rise": float(rises.max(initial=0.0)),
-                "n_leaves": len(here),
-            }
-
-
-def _rises(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
-    """By how much the coefficient of each leaf rises, where both are finite."""
-    known = np.isfinite(before) & np.isfinite(after)
-    rises: NDArray[np.float64] = after[known] - before[known]
-    return rises
+            low, middle, high = np.quantile(finite, [0.1, 0.5, 0.9])
+            row = {"level": level, "erc_median": middle, "erc_low": low, "erc_high": high}
+            yield {**row, "certified": np.mean(here < 1.0 - 1e-9), "largest_rise": rise, "n_leaves": len(here)}
 
 
 PARTS = {"cones": _cones, "orthogonality": _orthogonality, "simplex": _simplices, "recovery": _recovery}

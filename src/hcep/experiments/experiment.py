@@ -94,22 +94,16 @@ def run(
     methods: Collection[str] | None = None,
     on_cell: OnCell = lambda what, done, total: None,
 ) -> Records:
-    """Measure what is not measured yet and draw the figure.
+    """Measure what is not measured yet and draw the figure; return the rows of these tasks.
+
+    Cells whose extra is not installed are skipped and listed in the rows' provenance.
 
     Parameters
     ----------
-    tasks : sequence of Task or None
     output : folder of this experiment's rows and figures
-    smoke : the short settings
-    fresh : measure everything anew
+    smoke, fresh : the short settings; measure everything anew
     methods : measure the cells of these methods anew, and no others: rows of the rest stay
-    on_cell : callable; called with what is under way and how many cells are done of how many
-
-    Returns
-    -------
-    Records
-        The rows of these tasks; cells whose extra is not installed are skipped and listed in its provenance. Also
-        in ``rows.json`` and ``rows.parquet``, drawn in ``figure.png`` and ``.svg``.
+    on_cell : called with what is under way and how many cells are done of how many
     """
     config = experiment.smoke if smoke else experiment.config
     folder = Path(output)
@@ -124,10 +118,8 @@ def run(
     if methods is not None:
         chosen = [i for i, (_, cell) in enumerate(work) if cell.get("method") in methods]
         if not chosen:
-            known = ", ".join(dict.fromkeys(cell["method"] for _, cell in work if "method" in cell))
-            raise HCEPError(
-                f"{experiment.name} has no cells of {', '.join(methods)}; it has {known or 'none by method'}"
-            )
+            known = ", ".join(dict.fromkeys(cell["method"] for _, cell in work if "method" in cell)) or "none by method"
+            raise HCEPError(f"{experiment.name} has no cells of {', '.join(methods)}; it has {known}")
         work, keys = [work[i] for i in chosen], [keys[i] for i in chosen]
         records.drop(keys)
     spent = records.provenance.get("seconds") or 0.0

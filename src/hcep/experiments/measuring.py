@@ -65,20 +65,10 @@ def estimator(cell: Cell, task: Task, **options: Any) -> Any:
 
 
 def measured(cell: Cell, task: Task, method: Any = None, *, images: bool = True, **options: Any) -> tuple[Row, Graded]:
-    """Fit (unless a fitted `method` is given) and grade a cell's method on a task.
+    """Fit (unless a fitted `method` is given) and grade a cell's method on a task; `options` are of the estimator.
 
-    Parameters
-    ----------
-    cell : dict; as `method_cell` makes it
-    method : fitted estimator, optional
-    images : whether the row keeps what each image got, for paired intervals
-    **options : of the estimator
-
-    Returns
-    -------
-    row : dict
-        The cell, its label, metrics with intervals, numbers of images.
-    graded : Graded
+    The row has the cell, its label, metrics with intervals, numbers of images; with `images` also what each image
+    got, for paired intervals.
     """
     train = (task.X, task.y) if method is None else None
     method = estimator(cell, task, **options) if method is None else method

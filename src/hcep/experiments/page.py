@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from hcep._tables import markdown
@@ -137,13 +138,10 @@ def with_tables(text: str, experiments: Mapping[str, Experiment], results: Path)
 IN_SHORT = ("omp", "hnn", "cbm", "nn", "hb-omp", *CONTROLS, "hcep")
 
 
-def _fewshot_table(data: str) -> Callable[[list[Row]], str]:
-    def table(rows: list[Row]) -> str:
-        wanted = [labelled(method_cell(name, BEAM)) for name in IN_SHORT]
-        chosen = [r for label in wanted for r in rows if r["data"] == data and r["label"] == label]
-        return by_method(chosen, "shots", MAIN)
-
-    return table
+def _fewshot_table(rows: list[Row], data: str) -> str:
+    wanted = [labelled(method_cell(name, BEAM)) for name in IN_SHORT]
+    chosen = [r for label in wanted for r in rows if r["data"] == data and r["label"] == label]
+    return by_method(chosen, "shots", MAIN)
 
 
 def _bench_table(rows: list[Row]) -> str:
@@ -161,8 +159,8 @@ def _bench_table(rows: list[Row]) -> str:
 #: Tables that other pages may hold: the experiment whose rows they are, and how they are drawn.
 TABLES: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "sample": ("sample", lambda rows: by_metric(full_depth(rows), MAIN)),
-    "fewshot-tiny-imagenet": ("fewshot", _fewshot_table("Tiny-ImageNet-200")),
-    "fewshot-imagenette": ("fewshot", _fewshot_table("ImageNette")),
+    "fewshot-tiny-imagenet": ("fewshot", partial(_fewshot_table, data="Tiny-ImageNet-200")),
+    "fewshot-imagenette": ("fewshot", partial(_fewshot_table, data="ImageNette")),
     "bench": ("bench", _bench_table),
     "quality": ("quality", quality_table),
 }

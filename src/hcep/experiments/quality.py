@@ -187,12 +187,10 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
     found = []
     for data, group in by_data(rows).items():
         several = [r for r in group if r["shots"] > 1]
-        for control in CONTROLS:
-            found += ahead(several, f"{data}, from 2 images", OUR_LABEL, [control], "accuracy", at="shots")
-        found += ahead(several, f"{data}, from 2 images", OUR_LABEL, [STILL], "accuracy", at="shots")
-        for metric in ("support_precision", "support_recall"):
-            found += ahead(several, f"{data}, from 2 images", OUR_LABEL, [MEAN], metric, at="shots")
-        found += ahead(several, f"{data}, from 2 images", OUR_LABEL, [FOR_LOSS], "log_loss", at="shots")
+        pairs = [(control, "accuracy") for control in (*CONTROLS, STILL)]
+        pairs += [(MEAN, "support_precision"), (MEAN, "support_recall"), (FOR_LOSS, "log_loss")]
+        for control, metric in pairs:
+            found += ahead(several, f"{data}, from 2 images", OUR_LABEL, [control], metric, at="shots")
         for k in sorted({r["shots"] for r in several}):
             found += _targets(data, k, [r for r in several if r["shots"] == k])
     return found
@@ -213,9 +211,8 @@ def _targets(data: str, shots: int, rows: list[Row]) -> list[Verdict]:
     if data.startswith("Tiny") and shots == 50:
         for metric, word in (("support_precision", "precision"), ("support_recall", "recall")):
             value = float(np.mean([r[metric] for r in mine]))
-            found.append(
-                threshold(f"{data}, {shots} images: support {word} at least .87", value - 0.87, f"{value:.4f}")
-            )
+            claim = f"{data}, {shots} images: support {word} at least .87"
+            found.append(threshold(claim, value - 0.87, f"{value:.4f}"))
     return found
 
 
@@ -242,9 +239,8 @@ def _chosen(rows: list[Row]) -> str:
         here = [r for r in mine if r["shots"] == k]
         powers, shrinkages = (sorted({r[name] for r in here}) for name in ("power", "shrinkage"))
         moved = np.mean([r["moved"] for r in here])
-        parts.append(
-            f"{k} images: power {_several(powers)}, shrinkage {_several(shrinkages)}, leaves moved {moved:.3f}"
-        )
+        chosen = f"power {_several(powers)}, shrinkage {_several(shrinkages)}, leaves moved {moved:.3f}"
+        parts.append(f"{k} images: {chosen}")
     return f"Chosen by ours over {len({r['seed'] for r in mine})} draws: {'; '.join(parts)}.\n"
 
 

@@ -167,19 +167,15 @@ def ahead(
 ) -> list[Verdict]:
     """Is `ours` better than each of `others`, in every setting? At most one verdict: none where rows are absent.
 
+    The outcome is the worst over settings and others.
+
     Parameters
     ----------
-    rows : rows of one data set
     where : what the claim starts with
     ours, others : labels
     paper : whether the paper claims it
     at : setting that varies, such as "shots": the claim is for all its values, and where it fails is said
     named : what the others are called together; their labels by default
-
-    Returns
-    -------
-    list of Verdict
-        The outcome is the worst over settings and others.
     """
     values = sorted({r[at] for r in rows}) if at else [None]
     found: dict[Outcome, list[tuple[float, str]]] = {"better": [], "tied": [], "worse": []}
@@ -203,10 +199,8 @@ def ahead(
         return []
     result: Outcome = "worse" if found["worse"] else "tied" if found["tied"] else "better"
     shown = [f"{name}: {'; '.join(text for _, text in found[name])}" for name in ("worse", "tied") if found[name]]
-    if not shown and len(found["better"]) > 1:
-        shown = [f"closest: {min(found['better'])[1]}"]
-    elif not shown:
-        shown = [found["better"][0][1]]
+    if not shown:
+        shown = [("closest: " if len(found["better"]) > 1 else "") + min(found["better"])[1]]
     names = named or ", ".join(dict.fromkeys(present))
     word = "below" if metric in LOWER else "above"
     every = f" at every {TEXTS['settings'][at]}" if at else ""

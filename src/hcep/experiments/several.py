@@ -74,19 +74,14 @@ def _kept(values: Array) -> dict[str, Array]:
 
 
 @cache
-def _model(name: str) -> Any:
-    from hcep.classify import HCEPClassifier
+def _model(name: str, probe: bool = False) -> Any:
+    """Ours fitted to a data set, or the linear probe."""
+    from hcep.classify import HCEPClassifier, make_method
 
     task = BUNDLED[name]()
+    if probe:
+        return make_method("linear-probe", task.hierarchy).fit(task.X, task.y)
     return HCEPClassifier(task.hierarchy).fit(task.X, task.y).fit_objects(task.X, task.y)
-
-
-@cache
-def _probe(name: str) -> Any:
-    from hcep.classify import make_method
-
-    task = BUNDLED[name]()
-    return make_method("linear-probe", task.hierarchy).fit(task.X, task.y)
 
 
 def _classes(name: str, X: Array, label: str) -> list[tuple[str, ...]]:
@@ -97,7 +92,8 @@ def _classes(name: str, X: Array, label: str) -> list[tuple[str, ...]]:
     if label in (OURS, AUTO):
         return [tuple(map(str, some)) for some in model.pursue(X, n_paths=2 if label == OURS else "auto").leaves]
     if label == PROBE:
-        return _two_best(_probe(name).classes_, _probe(name).predict_proba(X))
+        probe = _model(name, probe=True)
+        return _two_best(probe.classes_, probe.predict_proba(X))
     tree = model.hierarchy_.path_tree
     ends = np.array(model.hierarchy_.ids)[tree.synset[tree.leaf_nodes]]
     if label == SINGLES:
@@ -181,11 +177,9 @@ def _labels(config: Config, task: Task, seed: int, label: str) -> tuple[Array, R
     for penalty in () if label == "ours" else PENALTIES:
         probe = OneVsRestClassifier(LogisticRegression(C=penalty, max_iter=2000)).fit(X, Y)
         tried.append((probe.predict(X_val) > 0, probe.decision_function(X_val)))
-    scored = [
-        (example_f1(Y_val > 0, guessed), float(average_precision_score(Y_val, ranked))) for guessed, ranked in tried
-    ]
-    best = max(scored, key=lambda one: float(one[0].mean()))
-    return best[0], {"average_precision": best[1]}
+    scored = [(example_f1(Y_val > 0, guessed), float(average_precision_score(Y_val, s))) for guessed, s in tried]
+    best, precision = max(scored, key=lambda one: float(one[0].mean()))
+    return best, {"average_precision": precision}
 
 
 def _mixtures(X: Array, y: Array, classes: Array, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -229,9 +223,8 @@ def table(rows: list[Row]) -> str:
     text = ""
     for data, group in by_data(rows).items():
         if data in MIXTURES:
-            text += (
-                f"{data} of one to three, labels:\n\n" + by_metric(group, ("example_f1", "average_precision")) + "\n"
-            )
+            labels = by_metric(group, ("example_f1", "average_precision"))
+            text += f"{data} of one to three, labels:\n\n{labels}\n"
             continue
         text += f"{data}, both classes found and no other:\n\n" + by_metric(group, ("both",)) + "\n"
         means = [mean_of(group, AUTO, metric) for metric in ("several", "both", "one_of_one")]

@@ -77,15 +77,9 @@ def cells(config: Config, task: None) -> Iterator[Cell]:
 def measure(config: Config, task: None, cell: Cell) -> Iterator[Row]:
     """Support scores and relative residuals of every pursuit in one setting."""
     depth, noise = cell.get("depth", config.depth), cell.get("noise", config.noise)
-    data = make_hierarchical_concepts(
-        config.branching,
-        depth,
-        config.dim,
-        noise=noise,
-        samples_per_leaf=config.samples_per_leaf,
-        orientation=cell["orientation"],
-        random_state=cell["seed"],
-    )
+    drawn = {"orientation": cell["orientation"], "random_state": cell["seed"]}
+    sizes = (config.branching, depth, config.dim)
+    data = make_hierarchical_concepts(*sizes, noise=noise, samples_per_leaf=config.samples_per_leaf, **drawn)
     full, settings = data.hierarchy.depth, {**cell, "depth": depth, "noise": noise}
     if cell["sweep"] == "convex":
         few = np.linspace(0, len(data.y) - 1, min(config.convex_images, len(data.y))).astype(int)
@@ -133,16 +127,14 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
     for metric in ("support_precision", "support_recall"):
         found += ahead(at["svd"], "the paper's defaults", BEAM, [FLAT], metric, paper=True)
     for metric in ("support_precision", "support_recall"):
-        found += ahead(noisy, "published basis", "Anchored", [BEAM], metric, at="noise")
-        found += ahead(noisy, "published basis", "Anchored", ["NN"], metric, at="noise")
+        for other in (BEAM, "NN"):
+            found += ahead(noisy, "published basis", "Anchored", [other], metric, at="noise")
     for orientation, name in (("eigh", "the basis of `eigh`"), ("random", "a random basis per parent")):
         scores = [mean_of(at[orientation], label, "support_precision") for label in (FLAT, BEAM)]
         if None not in scores:
             text = f"precision of OMP {scores[0]:.3f}, of HB-OMP {scores[1]:.3f}"
-            claim = (
-                f"{name}: OMP is near 1 as well, so that the gap is the published basis's and not the hierarchy's alone"
-            )
-            found.append(threshold(claim, float(scores[0] or 0.0) - 0.95, text))
+            claim = "OMP is near 1 as well, so that the gap is the published basis's and not the hierarchy's alone"
+            found.append(threshold(f"{name}: {claim}", float(scores[0] or 0.0) - 0.95, text))
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,11 @@ from hcep.classify.methods import make_method
 from hcep.classify.path_model import Inference, PathModel
 from hcep.evaluate import risk_coverage
 from hcep.experiments.experiment import described
+from hcep.experiments.figures import Figure, canvas
 from hcep.experiments.measuring import Cell
 from hcep.experiments.readings import Verdict, ahead, by_data, mean_of, series, threshold
 from hcep.experiments.records import Row
 from hcep.experiments.tasks import Task
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 HEDGED, BY_CLASS, SETS, FIXED = "hedged", "hedged, by class", "sets", "fixed level"
 SCORE, OURS, PROBE, RESIDUAL = "unknown score", "max probability", "max probability, linear probe", "residual norm"
@@ -51,8 +49,7 @@ def cells(config: Config, task: Task) -> Iterator[Cell]:
 
 def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
     rows = _coverage(config, task) if cell["part"] == "coverage" else _unknown(config, task, cell["seed"])
-    for row in rows:
-        yield {**cell, **row}
+    yield from ({**cell, **row} for row in rows)
 
 
 def _coverage(config: Config, task: Task) -> Iterator[Row]:
@@ -132,12 +129,7 @@ def _unknown(config: Config, task: Task, seed: int) -> Iterator[Row]:
 
 
 def _placed(
-    config: Config,
-    task: Task,
-    fitted: HCEPClassifier,
-    found: Inference,
-    known: NDArray[np.intp],
-    unknown: NDArray[np.bool_],
+    config: Config, task: Task, fitted: HCEPClassifier, found: Inference, known: Any, unknown: Any
 ) -> Iterator[Row]:
     """False alarms among known images, and whether unknown ones are called a kind of what they are."""
     first, test = known[: len(known) // 2], known[len(known) // 2 :]
@@ -160,9 +152,7 @@ def _placed(
 
 
 def draw(rows: list[Row]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 3), layout="constrained")
+    figure = canvas(11, 3)
     left, middle, right = figure.subplots(1, 3)
     covered = [r for r in rows if r["part"] == "coverage"]
     for label in (HEDGED, BY_CLASS, SETS, FIXED):
@@ -174,8 +164,8 @@ def draw(rows: list[Row]) -> Figure:
     left.axline((0.8, 0.8), slope=1, color="#999999", linewidth=0.8)
     left.set(title="coverage", xlabel="promised")
     middle.set(title="mean depth of answers", xlabel="promised coverage")
-    left.legend(frameon=False, fontsize=7)
-    middle.legend(frameon=False, fontsize=7)
+    for axes in (left, middle):
+        axes.legend(frameon=False, fontsize=7)
     told = [r for r in rows if "auroc" in r]
     for i, label in enumerate((SCORE, OURS, PROBE, RESIDUAL)):
         right.plot([r["auroc"] for r in told if r["label"] == label], [i] * sum(r["label"] == label for r in told), ".")
@@ -203,9 +193,8 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
             off = 0.01 - abs(alarms - 0.05)
             found.append(threshold(f"{data}: false alarms within one point of 5 %", off, f"{alarms:.3f}"))
             right = mean_of(told, KIND, "right_kind") or 0.0
-            found.append(
-                threshold(f"{data}: most unknown images are a kind of what is said", right - 0.5, f"{right:.3f}")
-            )
+            claim = f"{data}: most unknown images are a kind of what is said"
+            found.append(threshold(claim, right - 0.5, f"{right:.3f}"))
     return found
 
 
