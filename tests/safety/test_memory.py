@@ -168,17 +168,17 @@ def peak(*words):
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory):
-    """A store of 1,000 images and one of 40,000, half of them for training, and a model; the large one has 160 MB."""
+    """A store of 10,000 images and one of 40,000, half of them for training; half the large one is 160 MB in memory."""
     folder = tmp_path_factory.mktemp("stores")
-    for n_images in (1_000, 40_000):
-        make_store(folder / str(n_images), n_images, n_dims=1024, split=True)
+    for n_images in (10_000, 40_000):
+        make_store(folder / str(n_images), n_images, n_dims=2048, split=True)
     options = ["--hierarchy", "flat", "--shrinkage", "none", "--anchor", "0.3", "--json"]
-    peaks = [peak("fit", folder / n, *options, "-o", folder / f"model{n}") for n in ("1000", "40000")]
+    peaks = [peak("fit", folder / n, *options, "-o", folder / f"model{n}") for n in ("10000", "40000")]
     return folder, peaks
 
 
 @pytest.mark.slow
-def test_the_memory_of_fit_is_flat_from_1000_to_40_000_images(stores):
+def test_the_memory_of_fit_is_flat_from_10_000_to_40_000_images(stores):
     _, peaks = stores
     assert peaks[1] < 1.2 * peaks[0], peaks
 
@@ -193,10 +193,10 @@ def test_the_memory_of_fit_is_flat_from_1000_to_40_000_images(stores):
         ("audit", ["--json"]),
     ],
 )
-def test_the_memory_of_a_command_is_flat_from_1000_to_40_000_images(stores, command, options):
+def test_the_memory_of_a_command_is_flat_from_10_000_to_40_000_images(stores, command, options):
     folder, _ = stores
     own = [str(folder / word) if word.startswith("p.") else word for word in options]
-    peaks = [peak(command, folder / "model1000", folder / n, *own) for n in ("1000", "40000")]
+    peaks = [peak(command, folder / "model10000", folder / n, *own) for n in ("10000", "40000")]
     assert peaks[1] < 1.2 * peaks[0], peaks
 
 
