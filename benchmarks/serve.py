@@ -1,7 +1,8 @@
 """`hcep serve` under load, on this machine: ``python benchmarks/serve.py [--clients 32] [--seconds 60]``.
 
 Every request brings a photo that the server has not seen. First one client asks, then all with photos handled one by
-one (``--batch 1``), then all with photos encoded together. Needs the extras web and photos, and httpx.
+one (``--batch 1``), then all with photos encoded together. Servers remember 32 photos, so that memory does not grow by
+what they are meant to keep. Needs the extras web and photos, and httpx.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def start(folder: Path, *arguments: str) -> tuple[subprocess.Popen[bytes], str]:
     log = folder / "log.txt"
     command = [sys.executable, "-c", "from hcep.cli import main; main()", "serve", "--port", "0", "--no-browser"]
     with log.open("wb") as file:
-        kept = ["--corrections", str(folder / "corrections.jsonl")]
+        kept = ["--photos", "32", "--corrections", str(folder / "corrections.jsonl")]
         process = subprocess.Popen([*command, *arguments, *kept], stdout=file, stderr=file)
     for _ in range(1200):
         if found := re.search(r"open (http://\S+)", log.read_text()):
