@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.web.at_hand import model_of, store_of_shared_photos
+
 pytestmark = pytest.mark.slow
 HOSTILE = "<img src=x onerror=window.hacked=1>.jpg"
 #: Puts a file into an event that a page takes it from.
@@ -140,6 +142,22 @@ def test_path_siblings_maps_and_meanings(palace):
     page.wait_for_selector(".branch .branch .chip")
     page.click("text=Photo only")
     page.wait_for_selector(".map:not(.shown)", state="attached")
+
+
+def test_training_photos_show_what_is_typical_and_the_range(start_server, new_page, photos, tmp_path):
+    store = store_of_shared_photos(tmp_path / "store")
+    page = new_page()
+    page.goto(start_server(model_of(store, tmp_path / "model"), "--store", store).url)
+    page.wait_for_function("window.did_handshake === true")
+    assert page.get_attribute("a:has-text('From the collection')", "href") == "/collection"
+    church = next(photo for photo in photos if photo.parts[-3:-1] == ("val", "n03028079"))
+    give(page, "drop", church.read_bytes(), church.name)
+    shown(page, "A church.")
+    page.wait_for_selector("text=the range of 90 in 100 of them")
+    typical = page.locator("[aria-label='The chosen concept'] img")
+    assert typical.count() == 4
+    assert set(typical.evaluate_all("all => all.map((one) => one.title)")) == {"church"}
+    assert typical.evaluate_all("all => all.every((one) => one.naturalWidth > 40)")
 
 
 def test_why_not(palace):

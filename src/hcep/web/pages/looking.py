@@ -128,7 +128,8 @@ class Looking:
 
     def answer(self) -> Answer:
         """The answer in words."""
-        found, guess, known = self.found, self.guess(self.found), self.engine.corrections
+        found, known = self.found, self.engine.corrections
+        guess = f"{a(found.name, 'a')}, {percent(found.probability)}"
         what_if = bool(self.force or self.forbid)
         if any(known.requests([self.photo.id])[0]) and not what_if:
             right = (self.end, *known.requests([self.photo.id])[0].force)[-1]
@@ -146,10 +147,6 @@ class Looking:
         if found.probability < SURE:
             return Answer(f"Perhaps {a(found.name, 'a')}.", f"Not sure: {sure}", self.end)
         return Answer(f"{a(found.name)}.", sure[:1].upper() + sure[1:], self.end)
-
-    def guess(self, found: ExplainedImage) -> str:
-        """A class and how likely it is."""
-        return f"{a(found.name, 'a')}, {percent(found.probability)}"
 
     def _careful(self) -> Answer:
         """The lowest concept that is sure enough."""

@@ -154,7 +154,8 @@ class PhotoPage:
         text("p", sentence, "lead wrap")
         with text("div", classes="line"):
             if changed:
-                text("span", f"Before: {looking.guess(looking.first)} sure.", "soft small")
+                was = looking.first
+                text("span", f"Before: {a(was.name, 'a')}, {percent(was.probability)} sure.", "soft small")
             else:
                 text("a", "Another photo", "button", href="/")
                 text("span", looking.photo.name, "soft small wrap")
@@ -199,15 +200,16 @@ class PhotoPage:
         self.chosen, name = concept, looking.name(concept)
         self.tree.show(concept)
         with working("Finding out where …"):
-            maps = await looking.maps()
-            if concept in maps.concepts:
-                self.show_map(looking, maps.concepts[concept], f"Where {name} is: red speaks for it, blue against it.")
-            elif concept != looking.hierarchy.root:
-                why = await looking.contrast(concept)
-                self.show_map(looking, why.map, f"Red speaks for {looking.found.name}, blue for {name}.")
             known = await self.training.of(concept)
-        if self.chosen == concept:  # not another one meanwhile
-            redrawn(self.card, partial(_concept, looking, concept, known))
+            if self.chosen == concept:  # not another one meanwhile
+                redrawn(self.card, partial(_concept, looking, concept, known))
+            evidence = (await looking.maps()).concepts.get(concept)
+            words = f"Where {name} is: red speaks for it, blue against it."
+            if evidence is None and concept != looking.hierarchy.root:
+                evidence = (await looking.contrast(concept)).map
+                words = f"Red speaks for {looking.found.name}, blue for {name}."
+        if self.chosen == concept:
+            self.show_map(looking, evidence, words)
 
 
 def _concept(looking: Looking, concept: str, known: Known | None) -> None:

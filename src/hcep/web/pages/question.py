@@ -113,7 +113,7 @@ def _what_if(looking: Looking) -> None:
     text("p", "Change one thing, and the answer follows at once.", "soft")
     text("h3", "Without one of these")
     with text("div", classes="line"):
-        for concept in looking.path[1:]:
+        for concept in looking.path:
             without = lambda c: looking.ask(looking.force, (*looking.forbid, c))  # noqa: E731
             _chip(looking, concept, without, aria_label=f"Without {looking.name(concept)}")
     insist = lambda c: looking.ask((*looking.force, c), looking.forbid)  # noqa: E731
