@@ -37,13 +37,13 @@ QUICK = {"cbm": {"concept_epochs": 60}}
 EVERY_METHOD = pytest.mark.parametrize("name", NAMES)
 
 
-@parametrize_with_checks([OMPClassifier(), CBMClassifier(concept_epochs=10)])
+@parametrize_with_checks([OMPClassifier()])
 def test_the_contract_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks([NNClassifier(), LDAClassifier(), TreeLassoClassifier()])
+@parametrize_with_checks([NNClassifier(), LDAClassifier(), TreeLassoClassifier(), CBMClassifier(concept_epochs=10)])
 def test_the_contract_of_scikit_learn_by_the_others(estimator: Any, check: Any) -> None:
     check(estimator)
 

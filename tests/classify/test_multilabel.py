@@ -7,6 +7,7 @@ from hcep.classify import MultiLabelHCEP
 from hcep.classify.multilabel import CHOSEN, example_f1, unmixed
 
 
+@pytest.mark.slow
 @parametrize_with_checks([MultiLabelHCEP()])
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
