@@ -106,6 +106,17 @@ def test_counts_add_up_and_the_outline_has_parents_first(looked):
     assert names.index("animal") < names.index("dog")
 
 
+def test_a_chart_begins_where_paths_part(looked):
+    counts = looked.counts(looked.rows(View()))
+    animal = next(v for v in looked.children(0, counts) if looked.node_name(v) == "animal")
+    dogs = looked.counts(np.flatnonzero(looked.predicted == looked.class_names.index("dog")))
+    assert looked.fork(0, counts) == 0
+    assert looked.fork(0, dogs) == animal  # nothing else has photos; the leaf itself has nothing below
+    assert charts.concepts(looked, dogs, 0, "icicle")["data"][0]["ids"][0] == str(animal)
+    nobody = looked.counts(np.empty(0, dtype=np.int64))
+    assert charts.concepts(looked, nobody, animal, "sunburst")["data"][0]["values"] == [0]
+
+
 def test_no_cell_of_the_table_is_a_formula(looked):
     rows = list(csv.DictReader(io.StringIO(looked.table(np.array([0, 6, 18])))))
     assert not [cell for row in rows for cell in row.values() if cell[:1] in "=+-@" and cell]

@@ -75,7 +75,7 @@ def test_a_second_encoder_encodes_the_photos_anew_and_a_lost_one_is_zeros():
 def test_two_models_are_compared_on_the_shared_photos(served, page):
     page.goto(served.url + "compare")
     page.wait_for_selector(".tile img")
-    assert page.get_by_role("heading", level=1).inner_text() == "model and other"
+    assert page.get_by_role("heading", level=1).inner_text() == "Model and other"
     assert "paired, 95 %" in page.locator(".page").inner_text()
     n = int(page.locator("[role=group] [role=status]").inner_text().split()[0])
     assert 0 < n < 300

@@ -49,6 +49,8 @@ def create_app(model: Any = None, store: Any = None, *, token: str | None = None
         if find_spec(f"hcep.web.pages.{name}") is not None:
             import_module(f"hcep.web.pages.{name}").register(engine)
     look: dict[str, Any] = {"title": "HCEP", "dark": None, "language": "en-US", "tailwind": False}
+    # A browser, or a server, that is busy for some seconds does not lose its page.
+    look["reconnect_timeout"] = 20.0
     ui.run_with(app, **look, storage_secret=secrets.token_hex(32), show_welcome_message=False)
     app.add_middleware(Guard, seen=seen, token=token, max_body=int(engine.limits.request_megabytes * 1e6))
     _give_nonces()

@@ -16,6 +16,8 @@ COLOURS = ("#1b9e77", "#d95f02", "#7570b3", "#e7298a", "#5d9a17", "#e0a102", "#3
 OTHER, PALE, INK = "#98a0aa", "#dfe6e4", "#1c2430"
 #: Levels of concepts that are seen at a time, and how many concepts a level needs to get colours.
 SHOWN, SEVERAL = 3, 4
+#: A concept with this share of the photos is not worth a ring of its own.
+NEARLY_ALL = 0.95
 CLEAR = "rgba(0,0,0,0)"
 LAYOUT = {
     "margin": {"l": 4, "r": 4, "t": 4, "b": 4},
@@ -38,7 +40,7 @@ def plain(text: str) -> str:
 
 
 def concepts(collection: Collection, counts: NDArray[np.int64], node: int, kind: str) -> dict[str, Any]:
-    """Photos by concept from a node down, or from its parent where nothing is below.
+    """Photos by concept from the first fork at or below a node.
 
     Parameters
     ----------
@@ -48,7 +50,7 @@ def concepts(collection: Collection, counts: NDArray[np.int64], node: int, kind:
     kind : "sunburst" or "icicle"
     """
     tree = collection.model.hierarchy.path_tree
-    node = node if collection.children(node, counts) else max(int(tree.parent[node]), 0)
+    node = collection.fork(node, counts, NEARLY_ALL)
     levels = [[node]]
     for _ in range(SHOWN):
         levels.append([child for above in levels[-1] for child in collection.children(above, counts)])

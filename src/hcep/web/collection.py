@@ -221,6 +221,13 @@ class Collection:
         below = np.arange(tree.n_children[node]) + tree.first_child[node]
         return [int(v) for v in below[np.argsort(-counts[below], kind="stable")] if counts[v]]
 
+    def fork(self, node: int, counts: NDArray[np.int64], most: float = 1.0) -> int:
+        """The first node from one down where no child has so great a share of the photos; of a leaf its parent."""
+        tree = self.model.hierarchy.path_tree
+        while (below := self.children(node, counts)) and counts[below[0]] >= most * counts[node]:
+            node = below[0]
+        return node if below else max(int(tree.parent[node]), 0)
+
     def outline(self, counts: NDArray[np.int64], least: float = 0.05, most: int = 14) -> list[int]:
         """The nodes that at least so great a share of the photos go through, at most so many; parents first."""
         large = np.flatnonzero(counts >= max(1.0, least * counts[0]))[1:]

@@ -158,7 +158,7 @@ class _Page:
 
     def make_concepts(self) -> None:
         with text("div", classes="line even"):
-            text("p", "Click a concept; the middle goes back up.", "small soft grow")
+            text("p", "Click a concept; the middle goes up.", "small soft grow")
             button("Other chart", self.other_chart, "quiet", icon="swap_horiz")
         self.chart = _Chart()
         self.chart.plot.on("concept", guarded(self.clicked), js_handler="(event) => emit(event.detail)")
@@ -178,9 +178,9 @@ class _Page:
         self.chart.show(partial(charts.concepts, self.collection, counts, node, self.kind))
         self.children.clear()
         with self.children:
-            for child in self.collection.children(node, counts)[:40]:
+            for child in self.collection.children(self.collection.fork(node, counts), counts)[:40]:
                 with text("li"):
-                    self.concept(child, int(counts[child]), counts[child] / counts[node])
+                    self.concept(child, int(counts[child]), counts[child] / max(counts[node], 1))
 
     def concept(self, node: int, n: int, share: float) -> None:
         bar_row(self.collection.node_name(node), n, share, partial(self.change, node=node))

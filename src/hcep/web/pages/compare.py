@@ -107,6 +107,7 @@ def register(engine: Engine) -> None:
             other = None if one is None else await looked_at(collections, again, engine.other)
             if one is not None and other is not None:
                 names = [Path(model.folder).resolve().name for model in (engine.saved, engine.other)]
+                names[0] = "the built-in model" if engine.read_only else names[0]
                 _Page(collections, Pair(one, other), names if names[0] != names[1] else ["the first", "the second"])
 
 
@@ -138,7 +139,7 @@ class _Page:
         a, b = names
         self.filters = {"all": "All", "differ": "They differ", "one": f"Only {a} right"}
         self.filters |= {"other": f"Only {b} right", "neither": "Neither right"}
-        text("h1", f"{a} and {b}", "wrap")
+        text("h1", f"{a[:1].upper()}{a[1:]} and {b}", "wrap")
         self.draw_summary()
         with text("div", classes="collection"):
             with text("section", classes="card stack panel", aria_label="Where they part"):
@@ -153,14 +154,13 @@ class _Page:
 
     def draw_summary(self) -> None:
         pair, (a, b) = self.pair, self.names
-        text("p", f"They agree on {1 - pair.masks['differ'].mean():.1%} of {len(pair.one):,} photos.", "lead")
+        text("p", f"They agree on {100 - 100 * pair.masks['differ'].mean():.1f} % of {len(pair.one):,} photos.", "lead")
         if pair.known.any():
-            right = [c.masks["right"][pair.known].astype(np.float64) for c in (pair.one, pair.other)]
+            right = [c.masks["right"][pair.known] * 100.0 for c in (pair.one, pair.other)]
             sure = paired_draws(right[1][None], right[0][None])
-            text(
-                "p", f"Right by their labels: {a} {right[0].mean():.1%}, {b} {right[1].mean():.1%}; the difference is "
-                f"{100 * sure.difference:+.1f} points ({100 * sure.low:+.1f} to {100 * sure.high:+.1f}, paired, 95 %).",
-            )  # fmt: skip
+            told = ", ".join(f"{name} {some.mean():.1f} %" for name, some in zip((a, b), right, strict=True))
+            interval = f"{sure.difference:+.1f} points ({sure.low:+.1f} to {sure.high:+.1f}, paired, 95 %)"
+            text("p", f"Right by their labels: {told}; the difference is {interval}.")
 
     def change(self, show: str, concept: int | None = None) -> None:
         """Show other photos."""

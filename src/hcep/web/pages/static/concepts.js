@@ -40,7 +40,11 @@ export default {
       let key = "";
       trail.forEach((id, k) => { key += (k ? "/" : "") + id; if (k < trail.length - 1) this.open[key] = true; });
       this.current = key;
-      this.$nextTick(() => this.row(key)?.scrollIntoView({ block: "center" }));
+      this.$nextTick(() => {
+        const box = this.$el.parentElement, row = this.row(key);
+        if (row && (row.offsetTop < box.scrollTop || row.offsetTop > box.scrollTop + box.clientHeight - 40))
+          box.scrollTop = row.offsetTop - box.clientHeight / 2;
+      });
     },
     row(key) { return [...this.$refs.tree.children].find((li) => li.dataset.key === key); },
     walk(event) {
