@@ -100,6 +100,9 @@ def test_corrections_have_the_last_word_unless_one_asks_what_if(folder):
             await looking.ask()
             said.append(looking.answer())
             await looking.ask((), ("polar_bear",))  # not held against what somebody said
+            assert (await looking.contrast("polar_bear")).rival.label == "polar_bear"
+            with pytest.raises(HCEPError, match="was taken for"):
+                await looking.contrast(looking.end)
             await engine.undo_correction(photo)
         await looking.ask()
         assert looking.answer() == own

@@ -81,11 +81,12 @@ class Looking:
         return self.found.maps
 
     async def contrast(self, concept: str) -> WhyNot:
-        """Why it is not something else."""
-        return await self.engine.contrast(self.photo, concept, force=self.force, forbid=self.forbid)
+        """Why it is not something else; raises HCEPError where it is that."""
+        found = await self._explained(self.force, self.forbid, True, why_not=concept)
+        return found.contrasts[0] if found.contrasts else found.contrast(concept)
 
-    async def _explained(self, force: Ids, forbid: Ids, where: bool) -> ExplainedImage:
-        asked: dict[str, Any] = {"force": force, "forbid": forbid, "where": where, "coverage": self.coverage}
+    async def _explained(self, force: Ids, forbid: Ids, where: bool, **more: Any) -> ExplainedImage:
+        asked: dict[str, Any] = {"force": force, "forbid": forbid, "where": where, "coverage": self.coverage, **more}
         return await self.engine.explain(self.photo, **asked, n_best=N_BEST, corrected=not (force or forbid))
 
     def _take(self, found: ExplainedImage) -> None:
@@ -158,6 +159,8 @@ class Looking:
             )
         else:
             concept, why = ([root] + [c for c in self.path if self.likely(c) >= self.certainty])[-1], BY_ITSELF
+        if self.found.hedged is not None and self.found.hedged.kind is not None:
+            why += f" It may be a kind of {self.found.hedged.kind} that the model does not know."
         if concept == root:
             return Answer("Not sure enough to say.", f"Nothing is {wanted} certain. {why}", root)
         which = "" if concept == self.end else " Which kind of it is less certain."
