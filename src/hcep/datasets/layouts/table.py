@@ -45,7 +45,7 @@ def read(source: Path, request: Request) -> Listing:
     if absent:
         raise found_by.absent_error(absent, len(rows), source, source.parent)
     kept: list[Any] = [[column[row] for row in rows] for column in (files, labels, splits, ids)]
-    return Listing(source.parent, *kept[:3], ids=kept[3])
+    return Listing(source.parent, *kept)
 
 
 def read_columns(source: Path) -> Columns:
