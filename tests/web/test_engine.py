@@ -2,6 +2,8 @@
 
 import asyncio
 import io
+import socket
+import sys
 import threading
 
 import numpy as np
@@ -9,8 +11,9 @@ import pytest
 from PIL import Image
 
 from hcep import HCEPClassifier
+from hcep.cli.serve import _listen, serve
 from hcep.embeddings.images import ImageProblem
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, MissingExtraError
 from hcep.explain import explain_images
 from hcep.explain.corrections import Corrections
 from hcep.models import read_model
@@ -174,3 +177,14 @@ def test_corrections_with_unknown_concepts_do_not_stop_a_server(tmp_path):
     kept = Corrections(file, BEARS, lenient=True)
     assert kept.requests(["a" * 64])[0] == ((), ())
     assert kept.standing["a" * 64].label == "gone"
+
+
+def test_the_command_says_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(MissingExtraError, match=r"hcep\[web\]"):
+        serve()
+
+
+def test_a_port_that_is_taken():
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(HCEPError, match="choose another with --port"):
+        _listen("127.0.0.1", taken.getsockname()[1])
