@@ -51,20 +51,22 @@ class Ten(NamedTuple):
     other: Path
 
 
-def looks_well(new_page, url: str, ready: str, prepare=lambda page: None) -> None:
-    """Nothing serious for axe in light and dark, and no sideways scrolling on a phone."""
+def looks_well(new_page, url: str, ready: str, *steps) -> None:
+    """Nothing serious for axe in light and dark, at first and after each step; no sideways scrolling on a phone."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed (extra test-web)")
     for dark in (False, True):
         page = new_page(dark=dark)
         page.goto(url)
         page.wait_for_selector(ready)
-        prepare(page)
-        page.wait_for_timeout(400)  # what appears has appeared
-        found = axe.Axe().run(page).response["violations"]
-        told = [(one["id"], one["nodes"][0]["html"][:200]) for one in found if one["impact"] in ("serious", "critical")]
-        assert not told, told
+        for step in (lambda page: None, *steps):
+            step(page)
+            page.wait_for_timeout(400)  # what appears has appeared
+            found = axe.Axe().run(page).response["violations"]
+            bad = [one for one in found if one["impact"] in ("serious", "critical")]
+            assert not bad, [(one["id"], one["nodes"][0]["html"][:200]) for one in bad]
     page = new_page(width=390, height=844)
     page.goto(url)
     page.wait_for_selector(ready)
-    prepare(page)
+    for step in steps:
+        step(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -248,7 +248,7 @@ def photo_dialog(collections: Collections, photos: Photos, row: int) -> Iterator
             with text("div", classes="line"):
                 button("Explain it", explain, "primary", icon="account_tree")
                 button("Close", dialog.delete)  # close() gives the dialog, which would be waited for
-    dialog.on("hide", dialog.delete)
+    dialog.on("hide", dialog.delete).props["aria-label"] = photos.names[row]
 
 
 def told(collection: Collection, row: int) -> None:
