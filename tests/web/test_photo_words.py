@@ -89,6 +89,7 @@ def test_more_certainty_never_goes_further_down_and_says_what_it_rests_on(folder
         assert levels == sorted(levels, reverse=True)
         assert levels[0] == len(path)
         assert rests_on in last.sentence
+    assert "a kind of thing that the model does not know" in last.sentence  # half red, as no bear is
 
 
 def test_corrections_have_the_last_word_unless_one_asks_what_if(folder):
