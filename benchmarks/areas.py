@@ -5,6 +5,7 @@ Each area has one task, ours first; a goal is the most that the first's time may
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -59,9 +60,40 @@ def logistic(n_classes: int, n_dims: int = 512) -> Any:
     fitted = LogisticRegression()
     fitted.coef_ = np.random.default_rng(0).standard_normal((n_classes, n_dims)).astype(np.float32)
     fitted.intercept_ = np.zeros(n_classes, np.float32)
-    fitted.classes_ = np.array(problem(n_classes, 10)[0].leaves)
+    fitted.classes_ = np.array([f"leaf{i}" for i in range(n_classes)])
     fitted.n_features_in_ = n_dims
     return fitted
+
+
+# -- real embeddings -----------------------------------------------------------------------------------
+
+TINY, DAG = "data/tinyimagenet200_efficientnet_lite2.npz", "data/imagenet1k_wordnet_dag.json"
+
+
+def no_tiny() -> str | None:
+    return None if all((SHARED / name).exists() for name in (TINY, DAG)) else "needs Tiny-ImageNet in HCEP_SHARED"
+
+
+@cache
+def tiny(n_classes: int) -> tuple[Any, np.ndarray]:
+    """What "auto" chooses on Tiny-ImageNet's embeddings, fitted on some of its classes, and 15,000 images."""
+    from hcep import HCEPClassifier, Hierarchy
+
+    data = np.load(SHARED / TINY, allow_pickle=False)
+    X, y = data["embeddings"].astype(np.float32), data["wnids"][data["labels"]]
+    nodes = json.loads((SHARED / DAG).read_text(encoding="utf-8"))["nodes"]
+    tree = Hierarchy.from_edges([(parent, child) for child, node in nodes.items() for parent in node["hypernyms"]])
+    some = (data["split"] == "train") & np.isin(y, np.unique(y)[:: 200 // n_classes])
+    fitted = HCEPClassifier(tree, power=0.5, shrinkage=0.6, anchor=0.3, refine=False).fit(X[some], y[some])
+    return fitted, X
+
+
+def call_tiny(ours: bool, method: str, n_classes: int, n_images: int) -> Run:
+    """One call, or as many as make a thousand images."""
+    fitted, X = tiny(n_classes)
+    ask = getattr(fitted if ours else logistic(n_classes, X.shape[1]), method)
+    some = X[:n_images]
+    return lambda: [ask(some) for _ in range(max(1, 1000 // n_images))]
 
 
 def fit_ours(n_classes: int, per_class: int) -> Run:
@@ -211,12 +243,49 @@ def naive_beam(n_images: int, width: int) -> Run:
     return lambda: [search(part) for part in torch.split(X, 4)]
 
 
+# -- huge trees ----------------------------------------------------------------------------------------
+
+
+@cache
+def random_dictionary(n_leaves: int) -> tuple[Any, np.ndarray]:
+    from hcep import ConceptDictionary
+
+    rng = np.random.default_rng(0)
+    tree = random_tree(n_leaves, rng)
+    means = dict(zip(tree.leaves, rng.standard_normal((n_leaves, 512)), strict=True))
+    dictionary = ConceptDictionary.from_leaf_embeddings(tree, means)
+    picked = dictionary.leaf_embeddings[rng.integers(n_leaves, size=1024)]
+    return dictionary, (picked + 0.7 * rng.standard_normal(picked.shape)).astype(np.float32)
+
+
+def in_tree(n_leaves: int, width: int | None) -> Run:
+    from hcep import hb_omp
+
+    dictionary, X = random_dictionary(n_leaves)
+    return lambda: hb_omp(X, dictionary, beam_width=width)
+
+
+def bare_product(n_leaves: int) -> Run:
+    dictionary, X = random_dictionary(n_leaves)
+    directions = dictionary.path_basis.directions32
+    return lambda: [X[i : i + 256] @ directions.T for i in range(0, len(X), 256)]
+
+
+#: Leaves of a random tree of 82,000 concepts, and of 2,000.
+HUGE, SMALL = 52_200, 1_270
 LR, LDA, BARE, NAIVE = "logistic regression", "LDA", "bare network", "naive torch beam"
 
 
 def predicting(title: str, method: str, n_classes: int, goal: float) -> Area:
     ours, peer = (partial(call, make, method, n_classes, 20_000) for make in (model, logistic))
     return Area(f"{title}, {n_classes} classes", 20_000, "hcep", {"hcep": ours, LR: peer}, {LR: goal})
+
+
+def predicting_tiny(title: str, method: str, n_classes: int, n_images: int, goal: float | None) -> Area:
+    ours, peer = (partial(call_tiny, own, method, n_classes, n_images) for own in (True, False))
+    name = f"{title}, {n_classes} of Tiny-ImageNet" + (f", {n_images} at a time" if n_images < 1000 else "")
+    goals = {} if goal is None else {LR: goal}
+    return Area(name, max(n_images, 1000), "hcep", {"hcep": ours, LR: peer}, goals, no_tiny)
 
 
 AREAS = (
@@ -228,6 +297,26 @@ AREAS = (
     ),
     *(predicting("predict", "predict", n, 1.5) for n in (10, 200, 1000)),
     *(predicting("probabilities", "predict_proba", n, 2.5) for n in (10, 200, 1000)),
+    *(predicting_tiny("predict", "predict", n, 15_000, 1.5) for n in (10, 200)),
+    *(predicting_tiny("probabilities", "predict_proba", n, 15_000, 2.5) for n in (10, 200)),
+    *(predicting_tiny("predict", "predict", 200, n, None) for n in (1, 10, 100)),
+    Area(
+        "beam 32 in a huge tree",
+        1024,
+        "82,000 concepts",
+        {
+            "82,000 concepts": partial(in_tree, HUGE, 32),
+            "2,000 concepts": partial(in_tree, SMALL, 32),
+            "bare product": partial(bare_product, HUGE),
+        },
+        {"2,000 concepts": 4.0},
+    ),
+    Area(
+        "exact search of a huge tree",
+        1024,
+        "82,000 concepts",
+        {"82,000 concepts": partial(in_tree, HUGE, None), "bare product": partial(bare_product, HUGE)},
+    ),
     Area(
         "explain, 200 classes",
         2000,

@@ -6,7 +6,11 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from hcep.pursuit import path_objectives
+from tests.reference.random_problems import random_problem
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -15,7 +19,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 def benchmark(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     yield import_module
-    for name in ("areas", "compare", "run", "scale", "solvers", "speed_task"):
+    for name in ("areas", "bound", "compare", "run", "scale", "solvers", "speed_task"):
         sys.modules.pop(name, None)
 
 
@@ -54,3 +58,18 @@ def test_a_simulation_without_deaths_takes_what_the_work_takes(benchmark, monkey
     seconds, twice = scale.simulated(64 * 10 * 1000, 1, 10.0, 1000, 0.0, 0.0)
     assert twice == 0.0
     assert seconds == pytest.approx(10 * 100.0, rel=0.2)  # ten shards of 100 seconds per worker, some a little longer
+
+
+@pytest.mark.filterwarnings("ignore::hcep.dictionary.DependentAtomsWarning")
+def test_no_bound_of_a_path_is_below_its_score_and_pruning_keeps_the_best(benchmark) -> None:
+    scores_and_bounds = benchmark("bound").scores_and_bounds
+    for seed in range(40):  # trees and DAGs, inner synsets means or free
+        problem = random_problem(seed, n_images=6)
+        basis = problem.dictionary.anchored_path_basis(problem.options["anchor"])
+        scores, bounds = scores_and_bounds(problem.X, basis, [0.2, 0.5, 0.9])
+        objectives = path_objectives(problem.X, problem.dictionary, anchor=basis.anchor)
+        assert (problem.X**2).sum(axis=1)[:, None] - scores == pytest.approx(objectives)
+        for bound in bounds:
+            assert (bound >= scores - 1e-9 * np.abs(scores).max()).all()
+            left = np.where(bound >= scores.max(axis=1, keepdims=True) - 1e-9, scores, -np.inf)
+            assert (left.argmax(axis=1) == scores.argmax(axis=1)).all()
