@@ -80,5 +80,5 @@ def test_kills_while_fitting_leave_the_old_model_or_the_new(tmp_path):
             shutil.rmtree(model)
             shutil.copytree(old, model)
 
-    kill_at_random(FIT, [data, tmp_path / "other", model], check, n_kills=20, longest=0.3)
+    kill_at_random(FIT, [data, tmp_path / "other", model], check, n_kills=20, longest=0.8)
     assert set(seen) == {8, 16}
