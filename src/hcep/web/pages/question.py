@@ -106,7 +106,8 @@ def _contrast(why: WhyNot) -> None:
                             bar(abs(one.value) / most, "minus" if one.value < 0 else "")
                             text("span", side.shown(one.value), "number small")
     for words in others:
-        text("p", words[:1].upper() + words[1:] + ".", "soft small wrap")
+        plain = words.replace("the embedding", "what the model sees")
+        text("p", plain[:1].upper() + plain[1:] + ".", "soft small wrap")
 
 
 def _what_if(looking: Looking) -> None:
