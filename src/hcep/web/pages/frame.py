@@ -1,8 +1,4 @@
-"""What all pages share: header, navigation, light and dark, notices, progress; and elements whose text is only text.
-
-Names of concepts, classes and files come from models and people: they go through `text` and `button`, which never read
-them as HTML.
-"""
+"""What all pages share: header, navigation, light and dark, notices, progress; elements whose text is only text."""
 
 from __future__ import annotations
 
@@ -35,13 +31,7 @@ def serve_static() -> None:
 
 @contextmanager
 def frame(here: str, *scripts: str) -> Iterator[Any]:
-    """A page: what is made inside is its content.
-
-    Parameters
-    ----------
-    here : the page's name in `PAGES`
-    scripts : further style sheets and scripts of the folder "static"
-    """
+    """A page of `PAGES`: what is made inside is its content; with further style sheets and scripts of "static"."""
     for name in ("frame.css", "frame.js", *scripts):
         tag = f'<link rel="stylesheet" href="{STATIC}/{name}">' if name.endswith(".css") else ""
         ui.add_head_html(tag or f'<script src="{STATIC}/{name}"></script>')
@@ -60,7 +50,7 @@ def frame(here: str, *scripts: str) -> Iterator[Any]:
 
 
 def text(tag: str, words: str = "", classes: str = "", **attributes: Any) -> Any:
-    """An HTML element, its text only ever text; attributes are written with _ for - (``aria_label``)."""
+    """An HTML element; names of concepts and files are never read as HTML in it. Attributes have _ for -."""
     made = ui.label(words)
     made.tag = tag
     made.classes(classes)
