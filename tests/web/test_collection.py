@@ -112,9 +112,9 @@ def test_a_chart_begins_where_paths_part(looked):
     dogs = looked.counts(np.flatnonzero(looked.predicted == looked.class_names.index("dog")))
     assert looked.fork(0, counts) == 0
     assert looked.fork(0, dogs) == animal  # nothing else has photos; the leaf itself has nothing below
-    assert charts.concepts(looked, dogs, 0, "icicle")["data"][0]["ids"][0] == str(animal)
+    assert charts.concepts(looked, dogs, 0)["data"][0]["ids"][0] == str(animal)
     nobody = looked.counts(np.empty(0, dtype=np.int64))
-    assert charts.concepts(looked, nobody, animal, "sunburst")["data"][0]["values"] == [0]
+    assert charts.concepts(looked, nobody, animal)["data"][0]["values"] == [0]
 
 
 def test_no_cell_of_the_table_is_a_formula(looked):
@@ -127,18 +127,19 @@ def test_a_report_and_charts_never_hold_a_name_as_html(looked):
     page = looked.report(np.array([6, 0]), "two")
     assert "<script>alert" not in page
     assert page.index("6.jpg") < page.index("data-n=1")
-    figure = charts.concepts(looked, looked.counts(looked.rows(View())), 0, "sunburst")
+    figure = charts.concepts(looked, looked.counts(looked.rows(View())), 0)
     assert not [label for label in figure["data"][0]["labels"] if "<" in label]
     assert not [word for word in charts.map_of(looked, ["#000000"] * 24, None)["data"][0]["text"] if "<" in word]
 
 
-def test_a_collection_is_looked_through_once_per_model(animals, tmp_path):
+def test_a_collection_is_looked_through_once_per_model(animals, tmp_path, monkeypatch):
     model, photos = animals
+    monkeypatch.setattr(collections, "cache_folder", lambda *_: tmp_path)
     seen = []
 
     def found_with(checksum):
         saved = SimpleNamespace(path_model=model, summary=SimpleNamespace(checksum=checksum))
-        return looked_through(saved, photos, seen.append, tmp_path)
+        return looked_through(saved, photos, seen.append)
 
     first = found_with("a" * 64)
     assert sum(seen) == 24
@@ -267,6 +268,9 @@ def test_a_folder_is_dropped_and_looked_through(served, photos, new_page, tmp_pa
     assert "of 10 right by their labels" in page.locator(".lead").inner_text()  # folders say what is right
     assert [problem for problem in page.problems if "422" in problem] == page.problems[:1]  # the one that is no photo
     page.problems.clear()
+    page.locator(".tile").first.click()
+    page.get_by_role("button", name="Explain it").click()
+    page.wait_for_url("**/?photo=*")
 
 
 @pytest.mark.slow

@@ -39,16 +39,8 @@ def plain(text: str) -> str:
     return terminal(text, keep="").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def concepts(collection: Collection, counts: NDArray[np.int64], node: int, kind: str) -> dict[str, Any]:
-    """Photos by concept from the first fork at or below a node.
-
-    Parameters
-    ----------
-    collection : Collection
-    counts : (n_nodes,) int; photos at and below each node of the path tree
-    node : a node of the path tree
-    kind : "sunburst" or "icicle"
-    """
+def concepts(collection: Collection, counts: NDArray[np.int64], node: int) -> dict[str, Any]:
+    """Photos by concept from the first fork at or below a node, of `counts` photos at each node: a sunburst."""
     tree = collection.model.hierarchy.path_tree
     node = collection.fork(node, counts, NEARLY_ALL)
     levels = [[node]]
@@ -61,7 +53,7 @@ def concepts(collection: Collection, counts: NDArray[np.int64], node: int, kind:
         if first and tree.level[v] > tree.level[first[0]]:
             colours[v] = _paler(colours[int(tree.parent[v])], 0.22)
     trace = {
-        "type": kind,
+        "type": "sunburst",
         "ids": [str(v) for v in order],
         "labels": [plain(collection.node_name(v)) for v in order],
         "parents": ["" if v == node else str(int(tree.parent[v])) for v in order],
@@ -71,7 +63,6 @@ def concepts(collection: Collection, counts: NDArray[np.int64], node: int, kind:
         "insidetextfont": {"color": INK},
         "leaf": {"opacity": 1},
         "hovertemplate": "%{label}: %{value} photos<extra></extra>",
-        **({} if kind == "sunburst" else {"pathbar": {"visible": False}}),
     }
     return {"data": [trace], "layout": LAYOUT, "config": CONFIG}
 

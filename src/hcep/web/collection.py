@@ -8,7 +8,6 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -45,6 +44,7 @@ class Photos:
     title: str
     names: Sequence[str]
     labels: Sequence[str | None]
+    ids: Sequence[str]  # of photos that the engine may remember
     block = BLOCK
 
     def blocks(self) -> Iterator[NDArray[Any]]:
@@ -85,7 +85,8 @@ class DroppedPhotos(Photos):
 
     def __init__(self, given: Sequence[tuple[str, Any]]) -> None:
         self.photos = [(photo.embedding, photo.jpeg) for _, photo in given]
-        self.key = hashlib.sha256("".join(photo.id for _, photo in given).encode()).hexdigest()[:20]
+        self.ids = [photo.id for _, photo in given]
+        self.key = hashlib.sha256("".join(self.ids).encode()).hexdigest()[:20]
         self.title, self.names = "your photos", [name for name, _ in given]
         self.labels = [Path(name).parent.name or None for name in self.names]
 
@@ -100,22 +101,13 @@ class DroppedPhotos(Photos):
 
 @dataclass(frozen=True)
 class View:
-    """What is shown of a collection.
+    """What is shown of a collection."""
 
-    Attributes
-    ----------
-    node : a node of the path tree; photos whose path goes through it
-    show : one of `Collection.masks`
-    sort : "given", "unsure" (the least sure first) or "worst" (the mistake farthest in the tree first)
-    common : the lowest concept above truth and answer, by number, of mistakes
-    group : rows, such as those of a lasso
-    """
-
-    node: int = 0
-    show: str = "all"
-    sort: str = "given"
-    common: int | None = None
-    group: tuple[int, ...] | None = None
+    node: int = 0  # of the path tree: photos whose path goes through it
+    show: str = "all"  # one of `Collection.masks`
+    sort: str = "given"  # or "unsure", the least sure first; "worst", the mistake farthest in the tree first
+    common: int | None = None  # the lowest concept above truth and answer, by number, of mistakes
+    group: tuple[int, ...] | None = None  # rows, such as those of a lasso
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,20 +312,10 @@ def look(model: PathModel, photos: Photos, advance: Callable[[int], object] = la
     )
 
 
-def looked_through(
-    saved: SavedModel, photos: Photos, advance: Callable[[int], object], folder: str | PathLike[str] | None = None
-) -> Collection:
-    """`look`, or what it found before.
-
-    Parameters
-    ----------
-    saved : the model
-    photos : Photos
-    advance : as of `look`
-    folder : where answers are kept; the user's cache by default
-    """
+def looked_through(saved: SavedModel, photos: Photos, advance: Callable[[int], object]) -> Collection:
+    """`look`, or what it found before, which is kept in the user's cache."""
     name, model = f"{photos.key}-{saved.summary.checksum[:20]}.npz", saved.path_model
-    file = Path(folder or cache_folder("collections")) / name
+    file = cache_folder("collections") / name
     try:
         with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as found:
             arrays = {name: found[name] for name in KEPT}

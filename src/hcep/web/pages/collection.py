@@ -12,21 +12,8 @@ import numpy as np
 from hcep.errors import HCEPError
 from hcep.web import charts
 from hcep.web.collection import IN_REPORT, Collection, DroppedPhotos, Rows, View
+from hcep.web.pages import many
 from hcep.web.pages.frame import button, frame, guarded, notice, tabs, text, ui, working
-from hcep.web.pages.many import (
-    Collections,
-    DropZone,
-    Gallery,
-    bar_row,
-    chips,
-    collections_of,
-    confusion_bars,
-    looked_at,
-    photo_dialog,
-    select,
-    smaller,
-    told,
-)
 
 if TYPE_CHECKING:
     from hcep.web.engine import Engine, Photo
@@ -44,8 +31,7 @@ HOOK = """(function hook(tries) {
   const chart = getHtmlElement(%d), tell = (name, detail) => chart.dispatchEvent(new CustomEvent(name, { detail }));
   if (!chart?._fullLayout) return tries && setTimeout(() => hook(tries - 1), 50);
   new IntersectionObserver((seen) => tell("seen", seen[0].isIntersecting)).observe(chart);
-  for (const kind of ["sunburst", "icicle"])
-    chart.on(`plotly_${kind}click`, (event) => { tell("concept", event.points[0].id); return false; });
+  chart.on("plotly_sunburstclick", (event) => { tell("concept", event.points[0].id); return false; });
 })(400)"""
 #: Drawing the map anew ends the lasso with no points.
 LASSO = "(event) => event?.points?.length && emit(event.points.map((point) => point.customdata))"
@@ -53,7 +39,7 @@ LASSO = "(event) => event?.points?.length && emit(event.points.map((point) => po
 
 def register(engine: Engine) -> None:
     """Make the page."""
-    collections = collections_of(engine)
+    collections = many.collections_of(engine)
 
     @ui.page("/collection", title="Collection")  # type: ignore[untyped-decorator]
     async def page(photos: str = "") -> None:
@@ -61,18 +47,18 @@ def register(engine: Engine) -> None:
             chosen = collections.photos.get(photos or collections.store)
             if chosen is None or not chosen.names:
                 _empty(collections)
-            elif (collection := await looked_at(collections, chosen, engine.saved)) is not None:
+            elif (collection := await many.looked_at(collections, chosen, engine.saved)) is not None:
                 _Page(collections, collection)
 
 
-def _empty(collections: Collections) -> None:
+def _empty(collections: many.Collections) -> None:
     """What to do where there is no collection yet."""
     taken: list[tuple[str, Photo]] = []
 
     async def take(photo: Photo, name: str) -> None:
         if len(taken) >= DROPPED:
             raise HCEPError(f"more than {DROPPED:,} photos; encode them into a store")
-        taken.append((name, await collections.engine.run(smaller, photo)))
+        taken.append((name, await collections.engine.run(many.smaller, photo)))
 
     def done() -> None:
         if taken:
@@ -82,7 +68,8 @@ def _empty(collections: Collections) -> None:
 
     text("h1", "Look through a collection")
     text("p", LEAD, "lead")
-    DropZone(collections, take, f"Up to {DROPPED:,} photos; they stay on this machine.", done).props["folders"] = True
+    words = f"Up to {DROPPED:,} photos; they stay on this machine."
+    many.DropZone(collections, take, words, done).props["folders"] = True
     with text("div", classes="card stack"):
         text("h2", "Larger collections")
         text("p", "Encode the photos once, then open their store; a hundred thousand photos are no trouble.")
@@ -92,9 +79,9 @@ def _empty(collections: Collections) -> None:
 class _Page:
     """One reader's view of a collection."""
 
-    def __init__(self, collections: Collections, collection: Collection) -> None:
+    def __init__(self, collections: many.Collections, collection: Collection) -> None:
         self.collections, self.collection, self.tree = collections, collection, collection.model.hierarchy.path_tree
-        self.view, self.kind, self.level = View(), "sunburst", min(2, self.tree.depth)
+        self.view, self.level = View(), min(2, self.tree.depth)
         self.rows: Rows = np.arange(len(collection))
         n, known, right = len(collection), int((collection.truth >= 0).sum()), int(collection.masks["right"].sum())
         with text("div", classes="line title"):
@@ -107,7 +94,7 @@ class _Page:
                 concepts, mistakes, places = tabs(("Concepts", "Mistakes", "Map"))
             with text("section", classes="stack", aria_label="Photos shown"):
                 self.toolbar = text("div", classes="stack toolbar")
-                self.gallery = Gallery(collection.photos, collection.tile, self.open)
+                self.gallery = many.Gallery(collection.photos, collection.tile, self.open)
         with concepts:
             self.make_concepts()
         with mistakes:
@@ -132,7 +119,7 @@ class _Page:
         with self.toolbar:
             with text("div", classes="line", role="group", aria_label="Show"):
                 some = {name: (SHOW[name], n) for name, n in numbers.items() if n or name == view.show}
-                chips(some, view.show, lambda name: self.change(show=name))
+                many.chips(some, view.show, lambda name: self.change(show=name))
             with text("nav", classes="line trail", aria_label="Concept"):
                 for node in (0, *collection.trail(view.node)):
                     words = f"› {collection.node_name(node)}" if node else "All concepts"
@@ -145,7 +132,7 @@ class _Page:
             with text("div", classes="line"):
                 text("span", f"{len(self.rows):,} shown", "soft number grow", role="status")
                 orders = {key: words for key, words in SORT.items() if key != "worst" or numbers["mistakes"]}
-                select("Order", orders, view.sort, lambda value: self.change(sort=value))
+                many.select("Order", orders, view.sort, lambda value: self.change(sort=value))
                 button("CSV", self.save_table, icon="download", aria_label="CSV of the photos shown")
                 button("Report", self.save_report, icon="description", aria_label="Report of the photos shown")
 
@@ -157,16 +144,10 @@ class _Page:
     # -- concepts and mistakes ------------------------------------------------------------------------
 
     def make_concepts(self) -> None:
-        with text("div", classes="line even"):
-            text("p", "Click a concept; the middle goes up.", "small soft grow")
-            button("Other chart", self.other_chart, "quiet", icon="swap_horiz")
+        text("p", "Click a concept; the middle goes up.", "small soft")
         self.chart = _Chart()
         self.chart.plot.on("concept", guarded(self.clicked), js_handler="(event) => emit(event.detail)")
         self.children = text("ul", classes="bars", aria_label="Concepts below")
-
-    def other_chart(self) -> None:
-        self.kind = "icicle" if self.kind == "sunburst" else "sunburst"
-        self.draw_concepts()
 
     def clicked(self, event: Any) -> None:
         """A part of the chart: the one in the middle goes up."""
@@ -175,7 +156,7 @@ class _Page:
 
     def draw_concepts(self) -> None:
         node, counts = self.view.node, self.collection.counts(self.collection.rows(replace(self.view, node=0)))
-        self.chart.show(partial(charts.concepts, self.collection, counts, node, self.kind))
+        self.chart.show(partial(charts.concepts, self.collection, counts, node))
         self.children.clear()
         with self.children:
             for child in self.collection.children(self.collection.fork(node, counts), counts)[:40]:
@@ -183,7 +164,7 @@ class _Page:
                     self.concept(child, int(counts[child]), counts[child] / max(counts[node], 1))
 
     def concept(self, node: int, n: int, share: float) -> None:
-        bar_row(self.collection.node_name(node), n, share, partial(self.change, node=node))
+        many.bar_row(self.collection.node_name(node), n, share, partial(self.change, node=node))
 
     def make_mistakes(self, known: int) -> None:
         if not self.collection.masks["mistakes"].any():
@@ -191,8 +172,11 @@ class _Page:
             return
         text("p", "Where truth and answer part: the lower the concept, the smaller the mistake.", "small soft")
         shown = {"show": "mistakes", "sort": "worst", "node": 0, "group": None}
-        words = "most often {} taken for {}, {:,}×"
-        confusion_bars(self.collection, words, lambda concept: self.change(common=concept, **shown))
+        many.confusion_bars(
+            self.collection,
+            lambda truth, answer, n: f"most often {truth} taken for {answer}, {n:,}×",
+            lambda concept: self.change(common=concept, **shown),
+        )
 
     # -- the map --------------------------------------------------------------------------------------
 
@@ -241,8 +225,8 @@ class _Page:
 
     def open(self, row: int) -> None:
         """One photo, with its path."""
-        with photo_dialog(self.collections, self.collection.photos, row):
-            told(self.collection, row)
+        with many.photo_dialog(self.collections, self.collection.photos, row):
+            many.told(self.collection, row)
 
     async def save_table(self) -> None:
         with working("Writing the table"):

@@ -14,17 +14,8 @@ from hcep.embeddings.images import ImageProblem
 from hcep.evaluate.statistics import paired_draws
 from hcep.models.model_encoder import load_model_encoder
 from hcep.web.collection import Collection, Photos, Rows, View, class_numbers
+from hcep.web.pages import many
 from hcep.web.pages.frame import frame, text, ui
-from hcep.web.pages.many import (
-    Collections,
-    Gallery,
-    chips,
-    collections_of,
-    confusion_bars,
-    looked_at,
-    photo_dialog,
-    told,
-)
 
 if TYPE_CHECKING:
     from hcep.models import SavedModel
@@ -92,7 +83,7 @@ class Pair:
 
 def register(engine: Engine) -> None:
     """Make the page."""
-    collections = collections_of(engine)
+    collections = many.collections_of(engine)
 
     @ui.page("/compare", title="Compare")  # type: ignore[untyped-decorator]
     async def page(photos: str = "") -> None:
@@ -103,8 +94,8 @@ def register(engine: Engine) -> None:
                 return
             same = _fingerprint(engine.other) in (None, _fingerprint(engine.saved))
             again = chosen if same else EncodedPhotos(chosen, _encoder(engine.other))
-            one = await looked_at(collections, chosen, engine.saved)
-            other = None if one is None else await looked_at(collections, again, engine.other)
+            one = await many.looked_at(collections, chosen, engine.saved)
+            other = None if one is None else await many.looked_at(collections, again, engine.other)
             if one is not None and other is not None:
                 names = [Path(model.folder).resolve().name for model in (engine.saved, engine.other)]
                 names[0] = "the built-in model" if engine.read_only else names[0]
@@ -134,7 +125,7 @@ def _empty(engine: Engine) -> None:
 class _Page:
     """One reader's view of two models."""
 
-    def __init__(self, collections: Collections, pair: Pair, names: list[str]) -> None:
+    def __init__(self, collections: many.Collections, pair: Pair, names: list[str]) -> None:
         self.collections, self.pair, self.names = collections, pair, names
         a, b = names
         self.filters = {"all": "All", "differ": "They differ", "one": f"Only {a} right"}
@@ -145,11 +136,14 @@ class _Page:
             with text("section", classes="card stack panel", aria_label="Where they part"):
                 text("h2", "Where they part")
                 text("p", "The lowest concept that both answers have: the lower, the nearer they are.", "small soft")
-                words = f"most often {b}: {{0}}, {a}: {{1}}, {{2:,}}×"
-                confusion_bars(pair.parting, words, lambda concept: self.change("differ", concept))
+                many.confusion_bars(
+                    pair.parting,
+                    lambda theirs, ours, n: f"most often {b}: {theirs}, {a}: {ours}, {n:,}×",
+                    lambda concept: self.change("differ", concept),
+                )
             with text("section", classes="stack", aria_label="Photos"):
                 self.toolbar = text("div", classes="line", role="group", aria_label="Show")
-                self.gallery = Gallery(pair.one.photos, pair.tile, self.open)
+                self.gallery = many.Gallery(pair.one.photos, pair.tile, self.open)
         self.change("differ" if pair.masks["differ"].any() else "all")
 
     def draw_summary(self) -> None:
@@ -172,13 +166,13 @@ class _Page:
         with self.toolbar:
             numbers = {name: (words, self.pair.masks[name].sum()) for name, words in self.filters.items()}
             some = {name: pair for name, pair in numbers.items() if pair[1]}
-            chips(some, show if concept is None else "", self.change)
+            many.chips(some, show if concept is None else "", self.change)
             text("span", f"{keep.sum():,} shown", "soft number", role="status")
 
     def open(self, row: int) -> None:
         """One photo with the paths of both."""
-        with photo_dialog(self.collections, self.pair.one.photos, row), text("div", classes="sides"):
+        with many.photo_dialog(self.collections, self.pair.one.photos, row), text("div", classes="sides"):
             for name, collection in zip(self.names, (self.pair.one, self.pair.other), strict=True):
                 with text("div", classes="stack"):
                     text("p", name, "small soft wrap")
-                    told(collection, row)
+                    many.told(collection, row)

@@ -84,9 +84,8 @@ def labelled_photos(engine: Engine) -> tuple[str, Any, Any] | None:
         rows = new if len(new) else rows
         if len(rows):
             rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MEASURED)).astype(np.int64)]
-            what = f"{len(rows):,} labelled photos of the collection" + (
-                " that are not for training" if len(new) else ""
-            )
+            part = " that are not for training" if len(new) else ""
+            what = f"{len(rows):,} labelled photos of the collection{part}"
             return what, store.select(rows=rows).to_numpy(np.float32), model.classes[own[rows]].astype(str)
     record = engine.saved.summary.encoder
     if record is None or record.name != DEFAULT:
@@ -121,17 +120,13 @@ class _Page:
             self.make_adding()
         self.draw()
 
-    @property
-    def hierarchy(self) -> Hierarchy:
-        return self.engine.hierarchy
-
     def at(self, number: Any) -> str:
         """A concept by its number in the tree, which the browser knows it by."""
         return self.hierarchy.ids[int(number)] if 0 <= int(number) < len(self.hierarchy) else self.hierarchy.root
 
     def draw(self) -> None:
         """Show the newest version of the model."""
-        h = self.hierarchy
+        h = self.hierarchy = self.engine.hierarchy  # others may change the model meanwhile
         self.findings: dict[str, list[Finding]] = {}
         for finding in lint(h, [h.class_of(leaf) for leaf in h.leaves]):
             for synset in finding.synsets:

@@ -7,7 +7,7 @@ import io
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from hcep.errors import HCEPError
 from hcep.explain.explained import percent
 from hcep.web.batching import Busy
 from hcep.web.collection import Collection, Photos, Rows, StorePhotos, looked_through
+from hcep.web.engine import PhotoNotFound
 from hcep.web.pages.frame import bar, button, guarded, nicegui, text, ui, working
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 responses = require("starlette.responses", "web", "the explorer")
 
 #: Collections that are remembered, and places to drop photos.
-OPEN, PLACES = 6, 200
+OPEN, PLACES = 4, 200
 #: Longer side of a thumbnail and of a photo that is looked at; tiles that one request may ask for.
 SIDES, AT_ONCE = {"small": 320, "large": 1000}, 400
 
@@ -99,6 +100,8 @@ class Collections:
         """A photo of a collection, ready to be explained."""
         if photos.key == self.store:
             return await self.engine.add_stored_photo(row)
+        with suppress(PhotoNotFound):
+            return self.engine.photo(photos.ids[row])
         return await self.engine.add_photo(self._jpeg("large", photos.key, row), photos.names[row])
 
     async def drop(self, request: Any) -> Any:
@@ -131,7 +134,7 @@ def refused(status: int, reason: str) -> Any:
 def smaller(photo: Photo) -> Photo:
     """What a collection needs of a photo: hundreds of them fit into memory."""
     picture, data = photo.image, io.BytesIO()
-    picture.thumbnail((640, 640))
+    picture.thumbnail((480, 480))
     picture.save(data, "JPEG", quality=85)
     return replace(photo, jpeg=data.getvalue(), features=None, pixels=None)
 
@@ -212,13 +215,13 @@ def chips(options: Mapping[str, tuple[str, Any]], chosen: str, on_click: Callabl
         made.on("click", guarded(partial(on_click, key)), args=[])
 
 
-def confusion_bars(collection: Collection, words: str, on_click: Callable[[int], Any]) -> None:
+def confusion_bars(collection: Collection, words: Callable[..., str], on_click: Callable[[int], Any]) -> None:
     """Mistakes by the lowest concept above truth and answer; `words` tell of the most frequent ones of each."""
     found, h = collection.confusions(), collection.model.hierarchy
     with text("ul", classes="bars", aria_label="By the concept above both"):
         for concept, n, *most in found[:60]:
             with text("li"):
-                bar_row(h.name(concept), n, n / found[0][1], partial(on_click, h.index(concept)), words.format(*most))
+                bar_row(h.name(concept), n, n / found[0][1], partial(on_click, h.index(concept)), words(*most))
 
 
 def bar_row(name: str, n: int, share: float, on_click: Any, about: str = "") -> None:
