@@ -16,13 +16,12 @@ PACKAGE = Path(hcep.__file__).parent
 #: What each process compiles; they take about as long.
 KERNELS = {
     "beam and flat": [
-        "pursuit/beam.py",
+        "pursuit/searches.py",
         "pursuit/along_path.py",
         "pursuit/flat_kernel.py",
         "pursuit/several_kernel.py",
     ],
     "others": [
-        "pursuit/exact.py",
         "pursuit/folded.py",
         "pursuit/penalised/tree_kernel.py",
         "classify/left_out_kernel.py",

@@ -12,7 +12,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from hcep import HCEPError
-from hcep.pursuit.blocks import BLOCK, HANDFUL, block_size, for_blocks, n_threads, single_threaded_blas, squared_norms
+from hcep.pursuit.blocks import BLOCK, block_size, for_blocks, n_threads, single_threaded_blas, squared_norms
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
@@ -99,7 +99,7 @@ def test_squared_norms_are_summed_in_double_precision() -> None:
 def test_work_runs_with_single_threaded_blas() -> None:
     threads: list[int] = []
     with threadpool_limits(2, user_api="blas"):
-        for_blocks(HANDFUL + 1, lambda rows: threads.extend(blas_threads()), 1, block=1)
+        for_blocks(2, lambda rows: threads.extend(blas_threads()), 1, block=1)
         outside = blas_threads()
     assert set(threads) == {1}
     assert set(outside) == {2}

@@ -134,25 +134,18 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    hierarchy : Hierarchy, optional
-        A rooted DAG that contains every class in y; it is restricted to them. None is a flat one.
+    hierarchy : a rooted DAG that contains every class in y; it is restricted to them. None is a flat one.
     tree : {"first", "shortest", "longest"} or None
         Keep one parent per synset (see `Hierarchy.as_tree`); None keeps the DAG, where a class may have several paths.
-    collapse : bool
-        Merge single-child chains, whose atoms are zero.
-    unit_norm, center : bool
-        Done to every embedding first.
-    max_steps : int, optional
-        Most atoms a code may use; the depth of the hierarchy by default.
-    n_jobs : int, optional
-        Threads of the pursuit.
+    collapse : merge single-child chains, whose atoms are zero
+    unit_norm, center : done to every embedding first
+    max_steps : most atoms a code may use; the depth of the hierarchy by default
+    n_jobs : threads of the pursuit
 
     Attributes
     ----------
     classes_ : (n_classes,) array
-    hierarchy_ : Hierarchy
-        Restricted to the classes and collapsed.
-    dictionary_ : ConceptDictionary
+    hierarchy_ : restricted to the classes and collapsed
     """
 
     hierarchy: HierarchyLike | None
@@ -229,8 +222,7 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         ----------
         X, y : images and labels
         shrinkage, anchor, power, refine : as of `HCEPClassifier`
-        calibrate : float, optional
-            The anchor to calibrate at; NaN is the fitted one.
+        calibrate : the anchor to calibrate at; NaN is the fitted one
         """
         self._check_parameters()
         images, labels = validate_data(self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=1)

@@ -148,29 +148,21 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
 
     Parameters
     ----------
-    hierarchy, tree, collapse, unit_norm, center, max_steps, n_jobs
-        As in `hcep.classify.base.ConceptEstimator`.
-    shrinkage : float in (0, 1], None or "auto"
-        Metric: None is Euclidean, a number the within-class covariance shrunk that far to the identity, "auto" picks
-        by the log loss of held-out training images.
-    beam_width : int or None
-        None searches all rooted paths exactly, which is also the fastest.
-    tol, signed
-        As in `hcep.hb_omp`.
+    hierarchy, tree, collapse, unit_norm, center, max_steps, n_jobs : as in `hcep.classify.base.ConceptEstimator`
+    shrinkage : float in (0, 1], None or "auto"; metric: None is Euclidean, a number the within-class covariance shrunk
+        that far to the identity, "auto" picks by the log loss of held-out training images
+    beam_width : None searches all rooted paths exactly, which is also the fastest
+    tol, signed : as in `hcep.hb_omp`
     anchor : float or "auto"
         Weight of the prior that coefficients are 1, on embeddings scaled to mean square norm 1. "auto" is 0.3, or 0.1
         where classes have fewer than four images; in the Euclidean metric it is picked as the shrinkage is.
-    power : float in (0, 1] or "auto"
-        Raise every number of an embedding to this power first. "auto" picks 1, 0.7 or 0.5 as it picks the shrinkage,
-        and 1 where embeddings have negative numbers.
-    exact_where : bool
-        Keep the power at 1, so that maps of where a concept is are exact.
-    refine : bool or "auto"
-        Move the classes' embeddings from their means to where training images, each left out, are classified best.
-        "auto" does so from four images per class on.
-    priors : "uniform", "empirical" or (n_classes,) array
-        Probability of each class, in the order of `classes_`, before the image is seen; "empirical" is its share of the
-        training images. With the path head only.
+    power : float in (0, 1] or "auto"; raise every number of an embedding to this power first. "auto" picks 1, 0.7 or
+        0.5 as it picks the shrinkage, and 1 where embeddings have negative numbers.
+    exact_where : keep the power at 1, so that maps of where a concept is are exact
+    refine : bool or "auto"; move the classes' embeddings from their means to where training images, each left out, are
+        classified best. "auto" does so from four images per class on.
+    priors : "uniform", "empirical" or (n_classes,) array; probability of each class, in the order of `classes_`, before
+        the image is seen; "empirical" is its share of the training images. With the path head only.
     head : {"path", "logistic", "adamw"} or a scikit-learn classifier
         Predict the leaf of the path, or by a classifier on the codes: logistic regression, the published training
         (`hcep.classify.heads.AdamWHead`), or a clone of the one that is given, such as ``LogisticRegression(C=10)`` or
@@ -179,24 +171,19 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
     Attributes
     ----------
     classes_ : (n_classes,) array
-    hierarchy_ : Hierarchy
-        Restricted to the classes and collapsed.
-    dictionary_ : ConceptDictionary
+    hierarchy_ : restricted to the classes and collapsed
     anchor_, shrinkage_, power_ : what was used
-    leave_one_out_ : list of LeaveOneOutScore
-        All that was tried; empty where nothing was to choose or no class has two images.
+    leave_one_out_ : all that was tried; empty where nothing was to choose or no class has two images
     calibration_ : Calibration
         From objectives to probabilities, fitted on held-out training images (path head); `temperature_` is its scale.
-    priors_ : (n_classes,) array or None
-        None where all are equal.
+    priors_ : (n_classes,) array or None; None where all are equal
     leaf_moves_ : (n_classes,) array or None
         How far refinement moved each class's embedding, where images have mean square norm 1; None without refinement.
     moments_ : ClassMoments
         Counts, means and second moment of the training images after power and unit norm, by leaf. With `power_`,
         `shrinkage_`, `anchor_` and the refined leaves' shifts they determine the dictionary.
     head_ : classifier or None
-    n_iter_ : int
-        Iterations of the head; the path head needs one pass.
+    n_iter_ : iterations of the head; the path head needs one pass
     explained_floor_ : (n_classes,) array or None
         Explained share below which an image is unlike the training images of a class (see `explained_floor`).
 
@@ -364,13 +351,12 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
         Parameters
         ----------
         X : (n_images, n_dims) array
-        level : int, optional
-            The probabilities of the concepts at this level instead, in the order of `concepts_at`; in a tree they add
-            up to 1.
+        level : the probabilities of the concepts at this level instead, in the order of `concepts_at`; in a tree they
+            add up to 1
         force, forbid : as for `pursue`; the probabilities are then over the classes left
         """
         if level is None:
-            return self._ask(X, lambda model, images: model.probabilities(images, model.limits(force, forbid)))
+            return np.asarray(self._ask(X, lambda model, x: model.probabilities(x, model.limits(force, forbid))))
         columns = [self.hierarchy_.index(concept) for concept in self.concepts_at(level)]
         return np.asarray(self.node_probabilities(X, force=force, forbid=forbid)[:, columns])
 
@@ -388,7 +374,7 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
 
         A concept's is the sum over the classes below it, each counted once, however many paths lead there.
         """
-        return self._ask(X, lambda model, images: model.node_probabilities(images, model.limits(force, forbid)))
+        return np.asarray(self._ask(X, lambda model, x: model.node_probabilities(x, model.limits(force, forbid))))
 
     def predict_topk(self, X: ArrayLike, k: int = 5) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """The k likeliest classes of each image, likeliest first, and their probabilities, both (n_images, k).

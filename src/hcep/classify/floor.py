@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.classify.left_out import spread
-
 if TYPE_CHECKING:
     from hcep.classify.path_model import Inference, PathModel
 
@@ -35,6 +33,8 @@ def explained_floor(model: PathModel, images: NDArray[Any], index: NDArray[np.in
     # Of more classes than can be looked at, some stand for all: none has a percentile of its own.
     looked_at = enough[:: -(-2 * len(enough) // IN_ALL)]
     of_class = np.split(np.argsort(index, kind="stable"), np.cumsum(counts)[:-1])
+    from hcep.classify.left_out import spread  # here: explaining a photo needs no compiler
+
     rows = [spread(of_class[c], most) for c in looked_at]
     shares = _left_out_shares(model, images[np.concatenate(rows)], np.repeat(looked_at, list(map(len, rows))), counts)
     floor = np.full(len(counts), np.percentile(shares, PERCENTILE))

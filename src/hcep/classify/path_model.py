@@ -47,11 +47,8 @@ class Inference:
 
     Attributes
     ----------
-    paths : PathResult
-    class_index : (n_images,) int
-        The predicted class, as a position in `classes`.
-    probabilities : (n_images, n_classes) float64
-        The largest belongs to the predicted class.
+    class_index : (n_images,) int; the predicted class, as a position in `classes`
+    probabilities : (n_images, n_classes) float64; the largest belongs to the predicted class
     classes : (n_classes,) array
     """
 
@@ -79,22 +76,14 @@ class PathModel:
     Attributes
     ----------
     classes : (n_classes,) array
-    leaves : (n_classes,) array of str
-        The leaf that stands for each class.
-    dictionary : ConceptDictionary
-    options : SearchOptions
-    calibration : Calibration
-        From objectives to the path head's probabilities.
-    priors : (n_classes,) array or None
-        Probability of each class before the image is seen; None where all are equal.
-    head : Head or None
-        None takes the class of the path's leaf.
+    leaves : (n_classes,) array of str; the leaf that stands for each class
+    calibration : from objectives to the path head's probabilities
+    priors : (n_classes,) array or None; probability of each class before the image is seen; None where all are equal
+    head : None takes the class of the path's leaf
     explained_floor : (n_classes,) array or None
         Explained share below which an image is unlike the training images of a class; None where that is not known.
-    held_out : HeldOut or None
-        What images that the model was not fitted on got; None before `HCEPClassifier.calibrate`.
-    stopping : Stopping or None
-        When ``n_paths="auto"`` adds no further path; None before `HCEPClassifier.fit_objects`.
+    held_out : what images that the model was not fitted on got; None before `HCEPClassifier.calibrate`
+    stopping : when ``n_paths="auto"`` adds no further path; None before `HCEPClassifier.fit_objects`
     """
 
     classes: NDArray[Any]
@@ -175,12 +164,9 @@ class PathModel:
         Parameters
         ----------
         images : (n_images, n_dims) array
-        n_best, trace, progress
-            As for `hcep.hb_omp`.
-        explained : bool
-            Fill ``paths.explained_shares``.
-        limits : PathLimits, optional
-            Paths that each image may take; classes of no such path have probability 0.
+        n_best, trace, progress : as for `hcep.hb_omp`
+        explained : fill ``paths.explained_shares``
+        limits : paths that each image may take; classes of no such path have probability 0
 
         Notes
         -----

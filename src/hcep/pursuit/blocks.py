@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 #: Images per block. Fixed, because the shape of a matrix product decides its rounding; large enough to amortise the
 #: packing of the directions in it, small enough that a block's products stay in cache.
 BLOCK = 1024
-HANDFUL = 16
 #: Modules that bring a BLAS library of their own.
 WITH_BLAS = ("numpy", "scipy.linalg", "torch", "spams")
 #: How many calls share the limit, and what lifts it.
@@ -62,18 +61,13 @@ def for_blocks(
 
     Parameters
     ----------
-    n_images : int
-    work : callable
-        Takes a slice of the images.
-    n_jobs : int or None
-        See `n_threads`.
+    work : callable; takes a slice of the images
+    n_jobs : see `n_threads`
     progress, description : whether a bar is shown, and what it is called
     block : images per block
     """
     blocks = [slice(i, min(i + block, n_images)) for i in range(0, n_images, block)]
-    # Setting the limit takes as long as the product of a handful of images.
-    limit = single_threaded_blas() if n_images > HANDFUL else nullcontext()
-    with limit, bar(description, n_images, progress, "images") as advance:
+    with single_threaded_blas(), bar(description, n_images, progress, "images") as advance:
         threads = min(n_threads(n_jobs), len(blocks))
         if threads <= 1:
             for rows in blocks:

@@ -1,6 +1,6 @@
 """The exact search of a few images without a compiler: loading one takes longer than they do.
 
-The same operations in the same order as the kernels of `exact` and `along_path`, so the same answers.
+The same operations in the same order as the kernels of `searches` and `along_path`, so the same answers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def are_few(n_images: int) -> bool:
 
 
 def search_all(images: Images, tables: Tables, rules: Rules, final_nodes: Array) -> None:
-    """As `exact.search_all`."""
+    """As `searches.search_all`."""
     score = _scores(images, tables, rules, rules.n_within)
     goes_on = np.zeros(score.shape, dtype=bool)
     for row, open_below in zip(goes_on, np.isfinite(score), strict=True):
@@ -34,7 +34,7 @@ def search_all(images: Images, tables: Tables, rules: Rules, final_nodes: Array)
 
 
 def leaf_objectives(images: Images, tables: Tables, rules: Rules, leaves: Array, out: Array) -> None:
-    """As `exact.leaf_objectives`."""
+    """As `searches.leaf_objectives`."""
     out[:] = images.squares[:, None] - _scores(images, tables, rules, len(tables.parent))[:, leaves]
 
 

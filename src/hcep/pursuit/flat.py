@@ -32,19 +32,9 @@ def omp(
 
     Parameters
     ----------
-    X : (n_images, n_dims) array
-        Raw embeddings, as for `hb_omp`.
-    dictionary : ConceptDictionary
-    n_nonzero : int, optional
-        Most atoms to select; the depth of the hierarchy by default.
-    tol : float
-        Stop when the residual's norm (not its square, as in scikit-learn) is below.
-    progress : bool
-    n_jobs : int, optional
-
-    Returns
-    -------
-    FlatResult
+    X : (n_images, n_dims) array; raw embeddings, as for `hb_omp`
+    n_nonzero : most atoms to select; the depth of the hierarchy by default
+    tol : stop when the residual's norm (not its square, as in scikit-learn) is below
 
     Notes
     -----

@@ -24,7 +24,7 @@ from hcep.pursuit.compiled import kernel
 from hcep.pursuit.tables import Array
 
 #: A block of images, the score of the best path of each class, and the class of the best path of all.
-OnScores = Callable[[slice, NDArray[np.float64], NDArray[np.int32]], None]
+OnScores = Callable[[slice, NDArray[np.float64], NDArray[np.intp]], None]
 #: Images per block.
 BLOCK = 512
 #: Images that the kernel has side by side.
@@ -130,12 +130,10 @@ def for_scores(
     Parameters
     ----------
     X, dictionary, anchor, n_jobs : as for `hcep.hb_omp`
-    class_of_node : (n_nodes,) int32
-        The class of each complete path, by its node; -1 for all other nodes.
-    keep : callable
-        Called as ``keep(block, scores, best)`` for every block of images, a slice of X: the best score among each
-        class's paths, (n_images of the block, n_classes), and the class of the best of all, of the lowest node where
-        some are equal. Blocks come from several threads and in any order.
+    class_of_node : (n_nodes,) int32; the class of each complete path, by its node; -1 for all other nodes
+    keep : callable; called as ``keep(block, scores, best)`` for every block of images, a slice of X: the best score
+        among each class's paths, (n_images of the block, n_classes), and the class of the best of all, of the lowest
+        node where some are equal. Blocks come from several threads and in any order.
     """
     rows = check_shape(X, dictionary.n_dims)
     basis, n_classes = dictionary.anchored_path_basis(anchor), int(class_of_node.max()) + 1
@@ -151,7 +149,7 @@ def for_scores(
         assert p is not None  # without a fold products are always there
         n, more = len(p), -len(p) % LANES
         p = np.pad(p, ((0, more), (0, 0))) if more else p
-        scores, best = np.empty((n_classes, n + more)), np.empty(n + more, np.int32)
+        scores, best = np.empty((n_classes, n + more)), np.empty(n + more, np.intp)
         class_scores(p, fold.nodes, float(anchor), class_of_node, scores, best)
         keep(block, scores[:, :n].T, best[:n])
 
@@ -211,4 +209,4 @@ def _derived(basis: PathBasis, norm: NDArray[np.float64]) -> NDArray[np.intp]:
     largest = np.lexsort((norm[1:], tree.parent[1:]))[np.cumsum(tree.n_children[inner]) - 1] + 1
     n_users = np.bincount(basis.column[basis.column >= 0], minlength=len(basis.directions) + 1)
     alone = (basis.column[largest] >= 0) & (n_users[basis.column[largest]] == 1)
-    return largest[alone & (np.concatenate(sums) <= ZERO_SUM * norm[largest])]
+    return np.asarray(largest[alone & (np.concatenate(sums) <= ZERO_SUM * norm[largest])])

@@ -54,16 +54,11 @@ class PathResult:
 
     Attributes
     ----------
-    dictionary : ConceptDictionary
-    codes : (n_images, n_atoms) CSR array
-        Coefficients of the atoms along each path.
-    residual_norms : (n_images,) float64
-        ``||x - D^T a||``.
-    nodes : (n_images,) int32
-        The path-tree node of each path.
+    codes : (n_images, n_atoms) CSR array; coefficients of the atoms along each path
+    residual_norms : (n_images,) float64, ``||x - D^T a||``
+    nodes : (n_images,) int32; the path-tree node of each path
     n_best_nodes, n_best_residual_norms : (n_images, n_best) arrays
         The best hypotheses of the final beam, the answer first; -1 and NaN where there are fewer.
-    trace : Trace or None
     explained_shares : (n_images, depth) float64 or None
         Share of ``||x||**2`` that the first k atoms of a path explain, with its final coefficients; NaN beyond its end.
     own_shares : (n_images, depth) float64 or None
@@ -145,11 +140,9 @@ class FlatResult:
 
     Attributes
     ----------
-    dictionary : ConceptDictionary
     codes : (n_images, n_atoms) CSR array
     residual_norms : (n_images,) float64
-    selected : (n_images, n_nonzero) int32
-        Atoms in the order of selection, -1 beyond the last.
+    selected : (n_images, n_nonzero) int32; atoms in the order of selection, -1 beyond the last
     """
 
     dictionary: ConceptDictionary

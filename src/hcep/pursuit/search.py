@@ -37,19 +37,7 @@ OnObjectives = Callable[[slice, NDArray[np.float64], NDArray[np.int32]], None]
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How rooted paths are searched, checked once; see `hb_omp` for what each option does.
-
-    Raises
-    ------
-    HCEPError
-        An option that is none of those `hb_omp` describes.
-
-    Examples
-    --------
-    >>> from hcep.pursuit import SearchOptions
-    >>> SearchOptions(beam_width=None, anchor=0.03)
-    SearchOptions(beam_width=None, max_steps=None, tol=0.0, signed=False, anchor=0.03, n_jobs=None)
-    """
+    """How rooted paths are searched, checked once; `hb_omp` says what each option does and may be."""
 
     beam_width: int | None = 8
     max_steps: int | None = None
@@ -95,43 +83,30 @@ def hb_omp(
 ) -> PathResult | PathSums:
     """Recover a rooted path of concepts for every image.
 
+    Raises HCEPError: a bad option, NaN or infinite values, a wrong number of dimensions.
+
     Parameters
     ----------
     X : (n_images, n_dims) array
         Raw embeddings; they go through the dictionary's transform. float32 (or half) is searched in single precision,
         everything else in double. A torch tensor is searched where it is, and gives tensors there.
-    dictionary : ConceptDictionary
-    beam_width : int or None
-        Hypotheses kept after every step, and children tried for each. None searches all rooted paths exactly.
-    max_steps : int, optional
-        Length of the longest path to return; the depth of the hierarchy by default.
-    tol : float
-        Stop as soon as a hypothesis leaves a residual of smaller norm, measured in the dictionary's space.
-    signed : bool
-        A child is eligible only if its new coefficient is positive; a hypothesis without such a child ends there.
-    anchor : float
-        Weight lambda of the prior that coefficients are 1. 0 is the published algorithm.
-    n_best : int
-        Hypotheses of the final beam to return for each image, the answer included.
+    beam_width : hypotheses kept after every step, and children tried for each. None searches all rooted paths exactly.
+    max_steps : length of the longest path to return; the depth of the hierarchy by default
+    tol : stop as soon as a hypothesis leaves a residual of smaller norm, measured in the dictionary's space
+    signed : a child is eligible only if its new coefficient is positive; a hypothesis without such a child ends there
+    anchor : weight lambda of the prior that coefficients are 1. 0 is the published algorithm.
+    n_best : hypotheses of the final beam to return for each image, the answer included
     n_paths : int or "auto", optional
         Several objects in one picture: explain each image by a sum of up to so many paths. `search_several` says how,
         and what "auto" is; `beam_width` is then the number of partial sums kept. It needs an anchor.
-    trace : bool
-        Keep the beam of every step (meant for a few images).
-    progress : bool
-        Show a progress bar.
-    n_jobs : int, optional
-        Threads; all cores by default. The answer does not depend on it.
+    trace : keep the beam of every step (meant for a few images)
+    progress : show a progress bar
+    n_jobs : threads; all cores by default. The answer does not depend on it.
 
     Returns
     -------
     PathResult
         For a tensor a `hcep.pursuit.tensors.TensorPathResult`; with `n_paths` a `PathSums`.
-
-    Raises
-    ------
-    HCEPError
-        A bad option, NaN or infinite values, a wrong number of dimensions.
 
     Notes
     -----
@@ -193,16 +168,12 @@ def search(
     Parameters
     ----------
     X, dictionary, n_best, trace, progress : as for `hb_omp`
-    options : SearchOptions
-    explained : bool
-        Fill ``PathResult.explained_shares`` and ``own_shares``.
-    on_objectives : callable, optional
-        Called as ``on_objectives(block, objectives, nodes)`` for every block of images, a slice of X, with the
-        objective of every complete rooted path, (n_images of the block, n_leaf_paths), as `path_objectives` gives it
-        and the caller's to keep, and the nodes of the `n_best` hypotheses, which it may replace. Blocks come from
-        several threads and in any order.
-    limits : PathLimits, optional
-        Which paths each image may take; `on_objectives` gets those of the others as if they were open.
+    explained : fill ``PathResult.explained_shares`` and ``own_shares``
+    on_objectives : callable; called as ``on_objectives(block, objectives, nodes)`` for every block of images, a slice
+        of X, with the objective of every complete rooted path, (n_images of the block, n_leaf_paths), as
+        `path_objectives` gives it and the caller's to keep, and the nodes of the `n_best` hypotheses, which it may
+        replace. Blocks come from several threads and in any order.
+    limits : which paths each image may take; `on_objectives` gets those of the others as if they were open
     """
     rows = check_shape(X, dictionary.n_dims)
     require_positive("n_best", n_best)
@@ -219,9 +190,8 @@ def search(
         )
     # Taken one by one, and only those that a beam asks for, products take several times as long as all in one.
     n_asked = LAZY * rules.width * depth * basis.tree.n_nodes / np.count_nonzero(basis.tree.n_children)
-    lazily = (
-        not exact and options.tol == 0.0 and not trace and on_objectives is None and len(basis.directions) > n_asked
-    )
+    lazily = bool(len(basis.directions) > n_asked) and options.tol == 0.0
+    lazily = lazily and not exact and not trace and on_objectives is None
     nodes = np.full((n, n_best), -1, dtype=np.int32)
     norms = np.full((n, n_best), np.nan)
     coefficients = np.zeros((n, depth), dtype=working_dtype(rows))
@@ -250,17 +220,9 @@ def search(
 
     for_blocks(n, work, options.n_jobs, progress, "pursuit", BLOCK if lazily else block_size(len(basis.directions)))
     answer = np.ascontiguousarray(nodes[:, 0])
-    return PathResult(
-        dictionary=dictionary,
-        codes=path_codes(dictionary, answer, coefficients),
-        residual_norms=np.ascontiguousarray(norms[:, 0]),
-        nodes=answer,
-        n_best_nodes=nodes,
-        n_best_residual_norms=norms,
-        trace=Trace(dictionary, steps, step_norms) if trace else None,
-        explained_shares=shares,
-        own_shares=own_shares,
-    )
+    codes, beams = path_codes(dictionary, answer, coefficients), Trace(dictionary, steps, step_norms) if trace else None
+    best = np.ascontiguousarray(norms[:, 0])
+    return PathResult(dictionary, codes, best, answer, nodes, norms, beams, shares, own_shares)
 
 
 def path_objectives(
@@ -336,9 +298,9 @@ def _kernels(few: bool) -> Any:
 
     if few:
         return few_images
-    from hcep.pursuit import along_path, beam, exact
+    from hcep.pursuit import along_path, searches
 
-    return SimpleNamespace(**vars(along_path) | vars(beam) | vars(exact))
+    return SimpleNamespace(**vars(along_path) | vars(searches))
 
 
 def _objectives(images: Images, basis: PathBasis, tables: Tables, rules: Rules, kernels: Any) -> NDArray[np.float64]:

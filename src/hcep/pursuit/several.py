@@ -47,17 +47,13 @@ class PathSums:
 
     Attributes
     ----------
-    dictionary : ConceptDictionary
     nodes : (n_images, k) int32
         Ends of the paths in ``hierarchy.path_tree``, the largest share first; -1 beyond the last.
     shares : (n_images, k) float64
         Share of the picture each path stands for; those of an image sum to 1. 0 beyond the last.
-    codes : (n_images, n_atoms) CSR array
-        Coefficients on the union of the paths.
-    residual_norms : (n_images,) float64
-        ``||x - D^T z||``.
-    objectives : (n_images, k) float64
-        Lowest objective found with 1, 2, ... paths; NaN beyond the last.
+    codes : (n_images, n_atoms) CSR array; coefficients on the union of the paths
+    residual_norms : (n_images,) float64, ``||x - D^T z||``
+    objectives : (n_images, k) float64; lowest objective found with 1, 2, ... paths; NaN beyond the last.
     """
 
     dictionary: ConceptDictionary
@@ -101,22 +97,14 @@ def search_several(
 ) -> PathSums:
     """Explain every image by a sum of up to `n_paths` complete rooted paths.
 
+    Raises HCEPError: no anchor, options that sums do not have, or more atoms than pairs of them fit in memory.
+
     Parameters
     ----------
     X : (n_images, n_dims) array of raw embeddings
-    dictionary : ConceptDictionary
-    options : SearchOptions
-        With an anchor above 0; its beam is the number of partial sums kept, 10 where it is None.
-    n_paths : int or "auto"
-        Most paths per image; "auto" adds paths, up to four, until `stopping` says that there is no further one. A path
-        whose share would be below 0.05 is never added, so that there may be fewer than asked for.
-    stopping : Stopping, optional
-    progress : bool
-
-    Raises
-    ------
-    HCEPError
-        No anchor, options that sums do not have, or more atoms than pairs of them fit in memory.
+    options : with an anchor above 0; its beam is the number of partial sums kept, 10 where it is None
+    n_paths : int or "auto"; most paths per image; "auto" adds paths, up to four, until `stopping` says that there is no
+        further one. A path whose share would be below 0.05 is never added, so that there may be fewer than asked for.
 
     Notes
     -----
@@ -131,7 +119,7 @@ def search_several(
     no part of it is among the best partial sums, or when its leaves alone rank it behind all that are solved; with as
     many places in the beam as classes two paths lose nothing but by the ranking.
     """
-    from hcep.pursuit import exact
+    from hcep.pursuit import searches
     from hcep.pursuit.several_kernel import Products, SumRules, Sums, search_sums
 
     _refuse(dictionary, options, n_paths)
@@ -150,7 +138,7 @@ def search_several(
 
     def work(block: slice) -> None:
         images = project(rows, block, dictionary, basis)
-        singles = _objectives(images, basis, tables, path_rules, exact)[:, order]
+        singles = _objectives(images, basis, tables, path_rules, searches)[:, order]
         x = images.x.astype(np.float64)
         products = Products(images.squares, x @ dictionary.atoms.T, x @ vectors.T, np.ascontiguousarray(singles))
         search_sums(products, leaves, rules, Sums(*(part[block] for part in sums)))

@@ -42,14 +42,9 @@ class TensorPathResult(PathResult):
     def numpy(self) -> PathResult:
         """The same in arrays."""
         nodes, coefficients = (_array(t) for t in (self.nodes, self.coefficients_along))
-        return PathResult(
-            dictionary=self.dictionary,
-            codes=path_codes(self.dictionary, nodes, coefficients),
-            residual_norms=_array(self.residual_norms),
-            nodes=nodes,
-            n_best_nodes=_array(self.n_best_nodes),
-            n_best_residual_norms=_array(self.n_best_residual_norms),
-        )
+        codes = path_codes(self.dictionary, nodes, coefficients)
+        norms, best, best_norms = map(_array, (self.residual_norms, self.n_best_nodes, self.n_best_residual_norms))
+        return PathResult(self.dictionary, codes, norms, nodes, best, best_norms)
 
     @property
     def leaves(self) -> NDArray[np.str_]:
@@ -88,10 +83,7 @@ def search_tensors(
     X : (n_images, n_dims) tensor
         float32 and half are searched in single precision; bfloat16 is too, but for the products of images and
         directions, whose factors are rounded to bfloat16 and whose sums are single; everything else in double.
-    dictionary : ConceptDictionary
-    rules : Rules
-    exact : bool
-        Search all rooted paths, not a beam.
+    exact : search all rooted paths, not a beam
     n_best, progress : as for `hcep.hb_omp`
     """
     torch = require("torch", "torch", "a search on tensors")
@@ -110,15 +102,8 @@ def search_tensors(
             advance(len(block))
     nodes, norms, coefficients = (torch.cat(column) for column in zip(*parts, strict=True))
     answer = nodes[:, 0].contiguous()
-    return TensorPathResult(
-        dictionary=dictionary,
-        codes=tables.codes(answer, coefficients),
-        residual_norms=norms[:, 0].contiguous(),
-        nodes=answer,
-        n_best_nodes=nodes,
-        n_best_residual_norms=norms,
-        coefficients_along=coefficients,
-    )
+    codes, own = tables.codes(answer, coefficients), norms[:, 0].contiguous()
+    return TensorPathResult(dictionary, codes, own, answer, nodes, norms, coefficients_along=coefficients)
 
 
 def _search_block(
@@ -168,11 +153,8 @@ class TensorTables:
         self.first_child, self.n_children = index(basis.tree.first_child), index(basis.tree.n_children)
         self.along, self.column = index(basis.nodes_of_path), index(basis.column)
         self.sign, self.share, self.offset = exact(basis.sign), exact(basis.share), exact(basis.offset)
-        self.triangle, self.directions, self.atoms = (
-            exact(basis.triangle),
-            exact(basis.directions).to(like.dtype),
-            exact(dictionary.atoms).to(like.dtype),
-        )
+        self.triangle, self.directions = exact(basis.triangle), exact(basis.directions).to(like.dtype)
+        self.atoms = exact(dictionary.atoms).to(like.dtype)
         transform = dictionary.transform
         self.power, self.unit_norm, self.scale = transform.power, transform.unit_norm, transform.scale
         self.mean, self.constants = working(transform.mean), working(transform.constants)

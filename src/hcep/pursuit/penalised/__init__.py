@@ -1,7 +1,6 @@
 """Codes by a penalty on coefficients: the lasso, and the lasso of a tree."""
 
 from hcep.pursuit.penalised.coding import NotConvergedWarning
-from hcep.pursuit.penalised.lasso import lasso, lasso_alpha
-from hcep.pursuit.penalised.tree_lasso import tree_lasso, tree_lasso_alpha
+from hcep.pursuit.penalised.lasso import lasso, lasso_alpha, tree_lasso, tree_lasso_alpha
 
 __all__ = ["NotConvergedWarning", "lasso", "lasso_alpha", "tree_lasso", "tree_lasso_alpha"]

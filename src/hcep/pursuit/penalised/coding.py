@@ -39,8 +39,7 @@ class PenalisedCoder:
 
     Attributes
     ----------
-    atoms : (n,) int32
-        The dictionary's atom of each variable; several may have the same.
+    atoms : (n,) int32; the dictionary's atom of each variable; several may have the same
     norms : (n,) norms of these atoms, 1 for a zero atom
     unit : (n, n_dims) the atoms with norm 1, or 0
     gram : (n, n) their products
@@ -67,13 +66,7 @@ class PenalisedCoder:
         return np.abs(w)
 
     def codes(self, rows: NDArray[Any], n_nonzero: int | None, alpha: float | None, n_jobs: int | None) -> FlatResult:
-        """Codes of at most `n_nonzero` atoms, with the penalty that gives them that many where `alpha` is None.
-
-        Warns
-        -----
-        NotConvergedWarning
-            Images that the solver gave up on, counted.
-        """
+        """Codes of at most `n_nonzero` atoms, with the penalty that gives them that many where `alpha` is None."""
         limit = self._most_atoms(n_nonzero, alpha)
         share = self.alpha(rows, limit, n_jobs) if alpha is None else float(alpha)
         dtype, n_atoms = working_dtype(rows), self.dictionary.n_atoms

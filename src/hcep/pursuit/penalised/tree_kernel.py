@@ -89,13 +89,7 @@ def add_products(gram: Array, z: Array, out: Array) -> None:
 
 @kernel
 def fista(
-    gram: Array,
-    lipschitz: float,
-    products: Array,
-    penalty: Penalty,
-    max_iter: int,
-    tol: float,
-    codes: Array,
+    gram: Array, lipschitz: float, products: Array, penalty: Penalty, max_iter: int, tol: float, codes: Array
 ) -> int:
     """Minimise ``1/2 z'Gz - c'z + penalty(z)`` for each row c of `products`; how many rows did not reach `tol`.
 
