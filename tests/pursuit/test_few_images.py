@@ -76,3 +76,9 @@ def test_no_compiler_is_loaded_for_a_few_images_and_none_is_avoided_once_it_is_t
         "('animal', 'cat') True",
         "[('animal', 'cat')] True",
     ]
+
+
+def test_what_explains_a_photo_loads_no_compiler():
+    code = "import sys, hcep.classify.hedging, hcep.explain.photos, hcep.models.loading; print('numba' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["False"]
