@@ -57,7 +57,7 @@ def serve(
     say(f"corrections are kept in {engine.corrections_file}")
     say(f"open {address} (Ctrl-C ends)")
     config = uvicorn.Config(
-        create_app(engine, token=token),
+        create_app(engine, token=token, warm=True),
         http=PatientProtocol,
         log_level="warning",
         access_log=False,  # addresses hold names of photos, and once the token

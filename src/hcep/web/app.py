@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
 PAGES = ("photo", "collection", "hierarchy", "compare")
 
 
-def create_app(model: Any = None, store: Any = None, *, token: str | None = None, **options: Any) -> FastAPI:
+def create_app(
+    model: Any = None, store: Any = None, *, token: str | None = None, warm: bool = False, **options: Any
+) -> FastAPI:
     """The explorer as an ASGI application.
 
     Parameters
     ----------
     model, store : as of `Engine`; `model` may also be one
-    token : str, optional
-        What every request must bring, where others than this machine's user can reach the server.
+    token : what every request must bring, where others than this machine's user can reach the server
+    warm : load and compile everything at the start, while the first visitor looks for a photo
     **options : of `Engine`
     """
     fastapi = require("fastapi", "web", "the explorer")
@@ -39,7 +42,10 @@ def create_app(model: Any = None, store: Any = None, *, token: str | None = None
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(engine.warm_up()) if warm else None
         yield
+        if warming is not None:
+            warming.cancel()
         await engine.close()
 
     app: FastAPI = fastapi.FastAPI(title="HCEP explorer", docs_url=None, redoc_url=None, lifespan=lifespan)

@@ -154,6 +154,15 @@ class Engine:
     def hierarchy(self) -> Hierarchy:
         return self.saved.path_model.hierarchy
 
+    async def warm_up(self) -> None:
+        """Explain a grey picture and forget it, so that nobody's first photo waits for what is loaded and compiled."""
+        from PIL import Image
+
+        Image.new("RGB", (64, 64), "grey").save(grey := BytesIO(), "PNG")
+        photo = await self.add_photo(grey.getvalue())
+        await self.explain(photo, where=True)
+        self._photos.pop(photo.id, None)
+
     async def close(self) -> None:
         """End threads and processes."""
         await self._decode.close()
