@@ -25,7 +25,7 @@ def scores(X: np.ndarray, dictionary: ConceptDictionary, anchor: float) -> tuple
     def keep(block: slice, some: np.ndarray, first: np.ndarray) -> None:
         out[block], best[block] = some, first
 
-    for_scores(X, dictionary, anchor, of_node, keep)
+    for_scores(X, dictionary, anchor, of_node, len(leaves), keep)
     return out, best
 
 

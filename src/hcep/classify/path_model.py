@@ -139,7 +139,9 @@ class PathModel:
         if self.head is not None or (self.priors is None and not self._folds(images, limits)):
             return self.class_index(images, self.pursue(images, limits=limits), limits)
         index = np.empty(len(images), dtype=np.intp)
-        each_block = self._score if self.priors is None else partial(self._each_block, limits=limits)
+        each_block = (
+            partial(self._score, n_classes=0) if self.priors is None else partial(self._each_block, limits=limits)
+        )
         each_block(images, lambda block, _, best: index.__setitem__(block, best))
         return index
 
@@ -233,7 +235,7 @@ class PathModel:
             index = best if self.priors is None else np.argmax(found, axis=1)
             keep(block, _settled(found, index), index)
 
-        self._score(images, reduce)
+        self._score(images, reduce, len(self.classes))
 
     def _folds(self, images: NDArray[Any], limits: PathLimits | None) -> bool:
         """Whether the scores of complete paths decide everything, which one product with raw images gives."""
@@ -241,10 +243,11 @@ class PathModel:
         exact = asked.beam_width is None and asked.tol == 0.0 and (asked.max_steps or depth) >= depth
         return exact and not asked.signed and limits is None and not are_few(len(images))
 
-    def _score(self, images: NDArray[Any], keep: OnProbabilities) -> None:
+    def _score(self, images: NDArray[Any], keep: OnProbabilities, n_classes: int) -> None:
         from hcep.pursuit.folded import for_scores
 
-        for_scores(images, self.dictionary, self.options.anchor, self._class_of_node, keep, self.options.n_jobs)
+        anchor, n_jobs = self.options.anchor, self.options.n_jobs
+        for_scores(images, self.dictionary, anchor, self._class_of_node, n_classes, keep, n_jobs)
 
     def _search(
         self,

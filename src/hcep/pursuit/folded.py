@@ -122,6 +122,7 @@ def for_scores(
     dictionary: ConceptDictionary,
     anchor: float,
     class_of_node: NDArray[np.int32],
+    n_classes: int,
     keep: OnScores,
     n_jobs: int | None = None,
 ) -> None:
@@ -131,12 +132,13 @@ def for_scores(
     ----------
     X, dictionary, anchor, n_jobs : as for `hcep.hb_omp`
     class_of_node : (n_nodes,) int32; the class of each complete path, by its node; -1 for all other nodes
+    n_classes : classes whose scores are kept: all, or 0 where the best is enough
     keep : callable; called as ``keep(block, scores, best)`` for every block of images, a slice of X: the best score
         among each class's paths, (n_images of the block, n_classes), and the class of the best of all, of the lowest
         node where some are equal. Blocks come from several threads and in any order.
     """
     rows = check_shape(X, dictionary.n_dims)
-    basis, n_classes = dictionary.anchored_path_basis(anchor), int(class_of_node.max()) + 1
+    basis = dictionary.anchored_path_basis(anchor)
     precisions = (working_dtype(rows).name, "float64", None)
     Fold.of(dictionary, basis, precisions[0])  # once, before threads ask for it
 
@@ -182,9 +184,10 @@ def class_scores(p: Array, nodes: Nodes, anchor: float, class_of_node: Array, ou
             for i in range(LANES):
                 full = value[v, i] + constant
                 score[v, i] = score[above, i] + full * full - anchor
-            if c >= 0:
+            if c >= 0 and len(out):
                 for i in range(LANES):
                     out[c, start + i] = max(out[c, start + i], score[v, i])
+            if c >= 0:
                 for i in range(LANES):
                     if score[v, i] > top[i]:
                         top[i], best[start + i] = score[v, i], c
