@@ -112,7 +112,7 @@ def test_a_chart_begins_where_paths_part(looked):
     dogs = looked.counts(np.flatnonzero(looked.predicted == looked.class_names.index("dog")))
     assert looked.fork(0, counts) == 0
     assert looked.fork(0, dogs) == animal  # nothing else has photos; the leaf itself has nothing below
-    assert charts.concepts(looked, dogs, 0)["data"][0]["ids"][0] == str(animal)
+    assert charts.concepts(looked, dogs, animal)["data"][0]["values"] == [6, 6]
     nobody = looked.counts(np.empty(0, dtype=np.int64))
     assert charts.concepts(looked, nobody, animal)["data"][0]["values"] == [0]
 
@@ -208,6 +208,8 @@ def test_a_gallery_of_the_shared_photos_is_filtered_chosen_and_saved(served, pag
 
     page.locator(".chart .slice", has_text="church").click()  # the chart says the same as the list
     page.wait_for_selector("text=30 shown")
+    page.locator(".chart .slice", has_text="artifact").first.click()  # in its middle: up
+    page.wait_for_selector("text=240 shown")
     page.get_by_role("button", name="All concepts").click()
     page.wait_for_selector("text=300 shown")
 

@@ -40,9 +40,8 @@ def plain(text: str) -> str:
 
 
 def concepts(collection: Collection, counts: NDArray[np.int64], node: int) -> dict[str, Any]:
-    """Photos by concept from the first fork at or below a node, of `counts` photos at each node: a sunburst."""
+    """Photos by concept from a node down, of `counts` photos at each node: a sunburst."""
     tree = collection.model.hierarchy.path_tree
-    node = collection.fork(node, counts, NEARLY_ALL)
     levels = [[node]]
     for _ in range(SHOWN):
         levels.append([child for above in levels[-1] for child in collection.children(above, counts)])

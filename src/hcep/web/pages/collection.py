@@ -152,11 +152,12 @@ class _Page:
     def clicked(self, event: Any) -> None:
         """A part of the chart: the one in the middle goes up."""
         node = min(max(int(event.args), 0), self.tree.n_nodes - 1)
-        self.change(node=max(int(self.tree.parent[node]), 0) if node == self.view.node else node)
+        self.change(node=max(int(self.tree.parent[self.view.node]), 0) if node == self.middle else node)
 
     def draw_concepts(self) -> None:
         node, counts = self.view.node, self.collection.counts(self.collection.rows(replace(self.view, node=0)))
-        self.chart.show(partial(charts.concepts, self.collection, counts, node))
+        self.middle = self.collection.fork(node, counts, charts.NEARLY_ALL)
+        self.chart.show(partial(charts.concepts, self.collection, counts, self.middle))
         self.children.clear()
         with self.children:
             for child in self.collection.children(self.collection.fork(node, counts), counts)[:40]:
