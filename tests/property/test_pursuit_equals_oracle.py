@@ -1,4 +1,4 @@
-"""The fast pursuits against two naive ones of tests/reference: the oracle, and the algorithms in the order of the paper."""
+"""The fast pursuits against two naive ones of tests/reference: the oracle, and the algorithms in the paper's order."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given, settings, strategies as st
 
 from hcep import ConceptDictionary, hb_omp, omp
 from hcep.pursuit import PathResult
-from tests.reference.paper import reference_hb_omp, reference_omp
 from tests.reference.oracle import Answer, Oracle
+from tests.reference.paper import reference_hb_omp, reference_omp
 from tests.reference.random_problems import (
     ANCHORS,
     BEAMS,
