@@ -105,8 +105,8 @@ def test_store_check_and_repair(run, store):
 BUSY = """
 import sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
-from hcep.cli import stopping
-stopping.answer_interrupts()
+from hcep.cli.app import answer_interrupts
+answer_interrupts()
 def work():
     print("begin", flush=True)
     time.sleep(20)
