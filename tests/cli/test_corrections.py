@@ -86,7 +86,9 @@ def test_a_report_shows_the_contrast(model, cat, tmp_path):  # noqa: F811
 def test_corrections_are_kept_honoured_and_taken_back(model, cat, photos, tmp_path):  # noqa: F811
     file = tmp_path / "kept.jsonl"
     correct = ("correct", model, cat, "--corrections", file)
-    assert run(*correct, "--class", "Buses", "--why", "wheels", "--who", "Ann")[0].endswith("1 correction added\n")
+    assert run(*correct, "--class", "Buses", "--why", "wheels", "--who", "Ann")[0].endswith(
+        f"1 correction added, in the concepts of {model}\n"
+    )
     line = json.loads(file.read_text("utf-8"))
     assert (line["class"], line["why"], line["who"], line["file"]) == ("bus", "wheels", "Ann", str(cat))
     moved = tmp_path / "moved.png"
@@ -131,6 +133,8 @@ def test_fit_learns_from_corrected_classes(photos, tree, cat, model, tmp_path): 
 
     counts = load_summary(tmp_path / "m").training.images_per_class
     assert (counts["cat"], counts["dog"]) == (5, 7)
+    file.write_text(file.read_text("utf-8").replace('"class":"dog"', '"class":"cow"'), encoding="utf-8")
+    fails("'cow'", "fit", photos, *words, "-o", tmp_path / "other")  # nothing is learnt from half of a file
 
 
 def test_unknown_concepts_and_torn_lines_of_a_file_are_told(model, cat, tmp_path):  # noqa: F811
@@ -142,7 +146,40 @@ def test_unknown_concepts_and_torn_lines_of_a_file_are_told(model, cat, tmp_path
     assert text.startswith("bus, ")
     assert "was not written to its end and does not count" in aside.replace("\n", " ")
     file.write_bytes(whole + b'{"image": "' + b"a" * 64 + b'", "forbid": ["cow"]}\n')
-    fails("kept.jsonl line 2: 'cow' is no concept", "explain", model, cat, "--encoder", ENCODER, "--corrections", file)
+    text, aside = run("explain", model, cat, "--encoder", ENCODER, "--corrections", file)
+    assert text.startswith("bus, ")  # the others hold
+    assert re.search(r"kept\.jsonl line 2: 'cow' is no concept.* does not count", aside.replace("\n", " "))
+
+
+def test_a_correction_in_the_concepts_of_another_model_stops_nothing(model, cat, tmp_path):  # noqa: F811
+    file = tmp_path / "kept.jsonl"
+    correct = ("correct", cat, "--corrections", file)
+    assert "in the concepts of ImageNet, the built-in model" in run(*correct, "--class", "garbage truck")[0]
+    text, aside = run("explain", model, cat, "--encoder", ENCODER, "--corrections", file)
+    assert text.startswith("cat, ")
+    assert "corrected" not in text
+    assert "kept.jsonl line 1: 'n03417042' is no concept" in aside.replace("\n", " ")
+    words = ("predict", model, cat.parents[2], "--encoder", ENCODER, "--split", "val", "-o", tmp_path / "p.csv")
+    assert "0 of 12 images have a correction" in run(*words, "--corrections", file)[1]
+    run(*correct, "--undo")
+    assert "n03417042" not in run("explain", model, cat, "--encoder", ENCODER, "--corrections", file)[1]
+
+
+def test_who_corrected_an_answer_is_told_with_it(model, cat, photos, tmp_path):  # noqa: F811
+    file, other = tmp_path / "kept.jsonl", photos / "val" / "cat" / "1.png"
+    run("correct", model, cat, "--class", "bus", "--why", "<b>wheels", "--who", "Ann", "--corrections", file)
+    words = ("explain", model, cat, other, "--encoder", ENCODER, "--corrections", file)
+    text = run(*words, "--html", tmp_path / "r.html")[0]
+    assert text.count("corrected by Ann (<b>wheels)") == 1
+    told = [one["corrected"] for one in json.loads(run(*words, "--json")[0])]
+    assert (told[0]["who"], told[0]["why"], told[1]) == ("Ann", "<b>wheels", None)
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert page.count("corrected by Ann (&lt;b&gt;wheels)") == 1
+    assert "✗" not in page  # what a person said is no mistake of the model
+    assert "<b>1 of 1</b> right" in page
+    assert "<b>1</b> corrected" in page
+    run("correct", model, cat, "--force", "animal", "--who", "", "--corrections", file)
+    assert "corrected by somebody\n" in run(*words)[0]
 
 
 def test_the_curve_of_interventions_is_printed(model, photos):  # noqa: F811

@@ -128,8 +128,28 @@ def test_a_line_has_who_when_and_why(tmp_path):
 def test_a_line_that_is_wrong_is_named(tmp_path, line, match):
     file = tmp_path / "kept.jsonl"
     file.write_text(f'{{"image": "{B}", "force": ["bus"]}}\n{line}\n\n', encoding="utf-8")
-    with pytest.raises(HCEPError, match=match):
+    with pytest.raises(HCEPError, match=match) as told:
         Corrections(file, BEARS)
+    assert str(told.value).count("line 2") == 1
+
+
+def test_only_what_stands_must_be_known_to_the_hierarchy(tmp_path):
+    file, wrong = tmp_path / "kept.jsonl", f'{{"image": "{A}", "class": "beer", "who": "Ann"}}\n'
+    for later in ('"undo": true', '"class": "bus"'):  # taken back, superseded
+        file.write_text(f'{wrong}{{"image": "{A}", {later}}}\n', encoding="utf-8")
+        assert not Corrections(file, BEARS).problems
+    assert Corrections(file, BEARS).requests([A]) == [Request(("bus",))]
+    file.write_text(f'{wrong}{{"image": "{B}", "force": ["bus"]}}\n', encoding="utf-8")
+    kept = Corrections(file, BEARS, lenient=True)
+    assert len(kept.problems) == 1
+    assert kept.problems[0].startswith(f"{file} line 1: 'beer' is no concept")
+    assert kept.requests([A, B]) == [Request(), Request(("bus",))]
+    assert kept.honoured(A) is None
+    assert kept.honoured(B).force == ("bus",)
+    kept.add(A, label="bus")
+    kept.add(A, undo=True)  # the wrong one stands again
+    assert kept.requests([A]) == [Request()]
+    assert A in kept
 
 
 def test_a_file_that_is_not_there_is_an_error_unless_it_may_be_new(tmp_path):
@@ -174,6 +194,7 @@ def test_explanations_honour_corrections_and_others_stay(tmp_path):
     kept = explain_images(X[:6], model, corrections=Corrections(file, BEARS))
     assert kept[2].label == "bus"
     assert kept[2].request == Request(("bus",), ())
+    assert [one.correction and one.correction.why for one in kept] == [None, None, "it is one", None, "", None]
     assert kept[4].label != free[4].label
     assert [kept[i].line() for i in (0, 1, 3, 5)] == [free[i].line() for i in (0, 1, 3, 5)]
     assert Corrections(file, BEARS).limits(BEARS, X[:2]) is None

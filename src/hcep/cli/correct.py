@@ -28,7 +28,8 @@ def correct(
 ) -> None:
     """Correct the answer for photos, for good: predict, explain, evaluate and fit honour the file with --corrections.
 
-    A photo is known by its content: it may be moved and renamed. Concepts are ids, names or synonyms.
+    A photo is known by its content: it may be moved and renamed. Concepts are ids, names or synonyms of the model's own
+    hierarchy: give the model folder that is to honour them first.
     """
     from hcep.explain.corrections import Corrections, class_meant, image_hash, request_of
     from hcep.explain.finding import find_images
@@ -48,4 +49,6 @@ def correct(
     for file, image in hashes.items():
         kept.add(image, **asked, label=label, undo=undo, file=str(file), who=name, why=why)
     n = len(hashes)
-    say(f"{corrections}: {n:,} correction{'' if n == 1 else 's'} {'taken back' if undo else 'added'}")
+    whose = f", in the concepts of {model or 'ImageNet, the built-in model; of your own: hcep correct MODEL PHOTO'}"
+    done = "taken back" if undo else f"added{whose}"
+    say(f"{corrections}: {n:,} correction{'' if n == 1 else 's'} {done}")

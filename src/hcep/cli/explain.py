@@ -197,6 +197,8 @@ def _answers(one: ExplainedImage, h: Hierarchy) -> Iterator[str]:
     from hcep.explain.explained import percent
     from hcep.pursuit.limits import find_concept
 
+    if one.correction is not None:
+        yield f"[bold]{escape(one.correction.told())}[/]"
     for what, names in zip(("with", "without"), one.request, strict=True):
         if names:
             asked = ", ".join(h.name(find_concept(h, name)) for name in names)

@@ -110,12 +110,15 @@ def embeddings_for(model: Any, data: Path, split: str | None, **options: Any) ->
 
 
 def kept_corrections(path: Path | None, hierarchy: Hierarchy | None) -> Corrections | None:
-    """The corrections of a file, with a note where its last line is torn."""
+    """The corrections of a file that hold in a hierarchy, with notes about those that do not."""
     from hcep.explain.corrections import Corrections
 
     if path is None:
         return None
-    kept = Corrections(path, hierarchy)
+    kept = Corrections(path, hierarchy, lenient=True)
+    show_notes(f"{problem}; this correction does not count" for problem in kept.problems[:3])
+    if len(kept.problems) > 3:
+        show_notes([f"{len(kept.problems) - 3:,} more corrections in {path} do not count"])
     if kept.torn:
         show_notes([f"the last line of {path} was not written to its end and does not count"])
     return kept
@@ -126,6 +129,6 @@ def corrected_limits(path: Path | None, hierarchy: Hierarchy, found: Embeddings)
     kept = kept_corrections(path, hierarchy)
     if kept is None:
         return None
-    limits, n = kept.limits(hierarchy, found.hashes), sum(image in kept for image in found.hashes)
+    limits, n = kept.limits(hierarchy, found.hashes), sum(map(any, kept.requests(found.hashes)))
     show_notes([f"{n:,} of {len(found.X):,} images have a correction in {path}"])
     return limits

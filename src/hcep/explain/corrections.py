@@ -49,6 +49,10 @@ class Correction(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     when: str = ""
     why: str = ""
 
+    def told(self) -> str:
+        """Who said it, and why."""
+        return f"corrected by {self.who or 'somebody'}" + (f" ({self.why})" if self.why else "")
+
 
 def image_hash(image: Any) -> str:
     """What an image is known by: the hash of a photo's file, of a PIL image's pixels, of an embedding's numbers.
@@ -78,10 +82,13 @@ class Corrections:
     path : path of the file
     hierarchy : of the model that is to honour them; each concept is then looked up, by id, name or synonym
     missing : whether the file need not exist
+    lenient : whether corrections that the hierarchy cannot honour are left out, and told in `problems`, not raised;
+        those that were taken back or that another one followed need not be known to it
 
     Attributes
     ----------
     torn : whether the last line is half written; it does not count
+    problems : what is left out and why, with the number of the line
 
     Examples
     --------
@@ -101,7 +108,9 @@ class Corrections:
         lenient: bool = False,
     ) -> None:
         self.path, self.hierarchy, self.torn = Path(path), hierarchy, False
-        self._standing: dict[str, list[tuple[Correction, Request]]] = {}
+        self._standing: dict[str, list[tuple[Correction, str]]] = {}  # with the line that it is of
+        self._requests: dict[str, Request] = {}
+        self.problems: list[str] = []
         if missing and not self.path.exists():
             return
         try:
@@ -112,7 +121,14 @@ class Corrections:
         self.torn = bool(tail) and not _is_whole(tail)
         for number, line in enumerate([*lines, *([] if self.torn else [tail])], start=1):
             if line.strip():
-                self._take(line, f"{path} line {number}", lenient)
+                self._stand(_parsed(line, f"{path} line {number}"), f"{path} line {number}")
+        for one, where in [said[-1] for said in self._standing.values() if said]:
+            try:
+                self._requests[one.image] = self._request(one)
+            except HCEPError as error:
+                self.problems.append(f"{where}: {error}")
+        if self.problems and not lenient:
+            raise HCEPError(self.problems[0])
 
     def __len__(self) -> int:
         return sum(map(bool, self._standing.values()))
@@ -143,14 +159,17 @@ class Corrections:
         one = Correction(image_hash(image), *asked, label, undo, file, who, now, why)
         request = self._request(one)
         _append(self.path, msgspec.json.encode(one) + b"\n")
-        self._stand(one, request)
+        self._stand(one)
+        if undo and self._standing[one.image]:
+            with suppress(HCEPError):  # of another hierarchy: it is not honoured
+                request = self._request(self._standing[one.image][-1][0])
+        self._requests[one.image] = request
 
     def requests(self, images: Iterable[Any], beside: Request | None = None) -> list[Request]:
         """What is forced and forbidden of each image (a photo, an embedding, or a hash), and of all of them beside."""
         more, found = beside or Request(), []
         for image in images:
-            known = self._standing.get(image_hash(image))
-            one = known[-1][1] if known else Request()
+            one = self._requests.get(image_hash(image), Request())
             found.append(Request(one.force + more.force, one.forbid + more.forbid))
         return found
 
@@ -178,29 +197,30 @@ class Corrections:
         """What holds, by image."""
         return {image: said[-1][0] for image, said in list(self._standing.items()) if said}
 
-    def _take(self, line: bytes, where: str, lenient: bool) -> None:
-        try:
-            value = _json.parse(line)
-        except ValueError as error:
-            raise HCEPError(f"{where}: not JSON: {error}") from None
-        one = _json.convert(value, Correction, where, HCEPError)
-        try:
-            self._stand(one, self._request(one))
-        except HCEPError as error:
-            if not lenient:
-                raise HCEPError(f"{where}: {error}") from None
-            self._stand(one, Request())
+    def honoured(self, image: Any) -> Correction | None:
+        """The correction that an image's answer obeys."""
+        key = image_hash(image)
+        said = self._standing.get(key, [])[-1:]  # a copy: it may be taken back meanwhile
+        return said[0][0] if said and any(self._requests.get(key, ())) else None
 
     def _request(self, one: Correction) -> Request:
         known = self.hierarchy is not None and not one.undo
         return request_of(self.hierarchy, one.force, one.forbid, one.label) if known else Request()  # type: ignore[arg-type]
 
-    def _stand(self, one: Correction, request: Request) -> None:
+    def _stand(self, one: Correction, where: str = "") -> None:
         standing = self._standing.setdefault(one.image, [])
         if one.undo:
             standing[-1:] = []
         else:
-            standing.append((one, request))
+            standing.append((one, where))
+
+
+def _parsed(line: bytes, where: str) -> Correction:
+    try:
+        value = _json.parse(line)
+    except ValueError as error:
+        raise HCEPError(f"{where}: not JSON: {error}") from None
+    return _json.convert(value, Correction, where, HCEPError)
 
 
 def request_of(hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = (), label: str | None = None) -> Request:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from hcep.classify.hedging import Hedged
     from hcep.embeddings import EmbeddingStore
+    from hcep.explain.corrections import Correction
     from hcep.explain.evidence import Contributions, WhyNot
     from hcep.explain.neighbours import TrainingPhoto
     from hcep.explain.questions import Questions
@@ -129,6 +130,7 @@ class ExplainedImage:
         training photos are known
     hedged : the lowest concept that can be answered with the coverage that was asked for
     objects : what the picture is a sum of, the largest share first, where that was asked for
+    correction : what somebody said of the image, which the answer obeys
     """
 
     file: str
@@ -148,6 +150,7 @@ class ExplainedImage:
     typical: Mapping[str, tuple[TrainingPhoto, ...]] = field(default_factory=dict, compare=False)
     hedged: Hedged | None = field(default=None, compare=False)
     objects: tuple[PictureObject, ...] = field(default=(), compare=False)
+    correction: Correction | None = field(default=None, compare=False)
 
     @property
     def doubt(self) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
     from hcep.classify.hedging import Hedged
     from hcep.embeddings import EmbeddingStore, Encoder
-    from hcep.explain.corrections import Corrections
+    from hcep.explain.corrections import Correction, Corrections
     from hcep.models.atom_names import AtomNames
 
 #: Photos that are in memory at a time, and embeddings.
@@ -161,9 +161,16 @@ def explained_batches(
     vectors: list[NDArray[Any]] = []
     with progress_bar("explaining", n_images, progress and n_images > 1, "images") as advance:
         for batch in batches:
-            own = [request] * len(batch.files) if corrections is None else corrections.requests(batch.images(), request)
-            limits = limits if corrections is None else PathLimits.of_images(classifier.hierarchy, own)
-            found += explainer.explained(batch, asked, limits, own, training=store)
+            own = [request] * len(batch.files)
+            by: list[Correction | None] = [None] * len(own)
+            if corrections is not None:
+                from hcep.explain.corrections import image_hash
+
+                keys = [image_hash(image) for image in batch.images()]
+                own, by = corrections.requests(keys, request), [corrections.honoured(key) for key in keys]
+                limits = PathLimits.of_images(classifier.hierarchy, own)
+            answers = explainer.explained(batch, asked, limits, own, training=store)
+            found += [replace(one, correction=said) for one, said in zip(answers, by, strict=True)]
             vectors.append(batch.X)
             advance(len(batch.files))
             if store is None or len(found) >= BLOCK:  # all training photos are read for each group of images
@@ -220,8 +227,8 @@ class Explainer:
 
     def again(self, one: ExplainedImage, x: NDArray[Any], *, request: Request, **given: Any) -> ExplainedImage:
         """An image once more, with another embedding, limits or inference."""
-        batch = Batch([one.file], x[None], [one.source])
-        return replace(next(self.explained(batch, requests=[request], **given)), truth=one.truth)
+        batch, by = Batch([one.file], x[None], [one.source]), one.correction if request == one.request else None
+        return replace(next(self.explained(batch, requests=[request], **given)), truth=one.truth, correction=by)
 
     def explained(
         self,

@@ -117,6 +117,14 @@ class ObjectRecord(Struct):
     names: list[str]
 
 
+class CorrectedRecord(Struct):
+    """Who corrected the answer, when and why."""
+
+    who: str
+    when: str
+    why: str
+
+
 class ImageRecord(Struct):
     """One explained image. `force` and `forbid`: concepts that were asked for, by hand or by a correction."""
 
@@ -138,6 +146,7 @@ class ImageRecord(Struct):
     runners_up: list[RivalRecord]
     nearest: list[PhotoRecord]
     maps: str | None
+    corrected: CorrectedRecord | None = None
 
 
 def record(one: ExplainedImage) -> dict[str, Any]:
@@ -154,6 +163,7 @@ def record(one: ExplainedImage) -> dict[str, Any]:
         "contributions": contributions,
         "runners_up": one.rivals,
         "maps": None if one.maps is None else one.maps.how,
+        "corrected": one.correction,
     }
     known = {**{part.name: getattr(one, part.name, None) for part in msgspec.structs.fields(ImageRecord)}, **elsewhere}
     return dict(msgspec.to_builtins(_as(ImageRecord, SimpleNamespace(**known))))

@@ -78,13 +78,15 @@ def card(
     )
     rivals = "".join(_rival(one, rival, overlays.get(("margin", rival.label))) for rival in one.rivals)
     rivals += "".join(_contrast(why, overlays.get(("margin", why.rival.label))) for why in one.contrasts)
-    mark = {None: "", True: "✓ ", False: "✗ "}[one.correct]
-    tone = "bad" if one.correct is False else "good" if one.sure else "warn" if one.doubt else ""
+    right = None if one.correction else one.correct  # what a person said is neither a hit nor a miss of the model
+    mark = {None: "", True: "✓ ", False: "✗ "}[right]
+    tone = "bad" if right is False else "good" if one.sure else "warn" if one.doubt else ""
     was = f"<p>The folder says {escape(one.truth or '')}.</p>" if one.correct is False else ""
-    flag = f'<p><span class="flag warn">{escape(one.doubt)}</span></p>' if one.doubt else ""
+    flags = [one.doubt, one.correction.told() if one.correction else ""]
+    flag = "".join(f'<p><span class="flag warn">{escape(told)}</span></p>' for told in flags if told)
     flag += f"<p>Answer: {escape(str(one.hedged))}</p>" if one.hedged is not None else ""
     doubt = 2 if one.unlike else 1 if one.doubt else 0
-    correct = {None: "", True: "1", False: "0"}[one.correct]
+    correct = {None: "", True: "1", False: "0"}[right]
     return (
         f'<article class="card{"" if picture else " plain"}" data-n={number} data-p={one.probability:.4f} '
         f'data-doubt={doubt} data-ok="{correct}" data-class="{escape(one.name)}" '
@@ -173,7 +175,7 @@ def thumbnail(photo: str | Path | Image, size: int = 160, quality: int = 80) -> 
 
 def _facts(found: Sequence[ExplainedImage]) -> str:
     """How many there are, how many are right where that is known, and how many to doubt."""
-    judged = [one for one in found if one.correct is not None]
+    judged = [one for one in found if one.correct is not None and not one.correction]
     right = sum(bool(one.correct) for one in judged)
     facts = [(f"{len(found):,}", "image" if len(found) == 1 else "images")]
     if judged:
@@ -181,6 +183,8 @@ def _facts(found: Sequence[ExplainedImage]) -> str:
             (f"{right:,} of {len(judged):,}", f"right, by the names of folders ({100 * right / len(judged):.1f} %)")
         )
     facts += [(f"{sum(one.doubt == 'unsure' for one in found):,}", "unsure")]
+    if n := sum(one.correction is not None for one in found):
+        facts += [(f"{n:,}", "corrected by people")]
     if any(one.unlike is not None for one in found):
         facts += [(f"{sum(bool(one.unlike) for one in found):,}", UNLIKE)]
     return f"<ul class=facts>{''.join(f'<li><b>{value}</b> {escape(what)}</li>' for value, what in facts)}</ul>"

@@ -252,8 +252,9 @@ class Engine:
         request = Request.of(force, forbid)
         if corrected:
             request = self.corrections.requests([photo.id], request)[0]
-        return await self._explain(
-            _Asked(photo, request, (Request.of(why_not).force, where, n_best, coverage, n_paths))
+        asked = _Asked(photo, request, (Request.of(why_not).force, where, n_best, coverage, n_paths))
+        return replace(
+            await self._explain(asked), correction=self.corrections.honoured(photo.id) if corrected else None
         )
 
     async def contrast(self, photo: Photo, concept: str, *, force: Concepts = (), forbid: Concepts = ()) -> WhyNot:
