@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hcep.models import load_model
-from tests.cli.test_own_data import TREE, fails, run
+from tests.cli.test_own_data import ENCODER, TREE, fails, model as fitted, own_cache, photos, run, tree  # noqa: F401
 
 COLOURS = ("cat", "dog", "car", "bus")
 
@@ -45,6 +47,33 @@ def test_from_fit_to_a_promise(model: Path, tmp_path: Path) -> None:
     assert {"answer_name", "answer_probability", "kind"} <= set(rows[0])
 
 
+def test_photos_of_the_fit_promise_nothing(photos: Path, fitted: Path, tmp_path: Path) -> None:
+    model = shutil.copytree(fitted, tmp_path / "model")
+    words = ("model", "calibrate", model, photos, "--encoder", ENCODER)
+    fails(f"photos.*, split train: the model was fitted on all of these 24 images", *words, "--split", "train")
+    said, notes = run(*words)
+    assert re.search(r"calibrated on 12 images of \S+, split val; 4 classes", said)
+    assert "left out" not in notes
+    mixed = tmp_path / "mixed"  # without splits: the photos of the fit are known by their content
+    for split, label in (("train", "cat"), ("val", "cat"), ("train", "bus"), ("val", "bus")):
+        for photo in (photos / split / label).iterdir():
+            (mixed / label).mkdir(parents=True, exist_ok=True)
+            shutil.copy(photo, mixed / label / f"{split}-{photo.name}")
+    said, notes = run("model", "calibrate", model, mixed, "--encoder", ENCODER)
+    assert "12 of 18 images are left out: the model was fitted on them" in notes.replace("\n", " ")
+    assert "calibrated on 6 images" in said
+    assert load_model(model).held_out_ is not None
+    assert len(load_model(model).held_out_) == 6
+
+
+def test_a_store_that_a_model_was_fitted_on_is_known_too(photos: Path, tree: Path, tmp_path: Path) -> None:
+    run("encode", photos, "--encoder", ENCODER, "-o", tmp_path / "store")
+    run("fit", tmp_path / "store", "--hierarchy", tree, "-o", tmp_path / "model")
+    words = ("model", "calibrate", tmp_path / "model", tmp_path / "store")
+    fails("the model was fitted on all of these 24 images", *words, "--split", "train")
+    assert "calibrated on 12 images" in run(*words)[0]
+
+
 def test_a_class_is_added_moved_renamed_and_removed(model: Path, tmp_path: Path) -> None:
     vans = save(tmp_path / "vans.npz", ("van", "cat"), 3)
     said, notes = run("model", "add-class", model, "van", vans, "--under", "vehicle")
@@ -76,3 +105,12 @@ def test_what_is_not_there_is_said(model: Path, tmp_path: Path) -> None:
     fails("'vehicl'.*vehicle", "model", "move", model, "cat", "vehicl")
     fails("there is no change to undo", "model", "undo", model)
     fails("no model at", "model", "log", tmp_path / "nothing")
+
+
+def test_a_class_below_a_class_is_told_of(model: Path, tmp_path: Path) -> None:
+    vans = save(tmp_path / "vans.npz", ("van", "cat"), 3)
+    _, notes = run("model", "add-class", model, "van", vans, "--under", "car")
+    assert "'car' is a class, and now a group as well: what is 'car' but not 'van' is answered 'car (itself)'" in notes
+    _, notes = run("model", "add-class", model, "lorry", vans, "--under", "vehicle")
+    assert "group as well" not in notes
+    fails("'van' is a class of the model already; `hcep model update`", "model", "add-class", model, "van", vans)

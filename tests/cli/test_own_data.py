@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ from typer.testing import CliRunner
 from hcep.cli.app import app
 from hcep.datasets import encode_images, read_images
 from hcep.datasets.photo_checks import copy_notes, folder_notes, tree_notes
-from hcep.embeddings import EmbeddingStore
+from hcep.embeddings import EmbeddingStore, read_embeddings
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 from hcep.models import load_summary
@@ -249,7 +251,7 @@ def test_options_of_the_reader_reach_a_hierarchy(
 def test_info_tells_tables_apart(tree: Path, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("label,f0,f1\ncat,0.5,1.5\n")
     facts = json.loads(run("info", tmp_path / "x.csv", "--json")[0])
-    assert (facts["kind"], facts["dimensions"], facts["labels"]) == ("embeddings", 2, "1 classes")
+    assert (facts["kind"], facts["dimensions"], facts["labels"]) == ("embeddings", 2, "1 classes: 'cat'")
     assert facts["read_as"].startswith("x.csv: 1 vectors of 2 columns 'f0' … 'f1'")
     assert json.loads(run("info", tree, "--json")[0])["kind"] == "hierarchy"
 
@@ -290,3 +292,97 @@ def test_every_command_reads_every_form(
     run("induce", "geometry", form, *parts, "-o", tmp_path / "tree.csv")
     scores = json.loads(run("induce", "compare", tmp_path / "tree.csv", "--data", form, *parts, "--json")[0])
     assert scores[str(tmp_path / "tree.csv")]["accuracy"] == 1.0
+
+
+# -- what is refused before hours of encoding --------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def encode(*given: object, **options: object) -> None:
+        raise AssertionError("a photo was encoded")
+
+    monkeypatch.setattr("hcep.datasets.encoding.encode_to_store", encode)
+
+
+@pytest.mark.usefixtures("no_encoding")
+def test_classes_are_checked_before_photos_are_encoded(odd: Path, tree: Path, model: Path, tmp_path: Path) -> None:
+    fit = ["fit", odd, "--encoder", ENCODER, "-o", tmp_path / "m", "--hierarchy"]
+    fails("1 of 3 classes are not concepts of the hierarchy: 'unicorn'", *fit, tree)
+    fails("are not in WordNet's above ImageNet", *fit[:-1])
+    fails("no image .* is in split 'trian'|'trian'", *fit, tree, "--split", "trian")
+    for command in (["evaluate"], ["model", "update"], ["model", "calibrate"]):
+        fails("labels are not classes of the model: 'unicorn'", *command, model, odd, "--encoder", ENCODER)
+    picture(COLOURS["cat"], 77).save(odd / "loose.png")
+    fails("1 of 11 images have no labels", *fit, tree)
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.usefixtures("no_encoding")
+def test_the_place_of_a_new_class_is_checked_before_photos_are_encoded(model: Path, odd: Path) -> None:
+    add = ["model", "add-class", model, "emu", odd, "--encoder", ENCODER, "--under"]
+    fails(
+        "'Instruments' is no concept.*groups at the top are 'animal', 'vehicle'; a new group goes into",
+        *add,
+        "Instruments",
+    )
+    add[3] = "cat"
+    fails("'cat' is a class of the model already; `hcep model update`", *add, "animal")
+
+
+def test_a_models_own_photos_are_not_encoded_again(photos: Path, tmp_path: Path) -> None:
+    shutil.copytree(photos, tmp_path / "photos")
+    run("fit", tmp_path / "photos", "--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m")
+    before = (tmp_path / "m" / "store" / "manifest.json").read_bytes()
+    evaluate = ["evaluate", tmp_path / "m", tmp_path / "photos", "--encoder", ENCODER, "--json"]
+    again = json.loads(run(*evaluate)[0])
+    assert not (tmp_path / "cache").exists()
+    assert again["data"] == f"{tmp_path / 'photos'}, split val"
+    # Another photo of the same date: a store that is out of step is neither used nor changed.
+    changed = tmp_path / "photos" / "val" / "cat" / "0.png"
+    stamp = changed.stat()
+    picture(COLOURS["car"], 0).save(changed)
+    os.utime(changed, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert json.loads(run(*evaluate)[0])["accuracy"] < again["accuracy"]
+    assert (tmp_path / "m" / "store" / "manifest.json").read_bytes() == before
+
+
+# -- an .npz with two kinds of names ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_names(vectors: tuple[np.ndarray, list[str]], tmp_path: Path) -> Path:
+    names = sorted(COLOURS)
+    y = [names.index(label) for label in vectors[1]]
+    np.savez(tmp_path / "emb.npz", X=vectors[0], y=y, wnids=[f"n{i}" for i in range(4)], class_names=names)
+    return tmp_path / "emb.npz"
+
+
+def test_which_names_of_classes_were_taken_is_said(two_names: Path, tree: Path, tmp_path: Path) -> None:
+    taken = "emb.npz: vectors of array 'X', labels of array 'y', as named in 'wnids'; --label class_names takes"
+    assert taken in run("fit", two_names, "--hierarchy", "flat", "-o", tmp_path / "flat")[1]
+    said = json.loads(run("info", two_names, "--json")[0])
+    assert taken in said["read_as"]
+    assert said["labels"] == "4 classes: 'n0', 'n1', 'n2' and 1 more"
+    hint = "The names in 'class_names' of emb.npz are in the hierarchy: pass --label class_names"
+    fails(hint, "fit", two_names, "--hierarchy", tree, "-o", tmp_path / "m")
+    _, told = run("fit", two_names, "--hierarchy", tree, "-o", tmp_path / "m", "--label", "class_names")
+    assert "as named in 'class_names'" in told
+    assert load_summary(tmp_path / "m").classes.tolist() == sorted(COLOURS)
+
+
+def test_names_of_images_are_not_taken_for_names_of_classes(
+    vectors: tuple[np.ndarray, list[str]], tmp_path: Path
+) -> None:
+    X, labels = vectors
+    y = [sorted(COLOURS).index(label) for label in labels]
+    np.savez(tmp_path / "a.npz", X=X, y=y, class_names=labels)
+    assert read_embeddings(tmp_path / "a.npz").y.tolist() == labels
+    np.savez(tmp_path / "b.npz", X=X, class_names=labels)
+    assert read_embeddings(tmp_path / "b.npz").y.tolist() == labels
+    np.savez(tmp_path / "c.npz", X=X, y=labels, wnids=[f"n{i}" for i in y])
+    assert read_embeddings(tmp_path / "c.npz").y.tolist() == labels
+    assert read_embeddings(tmp_path / "c.npz", label="wnids").y.tolist() == [f"n{i}" for i in y]
+    np.savez(tmp_path / "d.npz", X=X, y=labels, wnids=["n0", "n1", "n2", "n3"])
+    with pytest.raises(HCEPError, match=r"20 vectors, but labels have shape \(4,\)"):
+        read_embeddings(tmp_path / "d.npz", label="wnids")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
 from os import PathLike
 from typing import Any, Literal
@@ -94,6 +94,13 @@ def class_hierarchy(
             root = f"({root})"
         return Hierarchy.from_edges([(root, label) for label in labels])
     hierarchy = as_hierarchy(hierarchy)
+    refuse_unknown(hierarchy, labels)
+    restricted = hierarchy.restrict(labels) if tree is None else hierarchy.as_tree(tree).restrict(labels)
+    return restricted.collapse() if collapse else restricted
+
+
+def refuse_unknown(hierarchy: Hierarchy, labels: Sequence[str]) -> None:
+    """Raise HierarchyError where a class is no concept."""
     unknown = [label for label in labels if label not in hierarchy and label not in hierarchy.own_leaves]
     if unknown:
         raise HierarchyError(
@@ -101,8 +108,6 @@ def class_hierarchy(
             + near_matches(unknown[0], hierarchy.ids)
             + " Add each of them to it under a parent, or correct the labels."
         )
-    restricted = hierarchy.restrict(labels) if tree is None else hierarchy.as_tree(tree).restrict(labels)
-    return restricted.collapse() if collapse else restricted
 
 
 def as_hierarchy(given: Any) -> Hierarchy:

@@ -51,17 +51,8 @@ class GrowingMixin(ConceptEstimator):
         parent : concept, by id or name; a class that gets one below it stays a class. None hangs it from the root.
         X : (n_images, n_dims) array; its images
         """
-        images = self._may_grow(X)
-        if str(name) in set(map(str, self.classes_.tolist())):
-            raise HCEPError(f"{name!r} is a class of the model already; partial_fit(X, y) adds images to it")
-        if isinstance(name, str) != (self.classes_.dtype.kind in "UO"):
-            raise HCEPError(f"name must be of the type of the other classes, {self.classes_.dtype}; got {name!r}")
-        graph = self._graph()
-        above = graph.root if parent is None else find_concept(graph, parent)
-        if str(name) in graph and not graph.is_leaf(str(name)) and above not in graph.parents(str(name)):
-            raise HCEPError(
-                f"{name!r} is a concept above {quoted(graph.children(str(name)), 3)}; name the class otherwise"
-            )
+        images, graph = self._may_grow(X), self._graph()
+        above = self.place_of_class(name, parent)
         if str(name) in graph:
             graph = _moved(graph, str(name), above)
         else:
@@ -71,6 +62,27 @@ class GrowingMixin(ConceptEstimator):
         self._rebuild(graph, embeddings, {**self._counts(), name: len(images)})
         self.n_grown_ += len(images)
         return self
+
+    def place_of_class(self, name: Any, parent: str | None) -> str:
+        """The concept that `add_class` hangs a class from, whose images it need not have yet; raises as that does."""
+        self._may_grow()
+        if str(name) in set(map(str, self.classes_.tolist())):
+            how = "`hcep model update`, or partial_fit(X, y), adds images to it"
+            raise HCEPError(f"{name!r} is a class of the model already; {how}")
+        if isinstance(name, str) != (self.classes_.dtype.kind in "UO"):
+            raise HCEPError(f"name must be of the type of the other classes, {self.classes_.dtype}; got {name!r}")
+        graph = self._graph()
+        try:
+            above = graph.root if parent is None else find_concept(graph, parent)
+        except HierarchyError as error:
+            top = quoted(map(graph.name, graph.children(graph.root)))
+            new = "a new group goes into the tree, with which the model is then fitted again"
+            raise HierarchyError(f"{error} The groups at the top are {top}; {new}.") from None
+        if str(name) in graph and not graph.is_leaf(str(name)) and above not in graph.parents(str(name)):
+            raise HCEPError(
+                f"{name!r} is a concept above {quoted(graph.children(str(name)), 3)}; name the class otherwise"
+            )
+        return above
 
     def remove_class(self, name: Any) -> Self:
         """Remove a class; a concept that is left with one child is merged into it, as in a fit."""

@@ -110,9 +110,8 @@ def evaluate(
 
     # What compares images one by one has a row for each; the rest needs sums alone.
     rows = names or per_image or interventions or corrections
-    test = read(split, default_split="val", in_memory=None if rows else IN_MEMORY)
+    test = read(split, default_split="val", in_memory=None if rows else IN_MEMORY, own_classes=True)
     show_notes(test.notes)
-    _check_classes(classifier, test)
     _warn_of_training_images(model, test)
     train = _read_training(read, data, train_split, classifier.classes_.tolist()) if needs_training(names) else None
     rivals, optional = _rivals(names, classifier.hierarchy_, test)
@@ -185,7 +184,7 @@ def _rivals(names: Sequence[str], hierarchy: Hierarchy, test: Embeddings) -> tup
     """What the model is compared with, by label: methods to fit and models from folders; and what may be skipped."""
     from hcep.classify.methods.all_methods import METHODS, make_method
     from hcep.models import read_model
-    from hcep.models.model_encoder import refuse_other_encoder
+    from hcep.models.model_encoder import refuse_labels, refuse_other_encoder
 
     asked = [name for name in dict.fromkeys(names) if name != ALL]
     everything = [name for name in METHODS if name not in asked] if ALL in names else []
@@ -197,7 +196,7 @@ def _rivals(names: Sequence[str], hierarchy: Hierarchy, test: Embeddings) -> tup
         saved = read_model(name)
         refuse_other_encoder(saved.summary.encoder, test.encoder, test.source)
         found[name] = saved.classifier
-        _check_classes(found[name], test, f"the model {name!r}")
+        refuse_labels(found[name].classes_, test.y, f"the model {name!r}")
     return found, {METHODS[name].label for name in everything}
 
 
@@ -219,16 +218,6 @@ def _read_training(read: Callable[[str], Embeddings], data: Path, split: str, cl
             f"{quoted(absent, 3)}; compare on the data that the model was fitted on"
         )
     return train
-
-
-def _check_classes(estimator: Any, test: Embeddings, name: str = "the model") -> None:
-    """Refuse images of classes that a model does not have."""
-    unknown = sorted(set(test.y.tolist()) - {str(c) for c in estimator.classes_.tolist()})
-    if unknown:
-        raise HCEPError(
-            f"{len(unknown):,} labels are not classes of {name}: {quoted(unknown)}; "
-            "evaluate on data with the classes it was fitted on"
-        )
 
 
 def _warn_of_training_images(model: Path, test: Embeddings) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,7 +17,7 @@ from hcep.cli.config import Config, save_resolved
 from hcep.cli.console import Console, say_json, show_notes, tell
 from hcep.cli.hierarchy.files import HierarchyFormat, Options, parsed
 from hcep.cli.options import option
-from hcep.errors import HCEPError, quoted
+from hcep.errors import HCEPError, HierarchyError, quoted
 
 if TYPE_CHECKING:
     from hcep.hierarchy import Hierarchy
@@ -125,13 +126,15 @@ def fit(
         return
     columns: dict[str, Any] = {"vectors": vectors, "label": label, "labels": labels, "in_memory": IN_MEMORY}
     place: dict[str, Any] = {"encoder": encoder, "preprocessing": preprocessing, "store": output / "store"}
+    if corrections is None:  # which may give every photo another class
+        place["on_labels"] = lambda y: checked_tree(data, y, partial(tree_of, told=lambda note: None))
     found = datasets.embeddings_of(data, split, default_split="train", progress=not as_json, **place, **columns)
     show_notes(found.notes)
     kept = opt.kept_corrections(corrections, None)
     if kept is not None:
         found, n = kept.corrected(found)
         tell(f"{n:,} of {len(found.X):,} images have another class by {corrections}")
-    graph = tree_of(sorted(set(found.y.tolist())))
+    graph = checked_tree(data, found.y, tree_of)
     if graph is not None and hierarchy not in (None, "imagenet"):
         show_notes(tree_notes(found.y.tolist(), graph))
     with Console(stderr=True).status("fitting … (the first run compiles kernels)"):
@@ -139,6 +142,26 @@ def fit(
     if graph is not None:
         show_notes(merged_notes(fitted.model.hierarchy_))
     _show(context, output, fitted, graph is not None, as_json, found.encoder is not None, data)
+
+
+def checked_tree(data: Path, y: Any, tree_of: Callable[[Sequence[str]], Any]) -> Any:
+    """The hierarchy above the labels.
+
+    Raises HierarchyError: classes that it does not have; other names of them in the file are pointed at.
+    """
+    from hcep.classify.base import refuse_unknown
+    from hcep.embeddings.arrays import label_array_in
+
+    classes = sorted(set(y.tolist()))
+    graph = tree_of(classes)
+    try:
+        if graph is not None:
+            refuse_unknown(graph, classes)
+    except HierarchyError as error:
+        other = label_array_in(data, {*graph.ids, *map(graph.name, graph)})
+        hint = f" The names in {other!r} of {data.name} are in the hierarchy: pass --label {other}." if other else ""
+        raise HierarchyError(f"{error}{hint}") from None
+    return graph
 
 
 def _fit_text(
@@ -163,8 +186,8 @@ def _fit_text(
     graph = datasets.imagenet_hierarchy() if hierarchy == "imagenet" else read_hierarchy(hierarchy, **options)
     graph = graph.collapse()
     unlabelled, labelled = (
-        None if place is None else datasets.embeddings_of(place, encoder=encoder, progress=not as_json)
-        for place in (images, data)
+        None if one is None else datasets.embeddings_of(one, encoder=encoder, progress=not as_json, on_labels=check)
+        for one, check in ((images, None), (data, lambda y: [graph.leaf_of(label) for label in y.tolist()]))
     )
     text_tower = embeddings.load_encoder(encoder)
     found = fit_text_model(

@@ -12,7 +12,7 @@ from hcep import __version__, datasets, embeddings, hierarchy, models
 from hcep._escape import markup as escape
 from hcep.cli.console import Console, say_json, table_of
 from hcep.cli.options import Json, argument
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quoted
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "pyarrow", "safetensors", "torch", "onnxruntime")
 
@@ -62,6 +62,7 @@ def _version(package: str) -> str:
 
 
 def _describe(path: Path) -> dict[str, Any]:
+    from hcep.embeddings.arrays import usual_label_names
     from hcep.embeddings.reading import is_embeddings
 
     if not path.exists():
@@ -81,7 +82,7 @@ def _describe(path: Path) -> dict[str, Any]:
             "classes": len({label for label in store.labels.tolist() if label is not None}),
         }
     if is_embeddings(path):
-        return _arrays(embeddings.read_arrays(path))
+        return _arrays(embeddings.read_arrays(path, label_names=usual_label_names(path)))
     if path.suffix in (".json", ".csv", ".tsv"):
         found, told = hierarchy.read_described(path)
         return {"kind": "hierarchy", "read_as": told, "hierarchy": repr(found)}
@@ -97,7 +98,7 @@ def _arrays(arrays: embeddings.EmbeddingArrays) -> dict[str, Any]:
         "rows": len(arrays),
         "dimensions": vectors.shape[1],
         "precision": vectors.dtype.name,
-        "labels": f"{len(set(labels)):,} classes" if labels else "none",
+        "labels": f"{len(set(labels)):,} classes: {quoted(sorted(set(labels)), 3)}" if labels else "none",
         "splits": ", ".join(f"{split} {n:,}" for split, n in splits.items()) or "none",
         **({"read_as": arrays.note} if arrays.note else {}),
     }

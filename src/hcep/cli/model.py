@@ -12,6 +12,7 @@ import typer
 from hcep import models
 from hcep.cli.console import say, tell
 from hcep.cli.options import Data, Encoder, Label, Labels, Model, Split, Vectors, argument, embeddings_for, option
+from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
@@ -41,14 +42,17 @@ def add_class(
     encoder: Encoder = None,
 ) -> None:
     """Add a class from its images: of labelled ones those with this label, else all."""
+    before = models.read_model(model).classifier
+    own = int(name) if before.classes_.dtype.kind in "iu" and name.isdigit() else name
+    above = before.place_of_class(own, parent)  # refused before anything is encoded
     found = _read(model, images, split, encoder, vectors=vectors, label=label, labels=labels)
     given = None if found.labels is None else np.asarray(found.labels, dtype=object)
     X = found.X if given is None or name not in given else found.X[given == name]
-
-    def change(fitted: HCEPClassifier) -> None:
-        fitted.add_class(int(name) if fitted.classes_.dtype.kind in "iu" and name.isdigit() else name, parent, X)
-
-    _change(model, f"added class {name!r} under {parent or 'the root'!r} from {len(X):,} images", change)
+    what = f"added class {name!r} under {parent or 'the root'!r} from {len(X):,} images"
+    _change(model, what, lambda fitted: fitted.add_class(own, parent, X))
+    if above in map(str, before.classes_.tolist()):
+        shown = f"what is {above!r} but not {name!r} is answered {f'{above} (itself)'!r}"
+        tell(f"{above!r} is a class, and now a group as well: {shown}; `hcep model undo {model}` goes back")
 
 
 @app.command()
@@ -81,7 +85,7 @@ def update(
     encoder: Encoder = None,
 ) -> None:
     """Add labelled images to the classes that are there."""
-    found = _read(model, images, split, encoder, vectors=vectors, label=label, labels=labels)
+    found = _read(model, images, split, encoder, vectors=vectors, label=label, labels=labels, own_classes=True)
     what = f"added {len(found.X):,} images of {len(set(found.y.tolist())):,} classes"
     _change(model, what, lambda fitted: fitted.partial_fit(found.X, own_labels(fitted, found.y.tolist())))
 
@@ -91,19 +95,41 @@ def calibrate(
     model: Model,
     images: Data,
     *,
-    split: Split = None,
+    split: Annotated[str | None, option("Only this split; val where there is one.")] = None,
     vectors: Vectors = None,
     label: Label = None,
     labels: Labels = None,
     encoder: Encoder = None,
 ) -> None:
-    """Keep the scores of labelled images that the model was not fitted on: `--coverage` and unknowns need them."""
-    found = _read(model, images, split, encoder, vectors=vectors, label=label, labels=labels)
+    """Keep the scores of labelled images that the model was not fitted on: `--coverage` and unknowns need them.
+
+    Of data with splits those of val, unless --split says another; images that the model is known to be fitted on are
+    left out.
+    """
+    from hcep.explain.neighbours import fitted_on
+
+    found = _read(
+        model,
+        images,
+        split,
+        encoder,
+        default_split="val",
+        vectors=vectors,
+        label=label,
+        labels=labels,
+        own_classes=True,
+    )
+
+    used = ~fitted_on(models.read_model(model), found.hashes)
+    if not used.any():
+        raise HCEPError(f"{found.source}: the model was fitted on all of these {len(used):,} images; give it others")
+    if not used.all():
+        tell(f"{(~used).sum():,} of {len(used):,} images are left out: the model was fitted on them")
 
     def change(fitted: HCEPClassifier) -> None:
-        fitted.calibrate(found.X, own_labels(fitted, found.y.tolist()))
+        fitted.calibrate(found.X[used], own_labels(fitted, found.y[used].tolist()))
 
-    _change(model, f"calibrated on {len(found.X):,} images", change, keep_metrics=True)
+    _change(model, f"calibrated on {used.sum():,} images of {found.source}", change, keep_metrics=True)
 
 
 @app.command()

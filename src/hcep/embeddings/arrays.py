@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class EmbeddingArrays:
     vectors : (n_images, n_dims) float array
     labels, ids, paths, splits : (n_images,) array of str, or None
         An object array with None where some images have no value.
-    note : what a table's columns were taken for, in one sentence; '' where there was no choice
+    note : what columns or arrays were taken for, in one sentence; '' where there was no choice
     """
 
     vectors: NDArray[Any]
@@ -234,8 +234,11 @@ def usual_label_names(path: str | os.PathLike[str]) -> str | None:
 
 
 def _read_npz(source: Path, names: dict[str, str], label_names: Sequence[str] | str | None) -> EmbeddingArrays:
+    called, asked = None, names.get("labels") in LABEL_NAMES
     with zipfile.ZipFile(source) as archive:
         present = [name.removesuffix(".npy") for name in archive.namelist()]
+        if asked:
+            names, label_names = {part: name for part, name in names.items() if part != "labels"}, names["labels"]
         found = _find(source, names, present)
         parts: dict[str, Any] = {part: _member(source, archive, name) for part, name in found.items()}
         if "paths" not in names and "paths" in parts and parts["paths"].dtype.kind not in "US":
@@ -243,10 +246,38 @@ def _read_npz(source: Path, names: dict[str, str], label_names: Sequence[str] | 
         if isinstance(label_names, str):
             if label_names not in present:
                 raise absent(source, label_names, present)
-            label_names = _member(source, archive, label_names).tolist()
+            called, label_names = label_names, _member(source, archive, label_names).tolist()
+            labels = parts.get("labels")
+            counted = labels.tolist() if labels is not None and labels.dtype.kind in "iu" else None
+            if _is_per_image(label_names, counted, len(parts["vectors"])) if counted or labels is None else asked:
+                parts["labels"], found["labels"] = np.array(label_names, dtype=np.str_), called
+            elif counted:
+                found["names"] = called
     parts["labels"] = as_labels(source, parts.get("labels"), label_names)
     text: dict[str, Any] = {part: _with_missing(parts.get(part)) for part in ("labels", "ids", "paths", "splits")}
-    return EmbeddingArrays(parts["vectors"], **text)
+    others = [name for name in LABEL_NAMES if name in present and name not in found.values()]
+    note = ""
+    if others and called and called in found.values():
+        as_names = f", as named in {found['names']!r}" if "names" in found else ""
+        taken = f"vectors of array {found['vectors']!r}, labels of array {found['labels']!r}{as_names}"
+        note = f"{source.name}: {taken}; --label {others[0]} takes those in {quoted(others)}"
+    return EmbeddingArrays(parts["vectors"], **text, note=note)
+
+
+def _is_per_image(names: Sequence[Any], labels: list[int] | None, n_images: int) -> bool:
+    """Whether names are of the images, not of the classes that labels count: equal labels have equal names."""
+    if labels is None or len(names) != n_images:
+        return len(names) == n_images
+    return len(set(zip(labels, names, strict=True))) == len(set(labels)) < n_images
+
+
+def label_array_in(path: str | os.PathLike[str], known: Container[str]) -> str | None:
+    """The array of an ``.npz`` with names of classes that are all known, if there is one."""
+    if not zipfile.is_zipfile(path):
+        return None
+    with zipfile.ZipFile(path) as archive:
+        named = {n: _member(Path(path), archive, n) for n in LABEL_NAMES if f"{n}.npy" in archive.namelist()}
+    return next((name for name, values in named.items() if all(str(one) in known for one in values.tolist())), None)
 
 
 def _member(source: Path, archive: zipfile.ZipFile, name: str) -> NDArray[Any]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hcep.embeddings.protocol import EncoderRecord
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quoted
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from hcep.embeddings import Embeddings, Encoder
     from hcep.models.loading import SavedModel
 
@@ -57,11 +62,22 @@ def refuse_other_encoder(expected: EncoderRecord | None, given: EncoderRecord | 
         )
 
 
+def refuse_labels(classes: NDArray[Any], y: NDArray[np.str_], name: str = "the model") -> None:
+    """Refuse labels that are not classes of a model."""
+    unknown = sorted(set(y.tolist()) - set(map(str, classes.tolist())))
+    if unknown:
+        raise HCEPError(
+            f"{len(unknown):,} labels are not classes of {name}: {quoted(unknown)}; give data with the classes it was "
+            "fitted on, or add these with `hcep model add-class`"
+        )
+
+
 def embeddings_for(
     model: SavedModel,
     data: str | PathLike[str],
     split: str | None = None,
     *,
+    own_classes: bool = False,
     encoder: Encoder | str | None = None,
     preprocessing: Any = None,
     **options: Any,
@@ -71,19 +87,25 @@ def embeddings_for(
     Parameters
     ----------
     data : what `hcep.datasets.embeddings_of` takes
+    own_classes : refuse labels that are not classes of the model, of photos before they are encoded
     encoder, preprocessing : for photos, see `load_model_encoder`
     **options : others of `hcep.datasets.embeddings_of`
     """
     from hcep.datasets import embeddings_of
     from hcep.embeddings import read_embeddings
-    from hcep.embeddings.reading import is_embeddings
+    from hcep.embeddings.reading import OF_SPLIT, is_embeddings
 
     recorded = model.summary.encoder
+    known = partial(refuse_labels, model.summary.classes) if own_classes else None
     if encoder is None and (is_embeddings(data) or not Path(data).exists() or options.get("vectors")):
         options.pop("progress", None)
         found = read_embeddings(data, split, **options)
     else:
         adapter = load_model_encoder(recorded, model.folder, encoder, preprocessing)
-        found = embeddings_of(data, split, encoder=adapter, **options)
+        fitted_on = (model.summary.training.data or "").partition(OF_SPLIT)[0]
+        ready = model.folder / "store" if os.path.abspath(fitted_on) == os.path.abspath(data) else None
+        found = embeddings_of(data, split, encoder=adapter, ready=ready, on_labels=known, **options)
     refuse_other_encoder(recorded, found.encoder, found.source)
+    if known is not None:
+        known(found.y)
     return found
