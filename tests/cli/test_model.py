@@ -47,10 +47,10 @@ def test_from_fit_to_a_promise(model: Path, tmp_path: Path) -> None:
     assert {"answer_name", "answer_probability", "kind"} <= set(rows[0])
 
 
-def test_photos_of_the_fit_promise_nothing(photos: Path, fitted: Path, tmp_path: Path) -> None:
+def test_photos_of_the_fit_promise_nothing(photos: Path, fitted: Path, tmp_path: Path) -> None:  # noqa: F811
     model = shutil.copytree(fitted, tmp_path / "model")
     words = ("model", "calibrate", model, photos, "--encoder", ENCODER)
-    fails(f"photos.*, split train: the model was fitted on all of these 24 images", *words, "--split", "train")
+    fails("photos.*, split train: the model was fitted on all of these 24 images", *words, "--split", "train")
     said, notes = run(*words)
     assert re.search(r"calibrated on 12 images of \S+, split val; 4 classes", said)
     assert "left out" not in notes
@@ -66,7 +66,7 @@ def test_photos_of_the_fit_promise_nothing(photos: Path, fitted: Path, tmp_path:
     assert len(load_model(model).held_out_) == 6
 
 
-def test_a_store_that_a_model_was_fitted_on_is_known_too(photos: Path, tree: Path, tmp_path: Path) -> None:
+def test_a_store_that_a_model_was_fitted_on_is_known_too(photos: Path, tree: Path, tmp_path: Path) -> None:  # noqa: F811
     run("encode", photos, "--encoder", ENCODER, "-o", tmp_path / "store")
     run("fit", tmp_path / "store", "--hierarchy", tree, "-o", tmp_path / "model")
     words = ("model", "calibrate", tmp_path / "model", tmp_path / "store")

@@ -53,7 +53,9 @@ def killed_writer(file, first, seconds):
 @pytest.mark.parametrize("n_kills", [2, pytest.param(30, marks=pytest.mark.slow)])
 def test_what_was_acknowledged_survives_kill_9_in_the_middle_of_writing(tmp_path, n_kills):
     file, rng, n_kept, n_torn = tmp_path / "kept.jsonl", random.Random(0), 0, 0
-    for _ in range(n_kills):
+    for kill in range(50):
+        if kill >= n_kills and n_torn:  # on a busy machine a kill may miss the middle of a line
+            break
         said = killed_writer(file, n_kept + 1, rng.uniform(0.01, 0.1))
         kept = Corrections(file)
         n_torn += kept.torn

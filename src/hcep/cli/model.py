@@ -108,18 +108,8 @@ def calibrate(
     """
     from hcep.explain.neighbours import fitted_on
 
-    found = _read(
-        model,
-        images,
-        split,
-        encoder,
-        default_split="val",
-        vectors=vectors,
-        label=label,
-        labels=labels,
-        own_classes=True,
-    )
-
+    columns = {"vectors": vectors, "label": label, "labels": labels}
+    found = _read(model, images, split, encoder, default_split="val", own_classes=True, **columns)
     used = ~fitted_on(models.read_model(model), found.hashes)
     if not used.any():
         raise HCEPError(f"{found.source}: the model was fitted on all of these {len(used):,} images; give it others")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from hcep.classify.path_model import PathModel
 from hcep.embeddings.reading import OF_SPLIT, is_store
 from hcep.embeddings.store.embedding_store import EmbeddingStore
+from hcep.errors import HCEPError
 from hcep.explain.naming.ranking import BestColumns
 
 if TYPE_CHECKING:
@@ -59,6 +61,17 @@ def training_photos(
     data = (model.summary.training.data if model is not None else None) or ""
     split = data.rpartition(OF_SPLIT)[2] if OF_SPLIT in data else "train"
     return found.select(splits=split) if split in found.splits.tolist() else found
+
+
+def fitted_on(model: SavedModel, images: Iterable[str | None]) -> NDArray[np.bool_]:
+    """Which images, by hash, a model was fitted on, as far as the store in its folder, or the one it names, tells."""
+    recorded = (model.summary.training.data or "").partition(OF_SPLIT)[0]
+    named = bool(recorded) and is_store(recorded) and not is_store(model.folder / "store")
+    known: set[str | None] = set()
+    with suppress(HCEPError):  # another store is at that place by now
+        store = training_photos(recorded if named else None, model)
+        known |= set() if store is None else {*store.content_hashes.tolist()} - {None}
+    return np.array([image in known for image in images], dtype=bool)
 
 
 def nearest_photos(
