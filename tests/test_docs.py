@@ -1,6 +1,6 @@
 """Every example runs: those in docstrings, and the Python blocks of README.md and docs/*.md.
 
-Commands on the pages exist with their options, extras can be installed, links lead somewhere.
+Commands on the pages and in the examples exist with their options, extras can be installed, links lead somewhere.
 """
 
 import doctest
@@ -20,6 +20,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PROJECT = Path(__file__).parents[1]
 PACKAGE = Path(hcep.__file__).parent
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+EXAMPLES = sorted((PROJECT / "examples").glob("*.py"))
 
 
 def modules_with_examples():
@@ -75,7 +76,9 @@ def commands(text):
     """The `hcep` commands of a page, in shell blocks and in running text."""
     blocks = re.findall(r"^```sh\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL).replace(
+        "\n# ", " "
+    )  # a comment of two lines
     return [line for line in [*lines, *re.findall(r"`([^`]+)`", prose)] if re.match(r"hcep( |$)", line)]
 
 
@@ -93,7 +96,7 @@ def unknown_words(line, command):
     return []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=lambda p: p.name)
 def test_commands_extras_and_links_exist(page):
     text = page.read_text("utf-8")
     root = typer.main.get_command(app)
@@ -111,6 +114,7 @@ def test_a_command_that_is_none_is_found():
         "hcep info # all",
         "hcep fit store/",
     ]
+    assert commands("# See ``hcep hierarchy\n# fix x.csv``.\n") == ["hcep hierarchy fix x.csv"]
     assert unknown_words("hcep hierarchy mend x.csv", root) == ["mend"]
     assert unknown_words("hcep fit store/ -o model/ --beem 8", root) == ["--beem"]
 

@@ -136,7 +136,7 @@ def test_compressed(known, tree, tmp_path):
 def test_collapsed_chains_are_kept_or_told(known, tmp_path):
     chain = Hierarchy.from_edges([("r", "a"), ("a", "b"), ("b", "c"), ("b", "d"), ("r", "e")]).collapse()
     lost = chain.write(tmp_path / f"h{known.extensions[0]}")
-    told = f"{known.name}: what collapse merged into 1 synset is lost"
+    told = f"{known.name}: what collapse merged into 1 concept is lost ('a')"
     assert (told in lost) == ("merged" not in known.keeps)
 
 

@@ -16,7 +16,7 @@ from hcep.datasets.hierarchies import NAMED, place_of
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy import serial
 from hcep.hierarchy.edges import is_virtual
-from hcep.hierarchy.files import hierarchy_in, open_source
+from hcep.hierarchy.files import class_ids, hierarchy_in, open_source
 from hcep.hierarchy.formats.source import MAX_BYTES, Source, counted
 from hcep.hierarchy.formats.table_file import DELIMITERS
 from hcep.hierarchy.formats.tables import edge_rows
@@ -39,7 +39,7 @@ class Finding:
     severity : an error must be repaired before a model can be fitted; a note may be as wanted
     message : what is there, then what to do about it
     fixes : edits that would settle it, for `apply_edits`
-    safe : whether the edits keep every class and every "is below" of the hierarchy, so that `--fix` may apply them
+    safe : whether the edits keep every concept and every "is below" of the hierarchy, so that `--fix` may apply them
     examples : the worst cases in words: a pair of names, a cycle, an image
     """
 
@@ -78,23 +78,23 @@ def found(
 def lint(hierarchy: Hierarchy, classes: Iterable[str] | None = None) -> list[Finding]:
     """Look a hierarchy over, a finding per code; with `classes`, the data's labels, also whether it fits them.
 
-    What cannot become a hierarchy, because of a cycle say, is for `lint_edges` or `lint_file`. A chain's synset that is
-    one of the classes is not collapsed.
+    What cannot become a hierarchy, because of a cycle say, is for `lint_edges` or `lint_file`. Classes are looked up as
+    `match_classes` does, and one of them is no chain.
     """
-    labels = list(dict.fromkeys(classes or ()))
-    chains = [s for s in hierarchy.ids[1:] if len(hierarchy.children(s)) == 1 and s not in set(labels)]
-    text = "with one child, whose atom is zero: collapse"
-    findings = found("warning", "chain", chains, text, fixes=map(Collapse, chains))
+    labels = dict.fromkeys(class_ids(hierarchy, classes or ()).values())
+    chains = [s for s in hierarchy.ids[1:] if len(hierarchy.children(s)) == 1 and s not in labels]
+    text = "with one child; a model merges each into its child, and so does --collapse in the file"
+    findings = found("warning", "chain", chains, text, fixes=map(Collapse, chains), safe=False)
     findings += [finding for check in (_graph, _names, _levels) for finding in check(hierarchy)]
-    return findings + (_classes(hierarchy, labels) if classes is not None else [])
+    return findings + (_classes(hierarchy, list(labels)) if classes is not None else [])
 
 
-def fix(hierarchy: Hierarchy, classes: Iterable[str] | None = None) -> Hierarchy:
-    """Apply the safe edits of `lint` until there are none left; `diff` shows what they did."""
-    labels = None if classes is None else list(classes)
+def fix(hierarchy: Hierarchy, classes: Iterable[str] | None = None, *, collapse: bool = False) -> Hierarchy:
+    """Apply the safe edits of `lint` until none is left, and on request merge chains; `diff` shows what changed."""
+    labels = None if classes is None else list(class_ids(hierarchy, classes).values())
     protected = [*(labels or ()), *map(hierarchy.class_of, hierarchy.leaves)]
     # One kind at a time: a chain that is merged may take a shortcut with it, and one dropped may leave a chain.
-    while edits := next((f.fixes for f in lint(hierarchy, labels) if f.safe), None):
+    while edits := next((f.fixes for f in lint(hierarchy, labels) if f.safe or (collapse and f.code == "chain")), None):
         hierarchy = apply_edits(hierarchy, edits, protected)
     return hierarchy
 
@@ -113,8 +113,9 @@ def _graph(hierarchy: Hierarchy) -> Iterator[Finding]:
         text = "with neither parents nor children; give each a parent, or remove it"
         yield from found("warning", "orphan", alone, text)
     several = [s for s in hierarchy if len(hierarchy.parents(s)) > 1]
-    text = "with several parents; nothing is wrong with that, as_tree keeps one"
-    yield from found("note", "several-parents", several, text)
+    text = "with several parents; nothing is wrong with that, `hcep hierarchy convert --tree first` keeps one"
+    parents = (f"{hierarchy.name(s)!r}: {quoted(map(hierarchy.name, hierarchy.parents(s)))}" for s in several)
+    yield from found("note", "several-parents", several, text, examples=parents)
     above = {s: {a for p in hierarchy.parents(s) for a in hierarchy.ancestors(p)} for s in several}
     cuts = [Cut(parent, s) for s in several for parent in hierarchy.parents(s) if parent in above[s]]
     text = "below a concept and directly below one above it; drop that edge, a shortcut"
@@ -152,7 +153,7 @@ def _levels(hierarchy: Hierarchy) -> Iterator[Finding]:
     top, levels = hierarchy.root, hierarchy.levels[hierarchy.leaf_index]
     if levels.min() * 3 <= levels.max():
         shallow = tuple(hierarchy.ids[i] for i in hierarchy.leaf_index[np.argsort(levels, kind="stable")[:5]])
-        text = f"leaves lie between levels {levels.min()} and {levels.max()}; group the shallow, or flatten the deep"
+        text = f"leaves lie {levels.min()} to {levels.max()} steps below the root; group the shallow, flatten the deep"
         yield Finding("note", "uneven-depth", text, shallow)
     if hierarchy.depth == 1:
         text = "the hierarchy is flat: every path is one concept and explains nothing; group classes under others"

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy.edges import reach
+from hcep.hierarchy.files import class_ids
 from hcep.hierarchy.graph import Hierarchy
 
 
@@ -22,7 +23,7 @@ class WorkingCopy:
         self.names = {synset: hierarchy.name(synset) for synset in hierarchy}
         self.merged = {synset: hierarchy.merged(synset) for synset in hierarchy}
         self.own_leaves = dict(hierarchy.own_leaves)
-        self.classes = {c for c in classes if c in hierarchy or c in self.own_leaves}
+        self.classes = {c for c in class_ids(hierarchy, classes).values() if c in hierarchy or c in self.own_leaves}
         self._class_of = {leaf: c for c, leaf in self.own_leaves.items()}
         self._emptied: list[str] = []
         self._deleted: list[str] = []
@@ -83,8 +84,8 @@ class WorkingCopy:
         lost = [label for label in lost if self.own_leaves.get(label, label) not in self.parents]
         if lost:
             raise HierarchyError(
-                f"class {quoted(lost)} would be lost: images with this label would have no leaf. Keep the synset, or "
-                "relabel the images and give the classes that are left"
+                f"class {quoted(lost)} would be lost: images with this label would have no leaf. Keep the concept, or "
+                "relabel the images and give the classes that are left (--classes on the command line)"
             )
 
     def require_edge(self, parent: str, child: str) -> None:
@@ -309,7 +310,7 @@ def refuse_inner_classes(before: Hierarchy, after: Hierarchy, classes: Sequence[
 
 
 def diff(before: Hierarchy, after: Hierarchy) -> list[str]:
-    """What changed, one line per change: ``-`` and ``+`` edges, ``~`` names, ``=`` merged synsets."""
+    """What changed, a line each: ``-`` and ``+`` edges, ``~`` names, ``=`` merges; ids in brackets behind names."""
 
     def shown(synset: str, name: str) -> str:
         return name if name == synset else f"{name} ({synset})"

@@ -22,6 +22,7 @@ from hcep.dictionary.transform import unit_rows
 from hcep.errors import HCEPError
 from hcep.evaluate.support import as_labels
 from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.files import class_ids
 
 #: Takes the number of moves to measure, returns what is called after each of them.
 Progress = Callable[[int], Callable[[], object]]
@@ -232,6 +233,7 @@ def review(
     *,
     classes: Sequence[str] | None = None,
     mend: bool = False,
+    collapse: bool = False,
     n_moves: int = 0,
     n_images: int = 5,
     max_moves: int = 60,
@@ -247,7 +249,7 @@ def review(
         hierarchy lacks are left out: the class has a finding already.
     others : (X, y); images that have no part in the choice of moves, to measure them on as well
     classes : the data's labels; those of the images by default
-    mend : apply the safe repairs
+    mend, collapse : apply the safe repairs; merge chains as well
     n_moves : apply up to this many of the moves that help
     n_images, max_moves, progress : as for `lint_embeddings`
     **reading : as for `Hierarchy.read`
@@ -258,7 +260,7 @@ def review(
     if before is None:
         return Review(findings, left, None, None)
     after, effects = before, dict[str, Effect]()
-    X, y, ids = _known([*before, *before.own_leaves], *(images or ([], [], [])))
+    X, y, ids = _known(before, [*before, *before.own_leaves], *(images or ([], [], [])))
     if len(np.unique(y)) > 1:
         held_out = HeldOut.from_images(before, X, y)
         findings += lint_embeddings(
@@ -268,18 +270,25 @@ def review(
             measured = [f.measured for f in findings if isinstance(f, MoveFinding) and f.measured is not None]
             chosen = best_moves(held_out, measured, n_moves)
             effects["the images they were chosen on"] = chosen
-            X, y = _known(held_out.classes, *(others or ([], [])))
+            X, y = _known(before, held_out.classes, *(others or ([], [])))
             if len(y):
                 effects["other images, which had no part in it"] = what_if(held_out.on(X, y), chosen.edits)
             protected = [*(labels or ()), *map(before.class_of, before.leaves)]
             after = apply_edits(before, chosen.edits, protected)
-    after = fix(after, labels) if mend else after
+    after = fix(after, labels, collapse=collapse) if mend else after
     dropped = [f for f in findings if mend and f.safe and f.code in ("self-loop", "duplicate-edge")]
     changes = [*(f"- {f.code}, {example}" for f in dropped for example in f.examples), *diff(before, after)]
     return Review(findings, left, before, after, changes, effects)
 
 
-def _known(classes: Iterable[str], X: ArrayLike, y: ArrayLike, *more: ArrayLike) -> list[Any]:
-    """The rows of arrays whose label is a class."""
-    kept = np.flatnonzero(np.isin(np.asarray(y, dtype=str), list(classes)))
-    return [np.asarray(array)[kept] for array in (X, np.asarray(y, dtype=str), *more)]
+def _known(hierarchy: Hierarchy, classes: Iterable[str], X: ArrayLike, y: ArrayLike, *more: ArrayLike) -> list[Any]:
+    """The rows of arrays whose label is a class; labels become ids of the hierarchy."""
+    labels = ids_of(hierarchy, y)
+    kept = np.flatnonzero(np.isin(labels, list(classes)))
+    return [np.asarray(array)[kept] for array in (X, labels, *more)]
+
+
+def ids_of(hierarchy: Hierarchy, y: ArrayLike) -> NDArray[np.str_]:
+    """Labels of images as ids of the hierarchy, (n_images,); those it does not have stay."""
+    labels, index = np.unique(np.asarray(y, dtype=str), return_inverse=True)
+    return np.array(list(class_ids(hierarchy, labels.tolist()).values()), dtype=str)[index]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,21 @@ def read_described(place: Place, format: str | None = None, **options: Any) -> t
 
 def understood(source: Source, hierarchy: Hierarchy) -> str:
     """What a file was taken for, in a sentence, and where its cells or lines decided, how to say otherwise."""
-    n_levels = hierarchy.depth + (not is_virtual(hierarchy.root))
-    levels = "flat" if hierarchy.depth == 1 and n_levels == 1 else counted(n_levels, "level")
+    levels = "flat" if hierarchy.depth == 1 and is_virtual(hierarchy.root) else _levels(hierarchy)
     what = f"{source.understood or source.format}, {levels}, {counted(len(hierarchy.leaves), 'class')}"
     hint = "if it has levels, say how it is written with --format" if levels == "flat" else ""
     otherwise = source.otherwise or hint
     return f"{source.name}: {what}" + (f"; {otherwise}" if otherwise else "")
+
+
+def in_words(hierarchy: Hierarchy) -> str:
+    """Its size for a terminal."""
+    concepts, classes = counted(len(hierarchy), "concept"), counted(len(hierarchy.leaves), "class")
+    return f"{concepts}, {classes}, {counted(hierarchy.n_edges, 'edge')}, {_levels(hierarchy)}, root {hierarchy.root!r}"
+
+
+def _levels(hierarchy: Hierarchy) -> str:
+    return counted(hierarchy.depth + (not is_virtual(hierarchy.root)), "level")
 
 
 def hierarchy_in(source: Source, *, root: str | None = None, encoding: str | None = None, **options: Any) -> Hierarchy:
@@ -161,8 +171,30 @@ def match_classes(hierarchy: Hierarchy, classes: Iterable[str]) -> tuple[Hierarc
         pairs = [f"{label!r} is {synset!r}" for label, synset in sure.items()]
         more = f" and {len(pairs) - 3:,} more" if len(pairs) > 3 else ""
         told += [f"matched {what}: {', '.join(pairs[:3])}{more}"] if pairs else []
-    if not own:
-        return hierarchy, ()
-    edges = [(own.get(p, p), own.get(c, c)) for c in hierarchy for p in hierarchy.parents(c)]
-    names = {own.get(synset, synset): hierarchy.name(synset) for synset in hierarchy}
-    return Hierarchy.from_edges(edges, names, root=own.get(hierarchy.root, hierarchy.root)), tuple(told)
+    return with_ids(hierarchy, own), tuple(told)
+
+
+def class_ids(hierarchy: Hierarchy, classes: Iterable[str]) -> dict[str, str]:
+    """The id that each class has in the hierarchy, found as `match_classes` does; an unknown class stays as it is."""
+    labels = list(classes)
+    own = dict(zip(match_classes(hierarchy, labels)[0], hierarchy, strict=True))
+    return {label: own.get(label, label) for label in labels}
+
+
+def with_ids(hierarchy: Hierarchy, ids: Mapping[str, str]) -> Hierarchy:
+    """The hierarchy, in the same order, with other ids for some of its synsets."""
+    if not ids:
+        return hierarchy
+    new = {synset: ids.get(synset, synset) for synset in hierarchy}
+    parents = [[hierarchy.index(p) for p in hierarchy.parents(s)] for s in hierarchy]
+    names = {new[s]: hierarchy.name(s) for s in hierarchy}
+    merged = {new[s]: hierarchy.merged(s) for s in hierarchy}
+    own_leaves = {new.get(c, c): new[leaf] for c, leaf in hierarchy.own_leaves.items()}
+    return Hierarchy(list(new.values()), parents, names, merged, own_leaves)
+
+
+def named_as_ids(hierarchy: Hierarchy, kept: Iterable[str]) -> Hierarchy:
+    """The hierarchy with names for ids, but for the ids to keep and where a name does not tell concepts apart."""
+    named, stay = Counter(map(hierarchy.name, hierarchy)), {*kept, *hierarchy.own_leaves}
+    ids = {s: hierarchy.name(s) for s in hierarchy if s not in stay}
+    return with_ids(hierarchy, {s: name for s, name in ids.items() if named[name] == 1 and name not in hierarchy})

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from hcep import HCEPError, Hierarchy, HierarchyError
 from hcep.cli.app import app, main
 from hcep.hierarchy import FORMATS
+from hcep.hierarchy.files import in_words
 
 
 def run(*words):
@@ -27,7 +28,7 @@ def test_convert_to_every_format(known, file, tmp_path):
     result = run("convert", file, target, "--lossy")
     assert result.exit_code == 0
     assert target.stat().st_size > 0
-    assert "6 synsets" in result.stdout
+    assert "6 concepts" in result.stdout
 
 
 def test_what_is_lost_goes_to_standard_error(file, tmp_path):
@@ -41,7 +42,7 @@ def test_what_was_written_is_told_and_not_what_was_read(tmp_path):
     both.to_json(tmp_path / "both.json")
     target = tmp_path / "tree.nwk"
     result = run("convert", tmp_path / "both.json", target, "--lossy")
-    assert result.stdout == f"{target}: {Hierarchy.read(target)!r}\n"
+    assert result.stdout == f"{target}: {in_words(Hierarchy.read(target))}\n"
     assert len(Hierarchy.read(target)) == len(both) - 1
 
 

@@ -12,10 +12,11 @@ from rich.table import Table
 
 from hcep._files import refuse_existing
 from hcep.cli.console import Console, say
-from hcep.cli.hierarchy.edit import edit, lint
+from hcep.cli.hierarchy.edit import edit, lint, report
 from hcep.cli.hierarchy.files import Collapsed, File, Force, Json, Lossy, Options, ReadAs, To, read as _read, write
+from hcep.curation import diff as changes_between
 from hcep.hierarchy import FORMATS, Hierarchy
-from hcep.hierarchy.files import branch
+from hcep.hierarchy.files import branch, in_words
 from hcep.hierarchy.formats import find_format
 
 app = typer.Typer(no_args_is_help=True, help="Look at a hierarchy, check it, convert it.", rich_markup_mode="rich")
@@ -35,7 +36,7 @@ def show(
     options: Options = None,
     as_json: Json = False,
 ) -> None:
-    """Draw a hierarchy as a tree; a concept met before is marked ↑."""
+    """Draw a hierarchy as a tree; a concept marked ↑ stands further up as well, with all that is below it."""
     hierarchy = _read(file, read_as, options, described=not as_json)
     hierarchy = hierarchy.collapse() if collapse else hierarchy
     if synset is not None:
@@ -52,7 +53,14 @@ def show(
         say(json.dumps(facts, indent=2, ensure_ascii=False))
         return
     say(hierarchy.format_tree(depth, children))
-    say(f"\n{hierarchy!r}")
+    say(f"\n{in_words(hierarchy)}")
+
+
+@app.command()
+def diff(old: File, new: File, *, read_as: ReadAs = None, options: Options = None, as_json: Json = False) -> None:
+    """Tell what changed between two: - and + edges, ~ names, = what was merged; ids in brackets where names differ."""
+    before, after = (_read(place, read_as, options) for place in (old, new))
+    report([], before, changes_between(before, after), {}, True, None, as_json)
 
 
 @app.command()

@@ -21,6 +21,8 @@ from hcep.cli.options import Label, Labels, Vectors
 from hcep.curation import Add, Edit, Finding, Merge, Move, Remove, Rename, apply_edits, diff
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy, write_hierarchy
+from hcep.hierarchy.files import class_ids, in_words, named_as_ids
+from hcep.hierarchy.formats.source import counted
 
 if TYPE_CHECKING:
     from hcep.curation.what_if import Effect
@@ -58,6 +60,7 @@ def lint(
     labels: Labels = None,
     split: Annotated[str | None, typer.Option(help="Split to look at; train where there is one.")] = None,
     apply: Annotated[bool, typer.Option("--fix", help="Apply the safe repairs and show what changed.")] = False,
+    collapse: Annotated[bool, typer.Option("--collapse", help="The same, and merge single-child chains.")] = False,
     fix_moves: Annotated[
         int, typer.Option("--fix-moves", min=0, metavar="N", help="Also apply up to N moves with a clear gain.")
     ] = 0,
@@ -79,7 +82,7 @@ def lint(
     """
     from hcep.curation import review
 
-    repairing = apply or fix_moves > 0
+    repairing = apply or collapse or fix_moves > 0
     if fix_moves and embeddings is None:
         raise HCEPError("--fix-moves: moves are measured on images; give --embeddings as well")
     if (output is not None or in_place) and not repairing:
@@ -106,7 +109,8 @@ def lint(
             None if data is None else (data.X, data.y, data.ids),
             None if others is None else (others.X, others.y),
             classes=_labels_in(classes),
-            mend=apply,
+            mend=apply or collapse,
+            collapse=collapse,
             n_moves=fix_moves,
             n_images=images,
             max_moves=max_moves,
@@ -119,9 +123,9 @@ def lint(
     written = target if found.after is not None and (found.changes or output is not None) else None
     if written is not None and found.after is not None:
         tell(write_hierarchy(found.after, written))
-    _report(found.findings, found.before, found.changes, found.effects, repairing, written, as_json)
-    if not as_json and written is not None:
-        say(f"{written}: {found.after!r}{'' if found.changes else ', unchanged'}")
+    report(found.findings, found.before, found.changes, found.effects, repairing, written, as_json)
+    if not as_json and written is not None and found.after is not None:
+        say(f"{written}: {in_words(found.after)}{'' if found.changes else ', unchanged'}")
     elif not as_json and found.changes:
         say("nothing written; give -o FILE or --in-place")
     elif not as_json and found.after is None and repairing:
@@ -138,7 +142,7 @@ def edit(
     ] = None,
     merge: Annotated[Many, typer.Option(metavar="A:B", help="Merge A into B, which takes its children.")] = None,
     remove: Annotated[Many, typer.Option(metavar="CONCEPT", help="Remove it; its children go to its parents.")] = None,
-    rename: Annotated[Many, typer.Option(metavar="CONCEPT:NAME", help="Change a display name; ids stay.")] = None,
+    rename: Annotated[Many, typer.Option(metavar="CONCEPT:NAME", help="Change a name; separate ids stay.")] = None,
     classes: Classes = None,
     embeddings: Data = None,
     vectors: Vectors = None,
@@ -160,6 +164,7 @@ def edit(
     images of --embeddings are new to it; otherwise the images are held out in turn. Without -o nothing is written.
     """
     from hcep.curation.edits import refuse_inner_classes
+    from hcep.curation.embedding_checks import ids_of
     from hcep.curation.what_if import HeldOut, compare
 
     hierarchy = read(file, read_as, options)
@@ -167,25 +172,28 @@ def edit(
     edits = parse_edits(hierarchy, add or (), merge or (), move or (), remove or (), rename or ())
     if not edits:
         raise HCEPError("nothing to do: give --move, --add, --merge, --remove or --rename")
-    known = _labels_in(classes)
+    known = None if classes is None else list(class_ids(hierarchy, _labels_in(classes) or ()).values())
     after = apply_edits(hierarchy, edits, known)
     refuse_inner_classes(hierarchy, after, known)
-    effects = {}
+    effects, kept, is_model = {}, {*(known or ())}, (Path(file) / "hierarchy.json").is_file()
     if embeddings is not None:
-        is_model = (Path(file) / "hierarchy.json").is_file()
         data = labelled(embeddings, split, "val" if is_model else "train", vectors=vectors, label=label, labels=labels)
         if is_model:
             from hcep.models import load_model
 
             held_out = HeldOut.from_model(load_model(Path(file)), data.X, data.y)
         else:
-            held_out = HeldOut.from_images(hierarchy, data.X, data.y)
+            held_out = HeldOut.from_images(hierarchy, data.X, ids_of(hierarchy, data.y))
+        kept |= {*held_out.classes}
         effects = {f"{len(held_out.y):,} held-out images of {data.source}": compare(held_out, after)}
+    changes = diff(hierarchy, after)
+    if not is_model and all(hierarchy.name(s) == s for s in hierarchy):  # who knows no ids need not see any
+        after = named_as_ids(after, kept)
     if output is not None:
         tell(write_hierarchy(after, output))
-    _report([], hierarchy, diff(hierarchy, after), effects, True, output, as_json)
+    report([], hierarchy, changes, effects, True, output, as_json)
     if not as_json:
-        say(f"{output}: {after!r}" if output is not None else "nothing written; give -o FILE")
+        say(f"{output}: {in_words(after)}" if output is not None else "nothing written; give -o FILE")
 
 
 def parse_edits(
@@ -264,7 +272,7 @@ def labelled(place: Path, split: str | None, default: str = "train", **parts: An
     return data
 
 
-def _report(
+def report(
     findings: Sequence[Finding],
     hierarchy: Hierarchy | None,
     changes: Sequence[str],
@@ -285,16 +293,20 @@ def _report(
     for finding in findings:
         if finding not in useless:
             _print_finding(console, finding)
-    if useless:
-        text = f"{len(useless)} more: another parent is nearer in this encoder's space, without a clear gain"
-        console.print(f"[cyan]note[/] {text} [dim](nearer-parent: --json lists them)[/]")
+    if useless and hierarchy is not None:
+        many = counted(len(useless), "concept")
+        text = f"{many} nearer to another parent in this encoder's space, without a clear gain"
+        named = ([repr(hierarchy.name(s)) for s in f.synsets] for f in useless)
+        near = tuple(f"{child} to {other} than to {own}" for child, own, other in named)
+        _print_finding(console, Finding("note", "nearer-parent; --json has the figures", text, (), examples=near))
     if findings or not repairing:
-        of = "not a hierarchy" if hierarchy is None else repr(hierarchy)
-        console.print(f"{escape(of)}: {len(findings) or 'no'} finding{'' if len(findings) == 1 else 's'}")
+        of = "not a hierarchy" if hierarchy is None else in_words(hierarchy)
+        more = "; names, depth and classes are looked at once the errors are mended" if hierarchy is None else ""
+        console.print(f"{escape(of)}: {counted(len(findings), 'finding') if findings else 'no findings'}{more}")
     for line in changes:
         console.print(f"[{COLOURS[line[0]]}]{escape(line)}[/]")
     if repairing and not changes and hierarchy is not None:
-        console.print("nothing to change")
+        console.print("no change")
     for where, effect in effects.items():
         console.print(f"\non {escape(where)}:")
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")

@@ -11,6 +11,7 @@ import typer
 from hcep.cli.console import say
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy, write_hierarchy
+from hcep.hierarchy.files import in_words
 from hcep.hierarchy.formats import find_format
 from hcep.hierarchy.formats.writing import graph_loss
 
@@ -85,4 +86,4 @@ def write(hierarchy: Hierarchy, target: Path, to: str | None, lossy: bool) -> No
     """Write a hierarchy, tell what is lost, and say what the file holds: a tree, where the format keeps no more."""
     tell(write_hierarchy(hierarchy, target, to, lossy=lossy))
     written = hierarchy.as_tree() if graph_loss(find_format(target.name, to, to="write"), hierarchy) else hierarchy
-    say(f"{target}: {written!r}")
+    say(f"{target}: {in_words(written)}")

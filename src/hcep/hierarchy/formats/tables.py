@@ -329,9 +329,7 @@ def _completed(source: Source, shape: Shape, blank: str | None) -> list[list[str
         return rows
     is_biology = len({plain(title) for title in shape.titles} & set(RANKS)) > 1
     filled: list[list[str]] = []
-    between: list[
-        tuple[int, int, bool]
-    ] = []  # line and column of blanks inside a row; whether it is as above before it
+    between: list[tuple[int, int, bool]] = []  # line and column of blanks inside a row; if it is as above before it
     last = [""] * len(shape.columns)
     for (line, _), cells in zip(shape.rows, rows, strict=True):
         start = next((i for i, cell in enumerate(cells) if cell), len(cells))

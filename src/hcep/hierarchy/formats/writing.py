@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hcep import _files
-from hcep.errors import HierarchyError
+from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy.formats import Format
 from hcep.hierarchy.formats.source import counted
 
@@ -78,13 +78,14 @@ def graph_loss(format: Format, hierarchy: Hierarchy) -> str | None:
 def detail_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
     """What else is lost, a sentence each: ids, numbering, merged chains, classes that are inner synsets."""
     n_renamed = sum(hierarchy.name(s) != s for s in hierarchy)
-    n_merged = sum(bool(hierarchy.merged(s)) for s in hierarchy)
+    merged = {s: hierarchy.merged(s) for s in hierarchy if hierarchy.merged(s)}
+    chains = quoted(name for pairs in merged.values() for _, name in pairs)
     n_own = len(hierarchy.own_leaves)
     some_share = len({hierarchy.name(s) for s in hierarchy}) < len(hierarchy)
     shared = "; a name that several share has the id behind it" if some_share and format.reads else ""
     lost = [
         ("ids", n_renamed, f"names kept, ids lost ({counted(n_renamed, 'synset')}){shared}"),
-        ("merged", n_merged, f"what collapse merged into {counted(n_merged, 'synset')} is lost"),
+        ("merged", len(merged), f"what collapse merged into {counted(len(merged), 'concept')} is lost ({chains})"),
         ("classes", n_own, f"the own leaf of {counted(n_own, 'inner class')} is a plain leaf: its class is lost"),
     ]
     said = [text for kept, n, text in lost if n and kept not in format.keeps]
