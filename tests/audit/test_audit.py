@@ -19,6 +19,7 @@ from hcep.cli.app import app
 from hcep.datasets import load_sample
 from hcep.errors import HCEPError
 from hcep.experiments.tasks import imagenette
+from hcep.models import load_model
 
 SETTINGS = {"shrinkage": 0.6, "anchor": 0.3, "power": 1.0, "refine": False}
 
@@ -98,6 +99,35 @@ def test_without_training_images_controls_are_left_open(model, sample) -> None:
     assert open_ones == {"other training images", "shuffled labels", "random tree"}
 
 
+def test_nothing_is_concluded_from_checks_that_were_left_open(model, sample) -> None:
+    easy = model.predict(sample.X_val) == sample.y_val  # no mistakes: a random tree cannot be told from this one
+    result = audit(model, sample.X_val[easy], sample.y_val[easy], train=(sample.X_train, sample.y_train))
+    assert by_name(result)["shuffled labels"].passed
+    assert by_name(result)["random tree"].passed is None
+    assert not any("may be read as knowledge" in text for text in result.sentences)
+    assert any("Left open: random tree (only 0 mistakes)" in text for text in result.sentences)
+
+
+def test_images_of_the_calibration_do_not_judge_its_promise(sample, tmp_path: Path) -> None:
+    first, n = HCEPClassifier(sample.hierarchy, **SETTINGS).fit(sample.X_train, sample.y_train), len(sample.y_val)
+    half = np.arange(n) < 100
+    first.calibrate(sample.X_val[half], sample.y_val[half])
+    saved = load_model(first.save(tmp_path / "model"))
+    for model in (first, saved):
+        check = by_name(audit(model, sample.X_val[half][::-1], sample.y_val[half][::-1]))["calibration and coverage"]
+        assert check.passed is None
+        assert "all of the images are those that the model was calibrated on" in check.measured
+    result = audit(saved, sample.X_val[:20], sample.y_val[:20])
+    assert not any("may be acted on" in text for text in result.sentences)
+    mixed = by_name(audit(saved, sample.X_val, sample.y_val))["calibration and coverage"]
+    others = by_name(audit(saved, sample.X_val[~half], sample.y_val[~half]))["calibration and coverage"]
+    assert f"100 of {n:,} images are those that the model was calibrated on" in mixed.measured
+    assert "calibrated on" not in others.measured
+    assert mixed.figures["coverage"] == others.figures["coverage"]
+    wrong = np.roll(np.unique(sample.y_val), 1)[np.searchsorted(np.unique(sample.y_val), sample.y_val)]
+    assert "calibration and coverage" in audit(saved, sample.X_val, wrong).failed  # other labels: a broken promise
+
+
 def test_a_group_that_falls_behind_is_named(model, sample) -> None:
     rng = np.random.default_rng(0)
     y, broken = sample.y_val.copy(), rng.permutation(len(sample.y_val)) < 60
@@ -173,6 +203,10 @@ def test_the_command(model, sample, tmp_path: Path) -> None:
     assert "may be shown as the reason" in result.output
     record = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
     assert [row["group"] for row in record["checks"][-1]["rows"]] == ["0", "1"]
+    CliRunner().invoke(app, ["model", "calibrate", str(folder), str(tmp_path / "data.npz")], catch_exceptions=False)
+    again = CliRunner().invoke(app, list(map(str, words[:3])), catch_exceptions=False)
+    assert "– calibration and coverage" in again.output  # the same images
+    assert "coverage nan" not in again.output
     with pytest.raises(HCEPError, match=r"has no column 'camra'.*camera"):
         CliRunner().invoke(app, list(map(str, [*words[:3], "--by", "camra", *words[5:]])), catch_exceptions=False)
 

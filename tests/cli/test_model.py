@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from hcep.cli.app import app
 from hcep.models import load_model
 from tests.cli.test_own_data import ENCODER, TREE, fails, model as fitted, own_cache, photos, run, tree  # noqa: F401
 
@@ -64,6 +66,13 @@ def test_photos_of_the_fit_promise_nothing(photos: Path, fitted: Path, tmp_path:
     assert "calibrated on 6 images" in said
     assert load_model(model).held_out_ is not None
     assert len(load_model(model).held_out_) == 6
+
+
+def test_an_audit_says_which_photos_are_of_the_fit(photos: Path, fitted: Path) -> None:  # noqa: F811
+    told = ["audit", str(fitted), str(photos), "--encoder", ENCODER]
+    note = "24 of 24 images are those that the model was fitted on"
+    for split, said in (("train", True), ("val", False)):
+        assert (note in CliRunner().invoke(app, [*told, "--split", split]).stderr.replace("\n", " ")) == said
 
 
 def test_a_store_that_a_model_was_fitted_on_is_known_too(photos: Path, tree: Path, tmp_path: Path) -> None:  # noqa: F811

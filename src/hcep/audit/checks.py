@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 from sklearn.base import clone
 
 from hcep._progress import progress as progress_bar
@@ -39,6 +40,8 @@ ENOUGH, BEHIND = 30, 0.1
 BLOCK, MOST_HELD_OUT = 1024, 2000
 #: The curves of what is deleted and inserted.
 DELETION = ("deleted", "inserted", "others deleted")
+#: Four scores of two images that are no farther apart are of one image.
+SAME_SCORES = 1e-5
 #: Largest calibration error that passes.
 MAX_ECE = 0.1
 
@@ -194,13 +197,23 @@ class Block:
     @cached_property
     def facts(self) -> dict[str, NDArray[Any]]:
         """Confidence, and of images that are judged, whether the promise was kept and whether they seem unknown."""
-        model, judged = self.model.path_model(), self.subject.judged[self.rows]
+        model, judged = self.model.path_model(), self.subject.judged[self.rows] & ~self.of_calibration
         nodes = hedged_nodes(replace(model, held_out=self.subject.held), self.found, 1.0 - self.subject.coverage)
         own = np.searchsorted(model.classes, self.y)
         covered = is_below(model, own, model.hierarchy.path_tree.synset[nodes])
         alarms = unknown_scores(model, self.found) > conformal_quantile(self.subject.held.unknown, 0.05)
         of_judged = {name: np.where(judged, facts, np.nan) for name, facts in (("covered", covered), ("alarm", alarms))}
         return {"confidence": self.found.probabilities.max(axis=1), **of_judged}
+
+    @cached_property
+    def of_calibration(self) -> NDArray[np.bool_]:
+        """Images whose scores a calibrated model keeps: they cannot judge the promise that is computed from these."""
+        model = self.model.path_model()
+        if model.held_out is None:
+            return np.zeros(len(self.y), dtype=bool)
+        own = held_out(model, self.found, np.searchsorted(model.classes, self.y))
+        kept, mine = (np.column_stack([held.class_index, held.scores]) for held in (model.held_out, own))
+        return np.asarray(KDTree(kept).query(mine, distance_upper_bound=SAME_SCORES)[0] < SAME_SCORES)
 
     def shared(self, other: HCEPClassifier) -> list[float]:
         """Share of concepts that the paths of two models have in common, image by image."""
@@ -443,16 +456,21 @@ def branches(subject: Subject) -> Steps:
         tops = [top_of[h.leaf_of(str(label))] for label in block.y.tolist()]
         _add_by(sums, "branch", np.array(tops, dtype=object), block)
         _add_by(sums, "all", np.zeros(len(tops)), block)
+        sums.add("of calibration", block.of_calibration)
 
     def conclude() -> Check:
         rows, (whole,) = _rows_by(sums, "branch"), _rows_by(sums, "all")
         error, covered = whole["calibration error"], whole["coverage"]
         low = [row["group"] for row in rows if row["images"] >= ENOUGH and row["coverage"] < subject.coverage - BEHIND]
-        measured = f"calibration error {error:.3f}; coverage {covered:.3f} of {subject.coverage:g}" + (
-            f"; too low for {', '.join(low)}" if low else ""
-        )
-        question = "Do probabilities and promises hold?"
-        passed = error <= MAX_ECE and covered >= subject.coverage - 0.03 and not low
+        question, n, seen = "Do probabilities and promises hold?", whole["images"], int(sums["of calibration"][0])
+        measured = f"calibration error {error:.3f}"
+        measured += f"; coverage {covered:.3f} of {subject.coverage:g}" if seen < n else ""
+        measured += f"; too low for {', '.join(low)}" if low else ""
+        passed: bool | None = error <= MAX_ECE and covered >= subject.coverage - 0.03 and not low
+        if seen:
+            which = "all of the" if seen == n else f"{seen:,} of {n:,}"
+            measured += f"; {which} images are those that the model was calibrated on, which say nothing of coverage"
+            passed = None if n - seen < ENOUGH and error <= MAX_ECE else passed
         figures = {"calibration_error": error, "coverage": covered}
         return Check("calibration and coverage", question, passed, measured, figures, rows)
 

@@ -78,11 +78,11 @@ class Audit:
         found = {check.name: check for check in self.checks}
         said = [f"It is right on {self.accuracy:.1%} of {self.n_images:,} images of {self.n_classes:,} classes."]
         for names, may, must_not in MEANING:
-            looked = [found[name] for name in names if name in found and found[name].passed is not None]
-            bad = [check for check in looked if not check.passed]
+            looked = [found[name] for name in names if name in found]
+            bad = [check for check in looked if check.passed is False]
             if bad:
                 said.append(f"{must_not}: " + "; ".join(f"{check.name}: {check.measured}" for check in bad) + ".")
-            elif looked:
+            elif looked and all(check.passed for check in looked):
                 said.append(may)
         undecided = [f"{check.name} ({check.measured})" for check in self.checks if check.passed is None]
         return (*said, *([f"Left open: {'; '.join(undecided)}."] if undecided else []))
@@ -123,7 +123,8 @@ def audit(
     X, y : labelled images that it was not fitted on; a store is gone through in blocks
     train : (X, y); what it was fitted on: controls are fitted to it
     groups : (n_images,) array; a group of every image, such as its camera
-    coverage : the promise that is looked at; on half of the images where the model is not calibrated
+    coverage : the promise that is looked at; on half of the images where the model is not calibrated, else on those
+        that it was not calibrated on
     name : of the model, for the report
     progress : show a progress bar
     """

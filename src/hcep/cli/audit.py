@@ -35,13 +35,14 @@ def audit(
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there already.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Look at a model with labelled images it was not fitted on; exit code 1 where a check fails.
+    """Look at a model with labelled images it was neither fitted nor calibrated on; exit code 1 where a check fails.
 
     Deletion and insertion of concepts, concepts removed and exchanged, leakage, noise, other training images, shuffled
     labels, a random tree, calibration and coverage by branch, thin classes, groups.
     """
     from hcep._files import refuse_existing, write_text
     from hcep.audit import audit as look
+    from hcep.explain.neighbours import fitted_on
     from hcep.models import read_model
     from hcep.models.model_encoder import embeddings_for
     from hcep.models.streaming import IN_MEMORY
@@ -58,11 +59,13 @@ def audit(
     options["in_memory"] = IN_MEMORY if figures is None else None  # figures are of all images at once
     test = embeddings_for(saved, data, split, default_split="val", **options)
     show_notes(test.notes)
+    if n := int(fitted_on(saved, test.hashes).sum()):
+        show_notes([f"{n:,} of {len(test.y):,} images are those that the model was fitted on; new ones may fare worse"])
     train = None
     if split != train_split:
         try:
-            fitted_on = embeddings_for(saved, data, train_split, **options)
-            train = fitted_on.X, _own(fitted_on.y, saved.classifier)
+            controls = embeddings_for(saved, data, train_split, **options)
+            train = controls.X, _own(controls.y, saved.classifier)
         except HCEPError as error:
             show_notes([f"no controls are fitted: {error}"])
     y = _own(test.y, saved.classifier)
