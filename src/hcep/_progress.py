@@ -45,8 +45,8 @@ def progress(
 
     class Rate(ProgressColumn):
         def render(self, task: Task) -> Text:
-            speed = task.finished_speed or task.speed
-            return Text("" if speed is None or not unit else f"{speed:,.1f} {unit}/s")
+            seconds = task.finished_time or task.elapsed  # of all: the last steps alone come in bursts
+            return Text(f"{task.completed / seconds:,.1f} {unit}/s" if seconds and unit else "")
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), Rate(), Eta())
     console = Console(stderr=True)

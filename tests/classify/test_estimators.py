@@ -24,6 +24,7 @@ from hcep import HCEPClassifier, HCEPError, HCEPTransformer, Hierarchy, Hierarch
 from hcep.classify import nn
 from hcep.classify.choosing import ANCHOR, ANCHORS, FALLBACK_SHRINKAGE, FEW_ANCHOR, POWERS, SHRINKAGES
 from hcep.classify.heads import AdamWHead
+from hcep.datasets import make_hierarchical_concepts
 from hcep.dictionary import DictionaryError
 from hcep.models import ModelError
 from hcep.pursuit.folded import Fold
@@ -539,3 +540,13 @@ def test_a_hierarchy_as_people_have_it(pets, tmp_path):
         assert model.pursue(X).paths == expected
         assert clone(model).hierarchy is not None
         assert HCEPClassifier.load(model.save(tmp_path / "model")).predict(X).tolist() == model.predict(X).tolist()
+
+
+def test_explain_takes_the_options_of_explain_images() -> None:
+    data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-3, samples_per_leaf=8)
+    model = HCEPClassifier(data.hierarchy, shrinkage=None, anchor=0.1).fit(data.X, data.y).calibrate(data.X, data.y)
+    one = model.explain(data.X[:1], coverage=0.9, why_not=[data.y[-1]], n_best=2)[0]
+    assert one.hedged is not None
+    assert len(one.contrasts) == len(one.rivals) == 1
+    with pytest.raises(TypeError, match="covrage"):
+        model.explain(data.X[:1], covrage=0.9)

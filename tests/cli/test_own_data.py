@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from hcep._progress import progress
 from hcep.cli.app import app
 from hcep.datasets import encode_images, read_images
 from hcep.datasets.photo_checks import copy_notes, folder_notes, tree_notes
@@ -386,3 +389,33 @@ def test_names_of_images_are_not_taken_for_names_of_classes(
     np.savez(tmp_path / "d.npz", X=X, y=labels, wnids=["n0", "n1", "n2", "n3"])
     with pytest.raises(HCEPError, match=r"20 vectors, but labels have shape \(4,\)"):
         read_embeddings(tmp_path / "d.npz", label="wnids")
+
+
+# -- what is said ---------------------------------------------------------------------------------------------------
+
+
+def test_a_level_with_one_class_each_is_said_not_to_be_a_step(
+    vectors: tuple[np.ndarray, list[str]], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "x.npz", X=vectors[0], y=vectors[1])
+    table = "Group;Kind;Class\nanimals;felines;cat\nanimals;canines;dog\nvehicles;carriages;car\nvehicles;coaches;bus\n"
+    (tmp_path / "groups.csv").write_text(table)
+    options = ["--hierarchy", tmp_path / "groups.csv", "-O", "levels=Group,Kind,Class"]
+    _, said = run("fit", tmp_path / "x.npz", *options, "-o", tmp_path / "m")
+    assert "4 of the concepts have a single one below: no step of their own in answers" in said
+    assert "shown as part of that one: 'felines' in 'cat'" in said
+
+
+def test_the_speed_of_a_finished_bar_is_that_of_all_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("encoding", 75, unit="images", stays=True) as advance:
+        time.sleep(0.1)
+        advance(60)
+        advance(15)
+    speed = re.search(r"75/75 ([\d,.]+) images/s", capsys.readouterr().err)
+    assert speed is not None
+    assert float(speed[1].replace(",", "")) < 760
+
+
+def test_what_is_neither_a_model_nor_photos(photos: Path) -> None:
+    photo = photos / "val" / "cat" / "0.png"
+    fails("no image at 'nomodel/', and no model", "explain", "nomodel/", photo)

@@ -236,3 +236,9 @@ def test_what_is_refused(methods, table):
         table.score("goood", "correct")
     with pytest.raises(HCEPError, match="'good' and 'fewer' were not scored on the same images in the same order"):
         compare_scores({"good": methods["good"], "fewer": methods["bad"].take(range(5))}, columns=COLUMNS)
+
+
+def test_printed_it_is_the_table_and_never_a_dump_of_all_scores(table):
+    assert str(table) == table.to_markdown()
+    assert repr(table).startswith("ScoreTable('good'")
+    assert len(repr(table)) < 200

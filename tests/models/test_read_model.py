@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hcep.models import ModelError, load_model, loading as loading_module, read_model, schema
+from hcep import HCEPClassifier
+from hcep.models import ModelError, load_model, load_summary, loading as loading_module, read_model, schema
 from tests.models.conftest import PET_LABELS, images
 from tests.models.damage import drop, edit_document
 
@@ -81,3 +82,10 @@ def test_both_forms_predict_the_same(saved: Path) -> None:
 
 def test_a_model_without_names_has_none(saved: Path) -> None:
     assert read_model(saved).atom_names is None
+
+
+def test_a_model_saved_without_a_word_still_says_how_many_images_it_had(tmp_path: Path) -> None:
+    X, y = images(PET_LABELS)
+    HCEPClassifier().fit(X, y).save(tmp_path / "m")
+    facts = load_summary(tmp_path / "m").facts()
+    assert (facts["images"], facts["trained_on"]) == (len(X), "not said")

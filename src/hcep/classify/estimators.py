@@ -322,9 +322,11 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
         asked: dict[str, Any] = {"trace": trace, "progress": progress, "explained": explained}
         return model.infer(images, n_best=n_best, limits=model.limits(force, forbid), **asked)
 
-    def explain(self, X: ArrayLike, *, n_best: int = 3) -> hcep.explain.ExplainedImages:
-        """Class, path and runners-up of each image, for people (see `hcep.explain_images`, which takes photos too)."""
-        return hcep.explain_images(self._checked_images(X), self, n_best=n_best)
+    def explain(self, X: ArrayLike, **options: Any) -> hcep.explain.ExplainedImages:
+        """Class, path and runners-up of each image, for people, with options of `hcep.explain_images`: ``n_best=3``,
+        ``coverage``, ``why_not``, ``force``, ``forbid``, ``n_paths``, …; photos go there themselves.
+        """
+        return hcep.explain_images(self._checked_images(X), self, **options)
 
     def predict(self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = ()) -> NDArray[Any]:
         """Class of each image; with concepts forced or forbidden as for `pursue`, the best that is left."""

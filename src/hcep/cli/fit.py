@@ -17,7 +17,7 @@ from hcep.cli.config import Config, save_resolved
 from hcep.cli.console import Console, say_json, show_notes, tell
 from hcep.cli.hierarchy.files import HierarchyFormat, Options, parsed
 from hcep.cli.options import option
-from hcep.errors import HCEPError, HierarchyError, quoted
+from hcep.errors import HCEPError, HierarchyError
 
 if TYPE_CHECKING:
     from hcep.hierarchy import Hierarchy
@@ -217,10 +217,13 @@ def _fit_text(
 
 def merged_notes(tree: Hierarchy) -> Iterator[str]:
     """What the fit made of chains of concepts with one child each: one concept of each."""
-    merged = [name for synset in tree.ids for _, name in tree.merged(synset)]
+    merged = [f"{name!r} in {tree.name(synset)!r}" for synset in tree.ids for _, name in tree.merged(synset)]
     if merged:
-        more = f": {quoted(merged, 3)}"
-        yield f"{len(merged):,} concept{'s' * (len(merged) > 1)} with a single one below merged into that{more}"
+        shown = ", ".join(merged[:3]) + (f" and {len(merged) - 3:,} more" if len(merged) > 3 else "")
+        yield (
+            f"{len(merged):,} of the concepts have a single one below: no step of their own in answers, they are shown "
+            f"as part of that one: {shown}"
+        )
 
 
 def _show(

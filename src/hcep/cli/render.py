@@ -18,6 +18,22 @@ if TYPE_CHECKING:
 
 #: A terminal narrower than this gets means without intervals.
 WIDE = 120
+#: What metrics are called for people; those left out, by their name.
+TITLES = {
+    "n_images": "images",
+    "mistake_tree_distance": "mistakes: steps to the truth",
+    "mistake_lca_height": "mistakes: height they share",
+    "support_precision": "concepts named that are right",
+    "support_recall": "right concepts that are named",
+    "support_f1": "these two as one (F1)",
+    "one_path": "answers that are one path",
+    "complete_path": "paths that end in a class",
+    "prefix_accuracy": "right down to level 1, 2, …",
+    "n_atoms": "concepts per answer",
+    "reconstruction_error": "image left unexplained",
+    "explained_energy": "explained to level 1, 2, …",
+    "ece": "confidence off by (ECE)",
+}
 
 
 def verdict(one: ExplainedImage) -> str:
@@ -50,6 +66,10 @@ def show_scores(facts: dict[str, Any], table: ScoreTable | None) -> None:
     console = Console()
     if table is None:
         console.print(_fact_table(facts))
+        read = (
+            "last column: 95 % intervals over images; a mistake two steps away is a sibling; docs/metrics.md tells more"
+        )
+        console.print(f"\n[dim]{escape(facts['data'])}; {read}[/]", highlight=False, soft_wrap=True)
     else:
         console.print(_method_table(table, console.width))
         note = table.note if console.is_terminal else table.plain_note
@@ -67,10 +87,11 @@ def show_scores(facts: dict[str, Any], table: ScoreTable | None) -> None:
 
 def _fact_table(facts: dict[str, Any]) -> Table:
     shown = []
-    for key in (key for key in facts if key not in ("intervals", "classes", "interventions")):
+    for key in (key for key in facts if key not in ("data", "intervals", "classes", "interventions")):
         low, high = facts["intervals"].get(key, (None, None))
         between = "" if low is None else f"[dim]{_shown(low)} to {_shown(high)}[/]"
-        shown.append((key.replace("_", " "), escape(_shown(facts[key])), between))
+        title = TITLES.get(key, key.replace("top_", "right among the first ").replace("_", " "))
+        shown.append((title, escape(_shown(facts[key])), between))
     return table_of(None, shown)
 
 

@@ -154,6 +154,11 @@ def score_estimator(
     Scores are against `hierarchy`, the estimator's own by default.
     """
     told: dict[str, Any] = {"X": X if energy else None, "top_k": top_k}
+    if not hasattr(estimator, "pursue"):
+        raise HCEPError(
+            f"a {type(estimator).__name__} finds no concepts (it has no `pursue`); make_method('linear-probe') of "
+            "hcep.classify is a LogisticRegression to score here, and score_images takes what any other predicted"
+        )
     if hasattr(estimator, "infer"):
         found = estimator.infer(X)
         result, told["probabilities"], told["classes"] = found.paths, found.probabilities, estimator.classes_

@@ -10,7 +10,7 @@ from io import StringIO
 
 from hcep import _escape
 from hcep._tables import NOTHING, markdown, number
-from hcep.errors import HCEPError, near_matches
+from hcep.errors import HCEPError, near_matches, quoted
 from hcep.evaluate.metrics import metric_of
 
 ARROWS = {"higher": " ↑", "lower": " ↓", None: ""}
@@ -48,7 +48,7 @@ class Score:
         return f"[{number(self.low)}, {number(self.high)}]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ScoreTable:
     """Scores of several methods on the same images; made by `compare_scores`."""
 
@@ -59,6 +59,12 @@ class ScoreTable:
     n_images: int
     level: float  # of the intervals; differences are called significant below ``1 - level``
     scores: tuple[Score, ...]  # method by method
+
+    def __repr__(self) -> str:
+        return f"ScoreTable({quoted(self.methods)}; {quoted(self.metrics)}; {self.n_images:,} images)"
+
+    def __str__(self) -> str:
+        return self.to_markdown()
 
     def score(self, method: str, metric: str) -> Score:
         """The score of one method on one metric."""

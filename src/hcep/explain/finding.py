@@ -28,7 +28,7 @@ def find_images(patterns: Iterable[str | PathLike[str]]) -> list[Path]:
             found = [place] if place.exists() else []
         if not found:
             below = " (nor below it)" if place.is_dir() else ""
-            raise HCEPError(f"no image at {str(pattern)!r}{below}")
+            raise HCEPError(f"no image at {str(pattern)!r}{below}{'' if place.suffix else ', and no model'}")
         files += found
     return files
 

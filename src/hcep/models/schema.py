@@ -263,7 +263,7 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
 
     def facts(self) -> dict[str, Any]:
         """What ``hcep info MODEL --json`` says."""
-        moves = self.per_class("leaf_moves")
+        moves, counts = self.per_class("leaf_moves"), self.per_class("images_per_class")
         return {
             "kind": "model",
             "saved_by": f"hcep {self.hcep_version}",
@@ -276,7 +276,7 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
             "refined": "no" if moves is None else f"class embeddings moved by {moves.mean():.2g} on average",
             "head": self.parameters["head"],
             "trained_on": self.training.data or "not said",
-            "images": self.training.n_images,
+            "images": self.training.n_images or (0 if counts is None else int(counts.sum())),
             **self.training.metrics,
         }
 
