@@ -102,8 +102,9 @@ def test_corrections_are_kept_honoured_listed_and_undone(client, photos):
     assert (said["image"], said["who"], said["why"]) == (key, "Ada", "stripes")
     assert said["when"]
     assert said in client.get("/corrections").json()
-    assert posted(client, "/explain", photo)[0]["name"] == "tabby"
-    assert posted(client, "/whatif", photo)[0]["name"] == before["name"]
+    found, whatif = (posted(client, where, photo)[0] for where in ("/explain", "/whatif"))
+    assert (found["name"], found["corrected"]["who"], found["corrected"]["why"]) == ("tabby", "Ada", "stripes")
+    assert (whatif["name"], whatif["corrected"], before["corrected"]) == (before["name"], None, None)
     assert client.delete(f"/corrections/{key}").status_code == 204
     assert client.get("/corrections").json() == []
     assert posted(client, "/explain", photo)[0] == before
@@ -135,6 +136,15 @@ def test_neither_photo_nor_class(client):
     )
     assert client.post("/corrections", json={"image": "../../etc/passwd", "class": "cat"}).status_code == 422
     assert client.post("/corrections", json={"image": "0" * 64, "class": "no such class"}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/explane", 404), ("POST", "/v2", 404), ("GET", "/explain", 405)]
+)
+def test_an_address_that_is_not_there_is_answered_in_json(client, method, path, status):
+    answer = client.request(method, path)
+    assert answer.status_code == status
+    assert answer.json()["error"].startswith(f"there is no {method} /api/v1{path}; the page /api lists")
 
 
 def test_one_bad_photo_among_good_ones_is_named(client, church):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import shutil
 import time
 from types import SimpleNamespace
 from urllib.error import HTTPError
@@ -18,8 +19,10 @@ from hcep import HCEPClassifier, Hierarchy
 from hcep.datasets import make_hierarchical_concepts
 from hcep.embeddings import EmbeddingArrays, EmbeddingStore, import_arrays
 from hcep.embeddings.images import ImageProblem
+from hcep.models import read_model
 from hcep.web import charts, collection as collections
 from hcep.web.collection import Photos, StorePhotos, View, class_numbers, flat_map, look, looked_through
+from tests.cli.test_own_data import COLOURS, ENCODER, picture, run
 from tests.web.at_hand import looks_well
 
 HOSTILE = "=cmd|' /C calc'!A0<script>alert(1)</script>"
@@ -97,6 +100,31 @@ def test_a_view_shows_what_its_filters_say_in_its_order(looked):
 
 def test_mistakes_are_told_by_the_concept_above_truth_and_answer(looked):
     assert looked.confusions() == [("animal", 1, HOSTILE, "dog", 1)]
+
+
+def test_photos_of_the_fit_do_not_pass_for_new_ones(tmp_path):
+    model = tmp_path / "own"
+    for c, (label, colour) in enumerate(COLOURS.items()):
+        for i in range(9):
+            folder = tmp_path / "photos" / ("train" if i < 6 else "val") / label
+            folder.mkdir(parents=True, exist_ok=True)
+            picture(colour, 10 * c + i).save(folder / f"{i}.png")
+    run("fit", tmp_path / "photos", "--encoder", ENCODER, "--hierarchy", "flat", "-o", model)
+    saved, store = read_model(model), EmbeddingStore(model / "store")
+    found = look(saved.path_model, StorePhotos(store))
+    right = int(found.masks["right"].sum())
+    new = int((found.masks["right"] & (store.splits == "val")).sum())
+    assert found.score(saved) == (
+        f"{right} of 36 right by their labels ({100 * right / 36:.1f} %). But 24 of the photos are those that the "
+        f"model was fitted on; of the others {new} of 12 right by their labels ({100 * new / 12:.1f} %)."
+    )
+    alone = shutil.copytree(model, tmp_path / "model", ignore=shutil.ignore_patterns("store"))
+    assert "But 24 of the photos are of the split train; of the others" in found.score(read_model(alone))
+    old = look(saved.path_model, StorePhotos(store.select(splits="train")))
+    assert old.score(saved).endswith("But 24 of the photos are those that the model was fitted on, none is new to it.")
+    assert look(saved.path_model, StorePhotos(store.select(splits="val"))).score(saved) == (
+        f"{new} of 12 right by their labels ({100 * new / 12:.1f} %)."
+    )
 
 
 def test_counts_add_up_and_the_outline_has_parents_first(looked):

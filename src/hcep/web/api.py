@@ -16,6 +16,7 @@ from fastapi.responses import PlainTextResponse, Response
 from msgspec import Struct
 from pydantic import BaseModel, Field, StringConstraints
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from hcep import __version__
 from hcep.errors import HCEPError
@@ -200,6 +201,13 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
         return "\n".join(lines) + "\n"
 
     app.include_router(router)
+
+    @app.api_route("/api/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
+    async def nowhere(request: Request) -> Response:
+        path, known = request.url.path, [route for route in router.routes if isinstance(route, Route)]
+        status = 405 if any(route.path_regex.match(path) for route in known) else 404
+        return _json(Problem(f"there is no {request.method} {path}; the page /api lists all addresses"), status)
+
     _describe(app)
     for kind in (HCEPError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _problem)

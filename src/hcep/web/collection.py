@@ -47,6 +47,12 @@ class Photos:
     ids: Sequence[str]  # of photos that the engine may remember
     block = BLOCK
 
+    def fitted_on(self, saved: SavedModel) -> tuple[NDArray[np.bool_], str]:
+        """Which photos a model was fitted on, as far as is known, and what they are called."""
+        from hcep.explain.neighbours import fitted_on
+
+        return fitted_on(saved, self.ids), "those that the model was fitted on"
+
     def blocks(self) -> Iterator[NDArray[Any]]:
         """Embeddings, some at a time."""
         rows = np.arange(len(self.names))
@@ -78,6 +84,11 @@ class StorePhotos(Photos):
 
     def picture(self, row: int) -> Any:
         return open_image(self.paths[row], shorter_side=640)
+
+    def fitted_on(self, saved: SavedModel) -> tuple[NDArray[np.bool_], str]:
+        self.ids = self.store.content_hashes.tolist()
+        known, what = super().fitted_on(saved)
+        return (known, what) if known.any() else (self.store.splits == "train", "of the split train")
 
 
 class DroppedPhotos(Photos):
@@ -187,6 +198,19 @@ class Collection:
         rows = np.flatnonzero(keep)
         order = {"unsure": (self.probability,), "worst": (self.probability, -self.distance)}.get(view.sort)
         return rows if order is None else rows[np.lexsort([key[rows] for key in order])]
+
+    def score(self, saved: SavedModel) -> str:
+        """How many answers are right, in words; also of photos that the model was not fitted on."""
+
+        def share(of: NDArray[np.bool_]) -> str:
+            n, right = int(of.sum()), int((of & self.masks["right"]).sum())
+            return f"{right:,} of {n:,} right by their labels ({100 * right / n:.1f} %)"
+
+        known, (own, what) = self.truth >= 0, self.photos.fitted_on(saved)
+        if not known.any() or not own.any():
+            return f"{share(known)}." if known.any() else ""
+        others = f"; of the others {share(known & ~own)}" if (known & ~own).any() else ", none is new to it"
+        return f"{share(known)}. But {int(own.sum()):,} of the photos are {what}{others}."
 
     # -- concepts, as nodes of the path tree ----------------------------------------------------------
 

@@ -48,7 +48,7 @@ def register(engine: Engine) -> None:
             if chosen is None or not chosen.names:
                 _empty(collections)
             elif (collection := await many.looked_at(collections, chosen, engine.saved)) is not None:
-                _Page(collections, collection)
+                _Page(collections, collection, await engine.run(collection.score, engine.saved))
 
 
 def _empty(collections: many.Collections) -> None:
@@ -79,16 +79,16 @@ def _empty(collections: many.Collections) -> None:
 class _Page:
     """One reader's view of a collection."""
 
-    def __init__(self, collections: many.Collections, collection: Collection) -> None:
+    def __init__(self, collections: many.Collections, collection: Collection, score: str) -> None:
         self.collections, self.collection, self.tree = collections, collection, collection.model.hierarchy.path_tree
         self.view, self.level = View(), min(2, self.tree.depth)
         self.rows: Rows = np.arange(len(collection))
-        n, known, right = len(collection), int((collection.truth >= 0).sum()), int(collection.masks["right"].sum())
+        n = len(collection)
         with text("div", classes="line title"):
             text("h1", f"{n:,} photo{'' if n == 1 else 's'} in {collection.photos.title}", "wrap")
             text("a", "Other photos", "button quiet", href="/collection?photos=other")
-        if known:
-            text("p", f"{right:,} of {known:,} right by their labels ({100 * right / known:.1f} %).", "lead")
+        if score:
+            text("p", score, "lead")
         with text("div", classes="collection"):
             with text("section", classes="card stack panel", aria_label="Choose photos"):
                 concepts, mistakes, places = tabs(("Concepts", "Mistakes", "Map"))
@@ -98,7 +98,7 @@ class _Page:
         with concepts:
             self.make_concepts()
         with mistakes:
-            self.make_mistakes(known)
+            self.make_mistakes(bool(score))
         with places:
             self.make_map()
         self.change()
@@ -167,7 +167,7 @@ class _Page:
     def concept(self, node: int, n: int, share: float) -> None:
         many.bar_row(self.collection.node_name(node), n, share, partial(self.change, node=node))
 
-    def make_mistakes(self, known: int) -> None:
+    def make_mistakes(self, known: bool) -> None:
         if not self.collection.masks["mistakes"].any():
             text("p", "No mistakes." if known else "Whether answers are right is not known: the photos have no labels.")
             return
