@@ -137,7 +137,7 @@ def test_encode_and_fit_say_them(odd: Path, tree: Path, tmp_path: Path) -> None:
     _, said = run("fit", odd, "--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m", "--json")
     assert "note: 1 class folder without an image: 'bus'" in said
     assert "note: 1 image also there under another class" in said
-    fails("classes are not concepts", "fit", tmp_path / "store", "--hierarchy", tree, "-o", tmp_path / "n")
+    fails("classes is no concept", "fit", tmp_path / "store", "--hierarchy", tree, "-o", tmp_path / "n")
 
 
 def test_a_removed_photo_leaves_the_fit(odd: Path, tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_every_command_reads_every_form(
     monkeypatch.chdir(forms)
     tree, parts = ("levels.csv", "-O", "levels=Kind,Item"), FORMS[form]
     out, _ = run("hierarchy", "lint", *tree, "--embeddings", form, *parts, "--max-moves", 0)
-    assert "4 leaves" in out
+    assert "4 classes" in out
     edit = ("hierarchy", "edit", *tree, "--rename", "cat:tabby", "--embeddings", form, *parts, "--json")
     assert len(json.loads(run(*edit)[0])["effects"]) == 1
     run("induce", "geometry", form, *parts, "-o", tmp_path / "tree.csv")
@@ -311,7 +311,7 @@ def no_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_encoding")
 def test_classes_are_checked_before_photos_are_encoded(odd: Path, tree: Path, model: Path, tmp_path: Path) -> None:
     fit = ["fit", odd, "--encoder", ENCODER, "-o", tmp_path / "m", "--hierarchy"]
-    fails("1 of 3 classes are not concepts of the hierarchy: 'unicorn'", *fit, tree)
+    fails("1 of 3 classes is no concept of the hierarchy: 'unicorn'", *fit, tree)
     fails("are not in WordNet's above ImageNet", *fit[:-1])
     fails("no image .* is in split 'trian'|'trian'", *fit, tree, "--split", "trian")
     for command in (["evaluate"], ["model", "update"], ["model", "calibrate"]):

@@ -13,44 +13,39 @@ from hcep._escape import markup as escape
 from hcep.cli.config import Config, save_resolved
 from hcep.cli.console import Console, say, show_notes
 from hcep.cli.hierarchy.files import Options, parsed
-from hcep.cli.options import Preprocessing, Ray, Strict
+from hcep.cli.options import Preprocessing, Ray, Strict, argument, option
 
 if TYPE_CHECKING:
     from hcep.embeddings.store.encoding import EncodeReport
 
 EncoderName = Annotated[
-    str | None,
-    typer.Option("--encoder", "-e", help="The built-in one by default; `hcep encoders` lists others."),
+    str | None, option("The built-in one by default; `hcep encoders` lists others.", "--encoder", "-e")
 ]
 
 
 def encode(
     context: typer.Context,
     *,
-    images: Annotated[Path, typer.Argument(help="Folder of images (class/xxx.jpg), or a table with paths and labels.")],
+    images: Annotated[Path, argument("Folder of images (class/xxx.jpg), or a table with paths and labels.")],
     encoder: EncoderName = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the store.")],
+    output: Annotated[Path, option("Folder of the store.", "--output", "-o")],
     preprocessing: Preprocessing = None,
-    layout: Annotated[str | None, typer.Option(help="How the images are laid out; found out by default.")] = None,
-    split: Annotated[str | None, typer.Option(help="Encode only this split.")] = None,
-    path_column: Annotated[str, typer.Option(help="Column of a table.")] = "path",
-    label_column: Annotated[str, typer.Option(help="Column of a table.")] = "label",
-    batch_size: Annotated[int, typer.Option(min=1, help="Images the encoder takes at a time.")] = 64,
-    shard_size: Annotated[
-        int, typer.Option(min=1, help="Images per file of the store; a kill loses at most one file.")
-    ] = 1024,
-    dtype: Annotated[Literal["float16", "float32"], typer.Option(help="Precision on disk.")] = "float16",
-    workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode images; with --ray, actors.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; a GPU where there is one by default.")] = None,
+    layout: Annotated[str | None, option("How the images are laid out; found out by default.")] = None,
+    split: Annotated[str | None, option("Encode only this split.")] = None,
+    path_column: Annotated[str, option("Column of a table.")] = "path",
+    label_column: Annotated[str, option("Column of a table.")] = "label",
+    batch_size: Annotated[int, option("Images the encoder takes at a time.", min=1)] = 64,
+    shard_size: Annotated[int, option("Images per file of the store; a kill loses at most one file.", min=1)] = 1024,
+    dtype: Annotated[Literal["float16", "float32"], option("Precision on disk.")] = "float16",
+    workers: Annotated[int | None, option("Threads that decode images; with --ray, actors.", min=1)] = None,
+    device: Annotated[str | None, option("cpu, cuda, cuda:1; a GPU where there is one by default.")] = None,
     strict: Strict = False,
-    fresh: Annotated[bool, typer.Option(help="Encode everything anew instead of resuming.")] = False,
-    keep_missing: Annotated[bool, typer.Option(help="Keep the vectors of images that are no longer there.")] = False,
-    hierarchy: Annotated[
-        str | None, typer.Option(help="Say which images and classes are not in both; as for `hcep fit`.")
-    ] = None,
+    fresh: Annotated[bool, option("Encode everything anew instead of resuming.")] = False,
+    keep_missing: Annotated[bool, option("Keep the vectors of images that are no longer there.")] = False,
+    hierarchy: Annotated[str | None, option("Say which images and classes are not in both; as for `hcep fit`.")] = None,
     options: Options = None,
     ray: Ray = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else.")] = False,
+    as_json: Annotated[bool, option("Print the report as JSON and nothing else.", "--json")] = False,
     config: Config = None,
 ) -> None:
     """Encode a folder of images into a store; run it again to resume, or to bring the store up to date.
@@ -64,41 +59,22 @@ def encode(
     from hcep.embeddings import EmbeddingStore, load_encoder
     from hcep.embeddings.encoders.all_encoders import DEFAULT
 
+    listing: dict[str, Any] = {"layout": layout, "split": split}
+    listing |= {"path_column": path_column, "label_column": label_column}
+    kind: dict[str, Any] = {"preprocessing": preprocessing, "device": device}
+    work: dict[str, Any] = {"batch_size": batch_size, "shard_size": shard_size, "dtype": dtype, "n_workers": workers}
+    work |= {"strict": strict, "progress": not as_json, "resume": not fresh}
     if ray is not None:
         from hcep.distributed.places import is_url
 
-        listing: dict[str, Any] = {
-            "layout": layout,
-            "split": split,
-            "path_column": path_column,
-            "label_column": label_column,
-        }
         given = images if is_url(images) else read_images(images, **listing)
-        loading = partial(load_encoder, encoder or DEFAULT, preprocessing=preprocessing, device=device)
-        sizes: dict[str, Any] = {"batch_size": batch_size, "shard_size": shard_size, "dtype": dtype}
-        report = distributed.encode(
-            given, loading, output, strict=strict, resume=not fresh, **sizes,
-            address=ray, n_workers=workers, progress=not as_json,
-        )  # fmt: skip
+        loading = partial(load_encoder, encoder or DEFAULT, **kind)
+        report = distributed.encode(given, loading, output, address=ray, **work)
         _show(report, getattr(given, "layout", "folder"), output, as_json)
         return
-    dataset = read_images(images, layout=layout, split=split, path_column=path_column, label_column=label_column)
+    dataset = read_images(images, **listing)
     try:
-        report = encode_images(
-            dataset,
-            encoder,
-            output,
-            preprocessing=preprocessing,
-            device=device,
-            batch_size=batch_size,
-            shard_size=shard_size,
-            dtype=dtype,
-            n_workers=workers,
-            strict=strict,
-            progress=not as_json,
-            resume=not fresh,
-            remove_vanished=not keep_missing,
-        )
+        report = encode_images(dataset, encoder, output, remove_vanished=not keep_missing, **kind, **work)
     except KeyboardInterrupt:
         say(f"stopped; what was encoded is in {output}, run the same command again to resume", err=True)
         raise typer.Exit(130) from None
@@ -113,15 +89,8 @@ def encode(
 def _show(report: EncodeReport, layout: str, output: Path, as_json: bool) -> None:
     skipped = [{"id": image.id, "reason": image.reason} for image in report.skipped]
     if as_json:
-        numbers = {
-            "n_encoded": report.n_encoded,
-            "n_reused": report.n_reused,
-            "n_skipped": report.n_skipped,
-            "n_relabelled": report.n_relabelled,
-            "n_removed": report.n_removed,
-            "seconds": report.seconds,
-            "skipped": skipped,
-        }
+        keys = ("n_encoded", "n_reused", "n_skipped", "n_relabelled", "n_removed", "seconds")
+        numbers = {key: getattr(report, key) for key in keys} | {"skipped": skipped}
         say(json.dumps({"store": str(output), "layout": layout, **numbers}, indent=2, ensure_ascii=False))
         return
     console = Console()

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-import typer
-
 from hcep._escape import markup as escape
 from hcep._files import refuse_existing, replacing, write_text
+from hcep.cli import options as opt
 from hcep.cli.config import Config
 from hcep.cli.console import Console, say, show_notes
-from hcep.cli.options import CorrectionsFile, Data, Encoder, Json, Label, Labels, Model, Ray, Vectors, corrected_limits
+from hcep.cli.options import option
 from hcep.cli.render import show_scores
 from hcep.errors import HCEPError, near_matches, quoted
 
@@ -35,40 +34,28 @@ BY_LEVEL = {"prefix": "prefix_accuracy", "explained": "explained_energy"}
 
 
 def evaluate(
-    model: Model,
-    data: Data,
+    model: opt.Model,
+    data: opt.Data,
     *,
-    split: Annotated[str | None, typer.Option(help="Split to evaluate on; val where there is one.")] = None,
-    by_class: Annotated[bool, typer.Option(help="A line per class, too.")] = False,
+    split: Annotated[str | None, option("Split to evaluate on; val where there is one.")] = None,
+    by_class: Annotated[bool, option("A line per class, too.")] = False,
     compare: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Method to fit and compare with, folder of another model, or `all` methods; may be repeated."
-        ),
+        list[str] | None, option("Method to fit and compare with, folder of another model, or `all`; may be repeated.")
     ] = None,
-    vectors: Vectors = None,
-    label: Label = None,
-    labels: Labels = None,
-    encoder: Encoder = None,
-    train_split: Annotated[str, typer.Option(help="Split that compared methods are fitted on.")] = "train",
-    top_k: Annotated[list[int] | None, typer.Option(min=1, help="Top-k accuracies; may be repeated. 1 and 5.")] = None,
-    form: Annotated[
-        Format | None,
-        typer.Option("--format", help="Form of the table; by default a terminal's, or by --output's name."),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File for the table: .md, .tex, .csv or .json.")
-    ] = None,
-    per_image: Annotated[
-        Path | None, typer.Option(help="File for every metric of every image: .parquet or .csv.")
-    ] = None,
-    interventions: Annotated[
-        bool, typer.Option(help="Also accuracy after correcting 0, 1, 2, … levels of every path by the truth.")
-    ] = False,
-    corrections: CorrectionsFile = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
-    ray: Ray = None,
-    as_json: Json = False,
+    vectors: opt.Vectors = None,
+    label: opt.Label = None,
+    labels: opt.Labels = None,
+    encoder: opt.Encoder = None,
+    train_split: Annotated[str, option("Split that compared methods are fitted on.")] = "train",
+    top_k: Annotated[list[int] | None, option("Top-k accuracies; may be repeated. 1 and 5.", min=1)] = None,
+    form: Annotated[Format | None, option("Form of the table; otherwise by --output's name.", "--format")] = None,
+    output: Annotated[Path | None, option("File for the table: .md, .tex, .csv or .json.", "--output", "-o")] = None,
+    per_image: Annotated[Path | None, option("File for every metric of every image: .parquet or .csv.")] = None,
+    interventions: Annotated[bool, option("Also accuracy after correcting 0, 1, 2, … levels of every path.")] = False,
+    corrections: opt.CorrectionsFile = None,
+    force: Annotated[bool, option("Replace files that are there.", "--force")] = False,
+    ray: opt.Ray = None,
+    as_json: opt.Json = False,
     config: Config = None,
 ) -> None:
     """Score a model on labelled embeddings, alone or beside other methods on the same images.
@@ -115,7 +102,7 @@ def evaluate(
     _warn_of_training_images(model, test)
     train = _read_training(read, data, train_split, classifier.classes_.tolist()) if needs_training(names) else None
     rivals, optional = _rivals(names, classifier.hierarchy_, test)
-    limits = corrected_limits(corrections, classifier.hierarchy_, test)
+    limits = opt.corrected_limits(corrections, classifier.hierarchy_, test)
     own = model.resolve().name
     own = str(model.resolve()) if own in rivals else own
     columns = (*DEFAULT_COLUMNS, *(f"top_{k}" for k in top_k or ()))
