@@ -513,7 +513,7 @@ def test_bad_options_are_refused_when_fitting(
 
 def test_a_class_outside_the_hierarchy_is_named(animals: Hierarchy) -> None:
     X, y = draw(["cat", "dgo", "fox"], 4)
-    with pytest.raises(HierarchyError, match=r"1 of 3 classes are not concepts .* 'dgo'\. Near matches: 'dog'"):
+    with pytest.raises(HierarchyError, match=r"1 of 3 classes is no concept .* 'dgo'\. Near matches: 'dog'"):
         HCEPClassifier(animals).fit(X, y)
 
 

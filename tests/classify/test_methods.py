@@ -135,7 +135,7 @@ def test_labels_keep_their_type_without_a_hierarchy(name: str) -> None:
 @EVERY_METHOD
 def test_classes_outside_the_hierarchy_are_named(name: str, animals: Hierarchy, training: Any) -> None:
     X, y = training
-    with pytest.raises(HierarchyError, match=r"1 of 5 classes are not concepts of the hierarchy: 'wolves'"):
+    with pytest.raises(HierarchyError, match=r"1 of 5 classes is no concept of the hierarchy: 'wolves'"):
         make(name, animals).fit(X, np.where(y == "wolf", "wolves", y))
 
 

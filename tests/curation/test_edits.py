@@ -139,11 +139,11 @@ def test_the_leaf_of_an_inner_class_goes_along_and_stays_found(pets):
     ("edit", "message"),
     [
         (Move("animal", "cat"), "cannot move 'animal' to 'cat': this would close a cycle: 'cat' is below 'animal'"),
-        (Move("animal", "animal"), "close a cycle: 'animal' is the same synset"),
+        (Move("animal", "animal"), "close a cycle: 'animal' is the same concept"),
         (Move("thing", "cat"), "'thing' is the root; move what is below it instead"),
         (Move("cat", "vehicle", "vehicle"), "'vehicle' is not a parent of 'cat'; its parents are 'animal'"),
-        (Move("catt", "vehicle"), "'catt' is neither the id nor the name of a synset. Near matches: 'cat'"),
-        (Add("cat", "vehicle"), "there is a synset 'cat' already"),
+        (Move("catt", "vehicle"), "'catt' is neither id nor name of a concept. Near matches: 'cat'"),
+        (Add("cat", "vehicle"), "there is a concept 'cat' already"),
         (Add(" ", "vehicle"), "needs an id that is not blank"),
         (Add("new", "vehicle", ("thing",)), "'thing' has 0 parents and 'vehicle' is none of them"),
         (Merge("cat", "cat"), "cannot merge 'cat' into itself"),
@@ -154,7 +154,7 @@ def test_the_leaf_of_an_inner_class_goes_along_and_stays_found(pets):
         (Rename("cat", " "), "the new name of 'cat' is blank"),
         (Cut("animal", "cat"), "'animal' is the only parent of 'cat'"),
         (Cut("vehicle", "cat"), "'vehicle' is not a parent of 'cat'"),
-        (Collapse("animal"), "'animal' has 3 children; only a synset with one collapses"),
+        (Collapse("animal"), "'animal' has 3 children; only a concept with one collapses"),
     ],
 )
 def test_what_cannot_be_done(pets, edit, message):
@@ -164,7 +164,7 @@ def test_what_cannot_be_done(pets, edit, message):
 
 def test_an_ambiguous_name_lists_the_ids():
     hierarchy = Hierarchy.from_edges([("r", "n1"), ("r", "n2")], {"n1": "crane", "n2": "crane"})
-    with pytest.raises(HierarchyError, match="2 synsets are called 'crane': 'n1', 'n2'; say which by its id"):
+    with pytest.raises(HierarchyError, match="2 concepts are called 'crane': 'n1', 'n2'; say which by its id"):
         apply_edits(hierarchy, [Rename("crane", "bird")])
 
 

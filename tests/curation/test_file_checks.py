@@ -80,7 +80,7 @@ def test_our_json_with_a_self_loop(tmp_path, pets):
     data = json.loads(pets.to_json())
     data["synsets"][3]["parents"].append("cat")
     findings, hierarchy = lint_file(write(tmp_path / "h.json", json.dumps(data)))
-    assert [(f.code, f.examples) for f in findings] == [("self-loop", ("synset 'cat': 'cat'",))]
+    assert [(f.code, f.examples) for f in findings] == [("self-loop", ("concept 'cat': 'cat'",))]
     assert hierarchy == pets
 
 

@@ -325,7 +325,7 @@ def test_embed_one_image_or_none(pets_dictionary):
 
 
 def test_the_embedding_of_an_unknown_synset(pets_dictionary):
-    with pytest.raises(HierarchyError, match="'cats' is not a synset"):
+    with pytest.raises(HierarchyError, match="'cats' is not a concept"):
         pets_dictionary.synset_embedding("cats")
 
 

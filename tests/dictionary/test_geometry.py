@@ -516,12 +516,12 @@ def test_quadratic_comparisons_of_too_much_are_refused(fork, monkeypatch, method
 
 
 def test_an_unknown_leaf_is_refused(fork):
-    with pytest.raises(HierarchyError, match="'a00' is not a synset of this hierarchy"):
+    with pytest.raises(HierarchyError, match="'a00' is not a concept of this hierarchy"):
         fork.geometry.recovery(["a00"])
 
 
 def test_an_inner_synset_is_no_leaf(fork):
-    with pytest.raises(HierarchyError, match="class 'a' is an inner synset"):
+    with pytest.raises(HierarchyError, match="class 'a' is an inner concept"):
         fork.geometry.recovery(["a"])
 
 

@@ -137,5 +137,5 @@ def test_no_images(pets):
 
 
 def test_unknown_synsets(pets):
-    with pytest.raises(HierarchyError, match="'cats' is not a synset"):
+    with pytest.raises(HierarchyError, match="'cats' is not a concept"):
         path_columns([("cats",)], ["cat"], pets)

@@ -105,9 +105,9 @@ def test_what_are_no_labels(pets, y):
 
 
 def test_unknown_synsets_and_classes(pets):
-    with pytest.raises(HierarchyError, match="'cats' is not a synset"):
+    with pytest.raises(HierarchyError, match="'cats' is not a concept"):
         support_scores([("cats",)], ["cat"], pets)
-    with pytest.raises(HierarchyError, match="'lion' is not a synset"):
+    with pytest.raises(HierarchyError, match="'lion' is not a concept"):
         support_scores([("cat",)], ["lion"], pets)
-    with pytest.raises(HierarchyError, match="class 'animal' is an inner synset"):
+    with pytest.raises(HierarchyError, match="class 'animal' is an inner concept"):
         support_scores([("cat",)], ["animal"], pets)

@@ -83,7 +83,7 @@ def test_what_every_measure_refuses(pets, measure):
 
 @pytest.mark.parametrize("measure", [tree_distances, lca_heights])
 def test_an_unknown_label(pets, measure):
-    with pytest.raises(HierarchyError, match=r"'dgo' is not a synset of this hierarchy. Near matches: 'dog'"):
+    with pytest.raises(HierarchyError, match=r"'dgo' is not a concept of this hierarchy. Near matches: 'dog'"):
         measure(["cat"], ["dgo"], pets)
 
 

@@ -29,15 +29,15 @@ def test_a_leaf_met_again_is_just_a_leaf(diamond):
 
 
 def test_max_depth_counts_what_it_hides(pets):
-    assert pets.format_tree(max_depth=1) == "thing\n├── animal … 3 synsets below\n└── vehicle … 2 synsets below"
-    assert pets.format_tree(max_depth=0) == "thing … 7 synsets below"
-    assert pets.restrict(["cat"]).format_tree(max_depth=1) == "thing\n└── animal … 1 synset below"
+    assert pets.format_tree(max_depth=1) == "thing\n├── animal … 3 concepts below\n└── vehicle … 2 concepts below"
+    assert pets.format_tree(max_depth=0) == "thing … 7 concepts below"
+    assert pets.restrict(["cat"]).format_tree(max_depth=1) == "thing\n└── animal … 1 concept below"
 
 
 def test_a_branch_hidden_by_the_depth_does_not_count_as_drawn():
     edges = [("r", "a"), ("r", "x"), ("a", "b"), ("b", "x"), ("x", "y"), ("x", "z")]
     assert Hierarchy.from_edges(edges).format_tree(max_depth=3) == (
-        "r\n├── a\n│   └── b\n│       └── x … 2 synsets below\n└── x\n    ├── y\n    └── z"
+        "r\n├── a\n│   └── b\n│       └── x … 2 concepts below\n└── x\n    ├── y\n    └── z"
     )
 
 
@@ -66,4 +66,4 @@ def test_two_thousand_levels_are_drawn_without_recursion():
 
 def test_ten_thousand_levels_under_a_limit():
     h = Hierarchy.from_edges((f"s{i}", f"s{i + 1}") for i in range(10_000))
-    assert h.format_tree(max_depth=1) == "s0\n└── s1 … 9,999 synsets below"
+    assert h.format_tree(max_depth=1) == "s0\n└── s1 … 9,999 concepts below"

@@ -130,13 +130,13 @@ def test_two_names_for_one_synset():
 
 
 def test_a_name_that_is_no_string():
-    with pytest.raises(HierarchyError, match="name of synset 'a' must be a string, got 3"):
+    with pytest.raises(HierarchyError, match="name of concept 'a' must be a string, got 3"):
         Hierarchy.from_edges([("r", "a")], names={"a": 3})
 
 
 @pytest.mark.parametrize("names", [["cat"], "cat", [("a", "b", "c")], [3]])
 def test_names_that_are_no_pairs(names):
-    with pytest.raises(HierarchyError, match="names must map synset ids to names"):
+    with pytest.raises(HierarchyError, match="names must map concept ids to names"):
         Hierarchy.from_edges([("r", "a")], names)
 
 

@@ -92,14 +92,14 @@ def test_one_branch(tmp_path, diamond):
     assert below == Hierarchy.from_edges([("feline", "cat"), ("feline", "lion")])
     with pytest.raises(HierarchyError, match=r"h\.csv: root 'felin' is neither an id nor a name here\. Near.*'feline'"):
         Hierarchy.read(tmp_path / "h.csv", root="felin")
-    with pytest.raises(HierarchyError, match=r"h\.csv: root 'lion' has no synsets below it"):
+    with pytest.raises(HierarchyError, match=r"h\.csv: root 'lion' has no concepts below it"):
         Hierarchy.read(tmp_path / "h.csv", root="lion")
 
 
 def test_one_branch_by_name(tmp_path):
     (tmp_path / "h.csv").write_text("r,1,crane\nr,2,crane\n1,3,grus\n1,4\n")
     assert Hierarchy.read(tmp_path / "h.csv", root="1").leaves == ("3", "4")
-    with pytest.raises(HierarchyError, match=r"root 'crane' is the name of 2 synsets: '1', '2'; give the id of one"):
+    with pytest.raises(HierarchyError, match=r"root 'crane' is the name of 2 concepts: '1', '2'; give the id of one"):
         Hierarchy.read(tmp_path / "h.csv", root="crane")
 
 

@@ -33,7 +33,7 @@ def test_mermaid(tmp_path, diamond):
 
 
 def test_mermaid_escapes_and_ids_are_told_lost(tmp_path):
-    assert ODD.write(tmp_path / "h.mermaid") == ("mermaid: names kept, ids lost (1 synset)",)
+    assert ODD.write(tmp_path / "h.mermaid") == ("mermaid: names kept, ids lost (1 concept)",)
     labels = re.findall(r'\["(.*)"\]', (tmp_path / "h.mermaid").read_text())
     assert labels == ["r", "a#34;b#92;", "two#10;lines", "end"]
 
@@ -59,7 +59,7 @@ def test_networkx_graphs_that_are_no_hierarchy(pets):
         Hierarchy.from_networkx(alone)
     with pytest.raises(HierarchyError, match="the hierarchy has a cycle"):
         Hierarchy.from_networkx(networkx.DiGraph([("a", "b"), ("b", "a")]))
-    with pytest.raises(HierarchyError, match=r"synset ids must be strings, got 1 \(int\)"):
+    with pytest.raises(HierarchyError, match=r"concept ids must be strings, got 1 \(int\)"):
         Hierarchy.from_networkx(networkx.DiGraph([(1, 2)]))
 
 

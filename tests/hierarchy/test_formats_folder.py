@@ -68,7 +68,7 @@ def test_directories_of_one_name(things):
 
 
 def test_no_directories_inside_and_no_directory(things):
-    with pytest.raises(HierarchyError, match=r"cat: holds a single synset, 'cat'"):
+    with pytest.raises(HierarchyError, match=r"cat: holds a single concept, 'cat'"):
         Hierarchy.read(things / "animal/cat")
     with pytest.raises(HierarchyError, match=r"README' is not a directory, which format 'folder' needs"):
         Hierarchy.read(things / "README", format="folder")

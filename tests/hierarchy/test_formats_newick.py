@@ -61,7 +61,7 @@ def test_a_deep_tree(tmp_path):
 def test_dropped_synsets_are_told(tmp_path):
     h = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "x"), ("a", "y"), ("b", "x")])
     assert h.write(tmp_path / "h.nwk", lossy=True) == (
-        "newick keeps one parent a synset: 1 synset loses the others and 1 inner synset left without children is "
+        "newick keeps one parent per concept: 1 concept loses the others and 1 inner concept left without children is "
         "dropped",
     )
     assert (tmp_path / "h.nwk").read_text() == "((x,y)a)r;\n"

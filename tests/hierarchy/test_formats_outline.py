@@ -61,7 +61,7 @@ def test_what_is_below_a_synset_is_written_once(tmp_path):
 def test_synsets_of_one_name_carry_their_ids(tmp_path):
     h = Hierarchy.from_edges([("r", "n1", "crane"), ("r", "n2", "crane"), ("r", "crane (n1)")])
     lost = h.write(tmp_path / "h.txt")
-    assert lost == ("outline: names kept, ids lost (2 synsets); a name that several share has the id behind it",)
+    assert lost == ("outline: names kept, ids lost (2 concepts); a name that several share has the id behind it",)
     assert Hierarchy.read(tmp_path / "h.txt").leaves == ("crane (n1)'", "crane (n2)", "crane (n1)")
 
 

@@ -93,14 +93,14 @@ def test_a_dag_comes_back_equal(known, dag, tmp_path):
 def test_a_dag_comes_back_in_another_order(known, dag, tmp_path):
     file = tmp_path / f"h{known.extensions[0]}"
     assert dag.write(file) == (
-        f"{known.name}: synsets will be numbered in another order, and with them a dictionary's atoms",
+        f"{known.name}: concepts will be numbered in another order, and with them a dictionary's atoms",
     )
     assert same_graph(Hierarchy.read(file), dag)
 
 
 def test_an_outline_keeps_names_and_parents(dag, tmp_path):
     lost = dag.write(tmp_path / "h.txt")
-    assert lost[0] == "outline: names kept, ids lost (1,250 synsets)"
+    assert lost[0] == "outline: names kept, ids lost (1,250 concepts)"
     back = Hierarchy.read(tmp_path / "h.txt", repeated="merge")
     assert by_name(back) == by_name(dag)
 
@@ -108,12 +108,12 @@ def test_an_outline_keeps_names_and_parents(dag, tmp_path):
 def test_newick_refuses_a_dag_and_keeps_the_tree_of_first_parents(dag, tmp_path):
     file = tmp_path / "h.nwk"
     shared = sum(len(dag.parents(s)) > 1 for s in dag)
-    with pytest.raises(HierarchyError, match=rf"newick keeps one parent a synset: {shared} synsets lose .*lossy=True"):
+    with pytest.raises(HierarchyError, match=rf"newick keeps one parent per concept: {shared} .* lose .*lossy=True"):
         dag.write(file)
     assert not file.exists()
     lost = dag.write(file, lossy=True)
-    assert lost[0].startswith(f"newick keeps one parent a synset: {shared} synsets lose the others")
-    assert lost[1] == "newick: names kept, ids lost (1,250 synsets)"
+    assert lost[0].startswith(f"newick keeps one parent per concept: {shared} concepts lose the others")
+    assert lost[1] == "newick: names kept, ids lost (1,250 concepts)"
     assert by_name(Hierarchy.read(file)) == by_name(dag.as_tree())
 
 
@@ -136,7 +136,7 @@ def test_compressed(known, tree, tmp_path):
 def test_collapsed_chains_are_kept_or_told(known, tmp_path):
     chain = Hierarchy.from_edges([("r", "a"), ("a", "b"), ("b", "c"), ("b", "d"), ("r", "e")]).collapse()
     lost = chain.write(tmp_path / f"h{known.extensions[0]}")
-    told = f"{known.name}: what collapse merged into 1 concept is lost ('a')"
+    told = f"{known.name}: the names merged into 1 concept are lost ('a')"
     assert (told in lost) == ("merged" not in known.keeps)
 
 

@@ -108,13 +108,13 @@ def test_of_two_lowest_common_ancestors_the_lowest_index():
 
 @pytest.mark.parametrize("call", ["index", "children", "parents", "ancestors", "descendants", "level", "paths", "name"])
 def test_an_unknown_synset_is_answered_with_near_matches(pets, call):
-    with pytest.raises(HierarchyError, match=r"'cats' is not a synset of this hierarchy. Near matches: 'cat'"):
+    with pytest.raises(HierarchyError, match=r"'cats' is not a concept of this hierarchy. Near matches: 'cat'"):
         getattr(pets, call)("cats")
 
 
 @pytest.mark.parametrize("unknown", [3, None, ["cat"], np.str_("qqq")])
 def test_an_unknown_synset_of_another_kind(pets, unknown):
-    with pytest.raises(HierarchyError, match=r"^(3|None|\['cat'\]|'qqq') is not a synset"):
+    with pytest.raises(HierarchyError, match=r"^(3|None|\['cat'\]|'qqq') is not a concept"):
         pets.index(unknown)
 
 
@@ -156,7 +156,7 @@ def test_own_leaves_cannot_be_changed(cats):
 
 
 def test_class_of_an_unknown_leaf(pets):
-    with pytest.raises(HierarchyError, match="'lion' is not a synset"):
+    with pytest.raises(HierarchyError, match="'lion' is not a concept"):
         pets.class_of("lion")
 
 
@@ -203,13 +203,13 @@ def test_restrict_forgets_the_own_leaf_of_a_class_that_goes(cats):
 
 
 def test_restrict_to_unknown_classes(pets):
-    with pytest.raises(HierarchyError, match=r"2 of 3 leaves are not synsets.*: 'cot', 'zebra'. Near matches: 'cat'"):
+    with pytest.raises(HierarchyError, match=r"2 of 3 leaves are not concepts.*: 'cot', 'zebra'. Near matches: 'cat'"):
         pets.restrict(np.array(["cot", "cat", "zebra"]))
 
 
 @pytest.mark.parametrize("leaves", [[], ["thing"]])
 def test_restrict_to_nothing(pets, leaves):
-    with pytest.raises(HierarchyError, match="at least one synset below the root"):
+    with pytest.raises(HierarchyError, match="at least one concept below the root"):
         pets.restrict(leaves)
 
 

@@ -76,7 +76,7 @@ def test_ten_diamonds_unfold():
 
 def test_too_many_paths_are_refused_before_they_are_counted_out():
     with pytest.raises(
-        HierarchyError, match=r"4\.4e\+12 rooted paths, more than 5,000,000; synset 'd40' alone.*policy="
+        HierarchyError, match=r"4\.4e\+12 rooted paths, more than 5,000,000; concept 'd40' alone.*policy="
     ):
         _ = diamonds(40).path_tree
 

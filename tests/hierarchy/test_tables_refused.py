@@ -84,9 +84,9 @@ REFUSED = {
     ),
     "two-names.tsv": (
         "id\tparent\tname\n1\t\ttop\n2\t1\tcat\n2\t1\tdog\n3\t1\towl\n",
-        r"line 4: synset '2' is given two names, 'cat' and 'dog'",
+        r"line 4: concept '2' is given two names, 'cat' and 'dog'",
     ),
-    "self.csv": ("parent,child\na,b\na,a\n", r"line 3: synset 'a' is its own parent"),
+    "self.csv": ("parent,child\na,b\na,a\n", r"line 3: concept 'a' is its own parent"),
     "orphan.csv": (
         "parent,child\nanimal,cat\nanimal,dog\n,horse\n",
         r"line 4: 'horse' has no parent and is none; fill in its parent, or remove the row",

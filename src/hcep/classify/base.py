@@ -103,8 +103,9 @@ def refuse_unknown(hierarchy: Hierarchy, labels: Sequence[str]) -> None:
     """Raise HierarchyError where a class is no concept."""
     unknown = [label for label in labels if label not in hierarchy and label not in hierarchy.own_leaves]
     if unknown:
+        are = "is no concept" if len(unknown) == 1 else "are not concepts"
         raise HierarchyError(
-            f"{len(unknown):,} of {len(labels):,} classes are not concepts of the hierarchy: {quoted(unknown)}."
+            f"{len(unknown):,} of {len(labels):,} classes {are} of the hierarchy: {quoted(unknown)}."
             + near_matches(unknown[0], hierarchy.ids)
             + " Add each of them to it under a parent, or correct the labels."
         )

@@ -325,7 +325,7 @@ def _json_edges(source: Source) -> _RawEdges | None:
     pairs: list[Sequence[str]] = [
         (parent, synset.get("id")) for synset in synsets for parent in synset.get("parents", ())
     ]
-    return _RawEdges(pairs, [f"synset {pair[1]!r}" for pair in pairs], cleaned)
+    return _RawEdges(pairs, [f"concept {pair[1]!r}" for pair in pairs], cleaned)
 
 
 def _cycles(edges: Iterable[tuple[str, str]]) -> Iterator[Finding]:

@@ -34,10 +34,10 @@ class WorkingCopy:
             return wanted
         found = [synset for synset, name in self.names.items() if name.casefold() == wanted.casefold()]
         if len(found) > 1:
-            raise HierarchyError(f"{len(found)} synsets are called {wanted!r}: {quoted(found)}; say which by its id")
+            raise HierarchyError(f"{len(found)} concepts are called {wanted!r}: {quoted(found)}; say which by its id")
         if not found:
             known = [*self.parents, *(name for synset, name in self.names.items() if name != synset)]
-            raise HierarchyError(f"{wanted!r} is neither the id nor the name of a synset.{near_matches(wanted, known)}")
+            raise HierarchyError(f"{wanted!r} is neither id nor name of a concept.{near_matches(wanted, known)}")
         return found[0]
 
     def label(self, synset: str) -> str:
@@ -102,7 +102,7 @@ class WorkingCopy:
     def refuse_cycle(self, parent: str, child: str) -> None:
         """Raise when an edge parent → child would close a cycle: the parent is the child, or below it."""
         if child == parent or child in reach([parent], self.parents.__getitem__):
-            where = "is the same synset" if parent == child else f"is below {self.label(child)}"
+            where = "is the same concept" if parent == child else f"is below {self.label(child)}"
             raise HierarchyError(f"this would close a cycle: {self.label(parent)} {where}")
 
     def refuse_own_leaf_parent(self, parent: str) -> None:
@@ -170,9 +170,9 @@ class Add(Edit):
         synset, parent, children = self.synset, copy.find(self.parent), list(map(copy.find, self.children))
         copy.refuse_own_leaf_parent(parent)
         if not synset.strip():
-            raise HierarchyError("the new synset needs an id that is not blank")
+            raise HierarchyError("the new concept needs an id that is not blank")
         if synset in copy.parents:
-            raise HierarchyError(f"there is a synset {copy.label(synset)} already; choose another id")
+            raise HierarchyError(f"there is a concept {copy.label(synset)} already; choose another id")
         copy.parents[synset], copy.children[synset] = [], {}
         copy.names[synset], copy.merged[synset] = self.name or synset, ()
         copy.link(parent, synset)
@@ -269,7 +269,7 @@ class Collapse(Edit):
         synset = copy.find(self.synset)
         child, *others = copy.children[synset] or [""]
         if others or not child:
-            told = f"{copy.label(synset)} has {len(copy.children[synset])} children; only a synset with one collapses"
+            told = f"{copy.label(synset)} has {len(copy.children[synset])} children; only a concept with one collapses"
             raise HierarchyError(told)
         if synset == copy.root:
             if not copy.children[child]:
@@ -304,7 +304,7 @@ def refuse_inner_classes(before: Hierarchy, after: Hierarchy, classes: Sequence[
     if inner:
         raise HierarchyError(
             f"class {quoted(inner)} would be lost: with {quoted(after.children(inner[0]))} below it, {inner[0]!r} is "
-            f"no leaf. Add an inner synset above both instead (--add NAME:PARENT:{inner[0]} --move CONCEPT:NAME), or, "
+            f"no leaf. Add an inner concept above both instead (--add NAME:PARENT:{inner[0]} --move CONCEPT:NAME), or, "
             "where it is no class, give those that are in --classes"
         )
 

@@ -26,7 +26,7 @@ class EdgeReader:
             raise HierarchyError(told)
         parent, child = self._place(parts[0], parts), self._place(parts[1], parts)
         if parent == child:
-            raise HierarchyError(f"synset {quoted(parts[:1])} is its own parent (a self-loop); remove this edge")
+            raise HierarchyError(f"concept {quoted(parts[:1])} is its own parent (a self-loop); remove this edge")
         if parent not in self.parents[child]:
             self.parents[child].append(parent)
         if len(parts) == 3:
@@ -34,22 +34,22 @@ class EdgeReader:
 
     def name(self, synset: str, name: str) -> None:
         if not isinstance(name, str):
-            raise HierarchyError(f"the name of synset {synset!r} must be a string, got {name!r}")
+            raise HierarchyError(f"the name of concept {synset!r} must be a string, got {name!r}")
         known = self.names.setdefault(synset, str.__str__(name))
         if known != name:
             raise HierarchyError(
-                f"synset {synset!r} is given two names, {known!r} and {name!r}; keep one of them, "
+                f"concept {synset!r} is given two names, {known!r} and {name!r}; keep one of them, "
                 "or give the two meanings ids of their own"
             )
 
     def _place(self, synset: object, edge: tuple[object, ...]) -> int:
         if not isinstance(synset, str):
             raise HierarchyError(
-                f"synset ids must be strings, got {quoted([synset])} ({type(synset).__name__}) in the edge "
+                f"concept ids must be strings, got {quoted([synset])} ({type(synset).__name__}) in the edge "
                 f"({quoted(edge)}); convert ids with str()"
             )
         if not synset:
-            raise HierarchyError(f"a synset id is the empty string in the edge ({quoted(edge)}); give it a name")
+            raise HierarchyError(f"a concept id is the empty string in the edge ({quoted(edge)}); give it a name")
         # np.str_ is a string too; ids are plain ones, so that they print and pickle as such.
         place = self.position.setdefault(str.__str__(synset), len(self.parents))
         if place == len(self.parents):
@@ -70,13 +70,13 @@ def read_edges(
     for pair in named.items() if hasattr(named, "items") else named:
         parts = _parts(pair)
         if len(parts) != 2:
-            raise HierarchyError(f"names must map synset ids to names, or hold (id, name) pairs; got {pair!r}")
+            raise HierarchyError(f"names must map concept ids to names, or hold (id, name) pairs; got {pair!r}")
         reader.name(*parts)
     unconnected = [s for s in reader.names if s not in reader.position]
     if unconnected:
         raise HierarchyError(
-            f"names has synsets that no edge reaches: {quoted(unconnected)}; add an edge (parent, {unconnected[0]!r}) "
-            "or leave the synset out of names"
+            f"names has concepts that no edge reaches: {quoted(unconnected)}; add an edge (parent, {unconnected[0]!r}) "
+            "or leave the concept out of names"
         )
     ids, parents = list(reader.position), reader.parents
     roots = [i for i, above in enumerate(parents) if not above]

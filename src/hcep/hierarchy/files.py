@@ -99,7 +99,7 @@ def write_hierarchy(
     text = known.function("write")(hierarchy, known.name)
     if "\0" in text:
         synset = next(s for s in hierarchy if "\0" in s + hierarchy.name(s))
-        raise HierarchyError(f"{known.name} cannot hold synset {synset!r}: it has a NUL character; rename it")
+        raise HierarchyError(f"{known.name} cannot hold concept {synset!r}: it has a NUL character; rename it")
     lost = ((changed,) if changed else ()) + detail_losses(known, hierarchy)
     write_whole(file, text)
     return lost
@@ -109,14 +109,14 @@ def branch(hierarchy: Hierarchy, root: str) -> Hierarchy:
     """What is below one synset, given by its id or, where it is the only one of that name, by its name."""
     named = [root] if root in hierarchy else [s for s in hierarchy if hierarchy.name(s) == root]
     if len(named) > 1:
-        raise HierarchyError(f"root {root!r} is the name of {len(named)} synsets: {quoted(named)}; give the id of one")
+        raise HierarchyError(f"root {root!r} is the name of {len(named)} concepts: {quoted(named)}; give the id of one")
     if not named:
         known = [*hierarchy.ids, *map(hierarchy.name, hierarchy.ids)]
         raise HierarchyError(f"root {root!r} is neither an id nor a name here.{near_matches(root, known)}")
     synset = named[0]
     inside = (synset, *hierarchy.descendants(synset))
     if len(inside) == 1:
-        raise HierarchyError(f"root {root!r} has no synsets below it; give an inner synset")
+        raise HierarchyError(f"root {root!r} has no concepts below it; give an inner concept")
     kept = set(inside)
     edges = [(parent, child) for child in inside for parent in hierarchy.parents(child) if parent in kept]
     return Hierarchy.from_edges(edges, {s: hierarchy.name(s) for s in inside}, root=synset)

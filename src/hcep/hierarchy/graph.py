@@ -169,7 +169,7 @@ class Hierarchy:
             return self._index[synset]
         except (KeyError, TypeError):
             raise HierarchyError(
-                f"{quoted([synset])} is not a synset of this hierarchy.{near_matches(synset, self.ids)}"
+                f"{quoted([synset])} is not a concept of this hierarchy.{near_matches(synset, self.ids)}"
             ) from None
 
     def children(self, synset: str) -> tuple[str, ...]:
@@ -229,7 +229,7 @@ class Hierarchy:
             return self._own_leaf[label]
         if not self.is_leaf(label):
             raise HierarchyError(
-                f"class {quoted([label])} is an inner synset, above {quoted(self.children(label), 3)}; "
+                f"class {quoted([label])} is an inner concept, above {quoted(self.children(label), 3)}; "
                 f"use hierarchy.with_classes([{quoted([label])}]) to hang the class below it as a leaf of its own"
             )
         return self.ids[self._index[label]]
@@ -279,12 +279,12 @@ class Hierarchy:
         unknown = [c for c in wanted if c not in self._index and c not in self._own_leaf]
         if unknown:
             raise HierarchyError(
-                f"{len(unknown):,} of {len(wanted):,} leaves are not synsets of this hierarchy: {quoted(unknown)}."
+                f"{len(unknown):,} of {len(wanted):,} leaves are not concepts of this hierarchy: {quoted(unknown)}."
                 + near_matches(unknown[0], self.ids)
             )
         targets = [self._index[self._own_leaf.get(c, c)] for c in wanted]
         if not any(targets):
-            raise HierarchyError("restrict needs at least one synset below the root")
+            raise HierarchyError("restrict needs at least one concept below the root")
         above = reach(targets, self._parents)
         kept = self._on(sorted(above | set(targets)), self._parent_lists())
         return kept.with_classes(c for c, t in zip(wanted, targets, strict=True) if t in above)

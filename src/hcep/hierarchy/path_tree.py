@@ -107,6 +107,6 @@ def _refuse_explosion(hierarchy: Hierarchy) -> None:
     if n_paths.sum() > MAX_NODES:
         worst = hierarchy.ids[int(np.argmax(n_paths))]
         raise HierarchyError(
-            f"the hierarchy has {n_paths.sum():.3g} rooted paths, more than {MAX_NODES:,}; synset {worst!r} alone "
-            f"has {n_paths.max():.3g}. Give synsets fewer parents, or use hierarchy.as_tree(policy='shortest')"
+            f"the hierarchy has {n_paths.sum():.3g} rooted paths, more than {MAX_NODES:,}; concept {worst!r} alone "
+            f"has {n_paths.max():.3g}. Give concepts fewer parents, or use hierarchy.as_tree(policy='shortest')"
         )

@@ -61,8 +61,8 @@ def induce_from_embeddings(
     >>> points = [[1, 0.1], [1, 0.2], [0.1, 1], [0, 1], [0, 0.9]]
     >>> induce_from_embeddings(points, ["cat", "dog", "car", "bus", "van"]).hierarchy.print_tree(max_depth=1)
     entity
-    ├── cat + dog … 2 synsets below
-    └── car + bus + 1 more … 4 synsets below
+    ├── cat + dog … 2 concepts below
+    └── car + bus + 1 more … 4 concepts below
     """
     if linkage not in ("ward", "average"):
         raise HCEPError(f"linkage must be 'ward' or 'average', got {linkage!r}")

@@ -33,7 +33,7 @@ def test_convert_to_every_format(known, file, tmp_path):
 
 def test_what_is_lost_goes_to_standard_error(file, tmp_path):
     result = run("convert", file, tmp_path / "h.nwk", "--lossy")
-    assert result.stderr == "note: newick keeps one parent a synset: 1 synset loses the others\n"
+    assert result.stderr == "note: newick keeps one parent per concept: 1 concept loses the others\n"
     assert "note" not in result.stdout
 
 

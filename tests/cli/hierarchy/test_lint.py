@@ -120,7 +120,7 @@ def test_fix_shows_what_changed_and_writes_on_request_only(broken, tmp_path):
 def test_a_chain_is_merged_on_request_alone_and_what_the_file_loses_is_said_by_name(broken, tmp_path):
     asked = run("lint", broken, "--collapse", "-o", tmp_path / "out.csv")
     assert "= feline merged into cat" in asked.stdout
-    assert "csv: what collapse merged into 1 concept is lost ('feline')" in asked.stderr
+    assert "csv: the names merged into 1 concept are lost ('feline')" in asked.stderr
     kept = run("lint", broken, "--collapse", "-o", tmp_path / "out.json")
     assert "lost" not in kept.stderr
     assert read_hierarchy(tmp_path / "out.json").merged("cat") == (("feline", "feline"),)
@@ -391,7 +391,7 @@ def test_synsets_below_a_leaf_that_is_no_class_or_below_a_new_synset_above_it(pe
     [
         ((), "nothing to do: give --move"),
         (("--move", "fox"), "--move: expected CONCEPT"),
-        (("--move", "fix:vehicle"), "'fix' is neither the id nor the name of a synset. Near matches: 'fox'"),
+        (("--move", "fix:vehicle"), "'fix' is neither id nor name of a concept. Near matches: 'fox'"),
         (("--add", "pet"), "--add: expected NAME:PARENT"),
         (("--merge", ":"), "--merge: expected CONCEPT:INTO"),
         (("--move", "animal:cat"), "close a cycle"),

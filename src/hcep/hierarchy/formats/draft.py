@@ -57,7 +57,7 @@ class Draft:
         `same` it is that also where it is met again below the same parent, as in rows of level columns.
         """
         if not label:
-            raise self.source.fail("a synset without a name; give it one", line)
+            raise self.source.fail("a concept without a name; give it one", line)
         first = self._first.get(label)
         known = self._below.get((parent, label)) if same else None
         if (
@@ -83,8 +83,8 @@ class Draft:
     def hierarchy(self) -> Hierarchy:
         """The finished hierarchy; several tops are joined under the virtual root."""
         if len(self.branches) < 2:
-            what = "no synset" if not self.branches else f"a single synset, {self.branches[0].label!r}"
-            raise self.source.fail(f"holds {what}; expected a root with synsets below it")
+            what = "no concept" if not self.branches else f"a single concept, {self.branches[0].label!r}"
+            raise self.source.fail(f"holds {what}; expected a root with concepts below it")
         ids = self._ids()
         apart = {synset: b.label for synset, b in zip(ids, self.branches, strict=True) if synset != b.label}
         if apart:
@@ -108,7 +108,7 @@ class Draft:
             above = first.parents[0] if first.parents else None
             raise self.source.fail(
                 f"{label!r} stands {self._place(parent)} and {self._place(above)}{_on(first.line)}; pass "
-                "repeated='merge' for one synset with both parents, or repeated='qualify' for two synsets "
+                "repeated='merge' for one concept with both parents, or repeated='qualify' for two concepts "
                 "(-O repeated=merge, -O repeated=qualify on the command line)",
                 line,
             )

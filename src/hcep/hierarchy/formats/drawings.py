@@ -27,7 +27,7 @@ def tree(hierarchy: Hierarchy, max_depth: int | None, max_children: int | None) 
         children = hierarchy.children(synset)
         again = " ↑" if children and synset in seen else ""
         n_below = len(hierarchy.descendants(synset)) if children and depth == max_depth else 0
-        hidden = f" … {n_below:,} synset{'s' if n_below > 1 else ''} below" if n_below else ""
+        hidden = f" … {n_below:,} concept{'s' if n_below > 1 else ''} below" if n_below else ""
         lines.append(before + label + (again or hidden))
         if again or hidden:
             continue

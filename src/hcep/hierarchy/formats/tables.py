@@ -166,11 +166,11 @@ def write(hierarchy: Hierarchy, format: str) -> str:
         for text in (synset, hierarchy.name(synset)):
             if text != text.strip() or not text:
                 raise HierarchyError(
-                    f"{format} cannot hold {text!r} of synset {synset!r}: a cell is not empty and has no blanks at its "
-                    "ends; rename it, or write .json"
+                    f"{format} cannot hold {text!r} of concept {synset!r}: a cell is not empty and has no blanks "
+                    "at its ends; rename it, or write .json"
                 )
         if synset.startswith("#"):
-            raise HierarchyError(f"{format} cannot hold synset {synset!r}: its line would be a comment; write .json")
+            raise HierarchyError(f"{format} cannot hold concept {synset!r}: its line would be a comment; write .json")
     if hierarchy.name(hierarchy.root) != hierarchy.root:
         writer.writerow(("", hierarchy.root, hierarchy.name(hierarchy.root)))
     for child in hierarchy.ids[1:]:
@@ -205,14 +205,14 @@ def _edges(source: Source, shape: Shape) -> Hierarchy:
             else:
                 parent, n_above = above, n_above + 1
         if parent == child and child not in top:
-            raise source.fail(f"synset {child!r} is its own parent; write another, or leave it out", line)
+            raise source.fail(f"concept {child!r} is its own parent; write another, or leave it out", line)
         above = parent
         several = [part.strip() for part in re.split(r"[;|]", parent)]
         split = parent not in children and len(several) > 1 and all(part in known for part in several)
         n_split += split
         edges += [(p, child) for p in (several if split else [parent]) if p and p not in marker and child not in top]
         if rest and rest[0] and names.setdefault(child, rest[0]) != rest[0]:
-            told = f"synset {child!r} is given two names, {names[child]!r} and {rest[0]!r}"
+            told = f"concept {child!r} is given two names, {names[child]!r} and {rest[0]!r}"
             raise source.fail(f"{told}; keep one of them, or give the two meanings ids of their own", line)
     if not edges:
         raise source.fail("holds no edges; expected rows of parent, child[, name]")

@@ -70,9 +70,9 @@ def graph_loss(format: Format, hierarchy: Hierarchy) -> str | None:
     n_shared = sum(len(hierarchy.parents(s)) > 1 for s in hierarchy)
     n_dropped = len(hierarchy) - len(hierarchy.as_tree())
     are = "is" if n_dropped == 1 else "are"
-    dropped = f" and {counted(n_dropped, 'inner synset')} left without children {are} dropped" if n_dropped else ""
+    dropped = f" and {counted(n_dropped, 'inner concept')} left without children {are} dropped" if n_dropped else ""
     lose = "loses" if n_shared == 1 else "lose"
-    return f"{format.name} keeps one parent a synset: {counted(n_shared, 'synset')} {lose} the others{dropped}"
+    return f"{format.name} keeps one parent per concept: {counted(n_shared, 'concept')} {lose} the others{dropped}"
 
 
 def detail_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
@@ -84,13 +84,13 @@ def detail_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
     some_share = len({hierarchy.name(s) for s in hierarchy}) < len(hierarchy)
     shared = "; a name that several share has the id behind it" if some_share and format.reads else ""
     lost = [
-        ("ids", n_renamed, f"names kept, ids lost ({counted(n_renamed, 'synset')}){shared}"),
-        ("merged", len(merged), f"what collapse merged into {counted(len(merged), 'concept')} is lost ({chains})"),
+        ("ids", n_renamed, f"names kept, ids lost ({counted(n_renamed, 'concept')}){shared}"),
+        ("merged", len(merged), f"the names merged into {counted(len(merged), 'concept')} are lost ({chains})"),
         ("classes", n_own, f"the own leaf of {counted(n_own, 'inner class')} is a plain leaf: its class is lost"),
     ]
     said = [text for kept, n, text in lost if n and kept not in format.keeps]
     if format.reads and "order" not in format.keeps and not order_survives(hierarchy):
-        said.append("synsets will be numbered in another order, and with them a dictionary's atoms")
+        said.append("concepts will be numbered in another order, and with them a dictionary's atoms")
     return tuple(f"{format.name}: {text}" for text in said)
 
 
@@ -102,6 +102,6 @@ def write_whole(path: Path, text: str) -> None:
         told = (
             f"cannot write {str(path)!r}: a name holds {error.object[error.start]!r}, which is no character of UTF-8; "
         )
-        raise HierarchyError(f"{told}rename the synset") from None
+        raise HierarchyError(f"{told}rename the concept") from None
     packed = gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data
     _files.write_bytes(path, packed, HierarchyError)
