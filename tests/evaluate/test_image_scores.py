@@ -204,5 +204,5 @@ def test_what_is_refused(pets):
         score_images(supports, y, pets, probabilities=[[1.0]], classes=["cat", "dog"])
     with pytest.raises(HCEPError, match="top_k must hold positive integers, got 0"):
         score_images(supports, y, pets, top_k=(1, 0))
-    with pytest.raises(HierarchyError, match="'lion' is not a synset"):
+    with pytest.raises(HierarchyError, match="'lion' is not a concept"):
         score_images(supports, ["lion"], pets)
