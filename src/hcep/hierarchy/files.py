@@ -56,8 +56,7 @@ def understood(source: Source, hierarchy: Hierarchy) -> str:
     """What a file was taken for, in a sentence, and where its cells or lines decided, how to say otherwise."""
     levels = "flat" if hierarchy.depth == 1 and is_virtual(hierarchy.root) else _levels(hierarchy)
     what = f"{source.understood or source.format}, {levels}, {counted(len(hierarchy.leaves), 'class')}"
-    hint = "if it has levels, say how it is written with --format" if levels == "flat" else ""
-    otherwise = source.otherwise or hint
+    otherwise = source.otherwise or (levels == "flat" and "if it has levels, say how it is written with --format")
     return f"{source.name}: {what}" + (f"; {otherwise}" if otherwise else "")
 
 

@@ -28,9 +28,7 @@ def show(
     *,
     depth: Annotated[int | None, typer.Option(min=0, help="Levels to draw.")] = None,
     children: Annotated[int | None, typer.Option(min=1, help="Children to draw of each concept.")] = 12,
-    synset: Annotated[
-        str | None, typer.Option("--concept", "--synset", help="Draw what is below this concept only.")
-    ] = None,
+    synset: Annotated[str | None, typer.Option("--concept", "--synset", help="Draw what is below it only.")] = None,
     collapse: Collapsed = False,
     read_as: ReadAs = None,
     options: Options = None,

@@ -22,9 +22,7 @@ File = Annotated[
         "or `imagenet`."
     ),
 ]
-ReadAs = Annotated[
-    str | None, typer.Option("--format", help="Format to read, where the file's ending does not tell it.")
-]
+ReadAs = Annotated[str | None, typer.Option("--format", help="Format to read, where the ending does not tell it.")]
 HierarchyFormat = Annotated[
     str | None, typer.Option(help="Format of the hierarchy, where the file's ending does not tell it.")
 ]
