@@ -3,6 +3,7 @@ import time
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
 
 from hcep import (
@@ -206,3 +207,9 @@ def test_what_is_refused(pets):
         score_images(supports, y, pets, top_k=(1, 0))
     with pytest.raises(HierarchyError, match="'lion' is not a concept"):
         score_images(supports, ["lion"], pets)
+
+
+def test_a_classifier_that_finds_no_concepts_is_refused_with_what_to_do(pets):
+    X, y = np.eye(4), ["cat", "dog"] * 2
+    with pytest.raises(HCEPError, match=r"a LogisticRegression finds no concepts.*make_method\('linear-probe'\)"):
+        evaluate_method(LogisticRegression().fit(X, y), X, y)
