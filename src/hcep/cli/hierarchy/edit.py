@@ -294,7 +294,7 @@ def report(
         if finding not in useless:
             _print_finding(console, finding)
     if useless and hierarchy is not None:
-        many = counted(len(useless), "concept")
+        many = counted(len({finding.synsets[0] for finding in useless}), "concept")
         text = f"{many} nearer to another parent in this encoder's space, without a clear gain"
         named = ([repr(hierarchy.name(s)) for s in f.synsets] for f in useless)
         near = tuple(f"{child} to {other} than to {own}" for child, own, other in named)

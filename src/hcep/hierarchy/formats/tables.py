@@ -161,7 +161,8 @@ def write(hierarchy: Hierarchy, format: str) -> str:
     """Children in index order, each with its first parent first: reading back gives the same DAG."""
     lines = io.StringIO()
     writer = csv.writer(lines, delimiter=DELIMITERS[format])
-    writer.writerow(HEADER)
+    width = 2 + any(hierarchy.name(synset) != synset for synset in hierarchy)  # names only where they say more than ids
+    writer.writerow(HEADER[:width])
     for synset in hierarchy:
         for text in (synset, hierarchy.name(synset)):
             if text != text.strip() or not text:
@@ -174,7 +175,7 @@ def write(hierarchy: Hierarchy, format: str) -> str:
     if hierarchy.name(hierarchy.root) != hierarchy.root:
         writer.writerow(("", hierarchy.root, hierarchy.name(hierarchy.root)))
     for child in hierarchy.ids[1:]:
-        writer.writerows((parent, child, hierarchy.name(child)) for parent in hierarchy.parents(child))
+        writer.writerows((parent, child, hierarchy.name(child))[:width] for parent in hierarchy.parents(child))
     return lines.getvalue()
 
 
