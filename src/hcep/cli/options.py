@@ -116,9 +116,9 @@ def kept_corrections(path: Path | None, hierarchy: Hierarchy | None) -> Correcti
     if path is None:
         return None
     kept = Corrections(path, hierarchy, lenient=True)
+    more = len(kept.problems) - 3
     show_notes(f"{problem}; this correction does not count" for problem in kept.problems[:3])
-    if len(kept.problems) > 3:
-        show_notes([f"{len(kept.problems) - 3:,} more corrections in {path} do not count"])
+    show_notes([f"{more:,} more corrections in {path} do not count"] if more > 0 else [])
     if kept.torn:
         show_notes([f"the last line of {path} was not written to its end and does not count"])
     return kept

@@ -18,6 +18,7 @@ from hcep._checks import require_positive
 from hcep._progress import progress as progress_bar
 from hcep.classify.path_model import Inference, PathModel
 from hcep.errors import HCEPError
+from hcep.explain.corrections import Correction, Corrections, image_hash
 from hcep.explain.evidence import Evidence
 from hcep.explain.explained import ExplainedImage, ExplainedImages, Odds, PictureObject, Rival
 from hcep.explain.explanation import Explanation, explain
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
     from hcep.classify.hedging import Hedged
     from hcep.embeddings import EmbeddingStore, Encoder
-    from hcep.explain.corrections import Correction, Corrections
     from hcep.models.atom_names import AtomNames
 
 #: Photos that are in memory at a time, and embeddings.
@@ -164,8 +164,6 @@ def explained_batches(
             own = [request] * len(batch.files)
             by: list[Correction | None] = [None] * len(own)
             if corrections is not None:
-                from hcep.explain.corrections import image_hash
-
                 keys = [image_hash(image) for image in batch.images()]
                 own, by = corrections.requests(keys, request), [corrections.honoured(key) for key in keys]
                 limits = PathLimits.of_images(classifier.hierarchy, own)

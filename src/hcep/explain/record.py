@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from hcep.errors import HCEPError
+from hcep.explain.corrections import Correction
 
 if TYPE_CHECKING:
     from hcep.explain.explained import ExplainedImage
@@ -117,14 +118,6 @@ class ObjectRecord(Struct):
     names: list[str]
 
 
-class CorrectedRecord(Struct):
-    """Who corrected the answer, when and why."""
-
-    who: str
-    when: str
-    why: str
-
-
 class ImageRecord(Struct):
     """One explained image. `force` and `forbid`: concepts that were asked for, by hand or by a correction."""
 
@@ -146,7 +139,7 @@ class ImageRecord(Struct):
     runners_up: list[RivalRecord]
     nearest: list[PhotoRecord]
     maps: str | None
-    corrected: CorrectedRecord | None = None
+    corrected: Correction | None = None  # what somebody said of the image, and the answer obeys
 
 
 def record(one: ExplainedImage) -> dict[str, Any]:

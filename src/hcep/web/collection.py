@@ -22,6 +22,7 @@ from hcep.classify.path_model import PathModel
 from hcep.embeddings.images import ImageProblem, open_image
 from hcep.evaluate import mistakes_by_lca, tree_distances
 from hcep.explain.explained import SURE, UNLIKE, UNSURE, percent
+from hcep.explain.neighbours import fitted_on
 
 if TYPE_CHECKING:
     from hcep.embeddings import EmbeddingStore
@@ -44,14 +45,9 @@ class Photos:
     title: str
     names: Sequence[str]
     labels: Sequence[str | None]
-    ids: Sequence[str]  # of photos that the engine may remember
+    ids: Sequence[Any]  # hashes of the files; the engine may remember photos by them
+    splits: NDArray[Any] = np.empty(0)  # of all photos, where they have any
     block = BLOCK
-
-    def fitted_on(self, saved: SavedModel) -> tuple[NDArray[np.bool_], str]:
-        """Which photos a model was fitted on, as far as is known, and what they are called."""
-        from hcep.explain.neighbours import fitted_on
-
-        return fitted_on(saved, self.ids), "those that the model was fitted on"
 
     def blocks(self) -> Iterator[NDArray[Any]]:
         """Embeddings, some at a time."""
@@ -74,6 +70,7 @@ class StorePhotos(Photos):
         self.store, self.title = store, Path(store.folder).resolve().name
         self.key = hashlib.sha256("".join(shard.sha256 for shard in store.shards).encode()).hexdigest()[:20]
         self.paths, self.labels = store.paths.tolist(), store.labels.tolist()
+        self.ids, self.splits = store.content_hashes.tolist(), store.splits
         self.names = ["/".join(Path(path).parts[-2:]) for path in self.paths]
 
     def blocks(self) -> Iterator[NDArray[Any]]:
@@ -84,11 +81,6 @@ class StorePhotos(Photos):
 
     def picture(self, row: int) -> Any:
         return open_image(self.paths[row], shorter_side=640)
-
-    def fitted_on(self, saved: SavedModel) -> tuple[NDArray[np.bool_], str]:
-        self.ids = self.store.content_hashes.tolist()
-        known, what = super().fitted_on(saved)
-        return (known, what) if known.any() else (self.store.splits == "train", "of the split train")
 
 
 class DroppedPhotos(Photos):
@@ -206,7 +198,9 @@ class Collection:
             n, right = int(of.sum()), int((of & self.masks["right"]).sum())
             return f"{right:,} of {n:,} right by their labels ({100 * right / n:.1f} %)"
 
-        known, (own, what) = self.truth >= 0, self.photos.fitted_on(saved)
+        known, own, what = self.truth >= 0, fitted_on(saved, self.photos.ids), "those that the model was fitted on"
+        if not own.any() and "train" in self.photos.splits:
+            own, what = self.photos.splits == "train", "of the split train"
         if not known.any() or not own.any():
             return f"{share(known)}." if known.any() else ""
         others = f"; of the others {share(known & ~own)}" if (known & ~own).any() else ", none is new to it"
