@@ -99,8 +99,10 @@ def class_hierarchy(
     return restricted.collapse() if collapse else restricted
 
 
-def refuse_unknown(hierarchy: Hierarchy, labels: Sequence[str]) -> None:
-    """Raise HierarchyError where a class is no concept."""
+def refuse_unknown(hierarchy: Hierarchy | None, labels: Sequence[str]) -> None:
+    """Raise HierarchyError where a class is no concept; of no hierarchy none is asked for."""
+    if hierarchy is None:
+        return
     unknown = [label for label in labels if label not in hierarchy and label not in hierarchy.own_leaves]
     if unknown:
         are = "is no concept" if len(unknown) == 1 else "are not concepts"

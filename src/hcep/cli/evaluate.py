@@ -13,7 +13,7 @@ from hcep._escape import markup as escape
 from hcep._files import refuse_existing, replacing, write_text
 from hcep.cli import options as opt
 from hcep.cli.config import Config
-from hcep.cli.console import Console, say, show_notes
+from hcep.cli.console import Console, say, show_notes, tell
 from hcep.cli.options import option
 from hcep.cli.render import show_scores
 from hcep.errors import HCEPError, near_matches, quoted
@@ -217,11 +217,8 @@ def _warn_of_training_images(model: Path, test: Embeddings) -> None:
         return
     fitted, tested = os.path.abspath(data), os.path.abspath(test.source)
     if fitted == tested or fitted.startswith(tested + OF_SPLIT):
-        Console(stderr=True, soft_wrap=True).print(
-            f"[yellow]warning:[/] {escape(test.source)} {'is' if fitted == tested else 'includes'} what the model was "
-            "fitted on, so the scores flatter it; evaluate on other images (--split, or another file)",
-            highlight=False,
-        )
+        told = f"{test.source} {'is' if fitted == tested else 'includes'} what the model was fitted on, so the scores "
+        tell(f"{told}flatter it; evaluate on other images (--split, or another file)", "warning")
 
 
 def _form(form: str | None, output: Path | None, as_json: bool) -> str:
@@ -305,10 +302,9 @@ def _text(wanted: str, table: ScoreTable | None, facts: dict[str, Any], grades: 
 
 
 def _report_trouble(grades: Grades, own: str) -> None:
-    console = Console(stderr=True, soft_wrap=True)
     for label, reason in grades.skipped.items():
-        console.print(f"[yellow]skipped:[/] {escape(label)}: {escape(reason)}", highlight=False)
+        tell(f"{label}: {reason}", "skipped")
     for text, labels in grades.warnings.items():
         rivals = ", ".join(label for label in labels if label != own)
         if rivals:  # the model's own warnings were shown when it was fitted
-            console.print(f"[yellow]warning:[/] {escape(rivals)}: {escape(text)}", highlight=False)
+            tell(f"{rivals}: {text}", "warning")

@@ -145,18 +145,14 @@ def fit(
 
 
 def checked_tree(data: Path, y: Any, tree_of: Callable[[Sequence[str]], Any]) -> Any:
-    """The hierarchy above the labels.
-
-    Raises HierarchyError: classes that it does not have; other names of them in the file are pointed at.
-    """
+    """The hierarchy above the labels; where it lacks classes, the error points at other names of them in the file."""
     from hcep.classify.base import refuse_unknown
     from hcep.embeddings.arrays import label_array_in
 
     classes = sorted(set(y.tolist()))
     graph = tree_of(classes)
     try:
-        if graph is not None:
-            refuse_unknown(graph, classes)
+        refuse_unknown(graph, classes)
     except HierarchyError as error:
         other = label_array_in(data, {*graph.ids, *map(graph.name, graph)})
         hint = f" The names in {other!r} of {data.name} are in the hierarchy: pass --label {other}." if other else ""
@@ -189,17 +185,9 @@ def _fit_text(
         None if one is None else datasets.embeddings_of(one, encoder=encoder, progress=not as_json, on_labels=check)
         for one, check in ((images, None), (data, lambda y: [graph.leaf_of(label) for label in y.tolist()]))
     )
-    text_tower = embeddings.load_encoder(encoder)
-    found = fit_text_model(
-        graph,
-        text_tower,
-        output,
-        images=unlabelled,
-        labelled=labelled,
-        templates=templates or TEMPLATES,
-        descriptions=wordnet_words(graph)[0],
-        name=name,
-    )
+    words: dict[str, Any] = {"templates": templates or TEMPLATES, "descriptions": wordnet_words(graph)[0], "name": name}
+    tower = embeddings.load_encoder(encoder)
+    found = fit_text_model(graph, tower, output, images=unlabelled, labelled=labelled, **words)
     if as_json:
         numbers = {key: getattr(found, key) for key in ("weight", "temperature", "n_text_only", "gap")}
         # JSON has neither infinity nor NaN.

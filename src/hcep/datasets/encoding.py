@@ -111,10 +111,8 @@ def embeddings_of(
 
 def _has_all(store: Path, dataset: ImageDataset, encoder: Encoder) -> bool:
     """Whether a store of the encoder holds the images of a dataset as they are now, by content, and no other."""
-    if not is_store(store) or dataset.pixels is not None:
-        return False
-    own = EmbeddingStore(store)
-    if own.encoder.fingerprint != encoder.fingerprint or len(own) != len(dataset):
+    own = EmbeddingStore(store) if is_store(store) and dataset.pixels is None else None
+    if own is None or own.encoder.fingerprint != encoder.fingerprint or len(own) != len(dataset):
         return False
     columns = (own.ids, own.labels, own.splits, own.content_hashes)
     known = {key: rest for key, *rest in zip(*(column.tolist() for column in columns), strict=True)}

@@ -255,12 +255,10 @@ def _read_npz(source: Path, names: dict[str, str], label_names: Sequence[str] | 
                 found["names"] = called
     parts["labels"] = as_labels(source, parts.get("labels"), label_names)
     text: dict[str, Any] = {part: _with_missing(parts.get(part)) for part in ("labels", "ids", "paths", "splits")}
-    others = [name for name in LABEL_NAMES if name in present and name not in found.values()]
-    note = ""
-    if others and called and called in found.values():
-        as_names = f", as named in {found['names']!r}" if "names" in found else ""
-        taken = f"vectors of array {found['vectors']!r}, labels of array {found['labels']!r}{as_names}"
-        note = f"{source.name}: {taken}; --label {others[0]} takes those in {quoted(others)}"
+    others = [name for name in LABEL_NAMES if name in present and name != called]
+    as_names = f", as named in {called!r}" if "names" in found else ""
+    taken = f"{source.name}: vectors of array {found['vectors']!r}, labels of array {found.get('labels')!r}{as_names}"
+    note = f"{taken}; --label {others[0]} takes other names" if others and called in found.values() else ""
     return EmbeddingArrays(parts["vectors"], **text, note=note)
 
 

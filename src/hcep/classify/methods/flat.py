@@ -30,9 +30,8 @@ class PenalisedMethod(ConceptMethod):
     Parameters
     ----------
     hierarchy, tree, collapse, unit_norm, center, max_steps, head, n_jobs : as in `ConceptMethod`
-    alpha : float in (0, 1], optional
-        Penalty as in `hcep.pursuit.lasso`; by default, and then kept as ``alpha_``, the one at which training images
-        use `max_steps` atoms on average.
+    alpha : penalty as in `hcep.pursuit.lasso`; by default, and then kept as ``alpha_``, the one at which training
+        images use `max_steps` atoms on average
     """
 
     alpha_: float
