@@ -18,16 +18,14 @@ from hcep.cli.options import Preprocessing, Ray, Strict, argument, option
 if TYPE_CHECKING:
     from hcep.embeddings.store.encoding import EncodeReport
 
-EncoderName = Annotated[
-    str | None, option("The built-in one by default; `hcep encoders` lists others.", "--encoder", "-e")
-]
-
 
 def encode(
     context: typer.Context,
     *,
     images: Annotated[Path, argument("Folder of images (class/xxx.jpg), or a table with paths and labels.")],
-    encoder: EncoderName = None,
+    encoder: Annotated[
+        str | None, option("Built in by default; `hcep encoders` lists more.", "--encoder", "-e")
+    ] = None,
     output: Annotated[Path, option("Folder of the store.", "--output", "-o")],
     preprocessing: Preprocessing = None,
     layout: Annotated[str | None, option("How the images are laid out; found out by default.")] = None,

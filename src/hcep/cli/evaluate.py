@@ -71,14 +71,12 @@ def evaluate(
     from hcep.models.model_encoder import embeddings_for
     from hcep.models.streaming import IN_MEMORY, blocks
 
-    wanted = _form(form, output, as_json)
+    wanted, ranks = _form(form, output, as_json), tuple(top_k or (1, 5))
     if ray is not None:
         if compare or output or per_image or corrections or interventions:
             alone = "--compare, --output, --per-image, --corrections and --interventions"
             raise HCEPError(f"{alone} are for one process: leave out --ray")
-        scores = distributed.evaluate(
-            model, data, split=split, top_k=tuple(top_k or (1, 5)), address=ray, progress=not as_json
-        )
+        scores = distributed.evaluate(model, data, split=split, top_k=ranks, address=ray, progress=not as_json)
         facts = _facts(scores, str(data), read_model(model).classifier.hierarchy_, by_class)
         say(json.dumps(facts, indent=2, ensure_ascii=False)) if as_json else show_scores(facts, None)
         return
@@ -108,7 +106,7 @@ def evaluate(
     columns = (*DEFAULT_COLUMNS, *(f"top_{k}" for k in top_k or ()))
     if isinstance(test.X, EmbeddingStore):
         read_blocks = blocks(test.X, test.y, not as_json and "evaluating")
-        running = evaluate_blocks(classifier, read_blocks, top_k=tuple(top_k or (1, 5)))
+        running = evaluate_blocks(classifier, read_blocks, top_k=ranks)
         facts = _facts(running, test.source, classifier.hierarchy_, by_class)
         table = running.table(columns, own) if wanted not in ("table", "json") else None
         _show(wanted, table, facts, Grades(), output, as_json)
@@ -119,7 +117,7 @@ def evaluate(
             (test.X, test.y),
             None if train is None else (train.X, train.y),
             optional=optional,
-            top_k=tuple(top_k or (1, 5)),
+            top_k=ranks,
             on_method=lambda label: status.update(f"{escape(label)} …"),
         )
     if per_image is not None:
@@ -188,10 +186,7 @@ def _rivals(names: Sequence[str], hierarchy: Hierarchy, test: Embeddings) -> tup
 
 
 def _read_training(read: Callable[[str], Embeddings], data: Path, split: str, classes: Sequence[object]) -> Embeddings:
-    """The images methods are fitted on.
-
-    Raises HCEPError: when the data has no such split, or it lacks a class of the model.
-    """
+    """The images methods are fitted on; data without such a split, or without a class of the model, is refused."""
     try:
         train = read(split)
     except HCEPError as error:
@@ -222,10 +217,7 @@ def _warn_of_training_images(model: Path, test: Embeddings) -> None:
 
 
 def _form(form: str | None, output: Path | None, as_json: bool) -> str:
-    """The form of what is printed or written.
-
-    Raises HCEPError: two forms at once, or a file whose name does not say its form.
-    """
+    """The form of what is printed or written; two at once, or a file whose name does not say its form, are refused."""
     if as_json and form is not None:
         raise HCEPError(f"--json and --format {form} exclude each other; leave one out")
     if output is None:

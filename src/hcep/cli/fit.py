@@ -99,19 +99,14 @@ def fit(
         if not embeddings.is_store(data):
             raise HCEPError(f"--images is for a store, and {str(data)!r} is none")
         refuse_out_of_step(embeddings.EmbeddingStore(data), images)
-    given = {
+    given: dict[str, Any] = {
         "anchor": _number("--anchor", anchor, ("auto",)),
         "shrinkage": _number("--shrinkage", shrinkage, ("auto", "none")),
         "power": _number("--power", power, ("auto",)),
-        "refine": refine,
-        "priors": priors,
-        "beam_width": beam_width,
-        "tree": tree,
         "head": _head(head or ("adamw" if paper else None), epochs=epochs, batch_size=batch_size, lr=lr),
-        "signed": signed or None,
-        "unit_norm": unit_norm or None,
-        "center": center or None,
     }
+    given |= {"refine": refine, "priors": priors, "beam_width": beam_width, "tree": tree}
+    given |= {"signed": signed or None, "unit_norm": unit_norm or None, "center": center or None}
     parameters: dict[str, Any] = {
         key: None if isinstance(v, str) and v == "none" else v for key, v in given.items() if v is not None
     }

@@ -71,16 +71,9 @@ def _describe(path: Path) -> dict[str, Any]:
         return models.load_summary(path).facts()
     if embeddings.is_store(path):
         store = embeddings.EmbeddingStore(path)
-        return {
-            "kind": "store",
-            "images": len(store),
-            "dimensions": store.n_dims,
-            "precision": store.dtype.name,
-            "encoder": store.encoder.name,
-            "shards": len(store.shards),
-            "skipped": len(store.skipped),
-            "classes": len({label for label in store.labels.tolist() if label is not None}),
-        }
+        facts = {"kind": "store", "images": len(store), "dimensions": store.n_dims, "precision": store.dtype.name}
+        facts |= {"encoder": store.encoder.name, "shards": len(store.shards), "skipped": len(store.skipped)}
+        return facts | {"classes": len({label for label in store.labels.tolist() if label is not None})}
     if is_embeddings(path):
         return _arrays(embeddings.read_arrays(path, label_names=usual_label_names(path)))
     if path.suffix in (".json", ".csv", ".tsv"):
