@@ -323,9 +323,7 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
         return model.infer(images, n_best=n_best, limits=model.limits(force, forbid), **asked)
 
     def explain(self, X: ArrayLike, **options: Any) -> hcep.explain.ExplainedImages:
-        """Class, path and runners-up of each image, for people, with options of `hcep.explain_images`: ``n_best=3``,
-        ``coverage``, ``why_not``, ``force``, ``forbid``, ``n_paths``, …; photos go there themselves.
-        """
+        """Class, path and runners-up of each image, for people; all options of `hcep.explain_images` (``coverage``)."""
         return hcep.explain_images(self._checked_images(X), self, **options)
 
     def predict(self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = ()) -> NDArray[Any]:

@@ -75,9 +75,8 @@ class GrowingMixin(ConceptEstimator):
         try:
             above = graph.root if parent is None else find_concept(graph, parent)
         except HierarchyError as error:
-            top = quoted(map(graph.name, graph.children(graph.root)))
-            new = "a new group goes into the tree, with which the model is then fitted again"
-            raise HierarchyError(f"{error} The groups at the top are {top}; {new}.") from None
+            top = f"The groups at the top are {quoted(map(graph.name, graph.children(graph.root)))}"
+            raise HierarchyError(f"{error} {top}; a new one goes into the tree: then fit again.") from None
         if str(name) in graph and not graph.is_leaf(str(name)) and above not in graph.parents(str(name)):
             raise HCEPError(
                 f"{name!r} is a concept above {quoted(graph.children(str(name)), 3)}; name the class otherwise"

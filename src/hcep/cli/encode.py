@@ -24,7 +24,7 @@ def encode(
     *,
     images: Annotated[Path, argument("Folder of images (class/xxx.jpg), or a table with paths and labels.")],
     encoder: Annotated[
-        str | None, option("Built in by default; `hcep encoders` lists more.", "--encoder", "-e")
+        str | None, option("The built-in one by default; see `hcep encoders`.", "--encoder", "-e")
     ] = None,
     output: Annotated[Path, option("Folder of the store.", "--output", "-o")],
     preprocessing: Preprocessing = None,
@@ -78,8 +78,7 @@ def encode(
         raise typer.Exit(130) from None
     save_resolved(context, output)
     show_notes([*folder_notes(dataset), *copy_notes(EmbeddingStore(output))])
-    tree = None if hierarchy is None else find_hierarchy(hierarchy, **parsed(options))
-    if tree is not None:
+    if hierarchy is not None and (tree := find_hierarchy(hierarchy, **parsed(options))) is not None:
         show_notes(tree_notes(dataset.labels, tree))
     _show(report, dataset.layout, output, as_json)
 
