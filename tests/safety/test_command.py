@@ -115,10 +115,16 @@ with ThreadPoolExecutor(1) as pool:
 """
 
 
+def interruptible(command):
+    """A process that an interrupt reaches, also where the tests themselves run in the background of a shell."""
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+
+
 def test_an_interrupt_is_answered_at_once_and_obeyed_within_two_seconds():
-    process = subprocess.Popen(
-        [sys.executable, "-c", BUSY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
+    process = interruptible([sys.executable, "-c", BUSY])
     assert process.stdout.readline() == b"begin\n"
     started = time.monotonic()
     os.kill(process.pid, signal.SIGINT)
@@ -144,7 +150,7 @@ def test_an_interrupted_fit_stops_soon_and_leaves_the_old_model(tmp_path):
     before = (model / "model.json").read_bytes()
     for wait in (4.0, 7.0, 10.0):
         fit = [*COMMAND, "fit", tmp_path / "many.npz", "--hierarchy", "flat", "--force", "-o", model]
-        process = subprocess.Popen(fit, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        process = interruptible(fit)
         time.sleep(wait)
         assert process.poll() is None, "it is done before it is interrupted"
         started = time.monotonic()
