@@ -65,6 +65,8 @@ def make_hierarchical_concepts(
         ``y`` : (n_leaves * samples_per_leaf,) str, their leaves.
         ``half_angles`` : (depth,) float64, theta_l in degrees for the children of a synset l levels below the top.
 
+    Notes
+    -----
     The b children of a synset p with ancestors A (p and all above it but the root) sit at the vertices v_j of a regular
     simplex, in b - 1 orthonormal directions U that are orthogonal to A::
 
@@ -77,6 +79,8 @@ def make_hierarchical_concepts(
     With ``orientation="svd"`` all atoms together span only ``depth + branching`` dimensions, whatever `dim`, and a path
     spans ``depth + 1`` of them. With ``"random"`` they span all of `dim`.
 
+    Examples
+    --------
     >>> from hcep.datasets import make_hierarchical_concepts
     >>> data = make_hierarchical_concepts(branching=2, depth=2, dim=3, noise=0.0, samples_per_leaf=1)
     >>> data.hierarchy.print_tree()

@@ -59,9 +59,9 @@ def lasso(
 
     References
     ----------
-    R. Tibshirani. Regression shrinkage and selection via the lasso. JRSS B 58, 1996.
-    S. S. Chen, D. L. Donoho, M. A. Saunders. Atomic decomposition by basis pursuit. SIAM J. Sci. Comput. 20, 1998.
-    Q. Bertrand et al. Beyond L1: faster and better sparse models with skglm. NeurIPS 2022.
+    Tibshirani, Regression shrinkage and selection via the lasso, JRSS B 58, 1996; Chen, Donoho, Saunders, Atomic
+    decomposition by basis pursuit, SIAM J. Sci. Comput. 20, 1998; Bertrand et al., Beyond L1: faster and better sparse
+    models with skglm, NeurIPS 2022.
 
     Examples
     --------
