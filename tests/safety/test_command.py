@@ -137,6 +137,7 @@ def test_an_interrupt_is_answered_at_once_and_obeyed_within_two_seconds():
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_an_interrupted_fit_stops_soon_and_leaves_the_old_model(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(

@@ -81,6 +81,7 @@ def test_two_models_are_compared_on_the_shared_photos(served, page):
     assert 0 < n < 300
     page.get_by_role("list", name="By the concept above both").get_by_role("button").first.click()
     page.wait_for_function("n => parseInt(document.querySelector('[role=group] [role=status]').innerText) <= n", arg=n)
+    page.wait_for_timeout(700)  # the tiles are made anew
     page.locator(".tile").first.click()
     page.wait_for_selector(".sides .path li")
     assert page.locator(".sides .path").count() == 2

@@ -168,7 +168,8 @@ def explained_batches(
                 own, by = corrections.requests(keys, request), [corrections.honoured(key) for key in keys]
                 limits = PathLimits.of_images(classifier.hierarchy, own)
             answers = explainer.explained(batch, asked, limits, own, training=store)
-            found += [replace(one, correction=said) for one, said in zip(answers, by, strict=True)]
+            pairs = zip(answers, by, strict=True)
+            found += [one if said is None else replace(one, correction=said) for one, said in pairs]
             vectors.append(batch.X)
             advance(len(batch.files))
             if store is None or len(found) >= BLOCK:  # all training photos are read for each group of images
