@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from hcep import _files
@@ -36,7 +36,8 @@ def writing(folder: Path) -> AbstractContextManager[None]:
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of a model; an existing model is replaced in one step, files of another kind are refused."""
-    _refuse_strangers(folder)
+    with suppress(FileNotFoundError):  # another save renames its files; it is looked at again below
+        _refuse_strangers(folder)
     with writing(folder):
         _refuse_strangers(folder)
         update_folder(folder, files)
