@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,14 @@ def open_image(
     except Exception as error:
         # Pillow's decoders answer a damaged file with anything from OSError to struct.error and MemoryError.
         raise ImageProblem(_in_one_line(error), path) from error
+
+
+def small_jpeg(image: Image.Image, side: int, quality: int) -> bytes:
+    """A JPEG of at most `side` pixels a side; the image itself stays as it is."""
+    small, data = image.copy(), BytesIO()
+    small.thumbnail((side, side))
+    small.save(data, "JPEG", quality=quality)
+    return data.getvalue()
 
 
 def content_hash(path: str | os.PathLike[str]) -> str:

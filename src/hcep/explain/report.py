@@ -165,12 +165,10 @@ def part(name: str) -> str:
 
 def thumbnail(photo: str | Path | Image, size: int = 160, quality: int = 80) -> str:
     """A small JPEG of an image or an image file as a data URI, so that the report stays one file."""
-    from hcep.embeddings.images import open_image
+    from hcep.embeddings.images import open_image, small_jpeg
 
-    image, data = open_image(photo, shorter_side=size) if isinstance(photo, str | Path) else photo.copy(), io.BytesIO()
-    image.thumbnail((size, size))
-    image.save(data, "JPEG", quality=quality)
-    return "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode()
+    image = open_image(photo, shorter_side=size) if isinstance(photo, str | Path) else photo
+    return "data:image/jpeg;base64," + base64.b64encode(small_jpeg(image, size, quality)).decode()
 
 
 def _facts(found: Sequence[ExplainedImage]) -> str:

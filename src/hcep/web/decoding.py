@@ -13,7 +13,6 @@ import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from io import BytesIO
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -22,7 +21,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from hcep.embeddings.images import ImageProblem, open_image
+from hcep.embeddings.images import ImageProblem, open_image, small_jpeg
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingError
 
 #: Bytes of address space that a decoding process may have.
@@ -114,10 +113,7 @@ def decoded(data: bytes, steps: Preprocessing | None, max_pixels: int) -> Decode
         except ImageProblem as problem:
             return Decoded(problem=problem.reason)
     array = np.empty(0) if steps is None else steps(image)
-    image.thumbnail((SHOWN, SHOWN))
-    jpeg = BytesIO()
-    image.save(jpeg, "JPEG", quality=90)
-    return Decoded(jpeg.getvalue(), array.tobytes(), array.shape if steps else ())
+    return Decoded(small_jpeg(image, SHOWN, 90), array.tobytes(), array.shape if steps else ())
 
 
 def _main() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -16,7 +15,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from hcep._optional import require
-from hcep.embeddings.images import ImageProblem
+from hcep.embeddings.images import ImageProblem, small_jpeg
 from hcep.errors import HCEPError
 from hcep.explain.explained import percent
 from hcep.web.batching import Busy
@@ -80,10 +79,7 @@ class Collections:
         return known
 
     def _jpeg(self, size: str, key: str, row: int) -> bytes:
-        picture, data = self.photos[key].picture(row), io.BytesIO()
-        picture.thumbnail((SIDES[size], SIDES[size]))
-        picture.save(data, "JPEG", quality=82)
-        return data.getvalue()
+        return small_jpeg(self.photos[key].picture(row), SIDES[size], 82)
 
     async def jpeg(self, request: Any) -> Any:
         """Answer a request for a photo."""
@@ -133,10 +129,7 @@ def refused(status: int, reason: str) -> Any:
 
 def smaller(photo: Photo) -> Photo:
     """What a collection needs of a photo: hundreds of them fit into memory."""
-    picture, data = photo.image, io.BytesIO()
-    picture.thumbnail((480, 480))
-    picture.save(data, "JPEG", quality=85)
-    return replace(photo, jpeg=data.getvalue(), features=None, pixels=None)
+    return replace(photo, jpeg=small_jpeg(photo.image, 480, 85), features=None, pixels=None)
 
 
 class Gallery(ui.element, component="static/gallery.js"):  # type: ignore[misc, call-arg]
