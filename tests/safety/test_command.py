@@ -124,16 +124,16 @@ def interruptible(command):
 
 
 def test_an_interrupt_is_answered_at_once_and_obeyed_within_two_seconds():
-    process = interruptible([sys.executable, "-c", BUSY])
-    assert process.stdout.readline() == b"begin\n"
-    started = time.monotonic()
-    os.kill(process.pid, signal.SIGINT)
-    said = process.stderr.readline() + process.stderr.readline()
-    assert b"stopping" in said
-    assert time.monotonic() - started < 1
-    process.communicate(timeout=10)
-    assert time.monotonic() - started < 3
-    assert process.returncode == 130
+    with interruptible([sys.executable, "-c", BUSY]) as process:
+        assert process.stdout.readline() == b"begin\n"
+        started = time.monotonic()
+        os.kill(process.pid, signal.SIGINT)
+        # Python's own account of the interrupt may come before, between or after
+        assert any(b"stopping" in line for line in process.stderr)
+        assert time.monotonic() - started < 1
+        process.communicate(timeout=10)
+        assert time.monotonic() - started < 3
+        assert process.returncode == 130
 
 
 @pytest.mark.slow
