@@ -8,6 +8,7 @@ rounding, so that answers can differ from its only where two paths are as near a
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -88,8 +89,11 @@ class Fold:
         longest = float(np.linalg.norm(directions, axis=1).max(initial=0.0))
         return cls(dictionary, directions[used].astype(precision or np.float64), nodes, longest, precision is not None)
 
-    def products(self, rows: Embeddings, first_row: int) -> Embeddings | None:
-        """Products of raw images; None where rounding could decide an answer. Refuses NaN and infinite values."""
+    def products(self, rows: Embeddings, first_row: int, kept: dict[str, Embeddings]) -> Embeddings | None:
+        """Products of raw images; None where rounding could decide an answer. Refuses NaN and infinite values.
+
+        They are in `kept`, a thread's own, and so is the next block's: fresh memory costs more than the roots in it.
+        """
         transform, directions = self.dictionary.transform, self.directions.T
         rows = rows.astype(directions.dtype, copy=False)
         if not self.folded:
@@ -99,8 +103,8 @@ class Fold:
         if transform.power in (0.5, 1.0):
             with np.errstate(invalid="ignore"):
                 # A negative number under the root, and any that is not finite, becomes NaN in all products of its row.
-                x = np.sqrt(rows) if transform.power == 0.5 else rows
-                p = x @ directions
+                x = np.sqrt(rows, out=_room(kept, "roots", rows.shape, rows)) if transform.power == 0.5 else rows
+                p = np.matmul(x, directions, out=_room(kept, "products", (len(x), directions.shape[1]), x))
         if not (p.shape[1] and np.isfinite(p[:, 0].sum())):
             refuse_non_finite(rows, first_row)
             x = prepared_rows(rows, transform.power, False)
@@ -112,6 +116,13 @@ class Fold:
         some = slice(None, None, 1 + len(x) // 16)
         rounding = np.finfo(p.dtype).eps * self.longest * np.sqrt(squared_norms(x[some]))
         return p if (rounding <= ROUNDING[p.dtype] * np.abs(p[some]).max(axis=1, initial=0.0)).all() else None
+
+
+def _room(kept: dict[str, Embeddings], name: str, shape: tuple[int, int], like: Embeddings) -> Embeddings:
+    """Room for an array as a slice of that of an earlier block, where there is one as large."""
+    if name not in kept or len(kept[name]) < shape[0] or kept[name].dtype != like.dtype:
+        kept[name] = np.empty(shape, like.dtype)
+    return kept[name][: shape[0]]
 
 
 _KEPT: WeakKeyDictionary[PathBasis, dict[str | None, Fold]] = WeakKeyDictionary()
@@ -141,11 +152,12 @@ def for_scores(
     basis = dictionary.anchored_path_basis(anchor)
     precisions = (working_dtype(rows).name, "float64", None)
     Fold.of(dictionary, basis, precisions[0])  # once, before threads ask for it
+    own = threading.local()
 
     def work(block: slice) -> None:
         for precision in precisions:
             fold = Fold.of(dictionary, basis, precision)
-            p = fold.products(rows[block], block.start)
+            p = fold.products(rows[block], block.start, vars(own))
             if p is not None:
                 break
         assert p is not None  # without a fold products are always there

@@ -1,7 +1,5 @@
 """The JSON API: what the commands say with ``--json``, over HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

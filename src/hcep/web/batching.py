@@ -1,7 +1,5 @@
 """Requests that come while others are worked on are answered together."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Charts of a collection, as Plotly takes them: plain dictionaries that look well in light and dark."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a model says of every photo of a collection, found once, and the parts of it that people ask to see."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io
@@ -9,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,14 +17,12 @@ from hcep._escape import spreadsheet
 from hcep._files import cache_folder, replacing
 from hcep._optional import is_installed, require
 from hcep.classify.path_model import PathModel
+from hcep.embeddings import EmbeddingStore
 from hcep.embeddings.images import ImageProblem, open_image
 from hcep.evaluate import mistakes_by_lca, tree_distances
 from hcep.explain.explained import SURE, UNLIKE, UNSURE, percent
 from hcep.explain.neighbours import fitted_on
-
-if TYPE_CHECKING:
-    from hcep.embeddings import EmbeddingStore
-    from hcep.models import SavedModel
+from hcep.models import SavedModel
 
 #: Embeddings that are in memory at a time, photos on the map, and photos of a report.
 BLOCK, ON_MAP, IN_REPORT = 2048, 6000, 500

@@ -3,8 +3,6 @@
 Run as a program it is such a process: frames of bytes come in, each a file, and a frame goes out for each.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What every page and every request asks: a model, the photos that were given, what people said of them."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import OrderedDict
@@ -12,31 +10,27 @@ from functools import cached_property
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 from platformdirs import user_data_path
 
-from hcep.embeddings import EmbeddingStore
+from hcep.classify import HCEPClassifier
+from hcep.classify.path_model import PathModel
+from hcep.embeddings import EmbeddingStore, Encoder
 from hcep.embeddings.images import ImageProblem
 from hcep.errors import HCEPError
+from hcep.explain import ExplainedImage, WhyNot
 from hcep.explain.corrections import Correction, Corrections, class_meant, request_of
 from hcep.explain.photos import Batch, Explainer
-from hcep.models import SavedModel, builtin_model, change_model, model_log, read_model, undo_change
+from hcep.hierarchy import Hierarchy
+from hcep.models import ChangeRecord, SavedModel, builtin_model, change_model, model_log, read_model, undo_change
 from hcep.models.model_encoder import load_model_encoder, refuse_other_encoder
 from hcep.pursuit.limits import Concepts, PathLimits, Request
 from hcep.web.batching import Batcher, Busy
 from hcep.web.decoding import Decoders
-
-if TYPE_CHECKING:
-    from hcep.classify import HCEPClassifier
-    from hcep.classify.path_model import PathModel
-    from hcep.embeddings import Encoder
-    from hcep.explain import ExplainedImage, WhyNot
-    from hcep.hierarchy import Hierarchy
-    from hcep.models import ChangeRecord
 
 T = TypeVar("T")
 CORRECTIONS = "corrections.jsonl"

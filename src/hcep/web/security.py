@@ -1,7 +1,5 @@
 """Who may ask, how much, and what a browser may do with the answer."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import json

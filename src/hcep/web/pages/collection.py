@@ -1,22 +1,18 @@
 """The collection page: photos by concept, with filters, mistakes, a map, and what is shown as a file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hcep.errors import HCEPError
 from hcep.web import charts
 from hcep.web.collection import IN_REPORT, Collection, DroppedPhotos, Rows, View
+from hcep.web.engine import Engine, Photo
 from hcep.web.pages import many
 from hcep.web.pages.frame import button, frame, guarded, notice, tabs, text, ui, working
-
-if TYPE_CHECKING:
-    from hcep.web.engine import Engine, Photo
 
 #: Photos that may be dropped together.
 DROPPED = 2000

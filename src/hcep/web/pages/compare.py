@@ -1,25 +1,21 @@
 """The compare page: two models, maybe of two encoders, on the same photos side by side."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hcep.embeddings.images import ImageProblem
 from hcep.evaluate.statistics import paired_draws
+from hcep.models import SavedModel
 from hcep.models.model_encoder import load_model_encoder
 from hcep.web.collection import Collection, Photos, Rows, View, class_numbers
+from hcep.web.engine import Engine
 from hcep.web.pages import many
 from hcep.web.pages.frame import frame, text, ui
-
-if TYPE_CHECKING:
-    from hcep.models import SavedModel
-    from hcep.web.engine import Engine
 
 
 class EncodedPhotos(Photos):

@@ -1,7 +1,5 @@
 """What all pages share: header, navigation, light and dark, notices, progress; elements whose text is only text."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,9 +1,7 @@
 """The hierarchy page: browse and search, what to look at, move a class and see what it does, add one, undo."""
 
-from __future__ import annotations
-
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,14 +9,12 @@ from hcep.curation import Finding, HeldOut, Move, lint
 from hcep.curation.what_if import Effect, what_if
 from hcep.datasets import load_sample
 from hcep.embeddings.encoders.all_encoders import DEFAULT
+from hcep.hierarchy import Hierarchy
+from hcep.models import SavedModel
 from hcep.web.collection import class_numbers
+from hcep.web.engine import Engine, Photo
 from hcep.web.pages.frame import button, frame, guarded, notice, tabs, text, ui, working
 from hcep.web.pages.many import Collections, DropZone, collections_of
-
-if TYPE_CHECKING:
-    from hcep.hierarchy import Hierarchy
-    from hcep.models import SavedModel
-    from hcep.web.engine import Engine, Photo
 
 #: Photos that moves are measured on, and concepts that a search shows.
 MEASURED, FOUND = 2000, 40

@@ -1,26 +1,22 @@
 """One look at one photo: the answer as it is asked for now, and what can be shown of each concept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from hcep.classify.path_model import PathModel
+from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
+from hcep.explain import ExplainedImage, Step, WhyNot
 from hcep.explain.explained import SURE, percent
 from hcep.explain.neighbours import concept_photos, training_photos
 from hcep.explain.report import thumbnail
-
-if TYPE_CHECKING:
-    from hcep.classify.path_model import PathModel
-    from hcep.embeddings import EmbeddingStore
-    from hcep.explain import ExplainedImage, Step, WhyNot
-    from hcep.explain.where import ImageMaps
-    from hcep.web.engine import Engine, Photo
+from hcep.explain.where import ImageMaps
+from hcep.web.engine import Engine, Photo
 
 #: Classes that are asked for, the answer among them; others are told of from this probability on.
 N_BEST, WORTH_SAYING = 5, 0.01

@@ -1,7 +1,5 @@
 """What pages with many photos share: collections, each looked through once, a gallery, and a place to drop photos."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections import OrderedDict
@@ -9,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -18,14 +16,11 @@ from hcep._optional import require
 from hcep.embeddings.images import ImageProblem, small_jpeg
 from hcep.errors import HCEPError
 from hcep.explain.explained import percent
+from hcep.models import SavedModel
 from hcep.web.batching import Busy
 from hcep.web.collection import Collection, Photos, Rows, StorePhotos, looked_through
-from hcep.web.engine import PhotoNotFound
+from hcep.web.engine import Engine, Photo, PhotoNotFound
 from hcep.web.pages.frame import bar, button, guarded, nicegui, text, ui, working
-
-if TYPE_CHECKING:
-    from hcep.models import SavedModel
-    from hcep.web.engine import Engine, Photo
 
 responses = require("starlette.responses", "web", "the explorer")
 

@@ -1,25 +1,20 @@
 """A photo: how it comes in, the answer in words, the path lit in the tree, and what is known of each concept."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Iterable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcep.errors import HCEPError
+from hcep.explain import EvidenceMap, Step
 from hcep.explain.explained import percent
 from hcep.explain.report import overlay_uri
+from hcep.web.engine import Engine, Photo
 from hcep.web.pages.frame import button, frame, guarded, nicegui, notice, redrawn, serve_static, text, ui, working
-from hcep.web.pages.looking import Looking, Training, a
+from hcep.web.pages.looking import Known, Looking, Training, a
 from hcep.web.pages.many import responses
 from hcep.web.pages.question import questions
-
-if TYPE_CHECKING:
-    from hcep.explain import EvidenceMap, Step
-    from hcep.web.engine import Engine, Photo
-    from hcep.web.pages.looking import Known
 
 #: Of scikit-learn; static/welcome.html says who took them.
 EXAMPLES = ("china.jpg", "flower.jpg")

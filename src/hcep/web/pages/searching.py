@@ -1,15 +1,10 @@
 """The search, level by level, to step through."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
 
 from hcep.explain.beam_steps import WIDTH, Levels, Tried, beam_levels
 from hcep.web.pages.frame import button, redrawn, text, working
-
-if TYPE_CHECKING:
-    from hcep.web.pages.looking import Looking
+from hcep.web.pages.looking import Looking
 
 #: Dropped paths that are named.
 N_DROPPED = 6
