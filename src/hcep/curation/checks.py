@@ -1,7 +1,5 @@
 """What may be wrong with a hierarchy before any image is seen: its file, graph and names, its fit to the labels."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

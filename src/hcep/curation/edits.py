@@ -1,7 +1,5 @@
 """Edits of a hierarchy: move, add, merge, remove, rename, cut, collapse; and what changed between two hierarchies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar

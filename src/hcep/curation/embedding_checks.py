@@ -3,8 +3,6 @@
 `review` looks a hierarchy over, mends and measures it in one go: what `hcep hierarchy lint` does.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

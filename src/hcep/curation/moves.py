@@ -1,7 +1,5 @@
 """Children nearer to another parent than to their own, and which moves hold what they promise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """What an edit of the hierarchy does to held-out images, without fitting a model again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Reading (parent, child) pairs into ids, names and parent lists, and refusing what is not a rooted DAG."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 

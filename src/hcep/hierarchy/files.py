@@ -1,7 +1,5 @@
 """Hierarchies in files: read by what they are, written with word of what is lost."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections import Counter

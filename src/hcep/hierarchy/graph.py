@@ -343,11 +343,12 @@ class Hierarchy:
     def from_json(cls, source: str | Path) -> Hierarchy:
         """Read what `to_json` wrote: a path, or the text itself (which starts with ``{``)."""
         record = serial.loads(source)
-        ids, _, parents = read_edges(record.edges, None, record.root)
-        order = sorted(range(len(ids)), key=lambda i: record.order[ids[i]])
-        place = {i: k for k, i in enumerate(order)}
-        rows = [[place[p] for p in parents[i]] for i in order]
-        return cls([ids[i] for i in order], rows, record.names, record.merged, record.classes)
+        read_edges([(parent, synset.id) for synset in record.synsets for parent in synset.parents], None, record.root)
+        place = {synset.id: i for i, synset in enumerate(record.synsets)}
+        parents = [[place[parent] for parent in dict.fromkeys(synset.parents)] for synset in record.synsets]
+        names = {synset.id: synset.name for synset in record.synsets if synset.name is not None}
+        merged = {synset.id: tuple(synset.merged) for synset in record.synsets}
+        return cls(list(place), parents, names, merged, record.classes)
 
     @classmethod
     def read(cls, place: str | os.PathLike[str], format: str | None = None, **options: Any) -> Hierarchy:

@@ -1,7 +1,5 @@
 """English names: their singulars, and those that mean the same but are spelled differently, found by keys."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """WordNet's own database files: synsets, senses and glosses, and the hierarchy above any of them."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """A hierarchy by a language model: asked for the whole, or for one layer after the other, and never believed."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections import Counter

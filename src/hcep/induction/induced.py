@@ -1,7 +1,5 @@
 """What every way of inducing a hierarchy takes and returns: names of classes; the hierarchy, and what is against it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -4,8 +4,6 @@ Outlines are numbered, bulleted, indented, drawn, or JSON, amid whatever else is
 text: what cannot be read as an entry is left out, and everything that is wrong is told.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -3,8 +3,6 @@
 To add one: a module in this folder with ``read``, ``write`` or both (see `Format`), and its row in `FORMATS`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any

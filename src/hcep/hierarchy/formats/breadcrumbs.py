@@ -1,7 +1,5 @@
 """Breadcrumbs: a line per category with all that is above it, as shops publish theirs (``Animals > Birds``)."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What the names of columns tell: ranks and levels, parents and children, names and ids, words of any header."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections import Counter

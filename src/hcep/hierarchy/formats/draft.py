@@ -1,7 +1,5 @@
 """A hierarchy as it is read branch by branch, where a label may stand in several places."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal, get_args

@@ -1,7 +1,5 @@
 """A hierarchy for people and other tools: a tree of box characters, Graphviz DOT, Mermaid, networkx."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hcep._optional import require

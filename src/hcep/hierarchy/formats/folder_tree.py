@@ -1,7 +1,5 @@
 """A directory tree: its directories are the synsets, those without directories inside the leaves."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

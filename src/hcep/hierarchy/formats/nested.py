@@ -4,8 +4,6 @@ Branches are objects in objects and lists, or {"name": ..., "children": [...]} (
 nothing is constructed, every scalar is text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """OBO and OWL ontologies (HPO, RadLex, Uberon, ...) by pronto; SKOS thesauri and RDFS class trees by rdflib."""
 
-from __future__ import annotations
-
 import logging
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """Outlines: a synset a line, indented, bulleted or numbered 1. / 1.1 / 1.1.1, as people and language models write."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

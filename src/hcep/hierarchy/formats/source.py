@@ -1,7 +1,5 @@
 """The bytes a hierarchy is read from: a file, a `file://` or `http(s)://` address, compressed by gzip or not."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Tables as people keep them: text with any delimiter, or a workbook; what surrounds the table is set aside."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import io

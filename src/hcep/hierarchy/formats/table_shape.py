@@ -5,8 +5,6 @@ cell on its left (a family is in one order), there are more different cells towa
 classes. What fits neither, or both, is not guessed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

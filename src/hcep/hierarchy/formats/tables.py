@@ -4,8 +4,6 @@ Level columns have a row per class, as taxonomies are kept (iNaturalist's catego
 and codes in a column are found, too.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re
