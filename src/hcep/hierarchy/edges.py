@@ -9,38 +9,15 @@ VIRTUAL_ROOT = "(root)"
 N = TypeVar("N")
 
 
-class EdgeReader:
-    """Collect edges one by one."""
+def read_edges(
+    edges: Iterable[Sequence[str]], names: Mapping[str, str] | Iterable[tuple[str, str]] | None, root: str | None
+) -> tuple[list[str], dict[str, str], list[list[int]]]:
+    """Return ids, names and parent lists of a DAG with exactly one root, or say what is wrong."""
+    position: dict[str, int] = {}  # of ids in order of first appearance
+    parents: list[list[int]] = []  # positions
+    known: dict[str, str] = {}
 
-    def __init__(self) -> None:
-        self.position: dict[str, int] = {}  # of ids in order of first appearance
-        self.parents: list[list[int]] = []  # positions
-        self.names: dict[str, str] = {}
-
-    def add(self, edge: Sequence[str]) -> None:
-        parts = _parts(edge)
-        if len(parts) not in (2, 3):
-            told = f"edges must be (parent, child) pairs, or (parent, child, name of the child); got {edge!r}"
-            raise HierarchyError(told)
-        parent, child = self._place(parts[0], parts), self._place(parts[1], parts)
-        if parent == child:
-            raise HierarchyError(f"concept {quoted(parts[:1])} is its own parent (a self-loop); remove this edge")
-        if parent not in self.parents[child]:
-            self.parents[child].append(parent)
-        if len(parts) == 3:
-            self.name(parts[1], parts[2])
-
-    def name(self, synset: str, name: str) -> None:
-        if not isinstance(name, str):
-            raise HierarchyError(f"the name of concept {synset!r} must be a string, got {name!r}")
-        known = self.names.setdefault(synset, str.__str__(name))
-        if known != name:
-            raise HierarchyError(
-                f"concept {synset!r} is given two names, {known!r} and {name!r}; keep one of them, "
-                "or give the two meanings ids of their own"
-            )
-
-    def _place(self, synset: object, edge: tuple[object, ...]) -> int:
+    def place(synset: object, edge: tuple[object, ...]) -> int:
         if not isinstance(synset, str):
             raise HierarchyError(
                 f"concept ids must be strings, got {quoted([synset])} ({type(synset).__name__}) in the edge "
@@ -49,36 +26,49 @@ class EdgeReader:
         if not synset:
             raise HierarchyError(f"a concept id is the empty string in the edge ({quoted(edge)}); give it a name")
         # np.str_ is a string too; ids are plain ones, so that they print and pickle as such.
-        place = self.position.setdefault(str.__str__(synset), len(self.parents))
-        if place == len(self.parents):
-            self.parents.append([])
-        return place
+        found = position.setdefault(str.__str__(synset), len(parents))
+        if found == len(parents):
+            parents.append([])
+        return found
 
+    def call(synset: str, name: str) -> None:
+        if not isinstance(name, str):
+            raise HierarchyError(f"the name of concept {synset!r} must be a string, got {name!r}")
+        if known.setdefault(synset, str.__str__(name)) != name:
+            raise HierarchyError(
+                f"concept {synset!r} is given two names, {known[synset]!r} and {name!r}; keep one of them, "
+                "or give the two meanings ids of their own"
+            )
 
-def read_edges(
-    edges: Iterable[Sequence[str]], names: Mapping[str, str] | Iterable[tuple[str, str]] | None, root: str | None
-) -> tuple[list[str], dict[str, str], list[list[int]]]:
-    """Return ids, names and parent lists of a DAG with exactly one root, or say what is wrong."""
-    reader = EdgeReader()
     for edge in edges:
-        reader.add(edge)
-    if not reader.parents:
+        parts = _parts(edge)
+        if len(parts) not in (2, 3):
+            told = f"edges must be (parent, child) pairs, or (parent, child, name of the child); got {edge!r}"
+            raise HierarchyError(told)
+        parent, child = place(parts[0], parts), place(parts[1], parts)
+        if parent == child:
+            raise HierarchyError(f"concept {quoted(parts[:1])} is its own parent (a self-loop); remove this edge")
+        if parent not in parents[child]:
+            parents[child].append(parent)
+        if len(parts) == 3:
+            call(parts[1], parts[2])
+    if not parents:
         raise HierarchyError("the hierarchy is empty: edges must hold at least one (parent, child) pair")
     named: Any = () if names is None else names
     for pair in named.items() if hasattr(named, "items") else named:
         parts = _parts(pair)
         if len(parts) != 2:
             raise HierarchyError(f"names must map concept ids to names, or hold (id, name) pairs; got {pair!r}")
-        reader.name(*parts)
-    unconnected = [s for s in reader.names if s not in reader.position]
+        call(*parts)
+    unconnected = [s for s in known if s not in position]
     if unconnected:
         raise HierarchyError(
             f"names has concepts that no edge reaches: {quoted(unconnected)}; add an edge (parent, {unconnected[0]!r}) "
             "or leave the concept out of names"
         )
-    ids, parents = list(reader.position), reader.parents
+    ids = list(position)
     roots = [i for i, above in enumerate(parents) if not above]
-    if root is not None and root not in reader.position:
+    if root is not None and root not in position:
         raise HierarchyError(f"root {root!r} is in no edge.{near_matches(root, ids)}")
     strays = [ids[i] for i in roots if ids[i] != root]
     if root is not None and strays:
@@ -89,8 +79,8 @@ def read_edges(
     if len(roots) > 1:  # no root at all is a cycle; the level pass names it
         for i in roots:
             parents[i].append(len(ids))
-        ids, parents = [*ids, virtual_root(reader.position)], [*parents, []]
-    return ids, reader.names, parents
+        ids, parents = [*ids, virtual_root(position)], [*parents, []]
+    return ids, known, parents
 
 
 def virtual_root(taken: Container[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from hcep._escape import html as escape
 from hcep._files import write_bytes
+from hcep._optional import require
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy import serial
 from hcep.hierarchy.edges import VIRTUAL_ROOT, longest_levels, reach, read_edges
@@ -388,15 +388,23 @@ class Hierarchy:
     @classmethod
     def from_networkx(cls, graph: Any, *, root: str | None = None) -> Hierarchy:
         """Build a hierarchy from a networkx DiGraph: edges from parent to child, names in the attribute ``name``."""
-        from hcep.hierarchy.formats.drawings import from_networkx
-
-        return from_networkx(graph, root)
+        if not hasattr(graph, "is_directed") or not graph.is_directed():
+            told = f"expected a directed networkx graph with edges from parent to child, got {type(graph).__name__}"
+            raise HierarchyError(told)
+        alone = [node for node in graph.nodes if not graph.degree(node)]
+        if alone:
+            raise HierarchyError(f"node {alone[0]!r} has no edge; connect it to its parent, or remove it")
+        # By child, as a hierarchy numbers its synsets: what to_networkx wrote comes back the same.
+        edges = [(parent, child) for child in graph.nodes for parent in graph.predecessors(child)]
+        names = {node: str(name) for node, name in graph.nodes(data="name") if name is not None}
+        return cls.from_edges(edges, names, root=root)
 
     def to_networkx(self) -> Any:
         """The hierarchy as a networkx DiGraph, synsets in index order; merged chains and inner classes stay behind."""
-        from hcep.hierarchy.formats.drawings import to_networkx
-
-        return to_networkx(self)
+        graph = require("networkx", "formats", "a networkx graph").DiGraph()
+        graph.add_nodes_from((synset, {"name": self.name(synset)}) for synset in self)
+        graph.add_edges_from((parent, child) for child in self for parent in self.parents(child))
+        return graph
 
     @classmethod
     def from_wordnet(
@@ -435,7 +443,7 @@ class Hierarchy:
         self, max_depth: int | None = None, max_children: int | None = None, file: TextIO | None = None
     ) -> None:
         """Print `format_tree`."""
-        print(self.format_tree(max_depth, max_children), file=file or sys.stdout)
+        print(self.format_tree(max_depth, max_children), file=file)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -22,7 +22,7 @@ class Format:
     ----------
     extensions : file endings it is recognised by, the usual one first; another format may own one for reading
     module : of this package, with ``read(source, *, options)`` and ``write(hierarchy, format)``; after a colon the
-        dialect that its functions are named by, as in ``read_levels``
+        dialect that its functions are named by, as in ``read_yaml``
     does : "reads", "writes" or both
     keeps : what survives being written and read: ``ids``, ``names``, ``parents`` (more than one), ``order`` (the index
         of each synset, and so that of a dictionary's atoms), ``merged`` (chains that `collapse` merged), ``classes``
@@ -75,14 +75,7 @@ FORMATS: dict[str, Format] = {
         ("outline", (".txt", ".md"), "outline", _BOTH, _NAMES, "indented, bulleted or numbered"),
         ("breadcrumbs", (), "breadcrumbs", "reads", ("ids", "names"), "lines such as 7 - Animals > Birds > Parrots"),
         ("newick", NEWICK, "newick", _BOTH, ("names",), "trees of biology, (cat,dog)animal; also in NEXUS"),
-        (
-            "levels",
-            (),
-            "tables:levels",
-            "reads",
-            ("ids", "names"),
-            "a column per level, as iNaturalist: CSV, TSV, JSON",
-        ),
+        ("levels", (), "tables", "reads", ("ids", "names"), "a column per level, as iNaturalist: CSV, TSV, JSON"),
         ("folder", (), "folder_tree", "reads", GRAPH, "a directory tree; its directories are the concepts"),
         ("obo", (".obo",), "ontology", "reads", GRAPH, "OBO ontologies, through pronto"),
         ("owl", (".owl",), "ontology", "reads", GRAPH, "OWL ontologies in RDF/XML, through pronto"),

@@ -1,9 +1,5 @@
-"""A hierarchy for people and other tools: a tree of box characters, Graphviz DOT, Mermaid, networkx."""
+"""A hierarchy for people and other tools: a tree of box characters, Graphviz DOT, Mermaid."""
 
-from typing import Any
-
-from hcep._optional import require
-from hcep.errors import HierarchyError
 from hcep.hierarchy.graph import Hierarchy
 
 DOT_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
@@ -56,26 +52,3 @@ def write(hierarchy: Hierarchy, format: str) -> str:
     nodes = [f'  s{i}["{name}"]' for i, name in enumerate(names)]
     edges = [f"  s{index(parent)} --> s{index(child)}" for parent, child in hierarchy.edges]
     return "\n".join(["flowchart TD", *nodes, *edges]) + "\n"
-
-
-def to_networkx(hierarchy: Hierarchy) -> Any:
-    """A DiGraph with the synsets in index order."""
-    graph = require("networkx", "formats", "a networkx graph").DiGraph()
-    for synset in hierarchy:
-        graph.add_node(synset, name=hierarchy.name(synset))
-    graph.add_edges_from((parent, child) for child in hierarchy for parent in hierarchy.parents(child))
-    return graph
-
-
-def from_networkx(graph: Any, root: str | None) -> Hierarchy:
-    """The hierarchy of a directed graph from parents to children."""
-    if not hasattr(graph, "is_directed") or not graph.is_directed():
-        told = f"expected a directed networkx graph with edges from parent to child, got {type(graph).__name__}"
-        raise HierarchyError(told)
-    alone = [node for node in graph.nodes if not graph.degree(node)]
-    if alone:
-        raise HierarchyError(f"node {alone[0]!r} has no edge; connect it to its parent, or remove it")
-    # By child, as a hierarchy numbers its synsets: what to_networkx wrote comes back the same.
-    edges = [(parent, child) for child in graph.nodes for parent in graph.predecessors(child)]
-    names = {node: str(name) for node, name in graph.nodes(data="name") if name is not None}
-    return Hierarchy.from_edges(edges, names, root=root)

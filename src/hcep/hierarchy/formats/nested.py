@@ -32,7 +32,7 @@ NULLS = ("", "~", "null", "Null", "NULL")
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_ -]*(?<! )")
 WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 MAX_DEPTH = 10_010  # what `write_yaml` makes of its deepest hierarchy
-ESCAPED = re.compile(r'["\\]|[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]')
+UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 Edges = list[tuple[str, str]]
 Record = dict[str, Any]
 Entry = tuple[str, str | None, bool]  # label, name, whether the label is an id that the file gives
@@ -332,76 +332,52 @@ def write_yaml(hierarchy: Hierarchy, format: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _scalar(text: str) -> str:
+    if PLAIN.fullmatch(text) and text.lower() not in WORDS:
+        return text
+    return UNPRINTABLE.sub(lambda found: f"\\U{ord(found[0]):08x}", json.dumps(text, ensure_ascii=False))
+
+
 def _yaml(source: Source) -> Any:
-    """The one document of a YAML file as dicts, lists, strings and None."""
+    """The one document of a YAML file as dicts, lists, strings and None, put together without recursion."""
     yaml = require("yaml", "formats", "reading YAML")
-    text = source.text()
     # libyaml's parser is ten times quicker, and not in every build of the package.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    building = _Building(source)
+    documents: list[Any] = []
+    opened: list[tuple[Any, list[str]]] = []  # each collection with the key it waits to give a value
     try:
-        for event in yaml.parse(text, Loader=loader):
-            building.take(event, type(event).__name__)
+        for event in yaml.parse(source.text(), Loader=loader):
+            kind, line = type(event).__name__, event.start_mark.line + 1
+            if kind == "AliasEvent" or getattr(event, "anchor", None):
+                raise source.fail("YAML anchors and aliases are not read; write the branch out", line)
+            if getattr(event, "tag", None) not in (None, "!"):
+                raise source.fail(f"YAML tags such as {event.tag} are not read; remove it", line)
+            if kind == "DocumentStartEvent" and documents:
+                raise source.fail("holds a second YAML document; expected one", line)
+            if kind in ("MappingStartEvent", "SequenceStartEvent"):
+                if len(opened) >= MAX_DEPTH:  # the parser's time grows with the square of the depth
+                    raise source.fail(f"is nested more than {MAX_DEPTH:,} deep; write it as an edge list (.csv)", line)
+                opened.append(({} if kind == "MappingStartEvent" else [], []))
+            if kind == "ScalarEvent":
+                value = None if not event.style and event.value in NULLS else event.value
+            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+                value = opened.pop()[0]
+            else:
+                continue
+            collection, key = opened[-1] if opened else (documents, [])
+            if isinstance(collection, list):
+                collection.append(value)
+            elif key:
+                collection[key.pop()] = value
+            elif not isinstance(value, str):
+                raise source.fail("a key must be a name", line)
+            elif value in collection:
+                raise source.fail(f"{value!r} stands twice in one mapping; remove one of them", line)
+            else:
+                key.append(value)
     except yaml.MarkedYAMLError as error:
         line = None if error.problem_mark is None else error.problem_mark.line + 1
         raise source.fail(f"is not YAML: {error.problem}", line) from None
     except yaml.YAMLError as error:
         raise source.fail(f"is not YAML: {str(error).splitlines()[0]}") from None
-    return building.document
-
-
-class _Building:
-    """Collections put together event by event, without recursion."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.document: Any = None
-        self._n_documents = 0
-        self._open: list[tuple[Any, list[Any]]] = []  # each collection with the key it waits to give a value
-
-    def take(self, event: Any, kind: str) -> None:
-        line = event.start_mark.line + 1
-        if kind == "AliasEvent" or getattr(event, "anchor", None):
-            raise self.source.fail("YAML anchors and aliases are not read; write the branch out", line)
-        if getattr(event, "tag", None) not in (None, "!"):
-            raise self.source.fail(f"YAML tags such as {event.tag} are not read; remove it", line)
-        if kind == "DocumentStartEvent" and self._n_documents:
-            raise self.source.fail("holds a second YAML document; expected one", line)
-        self._n_documents += kind == "DocumentStartEvent"
-        if kind == "ScalarEvent":
-            self._put(None if not event.style and event.value in NULLS else event.value, line)
-        elif kind in ("MappingStartEvent", "SequenceStartEvent"):
-            if len(self._open) >= MAX_DEPTH:  # the parser's time grows with the square of the depth
-                raise self.source.fail(f"is nested more than {MAX_DEPTH:,} deep; write it as an edge list (.csv)", line)
-            self._open.append(({} if kind == "MappingStartEvent" else [], []))
-        elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-            self._put(self._open.pop()[0], line)
-
-    def _put(self, value: Any, line: int) -> None:
-        if not self._open:
-            self.document = value
-            return
-        collection, key = self._open[-1]
-        if isinstance(collection, list):
-            collection.append(value)
-        elif key:
-            collection[key.pop()] = value
-        elif not isinstance(value, str):
-            raise self.source.fail("a key must be a name", line)
-        elif value in collection:
-            raise self.source.fail(f"{value!r} stands twice in one mapping; remove one of them", line)
-        else:
-            key.append(value)
-
-
-def _scalar(text: str) -> str:
-    if PLAIN.fullmatch(text) and text.lower() not in WORDS:
-        return text
-
-    def escape(match: re.Match[str]) -> str:
-        code = ord(match[0])
-        if match[0] in '"\\':
-            return "\\" + match[0]
-        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-    return '"' + ESCAPED.sub(escape, text) + '"'
+    return documents[0] if documents else None

@@ -48,14 +48,26 @@ def read(
     of the classes; `parent` and `child` of an edge list. `header` is "yes" or "no"; `blank` says that an empty cell of
     level columns means the same as in the row "above", or to "skip" the level; `delimiter` is a character, or tab,
     comma, semicolon, pipe; `sheet` is of a workbook.
+
+    Format "levels" takes level columns alone, also of a JSON list of records (or one under ``"categories"``). They are
+    by default the biological ranks among the columns, with ``name`` as the lowest where there is no ``species``; or
+    ``level1, level2, ...``; or ``supercategory`` and ``name`` (COCO). Of iNaturalist, ``image_dir_name`` is the leaf
+    and ``common_name`` the name.
     """
-    table = read_table(source, delimiter, sheet)
+    has_levels = source.format == "levels" and parent is None
+    is_json = has_levels and source.data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
+    table = records_table(source, source.json()) if is_json else read_table(source, delimiter, sheet)
     if not table.rows:
         raise source.fail("holds no rows; expected parent, child[, name]")
+    if has_levels and levels is None and not known_levels(table.rows[0][1]):
+        raise source.fail(
+            f"none of the columns {quoted(table.rows[0][1], 9)} is known as a level; pass levels=[highest, ...] "
+            "(-O levels=highest,... on the command line)"
+        )
     told = YES_NO.get(header.casefold()) if isinstance(header, str) else header
     if header is not None and told is None:
         raise source.fail(f"header must be yes or no, got {header!r}")
-    if levels is not None or leaf is not None or (name is not None and parent is None):
+    if has_levels or levels is not None or leaf is not None or (name is not None and parent is None):
         return from_levels(source, table, levels, leaf=leaf, name=name, blank=blank)
     if parent is None and child is None and not is_edge_header(table.rows[0][1]) and not _names_parents(table):
         steps = _depth_column(table)
@@ -65,32 +77,6 @@ def read(
         if steps is not None:
             return _from_depths(source, table, steps)
     return from_table(source, table, _shape(source, table, parent, child, told), blank)
-
-
-def read_levels(
-    source: Source,
-    *,
-    levels: Columns | None = None,
-    leaf: str | None = None,
-    name: str | None = None,
-    blank: str | None = None,
-    delimiter: str | None = None,
-    sheet: str | None = None,
-) -> Hierarchy:
-    """Read level columns from a CSV, a TSV, a workbook, or a JSON list of records (also under ``"categories"``).
-
-    The levels are by default the biological ranks among the columns, with ``name`` as the lowest where there is no
-    ``species``; or ``level1, level2, ...``; or ``supercategory`` and ``name`` (COCO). Of iNaturalist,
-    ``image_dir_name`` is the leaf and ``common_name`` the name.
-    """
-    is_json = source.data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
-    table = records_table(source, source.json()) if is_json else read_table(source, delimiter, sheet)
-    if levels is None and not known_levels(table.rows[0][1]):
-        raise source.fail(
-            f"none of the columns {quoted(table.rows[0][1], 9)} is known as a level; pass levels=[highest, ...] "
-            "(-O levels=highest,... on the command line)"
-        )
-    return from_levels(source, table, levels, leaf=leaf, name=name, blank=blank)
 
 
 def records_table(source: Source, data: Any) -> Table:
