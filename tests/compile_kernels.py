@@ -23,7 +23,6 @@ KERNELS = {
     ],
     "others": [
         "pursuit/folded.py",
-        "pursuit/penalised/tree_kernel.py",
         "classify/left_out_kernel.py",
         "classify/adamw_kernel.py",
     ],

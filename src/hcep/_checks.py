@@ -1,7 +1,5 @@
 """Options of functions and estimators: what each may be, and the sentence that says what came instead."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

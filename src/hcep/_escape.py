@@ -1,7 +1,5 @@
 """Text that others wrote, made harmless where it is shown: one function per medium."""
 
-from __future__ import annotations
-
 import html as _html
 import re
 

@@ -1,7 +1,5 @@
 """Files that are written whole or not at all, and never over another one unasked; the folder for what can be remade."""
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

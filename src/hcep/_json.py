@@ -1,7 +1,5 @@
 """JSON into typed records: msgspec checks it, and one sentence names the field that is wrong."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

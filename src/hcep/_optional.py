@@ -1,7 +1,5 @@
 """Optional packages: imported by the part that needs them, with the command that installs what is missing."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any

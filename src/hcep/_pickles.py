@@ -4,8 +4,6 @@ Python's own unpickler imports and calls what the file names. Here an operation 
 acts, and sizes are those of bytes that are really there.
 """
 
-from __future__ import annotations
-
 import pickletools
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO

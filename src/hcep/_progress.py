@@ -1,7 +1,5 @@
 """The one progress bar: on standard error, gone when done, silent where nobody looks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

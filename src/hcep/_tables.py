@@ -1,7 +1,5 @@
 """Numbers and tables as people read them, in Markdown and in notebooks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """One exchange over HTTP by the standard library, never larger and never longer than said, whatever the server does."""
 
-from __future__ import annotations
-
 import io
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Errors of the package, and the near matches an unknown name is answered with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 

@@ -1,10 +1,8 @@
 """For those who train encoders: a loss that pulls images to their rooted paths, in the geometry of the paper."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -132,7 +130,7 @@ class _Shape:
     siblings: Tensor  # (n_pairs, 2)
 
     @classmethod
-    def of(cls, hierarchy: Hierarchy, torch: Any, like: Tensor) -> _Shape:
+    def of(cls, hierarchy: Hierarchy, torch: Any, like: Tensor) -> Self:
         """Made once for a hierarchy, a device and a precision."""
         kept = _KEPT.setdefault(hierarchy, {})
         if (like.device, like.dtype) not in kept:
@@ -140,7 +138,7 @@ class _Shape:
         return kept[like.device, like.dtype]
 
     @classmethod
-    def _made(cls, hierarchy: Hierarchy, torch: Any, like: Tensor) -> _Shape:
+    def _made(cls, hierarchy: Hierarchy, torch: Any, like: Tensor) -> Self:
         tree = hierarchy.path_tree
         nodes = tree.ancestors()[tree.leaf_nodes]
         unit = dict(zip(hierarchy.leaves, np.eye(len(hierarchy.leaves)), strict=True))

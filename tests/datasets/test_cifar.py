@@ -6,8 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
-from hcep.datasets.image_dataset import DatasetError, read_images
-from hcep.datasets.layouts.cifar_classes import SUPERCLASSES, cifar100_hierarchy
+from hcep.datasets import DatasetError, read_images
+from hcep.datasets.hierarchies import SUPERCLASSES, cifar100_hierarchy
 from tests.datasets.tiny_files import CIFAR10, cifar10, cifar100, cifar_pixels, python2_pickle
 
 forms = pytest.mark.parametrize("binary", [False, True], ids=["python", "binary"])
@@ -27,7 +27,7 @@ def test_cifar10(tmp_path, binary):
 def test_pixels_are_where_they_belong(tmp_path, binary):
     dataset = read_images(cifar10(tmp_path / "c", binary=binary))
     red, green, blue = cifar_pixels(2, seed=1)[0].reshape(3, 32, 32)  # the first of data_batch_2
-    assert dataset.image(2).getpixel((5, 30)) == (red[30, 5], green[30, 5], blue[30, 5])
+    assert dataset.pixels[2, 30, 5].tolist() == [red[30, 5], green[30, 5], blue[30, 5]]
 
 
 def test_both_forms_agree(tmp_path):

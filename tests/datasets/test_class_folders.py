@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from hcep.datasets.image_dataset import DatasetError, read_images
+from hcep.datasets import DatasetError, read_images
 from tests.datasets.tiny_files import touch, write
 
 

@@ -20,9 +20,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from hcep.cli.app import app
-from hcep.datasets import download, fetch, read_images
+from hcep.datasets import DatasetError, download, fetch, read_images
 from hcep.datasets.download import ARCHIVES, Archive, unpack
-from hcep.datasets.layouts.listing import DatasetError
 from hcep.errors import MissingExtraError
 from tests.datasets.tiny_files import cifar10, touch, write
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hcep.datasets.image_dataset import DatasetError, read_images
+from hcep.datasets import DatasetError, read_images
 from tests.conftest import shared_file
 from tests.datasets.tiny_files import touch, write
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from hcep.datasets import make_hierarchical_concepts
+from hcep.dictionary.transform import unit_rows
 from hcep.errors import HCEPError
 
 laws = settings(max_examples=25, deadline=None)
@@ -92,7 +93,9 @@ def test_two_children_sit_opposite_each_other_at_the_half_angle():
 def test_every_child_is_at_its_levels_half_angle(parameters):
     data = make_hierarchical_concepts(**parameters)
     levels = data.hierarchy.levels[data.hierarchy.child_index[1:]]
-    angles = data.dictionary.geometry.parent_angles[1:]
+    ends = [[data.dictionary.synset_embedding(synset) for synset in edge] for edge in data.hierarchy.edges[1:]]
+    parents, children = (unit_rows(np.array(end)) for end in zip(*ends, strict=True))
+    angles = np.degrees(np.arccos(np.clip((parents * children).sum(axis=1), -1.0, 1.0)))
     assert angles == pytest.approx(data.half_angles[levels - 2], rel=1e-6)
 
 

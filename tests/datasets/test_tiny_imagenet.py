@@ -2,7 +2,7 @@
 
 import pytest
 
-from hcep.datasets.image_dataset import DatasetError, read_images
+from hcep.datasets import DatasetError, read_images
 from hcep.datasets.wordnet import imagenet_hierarchy
 from tests.datasets.tiny_files import tiny_imagenet, touch, write
 
@@ -22,12 +22,6 @@ def test_splits_and_labels(root):
     }
     assert dataset.split("test").labels == (None,)
     assert all(item.path.is_file() for item in dataset)
-
-
-def test_names(root):
-    assert dict(read_images(root).class_names) == {"n01443537": "goldfish", "n02124075": "Egyptian cat"}
-    (root / "words.txt").unlink()
-    assert dict(read_images(root).class_names) == {}
 
 
 def test_the_bundled_hierarchy_has_the_classes(root):

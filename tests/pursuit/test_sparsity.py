@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from hcep.pursuit.penalised.coding import alpha_for, spread, strongest
+from hcep.pursuit.penalised import alpha_for, spread, strongest
 from hcep.pursuit.result import codes_of
 
 

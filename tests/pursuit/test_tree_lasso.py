@@ -12,7 +12,8 @@ from scipy import sparse
 from hcep import ConceptDictionary, HCEPError, Hierarchy
 from hcep.dictionary import DictionaryError
 from hcep.pursuit import lasso, tree_lasso, tree_lasso_alpha
-from hcep.pursuit.penalised import NotConvergedWarning, tree_kernel
+from hcep.pursuit import flat_kernel
+from hcep.pursuit.penalised import NotConvergedWarning
 from tests.reference.random_problems import random_dictionary, random_hierarchy
 
 SEEDS = st.integers(0, 10**6)
@@ -49,7 +50,7 @@ def prox_by_dual_ascent(u: np.ndarray, soft: float, group: float, parent: np.nda
 
 def prox(u: np.ndarray, soft: float, group: float, parent: np.ndarray) -> np.ndarray:
     out = u.copy()
-    tree_kernel.prox(out, soft, group, parent, np.empty(len(u)))
+    flat_kernel.prox(out, soft, group, parent, np.empty(len(u)))
     return out
 
 

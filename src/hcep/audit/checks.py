@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from hcep.dictionary.transform import EmbeddingTransform
 from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
 from hcep.evaluate import statistics as stats, tree_distances
+from hcep.explain.predictions import blocks_of
 from hcep.hierarchy import Hierarchy
 from hcep.models.streaming import fit_streaming
 
@@ -69,32 +70,26 @@ class Check:
     rows: list[Row] = field(default_factory=list)
 
 
-class Sums:
+class Sums(dict[Any, Any]):
     """Sums of values by name, over the images for which they are defined."""
 
-    def __init__(self) -> None:
-        self._held: dict[Any, Any] = {}
+    def add_rows(self, name: object, rows: Floats) -> None:
+        self[name] = self.get(name, 0.0) + rows.sum(axis=0)
 
     def add(self, name: object, values: Any) -> None:
         known = np.asarray(values, dtype=np.float64)
         known = known[~np.isnan(known)]
-        self._held[name] = self._held.get(name, 0.0) + np.array([known.sum(), np.vdot(known, known), len(known)])
-
-    def add_rows(self, name: object, rows: Floats) -> None:
-        self._held[name] = self._held.get(name, 0.0) + rows.sum(axis=0)
-
-    def __getitem__(self, name: object) -> Any:
-        return self._held[name]
+        self.add_rows(name, np.column_stack([known, known**2, np.ones(len(known))]))
 
     def n(self, name: object) -> int:
-        return int(self._held[name][2])
+        return int(self[name][2])
 
     def mean(self, name: object) -> float:
-        total, _, n = self._held[name]
+        total, _, n = self[name]
         return float(total / n) if n else float("nan")
 
     def variance(self, name: object) -> float:
-        total, squares, n = self._held[name]
+        total, squares, n = self[name]
         return float((squares - total**2 / n) / (n - 1))
 
 
@@ -149,9 +144,11 @@ class Subject:
 
     def refitted(self, X: Images, y: NDArray[Any], hierarchy: Hierarchy | None = None) -> HCEPClassifier:
         """Another model of the same settings, nothing chosen anew."""
-        settings = {"shrinkage": self.model.shrinkage_, "anchor": self.model.anchor_, "power": self.model.power_}
-        again = HCEPClassifier(hierarchy or self.model.hierarchy, **{**_shared(self.model), **settings})
-        again.set_params(refine=False)
+        names = ("tree", "collapse", "unit_norm", "center", "beam_width", "max_steps", "tol", "signed", "head")
+        given, chosen = self.model.get_params(deep=False), ("shrinkage", "anchor", "power")
+        settings = {name: clone(given[name], safe=False) for name in names}
+        settings |= {name: getattr(self.model, f"{name}_") for name in chosen} | {"refine": False}
+        again = HCEPClassifier(hierarchy or self.model.hierarchy, **settings)
         if not isinstance(X, EmbeddingStore):
             return again.fit(X, y)
         fit_streaming(again, X, y, self.progress)
@@ -215,17 +212,6 @@ class Block:
         kept, mine = (np.column_stack([held.class_index, held.scores]) for held in (model.held_out, own))
         return np.asarray(KDTree(kept).query(mine, distance_upper_bound=SAME_SCORES)[0] < SAME_SCORES)
 
-    def shared(self, other: HCEPClassifier) -> list[float]:
-        """Share of concepts that the paths of two models have in common, image by image."""
-        pairs = zip(self.found.paths.paths, other.pursue(self.X).paths, strict=True)
-        return [len({*a} & {*b}) / max(len({*a} | {*b}), 1) for a, b in pairs]
-
-
-def _shared(model: HCEPClassifier) -> dict[str, Any]:
-    names = ("tree", "collapse", "unit_norm", "center", "beam_width", "max_steps", "tol", "signed", "head")
-    given = model.get_params(deep=False)
-    return {name: clone(given[name], safe=False) for name in names}
-
 
 def raw_images(transform: EmbeddingTransform, x: Floats) -> Floats:
     """Embeddings that go through a transform to these; of one to unit norm, up to their length."""
@@ -236,97 +222,76 @@ def raw_images(transform: EmbeddingTransform, x: Floats) -> Floats:
     return np.asarray(np.copysign(np.abs(out) ** (1.0 / transform.power), out))
 
 
-#: What is summed up over each block of images, and what is concluded in the end.
-Steps = tuple[Callable[[Block], None] | None, Callable[[], Check]]
+#: Takes block after block of images, then None, and concludes.
+Looking = Generator[None, Block | None, Check]
 
 
-def leakage(subject: Subject) -> Steps:
+def leakage(subject: Subject) -> Looking:
     """Does the head know more than the path?"""
     sums, plain = subject.sums, subject.model.path_model()
-
-    def measure(block: Block) -> None:
+    while block := (yield):
         replayed = plain.classes[plain.class_index(np.zeros_like(block.X), block.found.paths)]
         sums.add("not from the code", replayed != block.answers)
         sums.add("replayed", replayed == block.y)
         sums.add("correct", block.correct)
-
-    def conclude() -> Check:
-        other, gain = sums.mean("not from the code"), sums.mean("correct") - sums.mean("replayed")
-        measured = (
-            f"{other:.1%} of the answers are not those that the code of the path gives; accuracy beyond it {gain:+.3f}"
-        )
-        figures = {"not_from_the_code": other, "accuracy_beyond_the_code": gain}
-        return Check("leakage", "Does the answer come from the path alone?", other <= MAX_LEAK, measured, figures)
-
-    return measure, conclude
+    other, gain = sums.mean("not from the code"), sums.mean("correct") - sums.mean("replayed")
+    told = f"{other:.1%} of the answers are not those that the code of the path gives; accuracy beyond it {gain:+.3f}"
+    figures = {"not_from_the_code": other, "accuracy_beyond_the_code": gain}
+    return Check("leakage", "Does the answer come from the path alone?", other <= MAX_LEAK, told, figures)
 
 
-def removed(subject: Subject) -> Steps:
+def removed(subject: Subject) -> Looking:
     """Concepts taken away, or those of another image: the answer must go with them."""
     sums = subject.sums
-
-    def measure(block: Block) -> None:
+    while block := (yield):
         explained, rest = block.parts
         other = subject.rng.permutation(len(rest))
         swapped, differ = block.predicted(rest + explained[other]), block.y != block.y[other]
         sums.add("without", block.predicted(rest) == block.y)
         sums.add("exchanged", (swapped == block.y)[differ])
         sums.add("follow", (swapped == block.answers[other])[differ])
-
-    def conclude() -> Check:
-        figures = {name: sums.mean(name) for name in ("correct", "without", "exchanged", "follow")}
-        accuracy, without, own, follows = figures.values()
-        allowed = subject.chance + 0.05
-        measured = (
-            f"accuracy {accuracy:.3f}; without the path's concepts {without:.3f}, with those of another image "
-            f"{own:.3f} (chance {subject.chance:.3f}); {follows:.1%} of the answers follow the exchanged concepts"
-        )
-        question, passed = "Does accuracy fall to chance without the concepts?", without <= allowed and own <= allowed
-        figures["accuracy"] = figures.pop("correct")
-        return Check("concepts removed", question, passed, measured, figures)
-
-    return measure, conclude
+    figures = {name: sums.mean(name) for name in ("without", "exchanged", "follow")}
+    (without, own, follows), accuracy, allowed = figures.values(), sums.mean("correct"), subject.chance + 0.05
+    told = (
+        f"accuracy {accuracy:.3f}; without the path's concepts {without:.3f}, with those of another image "
+        f"{own:.3f} (chance {subject.chance:.3f}); {follows:.1%} of the answers follow the exchanged concepts"
+    )
+    question, passed = "Does accuracy fall to chance without the concepts?", without <= allowed and own <= allowed
+    return Check("concepts removed", question, passed, told, {**figures, "accuracy": accuracy})
 
 
-def deletion(subject: Subject) -> Steps:
+def deletion(subject: Subject) -> Looking:
     """Concepts taken away one by one from the leaf up, and put in from the root down."""
     sums, model, tree = subject.sums, subject.model, subject.model.hierarchy_.path_tree
     atoms, transform = model.dictionary_.atoms, model.dictionary_.transform
-
-    def measure(block: Block) -> None:
+    while block := (yield):
         paths, own, rows = block.found.paths, block.found.class_index, np.arange(len(block.X))
         nodes, codes, lengths = tree.ancestors()[paths.nodes], paths.codes.toarray(), tree.level[paths.nodes]
         deleted: Floats = np.array(sum(block.parts))
         inserted, control, shuffled = np.zeros_like(deleted), deleted.copy(), subject.rng.permutation(len(rows))
-
-        def part(v: NDArray[Any]) -> Floats:
-            return np.where(v[:, None] > 0, codes[rows, tree.edge[v]][:, None] * atoms[tree.edge[v]], 0.0)
-
         for level in range(tree.depth):
-            lowest = part(np.where(lengths > level, nodes[rows, np.maximum(lengths - 1 - level, 0)], 0))
-            inserted, deleted, control = inserted + part(nodes[:, level]), deleted - lowest, control - lowest[shuffled]
+            lowest = np.where(lengths > level, nodes[rows, np.maximum(lengths - 1 - level, 0)], 0)
+            taken, put = (
+                np.where(v[:, None] > 0, codes[rows, tree.edge[v]][:, None] * atoms[tree.edge[v]], 0.0)
+                for v in (lowest, nodes[:, level])
+            )
+            inserted, deleted, control = inserted + put, deleted - taken, control - taken[shuffled]
             for name, x in zip(DELETION, (deleted, inserted, control), strict=True):
                 sums.add((name, level), model.infer(raw_images(transform, x)).probabilities[rows, own])
-
-    def conclude() -> Check:
-        levels = range(tree.depth)
-        curve = [{"concepts": k + 1, **{name: sums.mean((name, k)) for name in DELETION}} for k in levels]
-        area = {name: float(np.mean([row[name] for row in curve])) for name in DELETION}
-        measured = (
-            f"probability of the class, mean over steps: own concepts deleted {area['deleted']:.3f}, as many of "
-            f"another image {area['others deleted']:.3f}; inserted from the root {area['inserted']:.3f}"
-        )
-        question, passed = "Do the path's own concepts carry the answer?", area["deleted"] < area["others deleted"]
-        return Check("deletion and insertion", question, passed, measured, area, curve)
-
-    return measure, conclude
+    curve = [{"concepts": k + 1, **{name: sums.mean((name, k)) for name in DELETION}} for k in range(tree.depth)]
+    area = {name: float(np.mean([row[name] for row in curve])) for name in DELETION}
+    told = (
+        f"probability of the class, mean over steps: own concepts deleted {area['deleted']:.3f}, as many of "
+        f"another image {area['others deleted']:.3f}; inserted from the root {area['inserted']:.3f}"
+    )
+    question, passed = "Do the path's own concepts carry the answer?", area["deleted"] < area["others deleted"]
+    return Check("deletion and insertion", question, passed, told, area, curve)
 
 
-def noise(subject: Subject) -> Steps:
+def noise(subject: Subject) -> Looking:
     """Small noise on the embeddings."""
     sums, model = subject.sums, subject.model
-
-    def measure(block: Block) -> None:
+    while block := (yield):
         x = np.asarray(sum(block.parts))
         drawn = subject.rng.standard_normal(x.shape)
         drawn *= NOISE * np.linalg.norm(x, axis=1, keepdims=True) / np.linalg.norm(drawn, axis=1, keepdims=True)
@@ -334,93 +299,76 @@ def noise(subject: Subject) -> Steps:
         sums.add("answers stay", model.predict(again) == block.answers)
         pairs = zip(block.found.paths.paths, model.pursue(again).paths, strict=True)
         sums.add("paths stay", [a == b for a, b in pairs])
-
-    def conclude() -> Check:
-        figures = {"answers": sums.mean("answers stay"), "paths": sums.mean("paths stay")}
-        same, paths = figures.values()
-        measured = f"with noise of {NOISE:.0%} of the norm {same:.1%} of the answers and {paths:.1%} of the paths stay"
-        return Check("noise", "Do answers stay under small noise?", same >= STAY, measured, figures)
-
-    return measure, conclude
+    same, paths = sums.mean("answers stay"), sums.mean("paths stay")
+    told = f"with noise of {NOISE:.0%} of the norm {same:.1%} of the answers and {paths:.1%} of the paths stay"
+    return Check("noise", "Do answers stay under small noise?", same >= STAY, told, {"answers": same, "paths": paths})
 
 
-def _left_open(name: str, question: str, why: str) -> Steps:
-    return None, lambda: Check(name, question, None, why, {})
+def _left_open(name: str, question: str, why: str = "no training images were given") -> Looking:
+    while (yield):
+        pass
+    return Check(name, question, None, why, {})
 
 
-def other_images(subject: Subject) -> Steps:
+def other_images(subject: Subject) -> Looking:
     """A fit to half of the training images."""
-    name, question = (
-        "other training images",
-        "Do paths stay when the model is fitted to other images of the same classes?",
-    )
+    name = "other training images"
+    question = "Do paths stay when the model is fitted to other images of the same classes?"
     if subject.train is None:
-        return _left_open(name, question, "no training images were given")
+        return (yield from _left_open(name, question))
     X, y = subject.train
     half = np.zeros(len(y), dtype=bool)
     for c in np.unique(y):
         rows = subject.rng.permutation(np.flatnonzero(y == c))
         half[rows[: max(1, len(rows) // 2)]] = True
     again = subject.refitted(X.select(rows=half) if isinstance(X, EmbeddingStore) else X[half], y[half])
-
-    def conclude() -> Check:
-        shared = subject.sums.mean(name)
-        measured = (
-            f"paths of a fit to half of the training images share {shared:.1%} of their concepts with the model's"
-        )
-        return Check(name, question, shared >= SAME_PATH, measured, {"shared": shared})
-
-    return lambda block: subject.sums.add(name, block.shared(again)), conclude
+    while block := (yield):
+        pairs = zip(block.found.paths.paths, again.pursue(block.X).paths, strict=True)
+        subject.sums.add(name, [len({*a} & {*b}) / max(len({*a} | {*b}), 1) for a, b in pairs])
+    shared = subject.sums.mean(name)
+    told = f"paths of a fit to half of the training images share {shared:.1%} of their concepts with the model's"
+    return Check(name, question, shared >= SAME_PATH, told, {"shared": shared})
 
 
-def shuffled_labels(subject: Subject) -> Steps:
+def shuffled_labels(subject: Subject) -> Looking:
     """A fit to shuffled labels must know nothing."""
     name, question = "shuffled labels", "Is a model of shuffled labels at chance?"
     if subject.train is None:
-        return _left_open(name, question, "no training images were given")
+        return (yield from _left_open(name, question))
     again = subject.refitted(subject.train[0], subject.rng.permutation(subject.train[1]))
-
-    def conclude() -> Check:
-        accuracy = subject.sums.mean(name)
-        figures, passed = {"accuracy": accuracy, "chance": subject.chance}, accuracy <= subject.chance + 0.1
-        return Check(name, question, passed, f"accuracy {accuracy:.3f}, chance {subject.chance:.3f}", figures)
-
-    return lambda block: subject.sums.add(name, again.predict(block.X) == block.y), conclude
+    while block := (yield):
+        subject.sums.add(name, again.predict(block.X) == block.y)
+    accuracy, chance = subject.sums.mean(name), subject.chance
+    told, figures = f"accuracy {accuracy:.3f}, chance {chance:.3f}", {"accuracy": accuracy, "chance": chance}
+    return Check(name, question, accuracy <= chance + 0.1, told, figures)
 
 
-def random_tree(subject: Subject) -> Steps:
+def random_tree(subject: Subject) -> Looking:
     """The same classes in random places of the tree: mistakes must get worse."""
     name, question = "random tree", "Are mistakes milder than under a random tree?"
     h, classes, sums = subject.model.hierarchy_, subject.model.classes_.tolist(), subject.sums
-    if subject.train is None or h.depth < 2:
-        why = "no training images were given" if subject.train is None else "the hierarchy is flat"
-        return _left_open(name, question, why)
+    if subject.train is None:
+        return (yield from _left_open(name, question))
+    if h.depth < 2:
+        return (yield from _left_open(name, question, "the hierarchy is flat"))
     leaves = [h.leaf_of(str(label)) for label in classes]
     place = dict(zip(leaves, subject.rng.permutation(leaves).tolist(), strict=True))
     tree = Hierarchy.from_edges([(parent, place.get(child, child)) for parent, child in h.edges])
     names = dict(zip(classes, leaves, strict=True))
     again = subject.refitted(subject.train[0], np.array([names[c] for c in subject.train[1].tolist()]), tree)
-
-    def measure(block: Block) -> None:
+    far = (name, "tree"), (name, "random")
+    while block := (yield):
         truth, ours = (np.array([names[c] for c in some.tolist()]) for some in (block.y, block.answers))
-        for whose, some in (("tree", ours), ("random", np.asarray(again.predict(block.X)))):
-            sums.add((name, whose), tree_distances(truth, some, h)[some != truth])
-
-    def conclude() -> Check:
-        far = (name, "tree"), (name, "random")
-        fewest = min(map(sums.n, far))
-        if fewest < ENOUGH:
-            return Check(name, question, None, f"only {fewest} mistakes", {})
-        mine, theirs = map(sums.mean, far)
-        half = 1.96 * float(np.sqrt(sum(sums.variance(one) / sums.n(one) for one in far)))
-        passed = None if abs(theirs - mine) <= half else mine < theirs
-        measured = (
-            f"mistakes are {mine:.2f} edges from the truth, those under a random tree {theirs:.2f} (± {half:.2f})"
-        )
-        figures = {"tree": mine, "random_tree": theirs, "half_interval": half}
-        return Check(name, question, passed, measured, figures)
-
-    return measure, conclude
+        for whose, some in zip(far, (ours, np.asarray(again.predict(block.X))), strict=True):
+            sums.add(whose, tree_distances(truth, some, h)[some != truth])
+    fewest = min(map(sums.n, far))
+    if fewest < ENOUGH:
+        return Check(name, question, None, f"only {fewest} mistakes", {})
+    mine, theirs = map(sums.mean, far)
+    half = 1.96 * float(np.sqrt(sum(sums.variance(one) / sums.n(one) for one in far)))
+    passed = None if abs(theirs - mine) <= half else mine < theirs
+    told = f"mistakes are {mine:.2f} edges from the truth, those under a random tree {theirs:.2f} (± {half:.2f})"
+    return Check(name, question, passed, told, {"tree": mine, "random_tree": theirs, "half_interval": half})
 
 
 def _add_by(sums: Sums, kind: str, groups: NDArray[Any], block: Block) -> None:
@@ -433,7 +381,6 @@ def _add_by(sums: Sums, kind: str, groups: NDArray[Any], block: Block) -> None:
 
 
 def _rows_by(sums: Sums, kind: str) -> list[Row]:
-    groups = [name[2] for name in sums._held if isinstance(name, tuple) and name[:2] == (kind, "gaps")]
     return [
         {
             "group": str(group),
@@ -443,91 +390,84 @@ def _rows_by(sums: Sums, kind: str) -> list[Row]:
             "coverage": sums.mean((kind, "covered", group)),
             "called unknown": sums.mean((kind, "alarm", group)),
         }
-        for group in groups
+        for group in [name[2] for name in sums if name[:2] == (kind, "gaps")]
     ]
 
 
-def branches(subject: Subject) -> Steps:
+def branches(subject: Subject) -> Looking:
     """Calibration and coverage, in all and by branch of the root."""
     sums, h = subject.sums, subject.model.hierarchy_
     top_of = {leaf: h.name(top) for top in reversed(h.children(h.root)) for leaf in (top, *h.descendants(top))}
-
-    def measure(block: Block) -> None:
+    while block := (yield):
         tops = [top_of[h.leaf_of(str(label))] for label in block.y.tolist()]
         _add_by(sums, "branch", np.array(tops, dtype=object), block)
         _add_by(sums, "all", np.zeros(len(tops)), block)
         sums.add("of calibration", block.of_calibration)
-
-    def conclude() -> Check:
-        rows, (whole,) = _rows_by(sums, "branch"), _rows_by(sums, "all")
-        error, covered = whole["calibration error"], whole["coverage"]
-        low = [row["group"] for row in rows if row["images"] >= ENOUGH and row["coverage"] < subject.coverage - BEHIND]
-        question, n, seen = "Do probabilities and promises hold?", whole["images"], int(sums["of calibration"][0])
-        measured = f"calibration error {error:.3f}"
-        measured += f"; coverage {covered:.3f} of {subject.coverage:g}" if seen < n else ""
-        measured += f"; too low for {', '.join(low)}" if low else ""
-        passed: bool | None = error <= MAX_ECE and covered >= subject.coverage - 0.03 and not low
-        if seen:
-            which = "all of the" if seen == n else f"{seen:,} of {n:,}"
-            measured += f"; {which} images are those that the model was calibrated on, which say nothing of coverage"
-            passed = None if n - seen < ENOUGH and error <= MAX_ECE else passed
-        figures = {"calibration_error": error, "coverage": covered}
-        return Check("calibration and coverage", question, passed, measured, figures, rows)
-
-    return measure, conclude
+    rows, (whole,) = _rows_by(sums, "branch"), _rows_by(sums, "all")
+    error, covered = whole["calibration error"], whole["coverage"]
+    low = [row["group"] for row in rows if row["images"] >= ENOUGH and row["coverage"] < subject.coverage - BEHIND]
+    question, n, seen = "Do probabilities and promises hold?", whole["images"], int(sums["of calibration"][0])
+    told = f"calibration error {error:.3f}"
+    told += f"; coverage {covered:.3f} of {subject.coverage:g}" if seen < n else ""
+    told += f"; too low for {', '.join(low)}" if low else ""
+    passed: bool | None = error <= MAX_ECE and covered >= subject.coverage - 0.03 and not low
+    if seen:
+        which = "all of the" if seen == n else f"{seen:,} of {n:,}"
+        told += f"; {which} images are those that the model was calibrated on, which say nothing of coverage"
+        passed = None if n - seen < ENOUGH and error <= MAX_ECE else passed
+    figures = {"calibration_error": error, "coverage": covered}
+    return Check("calibration and coverage", question, passed, told, figures, rows)
 
 
-def thin(subject: Subject) -> Steps:
+def thin(subject: Subject) -> Looking:
     """Classes that rest on few images."""
     counts, h = subject.model.images_per_class_, subject.model.hierarchy_
     name, question = "thin classes", "Does every class rest on enough training images?"
     if counts is None:
-        return _left_open(name, question, "the model does not say how many images each class had")
-    few = [
-        {"group": h.name(h.leaf_of(str(c))), "images": int(n)}
-        for c, n in zip(subject.model.classes_.tolist(), counts, strict=True)
-        if n < THIN
-    ]
-    measured = f"{len(few):,} of {len(counts):,} classes have fewer than {THIN} training images"
-    return None, lambda: Check(name, question, not few, measured, {"thin": float(len(few))}, few)
+        return (yield from _left_open(name, question, "the model does not say how many images each class had"))
+    while (yield):
+        pass
+    pairs = zip(subject.model.classes_.tolist(), counts, strict=True)
+    few = [{"group": h.name(h.leaf_of(str(c))), "images": int(n)} for c, n in pairs if n < THIN]
+    told = f"{len(few):,} of {len(counts):,} classes have fewer than {THIN} training images"
+    return Check(name, question, not few, told, {"thin": float(len(few))}, few)
 
 
-def by_group(subject: Subject) -> Steps:
+def by_group(subject: Subject) -> Looking:
     """Accuracy, coverage and unknowns in every group."""
-    groups, sums = np.asarray(subject.groups, dtype=object), subject.sums
-
-    def conclude() -> Check:
-        rows, whole, promise = _rows_by(sums, "group"), sums.mean("correct"), subject.coverage
-        judged = [row for row in rows if row["images"] >= ENOUGH]
-        bad = [r["group"] for r in judged if r["accuracy"] < whole - BEHIND or r["coverage"] < promise - BEHIND]
-        measured = f"{len(bad)} of {len(judged)} groups of {ENOUGH} images or more fall behind" + (
-            f": {', '.join(bad)}" if bad else ""
-        )
-        return Check("groups", "Is it as good in every group?", not bad, measured, {"behind": float(len(bad))}, rows)
-
-    return lambda block: _add_by(sums, "group", groups[block.rows], block), conclude
+    groups, sums, promise = np.asarray(subject.groups, dtype=object), subject.sums, subject.coverage
+    while block := (yield):
+        _add_by(sums, "group", groups[block.rows], block)
+    rows, whole = _rows_by(sums, "group"), sums.mean("correct")
+    judged = [row for row in rows if row["images"] >= ENOUGH]
+    bad = [r["group"] for r in judged if r["accuracy"] < whole - BEHIND or r["coverage"] < promise - BEHIND]
+    told = f"{len(bad)} of {len(judged)} groups of {ENOUGH} images or more fall behind"
+    told += f": {', '.join(bad)}" if bad else ""
+    return Check("groups", "Is it as good in every group?", not bad, told, {"behind": float(len(bad))}, rows)
 
 
 ALL = (leakage, removed, deletion, noise, other_images, shuffled_labels, random_tree, branches, thin)
 
 
-def checks_of(subject: Subject, wanted: Sequence[Callable[[Subject], Steps]] = ALL) -> list[Check]:
+def checks_of(subject: Subject, wanted: Sequence[Callable[[Subject], Looking]] = ALL) -> list[Check]:
     """All checks that the images allow, each block of images looked at once."""
     if not len(subject.y):
         raise HCEPError("there are no images to look at the model with")
-    steps = [check(subject) for check in (*wanted, *([by_group] if subject.groups is not None else []))]
-    X, start = subject.X, 0
-    if isinstance(X, EmbeddingStore):
-        blocks = (images for images, _ in X.batches(BLOCK))
-    else:
-        blocks = (X[first : first + BLOCK] for first in range(0, len(X), BLOCK))
+    looking = [check(subject) for check in (*wanted, *([by_group] if subject.groups is not None else []))]
+    for one in looking:
+        next(one)
     with progress_bar("looking", len(subject.y), subject.progress, "images") as advance:
-        for images in blocks:
-            rows = slice(start, start + len(images))
+        for rows, images in blocks_of(subject.X, BLOCK):
             block = Block(subject, images, subject.y[rows], rows)
-            for measure, _ in steps:
-                if measure is not None:
-                    measure(block)
-            start = rows.stop
+            for one in looking:
+                one.send(block)
             advance(len(images))
-    return [conclude() for _, conclude in steps]
+    return [_concluded(one) for one in looking]
+
+
+def _concluded(one: Looking) -> Check:
+    try:
+        one.send(None)
+    except StopIteration as end:
+        return cast("Check", end.value)
+    raise AssertionError("a check goes on after the last block")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -90,7 +89,7 @@ class Audit:
     def to_json(self) -> str:
         """Everything, one object."""
         whole = {**asdict(self), "failed": self.failed, "sentences": self.sentences}
-        return json.dumps(_plain(whole), indent=2, ensure_ascii=False)
+        return msgspec.json.format(msgspec.json.encode(whole, enc_hook=float), indent=2).decode()
 
     def to_html(self) -> str:
         """One HTML file that fetches nothing."""
@@ -155,11 +154,3 @@ def _section(check: Check) -> str:
         f"<h2>{escape(check.name)}: <span class={word}>{word}</span></h2><p>{escape(check.question)} "
         f"{escape(check.measured)}.</p>{rows}"
     )
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and math.isnan(value) else value

@@ -26,7 +26,7 @@ from hcep.dictionary.transform import prepared_rows
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy, read_hierarchy
 from hcep.hierarchy.graph import TreePolicy
-from hcep.pursuit.penalised.coding import require_fraction
+from hcep.pursuit.penalised import require_fraction
 
 Auto = Literal["auto"]
 #: What `as_hierarchy` takes; the last is a networkx graph.

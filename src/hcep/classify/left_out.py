@@ -16,7 +16,7 @@ from hcep.classify.left_out_kernel import Paths, Products, held_out_objectives, 
 from hcep.dictionary.concept_dictionary import leaf_shares
 from hcep.dictionary.transform import EmbeddingTransform
 from hcep.hierarchy import Hierarchy
-from hcep.pursuit.blocks import n_threads
+from hcep.pursuit.blocks import n_threads, single_threaded_blas
 
 Floats = NDArray[np.float64]
 Images = NDArray[np.float32]
@@ -231,5 +231,5 @@ def in_parts(parts: Any, work: Callable[[Any], Any], n_images: int) -> list[Any]
     """Call `work` on each part; on all cores, where there are images enough to pay for it."""
     if len(parts) == 1 or n_images < 256 or n_threads(None) == 1:
         return [work(part) for part in parts]
-    with ThreadPoolExecutor(n_threads(None)) as pool:
+    with single_threaded_blas(), ThreadPoolExecutor(n_threads(None)) as pool:
         return list(pool.map(work, parts))

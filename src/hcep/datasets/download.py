@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from hcep._files import cache_folder
 from hcep._optional import require
 from hcep._progress import progress as progress_bar
-from hcep.datasets.layouts.listing import DatasetError
+from hcep.datasets.image_dataset import DatasetError
 from hcep.errors import near_matches, quoted
 
 #: Address of a mirror that has the archives under their file names, instead of where they are published.

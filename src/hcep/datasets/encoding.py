@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from hcep._files import cache_folder
 from hcep.datasets import layouts
-from hcep.datasets.image_dataset import DatasetError, ImageDataset, read_images
+from hcep.datasets.image_dataset import DatasetError, ImageDataset
+from hcep.datasets.layouts import read_images
 from hcep.datasets.photo_checks import copy_notes, folder_notes
 from hcep.embeddings import (
     Embeddings,

@@ -1,4 +1,4 @@
-"""Which hierarchy is meant: by its name, its place, or the classes it is to be above."""
+"""Which hierarchy is meant: by its name, its place, or the classes it is to be above; and those of CIFAR."""
 
 from __future__ import annotations
 
@@ -8,12 +8,69 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from hcep.datasets.layouts.cifar_classes import cifar10_hierarchy, cifar100_hierarchy
 from hcep.datasets.wordnet import imagenet_hierarchy
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy, match_classes, read_hierarchy
 
 logger = logging.getLogger(__name__)
+
+#: CIFAR-100's coarse and fine classes, by the names of its files.
+SUPERCLASSES = {
+    "aquatic_mammals": ("beaver", "dolphin", "otter", "seal", "whale"),
+    "fish": ("aquarium_fish", "flatfish", "ray", "shark", "trout"),
+    "flowers": ("orchid", "poppy", "rose", "sunflower", "tulip"),
+    "food_containers": ("bottle", "bowl", "can", "cup", "plate"),
+    "fruit_and_vegetables": ("apple", "mushroom", "orange", "pear", "sweet_pepper"),
+    "household_electrical_devices": ("clock", "keyboard", "lamp", "telephone", "television"),
+    "household_furniture": ("bed", "chair", "couch", "table", "wardrobe"),
+    "insects": ("bee", "beetle", "butterfly", "caterpillar", "cockroach"),
+    "large_carnivores": ("bear", "leopard", "lion", "tiger", "wolf"),
+    "large_man-made_outdoor_things": ("bridge", "castle", "house", "road", "skyscraper"),
+    "large_natural_outdoor_scenes": ("cloud", "forest", "mountain", "plain", "sea"),
+    "large_omnivores_and_herbivores": ("camel", "cattle", "chimpanzee", "elephant", "kangaroo"),
+    "medium_mammals": ("fox", "porcupine", "possum", "raccoon", "skunk"),
+    "non-insect_invertebrates": ("crab", "lobster", "snail", "spider", "worm"),
+    "people": ("baby", "boy", "girl", "man", "woman"),
+    "reptiles": ("crocodile", "dinosaur", "lizard", "snake", "turtle"),
+    "small_mammals": ("hamster", "mouse", "rabbit", "shrew", "squirrel"),
+    "trees": ("maple_tree", "oak_tree", "palm_tree", "pine_tree", "willow_tree"),
+    "vehicles_1": ("bicycle", "bus", "motorcycle", "pickup_truck", "train"),
+    "vehicles_2": ("lawn_mower", "rocket", "streetcar", "tank", "tractor"),
+}
+#: CIFAR-10 has no hierarchy of its own; these groups are ours.
+CIFAR10_GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
+    "animal": {"mammal": ("cat", "deer", "dog", "horse"), "other animal": ("bird", "frog")},
+    "vehicle": {"road vehicle": ("automobile", "truck"), "other craft": ("airplane", "ship")},
+}
+
+
+def cifar100_hierarchy() -> Hierarchy:
+    """CIFAR-100's own hierarchy, coarse labels above fine ones, with the names of its files as ids.
+
+    >>> from hcep.datasets import cifar100_hierarchy
+    >>> h = cifar100_hierarchy()
+    >>> h
+    Hierarchy(121 synsets, 100 leaves, 120 edges, depth 2, branching at most 20, root 'cifar-100')
+    >>> h.parents("streetcar"), h.name("streetcar"), h.name("vehicles_2")
+    (('vehicles_2',), 'streetcar', 'vehicles 2')
+    """
+    edges = [("cifar-100", coarse) for coarse in SUPERCLASSES]
+    edges += [(coarse, fine) for coarse, classes in SUPERCLASSES.items() for fine in classes]
+    return Hierarchy.from_edges(edges, {child: child.replace("_", " ") for _, child in edges}, root="cifar-100")
+
+
+def cifar10_hierarchy() -> Hierarchy:
+    """A small tree above CIFAR-10's ten classes, three levels deep.
+
+    >>> from hcep.datasets import cifar10_hierarchy
+    >>> cifar10_hierarchy().paths("cat")
+    (('animal', 'mammal', 'cat'),)
+    """
+    edges = [("cifar-10", top) for top in CIFAR10_GROUPS]
+    edges += [(top, group) for top, groups in CIFAR10_GROUPS.items() for group in groups]
+    edges += [(group, c) for groups in CIFAR10_GROUPS.values() for group, members in groups.items() for c in members]
+    return Hierarchy.from_edges(edges, root="cifar-10")
+
 
 #: Hierarchies that have a name.
 NAMED: dict[Any, Callable[[], Hierarchy]] = {
@@ -31,25 +88,18 @@ def find_hierarchy(
     on_note: Callable[[str], object] | None = None,
     **options: Any,
 ) -> Hierarchy | None:
-    """The hierarchy a user means.
+    """The hierarchy a user means; None for "flat".
 
     Parameters
     ----------
-    wanted : str or path, optional
-        "imagenet" (WordNet above ImageNet's classes), "cifar10", "cifar100"; "flat" for none; otherwise a place that
-        `Hierarchy.read` takes, or the folder of a model. A file called like one of the names is given as
+    wanted : "imagenet" (WordNet above ImageNet's classes), "cifar10", "cifar100"; "flat" for none; otherwise a place
+        that `Hierarchy.read` takes, or the folder of a model. A file called like one of the names is given as
         ``./imagenet``. Unsaid, it is the hierarchy above the classes: CIFAR's where they are exactly CIFAR's, else
         WordNet's where all of them are in it.
     classes : iterable of str; labels of the data: for the choice, and to find those that a file writes differently
         (`match_classes`). The hierarchy is neither restricted to them nor collapsed.
     format, **options : of `Hierarchy.read`
-    on_note : callable, optional
-        Told a sentence of what the file was taken for, then each of what the reader passed over; else they are logged.
-
-    Returns
-    -------
-    Hierarchy or None
-        None for "flat".
+    on_note : told a sentence of what the file was taken for, then each of what the reader passed over; else logged
 
     >>> from hcep.datasets import find_hierarchy
     >>> find_hierarchy(classes=["n01440764", "n02979186"]).root

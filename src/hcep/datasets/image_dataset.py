@@ -1,125 +1,59 @@
-"""Labelled images wherever they are: folders, tables and the layouts datasets are published in."""
+"""Images with their labels and splits, and reproducible draws of them."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from PIL import Image
 
 from hcep._files import replacing
-from hcep.datasets.layouts import LAYOUTS
-from hcep.datasets.layouts.listing import OWN_LABEL, DatasetError, Request, choose_splits, printable
-from hcep.embeddings.images import IMAGE_SUFFIXES
 from hcep.embeddings.store.manifest import ImageItem
-from hcep.errors import near_matches, quoted
+from hcep.errors import HCEPError, quoted
 
-__all__ = ["DatasetError", "ImageDataset", "ImageItem", "read_images"]
-
-
-def read_images(
-    source: str | os.PathLike[str],
-    *,
-    layout: str | None = None,
-    split: str | None = None,
-    path_column: str = "path",
-    label_column: str | None = OWN_LABEL,
-) -> ImageDataset:
-    """List the images of a dataset; none is opened.
-
-    Parameters
-    ----------
-    source : a folder, or a .csv, .tsv or .parquet file
-    layout : {"folder", "table", "cifar", "imagenet", "imagenette", "tiny_imagenet"}, optional
-        How the dataset is laid out; found out from its files when left out.
-    split : read only this split (``"validation"`` and ``"valid"`` are ``"val"``)
-    path_column, label_column : str
-        Columns of a table. The label column also chooses among the labels of datasets that have several:
-        ``"fine_labels"`` (default) or ``"coarse_labels"`` of CIFAR-100, ``"noisy_labels_5"`` and the like of
-        ImageNette. None for images without labels.
-
-    Images are in the order of the table or, of folders, split by split and sorted by path.
-
-    >>> from pathlib import Path
-    >>> from PIL import Image
-    >>> from hcep.datasets.image_dataset import read_images
-    >>> for name in ("cat/tom.png", "cat/felix.png", "dog/rex.png"):
-    ...     Path("pets", name).parent.mkdir(parents=True, exist_ok=True)
-    ...     Image.new("RGB", (8, 8)).save(Path("pets", name))
-    >>> dataset = read_images("pets")
-    >>> dataset
-    ImageDataset(3 images, 2 classes, layout 'folder', no splits)
-    >>> [(item.id, item.label) for item in dataset]
-    [('cat/felix.png', 'cat'), ('cat/tom.png', 'cat'), ('dog/rex.png', 'dog')]
-    """
-    place = Path(source)
-    if not place.exists():
-        siblings = os.listdir(place.parent) if place.parent.is_dir() else []
-        raise DatasetError(f"no file or folder at {str(place)!r}.{near_matches(place.name, siblings)}")
-    name = layout if layout is not None else _detect(place)
-    if name not in LAYOUTS:
-        raise DatasetError(f"unknown layout {name!r}; there are {quoted(LAYOUTS, 10)}.{near_matches(name, LAYOUTS)}")
-    listing = LAYOUTS[name].read(place, Request(split, path_column, label_column))
-    if not listing.files:
-        raise DatasetError(
-            f"no images in {str(place)!r} as a {name!r} layout; images are files that end in {' '.join(IMAGE_SUFFIXES)}"
-        )
-    return ImageDataset(
-        root=listing.root,
-        files=tuple(listing.files),
-        ids=tuple(map(printable, listing.files if listing.ids is None else listing.ids)),
-        labels=tuple(listing.labels) if label_column is not None else (None,) * len(listing.files),
-        splits=tuple(listing.splits),
-        layout=name,
-        class_names=listing.class_names,
-        pixels=listing.pixels,
-    )
+_SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation", "dev"), "test": ("test", "testing")}
+SPLIT_NAMES = {name: split for split, names in _SPLITS.items() for name in names}
 
 
-def _detect(source: Path) -> str:
-    for name, layout in LAYOUTS.items():
-        if layout.detect(source):
-            return name
-    tried = "\n".join(f"  {name}: {layout.looks_for}" for name, layout in LAYOUTS.items())
-    raise DatasetError(f"no images and no known layout in {str(source)!r}; looked for\n{tried}")
+class DatasetError(HCEPError):
+    """Images, labels or splits are not where they were looked for, or contradict each other."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageDataset:
     """Images with their labels and splits; iterating gives an `ImageItem` for each. Made by `read_images`.
 
-    The object never changes: `subset`, `split` and the like return a new one.
+    The object never changes: `split` and the like return a new one.
 
     Attributes
     ----------
     root : folder that the files are relative to
-    files : the images' files; of images in memory (CIFAR), the files that `export` writes
+    files : the images' files, with forward slashes; of images in memory (CIFAR), the files that `export` writes
     ids : what tells the images apart: the path in the dataset, or the table's ``id`` column
     labels : classes; None for an image without one
-    splits : tuple of str or None
-        ``"train"``, ``"val"``, ``"test"`` or a name of your own; None where there are no splits.
+    splits : ``"train"``, ``"val"``, ``"test"`` or a name of your own; None where there are no splits
     layout : the layout it was read from
-    class_names : mapping; display names of the classes where the dataset has them (``words.txt``, ``synset_words.txt``)
     pixels : (n, height, width, 3) uint8; the images, where they are in memory
     """
 
     root: Path
-    files: tuple[str, ...]
-    ids: tuple[str, ...]
-    labels: tuple[str | None, ...]
-    splits: tuple[str | None, ...]
+    files: Sequence[str]
+    ids: Sequence[str]
+    labels: Sequence[str | None]
+    splits: Sequence[str | None]
     layout: str = "folder"
-    class_names: Mapping[str, str] = field(default_factory=dict)
     pixels: NDArray[np.uint8] | None = None
 
     def __post_init__(self) -> None:
+        for name in ("files", "labels", "splits"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "ids", tuple(map(printable, self.ids)))
         pixels = () if self.pixels is None else (self.pixels,)
         lengths = [len(part) for part in (self.files, self.ids, self.labels, self.splits, *pixels)]
         if len(set(lengths)) > 1:
@@ -127,7 +61,6 @@ class ImageDataset:
         if len(set(self.ids)) < len(self.ids):
             repeated = [image for image, n in Counter(self.ids).items() if n > 1]
             raise DatasetError(f"{len(repeated):,} ids are there more than once: {quoted(repeated)}; ids must differ")
-        object.__setattr__(self, "class_names", MappingProxyType(dict(self.class_names)))
         if self.pixels is not None:
             self.pixels.setflags(write=False)
 
@@ -141,12 +74,6 @@ class ImageDataset:
         """The splits that occur, in order of appearance."""
         return tuple(dict.fromkeys(split for split in self.splits if split is not None))
 
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The images' files; images in memory have none before `export`."""
-        self._check_on_disk()
-        return tuple(self.root / file for file in self.files)
-
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -158,37 +85,11 @@ class ImageDataset:
         self._check_on_disk()
         return ImageItem(self.root / self.files[row], self.labels[row], self.ids[row], self.splits[row])
 
-    def image(self, row: int) -> Image.Image:
-        """One image, read or taken from memory."""
-        if self.pixels is not None:
-            return Image.fromarray(self.pixels[row])
-        with Image.open(self.root / self.files[row]) as image:
-            image.load()
-        return image
-
     def __repr__(self) -> str:
         counts = Counter(self.splits)
         splits = ", ".join(f"{split} {counts[split]:,}" for split in self.split_names) or "no splits"
         n_classes = len(self.classes)
         return f"ImageDataset({len(self):,} images, {n_classes:,} classes, layout {self.layout!r}, {splits})"
-
-    def subset(self, rows: ArrayLike | None = None, *, classes: Iterable[str] | None = None) -> ImageDataset:
-        """The images of some rows, in the order given, or of some classes.
-
-        rows : array-like of int or of bool, optional
-        classes : iterable of str; of the given rows, keep the images with these labels
-        """
-        kept = self._rows(rows)
-        if classes is None:
-            return self._take(kept)
-        wanted, known = list(classes), set(self.classes)
-        unknown = [c for c in wanted if c not in known]
-        if unknown:
-            raise DatasetError(
-                f"{len(unknown):,} of {len(wanted):,} classes have no image here: {quoted(unknown)}."
-                + near_matches(unknown[0], known)
-            )
-        return self._take([row for row in kept if self.labels[row] in wanted])
 
     def split(self, name: str) -> ImageDataset:
         """The images of one split."""
@@ -200,13 +101,9 @@ class ImageDataset:
         return replace(self, splits=(None,) * len(self))
 
     def relabel(self, rename: Callable[[str], str]) -> ImageDataset:
-        """The same images with each class renamed, for instance by `hcep.datasets.wordnet.imagenet_wnid`.
-
-        Display names of the old labels are dropped.
-        """
+        """The same images with each class renamed, for instance by `hcep.datasets.imagenet_wnid`."""
         renamed = {label: rename(label) for label in self.classes}
-        labels = tuple(None if label is None else renamed[label] for label in self.labels)
-        return replace(self, labels=labels, class_names={})
+        return replace(self, labels=[None if label is None else renamed[label] for label in self.labels])
 
     def k_shot(self, k: int, seed: int = 0) -> ImageDataset:
         """Draw k images of every class, reproducibly.
@@ -242,24 +139,12 @@ class ImageDataset:
     def _take(self, rows: Sequence[int], split: str | None = None) -> ImageDataset:
         return replace(
             self,
-            files=tuple(self.files[row] for row in rows),
-            ids=tuple(self.ids[row] for row in rows),
-            labels=tuple(self.labels[row] for row in rows),
-            splits=(split,) * len(rows) if split else tuple(self.splits[row] for row in rows),
+            files=[self.files[row] for row in rows],
+            ids=[self.ids[row] for row in rows],
+            labels=[self.labels[row] for row in rows],
+            splits=[split or self.splits[row] for row in rows],
             pixels=None if self.pixels is None else self.pixels[list(rows)],
         )
-
-    def _rows(self, rows: ArrayLike | None) -> list[int]:
-        wanted = np.arange(len(self)) if rows is None else np.asarray(rows)
-        if wanted.dtype == np.bool_ and wanted.shape == (len(self),):
-            wanted = np.flatnonzero(wanted)
-        if wanted.size and (wanted.ndim != 1 or wanted.dtype.kind not in "iu"):
-            raise DatasetError(
-                f"rows must be whole numbers or {len(self):,} booleans, got {wanted.dtype} of shape {wanted.shape}"
-            )
-        if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(self):
-            raise DatasetError(f"rows must lie between 0 and {len(self) - 1:,}, got {wanted.min()} to {wanted.max()}")
-        return [int(row) for row in wanted]
 
     def _check_one_split(self, method: str) -> None:
         if len(self.split_names) > 1:
@@ -302,7 +187,7 @@ def k_shot_rows(ids: Sequence[str], labels: Sequence[str | None], k: int, seed: 
     if None in drawn:
         raise DatasetError(
             f"{len(drawn[None]):,} of {len(ids):,} images have no label, so no {k}-shot subset can be drawn; "
-            "subset(classes=dataset.classes) leaves them out"
+            "give them a class, or leave them out"
         )
     small = [f"{label} ({len(rows)})" for label, rows in drawn.items() if len(rows) < k]
     if small:
@@ -334,3 +219,32 @@ def _drawn_by_class(ids: Sequence[str], labels: Sequence[str | None], seed: int)
         rows.setdefault(label, []).append(row)
     lots = [blake2b(f"{seed}\0{image}".encode(), digest_size=16).digest() for image in ids]
     return {label: sorted(members, key=lots.__getitem__) for label, members in rows.items()}
+
+
+def printable(text: str) -> str:
+    """A file name as text that can be stored: bytes that are not UTF-8 are written as escapes."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return os.fsencode(text).decode("utf-8", "backslashreplace")
+    return text
+
+
+def canonical_split(name: str) -> str:
+    """A split's name as it is kept: ``"validation"`` and ``"valid"`` are ``"val"``, names of your own stay."""
+    return SPLIT_NAMES.get(name.strip().lower(), name.strip())
+
+
+def choose_splits(available: Iterable[str | None], wanted: str | None, source: Path) -> list[str]:
+    """The splits to read: all that there are, or the one that is wanted."""
+    known = list(dict.fromkeys(split for split in available if split is not None))
+    if wanted is None:
+        return known
+    if not known:
+        raise DatasetError(
+            f"{str(source)!r} has no splits, so there is no split {wanted!r}; read it without split= and divide it "
+            "with train_val()"
+        )
+    if canonical_split(wanted) not in known:
+        raise DatasetError(f"split {wanted!r} is not in {str(source)!r}, which has {quoted(known)}")
+    return [canonical_split(wanted)]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hcep.datasets.image_dataset import ImageDataset, read_images
+from hcep.datasets.image_dataset import ImageDataset
+from hcep.datasets.layouts import read_images
 from hcep.datasets.layouts.folders import split_folders
 from hcep.datasets.layouts.listing import holds_images, subfolders
 from hcep.embeddings import EmbeddingStore

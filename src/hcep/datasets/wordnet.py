@@ -7,16 +7,17 @@ import json
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from hcep.datasets.layouts.listing import DatasetError
+from hcep.datasets.image_dataset import DatasetError
 from hcep.errors import near_matches
 from hcep.hierarchy import Hierarchy
 
 
+@cache
 def imagenet_classes() -> tuple[str, ...]:
     """WordNet ids of ImageNet-1k's classes, in ImageNet's order: class k of a classifier's output is entry k."""
-    return _wordnet().classes
+    return tuple(_content()["classes"])
 
 
 def imagenet_hierarchy(classes: Iterable[str] | None = None) -> Hierarchy:
@@ -25,10 +26,7 @@ def imagenet_hierarchy(classes: Iterable[str] | None = None) -> Hierarchy:
     classes : iterable of str; WordNet ids, or names as `imagenet_wnid` takes them. An inner synset (``"dog"``) may be a
         class too. All of ImageNet-1k when left out.
 
-    Returns
-    -------
-    Hierarchy
-        Ids are WordNet ids, names the first lemmas. Single-child chains are kept: see `Hierarchy.collapse`.
+    Ids are WordNet ids, names the first lemmas. Single-child chains are kept: see `Hierarchy.collapse`.
 
     >>> from hcep.datasets.wordnet import imagenet_hierarchy
     >>> imagenet_hierarchy()
@@ -59,7 +57,7 @@ def imagenet_wnid(name: str) -> str:
     >>> imagenet_wnid("tench"), imagenet_wnid("golf_ball"), imagenet_wnid("dog"), imagenet_wnid("n01440764")
     ('n01440764', 'n03445777', 'n02084071', 'n01440764')
     """
-    if name in _wordnet().synsets:
+    if name in _synsets():
         return name
     by_first, by_any = _names()
     key = _plain(name)
@@ -70,32 +68,21 @@ def imagenet_wnid(name: str) -> str:
             + near_matches(key, by_any)
             + " Give a WordNet id, such as 'n01440764', or a hierarchy of your own."
         )
-    classes = [wnid for wnid in found if wnid in _wordnet().class_set]
-    candidates = classes or list(found)
+    candidates = [wnid for wnid in found if wnid in imagenet_classes()] or found
     if len(candidates) > 1:
-        meanings = "; ".join(f"{wnid}: {_wordnet().synsets[wnid].gloss}" for wnid in candidates)
+        meanings = "; ".join(f"{wnid}: {_synsets()[wnid].gloss}" for wnid in candidates)
         raise DatasetError(f"{name!r} is the name of {len(candidates)} synsets; give the id of one ({meanings})")
     return candidates[0]
 
 
 def synset_gloss(wnid: str) -> str:
     """WordNet's definition of a synset, given by id or unambiguous name."""
-    return _wordnet().synsets[imagenet_wnid(wnid)].gloss
+    return _synsets()[imagenet_wnid(wnid)].gloss
 
 
 def synset_lemmas(wnid: str) -> tuple[str, ...]:
     """WordNet's names of a synset, given by id or unambiguous name; the usual one first."""
-    return tuple(lemma.replace("_", " ") for lemma in _wordnet().synsets[imagenet_wnid(wnid)].lemmas)
-
-
-def ambiguous_classes() -> dict[str, tuple[str, ...]]:
-    """The names that several of ImageNet's classes share, with their ids; `imagenet_wnid` refuses them."""
-    shared = {
-        name: tuple(wnid for wnid in wnids if wnid in _wordnet().class_set)
-        for names in reversed(_names())  # the first lemmas last: they decide
-        for name, wnids in names.items()
-    }
-    return {name: wnids for name, wnids in sorted(shared.items()) if len(wnids) > 1}
+    return tuple(lemma.replace("_", " ") for lemma in _synsets()[imagenet_wnid(wnid)].lemmas)
 
 
 class _Synset(NamedTuple):
@@ -104,36 +91,34 @@ class _Synset(NamedTuple):
     hypernyms: list[str]
 
 
-class _WordNet(NamedTuple):
-    classes: tuple[str, ...]
-    class_set: frozenset[str]
-    synsets: dict[str, _Synset]
+@cache
+def _synsets() -> dict[str, _Synset]:
+    return {wnid: _Synset(*entry) for wnid, entry in _content()["synsets"].items()}
 
 
 @cache
-def _wordnet() -> _WordNet:
+def _content() -> dict[str, Any]:
     packed = (files("hcep.datasets") / "wordnet" / "imagenet1k.json.gz").read_bytes()
-    content = json.loads(gzip.decompress(packed))
-    synsets = {wnid: _Synset(*entry) for wnid, entry in content["synsets"].items()}
-    return _WordNet(tuple(content["classes"]), frozenset(content["classes"]), synsets)
+    content: dict[str, Any] = json.loads(gzip.decompress(packed))
+    return content
 
 
 @cache
 def _whole_hierarchy() -> Hierarchy:
-    synsets = _wordnet().synsets
+    synsets = _synsets()
     edges = [(parent, child) for child, synset in synsets.items() for parent in synset.hypernyms]
     return Hierarchy.from_edges(edges, {wnid: s.lemmas[0].replace("_", " ") for wnid, s in synsets.items()})
 
 
 @cache
-def _names() -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+def _names() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     by_first: dict[str, list[str]] = {}
     by_any: dict[str, list[str]] = {}
-    for wnid, synset in _wordnet().synsets.items():
+    for wnid, synset in _synsets().items():
         by_first.setdefault(_plain(synset.lemmas[0]), []).append(wnid)
         for name in dict.fromkeys(map(_plain, synset.lemmas)):
             by_any.setdefault(name, []).append(wnid)
-    return {n: tuple(w) for n, w in by_first.items()}, {n: tuple(w) for n, w in by_any.items()}
+    return by_first, by_any
 
 
 def _plain(name: str) -> str:

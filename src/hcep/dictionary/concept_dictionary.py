@@ -267,10 +267,10 @@ class ConceptDictionary:
 
         return Geometry(self)
 
-    def embed(self, X: ArrayLike) -> Embeddings:
-        """Check raw embeddings and bring them into the dictionary's space."""
+    def embed(self, X: ArrayLike, first_row: int = 0) -> Embeddings:
+        """Check raw embeddings, the first of which an error calls `first_row`, and bring them into the dictionary's space."""
         rows = as_embeddings(X, self.n_dims)
-        refuse_non_finite(rows)
+        refuse_non_finite(rows, first_row)
         return self.transform(rows)
 
     def __repr__(self) -> str:

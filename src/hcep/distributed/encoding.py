@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hcep.datasets import ImageDataset, read_images
-from hcep.datasets.layouts.listing import SPLIT_NAMES, canonical_split
+from hcep.datasets.image_dataset import SPLIT_NAMES, canonical_split
 from hcep.distributed.cluster import Cluster
 from hcep.distributed.places import Place, is_url
 from hcep.embeddings import Encoder, EncodeReport, ImageItem, SkippedImage, encode_to_store, load_encoder

@@ -54,9 +54,7 @@ def write_predictions(
         (CSVWriter if is_csv else pq.ParquetWriter)(partial, written) as file,
         progress_bar("predicting", len(X), progress, "images") as advance,
     ):
-        start = 0
-        for block in _blocks(X):
-            rows = slice(start, start + len(block))
+        for rows, block in blocks_of(X, BLOCK):
             inferred = model.infer(block, explained=coverage is not None, limits=limits and limits.at(rows))
             columns = _columns(model, inferred, coverage)
             columns["id"] = ids[rows].astype(str).tolist()
@@ -64,14 +62,15 @@ def write_predictions(
                 columns["label"] = labels[rows].tolist()
             table = pa.table({name: columns[name] for name in schema.names}, schema=schema)
             file.write_table(_flat(table) if is_csv else table)
-            start = rows.stop
             advance(len(block))
 
 
-def _blocks(X: NDArray[Any] | EmbeddingStore) -> Iterator[NDArray[Any]]:
+def blocks_of(X: NDArray[Any] | EmbeddingStore, size: int) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Images of an array or a store, so many at a time, each block with the rows that it has."""
+    slices = (slice(start, start + size) for start in range(0, len(X), size))
     if isinstance(X, EmbeddingStore):
-        return (block for block, _ in X.batches(BLOCK))
-    return (X[start : start + BLOCK] for start in range(0, len(X), BLOCK))
+        return zip(slices, (block for block, _ in X.batches(size)), strict=True)
+    return ((rows, X[rows]) for rows in slices)
 
 
 def _schema(model: PathModel, labels: NDArray[Any] | None, hedged: bool) -> pa.Schema:

@@ -1,9 +1,7 @@
 """What a chat model answers and what that took, and the errors of one that does not."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from hcep.errors import HCEPError
 
@@ -63,7 +61,7 @@ class Usage:
     completion_tokens: int = 0
     cost: float | None = None
 
-    def with_answer(self, answer: Answer, prices: Prices | None) -> Usage:
+    def with_answer(self, answer: Answer, prices: Prices | None) -> Self:
         """The usage after one more answer."""
         calls = self.calls + 1
         if answer.cached:
@@ -74,11 +72,11 @@ class Usage:
         n_in, n_out = self.prompt_tokens + n_in, self.completion_tokens + n_out
         return replace(self, calls=calls, prompt_tokens=n_in, completion_tokens=n_out, cost=cost)
 
-    def __sub__(self, before: Usage) -> Usage:
+    def __sub__(self, before: Self) -> Self:
         """What came on top of an earlier state."""
         then = asdict(before)
         since: Any = {k: None if None in (now, then[k]) else now - then[k] for k, now in asdict(self).items()}
-        return Usage(**since)
+        return replace(self, **since)
 
     def __str__(self) -> str:
         calls = f"{self.calls:,} call{'' if self.calls == 1 else 's'}"

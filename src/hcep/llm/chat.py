@@ -1,7 +1,5 @@
 """The chat model: asked with messages, patient with its server, remembering its answers on disk."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """One request to a chat endpoint: its answer, which nobody vouches for, read within a limit of bytes and of time."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

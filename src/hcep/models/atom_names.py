@@ -1,7 +1,5 @@
 """What the atoms of a dictionary mean, in words and images: one record per edge; ``atoms.json`` keeps them."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -9,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec import Meta, Struct
@@ -79,7 +77,7 @@ class AtomName:
         }  # fmt: skip
         return next((source for source, found in known.items() if found), None)
 
-    def updated(self, newer: AtomName) -> AtomName:
+    def updated(self, newer: Self) -> Self:
         """This record with what `newer` has in its place; a summary of phrases that changed is dropped."""
         stale = bool(newer.phrases) and newer.phrases != self.phrases
         return replace(
@@ -125,7 +123,7 @@ class AtomNames:
         atom = self.by_edge.get((parent, child))
         return None if atom is None else atom.meaning
 
-    def updated(self, newer: AtomNames) -> AtomNames:
+    def updated(self, newer: Self) -> Self:
         """Both, where `newer` has the last word; atoms that it leaves out stay as they are."""
         merged = dict(self.by_edge)
         for edge, atom in newer.by_edge.items():
@@ -134,7 +132,7 @@ class AtomNames:
         llm = newer.llm or (None if compared else self.llm)
         return replace(newer if compared else self, atoms=tuple(merged.values()), llm=llm)
 
-    def ordered(self, hierarchy: Hierarchy) -> AtomNames:
+    def ordered(self, hierarchy: Hierarchy) -> Self:
         """The records in the order of the hierarchy's edges."""
         known = set(hierarchy.edges)
         strange = [f"{p} → {c}" for p, c in self.by_edge if (p, c) not in known]

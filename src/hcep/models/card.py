@@ -1,7 +1,5 @@
 """The model card: what a person needs to know before using a model, as Markdown with the hub's front matter."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Embeddings, or names of classes and what images there are -> a fitted model in a folder."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from os import PathLike

@@ -6,8 +6,6 @@ does not speak of is no part of the model, whatever its name. Writers wait for e
 save open, so that they see the old model or the new one whatever is saved meanwhile.
 """
 
-from __future__ import annotations
-
 import os
 import weakref
 from collections.abc import Mapping

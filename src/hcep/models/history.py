@@ -4,8 +4,6 @@ The folder of a model holds its newest version, replaced in one step; the versio
 under its number and the first letters of its checksum. A process that dies leaves the old model or the new one.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

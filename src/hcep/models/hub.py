@@ -1,7 +1,5 @@
 """Models on the Hugging Face hub: one commit up, four files down, through `huggingface_hub` where it is installed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike

@@ -1,22 +1,18 @@
 """The encoder of a model: made as it was for training, and embeddings of another one refused."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.embeddings import Embeddings, Encoder
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.errors import HCEPError, quoted
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from hcep.embeddings import Embeddings, Encoder
-    from hcep.models.loading import SavedModel
+from hcep.models.loading import SavedModel
 
 
 def load_model_encoder(

@@ -1,7 +1,5 @@
 """A fitted classifier -> a folder of safetensors, JSON and Markdown."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from os import PathLike

@@ -1,7 +1,5 @@
 """``model.json``, version 2: what it holds, and the checks on its way in. Version 1 is still read."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A fit that never holds all images: a sample makes the choices, sums over blocks give the means and the covariance."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal

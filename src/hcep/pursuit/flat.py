@@ -1,7 +1,5 @@
 """Orthogonal matching pursuit over all atoms: the flat baseline, in batches."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import require_not_negative, require_positive
 from hcep.dictionary import ConceptDictionary
-from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
+from hcep.dictionary.checks import check_shape, working_dtype
 from hcep.errors import HCEPError
 from hcep.pursuit.blocks import for_blocks
 from hcep.pursuit.result import FlatResult, codes_of
@@ -49,7 +47,6 @@ def omp(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from hcep import ConceptDictionary, Hierarchy, omp
     >>> h = Hierarchy.from_edges([("thing", "cat"), ("thing", "dog"), ("thing", "car")])
     >>> d = ConceptDictionary.from_leaf_embeddings(h, {"cat": [1.0, 0.0], "dog": [0.8, 0.6], "car": [0.0, 2.0]})
@@ -77,12 +74,9 @@ def omp(
     residuals = np.zeros(len(rows))
 
     def work(block: slice) -> None:
-        raw = rows[block].astype(dtype, copy=False)
-        refuse_non_finite(raw, first_row=block.start)
-        x = np.ascontiguousarray(dictionary.transform(raw))
-        search_flat(
-            Images.of(x, x @ atoms.unit.T), atoms, tolerance, selected[block], coefficients[block], residuals[block]
-        )
+        x = np.ascontiguousarray(dictionary.embed(rows[block], block.start))
+        images = Images.of(x, x @ atoms.unit.T)
+        search_flat(images, atoms, tolerance, selected[block], coefficients[block], residuals[block])
 
     for_blocks(len(rows), work, n_jobs, progress, "OMP")
     if len(distinct):

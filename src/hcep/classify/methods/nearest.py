@@ -13,7 +13,7 @@ from hcep.classify.calibration import Calibration
 from hcep.classify.choosing import MEAN_ANCHOR
 from hcep.classify.methods.base import CodeClassifier, ConceptMethod
 from hcep.dictionary import ConceptDictionary
-from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
+from hcep.dictionary.checks import check_shape, working_dtype
 from hcep.pursuit import PathResult
 from hcep.pursuit.blocks import for_blocks
 from hcep.pursuit.result import path_codes
@@ -69,9 +69,7 @@ def _nearest_path(
     nodes, norms = np.zeros(len(rows), dtype=np.int32), np.zeros(len(rows))
 
     def work(block: slice) -> None:
-        raw = rows[block].astype(dtype, copy=False)
-        refuse_non_finite(raw, first_row=block.start)
-        x = dictionary.transform(raw)
+        x = dictionary.embed(rows[block], block.start)
         ends = pick(squares - 2.0 * (x @ synsets.T))
         while (beyond := tree.level[ends] > (max_steps or tree.depth)).any():
             ends[beyond] = tree.parent[ends[beyond]]

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep._pickles import PickleError, Stateful, read_pickle
-from hcep.datasets.layouts import listing as found_by
-from hcep.datasets.layouts.listing import OWN_LABEL, DatasetError, Listing, Request
+from hcep.datasets.image_dataset import DatasetError, ImageDataset, choose_splits
+from hcep.datasets.layouts.listing import OWN_LABEL, Request, column_error, read_lines
 from hcep.errors import quoted
 
 SIDE, CHANNELS = 32, 3
@@ -54,7 +54,7 @@ def detect(source: Path) -> bool:
     return _form(source) is not None
 
 
-def read(source: Path, request: Request) -> Listing:
+def read(source: Path, request: Request) -> ImageDataset:
     """Read the images into memory; ids are the files that they are exported to, the same for both forms."""
     form = _form(source)
     if form is None:
@@ -62,7 +62,7 @@ def read(source: Path, request: Request) -> Listing:
     kind = _label_kind(form, request.label_column, source)
     names = _class_names(form, kind, source)
     files, labels, splits, pixels = list[str](), list[str](), list[str](), list[NDArray[np.uint8]]()
-    for split in found_by.choose_splits(form.files, request.split, source):
+    for split in choose_splits(form.files, request.split, source):
         for images, numbers in _batches(form, split, kind, source):
             start = splits.count(split)
             batch = _named(numbers, names, source)
@@ -70,7 +70,7 @@ def read(source: Path, request: Request) -> Listing:
             labels += batch
             splits += [split] * len(batch)
             pixels.append(images)
-    return Listing(source, files, labels, splits, pixels=np.concatenate(pixels))
+    return ImageDataset(source, files, files, labels, splits, pixels=np.concatenate(pixels))
 
 
 def _form(source: Path) -> _Form | None:
@@ -86,14 +86,14 @@ def _label_kind(form: _Form, column: str | None, source: Path) -> str:
     if column in (OWN_LABEL, None):
         return list(form.names)[-1]
     if column not in form.names:
-        raise found_by.column_error("label_column", str(column), form.names, source)
+        raise column_error("label_column", str(column), form.names, source)
     return str(column)
 
 
 def _class_names(form: _Form, kind: str, source: Path) -> list[str]:
     file, key = form.names[kind]
     if form.is_binary:
-        names = found_by.read_lines(source / file)
+        names = read_lines(source / file)
     else:
         entry = _get(load_pickle(source / file), key, source / file)
         names = [as_text(name) for name in entry]

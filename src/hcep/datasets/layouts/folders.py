@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from hcep.datasets.image_dataset import SPLIT_NAMES, DatasetError, ImageDataset, canonical_split, choose_splits
 from hcep.datasets.layouts import listing as found_by
-from hcep.datasets.layouts.listing import OWN_LABEL, SPLIT_NAMES, DatasetError, Listing, Request, canonical_split
+from hcep.datasets.layouts.listing import Request
 from hcep.datasets.layouts.table import read_columns
 from hcep.errors import quoted
 
@@ -14,25 +15,21 @@ LOOKS_FOR = "a folder with one subfolder of images per class, perhaps below trai
 NOISY = ("noisy_imagenette.csv", "noisy_imagewoof.csv")
 IMAGENETTE_LOOKS_FOR = f"train/<wnid>/, val/<wnid>/ and {' or '.join(NOISY)}"
 TINY_LOOKS_FOR = "wnids.txt, train/<wnid>/images/, val/images/ and val/val_annotations.txt"
-WNIDS, WORDS, ANNOTATIONS = "wnids.txt", "words.txt", "val_annotations.txt"
+WNIDS, ANNOTATIONS = "wnids.txt", "val_annotations.txt"
 
 
 def detect(source: Path) -> bool:
     return source.is_dir() and found_by.holds_images(source)
 
 
-def read(source: Path, request: Request) -> Listing:
+def read(source: Path, request: Request) -> ImageDataset:
     """List the images; the label is the first folder below the split, and there is none for images without a folder."""
     if not source.is_dir():
         raise DatasetError(f"layout 'folder' needs a folder, got the file {str(source)!r}")
-    found_by.check_own_label(request, "folder")
     folders = split_folders(source)
-    wanted = found_by.choose_splits(map(canonical_split, folders), request.split, source)
-    if not folders:
-        files = found_by.image_files(source)
-        return Listing(source, files, [found_by.class_of(f) for f in files], [None] * len(files))
+    wanted = choose_splits(map(canonical_split, folders), request.split, source)
     chosen = [(split, folder) for folder in folders if (split := canonical_split(folder)) in wanted]
-    return found_by.list_splits(source, chosen, lambda split, files: [found_by.class_of(f) for f in files])
+    return found_by.list_splits(source, chosen or [(None, "")], lambda _, files: [found_by.class_of(f) for f in files])
 
 
 def split_folders(source: Path) -> list[str]:
@@ -60,14 +57,10 @@ def detect_imagenette(source: Path) -> bool:
     return _noisy(source) is not None and (source / "train").is_dir()
 
 
-def read_imagenette(source: Path, request: Request) -> Listing:
+def read_imagenette(source: Path, request: Request) -> ImageDataset:
     """List the images, labelled by their folders or by a column of the table, such as ``noisy_labels_5``."""
-    listing, column, table = (
-        read(source, replace(request, label_column=OWN_LABEL)),
-        request.label_column,
-        _noisy(source),
-    )
-    if column in (OWN_LABEL, None):
+    listing, column, table = read(source, request), request.label_column, _noisy(source)
+    if column in (found_by.OWN_LABEL, None):
         return listing
     if table is None:
         raise DatasetError(
@@ -97,13 +90,12 @@ def detect_tiny(source: Path) -> bool:
     return (source / WNIDS).is_file() and any(_tiny_splits(source))
 
 
-def read_tiny(source: Path, request: Request) -> Listing:
+def read_tiny(source: Path, request: Request) -> ImageDataset:
     """List the images; labels are WordNet ids, the published test split has none."""
     if not detect_tiny(source):
         raise DatasetError(f"{str(source)!r} is not Tiny-ImageNet: looked for {TINY_LOOKS_FOR}")
-    found_by.check_own_label(request, "tiny_imagenet")
     wnids = found_by.read_lines(source / WNIDS)
-    folders = [(split, split) for split in found_by.choose_splits(_tiny_splits(source), request.split, source)]
+    folders = [(split, split) for split in choose_splits(_tiny_splits(source), request.split, source)]
 
     def labels(split: str, files: list[str]) -> list[str] | list[None]:
         if split == "test":
@@ -115,11 +107,7 @@ def read_tiny(source: Path, request: Request) -> Listing:
             raise DatasetError(f"{len(unknown):,} classes of {split} are not in {where!r}: {quoted(unknown)}")
         return found
 
-    # words.txt has the names of all of WordNet
-    lines = found_by.read_lines(source / WORDS) if (source / WORDS).is_file() else []
-    wanted, pairs = set(wnids), (line.partition("\t") for line in lines)
-    names = {wnid: words.split(",")[0].strip() for wnid, _, words in pairs if wnid in wanted}
-    return found_by.list_splits(source, folders, labels, names)
+    return found_by.list_splits(source, folders, labels)
 
 
 def _tiny_splits(source: Path) -> list[str]:

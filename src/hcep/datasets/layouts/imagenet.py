@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from hcep.datasets.image_dataset import DatasetError, ImageDataset, choose_splits
 from hcep.datasets.layouts import listing as found_by
-from hcep.datasets.layouts.listing import DatasetError, Listing, Request, class_of, read_lines
+from hcep.datasets.layouts.listing import Request, class_of, read_lines
 from hcep.datasets.layouts.table import read_columns
 from hcep.errors import quoted
 
@@ -42,18 +43,17 @@ def detect(source: Path) -> bool:
     return _find_annotations(source) is not None
 
 
-def read(source: Path, request: Request) -> Listing:
+def read(source: Path, request: Request) -> ImageDataset:
     """List the images; labels are WordNet ids, a flat test split has none."""
-    found_by.check_own_label(request, "imagenet")
     folders = {split: folder for split in SPLIT_FOLDERS if (folder := _split_folder(source, split))}
     if not folders:
         raise DatasetError(f"{str(source)!r} is not ImageNet: looked for {LOOKS_FOR}")
-    chosen = [(split, folders[split]) for split in found_by.choose_splits(folders, request.split, source)]
+    chosen = [(split, folders[split]) for split in choose_splits(folders, request.split, source)]
 
     def label(split: str, found: list[str]) -> Sequence[str | None]:
         return _val_labels(source, folders[split], found) if split == "val" else [class_of(f) for f in found]
 
-    return found_by.list_splits(source, chosen, label, _class_names(source))
+    return found_by.list_splits(source, chosen, label)
 
 
 def _split_folder(source: Path, split: str) -> str | None:
@@ -146,7 +146,8 @@ def _numbered(number: str, by_number: Mapping[int, str], file: Path) -> str:
 
 def _synsets(source: Path) -> list[str]:
     """Classes in the order of the synset file; without one, ImageNet's own is alphabetical by WordNet id."""
-    return [line.split(" ")[0] for line in _synset_lines(source)]
+    file = next((found for name in SYNSET_FILES if (found := _find(source, name))), None)
+    return [] if file is None else [line.split(" ")[0] for line in read_lines(file)]
 
 
 def _devkit_classes(source: Path, truth: Path) -> dict[int, str]:
@@ -178,14 +179,3 @@ def _read_matlab(file: Path) -> dict[int, str]:
         return {int(synset[0]): str(synset[1]) for synset in synsets}
     except (MatReadError, KeyError, IndexError, TypeError, ValueError, NotImplementedError) as error:
         raise DatasetError(f"{str(file)!r} is not the devkit's table of synsets: {error}") from None
-
-
-def _synset_lines(source: Path) -> list[str]:
-    file = next((found for name in SYNSET_FILES if (found := _find(source, name))), None)
-    return [] if file is None else read_lines(file)
-
-
-def _class_names(source: Path) -> dict[str, str]:
-    """Display names from a synset file: "n01440764 tench, Tinca tinca"."""
-    pairs = (line.partition(" ") for line in _synset_lines(source))
-    return {wnid: words.split(",")[0].strip() for wnid, _, words in pairs if words}

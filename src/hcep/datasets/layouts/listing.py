@@ -1,55 +1,26 @@
-"""What a layout gives back, what it is asked for, and how folders of images are listed."""
+"""What a layout is asked for, and how folders of images are listed."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from hcep.datasets.image_dataset import DatasetError, ImageDataset, printable
 from hcep.embeddings.images import IMAGE_SUFFIXES
-from hcep.errors import HCEPError, near_matches, quoted
+from hcep.errors import near_matches, quoted
 
 #: The label a layout gives by itself, and the column of a table that is read when no other is named.
 OWN_LABEL = "label"
-_SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation", "dev"), "test": ("test", "testing")}
-SPLIT_NAMES = {name: split for split, names in _SPLITS.items() for name in names}
 
 
-class DatasetError(HCEPError):
-    """Images, labels or splits are not where they were looked for, or contradict each other."""
-
-
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What was asked of `read_images`."""
 
     split: str | None = None
     path_column: str = "path"
     label_column: str | None = OWN_LABEL
-
-
-@dataclass(frozen=True)
-class Listing:
-    """The images of a dataset, entry by entry.
-
-    root : folder that `files` are relative to
-    files : files, with forward slashes; of images in memory, the files they are exported to
-    ids : what tells the images apart; the files themselves when left out
-    class_names : mapping; display names of the labels, where the dataset has them
-    pixels : (n, height, width, 3) uint8; the images, where they are not in files
-    """
-
-    root: Path
-    files: Sequence[str]
-    labels: Sequence[str | None]
-    splits: Sequence[str | None]
-    ids: Sequence[str] | None = None
-    class_names: Mapping[str, str] = field(default_factory=dict)
-    pixels: NDArray[np.uint8] | None = None
 
 
 def is_image(name: str) -> bool:
@@ -103,37 +74,22 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def list_splits(
-    source: Path,
-    folders: Iterable[tuple[str, str]],
-    label: Callable[[str, list[str]], Sequence[str | None]],
-    class_names: Mapping[str, str] | None = None,
-) -> Listing:
-    """The images of some folders of a dataset, pairs of a split and its folder.
-
-    `label` gives the labels of a split's files, which are relative to its folder.
-    """
+    source: Path, folders: Iterable[tuple[str | None, str]], label: Callable[[Any, list[str]], Sequence[str | None]]
+) -> ImageDataset:
+    """The images of pairs of a split and its folder; `label` gives the labels of a split's files, relative to that."""
     files, labels, splits = list[str](), list[str | None](), list[str | None]()
     for split, folder in folders:
         found = image_files(source / folder)
-        files += [f"{folder}/{f}" for f in found]
+        files += [f"{folder}/{f}".lstrip("/") for f in found]
         labels += label(split, found)
         splits += [split] * len(found)
-    return Listing(source, files, labels, splits, class_names=class_names or {})
+    return ImageDataset(source, files, files, labels, splits)
 
 
 def class_of(file: str) -> str | None:
     """The first folder of a relative path."""
     first, slash, _ = file.partition("/")
     return printable(first) if slash else None
-
-
-def printable(text: str) -> str:
-    """A file name as text that can be stored: bytes that are not UTF-8 are written as escapes."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return os.fsencode(text).decode("utf-8", "backslashreplace")
-    return text
 
 
 def read_lines(path: Path) -> list[str]:
@@ -143,35 +99,6 @@ def read_lines(path: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise DatasetError(f"{str(path)!r} is not UTF-8 text: {error}") from None
     return [line for line in map(str.strip, text.splitlines()) if line]
-
-
-def canonical_split(name: str) -> str:
-    """A split's name as it is kept: ``"validation"`` and ``"valid"`` are ``"val"``, names of your own stay."""
-    return SPLIT_NAMES.get(name.strip().lower(), name.strip())
-
-
-def choose_splits(available: Iterable[str | None], wanted: str | None, source: Path) -> list[str]:
-    """The splits to read: all that there are, or the one that is wanted."""
-    known = list(dict.fromkeys(split for split in available if split is not None))
-    if wanted is None:
-        return known
-    if not known:
-        raise DatasetError(
-            f"{str(source)!r} has no splits, so there is no split {wanted!r}; read it without split= and divide it "
-            "with train_val()"
-        )
-    if canonical_split(wanted) not in known:
-        raise DatasetError(f"split {wanted!r} is not in {str(source)!r}, which has {quoted(known)}")
-    return [canonical_split(wanted)]
-
-
-def check_own_label(request: Request, layout: str) -> None:
-    """Refuse the name of a label column where a layout has no columns."""
-    if request.label_column not in (OWN_LABEL, None):
-        raise DatasetError(
-            f"label_column={request.label_column!r}: the {layout} layout has one label per image and no columns; leave "
-            "label_column out"
-        )
 
 
 def column_error(kind: str, column: str, columns: Iterable[str], source: Path) -> DatasetError:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hcep.datasets.layouts import listing as found_by
-from hcep.datasets.layouts.listing import DatasetError, Listing, Request, canonical_split, column_error
+from hcep.datasets.image_dataset import DatasetError, ImageDataset, canonical_split, choose_splits
+from hcep.datasets.layouts.listing import Request, absent_error, column_error
 from hcep.errors import quoted
 
 LOOKS_FOR = "a .csv, .tsv or .parquet file with a path and a label column"
@@ -26,7 +26,7 @@ def detect(source: Path) -> bool:
     return source.is_file() and source.suffix.lower() in SUFFIXES
 
 
-def read(source: Path, request: Request) -> Listing:
+def read(source: Path, request: Request) -> ImageDataset:
     """List the rows in their order; relative paths are resolved against the table's folder."""
     if not detect(source):
         raise DatasetError(f"layout 'table' needs {LOOKS_FOR}, got {str(source)!r}")
@@ -39,13 +39,13 @@ def read(source: Path, request: Request) -> Listing:
     named = [label_text(value) for value in columns.get(SPLIT_COLUMN, [None] * len(files))]
     splits = [None if name is None else canonical_split(name) for name in named]
     ids = [str(value) for value in columns.get(ID_COLUMN, files)]
-    wanted = [] if request.split is None else found_by.choose_splits(splits, request.split, source)
+    wanted = [] if request.split is None else choose_splits(splits, request.split, source)
     rows = [row for row in range(len(files)) if not wanted or splits[row] in wanted]
     absent = [files[row] for row in rows if not (source.parent / files[row]).is_file()]
     if absent:
-        raise found_by.absent_error(absent, len(rows), source, source.parent)
-    kept: list[Any] = [[column[row] for row in rows] for column in (files, labels, splits, ids)]
-    return Listing(source.parent, *kept)
+        raise absent_error(absent, len(rows), source, source.parent)
+    kept: list[Any] = [[column[row] for row in rows] for column in (files, ids, labels, splits)]
+    return ImageDataset(source.parent, *kept)
 
 
 def read_columns(source: Path) -> Columns:

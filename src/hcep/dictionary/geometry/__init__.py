@@ -1,17 +1,14 @@
 """The paper's geometric conditions, measured: cones, orthogonality, simplices, and what is provably recovered."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hcep._escape import html as escape
 from hcep._tables import html, number
-from hcep.dictionary.geometry.cones import Cones
+from hcep.dictionary.geometry.conditions import Floats, Ints
 from hcep.dictionary.geometry.recovery import Recoverable
-from hcep.dictionary.geometry.space import Refinements, mean_of
 
 
-class Geometry(Cones, Refinements, Recoverable):
+class Geometry(Recoverable):
     """Diagnostics of a dictionary's geometry; get one as ``dictionary.geometry``.
 
     Arrays over synsets are in the hierarchy's index order, angles in degrees. The root has no direction: its entries
@@ -43,18 +40,18 @@ class Geometry(Cones, Refinements, Recoverable):
         schedule, orthogonality = self.half_angle_schedule(), self.orthogonality()
         simplex, dimension, recovery = self.simplex(), self.dimension_bound(), self.recovery()
         return {
-            "containment_fraction_outside": mean_of(containment.fraction),
-            "containment_mean_violation": mean_of(containment.mean_violation),
-            "disjointness_fraction_inside": mean_of(disjointness.fraction[self._inner]),
-            "disjointness_mean_violation": mean_of(disjointness.mean_violation[self._inner]),
-            "sibling_cones_fraction_intersecting": mean_of(siblings.fraction, siblings.n_pairs),
-            "sibling_cones_mean_overlap": mean_of(siblings.mean_violation, siblings.n_pairs),
+            "containment_fraction_outside": _mean(containment.fraction),
+            "containment_mean_violation": _mean(containment.mean_violation),
+            "disjointness_fraction_inside": _mean(disjointness.fraction[self._inner]),
+            "disjointness_mean_violation": _mean(disjointness.mean_violation[self._inner]),
+            "sibling_cones_fraction_intersecting": _mean(siblings.fraction, siblings.n_pairs),
+            "sibling_cones_mean_overlap": _mean(siblings.mean_violation, siblings.n_pairs),
             "half_angle_largest_at_level_1": float(schedule.largest[0]),
             "half_angle_levels_on_schedule": float(schedule.satisfied.mean()),
-            "orthogonality_mean_abs_cosine": mean_of(np.abs(orthogonality.cosine)),
-            "orthogonality_mean_abs_cosine_random": mean_of(np.abs(orthogonality.random_cosine)),
-            "simplex_mean_deviation": mean_of(simplex.mean_deviation),
-            "simplex_mean_norm_spread": mean_of(simplex.norm_spread),
+            "orthogonality_mean_abs_cosine": _mean(np.abs(orthogonality.cosine)),
+            "orthogonality_mean_abs_cosine_random": _mean(np.abs(orthogonality.random_cosine)),
+            "simplex_mean_deviation": _mean(simplex.mean_deviation),
+            "simplex_mean_norm_spread": _mean(simplex.norm_spread),
             "dimension_required": float(dimension.required),
             "dimension_available": float(dimension.n_dims),
             "recovery_median_coefficient": float(np.median(recovery.coefficient)),
@@ -68,3 +65,11 @@ class Geometry(Cones, Refinements, Recoverable):
         rows = self.summary()
         width = max(map(len, rows))
         return "\n".join(f"{name.replace('_', ' '):<{width}}  {value:>10.4g}" for name, value in rows.items())
+
+
+def _mean(values: Floats, weights: Ints | None = None) -> float:
+    """Mean of what is not NaN; NaN of nothing."""
+    there = ~np.isnan(values)
+    if not there.any():
+        return np.nan
+    return float(np.average(values[there], weights=None if weights is None else weights[there]))

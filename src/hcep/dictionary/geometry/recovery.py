@@ -1,21 +1,17 @@
 """Recovery: from which images, and by which algorithm, a rooted path is provably found."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from hcep.dictionary.checks import blocks
-from hcep.dictionary.geometry.space import Floats, Space, refuse_quadratic
-
-if TYPE_CHECKING:
-    from hcep.dictionary.path_basis import PathBasis
+from hcep.dictionary.geometry.conditions import Conditions, Floats, Ints, refuse_quadratic
+from hcep.dictionary.path_basis import PathBasis
 
 #: A recovery coefficient must be this far below 1: opposite atoms make it 1 up to rounding, on either side.
 RECOVERY_TOLERANCE = 1e-9
@@ -26,17 +22,17 @@ class Recovery:
     """What is provably recovered from images without noise, leaf by leaf."""
 
     leaves: tuple[str, ...]
-    paths: tuple[tuple[str, ...], ...]  # Every rooted path of these leaves
-    leaf_of_path: NDArray[np.int64]  # (n_paths,) Position in `leaves`
-    #: (n_paths, depth + 1) Exact recovery coefficient ERC(S | T_l) of each path along the nested restriction; NaN
+    paths: tuple[tuple[str, ...], ...]  # every rooted path of these leaves
+    leaf_of_path: Ints  # (n_paths,) position in `leaves`
+    #: (n_paths, depth + 1) exact recovery coefficient ERC(S | T_l) of each path along the nested restriction; NaN
     #: beyond the path's end and infinite where its atoms are linearly dependent (a zero atom is)
     path_nested: Floats
-    #: (n_paths,) How far from the leaf's embedding an image may be for HB-OMP with a beam of 1 to follow the path:
+    #: (n_paths,) how far from the leaf's embedding an image may be for HB-OMP with a beam of 1 to follow the path:
     #: exact, 0 where it does not even without noise, infinite where no synset on the path has a sibling
     path_radius: Floats
 
     @cached_property
-    def best_path(self) -> NDArray[np.int64]:
+    def best_path(self) -> Ints:
         """(n_leaves,) Row of each leaf's path with the smallest ERC over the full dictionary; ties: the first."""
         order = np.lexsort((self.path_nested[:, 0], self.leaf_of_path))
         return order[np.searchsorted(self.leaf_of_path[order], np.arange(len(self.leaves)))]
@@ -57,7 +53,7 @@ class Recovery:
         return self.coefficient < 1.0 - RECOVERY_TOLERANCE
 
     @property
-    def certified_from(self) -> NDArray[np.int64]:
+    def certified_from(self) -> Ints:
         """(n_leaves,) The least l with ERC(S | T_l) < 1; -1 for dependent atoms.
 
         OMP recovers the path once it is confined to the subtree of the path's synset at this level.
@@ -78,15 +74,13 @@ class Recovery:
         return self.radius > 0.0
 
 
-class Recoverable(Space):
+class Recoverable(Conditions):
     """The conditions of recovery."""
 
     def recovery(self, leaves: Iterable[str] | None = None) -> Recovery:
         r"""Exact recovery coefficients and the radius of greedy recovery, for every rooted path of every leaf.
 
-        All leaves are looked at unless `leaves` are named; their atoms are compared with the whole dictionary's. Raises
-        HierarchyError: for an id that is not a leaf of the hierarchy. Raises DictionaryError: when paths times atoms
-        exceed 400 million.
+        All leaves are looked at unless `leaves` are named; their atoms are compared with the whole dictionary's.
 
         With normalised atoms, S the atoms of a rooted path and T_l those of S and of the edges below the path's synset
         at level l (T_0 is everything)::
@@ -160,7 +154,7 @@ class Recoverable(Space):
         np.maximum.at(largest, deepest[self._edge_parents], competitors)
         return np.maximum.accumulate(largest[::-1])[::-1]
 
-    def _greedy_radii(self, basis: PathBasis, ends: NDArray[np.int64]) -> Floats:
+    def _greedy_radii(self, basis: PathBasis, ends: Ints) -> Floats:
         """Exact radius around a(leaf) in which HB-OMP with a beam of 1 follows the path to each node of `ends`."""
         tree = basis.tree
         nodes = basis.nodes_of_path[ends]
@@ -195,7 +189,7 @@ def _step_radius(u: Floats, images: Floats, chosen: NDArray[np.int32]) -> Floats
     return np.asarray(distance.min(axis=1))
 
 
-def _grouped(keys: NDArray[np.int32], rows: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def _grouped(keys: NDArray[np.int32], rows: Ints) -> Iterator[tuple[int, Ints]]:
     """Each distinct key with its rows."""
     order = np.argsort(keys, kind="stable")
     distinct, first = np.unique(keys[order], return_index=True)
