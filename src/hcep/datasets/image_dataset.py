@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hcep._files import replacing
-from hcep.embeddings.store.manifest import ImageItem
+from hcep.embeddings.store.manifest import ImageItem as ImageItem
 from hcep.errors import HCEPError, quoted
 
 _SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation", "dev"), "test": ("test", "testing")}
