@@ -75,6 +75,6 @@ def test_no_directories_inside_and_no_directory(things):
 
 
 def test_too_many_directories(things, monkeypatch):
-    monkeypatch.setattr("hcep.hierarchy.formats.folder_tree.MAX_DIRECTORIES", 3)
+    monkeypatch.setattr("hcep.hierarchy.formats.draft.MAX_DIRECTORIES", 3)
     with pytest.raises(HierarchyError, match="things: holds more than 3 directories"):
         Hierarchy.read(things)

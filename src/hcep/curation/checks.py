@@ -14,8 +14,8 @@ from hcep.datasets.hierarchies import NAMED, place_of
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy import serial
 from hcep.hierarchy.edges import is_virtual
-from hcep.hierarchy.files import class_ids, hierarchy_in, open_source
-from hcep.hierarchy.formats.source import MAX_BYTES, Source, counted
+from hcep.hierarchy.files import class_ids, hierarchy_in
+from hcep.hierarchy.formats.source import MAX_BYTES, Source, counted, open_source
 from hcep.hierarchy.formats.table_file import DELIMITERS
 from hcep.hierarchy.formats.tables import edge_rows
 from hcep.hierarchy.graph import Hierarchy

@@ -1,7 +1,6 @@
 """Hierarchies in files: read by what they are, written with word of what is lost."""
 
 import logging
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -10,13 +9,11 @@ from typing import Any
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy.edges import is_virtual
 from hcep.hierarchy.formats import FORMATS, check_options, find_format
-from hcep.hierarchy.formats.source import MAX_BYTES, Source, counted, load, local_path
+from hcep.hierarchy.formats.source import MAX_BYTES, Place, Source, counted, open_source
 from hcep.hierarchy.formats.writing import detail_losses, graph_loss, write_whole
 from hcep.hierarchy.graph import Hierarchy
 
 logger = logging.getLogger(__name__)
-
-Place = str | os.PathLike[str]
 
 
 def read_hierarchy(
@@ -117,22 +114,6 @@ def branch(hierarchy: Hierarchy, root: str) -> Hierarchy:
     kept = set(inside)
     edges = [(parent, child) for child in inside for parent in hierarchy.parents(child) if parent in kept]
     return Hierarchy.from_edges(edges, {s: hierarchy.name(s) for s in inside}, root=synset)
-
-
-def open_source(place: Place, format: str | None = None, max_bytes: int = MAX_BYTES, timeout: float = 20.0) -> Source:
-    """The bytes at a place, with the format they are in; those of a folder are its names, read later."""
-    place = os.fspath(place)
-    path = local_path(place)
-    is_folder = path is not None and path.is_dir()
-    if format == "folder" or (is_folder and format is None):
-        if path is None or not is_folder:
-            raise HierarchyError(f"{place!r} is not a directory, which format 'folder' needs")
-        return Source(path.resolve().name or str(path), b"", "folder", path)
-    name = place.split("?")[0].split("#")[0] if path is None else path.name
-    known = find_format(name, format, to="read")
-    source = load(place, max_bytes, timeout)
-    source.format = known.name
-    return source
 
 
 def match_classes(hierarchy: Hierarchy, classes: Iterable[str]) -> tuple[Hierarchy, tuple[str, ...]]:

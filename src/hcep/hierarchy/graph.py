@@ -435,7 +435,7 @@ class Hierarchy:
 
     def format_tree(self, max_depth: int | None = None, max_children: int | None = None) -> str:
         """The hierarchy drawn with box characters, one synset per line; a synset met before points back to it."""
-        from hcep.hierarchy.formats.drawings import tree
+        from hcep.hierarchy.formats.writing import tree
 
         return tree(self, max_depth, max_children)
 

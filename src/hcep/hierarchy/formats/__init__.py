@@ -76,15 +76,15 @@ FORMATS: dict[str, Format] = {
         ("breadcrumbs", (), "breadcrumbs", "reads", ("ids", "names"), "lines such as 7 - Animals > Birds > Parrots"),
         ("newick", NEWICK, "newick", _BOTH, ("names",), "trees of biology, (cat,dog)animal; also in NEXUS"),
         ("levels", (), "tables", "reads", ("ids", "names"), "a column per level, as iNaturalist: CSV, TSV, JSON"),
-        ("folder", (), "folder_tree", "reads", GRAPH, "a directory tree; its directories are the concepts"),
+        ("folder", (), "draft:folder", "reads", GRAPH, "a directory tree; its directories are the concepts"),
         ("obo", (".obo",), "ontology", "reads", GRAPH, "OBO ontologies, through pronto"),
         ("owl", (".owl",), "ontology", "reads", GRAPH, "OWL ontologies in RDF/XML, through pronto"),
         ("turtle", (".ttl", ".turtle"), "ontology:rdf", "reads", GRAPH, "SKOS or RDFS in Turtle, through rdflib"),
         ("rdf", (".rdf",), "ontology:rdf", "reads", GRAPH, "SKOS or RDFS in RDF/XML, through rdflib"),
         ("ntriples", (".nt",), "ontology:rdf", "reads", GRAPH, "SKOS or RDFS in N-Triples, through rdflib"),
         ("jsonld", (".jsonld",), "ontology:rdf", "reads", GRAPH, "SKOS or RDFS in JSON-LD, through rdflib"),
-        ("dot", (".dot", ".gv"), "drawings", "writes", GRAPH, "Graphviz"),
-        ("mermaid", (".mmd", ".mermaid"), "drawings", "writes", _NAMES, "Mermaid flowcharts"),
+        ("dot", (".dot", ".gv"), "writing", "writes", GRAPH, "Graphviz"),
+        ("mermaid", (".mmd", ".mermaid"), "writing", "writes", _NAMES, "Mermaid flowcharts"),
     )
 }
 _DONE = {"read": "read", "write": "written"}

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import re
 import zlib
 from collections import Counter
@@ -12,7 +13,9 @@ from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from hcep.errors import HierarchyError
+from hcep.hierarchy.formats import find_format
 
+Place = str | os.PathLike[str]
 MAX_BYTES = 50_000_000
 MARKS = (
     (b"\xef\xbb\xbf", "utf-8"),
@@ -116,25 +119,27 @@ def counted(n: int, what: str) -> str:
     return f"{n:,} {what if n == 1 else plural}"
 
 
-def local_path(place: str) -> Path | None:
-    """The path of a plain place or a `file://` address; None for an address to fetch."""
+def open_source(place: Place, format: str | None = None, max_bytes: int = MAX_BYTES, timeout: float = 20.0) -> Source:
+    """What is at a path or an address, never more than `max_bytes`, unpacked or not, with the format it is in.
+
+    Of a folder it is the place alone, its names are read later.
+    """
+    place = os.fspath(place)
     parts = urlsplit(place)
-    if parts.scheme in ("http", "https"):
-        return None
-    if parts.scheme == "file":
-        if parts.netloc not in ("", "localhost"):
-            raise HierarchyError(f"{place!r}: a file address must name this machine, as in file:///data/h.json")
-        return Path(unquote(parts.path))
-    if "://" in place:
+    is_web = parts.scheme in ("http", "https")
+    if parts.scheme == "file" and parts.netloc not in ("", "localhost"):
+        raise HierarchyError(f"{place!r}: a file address must name this machine, as in file:///data/h.json")
+    if "://" in place and not is_web and parts.scheme != "file":
         raise HierarchyError(f"{place!r}: expected a path, or an address that starts with file://, http:// or https://")
-    return Path(place)
-
-
-def load(place: str, max_bytes: int, timeout: float) -> Source:
-    """Read a file or fetch an address, never more than `max_bytes`, compressed or not."""
-    path = local_path(place)
-    name = path.name if path else unquote(urlsplit(place).path).rsplit("/", 1)[-1] or place
-    if path is None:
+    path = Path(unquote(parts.path) if is_web or parts.scheme == "file" else place)
+    is_folder = not is_web and path.is_dir()
+    if format == "folder" or (is_folder and format is None):
+        if not is_folder:
+            raise HierarchyError(f"{place!r} is not a directory, which format 'folder' needs")
+        return Source(path.resolve().name or str(path), b"", "folder", path)
+    name = path.name or place
+    known = find_format(place.split("?")[0].split("#")[0] if is_web else name, format, to="read")
+    if is_web:
         data = _fetched(place, max_bytes, timeout)
     else:
         try:
@@ -152,7 +157,7 @@ def load(place: str, max_bytes: int, timeout: float) -> Source:
                 data = _bounded(packed, f"{name}, unpacked,", max_bytes)
         except (OSError, EOFError, zlib.error) as error:
             raise HierarchyError(f"{name}: is not a whole gzip file ({error})") from None
-    return Source(name, data, place=path or Path(name))
+    return Source(name, data, known.name, Path(name) if is_web else path)
 
 
 def _bounded(file: IO[bytes] | gzip.GzipFile, name: str, max_bytes: int) -> bytes:

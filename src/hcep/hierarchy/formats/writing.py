@@ -1,22 +1,19 @@
-"""What the writers share: an order, labels of one's own, what a format cannot hold in words, the file in one step."""
-
-from __future__ import annotations
+"""Writing: an order, labels of one's own, what a format cannot hold in words; trees of box characters, DOT, Mermaid."""
 
 import gzip
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hcep import _files
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy.formats import Format
 from hcep.hierarchy.formats.source import counted
-
-if TYPE_CHECKING:
-    from hcep.hierarchy.graph import Hierarchy
+from hcep.hierarchy.graph import Hierarchy
 
 MAX_INDENTED = 5_000
+DOT_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
+Branch = tuple[str, str, str, int, bool]  # synset, text before it, text before its children, depth, whether a bare line
 
 
 def outline_order(hierarchy: Hierarchy) -> Iterator[tuple[int, str, str | None, bool]]:
@@ -105,3 +102,51 @@ def write_whole(path: Path, text: str) -> None:
         raise HierarchyError(f"{told}rename the concept") from None
     packed = gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data
     _files.write_bytes(path, packed, HierarchyError)
+
+
+def tree(hierarchy: Hierarchy, max_depth: int | None, max_children: int | None) -> str:
+    """Draw the hierarchy; a synset reached a second time is drawn once more without what is below it."""
+    lines: list[str] = []
+    seen: set[str] = set()
+    waiting: list[Branch] = [(hierarchy.root, "", "", 0, False)]
+    while waiting:
+        synset, before, indent, depth, bare = waiting.pop()
+        if bare:
+            lines.append(before)
+            continue
+        merged = ", ".join(name for _, name in hierarchy.merged(synset))
+        label = hierarchy.name(synset) + (f" ({merged})" if merged else "")
+        children = hierarchy.children(synset)
+        again = " ↑" if children and synset in seen else ""
+        n_below = len(hierarchy.descendants(synset)) if children and depth == max_depth else 0
+        hidden = f" … {n_below:,} concept{'s' if n_below > 1 else ''} below" if n_below else ""
+        lines.append(before + label + (again or hidden))
+        if again or hidden:
+            continue
+        seen.add(synset)
+        shown, more = children[:max_children], len(children[max_children:]) if max_children is not None else 0
+        branches: list[Branch] = [(c, f"{indent}├── ", f"{indent}│   ", depth + 1, False) for c in shown]
+        if more:
+            branches.append(("", f"{indent}└── … {more:,} more", "", depth, True))
+        elif branches:
+            branches[-1] = (shown[-1], f"{indent}└── ", f"{indent}    ", depth + 1, False)
+        waiting += branches[::-1]
+    return "\n".join(lines)
+
+
+def write(hierarchy: Hierarchy, format: str) -> str:
+    """Every synset, then every edge, in index order.
+
+    In DOT ids are the nodes, names the labels. Mermaid's nodes are numbered: its own ids allow few characters and some
+    words, such as end, break it; of its labels all but letters, digits and plain punctuation become #code; entities.
+    """
+    if format == "dot":
+        node = {s: f'"{s.translate(DOT_ESCAPES)}"' for s in hierarchy}
+        nodes = [f'  {node[s]} [label="{hierarchy.name(s).translate(DOT_ESCAPES)}"];' for s in hierarchy]
+        edges = [f"  {node[parent]} -> {node[child]};" for parent, child in hierarchy.edges]
+        return "\n".join(["digraph hierarchy {", "  node [shape=box];", *nodes, *edges, "}"]) + "\n"
+    plain, index = set(" .,-()/"), hierarchy.index
+    names = ["".join(c if c.isalnum() or c in plain else f"#{ord(c)};" for c in hierarchy.name(s)) for s in hierarchy]
+    nodes = [f'  s{i}["{name}"]' for i, name in enumerate(names)]
+    edges = [f"  s{index(parent)} --> s{index(child)}" for parent, child in hierarchy.edges]
+    return "\n".join(["flowchart TD", *nodes, *edges]) + "\n"
