@@ -20,7 +20,7 @@ from hcep import __version__
 from hcep.errors import HCEPError
 from hcep.explain import ExplainedImage
 from hcep.explain.corrections import HASH, Correction
-from hcep.explain.questions import changed
+from hcep.explain.explained import changed
 from hcep.explain.record import ContrastRecord, ImageRecord, record
 from hcep.web.batching import Busy
 from hcep.web.engine import Engine, Photo, PhotoNotFound, ReadOnly

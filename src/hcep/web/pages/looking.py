@@ -86,10 +86,10 @@ class Looking:
         return await self.engine.explain(self.photo, **asked, n_best=N_BEST, corrected=not (force or forbid))
 
     def _take(self, found: ExplainedImage) -> None:
-        assert found.odds is not None
-        odds, probabilities, row = found.odds
-        self.found, self.hierarchy = found, odds.hierarchy  # of the model's version that has answered
-        self._shares = odds.below.T @ probabilities[[row]].toarray()[0]
+        assert found.searched is not None
+        explainer, *_, odds, row = found.searched
+        self.found, self.hierarchy = found, explainer.model.hierarchy  # of the model's version that has answered
+        self._shares = explainer.classes_below.T @ odds[[row]].toarray()[0]
         if not (self.force or self.forbid):
             self.first = found
 
