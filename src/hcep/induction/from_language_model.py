@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from hcep.errors import HCEPError
 from hcep.induction.induced import Fault, Induced, LeafNames
-from hcep.induction.placement import Groups, Placement, assembled, missing_fault, place
+from hcep.induction.placement import Groups, Placement, assembled, missing_fault
 from hcep.llm.answer import LLMError
 from hcep.llm.chat import ChatModel
 
@@ -92,10 +92,7 @@ class _Talk:
                 raise
             self.failures.append(Fault("no-answer", f"round {number} got no answer: {error}"))
             return None
-        placement = place(answer.text, self.names)
-        if answer.truncated:
-            cut = Fault("truncated", "the answer was cut off at the limit of tokens (max_tokens)")
-            placement = replace(placement, problems=(cut, *placement.problems))
+        placement = Placement(answer.text, self.names, truncated=answer.truncated)
         told = {name: getattr(answer, name) for name in ("model", "finish_reason", "cached")}
         problems = [{"kind": fault.kind, "message": fault.message} for fault in placement.problems]
         asked = {"messages": [dict(message) for message in messages], "answer": answer.text, **told}

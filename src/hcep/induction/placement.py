@@ -7,7 +7,6 @@ text: what cannot be read as an entry is left out, and everything that is wrong 
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -166,28 +165,6 @@ def _is_entry(line: _Line, any_marked: bool, is_leaf: IsLeaf) -> bool:
     return line.marked or (not sentence and (line.column > 0 or not any_marked))
 
 
-@dataclass(frozen=True)
-class Placement:
-    """Where an answer puts the leaves: the groups above each, outermost first, the root left out; and what is wrong.
-
-    `paths` has the leaves that are spelled exactly, `guesses` those spelled otherwise but unmistakably.
-    """
-
-    paths: Mapping[str, Groups]
-    guesses: Mapping[str, Groups]
-    problems: tuple[Fault, ...]
-
-    @property
-    def placed(self) -> dict[str, Groups]:
-        """The paths of all leaves that have a place, guessed or not."""
-        return {**self.guesses, **self.paths}
-
-    @property
-    def n_blocking(self) -> int:
-        """How many faults are worth asking again for; 0 where nothing is left to ask about."""
-        return sum(fault.kind in BLOCKING for fault in self.problems)
-
-
 def read_answer(text: str, leaves: Iterable[str], *, root: str = "entity") -> Induced:
     r"""Read the answer of a language model that no one asks again: the tree in it, and what is wrong with it.
 
@@ -195,7 +172,7 @@ def read_answer(text: str, leaves: Iterable[str], *, root: str = "entity") -> In
     sentences around it. Classes that it does not place hang from the root.
     """
     names = LeafNames(leaves, root)
-    placement = place(text, names)
+    placement = Placement(text, names)
     return assembled(placement.placed, names, placement.problems)
 
 
@@ -215,29 +192,17 @@ def missing_fault(missing: Iterable[str], what: str) -> list[Fault]:
     return [Fault("missing", f"these {what} are missing: {quoted(names, 200)}", names)] if names else []
 
 
-def place(text: str, names: LeafNames) -> Placement:
-    """Find a place for every leaf in an answer; never raises for what the answer says."""
-    entries = read_outline(text[:MAX_ANSWER], lambda label: names.exact(label) is not None)
-    found = _Found(entries, names)
-    problems = []
-    if not text.strip():
-        problems.append(Fault("empty", "the answer is empty; write the outline"))
-    elif not entries:
-        start = " ".join(text.split())[:60]
-        told = f"no outline found in the answer, which starts {start!r}; write one entry a line"
-        problems.append(Fault("unreadable", told))
-    if len(text) > MAX_ANSWER:
-        problems.append(Fault("too-long", f"the answer has {len(text):,} characters; read the first {MAX_ANSWER:,}"))
-    return Placement(found.paths, found.guesses, (*problems, *found.faults()))
+class Placement:
+    """Where an answer puts the leaves: the groups above each, outermost first, the root left out; and what is wrong.
 
+    `paths` has the leaves that are spelled exactly, `guesses` those spelled otherwise but unmistakably.
+    """
 
-class _Found:
-    """The entries of one answer sorted into leaves, groups and inventions."""
-
-    def __init__(self, entries: list[Entry], names: LeafNames) -> None:
-        self.entries, self.names = entries, names
-        self.leaf_of = [names.exact(entry.label) for entry in entries]
-        self.has_below = {entry.parent for entry in entries}
+    def __init__(self, text: str, names: LeafNames, *, truncated: bool = False) -> None:
+        self.entries = read_outline(text[:MAX_ANSWER], lambda label: names.exact(label) is not None)
+        self.names = names
+        self.leaf_of = [names.exact(entry.label) for entry in self.entries]
+        self.has_below = {entry.parent for entry in self.entries}
         self.paths: dict[str, Groups] = {}
         self.guesses: dict[str, Groups] = {}
         self._n_times: dict[str, int] = {}
@@ -249,11 +214,31 @@ class _Found:
                 self.paths[leaf] = self._path_to(i)
             elif leaf is not None and self._leaf_above(i) != leaf:  # a group may hold the leaf of its own name
                 self._n_times[leaf] = self._n_times.get(leaf, 1) + 1
-        for i, entry in enumerate(entries):
+        for i, entry in enumerate(self.entries):
             like = None if self.leaf_of[i] or i in self.has_below else names.alike(entry.label)
             if like is not None and like not in self.paths and like not in self.guesses:
                 self.guesses[like] = self._path_to(i)
                 self._written[like] = clean_label(entry.label)
+        start = " ".join(text.split())[:60]
+        unreadable = f"no outline found in the answer, which starts {start!r}; write one entry a line"
+        too_long = f"the answer has {len(text):,} characters; read the first {MAX_ANSWER:,}"
+        told = (
+            (truncated, "truncated", "the answer was cut off at the limit of tokens (max_tokens)"),
+            (not start, "empty", "the answer is empty; write the outline"),
+            (start and not self.entries, "unreadable", unreadable),
+            (len(text) > MAX_ANSWER, "too-long", too_long),
+        )
+        self.problems = (*(Fault(kind, message) for so, kind, message in told if so), *self._faults())
+
+    @property
+    def placed(self) -> dict[str, Groups]:
+        """The paths of all leaves that have a place, guessed or not."""
+        return {**self.guesses, **self.paths}
+
+    @property
+    def n_blocking(self) -> int:
+        """How many faults are worth asking again for; 0 where nothing is left to ask about."""
+        return sum(fault.kind in BLOCKING for fault in self.problems)
 
     def _leaf_above(self, i: int) -> str | None:
         parent = self.entries[i].parent
@@ -279,9 +264,9 @@ class _Found:
         self._above.update(combinations([group.casefold() for group in groups], 2))
         return tuple(groups)
 
-    def faults(self) -> list[Fault]:
+    def _faults(self) -> list[Fault]:
         """Everything that is wrong, the sure before the suspected."""
-        placed = {**self.guesses, **self.paths}
+        placed = self.placed
         missing = [leaf for leaf in self.names.leaves if leaf not in placed]
         invented = self._invented()
         renamed = [(written, leaf, "the leaf is spelled {!r}, exactly so") for leaf, written in self._written.items()]
