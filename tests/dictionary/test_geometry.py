@@ -501,7 +501,7 @@ def test_a_reduction_out_of_range_is_refused(fork, reduction):
     ],
 )
 def test_quadratic_comparisons_of_too_much_are_refused(fork, monkeypatch, method, message):
-    monkeypatch.setattr("hcep.dictionary.geometry.space.MAX_PAIRS", 3)
+    monkeypatch.setattr("hcep.dictionary.geometry.conditions.MAX_PAIRS", 3)
     with pytest.raises(DictionaryError, match=message):
         getattr(fork.geometry, method)()
 

@@ -111,7 +111,7 @@ def test_the_largest_penalty_empties_every_code(pets_dictionary: ConceptDictiona
 
 
 def test_what_does_not_converge_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("hcep.pursuit.penalised.lasso")
+    module = importlib.import_module("hcep.pursuit.penalised")
     monkeypatch.setattr(module, "MAX_ROUNDS", 1)
     monkeypatch.setitem(module.LIMITS, "max_iter", 0)
     dictionary, X = problem(2)

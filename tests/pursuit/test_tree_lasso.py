@@ -11,8 +11,7 @@ from scipy import sparse
 
 from hcep import ConceptDictionary, HCEPError, Hierarchy
 from hcep.dictionary import DictionaryError
-from hcep.pursuit import lasso, tree_lasso, tree_lasso_alpha
-from hcep.pursuit import flat_kernel
+from hcep.pursuit import flat_kernel, lasso, tree_lasso, tree_lasso_alpha
 from hcep.pursuit.penalised import NotConvergedWarning
 from tests.reference.random_problems import random_dictionary, random_hierarchy
 

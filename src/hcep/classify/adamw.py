@@ -1,7 +1,5 @@
 """Softmax regression by minibatch AdamW in single precision, the published training, without torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise

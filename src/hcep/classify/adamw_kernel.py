@@ -4,8 +4,6 @@ Weights stand as (n_atoms + 1, n_classes), so that every inner loop runs along a
 entry in every sparse row is 1. Rows are padded with zeros to multiples of four entries.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

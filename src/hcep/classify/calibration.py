@@ -1,7 +1,5 @@
 """Objectives of classes into probabilities that mean what they say."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """How little an image may look like the classes of a model: the explained share's floor, and a score of strangeness."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +18,7 @@ WEIGHT = 12.0
 ENOUGH = 20
 
 
-def explained_floor(model: PathModel, images: NDArray[Any], index: NDArray[np.intp]) -> NDArray[np.float64] | None:
+def explained_floor(model: "PathModel", images: NDArray[Any], index: NDArray[np.intp]) -> NDArray[np.float64] | None:
     """The explained share of every class below which an image is unlike those of training, (n_classes,).
 
     From the raw training images and their classes, as positions in ``model.classes``; None where no class has two.
@@ -45,7 +43,7 @@ def explained_floor(model: PathModel, images: NDArray[Any], index: NDArray[np.in
 
 
 def _left_out_shares(
-    model: PathModel, images: NDArray[Any], own: NDArray[np.intp], counts: NDArray[np.intp]
+    model: "PathModel", images: NDArray[Any], own: NDArray[np.intp], counts: NDArray[np.intp]
 ) -> NDArray[np.float64]:
     """Explained share of training images, as if each had been left out of the fit; else new images all look strange.
 
@@ -86,7 +84,7 @@ def _left_by(x: NDArray[Any], atoms: NDArray[Any], anchor: float) -> NDArray[Any
     return np.asarray(np.einsum("ij,ij->i", rest, rest))
 
 
-def unknown_scores(model: PathModel, found: Inference) -> NDArray[np.float64]:
+def unknown_scores(model: "PathModel", found: "Inference") -> NDArray[np.float64]:
     """Higher for images that are less like the model's classes, (n_images,), from an inference with explained shares.
 
     ``H + 12 (u - u_c / 2)``: H is the entropy of order one half of the class probabilities, ``2 log sum sqrt(p)``,

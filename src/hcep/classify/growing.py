@@ -1,7 +1,5 @@
 """Growing without refitting: classes added, moved, renamed and removed, images added, in the metric that was chosen."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np

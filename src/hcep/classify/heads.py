@@ -1,7 +1,5 @@
 """Linear heads on codes: the published training with AdamW, and scikit-learn's classifiers."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, Self, get_args
 
 import numpy as np

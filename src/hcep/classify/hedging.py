@@ -1,7 +1,5 @@
 """How sure: answers that stop at an inner concept where they should, and prediction sets, with guaranteed coverage."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Self

@@ -5,8 +5,6 @@ A network's last layer or a probe of scikit-learn decides by ``w_c . x + b_c``. 
 and every image ``[x, 1, 0] / t``: all classes have one norm, so the nearest *is* the classifier's, for any t > 0.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -44,7 +42,7 @@ def open_linear_head(
     anchor: float | Literal["auto"] = "auto",
     tree: TreePolicy | None = "first",
     collapse: bool = True,
-) -> HCEPClassifier:
+) -> "HCEPClassifier":
     """Make a fitted `HCEPClassifier` of a linear classifier's weights; at a large anchor its softmax is kept.
 
     Its ``agreement_`` is the share of `images` whose path ends in the classifier's class, NaN without images.
@@ -79,7 +77,7 @@ def open_linear_head(
     wanted = None if rows is None else leaves[(rows @ weights.T.astype(rows.dtype) + biases).argmax(axis=1)]
     found, agreement = _anchor(dictionary, anchor, rows, wanted)
     # At an infinite anchor objectives differ by 2 * scale * (difference of logits).
-    assembled(model, labels, dictionary, found, Calibration(2.0 * scale))
+    assembled(model, labels, dictionary, found, 2.0 * scale)
     model.agreement_ = agreement
     if rows is not None and len(rows) >= ENOUGH:
         shares = model.path_model().infer(rows, explained=True).paths.explained
@@ -88,13 +86,13 @@ def open_linear_head(
 
 
 def assembled(
-    model: HCEPClassifier, classes: NDArray[Any], dictionary: ConceptDictionary, anchor: float, calibration: Calibration
-) -> HCEPClassifier:
+    model: "HCEPClassifier", classes: NDArray[Any], dictionary: ConceptDictionary, anchor: float, temperature: float
+) -> "HCEPClassifier":
     """A classifier as a fit leaves it, of its parts."""
     model.classes_, model.hierarchy_, model.dictionary_ = classes, dictionary.hierarchy, dictionary
     model._leaves = class_leaves(dictionary.hierarchy, classes)
-    model.anchor_, model.shrinkage_, model.calibration_, model.leave_one_out_ = float(anchor), None, calibration, []
-    model.head_, model.n_iter_, model.n_features_in_ = None, 1, dictionary.n_dims
+    model.anchor_, model.shrinkage_, model.calibration_ = float(anchor), None, Calibration(temperature)
+    model.leave_one_out_, model.head_, model.n_iter_, model.n_features_in_ = [], None, 1, dictionary.n_dims
     return model
 
 

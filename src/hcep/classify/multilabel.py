@@ -1,7 +1,5 @@
 """Pictures with several labels: an indicator matrix in, a sum of rooted paths per picture, an indicator matrix out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 

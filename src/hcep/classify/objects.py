@@ -1,7 +1,5 @@
 """How many objects are in a picture: when a further path says no more than it would of a picture with one object."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -35,7 +33,7 @@ class ObjectsMixin(ConceptEstimator):
 
     #: When ``pursue(n_paths="auto")`` adds no further path; None before `fit_objects`.
     stopping_: Stopping | None = None
-    path_model: Callable[[], PathModel]
+    path_model: Callable[[], "PathModel"]
 
     def fit_objects(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from the training images, of one object each, when a picture has a further one (`stopping_rule`).
@@ -49,7 +47,7 @@ class ObjectsMixin(ConceptEstimator):
         return self
 
 
-def stopping_rule(model: PathModel, images: NDArray[Any], index: NDArray[np.intp]) -> Stopping | None:
+def stopping_rule(model: "PathModel", images: NDArray[Any], index: NDArray[np.intp]) -> Stopping | None:
     """The rule by which ``n_paths="auto"`` stops, by training images held out of the means; None where they are few.
 
     Mixtures of two held-out images of different classes stand for pictures with two objects: on mean-pooled encoders
@@ -78,7 +76,7 @@ def stopping_rule(model: PathModel, images: NDArray[Any], index: NDArray[np.intp
 
 
 def counted_rule(
-    model: PathModel, single: NDArray[Any], index: NDArray[np.intp], picture: NDArray[np.intp], X: NDArray[Any]
+    model: "PathModel", single: NDArray[Any], index: NDArray[np.intp], picture: NDArray[np.intp], X: NDArray[Any]
 ) -> Stopping | None:
     """The rule that best counts the objects of pictures X that are held out of the dictionary's means.
 
@@ -108,7 +106,7 @@ def _slopes(gains: NDArray[np.float64], unexplained: NDArray[np.float64]) -> lis
     return [unit * steep for steep in SLOPES]
 
 
-def _folds(model: PathModel, images: NDArray[Any], index: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+def _folds(model: "PathModel", images: NDArray[Any], index: NDArray[np.intp]) -> list[NDArray[np.intp]]:
     """Rows to hold out, once or in turn, `MOST` at a time: every fourth of a class, of few images every other."""
     counts = np.bincount(index, minlength=len(model.classes))
     if not model.options.anchor > 0.0 or np.count_nonzero(counts >= 2) < 2 or np.median(counts) < PER_CLASS:
@@ -135,7 +133,7 @@ def _mixtures(images: NDArray[Any], index: NDArray[np.intp], rows: NDArray[np.in
 
 
 def _without(
-    model: PathModel, images: NDArray[Any], index: NDArray[np.intp], rows: NDArray[np.intp]
+    model: "PathModel", images: NDArray[Any], index: NDArray[np.intp], rows: NDArray[np.intp]
 ) -> ConceptDictionary:
     """The dictionary as if the rows had not been among its images; of many images, the metric stays."""
     dictionary, transform, shifts = model.dictionary, model.dictionary.transform, {}
@@ -154,7 +152,7 @@ def _without(
 
 
 def _gains(
-    model: PathModel, dictionary: ConceptDictionary, images: NDArray[Any], n_paths: int = 2
+    model: "PathModel", dictionary: ConceptDictionary, images: NDArray[Any], n_paths: int = 2
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Share of the objective that each further path takes away, and share of each image that one path leaves."""
     found = search_several(images, dictionary, replace(model.options, beam_width=None), n_paths).objectives

@@ -1,7 +1,5 @@
 """Refined leaf embeddings: class means moved to where training images, each left out, are classified best."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

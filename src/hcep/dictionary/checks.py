@@ -1,7 +1,5 @@
 """What every array of embeddings must be, and the sentence that says what it is instead."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The concept dictionary: one atom per edge, the difference of a child's and its parent's embedding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -71,7 +69,7 @@ class ConceptDictionary:
         rescale: bool = False,
         missing: Missing = "raise",
         power: float = 1.0,
-    ) -> ConceptDictionary:
+    ) -> "ConceptDictionary":
         """Average image embeddings into a dictionary.
 
         >>> h = Hierarchy.from_edges([("animal", "cat"), ("animal", "dog"), ("thing", "animal"), ("thing", "car")])
@@ -113,7 +111,7 @@ class ConceptDictionary:
         rescale: bool = False,
         missing: Missing = "raise",
         power: float = 1.0,
-    ) -> ConceptDictionary:
+    ) -> "ConceptDictionary":
         """Build a dictionary from the moments of images that are already summed up; options as of `from_images`.
 
         Parameters
@@ -131,7 +129,7 @@ class ConceptDictionary:
     @classmethod
     def from_leaf_embeddings(
         cls, hierarchy: Hierarchy, embeddings: Mapping[str, ArrayLike], *, missing: Missing = "raise"
-    ) -> ConceptDictionary:
+    ) -> "ConceptDictionary":
         """Build a dictionary from one vector per leaf; inner synsets are the mean of their children."""
         if not embeddings:
             raise DictionaryError("embeddings is empty: give one vector for each leaf")
@@ -140,7 +138,7 @@ class ConceptDictionary:
         return cls._from_class_embeddings(hierarchy, by_label, None, missing)
 
     @classmethod
-    def from_synset_embeddings(cls, hierarchy: Hierarchy, embeddings: Mapping[str, ArrayLike]) -> ConceptDictionary:
+    def from_synset_embeddings(cls, hierarchy: Hierarchy, embeddings: Mapping[str, ArrayLike]) -> "ConceptDictionary":
         """Build a dictionary from a vector for every synset but the root, inner ones too (text embeddings, say)."""
         _refuse_unknown([synset for synset in embeddings if synset != hierarchy.root], hierarchy)
         absent = [synset for synset in hierarchy.ids[1:] if synset not in embeddings]
@@ -156,14 +154,14 @@ class ConceptDictionary:
     def from_text(
         cls,
         hierarchy: Hierarchy,
-        encoder: Encoder,
+        encoder: "Encoder",
         *,
         templates: Sequence[str] | None = None,
         descriptions: Mapping[str, str] | None = None,
         images: ArrayLike | None = None,
         X: ArrayLike | None = None,
         y: ArrayLike | None = None,
-    ) -> ConceptDictionary:
+    ) -> "ConceptDictionary":
         """Build a dictionary from the names of classes by a text tower; images, where there are some, help.
 
         Parameters
@@ -185,7 +183,7 @@ class ConceptDictionary:
         embeddings: Mapping[str, NDArray[np.float64]],
         transform: EmbeddingTransform | None,
         missing: Missing,
-    ) -> ConceptDictionary:
+    ) -> "ConceptDictionary":
         if missing not in ("raise", "drop"):
             raise DictionaryError(f"missing must be 'raise' or 'drop', got {missing!r}")
         hierarchy = hierarchy.with_classes(embeddings)
@@ -205,7 +203,7 @@ class ConceptDictionary:
             hierarchy = hierarchy.restrict(embeddings)
         return cls(hierarchy, average_upwards(hierarchy, by_leaf), transform)
 
-    def moved(self, shifts: Mapping[str, ArrayLike]) -> ConceptDictionary:
+    def moved(self, shifts: Mapping[str, ArrayLike]) -> "ConceptDictionary":
         """The same with some leaves' embeddings shifted, in the dictionary's space, and the means above them."""
         leaves = dict(zip(self.hierarchy.leaves, self.leaf_embeddings, strict=True))
         for leaf, shift in shifts.items():
@@ -261,14 +259,14 @@ class ConceptDictionary:
         return self._bases[anchor]
 
     @cached_property
-    def geometry(self) -> Geometry:
+    def geometry(self) -> "Geometry":
         """Diagnostics of the paper's geometric conditions."""
         from hcep.dictionary.geometry import Geometry
 
         return Geometry(self)
 
     def embed(self, X: ArrayLike, first_row: int = 0) -> Embeddings:
-        """Check raw embeddings, the first of which an error calls `first_row`, and bring them into the dictionary's space."""
+        """Check raw embeddings, counted from `first_row` in errors, and bring them into the dictionary's space."""
         rows = as_embeddings(X, self.n_dims)
         refuse_non_finite(rows, first_row)
         return self.transform(rows)

@@ -1,7 +1,5 @@
 """Dictionaries from text: names through a text tower, the gap between texts and images removed, images mixed in."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,7 +38,7 @@ class TextDictionary(NamedTuple):
 
 def text_vectors(
     hierarchy: Hierarchy,
-    encoder: Encoder,
+    encoder: "Encoder",
     templates: Sequence[str] = TEMPLATES,
     descriptions: Mapping[str, str] | None = None,
 ) -> Floats:

@@ -1,7 +1,5 @@
 """Running sums over batches of labelled embeddings: all a dictionary needs to know of its images."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 
@@ -54,7 +52,7 @@ class ClassMoments:
             self._shift, n_dims = shift, len(shift)
             self._sums, self._square = np.zeros((0, n_dims)), np.zeros((n_dims * self._with_second,) * 2)
 
-    def merge(self, other: ClassMoments) -> None:
+    def merge(self, other: "ClassMoments") -> None:
         """Add what another sum has seen, as if its images had come here."""
         if not other.n_images:
             return

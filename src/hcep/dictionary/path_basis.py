@@ -1,7 +1,5 @@
 """The path basis: what turns the pursuit of a rooted path into one matrix product and a search."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """What happens to an embedding before anything else: a power, unit norm, centring, the whitened metric, one scale."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any

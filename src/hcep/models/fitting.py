@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hcep.classify import HCEPClassifier
-from hcep.classify.calibration import Calibration
 from hcep.classify.linear_head import assembled
 from hcep.dictionary.checks import refuse_non_finite
 from hcep.dictionary.from_text import TEMPLATES, TextDictionary, text_dictionary, text_vectors
@@ -98,7 +97,7 @@ def text_classifier(found: TextDictionary, anchor: float = TEXT_ANCHOR) -> HCEPC
     h = found.dictionary.hierarchy
     model = HCEPClassifier(h, unit_norm=True, shrinkage=None, anchor=anchor, power=1.0, refine=False)
     classes = np.sort([h.class_of(leaf) for leaf in h.leaves])
-    return assembled(model, classes, found.dictionary, anchor, Calibration(found.temperature))
+    return assembled(model, classes, found.dictionary, anchor, found.temperature)
 
 
 def fit_text_model(

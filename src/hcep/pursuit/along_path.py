@@ -4,8 +4,6 @@ Scores are energies to be maximised: the sum of ``p_u**2 - anchor`` along a path
 objective. The offset is the anchor's part of p and in double precision, as ``p**2 - anchor`` cancels for a large one.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Images in blocks of a fixed size, on all cores: the same answer on any number of threads."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
@@ -84,7 +82,7 @@ def for_blocks(
 
 
 @cache
-def _blas(loaded: tuple[bool, ...]) -> ThreadpoolController:
+def _blas(loaded: tuple[bool, ...]) -> "ThreadpoolController":
     """The BLAS libraries of this process; `loaded` tells when there may be new ones, as finding them takes a while."""
     from threadpoolctl import ThreadpoolController
 

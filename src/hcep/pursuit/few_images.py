@@ -3,8 +3,6 @@
 The same operations in the same order as the kernels of `searches` and `along_path`, so the same answers.
 """
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

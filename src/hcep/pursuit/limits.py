@@ -1,7 +1,5 @@
 """Which rooted paths an image may take: concepts that must be on its path, and concepts that must not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +24,7 @@ class Request(NamedTuple):
     forbid: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, force: Concepts = (), forbid: Concepts = ()) -> Request:
+    def of(cls, force: Concepts = (), forbid: Concepts = ()) -> "Request":
         """From one concept or several of each."""
         return cls(*((each,) if isinstance(each, str) else tuple(map(str, each)) for each in (force, forbid)))
 
@@ -45,7 +43,7 @@ class PathLimits:
     rows: NDArray[np.int32] | None = None
 
     @classmethod
-    def of(cls, hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = ()) -> PathLimits | None:
+    def of(cls, hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = ()) -> "PathLimits | None":
         """The same for all images; None where nothing is asked.
 
         Raises HierarchyError: a concept that is unknown or ambiguous, or a request that no path can meet.
@@ -62,7 +60,7 @@ class PathLimits:
         return cls(_States(hierarchy).row(asked)[None]) if any(asked) else None
 
     @classmethod
-    def of_images(cls, hierarchy: Hierarchy, requests: Sequence[Request]) -> PathLimits | None:
+    def of_images(cls, hierarchy: Hierarchy, requests: Sequence[Request]) -> "PathLimits | None":
         """A request for each image; None where nothing is asked of any. Raises as `of`."""
         if not any(map(any, requests)):
             return None
@@ -72,12 +70,12 @@ class PathLimits:
         return cls(np.stack([states.row(request) for request in distinct]), rows)
 
     @classmethod
-    def through(cls, hierarchy: Hierarchy, nodes: Sequence[NDArray[np.intp]], rows: NDArray[Any]) -> PathLimits:
+    def through(cls, hierarchy: Hierarchy, nodes: Sequence[NDArray[np.intp]], rows: NDArray[Any]) -> "PathLimits":
         """For each row a set of path-tree nodes, one of which every path has to pass."""
         states = _States(hierarchy)
         return cls(np.stack([states.passing([some], []) for some in nodes]), rows.astype(np.int32))
 
-    def at(self, images: slice | NDArray[np.intp]) -> PathLimits:
+    def at(self, images: slice | NDArray[np.intp]) -> "PathLimits":
         """Those of some images."""
         return self if self.rows is None else PathLimits(self.state, self.rows[images])
 

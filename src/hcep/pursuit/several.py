@@ -1,7 +1,5 @@
 """Several objects in one picture: an image as a sum of rooted paths with shares."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Sums of rooted paths, compiled: a beam of partial sums, each extended by every class, the best solved jointly."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ Arrays over nodes and images are node-major, so that picking rows of the tree co
 precision, as in the compiled searches: ``p**2 - anchor`` cancels for a large anchor.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -107,7 +105,7 @@ def search_tensors(
 
 
 def _search_block(
-    tables: TensorTables, block: Tensor, rules: Rules, exact: bool, n_best: int, rounded: bool
+    tables: "TensorTables", block: Tensor, rules: Rules, exact: bool, n_best: int, rounded: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The n_best nodes of each image, their residual norms, and the coefficients of the first."""
     torch = tables.torch
@@ -161,7 +159,7 @@ class TensorTables:
         self.whitener = working(None if transform.whitener is None else transform.scale * transform.whitener)
 
     @classmethod
-    def of(cls, torch: Any, dictionary: ConceptDictionary, basis: PathBasis, like: Tensor) -> TensorTables:
+    def of(cls, torch: Any, dictionary: ConceptDictionary, basis: PathBasis, like: Tensor) -> "TensorTables":
         """The tables where `like` is and in its precision; kept as long as the basis, for the next call."""
         kept = _KEPT.setdefault(basis, {})
         if (like.device, like.dtype) not in kept:

@@ -3,8 +3,6 @@
 To add one: a `ConceptMethod` in a module beside this one, and its row in the table below.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

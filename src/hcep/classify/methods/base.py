@@ -1,7 +1,5 @@
 """What all baselines share: a dictionary over a hierarchy, a code per image, a linear head on the codes."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np

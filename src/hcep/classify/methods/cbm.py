@@ -1,7 +1,5 @@
 """The concept bottleneck model: one sigmoid a synset on the embeddings, trained by Adam, then the linear head."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +33,7 @@ class CBMClassifier(ConceptMethod):
     concept_epochs, batch_size, random_state : of the concept predictor: Adam with learning rate 0.1
     """
 
-    predictor_: ConceptPredictor
+    predictor_: "ConceptPredictor"
 
     def __init__(
         self,

@@ -1,7 +1,5 @@
 """Codes over all atoms, whatever the tree: greedy, by a convex penalty, or none at all; then a linear head."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

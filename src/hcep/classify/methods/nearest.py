@@ -1,7 +1,5 @@
 """Nearest embeddings: NN over the classes, HNN down the hierarchy; as functions on a dictionary, and as estimators."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
