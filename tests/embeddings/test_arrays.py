@@ -132,7 +132,7 @@ def test_class_labels_without_names(tmp_path, metadata):
         (pa.array([1.0, 2.0]), "column 'embedding' must hold lists of floats, not double"),
         (pa.array([[1, 2], [3, 4]]), "column 'embedding' must hold lists of floats, not list<"),
         (pa.array([[1.0, 2.0], [3.0]]), "column 'embedding' holds vectors of 1 and 2 numbers"),
-        (pa.array([[1.0]] * 4 + [[1.0, 2.0]]), "column 'embedding' holds vectors of 2 and 1 numbers"),
+        (pa.array([[1.0]] * 4 + [[1.0, 2.0]]), "column 'embedding' holds vectors of 1 and 2 numbers"),
         (pa.array([[1.0, 2.0], None]), "column 'embedding' has missing values"),
         (pa.array([[1.0, None]]), "column 'embedding' has missing values"),
         (

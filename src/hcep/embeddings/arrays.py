@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,13 @@ from numpy.typing import DTypeLike, NDArray
 from hcep._files import replacing
 from hcep.embeddings.store.manifest import MAX_DIMS, StoreError
 from hcep.embeddings.tables import (
+    TEXTS,
     USUAL_NAMES,
     Columns,
     absent,
     as_labels,
     is_dataset_folder,
+    named_parts,
     read_csv,
     read_dataset_folder,
     read_labels,
@@ -67,8 +69,7 @@ class EmbeddingArrays:
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The arrays beside the vectors that are there."""
-        found = {name: getattr(self, name) for name in ("labels", "ids", "paths", "splits")}
-        return {name: values for name, values in found.items() if values is not None}
+        return {name: values for name in TEXTS if (values := getattr(self, name)) is not None}
 
 
 def read_arrays(
@@ -82,11 +83,9 @@ def read_arrays(
 
     Parameters
     ----------
-    path : path
-        ``.npy`` (memory-mapped), ``.npz``, ``.parquet``, ``.csv``, ``.tsv``, ``.pt`` and ``.pth`` files (plain tensors,
-        which torch is not needed for), or a folder that Hugging Face's datasets saved.
-    names : mapping, optional
-        What the arrays, keys or columns are called, for any of vectors, labels, ids, paths, splits. Without it, the
+    path : ``.npy`` (memory-mapped), ``.npz``, ``.parquet``, ``.csv``, ``.tsv``, ``.pt`` and ``.pth`` files (plain
+        tensors, which torch is not needed for), or a folder that Hugging Face's datasets saved
+    names : what the arrays, keys or columns are called, for any of vectors, labels, ids, paths, splits. Without it, the
         usual names are tried. Vectors may be several columns of a table: ``"a,b,c"``, ``"f*"`` or ``"f0:f511"``.
     label_names : names of the classes that integer labels count; a string is the ``.npz`` array that has them. A table
         that Hugging Face's datasets wrote brings its own. Without names, the integers become text.
@@ -108,9 +107,8 @@ def read_arrays(
         raise StoreError(f"names has the unknown key {min(unknown)!r}; expected {quoted(USUAL_NAMES)}")
     given = dict(names or {})
     column = given.pop("labels", None) if labels is not None else None
-    read = _READERS["folder" if of_folder else source.suffix.lower()]
     try:
-        arrays = read(source, given, label_names)
+        arrays = _read(source, "folder" if of_folder else source.suffix.lower(), given, label_names)
     except FileNotFoundError as error:
         raise StoreError(f"no file at {str(error.filename or source)!r}") from None
     except StoreError:
@@ -122,23 +120,6 @@ def read_arrays(
         raise StoreError(f"cannot read {str(source)!r}: {reason}") from error
     if labels is not None:
         arrays = replace(arrays, labels=read_labels(Path(labels), column))
-    return _checked(source, arrays)
-
-
-def write_arrays(path: str | os.PathLike[str], arrays: EmbeddingArrays) -> None:
-    """Write embeddings to a ``.npy`` (vectors only), ``.npz`` or ``.parquet`` file, atomically.
-
-    Arrays are called vectors, labels, ids, paths and splits in a ``.npz``; columns embedding, label, id, path and split
-    in Parquet, which Hugging Face's datasets loads as it is. A missing value is empty text in a ``.npz``.
-    """
-    target = Path(path)
-    if target.suffix not in WRITTEN:
-        raise StoreError(f"{str(target)!r}: expected a .npy, .npz or .parquet file")
-    with replacing(target, StoreError) as partial:
-        _WRITERS[target.suffix](partial, arrays)
-
-
-def _checked(source: Path, arrays: EmbeddingArrays) -> EmbeddingArrays:
     X = arrays.vectors
     if X.ndim != 2 or X.dtype.kind != "f" or not 0 < X.shape[1] <= MAX_DIMS:
         raise StoreError(
@@ -150,16 +131,59 @@ def _checked(source: Path, arrays: EmbeddingArrays) -> EmbeddingArrays:
     return arrays
 
 
-def _find(source: Path, names: dict[str, str], present: Iterable[str]) -> dict[str, str]:
-    known = list(present)
-    found = {}
-    for part, usual in USUAL_NAMES.items():
-        asked = names.get(part)
-        if asked is not None and asked not in known:
-            raise absent(source, asked, known)
-        match = asked or next((name for name in usual if name in known), None)
-        if match:
-            found[part] = match
+def _read(source: Path, kind: str, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
+    if kind == ".npy":
+        return EmbeddingArrays(map_npy(source))
+    if kind == ".npz":
+        return _read_npz(source, names, label_names)
+    if kind in (".pt", ".pth"):
+        return _read_torch(source, names, label_names)
+    if kind == ".parquet":
+        with pq.ParquetFile(source) as file:
+            refuse_bomb(source, file)
+            groups = range(file.num_row_groups)
+            columns = Columns(
+                file.schema_arrow,
+                file.metadata.num_rows,
+                lambda name: (c for i in groups for c in file.read_row_group(i, columns=[name]).column(name).chunks),
+            )
+            return EmbeddingArrays(**table_parts(source, columns, names, label_names))
+    table = read_dataset_folder(source) if kind == "folder" else read_csv(source, names)
+    columns = Columns(table.schema, table.num_rows, lambda name: table.column(name).chunks)
+    return EmbeddingArrays(**table_parts(source, columns, names, label_names))
+
+
+def write_arrays(path: str | os.PathLike[str], arrays: EmbeddingArrays) -> None:
+    """Write embeddings to a ``.npy`` (vectors only), ``.npz`` or ``.parquet`` file, atomically.
+
+    Arrays are called vectors, labels, ids, paths and splits in a ``.npz``; columns embedding, label, id, path and split
+    in Parquet, which Hugging Face's datasets loads as it is. A missing value is empty text in a ``.npz``.
+    """
+    target = Path(path)
+    if target.suffix not in WRITTEN:
+        raise StoreError(f"{str(target)!r}: expected a .npy, .npz or .parquet file")
+    X, text = np.ascontiguousarray(arrays.vectors), arrays.columns()
+    with replacing(target, StoreError) as partial:
+        if target.suffix == ".npy":
+            write_npy_in_pieces(partial, X.shape, X.dtype, [X])
+        elif target.suffix == ".npz":
+            named: dict[str, Any] = {
+                name: np.array(["" if value is None else str(value) for value in values.tolist()], dtype=np.str_)
+                for name, values in text.items()
+            }
+            with partial.open("wb") as file:
+                np.savez(file, vectors=X, **named)
+        else:
+            columns = {name.removesuffix("s"): pa.array(values.tolist(), pa.string()) for name, values in text.items()}
+            vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.reshape(-1)), X.shape[1])
+            # Rows of a group are decoded together: keep them near 16 MB.
+            rows = max(1, (1 << 24) // max(1, X.itemsize * X.shape[1]))
+            table = pa.table({**columns, "embedding": vectors})
+            pq.write_table(table, partial, row_group_size=rows, use_dictionary=list(columns))
+
+
+def _find(source: Path, names: dict[str, str], known: list[str]) -> dict[str, str]:
+    found = named_parts(source, names, known)
     if "vectors" not in found:
         raise StoreError(
             f"{str(source)!r} has no vectors under a usual name, only {quoted(known, 20)}; say "
@@ -219,10 +243,6 @@ def _header(file: Any) -> tuple[int, tuple[int, ...], np.dtype[Any]]:
     return file.tell(), shape, dtype
 
 
-def _read_npy(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
-    return EmbeddingArrays(map_npy(source))
-
-
 def usual_label_names(path: str | os.PathLike[str]) -> str | None:
     """The array of an ``.npz`` that names the classes which its integer labels count, by its usual names."""
     try:
@@ -254,7 +274,7 @@ def _read_npz(source: Path, names: dict[str, str], label_names: Sequence[str] | 
             elif counted:
                 found["names"] = called
     parts["labels"] = as_labels(source, parts.get("labels"), label_names)
-    text: dict[str, Any] = {part: _with_missing(parts.get(part)) for part in ("labels", "ids", "paths", "splits")}
+    text: dict[str, Any] = {part: _with_missing(parts.get(part)) for part in TEXTS}
     others = [name for name in LABEL_NAMES if name in present and name != called]
     as_names = f", as named in {called!r}" if "names" in found else ""
     taken = f"{source.name}: vectors of array {found['vectors']!r}, labels of array {found.get('labels')!r}{as_names}"
@@ -298,36 +318,7 @@ def _with_missing(values: NDArray[Any] | None) -> NDArray[Any] | None:
     if values is None:
         return None
     text = values.astype(np.str_)
-    empty = text == ""
-    if not empty.any():
-        return text
-    found = text.astype(object)
-    found[empty] = None
-    return found
-
-
-def _write_npz(path: Path, arrays: EmbeddingArrays) -> None:
-    text: dict[str, Any] = {
-        name: np.array(["" if value is None else str(value) for value in values.tolist()], dtype=np.str_)
-        for name, values in arrays.columns().items()
-    }
-    with path.open("wb") as file:
-        np.savez(file, vectors=arrays.vectors, **text)
-
-
-def _read_parquet(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
-    with pq.ParquetFile(source) as file:
-        refuse_bomb(source, file)
-
-        def chunks(name: str) -> Iterator[Any]:
-            for i in range(file.num_row_groups):
-                yield from file.read_row_group(i, columns=[name]).column(name).chunks
-
-        def column(name: str) -> Any:
-            return file.read(columns=[name]).column(name)
-
-        columns = Columns(file.schema_arrow, file.metadata.num_rows, column, chunks)
-        return EmbeddingArrays(**table_parts(source, columns, names, label_names))
+    return np.where(text == "", None, text.astype(object)) if (text == "").any() else text
 
 
 def refuse_bomb(source: Path, file: pq.ParquetFile) -> None:
@@ -337,13 +328,6 @@ def refuse_bomb(source: Path, file: pq.ParquetFile) -> None:
     size = sum(max(chunk.total_uncompressed_size, 4 * chunk.num_values) for chunk in chunks)
     if size > MAX_BYTES or size > max(BOMB_BYTES, BOMB_RATIO * source.stat().st_size):
         raise StoreError(f"{str(source)!r} unpacks to {size:,} bytes; split it, or write it without compression")
-
-
-def _of_table(read: Callable[[Path, dict[str, str]], pa.Table]) -> Callable[..., EmbeddingArrays]:
-    def of(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
-        return EmbeddingArrays(**table_parts(source, Columns.of(read(source, names)), names, label_names))
-
-    return of
 
 
 def _read_torch(source: Path, names: dict[str, str], label_names: Any) -> EmbeddingArrays:
@@ -356,33 +340,9 @@ def _read_torch(source: Path, names: dict[str, str], label_names: Any) -> Embedd
     found = _find(source, names, [str(key) for key in content])
     parts: dict[str, Any] = {part: np.asarray(content[name]) for part, name in found.items()}
     parts["labels"] = as_labels(source, parts.get("labels"), label_names)
-    for part in ("labels", "ids", "paths", "splits"):
+    for part in TEXTS:
         if parts.get(part) is not None:
             if parts[part].dtype.kind not in "iuU":
                 raise StoreError(f"{str(source)!r}: {part} must be text or whole numbers, got {parts[part].dtype}")
             parts[part] = parts[part].astype(np.str_)
     return EmbeddingArrays(**parts)
-
-
-def _write_parquet(path: Path, arrays: EmbeddingArrays) -> None:
-    X = np.ascontiguousarray(arrays.vectors)
-    vector = pa.FixedSizeListArray.from_arrays(pa.array(X.reshape(-1)), X.shape[1])
-    text = {name.removesuffix("s"): pa.array(values.tolist(), pa.string()) for name, values in arrays.columns().items()}
-    # Rows of a group are decoded together: keep them near 16 MB.
-    rows = max(1, (1 << 24) // max(1, X.itemsize * X.shape[1]))
-    pq.write_table(pa.table({**text, "embedding": vector}), path, row_group_size=rows, use_dictionary=list(text))
-
-
-_READERS: dict[str, Callable[..., EmbeddingArrays]] = {
-    "folder": _of_table(lambda source, _: read_dataset_folder(source)),
-    ".npy": _read_npy,
-    ".npz": _read_npz,
-    ".parquet": _read_parquet,
-    **dict.fromkeys((".csv", ".tsv"), _of_table(read_csv)),
-    **dict.fromkeys((".pt", ".pth"), _read_torch),
-}
-_WRITERS: dict[str, Callable[[Path, EmbeddingArrays], None]] = {
-    ".npy": lambda path, a: write_npy_in_pieces(path, a.vectors.shape, a.vectors.dtype, [a.vectors]),
-    ".npz": _write_npz,
-    ".parquet": _write_parquet,
-}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +35,8 @@ USUAL_NAMES = {
     "paths": ("paths", "path", "file_name", "filename", "images"),
     "splits": ("splits", "split"),
 }
+#: Those beside the vectors.
+TEXTS = ("labels", "ids", "paths", "splits")
 DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 _ARROW_FILE = re.compile(r"[\w.-]+\.arrow", re.ASCII)
@@ -48,21 +50,14 @@ def absent(source: Path, name: str, known: Iterable[str]) -> StoreError:
 
 
 class Columns(NamedTuple):
-    """A table whose columns are read when they are needed.
-
-    schema : pyarrow.Schema
-    column : name -> pyarrow.ChunkedArray
-    chunks : name -> pieces of a column, never held together
-    """
+    """A table whose columns are read when they are needed, by name and in pieces that are never held together."""
 
     schema: pa.Schema
     n_rows: int
-    column: Callable[[str], Any]
     chunks: Callable[[str], Iterable[Any]]
 
-    @classmethod
-    def of(cls, table: pa.Table) -> Columns:
-        return cls(table.schema, table.num_rows, table.column, lambda name: table.column(name).chunks)
+    def column(self, name: str) -> Any:
+        return pa.chunked_array(list(self.chunks(name)), self.schema.field(name).type)
 
 
 def table_parts(source: Path, table: Columns, names: dict[str, str], label_names: Any) -> dict[str, Any]:
@@ -71,63 +66,57 @@ def table_parts(source: Path, table: Columns, names: dict[str, str], label_names
     `names` and `label_names` are those of `read_arrays`; `source` is the file, for messages.
     """
     schema = table.schema
-    found = _named_columns(source, schema, names)
+    found = _other_columns(source, schema, names)
     vectors = _vector_columns(source, schema, names.get("vectors"), set(found.values()))
     taken = (*vectors, *found.values())
     texts = [name for name in schema.names if _is_text(schema.field(name).type) and name not in taken]
     if "labels" not in found and len(texts) == 1:
         found["labels"] = texts.pop()
     parts: dict[str, Any] = {part: text_column(source, table.column(name), name) for part, name in found.items()}
-    if "labels" in parts:
-        own = class_names(schema, found["labels"])
-        parts["labels"] = as_labels(source, parts["labels"], label_names or own)
-        if "labels" not in names:
-            _refuse_fractions(source, parts["labels"], found["labels"])
-    kind = schema.field(vectors[0]).type
+    label = found.get("labels")
+    if label:
+        labels = parts["labels"] = as_labels(source, parts["labels"], label_names or class_names(schema, label))
+        numbers = [_as_float(str(one)) for one in set(labels.tolist()) - {None}]
+        if "labels" not in names and None not in numbers and any(number % 1 for number in numbers if number):
+            raise StoreError(  # measurements or coordinates
+                f"{str(source)!r}: expected a column of text or whole numbers without gaps, not fractions ({label!r}); "
+                "say --label, and --vectors, with the columns that are meant"
+            )
     if len(vectors) == 1:
-        parts["vectors"] = stacked(source, table.chunks(vectors[0]), vectors[0], table.n_rows, kind)
+        parts["vectors"] = stacked(source, table, vectors[0])
+        columns = f"column {vectors[0]!r}"
     else:
         parts["vectors"] = np.column_stack([_numbers(source, table.column(name), name) for name in vectors])
-    rest = [name for name in schema.names if name not in (*vectors, *found.values(), *texts)]
-    return parts | {"note": _sentence(source, table.n_rows, vectors, found.get("labels"), texts, rest)}
-
-
-def _refuse_fractions(source: Path, labels: NDArray[Any], name: str) -> None:
-    """Refuse numbers with fractions as classes, unless they were asked for: they are measurements or coordinates."""
-    numbers = [_as_float(str(label)) for label in set(labels.tolist()) - {None}]
-    if numbers and all(number is not None for number in numbers) and any(number % 1 for number in numbers if number):
-        raise StoreError(
-            f"{str(source)!r}: expected a column of text or whole numbers without gaps, not fractions ({name!r}); say "
-            "--label, and --vectors, with the columns that are meant"
-        )
-
-
-def _sentence(
-    source: Path, n_rows: int, vectors: list[str], label: str | None, texts: list[str], rest: list[str]
-) -> str:
-    last = f" … {vectors[-1]!r}" if len(vectors) > 1 else ""
-    columns = f"{len(vectors):,} columns {vectors[0]!r}{last}" if last else f"column {vectors[0]!r}"
-    labels = f"labels of column {label!r}" if label else "no labels"
+        columns = f"{len(vectors):,} columns {vectors[0]!r} … {vectors[-1]!r}"
+    labelled = f"labels of column {label!r}" if label else "no labels"
     if texts and not label:
-        labels += f" (--label says which of {quoted(texts)} has them)"
+        labelled += f" (--label says which of {quoted(texts)} has them)"
+    rest = [name for name in schema.names if name not in (*vectors, *found.values(), *texts)]
     left = f"; left out {quoted(rest)}" if rest else ""
-    return f"{source.name}: {n_rows:,} vectors of {columns}, {labels}{left}"
+    return parts | {"note": f"{source.name}: {table.n_rows:,} vectors of {columns}, {labelled}{left}"}
 
 
-def _named_columns(source: Path, schema: pa.Schema, names: dict[str, str]) -> dict[str, str]:
-    """The column of each part but the vectors, by the name that was given or a usual one."""
-    by_name = {name.lower(): name for name in reversed(schema.names)}
+def named_parts(source: Path, names: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:
+    """The array, key or column of each part that is there, by the name that was given or a usual one."""
+    by_name = {name.lower(): name for name in reversed(known)}
     found = {}
     for part, usual in USUAL_NAMES.items():
         asked = names.get(part)
-        if part == "vectors":
-            continue
-        if asked is not None and asked not in schema.names:
-            raise absent(source, asked, schema.names)
-        column = asked or next((by_name[name.lower()] for name in usual if name.lower() in by_name), None)
-        # A column of images that holds the pictures themselves is no column of paths.
-        if column is not None and (part != "paths" or asked or _is_text(schema.field(column).type)):
-            found[part] = column
+        if asked is not None and asked not in known:
+            raise absent(source, asked, known)
+        match = asked or next((by_name[name.lower()] for name in usual if name.lower() in by_name), None)
+        if match:
+            found[part] = match
+    return found
+
+
+def _other_columns(source: Path, schema: pa.Schema, names: dict[str, str]) -> dict[str, str]:
+    """The column of each part but the vectors."""
+    found = named_parts(source, {part: name for part, name in names.items() if part != "vectors"}, schema.names)
+    found.pop("vectors", None)
+    # A column of images that holds the pictures themselves is no column of paths.
+    if "paths" in found and "paths" not in names and not _is_text(schema.field(found["paths"]).type):
+        del found["paths"]
     return found
 
 
@@ -185,7 +174,7 @@ def has_vectors(source: Path) -> bool:
         is_csv = source.suffix.lower() in DELIMITERS
         # Of a CSV file the first block is enough.
         schema = arrow_csv.open_csv(source, *_csv_options(source, {})).schema if is_csv else pq.read_schema(source)
-        return bool(_vector_columns(source, schema, None, set(_named_columns(source, schema, {}).values())))
+        return bool(_vector_columns(source, schema, None, set(_other_columns(source, schema, {}).values())))
     except (StoreError, OSError, pa.ArrowException):
         return False
 
@@ -195,8 +184,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return (kind.value_type if pa.types.is_dictionary(kind) else kind) in (pa.string(), pa.large_string())
 
 
 def is_list_of_floats(kind: pa.DataType) -> bool:
@@ -215,36 +203,29 @@ def _numbers(source: Path, column: Any, name: str) -> NDArray[Any]:
     return values if values.dtype.kind == "f" else values.astype(np.float64)
 
 
-def stacked(source: Path, chunks: Iterable[Any], name: str, n_rows: int, kind: pa.DataType) -> NDArray[Any]:
-    """A column of `n_rows` lists of a `kind` as one array (n_rows, n_dims), filled chunk by chunk."""
+def stacked(source: Path, table: Columns, name: str) -> NDArray[Any]:
+    """A column of lists as one array (n_rows, n_dims), filled chunk by chunk."""
+    kind = table.schema.field(name).type
     if not is_list_of_floats(kind):
         raise StoreError(f"{str(source)!r}: column {name!r} must hold lists of floats, not {kind}")
     X: NDArray[Any] = np.empty((0, 1), kind.value_type.to_pandas_dtype())
     start = 0
-    for chunk in filter(len, chunks):
-        rows = _rectangular(source, chunk, name)
-        if start == 0:
-            X = np.empty((n_rows, rows.shape[1]), rows.dtype)
-        if rows.shape[1] != X.shape[1]:
-            raise _ragged(source, name, rows.shape[1], X.shape[1])
-        X[start : start + len(rows)] = rows
-        start += len(rows)
-    return X
-
-
-def _rectangular(source: Path, chunk: Any, name: str) -> NDArray[Any]:
-    values = chunk.flatten()
-    if chunk.null_count or values.null_count:
-        raise StoreError(f"{str(source)!r}: column {name!r} has missing values")
-    if not pa.types.is_fixed_size_list(chunk.type):
-        lengths = np.unique(chunk.value_lengths().to_numpy())
+    for chunk in filter(len, table.chunks(name)):
+        values = chunk.flatten()
+        if chunk.null_count or values.null_count:
+            raise StoreError(f"{str(source)!r}: column {name!r} has missing values")
+        fixed = pa.types.is_fixed_size_list(kind)
+        lengths = {kind.list_size} if fixed else set(chunk.value_lengths().unique().to_pylist())
+        lengths |= {X.shape[1]} if start else set()
         if len(lengths) > 1:
-            raise _ragged(source, name, lengths[0], lengths[-1])
-    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(chunk), -1)
-
-
-def _ragged(source: Path, name: str, one: int, other: int) -> StoreError:
-    return StoreError(f"{str(source)!r}: column {name!r} holds vectors of {one} and {other} numbers")
+            raise StoreError(
+                f"{str(source)!r}: column {name!r} holds vectors of {min(lengths)} and {max(lengths)} numbers"
+            )
+        if start == 0:
+            X = np.empty((table.n_rows, *lengths), X.dtype)
+        X[start : start + len(chunk)] = values.to_numpy(zero_copy_only=False).reshape(len(chunk), -1)
+        start += len(chunk)
+    return X
 
 
 def text_column(source: Path, column: Any, name: str) -> NDArray[Any]:
@@ -252,7 +233,10 @@ def text_column(source: Path, column: Any, name: str) -> NDArray[Any]:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if _is_text(column.type):
-        refuse_long_text(source, column, name)
+        # NumPy gives every cell the room of the longest, which may take gigabytes.
+        longest = pc.max(pc.binary_length(column)).as_py() or 0
+        if 4 * longest * len(column) > MAX_TEXT_BYTES:
+            raise StoreError(f"{str(source)!r}: a cell of column {name!r} has {longest:,} bytes, too long for a name")
     if pa.types.is_integer(column.type) and not column.null_count:
         return np.asarray(column.to_numpy())
     if not _is_text(column.type):
@@ -261,13 +245,6 @@ def text_column(source: Path, column: Any, name: str) -> NDArray[Any]:
         )
     values: NDArray[Any] = np.array([value or None for value in column.to_pylist()], dtype=object)
     return values.astype(np.str_) if all(value is not None for value in values) else values
-
-
-def refuse_long_text(source: Path, column: Any, name: str) -> None:
-    """Raise for text of which NumPy, that gives every cell the room of the longest, would take gigabytes."""
-    longest = pc.max(pc.binary_length(column)).as_py() or 0
-    if 4 * longest * len(column) > MAX_TEXT_BYTES:
-        raise StoreError(f"{str(source)!r}: a cell of column {name!r} has {longest:,} bytes, too long for a name")
 
 
 def class_names(schema: pa.Schema, label: str) -> list[str] | None:
@@ -327,11 +304,8 @@ def _csv_options(source: Path, names: dict[str, str]) -> tuple[Any, Any, Any]:
 def _is_header(cells: list[str]) -> bool:
     """Whether a first line names columns: no numbers in it, but for those that only count."""
     numbers = [cell for cell in cells if _as_float(cell) is not None]
-    counting = all(cell.isdecimal() for cell in numbers) and [int(c) for c in numbers] in (
-        list(range(len(numbers))),
-        list(range(1, len(numbers) + 1)),
-    )
-    return not numbers or counting
+    counts = [int(cell) for cell in numbers if cell.isdecimal()]
+    return len(counts) == len(numbers) and counts in (list(range(len(counts))), list(range(1, len(counts) + 1)))
 
 
 def _as_float(cell: str) -> float | None:
@@ -402,45 +376,41 @@ def _strings(file: Path, key: str) -> list[str]:
 def read_labels(path: str | Path, column: str | None = None) -> NDArray[Any]:
     """Labels of a file of their own, one per vector and in the same order.
 
-    path : path
-        ``.npy`` (text or integers), ``.txt`` (one per line), ``.csv`` or ``.tsv`` (`column`, else a usual name, else
-        the only column).
+    path : ``.npy`` (text or integers), ``.txt`` (one per line), ``.csv`` or ``.tsv`` (`column`, else a usual name, else
+        the only column)
     """
     source, kind = Path(path), Path(path).suffix.lower()
-    if kind not in (".npy", ".txt", *DELIMITERS):
-        raise StoreError(f"{str(source)!r}: expected labels in a .npy, .txt, .csv or .tsv file")
     try:
         if kind in DELIMITERS:
             return _label_column(source, column)
+        if kind == ".txt":
+            lines = [line.strip() for line in source.read_text(encoding="utf-8-sig").rstrip("\n").split("\n")]
+            if "" in lines:
+                raise StoreError(f"{str(source)!r}: line {lines.index('') + 1} is empty; one label per line is needed")
+            return np.array(lines)
         if kind == ".npy":
             values = np.load(source, allow_pickle=False)
-            if values.ndim != 1 or values.dtype.kind not in "iuUS":
-                raise StoreError(
-                    f"{str(source)!r}: labels must be text or whole numbers of shape (n_images,), got {values.dtype} "
-                    f"of shape {values.shape}"
-                )
-            return np.asarray(values, dtype=np.str_)
-        lines = [line.strip() for line in source.read_text(encoding="utf-8-sig").rstrip("\n").split("\n")]
+            if values.ndim == 1 and values.dtype.kind in "iuUS":
+                return np.asarray(values, dtype=np.str_)
+            raise StoreError(
+                f"{str(source)!r}: labels must be text or whole numbers of shape (n_images,), got {values.dtype} "
+                f"of shape {values.shape}"
+            )
     except StoreError:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:  # a UnicodeError is a ValueError
         raise StoreError(f"cannot read {str(source)!r}: {str(error).partition(chr(10))[0][:200]}") from None
-    if "" in lines:
-        raise StoreError(f"{str(source)!r}: line {lines.index('') + 1} is empty; one label per line is needed")
-    return np.array(lines)
+    raise StoreError(f"{str(source)!r}: expected labels in a .npy, .txt, .csv or .tsv file")
 
 
 def _label_column(source: Path, column: str | None) -> NDArray[Any]:
-    table = read_csv(source, {"labels": column} if column else {})
+    names = {"labels": column} if column else {}
+    table = read_csv(source, names)
     known = table.column_names
-    by_name = {name.lower(): name for name in reversed(known)}
-    chosen = column or next((by_name[name] for name in USUAL_NAMES["labels"] if name in by_name), None)
-    chosen = chosen or (known[0] if len(known) == 1 else None)
+    chosen = named_parts(source, names, known).get("labels") or (known[0] if len(known) == 1 else None)
     if chosen is None:
         raise StoreError(f"{str(source)!r}: which column has the labels? It has {quoted(known, 10)}; say --label")
-    if chosen not in known:
-        raise absent(source, chosen, known)
     values = text_column(source, table.column(chosen), chosen)
-    if any(value is None for value in values.tolist()):
+    if None in values.tolist():
         raise StoreError(f"{str(source)!r}: column {chosen!r} has empty cells; one label per vector is needed")
     return values.astype(np.str_)

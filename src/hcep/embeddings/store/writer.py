@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,13 +33,6 @@ class StoredImage(NamedTuple):
     content_hash: str | None
 
 
-class _Batch(NamedTuple):
-    items: Sequence[ImageItem]
-    hashes: Sequence[str | None]
-    vectors: NDArray[Any]
-    skipped: Sequence[SkippedImage]
-
-
 class StoreWriter:
     """Adds images to a store; what `flush` has committed survives any crash.
 
@@ -48,7 +42,8 @@ class StoreWriter:
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder, self.manifest = folder, manifest
         self.images = dict(_stored_images(folder, manifest))
-        self._pending: list[_Batch] = []
+        #: Items, vectors, hashes and skipped images, a batch each.
+        self._pending: list[tuple[Any, ...]] = []
 
     @classmethod
     @contextmanager
@@ -74,9 +69,6 @@ class StoreWriter:
         skipped: Sequence[SkippedImage] = (),
     ) -> None:
         """Take a batch of images, their vectors (n, n_dims) and files' hashes, to be committed by the next `flush`."""
-        self._pending.append(_Batch(items, hashes, self._as_stored(items, vectors), skipped))
-
-    def _as_stored(self, items: Sequence[ImageItem], vectors: NDArray[Any]) -> NDArray[Any]:
         if vectors.shape != (len(items), self.manifest.n_dims):
             raise StoreError(
                 f"expected vectors of shape ({len(items)}, {self.manifest.n_dims}) for {str(self.folder)!r}, "
@@ -92,42 +84,31 @@ class StoreWriter:
             )
         if len(bad):
             raise StoreError(f"the vector of {items[bad[0]].id!r} has NaN or infinite values")
-        return stored
+        self._pending.append((items, stored, hashes, skipped))
 
     def flush(self) -> None:
         """Commit what was added: one new shard, and the images that it replaces leave theirs."""
         if not self._pending:
             return
-        pending = list(self._pending)
-        items = [item for batch in pending for item in batch.items]
-        skipped = {image.id: image for batch in pending for image in batch.skipped}
+        batches = list(zip(*self._pending, strict=True))
+        items, hashes, skipped = (list(chain(*batches[part])) for part in (0, 2, 3))
         # A file that could not be read is not known to have changed: its vector stays.
-        broken = {key for key, image in skipped.items() if image.content_hash is not None}
-        replaced = ({item.id for item in items} | broken) & self.images.keys()
-        shards = self._rewritten(replaced, {})
+        broken = {image.id for image in skipped if image.content_hash is not None}
+        added, first = {item.id for item in items}, self.manifest.next_row
+        shards = self._rewritten((added | broken) & self.images.keys(), {})
         if items:
-            shards.append(self._new_shard(pending, items, _next_number(self.manifest, shards)))
-        kept = {key: image for key, image in self.skipped.items() if key not in {item.id for item in items}}
-        next_row = self.manifest.next_row + len(items)
-        self._commit(self.manifest.having(next_row=next_row, shards=shards, skipped=(kept | skipped).values()))
-        hashes = [digest for batch in pending for digest in batch.hashes]
+            rows = range(first, first + len(items))
+            known = zip(*((item.id, *_described(item)) for item in items), strict=True)
+            columns = dict(zip(disk.IMAGE_COLUMNS, (rows, *known, hashes), strict=True))
+            table = disk.shard_table(self.manifest, columns, np.concatenate(batches[1]))
+            shards.append(disk.write_shard(self.folder, self._next_number(shards), table))
+        noted = {key: image for key, image in self.skipped.items() if key not in added}
+        noted |= {image.id: image for image in skipped}
+        self._commit(self.manifest.having(next_row=first + len(items), shards=shards, skipped=noted.values()))
         for key in broken:
             self.images.pop(key, None)
         for item, digest in zip(items, hashes, strict=True):
             self.images[item.id] = StoredImage(shards[-1].file, *_described(item), digest)
-
-    def _new_shard(self, pending: list[_Batch], items: list[ImageItem], number: int) -> ShardRecord:
-        first = self.manifest.next_row
-        columns: dict[str, Sequence[Any]] = {
-            "row": range(first, first + len(items)),
-            "id": [item.id for item in items],
-            "path": [disk.storable(str(item.path)) for item in items],
-            "label": [item.label for item in items],
-            "split": [item.split for item in items],
-            "content_hash": [digest for batch in pending for digest in batch.hashes],
-        }
-        vectors = np.concatenate([batch.vectors for batch in pending])
-        return disk.write_shard(self.folder, number, disk.shard_table(self.manifest, columns, vectors))
 
     def remove(self, ids: Collection[str]) -> int:
         """Drop images and what is said of skipped ones; returns how many vectors went."""
@@ -167,24 +148,23 @@ class StoreWriter:
             if shard.file not in touched:
                 shards.append(shard)
                 continue
-            table = self._table_without(shard, dropped, changed)
+            with disk.open_shard(self.folder, shard, self.manifest) as file:
+                table = file.read()
+            table = table.filter(pa.array([key not in dropped for key in table.column("id").to_pylist()]))
+            ids = table.column("id").to_pylist()
+            for place, name in enumerate(("id", "path", "label", "split")):
+                new = table.column(name).to_pylist()
+                for row in (row for row, key in enumerate(ids) if key in changed):
+                    new[row] = (changed[ids[row]].id, *_described(changed[ids[row]]))[place]
+                at = table.schema.get_field_index(name)
+                table = table.set_column(at, table.schema.field(at), pa.array(new, table.schema.field(at).type))
             if table.num_rows:
-                shards.append(disk.write_shard(self.folder, _next_number(self.manifest, shards), table))
+                shards.append(disk.write_shard(self.folder, self._next_number(shards), table))
         return shards
 
-    def _table_without(self, shard: ShardRecord, dropped: set[str], changed: Mapping[str, ImageItem]) -> pa.Table:
-        with disk.open_shard(self.folder, shard, self.manifest) as file:
-            table = file.read()
-        table = table.filter(pa.array([key not in dropped for key in table.column("id").to_pylist()]))
-        ids = table.column("id").to_pylist()
-        for place, name in enumerate(("id", "path", "label", "split")):
-            new = table.column(name).to_pylist()
-            for row, key in enumerate(ids):
-                if key in changed:
-                    new[row] = (changed[key].id, *_described(changed[key]))[place]
-            field = table.schema.field(name)
-            table = table.set_column(table.schema.get_field_index(name), field, pa.array(new, field.type))
-        return table
+    def _next_number(self, shards: Sequence[ShardRecord]) -> int:
+        """A number above every shard that is committed or about to be, so that no file in use is ever overwritten."""
+        return max(self.manifest.next_number, *(shard.number + 1 for shard in shards), 0)
 
     def _commit(self, manifest: Manifest) -> None:
         disk.write_manifest(self.folder, manifest)
@@ -204,11 +184,6 @@ def _stored_images(folder: Path, manifest: Manifest) -> Iterator[tuple[str, Stor
             columns = file.read(columns=list(names)).to_pydict()
         for key, *known in zip(*(columns[name] for name in names), strict=True):
             yield key, StoredImage(shard.file, *known)
-
-
-def _next_number(manifest: Manifest, shards: Sequence[ShardRecord]) -> int:
-    """A number above every shard that is committed or about to be, so that no file in use is ever overwritten."""
-    return max((shard.number for shard in (*manifest.shards, *shards)), default=-1) + 1
 
 
 def import_arrays(
