@@ -121,8 +121,8 @@ def measured(pets, gains, n_tried=1):
 def test_a_gain_of_about_its_standard_error_is_no_reason_to_move(pets):
     gains = 0.0042 + 0.0041 * np.sqrt(500) * np.resize([-1.0, 1.0], 500)
     move = measured(pets, gains)
-    assert move.effect.support_f1.difference == pytest.approx(0.0042)
-    assert move.effect.support_f1.error == pytest.approx(0.0041)
+    assert move.effect.metrics["support_f1"].difference == pytest.approx(0.0042)
+    assert move.effect.metrics["support_f1"].error == pytest.approx(0.0041)
     assert not move.helps
     assert move.gain().low < 0 < move.gain().high
 
@@ -152,7 +152,7 @@ def test_the_best_moves_add_up(misplaced):
     tried = measure_moves(held_out, propose_moves(held_out)[:5])
     effect = best_moves(held_out, [tried[0], tried[0], *tried[1:]], 1)
     assert effect.edits == (right,)
-    assert effect.support_f1.difference > 0
+    assert effect.metrics["support_f1"].difference > 0
     twice = best_moves(held_out, [tried[0], tried[0]], 5)
     assert twice.edits == (right,)
 
@@ -161,7 +161,7 @@ def test_no_move_no_effect(misplaced):
     held_out, _ = misplaced
     effect = best_moves(held_out, [], 5)
     assert effect.edits == ()
-    assert effect.support_f1.difference == 0
+    assert effect.metrics["support_f1"].difference == 0
 
 
 def test_each_measured_move_is_told(misplaced):

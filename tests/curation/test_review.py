@@ -64,7 +64,7 @@ def test_moves_that_help_are_applied_and_measured_on_other_images(images, tmp_pa
     found = review(tmp_path / "h.json", data, (X[~train], y[~train]), n_moves=3, max_moves=5)
     assert found.changes == ["- animal → bat", "+ vehicle → bat"]
     chosen, other = found.effects.values()
-    assert chosen.support_f1.difference > 0
+    assert chosen.metrics["support_f1"].difference > 0
     assert len(other.before.y) == np.count_nonzero(~train)
     assert review(tmp_path / "h.json", data, max_moves=5).changes == []
 

@@ -53,28 +53,30 @@ def test_after_equals_a_refit_with_the_same_metric_and_anchor(sample):
     support = support_scores(refit.pursue(data.X_val), data.y_val, refit.hierarchy_)
     np.testing.assert_array_equal(effect.after.support.f1, support.f1)
     assert effect.after.hierarchy == refit.hierarchy_
-    assert effect.support_f1.difference != 0
+    assert effect.metrics["support_f1"].difference != 0
 
 
 def test_differences_are_paired(sample):
     _, _, held_out = sample
     effect = what_if(held_out, EDITS)
     change = effect.after.support.f1 - effect.before.support.f1
-    assert effect.support_f1.difference == pytest.approx(change.mean())
-    assert effect.support_f1.error == pytest.approx(change.std() / np.sqrt(len(change)))
-    assert effect.support_f1.after - effect.support_f1.before == pytest.approx(effect.support_f1.difference)
+    assert effect.metrics["support_f1"].difference == pytest.approx(change.mean())
+    assert effect.metrics["support_f1"].error == pytest.approx(change.std() / np.sqrt(len(change)))
+    assert effect.metrics["support_f1"].after - effect.metrics["support_f1"].before == pytest.approx(
+        effect.metrics["support_f1"].difference
+    )
 
 
 def test_a_name_changes_no_metric(sample):
     _, _, held_out = sample
-    assert what_if(held_out, [Rename("n03417042", "bin lorry")]).support_f1.difference == 0
+    assert what_if(held_out, [Rename("n03417042", "bin lorry")]).metrics["support_f1"].difference == 0
 
 
 def test_another_hierarchy_altogether(sample):
     data, _, held_out = sample
     flat = Hierarchy.from_edges([("all", label) for label in np.unique(data.y_val).tolist()])
     effect = compare(held_out, flat)
-    assert effect.support_f1.after == pytest.approx(effect.accuracy.after)
+    assert effect.metrics["support_f1"].after == pytest.approx(effect.accuracy.after)
     assert effect.after.chance_f1 == pytest.approx(0.1, abs=0.01)
 
 

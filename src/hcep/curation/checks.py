@@ -252,7 +252,7 @@ def lint_edges(edges: Iterable[Sequence[str]], places: Sequence[str] | None = No
 def lint_file(
     place: str | os.PathLike[str], classes: Iterable[str] | None = None, format: str | None = None, **options: Any
 ) -> FileLint:
-    r"""Look a hierarchy file over, also one that cannot be read as a hierarchy.
+    """Look a hierarchy file over, also one that cannot be read as a hierarchy.
 
     Raises HierarchyError: there is no such file, or its ending tells no format.
 
@@ -262,15 +262,6 @@ def lint_file(
         formats the reader's own complaint is the finding.
     classes : as for `lint`
     format, **options : as for `Hierarchy.read`
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from hcep.curation import lint_file
-    >>> _ = Path("animals.csv").write_text("animal,cat\nanimal,dog\ndog,dog\n")
-    >>> found, hierarchy = lint_file("animals.csv")
-    >>> [finding.code for finding in found], hierarchy.leaves
-    (['self-loop', 'flat'], ('cat', 'dog'))
     """
     if place in NAMED:
         named = NAMED[str(place)]()

@@ -69,16 +69,14 @@ def lint_embeddings(
     max_moves: int = 60,
     n_images: int = 5,
     n_synsets: int = 5,
-    half_angles: ArrayLike | None = None,
-    max_cosine: float = MAX_COSINE,
-    n_folds: int = 3,
-    random_state: int = 0,
     held_out: HeldOut | None = None,
     progress: Progress | None = None,
 ) -> list[Finding]:
     """Look a hierarchy over with labelled embeddings.
 
-    Raises HCEPError: `ids` of another length; what the estimators refuse.
+    Findings are ``containment``, ``orthogonality`` (their `examples` are images) and ``nearer-parent``: a
+    `MoveFinding`, a warning where the move helps (see `MeasuredMove.helps`) and a note where the hierarchy is better
+    left alone. Raises HCEPError: `ids` of another length; what the estimators refuse.
 
     Parameters
     ----------
@@ -87,42 +85,22 @@ def lint_embeddings(
     ids : (n_images,) array of str; what to call images in findings; row numbers by default
     max_moves : children nearer to another parent are tried in order of how clear the case is, at most this many
     n_images, n_synsets : images listed in a finding, synsets listed for each geometric condition: the worst
-    half_angles : (depth,) array; cones by level for containment; by default each level's cones hold 95% of its
-        (synset, descendant) angles. ``dictionary.geometry.geometric_schedule()`` is the paper's, far stricter.
-    max_cosine : largest absolute cosine of an atom and its parent that is no finding
-    n_folds, random_state : of the held-out images that moves are measured on (see `HeldOut.from_images`)
     held_out : made from the same images before; saves making it again
     progress : callable; told how many moves there are to measure; what it returns is called after each
-
-    Returns
-    -------
-    ``containment``, ``orthogonality`` (their `examples` are images) and ``nearer-parent``: a `MoveFinding`, a warning
-    where the move helps (see `MeasuredMove.helps`) and a note where the hierarchy is better left alone
-
-    Examples
-    --------
-    >>> from hcep.datasets import load_sample
-    >>> from hcep.curation import lint_embeddings
-    >>> data = load_sample()
-    >>> findings = lint_embeddings(data.hierarchy, data.X_train, data.y_train, max_moves=2)
-    >>> sorted({finding.code for finding in findings})
-    ['containment', 'nearer-parent', 'orthogonality']
     """
     labels, images = np.array(as_labels(y, "y")), np.asarray(X)
     names = [str(i) for i in (range(len(labels)) if ids is None else np.asarray(ids).tolist())]
     if len(names) != len(labels):
         raise HCEPError(f"ids must hold one name per image: {len(names):,} ids, {len(labels):,} labels")
-    if held_out is None:
-        held_out = HeldOut.from_images(hierarchy, images, labels, n_folds=n_folds, random_state=random_state)
+    held_out = HeldOut.from_images(hierarchy, images, labels) if held_out is None else held_out
     dictionary = held_out.dictionary
     leaf_of = {label: dictionary.hierarchy.leaf_of(label) for label in np.unique(labels).tolist()}
     leaves = np.array([leaf_of[label] for label in labels.tolist()])
     shown = _Images(dictionary, dictionary.embed(images), leaves, names, n_images, n_synsets)
-    findings = [*_containment(shown, half_angles), *_orthogonality(shown, max_cosine)]
-    return [*findings, *_moves(held_out, max_moves, progress)]
+    return [*_containment(shown), *_orthogonality(shown), *_moves(held_out, max_moves, progress)]
 
 
-def _containment(images: _Images, half_angles: ArrayLike | None) -> Iterator[Finding]:
+def _containment(images: _Images) -> Iterator[Finding]:
     hierarchy, geometry = images.dictionary.hierarchy, images.dictionary.geometry
     units = unit_rows(images.dictionary.synset_embeddings)
     angles: dict[int, dict[str, float]] = {}  # in degrees between a synset and each one below it
@@ -130,12 +108,11 @@ def _containment(images: _Images, half_angles: ArrayLike | None) -> Iterator[Fin
         if below := hierarchy.descendants(hierarchy.ids[i]):
             cosines = units[[hierarchy.index(s) for s in below]] @ units[i]
             angles[i] = dict(zip(below, np.degrees(np.arccos(np.clip(cosines, -1.0, 1.0))).tolist(), strict=True))
-    # A level with leaves alone has no angles; without a schedule given, its cones hold `COVERAGE` of them.
     by_level: list[list[float]] = [[] for _ in range(hierarchy.depth)]
     for i, lower in angles.items():
         by_level[hierarchy.levels[i] - 1] += lower.values()
-    held = [np.quantile(level, COVERAGE) if level else 0.0 for level in by_level]
-    schedule = np.asarray(held if half_angles is None else half_angles, dtype=np.float64)
+    # A level with leaves alone has no angles.
+    schedule = np.array([np.quantile(level, COVERAGE) if level else 0.0 for level in by_level])
     containment = geometry.containment(schedule)
     worst = [i for i in np.argsort(-np.nan_to_num(containment.mean_violation)) if containment.fraction[i] > 0]
     for i in worst[: images.n_synsets]:
@@ -152,11 +129,11 @@ def _containment(images: _Images, half_angles: ArrayLike | None) -> Iterator[Fin
     yield from _more("containment", rest, "concepts below lie outside the cone")
 
 
-def _orthogonality(images: _Images, max_cosine: float) -> Iterator[Finding]:
+def _orthogonality(images: _Images) -> Iterator[Finding]:
     dictionary, hierarchy = images.dictionary, images.dictionary.hierarchy
     measured = dictionary.geometry.orthogonality()
     order = np.argsort(-np.abs(measured.cosine), kind="stable")
-    worst = [k for k in order if abs(measured.cosine[k]) > max_cosine]
+    worst = [k for k in order if abs(measured.cosine[k]) > MAX_COSINE]
     for k in worst[: images.n_synsets]:
         (parent, child), cosine = dictionary.edges[measured.atom[k]], measured.cosine[k]
         above = dictionary.synset_embedding(parent)

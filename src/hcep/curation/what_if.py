@@ -76,15 +76,6 @@ class HeldOut:
         random_state : shuffles the images of a class before they are dealt to the folds
         **options : of `HCEPClassifier`, such as ``anchor`` or ``tree``. What is "auto" is chosen once, on all images,
             by leaving each of them out.
-
-        Examples
-        --------
-        >>> from hcep.datasets import load_sample
-        >>> from hcep.curation import HeldOut
-        >>> data = load_sample()
-        >>> held_out = HeldOut.from_images(data.hierarchy, data.X_val, data.y_val, shrinkage=0.6, anchor=0.03)
-        >>> len(held_out.folds), len(held_out.y)
-        (3, 500)
         """
         from hcep.classify import HCEPTransformer
 
@@ -231,10 +222,6 @@ class Effect:
         """Paired difference of a metric, after less before, with its confidence interval over images."""
         before, after = self._per_image[metric]
         return paired_draws(after[None], before[None], level=level)
-
-    @property
-    def support_f1(self) -> Change:
-        return self.metrics["support_f1"]
 
     @property
     def accuracy(self) -> Change:

@@ -1,45 +1,29 @@
 """English names: their singulars, and those that mean the same but are spelled differently, found by keys."""
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 from os.path import commonprefix
+from pathlib import Path
 
 import numpy as np
 
 #: Letters a name needs before one that differs in a single letter is suspicious: "cat" and "bat" are not.
 MIN_LETTERS = 8
-
-#: Plurals that also end longer words: firemen, werewolves, horseshoes.
-_ENDINGS = {
-    "children": "child", "feet": "foot", "geese": "goose", "men": "man", "mice": "mouse", "people": "person",
-    "teeth": "tooth", "knives": "knife", "leaves": "leaf", "shelves": "shelf", "wives": "wife", "wolves": "wolf",
-    "shoes": "shoe",
-}  # fmt: skip
-#: Plurals that stand alone.
-_ALONE = {
-    "lice": "louse", "oxen": "ox", "dice": "die", "calves": "calf", "elves": "elf", "halves": "half", "hooves": "hoof",
-    "lives": "life", "loaves": "loaf", "scarves": "scarf", "thieves": "thief", "buses": "bus", "gases": "gas",
-    "lenses": "lens", "viruses": "virus", "walruses": "walrus", "octopuses": "octopus", "fungi": "fungus",
-    "cacti": "cactus", "cookies": "cookie", "movies": "movie", "canoes": "canoe", "axes": "axe",
-}  # fmt: skip
-#: Words that end like a plural and are none.
-_SINGULAR = {
-    "abdomen", "bus", "chess", "gas", "lens", "mathematics", "news", "omen", "physics", "regimen", "series", "sheep",
-    "species", "specimen", "stamen", "this",
-}  # fmt: skip
+_WORDS = tomllib.loads(Path(__file__).with_name("plurals.toml").read_text("utf-8"))
 
 
 def singular(word: str) -> str:
     """The singular of a lower-case English noun, by rule and a short list; a word that is none stays as it is."""
-    if word in _ALONE:
-        return _ALONE[word]
-    if word in _SINGULAR or word.endswith(("ss", "us", "is")):
+    if word in _WORDS["alone"]:
+        return str(_WORDS["alone"][word])
+    if word in _WORDS["singular"] or word.endswith(("ss", "us", "is")):
         return word
-    irregular = next((ending for ending in _ENDINGS if word.endswith(ending)), None)
+    irregular = next((ending for ending in _WORDS["endings"] if word.endswith(ending)), None)
     if irregular:
-        return word.removesuffix(irregular) + _ENDINGS[irregular]
+        return f"{word.removesuffix(irregular)}{_WORDS['endings'][irregular]}"
     if len(word) < 4 or not word.endswith("s"):
         return word
     if word.endswith("ies"):

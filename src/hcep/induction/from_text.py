@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import re
+import tomllib
 import zlib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import pairwise
 from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hcep.errors import HCEPError, HierarchyError
@@ -25,24 +27,11 @@ CUE = re.compile(r"such |other |including|especially|particularly|notably| of ",
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n")
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 #: Most words of a phrase, and tokens of a sentence.
 MAX_WORDS, MAX_TOKENS = 4, 200
-DETERMINERS = _words("a an the some any many most several various certain all both these those such other")
-NO_NOUNS = DETERMINERS | _words(
-    """
-    and or but nor as of in on at to for from by with without about into over under between among than that which
-    who whom whose where when while if because so is are was were be been being am has have had do does did will
-    would can could may might must shall should not no it its they them their he she his her we our you your i my me
-    us this there here also only even just too very then thus such other including especially particularly notably
-    like e.g known called live lives use used make made see saw found eat eats
-    """
-)
-FOLLOWED_BY_LIST = frozenset(("including", "especially", "particularly", "notably"))
-KINDS = frozenset(("kind", "kinds", "type", "types", "sort", "sorts", "form", "forms", "species", "breed", "breeds"))
+_WORDS = tomllib.loads(Path(__file__).with_name("hearst.toml").read_text("utf-8"))
+DETERMINERS, FOLLOWED_BY_LIST, KINDS = (frozenset(_WORDS[k].split()) for k in ("determiners", "before_lists", "kinds"))
+NO_NOUNS = DETERMINERS.union(_WORDS["no_nouns"].split())
 
 
 def induce_from_text(
@@ -69,11 +58,12 @@ def induce_from_text(
     min_count : sentences that an edge needs
     max_parents : parents that a synset keeps, the strongest first; None keeps all and returns a DAG
 
-    Notes ----- Hearst's patterns (*COLING* 1992): *X such as A, B and C*; *such X as A*; *A and (or) other X*; *X
-    including (especially) A*; *A is a kind (type, sort, form) of X*. Pairs are counted; in descending order of count
-    (ties by name) each becomes an edge unless it closes a cycle. An edge that only shortens a longer way is left out,
-    then each synset keeps its `max_parents` strongest. Memory grows with the number of different pairs, not with the
-    corpus.
+    Notes
+    -----
+    Hearst's patterns (*COLING* 1992): *X such as A, B and C*; *such X as A*; *A and (or) other X*; *X including
+    (especially) A*; *A is a kind (type, sort, form) of X*. Pairs are counted; in descending order of count (ties by
+    name) each becomes an edge unless it closes a cycle. An edge that only shortens a longer way is left out, then each
+    synset keeps its `max_parents` strongest. Memory grows with the number of different pairs, not with the corpus.
     """
     for name, value, none in (("min_count", min_count, ""), ("max_parents", max_parents, "None or ")):
         if (value is not None or not none) and (not isinstance(value, int) or value < 1):

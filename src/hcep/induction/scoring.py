@@ -35,18 +35,16 @@ def score_induced(
 
     Parameters
     ----------
-    tree : the candidate
-    gold : what it should be like
-    X : (n_images, n_dims) array, optional
-    y : (n_images,) array of str, optional; embeddings and classes of training images
+    X, y : (n_images, n_dims) array and (n_images,) array of str; embeddings and classes of training images
     X_val, y_val : held-out images
-    held_out : without them, the share of each class in `y` that is held out
-    random_state : draws that share
+    held_out, random_state : without them, the share of each class in `y` that is held out, and what draws it
 
-    Notes ----- Always ``n_leaves, n_synsets, depth, max_branching`` of the tree without chains. With `gold`:
-    ``n_leaves_gold``, of which ``n_leaves_compared`` are in the tree too. Both hierarchies are restricted to the leaves
-    they share (by id, or else by name), and chains are collapsed; a merged synset goes by any of its names. The root is
-    not an ancestor worth a point, but edges from it count.
+    Notes
+    -----
+    Always ``n_leaves, n_synsets, depth, max_branching`` of the tree without chains. With `gold`: ``n_leaves_gold``, of
+    which ``n_leaves_compared`` are in the tree too. Both hierarchies are restricted to the leaves they share (by id, or
+    else by name), and chains are collapsed; a merged synset goes by any of its names. The root is no ancestor worth a
+    point, but edges from it count.
 
     - *edge*: (parent, child) pairs; *ancestor*: (ancestor, leaf) pairs; equal when the ids are, or else the names,
       case, spacing and plural aside.
