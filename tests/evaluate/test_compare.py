@@ -18,7 +18,7 @@ from hcep.evaluate import (
     score_images,
     sign_flip_test,
 )
-from hcep.evaluate.metrics import METRICS, metric_of
+from hcep.evaluate.table import METRICS, metric_of
 
 N = 400
 

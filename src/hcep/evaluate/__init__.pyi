@@ -3,7 +3,12 @@ from .calibration import (
     expected_calibration_error as expected_calibration_error,
     risk_coverage as risk_coverage,
 )
-from .compare import DEFAULT_COLUMNS as DEFAULT_COLUMNS, compare_scores as compare_scores
+from .compare import (
+    DEFAULT_COLUMNS as DEFAULT_COLUMNS,
+    RunningScores as RunningScores,
+    compare_scores as compare_scores,
+    evaluate_blocks as evaluate_blocks,
+)
 from .drawing import (
     concept_f1 as concept_f1,
     concept_means as concept_means,
@@ -25,7 +30,6 @@ from .grade import (
     limited as limited,
 )
 from .image_scores import ImageScores as ImageScores, evaluate_method as evaluate_method, score_images as score_images
-from .running import RunningScores as RunningScores, evaluate_blocks as evaluate_blocks
 from .statistics import (
     Difference as Difference,
     Interval as Interval,

@@ -1,19 +1,19 @@
-"""Methods beside each other on the same images: one function, one table."""
+"""Methods beside each other on the same images: one function, one table; and images that come block by block."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hcep.errors import HCEPError, near_matches
 from hcep.evaluate import statistics as stats
-from hcep.evaluate.image_scores import ImageScores
-from hcep.evaluate.metrics import metric_of
-from hcep.evaluate.table import Score, ScoreTable
+from hcep.evaluate.image_scores import ImageScores, evaluate_method
+from hcep.evaluate.table import Score, ScoreTable, metric_of
 
 #: The columns of a table where none are named.
 DEFAULT_COLUMNS = (
@@ -22,6 +22,8 @@ DEFAULT_COLUMNS = (
 )  # fmt: skip
 #: Sign flips of a paired test.
 N_PERMUTATIONS = 10_000
+#: What is known of each class, beside the number of its images.
+BY_CLASS = ("correct", "support_precision", "support_recall")
 Floats = NDArray[np.float64]
 
 
@@ -58,28 +60,32 @@ def compare_scores(
     """
     methods, columns = tuple(scores), tuple(columns)
     against = _checked(scores, reference, columns)
-
-    def summable(own: ImageScores, column: str) -> Floats:
-        gaps = column == "ece"
-        return stats.summable_gaps(own["confidence"], own["correct"]) if gaps else stats.summable(own[column])
-
-    tables = [[summable(own, column) for own in scores.values()] for column in columns]
+    tables = [[_summable(own, column) for own in scores.values()] for column in columns]
     sums = stats.resampled_sums(np.hstack([t for tables_ in tables for t in tables_]), n_resamples, random_state)
     found, start = [], 0
     for column, own in zip(columns, tables, strict=True):
-        reduce = stats.calibration_errors if column == "ece" else stats.means
         edges = start + np.cumsum([0, *(table.shape[1] for table in own)])
         start = edges[-1]
         measured = _Column(
             column,
-            np.array([reduce(table.sum(axis=0)) for table in own]),
-            np.stack([reduce(sums[:, low:high]) for low, high in pairwise(edges)]),
+            np.array([_reduced(column, table.sum(axis=0)) for table in own]),
+            np.stack([_reduced(column, sums[:, low:high]) for low, high in pairwise(edges)]),
             None if column == "ece" else np.stack([s[column] for s in scores.values()]),
         )
-        n_images = [int(table[:, -1].sum()) for table in own]
-        found.append(_column_scores(measured, methods, against, n_images, level))
+        found.append(measured.scores(methods, against, [int(table[:, -1].sum()) for table in own], level))
     by_method = tuple(score for row in zip(*found, strict=True) for score in row)
     return ScoreTable(methods, columns, methods[against], len(next(iter(scores.values()))), level, by_method)
+
+
+def _summable(scores: ImageScores, column: str) -> Floats:
+    """A metric's values as columns whose sums `_reduced` makes the metric of."""
+    if column == "ece":
+        return stats.summable_gaps(scores["confidence"], scores["correct"])
+    return stats.summable(scores[column])
+
+
+def _reduced(column: str, sums: Floats) -> Floats:
+    return stats.calibration_errors(sums) if column == "ece" else stats.means(sums)
 
 
 def _checked(scores: Mapping[str, ImageScores], reference: str | None, columns: Sequence[str]) -> int:
@@ -125,17 +131,15 @@ class _Column:
         tied = stats.holm([d.p for d in self.differences(top, level)]) >= 1.0 - level
         return np.asarray(tied | (self.estimates == self.estimates[top]))
 
-
-def _column_scores(
-    column: _Column, methods: Sequence[str], against: int, n_images: Sequence[int], level: float
-) -> list[Score]:
-    intervals = [stats.interval(e, r, level) for e, r in zip(column.estimates, column.resampled, strict=True)]
-    differences = column.differences(against, level)
-    adjusted, best = stats.holm([d.p for d in differences]), column.best(level)
-    return [
-        Score(method, column.metric, *intervals[i], n_images[i], *differences[i], float(adjusted[i]), bool(best[i]))
-        for i, method in enumerate(methods)
-    ]
+    def scores(self, methods: Sequence[str], against: int, n_images: Sequence[int], level: float) -> list[Score]:
+        """The column of the table."""
+        differences, best = self.differences(against, level), self.best(level)
+        adjusted = stats.holm([d.p for d in differences])
+        intervals = [stats.interval(e, r, level) for e, r in zip(self.estimates, self.resampled, strict=True)]
+        return [
+            Score(method, self.metric, *intervals[i], n_images[i], *differences[i], float(adjusted[i]), bool(best[i]))
+            for i, method in enumerate(methods)
+        ]
 
 
 def _paired_p(against: int, values: Floats | None, bootstrapped: Floats) -> Floats:
@@ -151,3 +155,78 @@ def _paired_p(against: int, values: Floats | None, bootstrapped: Floats) -> Floa
     elif others:
         p[others] = stats.sign_flip_p((values[others] - values[against]).T, N_PERMUTATIONS, 0)
     return p
+
+
+class RunningScores:
+    """All that means, calibration error and their intervals need of images seen so far; memory does not grow with them.
+
+    Attributes
+    ----------
+    columns : names of the metrics
+    by_class : for each class the number of its images and the sums of `BY_CLASS`, (4,)
+    """
+
+    def __init__(self) -> None:
+        self.n_images = 0
+        self.columns: tuple[str, ...] = ()
+        self.by_class: dict[str, NDArray[np.float64]] = {}
+
+    @classmethod
+    def of(cls, scores: ImageScores) -> RunningScores:
+        running = cls()
+        running.add(scores)
+        return running
+
+    def __len__(self) -> int:
+        return self.n_images
+
+    def add(self, scores: ImageScores) -> None:
+        """Add a block of images, scored as the others were."""
+        parts = [_summable(scores, column) for column in (*scores.columns, "ece")]
+        table, values = np.hstack(parts), np.stack(list(scores.columns.values()))
+        if not self.columns:
+            self.columns = tuple(scores.columns)
+            self._edges = [0, *accumulate(part.shape[1] for part in parts)]
+            self._sums, self._products = np.zeros(table.shape[1]), np.zeros((table.shape[1], table.shape[1]))
+            self._range = np.full((len(values), 2), [[np.inf, -np.inf]])
+        self.n_images += len(scores)
+        self._sums += table.sum(axis=0)
+        self._products += table.T @ table
+        self._range[:, 0] = np.fmin(self._range[:, 0], np.fmin.reduce(values, axis=1))
+        self._range[:, 1] = np.fmax(self._range[:, 1], np.fmax.reduce(values, axis=1))
+        labels, index = np.unique(scores.labels, return_inverse=True)
+        own = np.zeros((len(labels), 1 + len(BY_CLASS)))
+        np.add.at(own, index, np.column_stack([np.ones(len(index)), *(scores[name] for name in BY_CLASS)]))
+        for label, sums in zip(labels.tolist(), own, strict=True):
+            self.by_class[label] = self.by_class.get(label, 0.0) + sums
+
+    def table(self, columns: Sequence[str] = DEFAULT_COLUMNS, method: str = "model", level: float = 0.95) -> ScoreTable:
+        """Means with intervals, as of `compare_scores`.
+
+        A bootstrap adds up n rows that are drawn at random; of many thousand rows such sums are normal, with n times
+        the covariance of the rows, and so they are drawn from that.
+        """
+        if not self.n_images:
+            raise HCEPError("there are no images to score")
+        covariance = self._products - np.outer(self._sums, self._sums) / self.n_images
+        drawn = np.random.default_rng(0).multivariate_normal(self._sums, covariance, 2000, check_valid="ignore")
+        names, found = (*self.columns, "ece"), []
+        edges = dict(zip(names, pairwise(self._edges), strict=True))
+        for column in columns:
+            first, last = edges[column]
+            estimate, resampled = (_reduced(column, sums[..., first:last]) for sums in (self._sums, drawn))
+            if column != "ece" and not np.isnan(estimate):  # a mean of values is never beyond them
+                resampled = np.clip(resampled, *self._range[names.index(column)])
+            measured = _Column(column, estimate[None], np.where(np.isnan(estimate), np.nan, resampled)[None], None)
+            found += measured.scores([method], 0, [int(self._sums[last - 1])], level)
+        return ScoreTable((method,), tuple(columns), method, self.n_images, level, tuple(found))
+
+
+def evaluate_blocks(
+    estimator: Any, blocks: Iterable[tuple[Any, Any]], *, top_k: Sequence[int] = (1, 5)
+) -> RunningScores:
+    """`evaluate_method` of images and classes that come block by block, as of `EmbeddingStore.batches`."""
+    running = RunningScores()
+    for X, y in blocks:
+        running.add(evaluate_method(estimator, X, y, top_k=top_k))
+    return running

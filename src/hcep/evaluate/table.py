@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from io import StringIO
+from typing import Literal, NamedTuple
+
+import msgspec
 
 from hcep import _escape
 from hcep._tables import NOTHING, markdown, number
 from hcep.errors import HCEPError, near_matches, quoted
-from hcep.evaluate.metrics import metric_of
 
 ARROWS = {"higher": " ↑", "lower": " ↓", None: ""}
 LATEX_ESCAPES = {
@@ -20,6 +21,48 @@ LATEX_ESCAPES = {
 }  # fmt: skip
 #: In a whole LaTeX table: dash, dagger and arrows.
 LATEX_SYMBOLS = str.maketrans({NOTHING: "--", "†": r"$^{\dagger}$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"})
+
+
+class Metric(NamedTuple):
+    """A column of a table: its title, and which side is better; None where neither is, and no method the best."""
+
+    title: str
+    better: Literal["higher", "lower"] | None
+
+    @property
+    def sign(self) -> float:
+        """1 where higher is better, -1 where lower is, 0 where neither."""
+        return {"higher": 1.0, "lower": -1.0, None: 0.0}[self.better]
+
+
+#: To add a metric: its row here, and its values per image as a column of `score_images`.
+METRICS = {
+    "correct": Metric("accuracy", "higher"),
+    "top": Metric("top", "higher"),
+    "support_precision": Metric("precision", "higher"),
+    "support_recall": Metric("recall", "higher"),
+    "support_f1": Metric("F1", "higher"),
+    "one_path": Metric("one path", "higher"),
+    "complete_path": Metric("complete path", "higher"),
+    "prefix": Metric("prefix", "higher"),
+    "tree_distance": Metric("mistake distance", "lower"),
+    "lca_height": Metric("mistake LCA height", "lower"),
+    # Methods measure these two in their own metric, and a support that explains more need not be a better one.
+    "reconstruction_error": Metric("error", None),
+    "explained": Metric("explained", None),
+    "n_atoms": Metric("atoms", None),
+    "confidence": Metric("confidence", None),
+    "ece": Metric("ECE", "lower"),
+}
+
+
+def metric_of(column: str) -> Metric:
+    """The metric a column of `ImageScores` belongs to: ``prefix_3`` is the prefix metric at level 3."""
+    if column in METRICS:
+        return METRICS[column]
+    stem, _, number = column.rpartition("_")
+    family = METRICS[stem]
+    return Metric(f"{family.title}{'-' if stem == 'top' else ' '}{number}", family.better)
 
 
 @dataclass(frozen=True)
@@ -135,20 +178,15 @@ class ScoreTable:
         out = StringIO()
         rows = csv.writer(out, lineterminator="\n")
         rows.writerow([field.name for field in fields(Score)])
-        rows.writerows([_defined(value, "") for value in astuple(score)] for score in self.scores)
+        rows.writerows(["" if value != value else value for value in astuple(score)] for score in self.scores)  # NaN
         return out.getvalue()
 
     def to_json(self) -> str:
         """The table as JSON; what is not defined is null."""
-        facts = {"n_images": self.n_images, "level": self.level, "reference": self.reference}
-        scores = [{key: _defined(value) for key, value in asdict(score).items()} for score in self.scores]
-        return json.dumps({**facts, "scores": scores}, indent=2, ensure_ascii=False)
+        whole = {"n_images": self.n_images, "level": self.level, "reference": self.reference, "scores": self.scores}
+        return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()
 
 
 def escaped(text: str) -> str:
     r"""Text that LaTeX prints as it is."""
     return "".join(LATEX_ESCAPES.get(character, character) for character in text)
-
-
-def _defined(value: object, nothing: object = None) -> object:
-    return nothing if isinstance(value, float) and math.isnan(value) else value
