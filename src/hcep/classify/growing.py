@@ -56,8 +56,7 @@ class GrowingMixin(ConceptEstimator):
         else:
             ids, parents, *rest = graph._state()
             graph = Hierarchy([*ids, str(name)], [*parents, [graph.index(above)]], *rest)
-        embeddings = {**self._class_embeddings(), name: self._mean(images)}
-        self._rebuild(graph, embeddings, {**self._counts(), name: len(images)})
+        self._rebuild(graph, {**self._known(), name: (self._mean(images), len(images))})
         self.n_grown_ += len(images)
         return self
 
@@ -84,21 +83,18 @@ class GrowingMixin(ConceptEstimator):
     def remove_class(self, name: Any) -> Self:
         """Remove a class; a concept that is left with one child is merged into it, as in a fit."""
         self._may_grow()
-        label = self._label(name)
-        embeddings, counts = self._class_embeddings(), self._counts()
-        if len(embeddings) < 3:
+        label, known = self._label(name), self._known()
+        if len(known) < 3:
             raise HCEPError("a model keeps at least two classes")
-        del embeddings[label]
-        self.n_grown_ += counts.pop(label)
-        self._rebuild(self._graph(), embeddings, counts)
+        self.n_grown_ += known.pop(label)[1]
+        self._rebuild(self._graph(), known)
         return self
 
     def move(self, concept: str, parent: str) -> Self:
         """Hang a concept, with all that is below it, under another parent and no other."""
         self._may_grow()
         graph = self._graph()
-        graph = _moved(graph, find_concept(graph, concept), find_concept(graph, parent))
-        self._rebuild(graph, self._class_embeddings(), self._counts())
+        self._rebuild(_moved(graph, find_concept(graph, concept), find_concept(graph, parent)), self._known())
         return self
 
     def rename(self, concept: str, name: str) -> Self:
@@ -135,17 +131,17 @@ class GrowingMixin(ConceptEstimator):
         images, labels = self._may_grow(X), column_or_1d(y)
         if len(labels) != len(images):
             raise HCEPError(f"X has {len(images):,} images, y {len(labels):,} labels")
-        embeddings, counts = self._class_embeddings(), self._counts()
+        known = self._known()
         for label in dict.fromkeys(labels.tolist()):
             own = images[labels == self._label(label)]
-            counts[label] += len(own)
-            embeddings[label] = embeddings[label] + (self._mean(own) - embeddings[label]) * (len(own) / counts[label])
+            mean, n = known[label]
+            known[label] = mean + (self._mean(own) - mean) * (len(own) / (n + len(own))), n + len(own)
         floor = self.explained_floor_
         if floor is not None:
             shares = np.nanmax(self.infer(images, explained=True).paths.explained_shares, axis=1, initial=0.0)
             self.n_unlike_ += int((shares < floor[np.searchsorted(self.classes_, labels)]).sum())
         self.n_grown_ += len(images)
-        self._rebuild(self._graph(), embeddings, counts)
+        self._rebuild(self._graph(), known)
         return self
 
     update = partial_fit
@@ -153,7 +149,7 @@ class GrowingMixin(ConceptEstimator):
     def drift(self) -> str | None:
         """Why metric and anchor should be chosen again, by a new fit; None where nothing speaks for that."""
         check_is_fitted(self, "dictionary_")
-        n_images = sum(self._counts().values())
+        n_images = sum(n for _, n in self._known().values())
         if self.n_unlike_ > UNLIKE * max(self.n_grown_, 20):
             return (
                 f"{self.n_unlike_:,} of {self.n_grown_:,} images added since the fit are unlike the training images "
@@ -167,11 +163,13 @@ class GrowingMixin(ConceptEstimator):
         self.images_per_class_ = np.bincount(index, minlength=len(self.classes_)).astype(np.int64)
         self.n_grown_, self.n_unlike_, self.held_out_ = 0, 0, None
 
-    def _counts(self) -> dict[Any, int]:
-        """Images of each class."""
+    def _known(self) -> dict[Any, tuple[NDArray[np.float64], int]]:
+        """The embedding of each class, in the metric, and how many images it is the mean of."""
         if self.images_per_class_ is None:
             raise HCEPError("the model does not say how many images each class had; fit it again with this release")
-        return dict(zip(self.classes_.tolist(), self.images_per_class_.tolist(), strict=True))
+        index = [self.hierarchy_.index(leaf) for leaf in self._leaves.tolist()]
+        counted = zip(self.dictionary_.synset_embeddings[index], self.images_per_class_.tolist(), strict=True)
+        return dict(zip(self.classes_.tolist(), counted, strict=True))
 
     def _may_grow(self, X: ArrayLike | None = None) -> NDArray[Any]:
         check_is_fitted(self, "dictionary_")
@@ -195,23 +193,18 @@ class GrowingMixin(ConceptEstimator):
         mean = transform.prepared(images.astype(np.float64)).mean(axis=0, keepdims=True)
         return np.asarray(transform.after_unit_norm(mean)[0])
 
-    def _class_embeddings(self) -> dict[Any, NDArray[np.float64]]:
-        """The embedding of each class, in the metric."""
-        index = [self.hierarchy_.index(leaf) for leaf in self._leaves.tolist()]
-        return dict(zip(self.classes_.tolist(), self.dictionary_.synset_embeddings[index], strict=True))
-
     def _graph(self) -> Hierarchy:
         """The hierarchy as it was given, chains not merged: where a class may hang."""
         return self.hierarchy_ if self.hierarchy is None else _unmerged(as_hierarchy(self.hierarchy))
 
-    def _rebuild(self, graph: Hierarchy, embeddings: dict[Any, NDArray[np.float64]], counts: dict[Any, int]) -> None:
-        classes = np.unique(np.array(list(embeddings), dtype=object if self.classes_.dtype.kind == "O" else None))
+    def _rebuild(self, graph: Hierarchy, known: dict[Any, tuple[NDArray[np.float64], int]]) -> None:
+        classes = np.unique(np.array(list(known), dtype=object if self.classes_.dtype.kind == "O" else None))
         labels = classes.tolist()
         hierarchy = class_hierarchy(graph, classes, self.tree, self.collapse)
         leaves = class_leaves(hierarchy, classes)
-        by_leaf = {leaf: embeddings[label] for leaf, label in zip(leaves.tolist(), labels, strict=True)}
+        by_leaf = {leaf: known[label][0] for leaf, label in zip(leaves.tolist(), labels, strict=True)}
         dictionary = ConceptDictionary(hierarchy, average_upwards(hierarchy, by_leaf), self.dictionary_.transform)
-        numbers = np.array([counts[label] for label in labels], dtype=np.int64)
+        numbers = np.array([known[label][1] for label in labels], dtype=np.int64)
         priors = class_priors(self.priors, numbers) if self.priors_ is not None else None
         # From here on nothing fails: the model is the old one or the new one.
         floor, moves = self.explained_floor_, self.leaf_moves_

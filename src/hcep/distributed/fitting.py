@@ -108,7 +108,7 @@ def fit_model(
     model = fit(store, hierarchy, split=split, cluster=cluster, **parameters)
     stored, _ = Stored.of(store, split, default_split="train")
     facts: dict[str, Any] = {"encoder": stored.head.encoder, "name": name, "data": stored.source}
-    facts["images_per_class"] = model._counts()
+    facts["images_per_class"] = {label: n for label, (_, n) in model._known().items()}
     save_model(model, folder, **facts)
     scores = evaluate(folder, store, split=stored.split, **(cluster or {}))
     metrics = {"training accuracy": float(scores["correct"].mean())}
