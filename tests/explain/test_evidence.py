@@ -26,6 +26,10 @@ SETTINGS = {
 }
 
 
+def is_answer(one, concept):
+    return one.searched.explainer.evidence.is_answer(concept, one.searched.node, one.searched.label)
+
+
 @pytest.fixture(scope="module", params=SETTINGS)
 def model(request):
     return HCEPClassifier(SAMPLE.hierarchy, **PLAIN | SETTINGS[request.param]).fit(X, Y)
@@ -54,7 +58,7 @@ def test_evidence_adds_up_to_the_difference_of_the_objectives(model):
         pytest.skip("objectives of complete paths are not those of cut ones")
     for one, x in zip(model.explain(NEW), NEW.astype(np.float64), strict=True):
         known = objectives(model, x)
-        for other in [c for c in model.classes_ if c != one.label and not one.questions.is_answer(c)]:
+        for other in [c for c in model.classes_ if c != one.label and not is_answer(one, c)]:
             why = one.contrast(other)
             n = len(why.shared)
             assert why.rival.label == other
@@ -68,18 +72,18 @@ def test_evidence_adds_up_to_the_difference_of_the_objectives(model):
 
 def test_no_smaller_change_makes_the_two_equal(model):
     rng = np.random.default_rng(0)
-    transform, evidence = model.dictionary_.transform, model.explain(NEW[:1])[0].questions.evidence
+    transform, evidence = model.dictionary_.transform, model.explain(NEW[:1])[0].searched.explainer.evidence
     checked = 0
     for one in model.explain(NEW[:4]):
-        for why in [one.contrast(rival.label) for rival in one.rivals if not one.questions.is_answer(rival.label)]:
+        for why in [one.contrast(rival.label) for rival in one.rivals if not is_answer(one, rival.label)]:
             if why.flip is None:
                 assert model.signed or why.margin <= 0
                 continue
-            start = transform.prepared(one.questions.x[None].astype(np.float64))[0]
+            start = transform.prepared(one.searched.x[None].astype(np.float64))[0]
 
             def margins(changes, one=one, why=why, start=start):
                 z = transform.after_unit_norm(start + changes)
-                nodes = [evidence._nodes(node) for node in (one.questions.node, why.rival_node)]
+                nodes = [evidence.nodes(node) for node in (one.searched.node, why.rival_node)]
                 scores = [((z @ d.T + o) ** 2 - model.anchor_).sum(axis=1) for d, o in map(evidence._directions, nodes)]
                 return scores[0] - scores[1]
 
@@ -87,8 +91,8 @@ def test_no_smaller_change_makes_the_two_equal(model):
             assert margins(why.flip.change[None])[0] == pytest.approx(0, abs=1e-7 * max(why.margin, 1e-3))
             assert why.flip.norm == pytest.approx(np.linalg.norm(why.flip.change))
             # Random changes in the span where the margin lives, and around the best one, a little shorter than it.
-            nodes = np.concatenate([evidence._nodes(node) for node in (one.questions.node, why.rival_node)])
-            span = evidence._pulled(one.questions.x, evidence._directions(nodes)[0])[1]
+            nodes = np.concatenate([evidence.nodes(node) for node in (one.searched.node, why.rival_node)])
+            span = evidence._pulled(one.searched.x, evidence._directions(nodes)[0])[1]
             tries = rng.standard_normal((4000, len(span))) @ span
             near = why.flip.change + 0.3 * why.flip.norm * rng.standard_normal((4000, 1)) * tries / np.linalg.norm(
                 tries, axis=1, keepdims=True
@@ -103,10 +107,10 @@ def test_no_smaller_change_makes_the_two_equal(model):
 def test_just_beyond_the_smallest_change_the_answer_is_another(model):
     turned = 0
     for one in model.explain(NEW[:4]):
-        for why in [one.contrast(rival.label) for rival in one.rivals if not one.questions.is_answer(rival.label)]:
+        for why in [one.contrast(rival.label) for rival in one.rivals if not is_answer(one, rival.label)]:
             if why.flip is None or why.flip.prepared:
                 continue
-            beyond = one.questions.x.astype(np.float64) + 1.0001 * why.flip.change
+            beyond = one.searched.x.astype(np.float64) + 1.0001 * why.flip.change
             assert model.predict(beyond[None])[0] == why.flip.label != one.label
             turned += 1
     assert turned or model.signed or not model.dictionary_.transform.is_affine
@@ -134,10 +138,11 @@ def test_logits_are_sums_over_concepts(head, two):
     logits = np.atleast_2d(model.head_.decision_function(model.pursue(NEW).codes).T).T
     logits = np.hstack([np.zeros_like(logits), logits]) if logits.shape[1] == 1 and head == "logistic" else logits
     for one, row in zip(model.explain(NEW), logits, strict=True):
-        questions = one.questions
+        questions = one.searched
         assert one.contributions.kind == "logit"
         sums = [
-            questions.evidence.contributions(questions.x, questions.node, c).total for c in range(len(model.classes_))
+            questions.explainer.evidence.contributions(questions.x, questions.node, c).total
+            for c in range(len(model.classes_))
         ]
         if row.shape == (1,):  # AdamW's head of two classes tells their difference
             sums, row = [sums[1] - sums[0]], row
@@ -146,8 +151,8 @@ def test_logits_are_sums_over_concepts(head, two):
         why = one.contrast(other)
         wanted = sums[int(np.flatnonzero(model.classes_ == one.label)[0])] if len(sums) > 1 else None
         assert wanted is None or why.chosen.total == pytest.approx(wanted, abs=1e-5)
-        moved = one.questions.x.astype(np.float64) + why.flip.change
-        again = questions.evidence.contributions
+        moved = one.searched.x.astype(np.float64) + why.flip.change
+        again = questions.explainer.evidence.contributions
         pair = [int(np.flatnonzero(model.classes_ == c)[0]) for c in (one.label, other)]
         level = [again(moved, questions.node, c).total for c in pair]
         assert level[0] == pytest.approx(level[1], abs=1e-6)
@@ -195,7 +200,7 @@ def test_what_if_moves_the_image_along_the_atoms():
     leaf = one.explanation.steps[-1]
     atom = model.dictionary_.atoms[[child == leaf.synset for _, child in model.dictionary_.edges]][0]
     scale = model.dictionary_.transform.scale
-    by_hand = model.explain((one.questions.x.astype(np.float64) - (leaf.coefficient + 1.0) * atom / scale)[None])[0]
+    by_hand = model.explain((one.searched.x.astype(np.float64) - (leaf.coefficient + 1.0) * atom / scale)[None])[0]
     gone = one.what_if(coefficients={leaf.name: -1.0})
     assert gone.label == by_hand.label
     assert gone.probability == pytest.approx(by_hand.probability, abs=1e-6)

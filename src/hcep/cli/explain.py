@@ -119,7 +119,7 @@ def _each(
     batches: Iterator[list[ExplainedImage]], change: list[str], kept: ExplainedImages, drawn: bool
 ) -> Iterator[ExplainedImage]:
     """Images as they are explained, with what --set says; those that were skipped are told, those to draw are kept."""
-    from hcep.explain.questions import changed
+    from hcep.explain.explained import changed
 
     told = 0
 

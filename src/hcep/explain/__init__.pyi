@@ -1,5 +1,4 @@
 from . import naming as naming, report as report
-from .contrast import Contrast as Contrast, contrast as contrast
 from .corrections import Correction as Correction, Corrections as Corrections, image_hash as image_hash
 from .evidence import Contributions as Contributions, Flip as Flip, WhyNot as WhyNot
 from .explained import (
@@ -8,7 +7,13 @@ from .explained import (
     Level as Level,
     Rival as Rival,
 )
-from .explanation import Explanation as Explanation, Step as Step, explain as explain
+from .explanation import (
+    Contrast as Contrast,
+    Explanation as Explanation,
+    Step as Step,
+    contrast as contrast,
+    explain as explain,
+)
 from .finding import find_images as find_images
 from .neighbours import TrainingPhoto as TrainingPhoto, nearest_photos as nearest_photos
 from .photos import explain_images as explain_images

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from hcep.classify.path_model import PathModel
@@ -17,13 +18,14 @@ from hcep.pursuit.limits import find_concept
 from hcep.pursuit.result import path_of
 
 if TYPE_CHECKING:
+    from hcep.embeddings import EmbeddingStore
     from hcep.explain.neighbours import TrainingPhoto
     from hcep.explain.where import EvidenceMap
 
 Array = NDArray[np.float64]
 
 
-class Contribution(NamedTuple):
+class Contribution(Struct, frozen=True):
     """What one concept adds to the score of a class."""
 
     synset: str
@@ -162,21 +164,24 @@ class Evidence:
 
         Raises HCEPError: a head that is not linear.
         """
-        z, ids, nodes, constant = self.metric(x), path_of(self.model.dictionary, node), self._nodes(node), 0.0
+        z, ids, constant = self.metric(x), path_of(self.model.dictionary, node), 0.0
         if self.model.head is None:
-            directions, offset = self._directions(nodes)
+            directions, offset = self._directions(self.nodes(node))
             values = (directions @ z + offset) ** 2 - self.model.options.anchor
         else:
             weights, constant = self._logit(label)
-            values = self._solver(nodes).coefficients(z) * weights[self._edges(nodes)]
+            values = self._solver(node).coefficients(z) * weights[self.edges(node)]
         named = zip(ids, map(self.model.hierarchy.name, ids), values.tolist(), strict=True)
         kind, told = "path" if self.model.head is None else "logit", tuple(Contribution(*one) for one in named)
         return Contributions(*self._called(label), kind, told, constant, float(z @ z))
 
-    def why_not(self, x: NDArray[Any], node: int, label: int, concept: str) -> WhyNot:
+    def why_not(
+        self, x: NDArray[Any], node: int, label: int, concept: str, training: EmbeddingStore | None = None
+    ) -> WhyNot:
         """The class of an image, whose path ends in `node`, against a concept or class by id, name or synonym.
 
-        Raises HCEPError: a concept that is unknown or on the path already, a head that is not linear.
+        `training` has photos to show of both. Raises HCEPError: a concept that is unknown or on the path already, a
+        head that is not linear.
         """
         model, h, path = self.model, self.model.hierarchy, path_of(self.model.dictionary, node)
         wanted = self.meant(concept)
@@ -188,7 +193,12 @@ class Evidence:
         pairs = zip(path, forced.paths.paths[0], strict=False)
         n = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(names), len(rival_names)))
         against = zip(rival_names, forced.paths.coefficients(0), strict=True)
-        linear = model.head is not None
+        linear, photos = model.head is not None, []
+        if training is not None:
+            from hcep.explain.neighbours import nearest_photos
+
+            both = [str(model.classes[c]) for c in (label, rival)]
+            photos = nearest_photos(training, model, np.stack([x, x]), classes=both)
         return WhyNot(
             chosen=self.contributions(x, node, label),
             rival=self.contributions(x, node if linear else other, rival),
@@ -200,6 +210,7 @@ class Evidence:
             rival_node=other,
             barred=tuple(name for name, a in against if a <= 0) if model.options.signed else (),
             flip=self._logit_flip(x, node, label, rival) if linear else self._flip(x, node, other, n),
+            photos=tuple(photos),
         )
 
     def meant(self, concept: str) -> str:
@@ -223,7 +234,7 @@ class Evidence:
         plain = ConceptDictionary(d.hierarchy, d.synset_embeddings, EmbeddingTransform())
         return replace(self.model, dictionary=plain)
 
-    def _nodes(self, node: int) -> NDArray[np.intp]:
+    def nodes(self, node: int) -> NDArray[np.intp]:
         """Along the path to a node."""
         tree, nodes = self.model.hierarchy.path_tree, []
         while node > 0:
@@ -231,11 +242,12 @@ class Evidence:
             node = int(tree.parent[node])
         return np.array(nodes[::-1], dtype=np.intp)
 
-    def _edges(self, nodes: NDArray[np.intp]) -> NDArray[np.int32]:
-        return self.model.hierarchy.path_tree.edge[nodes]
+    def edges(self, node: int) -> NDArray[np.int32]:
+        """The atoms along the path to a node, by number."""
+        return self.model.hierarchy.path_tree.edge[self.nodes(node)]
 
-    def _solver(self, nodes: NDArray[np.intp]) -> Any:
-        return path_solver(self.model.dictionary.atoms[self._edges(nodes)], self.model.options.anchor)
+    def _solver(self, node: int) -> Any:
+        return path_solver(self.model.dictionary.atoms[self.edges(node)], self.model.options.anchor)
 
     def _directions(self, nodes: NDArray[np.intp]) -> tuple[Array, Array]:
         """The directions q_v of some nodes and what the anchor adds to the products with them."""
@@ -257,7 +269,7 @@ class Evidence:
 
     def _flip(self, x: NDArray[Any], node: int, other: int, n: int) -> Flip | None:
         """Between two paths: below the fork, after n concepts, the products of one side decide against the other's."""
-        own, rival = self._nodes(node)[n:], self._nodes(other)[n:]
+        own, rival = self.nodes(node)[n:], self.nodes(other)[n:]
         directions, offset = self._directions(np.concatenate([own, rival]))
         signs = np.repeat([1.0, -1.0], [len(own), len(rival)])
         start, pulled = self._pulled(x, directions)
@@ -268,8 +280,8 @@ class Evidence:
 
     def _logit_flip(self, x: NDArray[Any], node: int, label: int, rival: int) -> Flip | None:
         """Between two logits on one path, which are linear in the embedding."""
-        nodes, (ours, a), (theirs, b) = self._nodes(node), self._logit(label), self._logit(rival)
-        weights, solver = (ours - theirs)[self._edges(nodes)], self._solver(nodes)
+        (ours, a), (theirs, b), solver = self._logit(label), self._logit(rival), self._solver(node)
+        weights = (ours - theirs)[self.edges(node)]
         start, pulled = self._pulled(x, (weights @ solver.gain)[None])
         margin, square = float(weights @ solver.coefficients(self.metric(x)) + a - b), float(pulled[0] @ pulled[0])
         return self._told(start, None if margin < 0 or square == 0 else -margin / square * pulled[0])

@@ -2,50 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
-from scipy import sparse
 
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quoted
 from hcep.explain.explanation import Explanation
-from hcep.hierarchy import Hierarchy
+from hcep.pursuit.limits import Concepts, Request, find_concept
+from hcep.pursuit.result import path_codes
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from scipy import sparse
 
     from hcep.classify.hedging import Hedged
     from hcep.embeddings import EmbeddingStore
     from hcep.explain.corrections import Correction
     from hcep.explain.evidence import Contributions, WhyNot
     from hcep.explain.neighbours import TrainingPhoto
-    from hcep.explain.questions import Questions
+    from hcep.explain.photos import Explainer
     from hcep.explain.where import EvidenceMap, ImageMaps
-    from hcep.pursuit.limits import Concepts, Request
 
 #: From this probability on an answer counts as sure.
 SURE = 0.8
 UNLIKE, UNSURE = "unlike anything in training", "unsure"
 
 
-class Rival(NamedTuple):
-    """Another class that the image might be.
+class Rival(Struct, frozen=True):
+    """Another class that the image might be, with its best path."""
 
-    Attributes
-    ----------
-    label, name : the class
-    path, names : its best path for this image, by ids and by names, the root left out
-    """
-
-    label: str
+    label: str = msgspec.field(name="class")
     name: str
     probability: float
-    path: tuple[str, ...]
+    path: tuple[str, ...]  # ids, the root left out
     names: tuple[str, ...]
 
     def trail(self) -> str:
@@ -53,15 +49,8 @@ class Rival(NamedTuple):
         return " → ".join(self.names)
 
 
-class PictureObject(NamedTuple):
-    """One of several objects in a picture.
-
-    Attributes
-    ----------
-    name : of the class
-    share : of the picture
-    path, names : by ids and by names, the root left out
-    """
+class PictureObject(Struct, frozen=True):
+    """One of several objects in a picture, with its share of it and its path."""
 
     name: str
     share: float
@@ -82,33 +71,22 @@ class Level(NamedTuple):
     siblings: tuple[tuple[str, float], ...]
 
 
-class Odds:
-    """Probabilities of classes, those that matter, for some images; and of the concepts above them."""
+class Searched(NamedTuple):
+    """An image as it was searched, for further questions.
 
-    def __init__(self, hierarchy: Hierarchy, leaves: NDArray[np.str_]) -> None:
-        self.hierarchy = hierarchy
-        self._leaves = leaves
+    x : raw embedding
+    node, label : end of its path in the path tree, and its class, by position
+    request : what was forced and forbidden
+    odds, row : probabilities of classes, those that matter, and which row is the image's
+    """
 
-    @cached_property
-    def below(self) -> sparse.csr_array:
-        """(n_classes, n_synsets): whether a class is the synset or below it."""
-        leaves, h = self._leaves.tolist(), self.hierarchy
-        above = [[h.index(leaf), *(h.index(synset) for synset in h.ancestors(leaf))] for leaf in leaves]
-        pointer = np.cumsum([0, *map(len, above)])
-        columns = np.concatenate([np.asarray(row, dtype=np.intp) for row in above])
-        return sparse.csr_array((np.ones(len(columns)), columns, pointer), shape=(len(leaves), len(h)))
-
-    def levels(self, explanation: Explanation, probabilities: sparse.csr_array) -> tuple[Level, ...]:
-        """The concepts of a path among their siblings, by one image's row of probabilities."""
-        row, h, above, found = probabilities.toarray()[0], self.hierarchy, self.hierarchy.root, []
-        for step in explanation.steps:
-            own = self.below[:, [h.index(step.synset)]].toarray()[:, 0] > 0
-            # A class may be below siblings too: what they have beyond the concept's own classes is theirs.
-            others = self.below.T @ np.where(own, 0.0, row)
-            siblings = [(h.name(c), float(others[h.index(c)])) for c in h.children(above) if c != step.synset]
-            found.append(Level(float(row[own].sum()), tuple(sorted(siblings, key=lambda pair: -pair[1]))))
-            above = step.synset
-        return tuple(found)
+    explainer: Explainer
+    x: NDArray[Any]
+    node: int
+    label: int
+    request: Request
+    odds: sparse.csr_array
+    row: int
 
 
 @dataclass(frozen=True)
@@ -143,9 +121,8 @@ class ExplainedImage:
     truth: str | None = None
     maps: ImageMaps | None = field(default=None, compare=False)
     source: Path | Image | None = field(default=None, compare=False)
-    odds: tuple[Odds, sparse.csr_array, int] | None = field(default=None, compare=False)
+    searched: Searched | None = field(default=None, compare=False, repr=False)
     contrasts: tuple[WhyNot, ...] = field(default=(), compare=False)
-    questions: Questions | None = field(default=None, compare=False, repr=False)
     nearest: tuple[TrainingPhoto, ...] = field(default=(), compare=False)
     typical: Mapping[str, tuple[TrainingPhoto, ...]] = field(default_factory=dict, compare=False)
     hedged: Hedged | None = field(default=None, compare=False)
@@ -170,10 +147,18 @@ class ExplainedImage:
     @cached_property
     def levels(self) -> tuple[Level, ...]:
         """The concepts of the path among their siblings, with probabilities."""
-        if self.odds is None:
+        if self.searched is None:
             return ()
-        odds, probabilities, row = self.odds
-        return odds.levels(self.explanation, probabilities[[row]])
+        h, below, found = self.searched.explainer.model.hierarchy, self.searched.explainer.classes_below, []
+        row, parent = self.searched.odds[[self.searched.row]].toarray()[0], h.root
+        for synset in [step.synset for step in self.explanation.steps]:
+            own = below[:, [h.index(synset)]].toarray()[:, 0] > 0
+            # A class may be below siblings too: what they have beyond the concept's own classes is theirs.
+            others = below.T @ np.where(own, 0.0, row)
+            siblings = [(h.name(c), float(others[h.index(c)])) for c in h.children(parent) if c != synset]
+            found.append(Level(float(row[own].sum()), tuple(sorted(siblings, key=lambda pair: -pair[1]))))
+            parent = synset
+        return tuple(found)
 
     def where(self, concept: str) -> EvidenceMap:
         """Where in the picture a concept of the path is, by id or name: shares that add up to its coefficient.
@@ -194,12 +179,13 @@ class ExplainedImage:
     @property
     def request(self) -> Request:
         """The concepts that were forced and forbidden when the image was searched."""
-        return self._questions().request
+        return self._searched().request
 
     @cached_property
     def contributions(self) -> Contributions:
         """The score of the class, concept by concept: of its path, or the logit where the model has a linear head."""
-        return self._questions().contributions()
+        explainer, x, node, label, *_ = self._searched()
+        return explainer.evidence.contributions(x, node, label)
 
     def contrast(self, concept: str, *, training: EmbeddingStore | None = None) -> WhyNot:
         """Why the image was not taken for another class or concept, by id, name or synonym.
@@ -207,7 +193,8 @@ class ExplainedImage:
         With a store of training photos also those nearest to the image, of both classes. Raises HCEPError: a concept
         that is unknown or on the path already.
         """
-        found = self._questions().why_not(concept, training)
+        explainer, x, node, label, *_ = self._searched()
+        found = explainer.evidence.why_not(x, node, label, concept, training)
         margins = {} if self.maps is None else self.maps.margins
         return replace(found, map=margins.get(found.rival.label))
 
@@ -229,7 +216,34 @@ class ExplainedImage:
         coefficients, scale : new coefficients of concepts on the path, 0 to remove one, and factors of old ones; the
             image is moved along the concepts' atoms and searched again, or a linear head gets the changed code
         """
-        return self._questions().what_if(self, force, forbid, coefficients or {}, scale or {})
+        explainer, x, node, *_ = self._searched()
+        model, evidence, request = explainer.model, explainer.evidence, Request.of(force, forbid)
+        limits = model.limits(*request)
+        if not coefficients and not scale:
+            return explainer.again(self, x, limits=limits, request=request)
+        h, steps = model.hierarchy, {step.synset: step for step in self.explanation.steps}
+        values, factors = ({find_concept(h, n): v for n, v in (some or {}).items()} for some in (coefficients, scale))
+        absent = [h.name(synset) for synset in values | factors if synset not in steps]
+        if absent:
+            raise HCEPError(
+                f"coefficients: {quoted(absent)} is not on the path of this image, which has "
+                f"{quoted([step.name for step in steps.values()], 20)}; force it first"
+            )
+        new = np.array([values.get(s, factors.get(s, 1.0) * step.coefficient) for s, step in steps.items()])
+        if model.head is None:
+            # The image itself is moved along the atoms, what the path leaves unexplained stays.
+            change = new - [step.coefficient for step in steps.values()]
+            moved = evidence.metric(x) + change @ model.dictionary.atoms[evidence.edges(node)]
+            return replace(explainer, model=evidence.in_metric).again(self, moved, limits=limits, request=request)
+        found, row = model.infer(x[None], limits=limits, explained=True), np.zeros((1, h.path_tree.depth))
+        if int(found.paths.nodes[0]) != node:
+            raise HCEPError("coefficients are those of a path; force or forbid first, then change them")
+        row[0, : len(new)] = new
+        codes = path_codes(model.dictionary, found.paths.nodes, row)
+        odds = np.asarray(model.head.predict_proba(codes))  # type: ignore[attr-defined]
+        paths = replace(found.paths, codes=codes)
+        found = replace(found, paths=paths, probabilities=odds, class_index=odds.argmax(axis=1))
+        return explainer.again(self, x, inferred=found, request=request)
 
     def photo(self) -> Image:
         """The image, upright and RGB.
@@ -265,10 +279,10 @@ class ExplainedImage:
 
         return image_card(self)
 
-    def _questions(self) -> Questions:
-        if self.questions is None:
+    def _searched(self) -> Searched:
+        if self.searched is None:
             raise HCEPError(f"{self.file}: the model is not at hand; explain the image with explain_images")
-        return self.questions
+        return self.searched
 
     def _maps(self) -> ImageMaps:
         if self.maps is None:
@@ -296,6 +310,22 @@ class ExplainedImages(list[ExplainedImage]):
         from hcep.explain.notebook import image_cards
 
         return image_cards(self)
+
+
+def changed(one: ExplainedImage, texts: Iterable[str]) -> ExplainedImage:
+    """An image with new coefficients of concepts, as people write them: ``dog=0``, or ``dog*2``; "--set" in errors."""
+    values: dict[str, float] = {}
+    factors: dict[str, float] = {}
+    for text in texts:
+        sign = max("=*", key=text.rfind)
+        name, _, number = text.rpartition(sign)
+        try:
+            (values if sign == "=" else factors)[name] = float(number)
+        except ValueError:
+            raise HCEPError(
+                f"--set: expected a concept and its new coefficient, dog=0 or dog*2, got {text!r}"
+            ) from None
+    return one.what_if(force=one.request.force, forbid=one.request.forbid, coefficients=values, scale=factors)
 
 
 def percent(share: float) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from hcep.classify.path_model import PathModel
@@ -26,19 +27,12 @@ if TYPE_CHECKING:
 BLOCK = 2048
 
 
-class TrainingPhoto(NamedTuple):
-    """A photo of the store.
+class TrainingPhoto(Struct, frozen=True):
+    """A training photo and its distance in the model's metric."""
 
-    Attributes
-    ----------
-    file : where it was when it was encoded
-    label, name : its class, as in the store and as the model calls it
-    distance : to what it was asked for, in the model's metric
-    """
-
-    file: str
-    label: str
-    name: str
+    file: str  # where it was when it was encoded
+    label: str = field(name="class")  # as in the store
+    name: str  # as the model calls the class
     distance: float
 
 
@@ -106,20 +100,17 @@ def concept_photos(
 
 
 def with_training_photos(
-    found: Sequence[ExplainedImage], X: NDArray[Any], training: EmbeddingStore, model: PathModel, n: int = 3
+    found: Sequence[ExplainedImage], training: EmbeddingStore, model: PathModel, n: int = 3
 ) -> list[ExplainedImage]:
     """Explained images with the training photos nearest to each, itself left out, and typical ones of its concepts."""
-    if not found:
-        return []
-    concepts = dict.fromkeys(step.synset for one in found for step in one.explanation.steps)
-    typical: Mapping[str, tuple[TrainingPhoto, ...]] = concept_photos(training, model, concepts, n)
-    own = [one.source.resolve() if isinstance(one.source, Path) else None for one in found]
-    near = nearest_photos(training, model, X, n + 1)
-    others = [
-        tuple([photo for photo in photos if Path(photo.file).resolve() != place][:n])
-        for photos, place in zip(near, own, strict=True)
-    ]
-    return [replace(one, nearest=photos, typical=typical) for one, photos in zip(found, others, strict=True)]
+    X = np.stack([one.searched.x for one in found if one.searched is not None])
+    typical = concept_photos(training, model, [step.synset for one in found for step in one.explanation.steps], n)
+    told = []
+    for one, photos in zip(found, nearest_photos(training, model, X, n + 1), strict=True):
+        place = one.source.resolve() if isinstance(one.source, Path) else None
+        others = [photo for photo in photos if Path(photo.file).resolve() != place]
+        told.append(replace(one, nearest=tuple(others[:n]), typical=typical))
+    return told
 
 
 def _nearest(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -20,10 +20,9 @@ from hcep.classify.path_model import Inference, PathModel
 from hcep.errors import HCEPError
 from hcep.explain.corrections import Correction, Corrections, image_hash
 from hcep.explain.evidence import Evidence
-from hcep.explain.explained import ExplainedImage, ExplainedImages, Odds, PictureObject, Rival
+from hcep.explain.explained import ExplainedImage, ExplainedImages, PictureObject, Rival, Searched
 from hcep.explain.explanation import Explanation, explain
 from hcep.explain.finding import find_images
-from hcep.explain.questions import Questions
 from hcep.explain.where import GRID, ImageMaps, PathMaps, occluded
 from hcep.models import SavedModel, read_model
 from hcep.models.model_encoder import load_model_encoder
@@ -158,35 +157,30 @@ def explained_batches(
         n_images, batches = len(photos), _encoded(photos, adapter, skipped, where)
     store = _training(training, saved)
     found: list[ExplainedImage] = []
-    vectors: list[NDArray[Any]] = []
     with progress_bar("explaining", n_images, progress and n_images > 1, "images") as advance:
         for batch in batches:
-            own = [request] * len(batch.files)
-            by: list[Correction | None] = [None] * len(own)
+            own, said = [request] * len(batch.files), None
             if corrections is not None:
                 keys = [image_hash(image) for image in batch.images()]
-                own, by = corrections.requests(keys, request), [corrections.honoured(key) for key in keys]
+                own, said = corrections.requests(keys, request), list(map(corrections.honoured, keys))
                 limits = PathLimits.of_images(classifier.hierarchy, own)
-            answers = explainer.explained(batch, asked, limits, own, training=store)
-            pairs = zip(answers, by, strict=True)
-            found += [one if said is None else replace(one, correction=said) for one, said in pairs]
-            vectors.append(batch.X)
+            found += explainer.explained(batch, asked, limits, own, training=store, said=said)
             advance(len(batch.files))
             if store is None or len(found) >= BLOCK:  # all training photos are read for each group of images
-                yield _beside_training(found, vectors, store, classifier)
-                found, vectors = [], []
+                yield _beside_training(found, store, classifier)
+                found = []
     if found:
-        yield _beside_training(found, vectors, store, classifier)
+        yield _beside_training(found, store, classifier)
 
 
 def _beside_training(
-    found: list[ExplainedImage], vectors: list[NDArray[Any]], store: EmbeddingStore | None, model: PathModel
+    found: list[ExplainedImage], store: EmbeddingStore | None, model: PathModel
 ) -> list[ExplainedImage]:
     if store is None:
         return found
     from hcep.explain.neighbours import with_training_photos
 
-    return with_training_photos(found, np.concatenate(vectors), store, model)
+    return with_training_photos(found, store, model)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,10 +209,6 @@ class Explainer:
     names: AtomNames | None
     coverage: float | None = None
     n_paths: int | Literal["auto"] | None = None
-    odds: Odds = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "odds", Odds(self.model.hierarchy, self.model.leaves))
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -226,8 +216,8 @@ class Explainer:
 
     def again(self, one: ExplainedImage, x: NDArray[Any], *, request: Request, **given: Any) -> ExplainedImage:
         """An image once more, with another embedding, limits or inference."""
-        batch, by = Batch([one.file], x[None], [one.source]), one.correction if request == one.request else None
-        return replace(next(self.explained(batch, requests=[request], **given)), truth=one.truth, correction=by)
+        batch, said = Batch([one.file], x[None], [one.source]), one.correction if request == one.request else None
+        return replace(next(self.explained(batch, requests=[request], said=[said], **given)), truth=one.truth)
 
     def explained(
         self,
@@ -237,6 +227,7 @@ class Explainer:
         requests: Sequence[Request] = (),
         inferred: Inference | None = None,
         training: EmbeddingStore | None = None,
+        said: Sequence[Correction | None] | None = None,
     ) -> Iterator[ExplainedImage]:
         """The images of a batch, searched once, unless that has been done.
 
@@ -248,10 +239,11 @@ class Explainer:
         requests : what the limits come from, one per image
         inferred : what a search said of them
         training : a store of photos to show beside those comparisons
+        said : corrections that the requests come from, one per image
         """
-        model, several = self.model, self.n_best > 1
+        model, n_images = self.model, len(batch.files)
         # A class may have several routes: more paths than classes are asked for.
-        n_asked = min(4 * self.n_best, len(model.hierarchy.path_tree.leaf_nodes)) if several else 1
+        n_asked = min(4 * self.n_best, len(model.hierarchy.path_tree.leaf_nodes)) if self.n_best > 1 else 1
         inferred = inferred or model.infer(batch.X, n_best=n_asked, explained=True, limits=limits)
         paths, chosen, odds = inferred.paths, inferred.class_index, inferred.probabilities
         hedged = self.hedged(inferred)
@@ -259,32 +251,41 @@ class Explainer:
         # Runners-up are classes here, not paths.
         kept = {name: getattr(paths, name)[:, :1] for name in ("n_best_nodes", "n_best_residual_norms")}
         explanations = explain(batch.X, replace(paths, **kept), names=self.names)
-        rows = np.arange(len(chosen))[:, None]
-        ranked = self._ranked(odds, chosen) if several else np.empty((len(chosen), 0), dtype=np.intp)
-        unlike = [None] * len(chosen) if model.explained_floor is None else self._unlike(inferred).tolist()
+        floor, ranked = model.explained_floor, self._ranked(odds, chosen)
+        # Whether less of an image is explained than of nearly all training images of its class.
+        unlike = [None] * n_images if floor is None else (paths.explained < floor[chosen]).tolist()
         small = sparse.csr_array(np.where(odds >= NEGLIGIBLE / odds.shape[1], odds, 0.0).astype(np.float32))
-        known = zip(
-            batch.files, batch.sources, chosen.tolist(), odds[rows, chosen[:, None]][:, 0].tolist(), explanations,
-            unlike, ranked.tolist(), odds[rows, ranked].tolist(), paths.n_best_nodes.tolist(), strict=True,
-        )  # fmt: skip
-        for i, (file, source, c, likely, explanation, strange, others, chances, hypotheses) in enumerate(known):
-            others = [other for other, chance in zip(others, chances, strict=True) if chance > 0]  # not those ruled out
-            nodes = [self._rival_node(other, hypotheses, batch.X[i]) for other in others]
-            rivals = tuple([self._rival(o, p, v) for o, p, v in zip(others, chances, nodes, strict=False)])
-            truth = self._truths.get(source.parent.name.casefold()) if isinstance(source, Path) else None
-            questions = Questions(self, batch.X[i], hypotheses[0], c, requests[i] if requests else Request())
-            whys = [questions.why_not(name, training) for name in why_not if not questions.is_answer(name)]
-            against = [*rivals, *(why.rival for why in whys)]
-            nodes += [why.rival_node for why in whys]
-            maps = self._maps(batch, i, explanation, hypotheses[0], against, nodes) if batch.encoder else None
-            if maps is not None:
+        each = zip(batch.files, batch.sources, batch.X, chosen.tolist(), explanations, paths.n_best_nodes, strict=True)
+        for i, (file, source, x, c, explanation, hypotheses) in enumerate(each):
+            node, likely = int(hypotheses[0]), odds[i].item
+            others = [other for other in ranked[i].tolist() if likely(other) > 0]  # not those ruled out
+            nodes = [self._rival_node(other, hypotheses.tolist(), x) for other in others]
+            rivals = [
+                Rival(*self._classes[o][0], likely(o), *self._path(v)) for o, v in zip(others, nodes, strict=True)
+            ]
+            asked = [name for name in why_not if not self.evidence.is_answer(name, node, c)]
+            whys = [self.evidence.why_not(x, node, c, name, training) for name in asked]
+            maps = None
+            if batch.encoder is not None:
+                against = [*rivals, *(why.rival for why in whys)], nodes + [why.rival_node for why in whys]
+                maps = self._maps(batch, i, explanation, node, *against)
                 whys = [replace(why, map=maps.margins[why.rival.label]) for why in whys]
-            label, name, _ = self._classes[c]
             yield ExplainedImage(
-                file, label, name, likely, explanation, rivals, strange, truth, maps, source, (self.odds, small, i),
-                tuple(whys), questions, hedged=hedged[i] if hedged else None,
+                file,
+                *self._classes[c][0],
+                likely(c),
+                explanation,
+                tuple(rivals),
+                unlike=unlike[i],
+                truth=self._truths.get(source.parent.name.casefold()) if isinstance(source, Path) else None,
+                maps=maps,
+                source=source,
+                searched=Searched(self, x, node, c, requests[i] if requests else Request(), small, i),
+                contrasts=tuple(whys),
+                hedged=hedged[i] if hedged else None,
                 objects=objects[i] if objects else (),
-            )  # fmt: skip
+                correction=said[i] if said else None,
+            )
 
     def hedged(self, inferred: Inference | None) -> list[Hedged] | None:
         """What can be said with the coverage that was asked for; None where none was, or of no inference."""
@@ -295,48 +296,43 @@ class Explainer:
         class_quantiles(self.model, "concept", 1.0 - self.coverage, False)
         return None if inferred is None else hedges(self.model, inferred, 1.0 - self.coverage)
 
-    def _unlike(self, inferred: Inference) -> NDArray[np.bool_]:
-        """Whether less of an image is explained than of nearly all training images of its class."""
-        assert self.model.explained_floor is not None
-        return inferred.paths.explained < self.model.explained_floor[inferred.class_index]
-
     def _ranked(self, odds: NDArray[np.float64], chosen: NDArray[np.intp]) -> NDArray[np.intp]:
         """The likeliest classes but the chosen one, (n_images, n_best - 1)."""
-        others = odds.copy()
-        others[np.arange(len(chosen)), chosen] = -1.0
-        n = min(self.n_best, odds.shape[1]) - 1
-        best = np.argpartition(-others, max(n - 1, 0), axis=1)[:, :n]
-        order = np.argsort(-np.take_along_axis(others, best, axis=1), axis=1, kind="stable")
+        n, others = min(self.n_best, odds.shape[1]) - 1, -odds
+        others[np.arange(len(chosen)), chosen] = 1.0
+        best = np.argpartition(others, n - 1, axis=1)[:, :n] if n else np.empty((len(odds), 0), dtype=np.intp)
+        order = np.argsort(np.take_along_axis(others, best, axis=1), axis=1, kind="stable")
         return np.take_along_axis(best, order, axis=1)
 
     @cached_property
-    def _classes(self) -> list[tuple[str, str, list[int]]]:
+    def _classes(self) -> list[tuple[tuple[str, str], list[int]]]:
         """Label, name and the nodes of the complete paths of every class."""
         tree, h = self.model.hierarchy.path_tree, self.model.hierarchy
         by_synset: dict[int, list[int]] = {}
         for node in tree.leaf_nodes.tolist():
             by_synset.setdefault(int(tree.synset[node]), []).append(node)
         pairs = zip(map(str, self.model.classes.tolist()), self.model.leaves.tolist(), strict=True)
-        return [(label, h.name(leaf), by_synset[h.index(leaf)]) for label, leaf in pairs]
+        return [((label, h.name(leaf)), by_synset[h.index(leaf)]) for label, leaf in pairs]
 
     @cached_property
     def _truths(self) -> dict[str, str]:
         """Labels by what a folder of the class may be called."""
-        by_name = {form: label for label, name, _ in self._classes for form in (name, name.replace(" ", "_"))}
-        return {form.casefold(): label for form, label in by_name.items()} | {
-            label.casefold(): label for label, _, _ in self._classes
-        }
+        names = [(form, label) for (label, name), _ in self._classes for form in (name, name.replace(" ", "_"))]
+        labels = [(label, label) for (label, _), _ in self._classes]
+        return {form.casefold(): label for form, label in (*names, *labels)}
 
     @cached_property
-    def _path(self) -> Callable[[int], tuple[tuple[str, ...], tuple[str, ...]]]:
+    def classes_below(self) -> sparse.csr_array:
+        """(n_classes, n_synsets): whether a class is the synset or below it."""
+        h, leaves = self.model.hierarchy, self.model.leaves.tolist()
+        above = [[h.index(synset) for synset in (leaf, *h.ancestors(leaf))] for leaf in leaves]
+        ends, columns = np.cumsum([0, *map(len, above)]), np.concatenate(above)
+        return sparse.csr_array((np.ones(len(columns)), columns, ends), shape=(len(leaves), len(h)))
+
+    def _path(self, node: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Ids and names along the path to a node."""
-
-        @cache
-        def path(node: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-            ids = path_of(self.model.dictionary, node)
-            return ids, tuple(self.model.hierarchy.name(synset) for synset in ids)
-
-        return path
+        ids = path_of(self.model.dictionary, node)
+        return ids, tuple(map(self.model.hierarchy.name, ids))
 
     def _objects(self, X: NDArray[Any]) -> list[tuple[PictureObject, ...]]:
         """What each image is a sum of."""
@@ -352,38 +348,26 @@ class Explainer:
             for nodes, shares in zip(found.nodes.tolist(), found.shares.tolist(), strict=True)
         ]
 
-    def _rival(self, c: int, probability: float, node: int) -> Rival:
-        label, name, _ = self._classes[c]
-        ids, names = self._path(node)
-        return Rival(label, name, probability, ids, names)
-
     def _rival_node(self, c: int, hypotheses: list[int], vector: NDArray[Any]) -> int:
         """The best path of a class for an image: among those that the search returned, else compared now."""
-        routes = self._classes[c][2]
+        routes = self._classes[c][1]
         if len(routes) == 1:
             return routes[0]
-        found = next((node for node in hypotheses if node in routes), None)
-        return (
-            routes[self._path_maps.lowest([self._atoms(node) for node in routes], vector)] if found is None else found
-        )
+        for node in hypotheses:
+            if node in routes:
+                return node
+        return routes[self._path_maps.lowest(list(map(self.evidence.edges, routes)), vector)]
 
     @cached_property
     def _path_maps(self) -> PathMaps:
         return PathMaps(self.model.dictionary, self.model.options.anchor)
-
-    def _atoms(self, node: int) -> NDArray[np.int32]:
-        tree, atoms = self.model.hierarchy.path_tree, []
-        while node > 0:
-            atoms.append(int(tree.edge[node]))
-            node = int(tree.parent[node])
-        return np.array(atoms[::-1], dtype=np.int32)
 
     def _maps(
         self, batch: Batch, i: int, explanation: Explanation, node: int, rivals: Sequence[Any], others: list[int]
     ) -> ImageMaps:
         """The maps of image i, whose path ends in `node`, and those of its rivals in `others`."""
         assert batch.encoder is not None
-        chosen, against = self._atoms(node), [self._atoms(other) for other in others]
+        chosen, against = self.evidence.edges(node), list(map(self.evidence.edges, others))
         if batch.features is not None:
             exact = getattr(batch.encoder, "maps_are_exact", False)
             concepts, margins = self._path_maps.maps(chosen, against, batch.features[i], None if exact else batch.X[i])

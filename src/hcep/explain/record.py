@@ -3,46 +3,17 @@
 from __future__ import annotations
 
 from types import SimpleNamespace, UnionType
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Struct, field
 
 from hcep.errors import HCEPError
 from hcep.explain.corrections import Correction
-
-if TYPE_CHECKING:
-    from hcep.explain.explained import ExplainedImage
-
-
-class StepRecord(Struct):
-    """A concept of the path: its coefficient, what the path explains of the image down to it, its own share."""
-
-    synset: str
-    name: str
-    merged: list[str]
-    coefficient: float
-    explained: float
-    meaning: str | None
-    share: float
-
-
-class RivalRecord(Struct):
-    """Another class that the image might be, with its best path."""
-
-    label: str = field(name="class")
-    name: str
-    probability: float
-    path: list[str]
-    names: list[str]
-
-
-class ContributionRecord(Struct):
-    """What one concept adds to a class's score."""
-
-    synset: str
-    name: str
-    value: float
+from hcep.explain.evidence import Contribution
+from hcep.explain.explained import ExplainedImage, PictureObject, Rival
+from hcep.explain.explanation import Step
+from hcep.explain.neighbours import TrainingPhoto
 
 
 class ScoreRecord(Struct):
@@ -55,7 +26,7 @@ class ScoreRecord(Struct):
     label: str = field(name="class")
     name: str
     kind: Literal["path", "logit"]
-    concepts: list[ContributionRecord]
+    concepts: list[Contribution]
     constant: float
     total: float
     square: float
@@ -74,15 +45,6 @@ class FlipRecord(Struct):
     name: str
 
 
-class PhotoRecord(Struct):
-    """A training photo and its distance in the model's metric."""
-
-    file: str
-    label: str = field(name="class")
-    name: str
-    distance: float
-
-
 class ContrastRecord(Struct):
     """Why this class and not another: the scores' totals differ by `margin`; `shared` concepts count for both."""
 
@@ -96,7 +58,7 @@ class ContrastRecord(Struct):
     rival_probability: float
     barred: list[str]
     flip: FlipRecord | None
-    photos: list[list[PhotoRecord]]
+    photos: list[list[TrainingPhoto]]
 
 
 class HedgedRecord(Struct):
@@ -107,15 +69,6 @@ class HedgedRecord(Struct):
     probability: float
     is_class: bool
     kind: str | None
-
-
-class ObjectRecord(Struct):
-    """One of several objects in a picture, with its share of it and its path."""
-
-    name: str
-    share: float
-    path: list[str]
-    names: list[str]
 
 
 class ImageRecord(Struct):
@@ -131,13 +84,13 @@ class ImageRecord(Struct):
     hedged: HedgedRecord | None
     force: list[str]
     forbid: list[str]
-    path: list[StepRecord]
-    objects: list[ObjectRecord]
+    path: list[Step]
+    objects: list[PictureObject]
     residual_norm: float
     contributions: ScoreRecord | None
     contrasts: list[ContrastRecord]
-    runners_up: list[RivalRecord]
-    nearest: list[PhotoRecord]
+    runners_up: list[Rival]
+    nearest: list[TrainingPhoto]
     maps: str | None
     corrected: Correction | None = None  # what somebody said of the image, and the answer obeys
 
@@ -173,6 +126,6 @@ def _as(kind: Any, value: Any) -> Any:
         return [_as(get_args(kind)[0], part) for part in value]
     if get_origin(kind) is UnionType:
         return None if value is None else _as(get_args(kind)[0], value)
-    if not (isinstance(kind, type) and issubclass(kind, Struct)):
+    if not (isinstance(kind, type) and issubclass(kind, Struct)) or isinstance(value, kind):
         return value
     return kind(**{part.name: _as(part.type, getattr(value, part.name)) for part in msgspec.structs.fields(kind)})
