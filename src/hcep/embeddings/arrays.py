@@ -318,7 +318,7 @@ def _with_missing(values: NDArray[Any] | None) -> NDArray[Any] | None:
     if values is None:
         return None
     text = values.astype(np.str_)
-    return np.where(text == "", None, text.astype(object)) if (text == "").any() else text
+    return np.array([one or None for one in text.tolist()], dtype=object) if (text == "").any() else text
 
 
 def refuse_bomb(source: Path, file: pq.ParquetFile) -> None:

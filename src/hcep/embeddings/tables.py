@@ -257,7 +257,7 @@ def class_names(schema: pa.Schema, label: str) -> list[str] | None:
     return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
 
 
-def as_labels(source: Path, labels: NDArray[Any] | None, names: Any) -> NDArray[Any] | None:
+def as_labels(source: Path, labels: Any, names: Any) -> Any:
     """Labels as text: integers through the names of their classes, where there are names."""
     if labels is None or labels.dtype.kind not in "iu":
         return labels
@@ -267,8 +267,7 @@ def as_labels(source: Path, labels: NDArray[Any] | None, names: Any) -> NDArray[
         raise StoreError(
             f"{str(source)!r}: labels go from {labels.min()} to {labels.max()}, but there are {len(names):,} names"
         )
-    named: NDArray[Any] = np.asarray(names, dtype=np.str_)[labels]
-    return named
+    return np.asarray(names, dtype=np.str_)[labels]
 
 
 def read_csv(source: Path, names: dict[str, str]) -> pa.Table:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_args
@@ -38,12 +38,10 @@ class EncodeReport:
 
     Attributes
     ----------
-    n_encoded, n_reused, n_skipped : int
-        Images encoded now, found in the store unchanged, and left out; they add up to the items given.
+    n_encoded, n_reused, n_skipped : images encoded now, found in the store unchanged, and left out: all items given
     n_updated : reused images whose path, label or split was brought up to date
     n_removed : vectors of vanished images that were removed
     n_relabelled : reused images that have another label now: their file moved to another class, or the table says so
-    skipped : tuple of SkippedImage
     """
 
     n_encoded: int
@@ -83,8 +81,7 @@ def encode_to_store(
 
     Parameters
     ----------
-    items : iterable of ImageItem, or of (path, label[, id[, split]])
-        In an order that is the same every time.
+    items : of ImageItem, or of (path, label[, id[, split]]), in an order that is the same every time
     folder : of the store; made where it does not exist
     batch_size : images the encoder takes at a time
     shard_size : images per file, rounded up to whole batches; a crash loses at most one file's
@@ -104,7 +101,8 @@ def encode_to_store(
     """
     started = time.perf_counter()
     wanted = _as_items(items)
-    workers = min(8, _n_cores()) if n_workers is None else n_workers
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = min(8, cores) if n_workers is None else n_workers
     for name, value in {"batch_size": batch_size, "shard_size": shard_size, "n_workers": workers}.items():
         if value < 1:
             raise StoreError(f"{name} must be at least 1, got {value}")
@@ -118,27 +116,20 @@ def encode_to_store(
     ):
         run = _Run(encoder, writer, pool, lanes, batch_size, -(-shard_size // batch_size), strict, progress)
         _, moved = writer.describe(run.moved(wanted)) if remove_vanished else (0, 0)
-        plan = run.plan(wanted, retry_skipped)
-        n_updated, relabelled = writer.describe({item.id: item for item in plan.reused})
-        writer.note_skipped(plan.skipped, cleared=[item.id for item in plan.reused])
+        fresh, changed, reused, skipped = run.plan(wanted, retry_skipped)
+        n_updated, relabelled = writer.describe({item.id: item for item in reused})
+        writer.note_skipped(skipped, cleared=[item.id for item in reused])
         n_removed = writer.remove(run.vanished(wanted)) if remove_vanished else 0
-        skipped = run.encode(plan.fresh, plan.changed)
+        failed = run.encode(fresh, changed)
     return EncodeReport(
-        n_encoded=len(plan.fresh) + len(plan.changed) - len(skipped),
-        n_reused=len(plan.reused),
+        n_encoded=len(fresh) + len(changed) - len(failed),
+        n_reused=len(reused),
         n_updated=n_updated,
         n_removed=n_removed,
-        skipped=(*plan.skipped, *skipped),
+        skipped=(*skipped, *failed),
         seconds=time.perf_counter() - started,
         n_relabelled=moved + relabelled,
     )
-
-
-def _n_cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every platform
-        return os.cpu_count() or 1
 
 
 def _as_items(items: Iterable[ImageItem | tuple[Any, ...]]) -> list[ImageItem]:
@@ -151,16 +142,6 @@ def _as_items(items: Iterable[ImageItem | tuple[Any, ...]]) -> list[ImageItem]:
     if twice:
         raise StoreError(f"{len(twice):,} ids are not unique: {quoted(twice)}; give each image its own")
     return wanted
-
-
-@dataclass
-class _Plan:
-    """Which items to encode, which to keep; what an earlier run committed leaves it in whole batches."""
-
-    fresh: list[ImageItem] = field(default_factory=list)
-    changed: list[ImageItem] = field(default_factory=list)
-    reused: list[ImageItem] = field(default_factory=list)
-    skipped: list[SkippedImage] = field(default_factory=list)
 
 
 class _Decoded(NamedTuple):
@@ -186,26 +167,28 @@ class _Run:
         if self.strict and skipped:
             raise StoreError(f"{skipped[0].path!r} cannot be encoded: {skipped[0].reason} (strict is on)")
 
-    def plan(self, items: Sequence[ImageItem], retry_skipped: bool) -> _Plan:
-        """Sort the items: those the store knows by what their file holds now."""
-        stored, skipped = self.writer.images, self.writer.skipped
-        known = [item for item in items if item.id in stored or item.id in skipped]
-        plan = _Plan(fresh=[item for item in items if not (item.id in stored or item.id in skipped)])
+    def plan(
+        self, items: Sequence[ImageItem], retry_skipped: bool
+    ) -> tuple[list[ImageItem], list[ImageItem], list[ImageItem], list[SkippedImage]]:
+        """Fresh, changed, reused and skipped items: those the store knows, by what their file holds now."""
+        stored, before = self.writer.images, self.writer.skipped
+        known = [item for item in items if item.id in stored or item.id in before]
+        fresh = [item for item in items if not (item.id in stored or item.id in before)]
+        changed, reused, skipped = list[ImageItem](), list[ImageItem](), list[SkippedImage]()
         hashes = _in_order(self.pool, _digest, known, FILES_AHEAD)
         with closing(hashes), progress_bar("checking", len(known), self.progress, "images", stays=True) as advance:
             for item, digest in zip(known, hashes, strict=True):
-                before = skipped.get(item.id)
                 if isinstance(digest, SkippedImage):
-                    plan.skipped.append(digest)
+                    skipped.append(digest)
                 elif item.id in stored and stored[item.id].content_hash == digest:
-                    plan.reused.append(item)
-                elif before is not None and before.content_hash == digest and not retry_skipped:
-                    plan.skipped.append(before)
+                    reused.append(item)
+                elif item.id in before and before[item.id].content_hash == digest and not retry_skipped:
+                    skipped.append(before[item.id])
                 else:
-                    plan.changed.append(item)
-                self.refuse_skipped(plan.skipped)
+                    changed.append(item)
+                self.refuse_skipped(skipped)
                 advance(1)
-        return plan
+        return fresh, changed, reused, skipped
 
     def vanished(self, items: Sequence[ImageItem]) -> set[str]:
         """Ids in the store that are not among the items, nor from another place or split; or whose file is gone."""
@@ -243,11 +226,12 @@ class _Run:
                     # Batches go through the network while others are decoded, put together and written.
                     batches = _in_order(self.lanes, self.vectors, _batched(decoded, self.batch_size), self.n_lanes)
                     with closing(decoded), closing(batches):
-                        for n, (batch, vectors) in enumerate(batches, start=1):
-                            skipped += self.add(batch, vectors)
+                        for n, batch in enumerate(batches, start=1):
+                            self.writer.add(*batch)
+                            skipped += batch[-1]
                             if n % self.batches_per_shard == 0:
                                 self.writer.flush()
-                            advance(len(batch))
+                            advance(len(batch[0]) + len(batch[-1]))
                     self.writer.flush()
             except BaseException:
                 # Whole batches only, so that the next run has the same ones. The first error is the one to report.
@@ -274,31 +258,26 @@ class _Run:
         """Batches that are in the network at a time, each on a core of its own; 1 where the network takes all."""
         return self.lanes._max_workers
 
-    def add(self, batch: list[_Decoded | SkippedImage], vectors: NDArray[np.float32]) -> list[SkippedImage]:
-        """Give the vectors of a batch to the writer; returns what had to be skipped."""
-        skipped = [outcome for outcome in batch if isinstance(outcome, SkippedImage)]
+    def vectors(self, batch: list[_Decoded | SkippedImage]) -> tuple[Any, ...]:
+        """What the writer takes of a batch: items, their vectors and hashes, and the images that had to be skipped."""
         decoded = [outcome for outcome in batch if isinstance(outcome, _Decoded)]
-        finite = np.atleast_1d(np.isfinite(vectors).all(axis=1))
-        for one in (one for one, ok in zip(decoded, finite, strict=True) if not ok):
-            skipped.append(_skipped(one.item, "the encoder returned NaN or infinite values", one.digest))
+        skipped = [outcome for outcome in batch if isinstance(outcome, SkippedImage)]
         self.refuse_skipped(skipped)
-        good = [one for one, ok in zip(decoded, finite, strict=True) if ok]
-        self.writer.add([one.item for one in good], vectors[finite], [one.digest for one in good], skipped)
-        return skipped
-
-    def vectors(self, batch: list[_Decoded | SkippedImage]) -> tuple[list[_Decoded | SkippedImage], Any]:
-        """A batch and its vectors, of the images that could be decoded."""
-        self.refuse_skipped([outcome for outcome in batch if isinstance(outcome, SkippedImage)])
-        pixels = [outcome.pixels for outcome in batch if isinstance(outcome, _Decoded)]
-        name, expected = self.encoder.name, (len(pixels), self.encoder.n_dims)
-        shapes = {one.shape for one in pixels}
+        name, expected = self.encoder.name, (len(decoded), self.encoder.n_dims)
+        shapes = {one.pixels.shape for one in decoded}
         if len(shapes) > 1:
             raise StoreError(f"encoder {name!r} preprocesses images to different shapes: {quoted(sorted(shapes))}")
         encode = getattr(self.encoder, "encode_on_one_core" if self.n_lanes > 1 else "encode_images")
+        pixels = [one.pixels for one in decoded]
         vectors = np.asarray(encode(np.stack(pixels))) if pixels else np.empty(expected, np.float32)
         if vectors.shape != expected:
             raise StoreError(f"encoder {name!r} returned vectors of shape {vectors.shape}, expected {expected}")
-        return batch, vectors
+        finite = np.isfinite(vectors).all(axis=1)
+        for one in (decoded[i] for i in np.flatnonzero(~finite)):
+            skipped.append(_skipped(one.item, "the encoder returned NaN or infinite values", one.digest))
+        self.refuse_skipped(skipped)
+        good = [decoded[i] for i in np.flatnonzero(finite)]
+        return [one.item for one in good], vectors[finite], [one.digest for one in good], skipped
 
 
 def _digest(item: ImageItem) -> str | SkippedImage:
