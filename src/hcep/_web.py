@@ -4,13 +4,12 @@ import io
 import time
 from collections.abc import Mapping
 from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.request import (
     HTTPDefaultErrorHandler,
     HTTPErrorProcessor,
-    HTTPHandler,
     HTTPRedirectHandler,
     HTTPSHandler,
     OpenerDirector,
@@ -93,8 +92,7 @@ def exchange(
     kinds: list[Any] = [ProxyHandler, UnknownHandler, HTTPDefaultErrorHandler]
     for kind in (*kinds, *((HTTPRedirectHandler, HTTPErrorProcessor) if follow else ())):
         opener.add_handler(kind())
-    opener.add_handler(_Plain(bounds))
-    opener.add_handler(_Encrypted(bounds))
+    opener.add_handler(_Handler(bounds))
     try:
         answer = opener.open(Request(url, data, dict(headers or {})), timeout=timeout)
     except HTTPError as error:
@@ -116,10 +114,10 @@ def _body(answer: Any, max_bytes: int) -> bytes:
             data += chunk
             if len(data) > max_bytes:
                 raise TooLargeError("too large")
-    except TimeoutError:
-        raise TooSlowError("timed out") from None
     except (TooSlowError, TooLargeError):
         raise
+    except TimeoutError:
+        raise TooSlowError("timed out") from None
     except (OSError, ValueError, HTTPException) as error:
         raise BrokenOffError(str(error) or type(error).__name__) from None
     if expected.isdecimal() and len(data) < int(expected):
@@ -153,47 +151,28 @@ class _BoundedFile(io.RawIOBase):
         super().close()
 
 
-class _BoundedSocket:
-    """A socket as `http.client` uses it."""
+class _Handler(HTTPSHandler):
+    """Connections, plain and encrypted, whose answers are read within bounds."""
 
-    def __init__(self, socket: Any, bounds: _Bounds) -> None:
-        self._socket, self._bounds = socket, bounds
-
-    def makefile(self, mode: str, *_: Any) -> io.BufferedReader:
-        return io.BufferedReader(_BoundedFile(self._socket, self._bounds))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._socket, name)
-
-
-def _bounded(connection: Any) -> Any:
-    class Bounded(connection):  # type: ignore[misc]
-        sock: Any
-
-        def __init__(self, *arguments: Any, bounds: _Bounds, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            self._bounds = bounds
-
-        def connect(self) -> None:
-            super().connect()
-            self.sock = _BoundedSocket(self.sock, self._bounds)
-
-    return Bounded
-
-
-class _Plain(HTTPHandler):
     def __init__(self, bounds: _Bounds) -> None:
         super().__init__()
-        self._make = partial(_bounded(HTTPConnection), bounds=bounds)
+        self._bounds = bounds
 
     def http_open(self, request: Request) -> Any:
-        return self.do_open(self._make, request)
-
-
-class _Encrypted(HTTPSHandler):
-    def __init__(self, bounds: _Bounds) -> None:
-        super().__init__()
-        self._make = partial(_bounded(HTTPSConnection), bounds=bounds)
+        return self.do_open(partial(self._connection, HTTPConnection), request)
 
     def https_open(self, request: Request) -> Any:
-        return self.do_open(self._make, request, context=self._context)  # type: ignore[attr-defined]
+        return self.do_open(partial(self._connection, HTTPSConnection), request, context=self._context)  # type: ignore[attr-defined]
+
+    http_request = HTTPSHandler.https_request
+
+    def _connection(self, kind: Any, *arguments: Any, **options: Any) -> Any:
+        connection = kind(*arguments, **options)
+        connection.response_class = self._response
+        return connection
+
+    def _response(self, socket: Any, **options: Any) -> HTTPResponse:
+        response = HTTPResponse(socket, **options)
+        response.fp.close()
+        response.fp = io.BufferedReader(_BoundedFile(socket, self._bounds))
+        return response

@@ -208,7 +208,7 @@ class _Shape:
         return self.torch.arccos(cosine.clamp(-LARGEST_COSINE, LARGEST_COSINE))
 
 
-_KEPT: WeakKeyDictionary[Hierarchy, dict[tuple[Any, Any], _Shape]] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Hierarchy, dict[tuple[Any, Any], Any]] = WeakKeyDictionary()
 
 
 def class_positions(labels: Any, hierarchy: Hierarchy) -> NDArray[np.int64]:
