@@ -83,22 +83,18 @@ def wordnet(database):
 
 
 def test_what_a_synset_says(wordnet, ids):
-    assert len(wordnet) == 9
-    assert wordnet.version == "3.0"
-    assert ids["cat"] in wordnet
-    assert "n00000001" not in wordnet
-    assert wordnet.lemmas("animal") == ("animal", "animate being")
-    assert wordnet.name(ids["Caterpillar"]) == "Caterpillar"
-    assert wordnet.gloss("pet") == 'kept at home; "she has a pet"'
-    assert wordnet.definition("pet") == "kept at home"
-    assert wordnet.gloss("feline") == "lithe-bodied | roundheaded mammals"
-    assert "9 synsets" in repr(wordnet)
+    assert wordnet.tables.version == "3.0"
+    assert wordnet.senses("pet")[0].gloss == "kept at home"
+    assert wordnet.senses("feline")[0].gloss == "lithe-bodied | roundheaded mammals"
+    h = wordnet.hierarchy()
+    assert [h.name(ids[lemma]) for lemma in ("animal", "Caterpillar")] == ["animal", "Caterpillar"]
 
 
-def test_hypernyms_and_closure(wordnet, ids):
-    assert wordnet.hypernyms("cat.n.01") == (ids["feline"], ids["pet"])
-    assert wordnet.hypernyms("garfield") == (ids["cat"],)
-    assert wordnet.closure(["cat.n.01"]) == tuple(sorted(ids[s] for s in ("entity", "animal", "pet", "feline", "cat")))
+def test_hypernyms_and_all_above_them(wordnet, ids):
+    h = wordnet.hierarchy(["cat.n.01"])
+    assert h.parents(ids["cat"]) == (ids["feline"], ids["pet"])
+    assert set(h) == {ids[s] for s in ("entity", "animal", "pet", "feline", "cat")}
+    assert wordnet.hierarchy(["garfield"]).parents(ids["Garfield"]) == (ids["cat"],)
 
 
 def test_senses(wordnet, ids):
@@ -261,13 +257,13 @@ def test_it_is_parsed_once(database, cache, monkeypatch):
     again = WordNet(database)
     assert again.hierarchy() == first.hierarchy()
     assert again.senses("cat") == first.senses("cat")
-    assert again.version == "3.0"
+    assert again.tables.version == "3.0"
 
 
 def test_a_changed_database_is_parsed_anew(database, cache):
     WordNet(database)
     write_database(database, synsets=SYNSETS[:-1])
-    assert len(WordNet(database)) == 8
+    assert len(WordNet(database).hierarchy()) == 8
     assert len(list(cache.iterdir())) == 2
 
 
@@ -285,7 +281,7 @@ def test_a_damaged_cache_is_made_anew(damage, database, cache):
     (stored,) = cache.iterdir()
     whole = stored.read_bytes()
     stored.write_bytes(damage(whole))
-    assert len(WordNet(database)) == 9
+    assert len(WordNet(database).hierarchy()) == 9
     assert len(stored.read_bytes()) == len(whole)
 
 
@@ -300,7 +296,7 @@ def test_a_cache_of_other_tables_is_made_anew(database, cache):
 def test_a_cache_that_cannot_be_written_is_done_without(database, tmp_path, monkeypatch):
     (tmp_path / "a file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a file"))
-    assert len(WordNet(database)) == 9
+    assert len(WordNet(database).hierarchy()) == 9
 
 
 # -- the real one --------------------------------------------------------------------------------------
@@ -337,11 +333,11 @@ def test_the_shared_dag(installed, wordnet_dag):
 
 def test_words_of_the_real_one(installed):
     wordnet = WordNet(installed)
-    assert len(wordnet) == 82_115
+    assert len(wordnet.tables.synsets) == 82_115
     assert wordnet.id("cat.n.01") == "n02121620"
     assert [wordnet.id(word) for word in ("tench", "golden retriever")] == ["n01440764", "n02099601"]
     assert [s.name for s in wordnet.senses("crane")] == [f"crane.n.{i:02d}" for i in range(1, 6)]
-    assert wordnet.gloss("n03445777") == synset_gloss("n03445777")
+    assert wordnet.tables.synsets[3445777].gloss == synset_gloss("n03445777")
     with pytest.raises(HierarchyError, match="Near matches: 'golden_retriever'"):
         wordnet.id("golden retreiver")
 

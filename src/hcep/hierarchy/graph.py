@@ -418,7 +418,7 @@ class Hierarchy:
         """Build the hierarchy of WordNet above some synsets, along all their hypernyms.
 
         Ids are WordNet ids, names the first lemmas. A synset that is above another given one becomes a class of its
-        own, as in `with_classes`. `hcep.hierarchy.wordnet.WordNet` has senses, glosses and hypernyms.
+        own, as in `with_classes`.
 
         Parameters
         ----------

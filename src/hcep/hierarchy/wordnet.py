@@ -65,41 +65,27 @@ class WordNet:
         if pos not in get_args(Pos):
             raise HierarchyError(f"pos must be 'noun' or 'verb', which have hypernyms; got {pos!r}")
         self.pos, self._letter, self.folder = pos, pos[0], _find(database, pos)
-        self._tables = _tables(self.folder, pos)
-
-    @property
-    def version(self) -> str:
-        """Version of the database as its licence tells it, such as ``"3.0"``; ImageNet's ids are of 3.0."""
-        return self._tables.version
-
-    def __len__(self) -> int:
-        return len(self._tables.synsets)
-
-    def __contains__(self, synset: object) -> bool:
-        is_id = isinstance(synset, str) and SYNSET_ID.fullmatch(synset)
-        return bool(is_id) and int(str(synset)[1:]) in self._tables.synsets
-
-    def __repr__(self) -> str:
-        return f"WordNet({str(self.folder)!r}, pos={self.pos!r}, version {self.version}, {len(self):,} synsets)"
+        self.tables = _tables(self.folder, pos)
 
     def senses(self, word: str) -> tuple[Sense, ...]:
         """The meanings of a word, the most frequent first; case and the way words are joined do not matter.
 
         Raises HierarchyError: a word that WordNet does not have; near matches are listed.
         """
-        known = self._tables.senses
-        joined = "_".join(
-            word.lower().split()
-        )  # as WordNet writes it; hyphens stand for blanks and the other way round
+        known = self.tables.senses
+        joined = "_".join(word.lower().split())  # as WordNet does; hyphens stand for blanks and the other way round
         spellings = (joined, joined.replace("-", "_"), joined.replace("_", "-"), joined.replace("_", ""))
         lemma = next((spelling for spelling in spellings if spelling in known), None)
         if lemma is None:
             # All of WordNet would take seconds: a typing error rarely changes the first letter or the length by much.
             near = [w for w in known if w[:1] == joined[:1] and abs(len(w) - len(joined)) < 4]
             close = near_matches(joined, near)
-            raise HierarchyError(f"{word!r} is not in WordNet {self.version} as a {self.pos}.{close}")
-        ids = map(self._id, known[lemma])
-        return tuple(Sense(f"{lemma}.{self._letter}.{i:02d}", id, self.definition(id)) for i, id in enumerate(ids, 1))
+            raise HierarchyError(f"{word!r} is not in WordNet {self.tables.version} as a {self.pos}.{close}")
+        return tuple(
+            # The gloss without its examples.
+            Sense(f"{lemma}.{self._letter}.{i:02d}", self._id(at), self.tables.synsets[at].gloss.split('; "')[0])
+            for i, at in enumerate(known[lemma], 1)
+        )
 
     def id(self, synset: str, *, on_ambiguous: Ambiguous = "raise") -> str:
         """The WordNet id of an id, a synset name or a word.
@@ -112,7 +98,14 @@ class WordNet:
         if not isinstance(synset, str) or not synset.strip():
             raise HierarchyError(f"expected a WordNet id, a synset name or a word, got {synset!r}")
         if SYNSET_ID.fullmatch(synset):
-            return self._checked(synset)
+            version = self.tables.version
+            if synset[0] != self._letter:
+                raise HierarchyError(f"{synset!r} is not the id of a {self.pos}, such as {self._id(1740)!r}; see pos=")
+            if int(synset[1:]) not in self.tables.synsets:
+                cause = f"the ids of ImageNet are of WordNet 3.0 and this database is {version}, where they differ: "
+                cause = "ids of other versions differ" if version == "3.0" else f"{cause}pass database= with 3.0"
+                raise HierarchyError(f"{synset!r} is no synset of WordNet {version} in {str(self.folder)!r}; {cause}")
+            return synset
         if name := SYNSET_NAME.fullmatch(synset.strip()):
             if name["letter"] != self._letter:
                 told = f"{synset!r} is not the name of a {self.pos}, such as 'cat.{self._letter}.01'; see pos="
@@ -130,35 +123,10 @@ class WordNet:
             )
         return senses[0].id
 
-    def name(self, synset: str) -> str:
-        """First lemma of a synset, its words apart by blanks."""
-        return self.lemmas(synset)[0]
-
-    def lemmas(self, synset: str) -> tuple[str, ...]:
-        """Every word of a synset, words apart by blanks."""
-        return tuple(lemma.replace("_", " ") for lemma in self._entry(synset).lemmas)
-
-    def gloss(self, synset: str) -> str:
-        """What WordNet says of a synset: its definition and, after it, examples in quotes."""
-        return self._entry(synset).gloss
-
-    def definition(self, synset: str) -> str:
-        """The gloss without the examples."""
-        return self.gloss(synset).split('; "')[0]
-
-    def hypernyms(self, synset: str) -> tuple[str, ...]:
-        """Ids of the synsets above, those an instance belongs to (``@i``) among them, in WordNet's order."""
-        return tuple(map(self._id, self._entry(synset).hypernyms))
-
-    def closure(self, synsets: Iterable[str]) -> tuple[str, ...]:
-        """Ids of the given synsets and of all above them, sorted."""
-        given = {int(self.id(synset)[1:]) for synset in synsets}
-        return tuple(map(self._id, sorted(given | reach(given, self._above))))
-
     def hierarchy(self, ids_or_words: Iterable[str] | None = None, *, on_ambiguous: Ambiguous = "raise") -> Hierarchy:
         """The hierarchy above some synsets, or all of WordNet; see `Hierarchy.from_wordnet`."""
         if ids_or_words is None:
-            return self._hierarchy(self._tables.synsets)
+            return self._hierarchy(self.tables.synsets)
         if isinstance(ids_or_words, str):
             raise HierarchyError(f"ids_or_words must be several ids or words, got the string {ids_or_words!r}")
         found: dict[str, None] = {}
@@ -176,37 +144,22 @@ class WordNet:
                 "ids_or_words is empty (on the command line: no word, and none in the files given); give WordNet ids "
                 "or words, or leave it out for all of WordNet"
             )
-        return self._hierarchy(int(synset[1:]) for synset in self.closure(found)).with_classes(found)
+        given = {int(synset[1:]) for synset in found}
+        above = reach(given, lambda at: self.tables.synsets[at].hypernyms)
+        return self._hierarchy(sorted(given | above)).with_classes(found)
 
     def _hierarchy(self, offsets: Iterable[int]) -> Hierarchy:
-        synsets = list(offsets)
-        edges = [(self._id(above), self._id(below)) for below in synsets for above in self._above(below)]
-        tops = [self._id(offset) for offset in synsets if not self._above(offset)]
+        synsets = {self._id(at): self.tables.synsets[at] for at in offsets}
+        edges = [(self._id(above), below) for below, entry in synsets.items() for above in entry.hypernyms]
+        tops = [synset for synset, entry in synsets.items() if not entry.hypernyms]
         if len(tops) > 1:  # verbs have many, some with nothing below
             edges = [(VIRTUAL_ROOT, top) for top in tops] + edges
         if not edges:
             raise HierarchyError(f"{quoted(tops)} is at the top of WordNet; give a synset below it")
-        return Hierarchy.from_edges(edges, {self._id(offset): self.name(self._id(offset)) for offset in synsets})
+        return Hierarchy.from_edges(edges, {s: entry.lemmas[0].replace("_", " ") for s, entry in synsets.items()})
 
     def _id(self, offset: int) -> str:
         return f"{self._letter}{offset:08d}"
-
-    def _checked(self, synset: str) -> str:
-        if synset[0] != self._letter:
-            raise HierarchyError(f"{synset!r} is not the id of a {self.pos}, such as {self._id(1740)!r}; see pos=")
-        if int(synset[1:]) not in self._tables.synsets:
-            cause = (
-                f"the ids of ImageNet are of WordNet 3.0 and this database is {self.version}, where they differ: pass "
-            )
-            cause = "ids of other versions differ" if self.version == "3.0" else f"{cause}database= with 3.0"
-            raise HierarchyError(f"{synset!r} is no synset of WordNet {self.version} in {str(self.folder)!r}; {cause}")
-        return synset
-
-    def _entry(self, synset: str) -> Entry:
-        return self._tables.synsets[int(self.id(synset)[1:])]
-
-    def _above(self, offset: int) -> list[int]:
-        return self._tables.synsets[offset].hypernyms
 
 
 def _find(database: str | os.PathLike[str] | None, pos: str) -> Path:
