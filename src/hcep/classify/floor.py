@@ -78,9 +78,13 @@ def _left_out_shares(
 def _left_by(x: NDArray[Any], atoms: NDArray[Any], anchor: float) -> NDArray[Any]:
     """What the atoms of a path, (n_images, length, n_dims), leave of ``||x||**2``, with the pursuit's coefficients."""
     gram = (atoms @ atoms.swapaxes(1, 2)).astype(np.float64)
-    inverse = np.linalg.pinv(gram + anchor * np.eye(gram.shape[1]), rcond=1e-12, hermitian=True)
     right = (atoms @ x[:, :, None]).astype(np.float64) + anchor
-    rest = x - np.einsum("nl,nld->nd", (inverse @ right)[:, :, 0].astype(np.float32), atoms)
+    anchored = gram + anchor * np.eye(gram.shape[1])
+    if anchor > 1e-9 * gram.max(initial=0.0):
+        coefficients = np.linalg.solve(anchored, right)
+    else:  # atoms may depend on each other
+        coefficients = np.linalg.pinv(anchored, rcond=1e-12, hermitian=True) @ right
+    rest = x - np.einsum("nl,nld->nd", coefficients[:, :, 0].astype(np.float32), atoms)
     return np.asarray(np.einsum("ij,ij->i", rest, rest))
 
 

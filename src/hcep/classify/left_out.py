@@ -187,7 +187,11 @@ class LeftOut:
         rivals = in_tree_order(nearest_rivals(x, self.own[rows], leaves, out.shape[1] - 1), self.tree)
         slots = np.column_stack([self.own[rows], rivals])
         found = np.empty(slots.shape)
-        held_out_objectives(mean, slots, norms[3], products, self.tree.paths, float(anchor), found)
+
+        def work(some: Index) -> None:
+            held_out_objectives(some, mean, slots, norms[3], products, self.tree.paths, float(anchor), found)
+
+        in_parts(np.array_split(np.arange(len(rows)), n_threads(None)), work, len(rows))
         out[rows] = found
 
 

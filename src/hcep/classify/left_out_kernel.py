@@ -159,16 +159,16 @@ def _coefficients(length: int, s: Scratch, out: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def held_out_objectives(
-    mean: Array, rivals: Array, g: Array, products: Products, paths: Paths, anchor: float, out: Array
+    images: Array, mean: Array, rivals: Array, g: Array, products: Products, paths: Paths, anchor: float, out: Array
 ) -> None:
-    """Fill ``out`` (n_images, n_rivals): the objective on the best path of each rival, whose mean lacks the image.
+    """Fill some rows of ``out`` (n_images, n_rivals): the objective on the best path of each rival without the image.
 
     Row ``mean[i]`` of ``products.mean_atoms`` is for the mean with it, from which it is taken out of the metric.
     """
     s = _scratch(paths.nodes.shape[1])
     nothing = np.zeros(paths.synset.max() + 1)
     every = np.arange(paths.edge.max() + 1)
-    for i in range(len(out)):
+    for i in images:
         _begin(i, g[i], products, s)
         for slot in range(rivals.shape[1]):
             k = rivals[i, slot]
@@ -202,7 +202,8 @@ def left_out_gradient(
     and g of each; ``rivals`` ends at -1. Fills `objectives`, the own class first, infinite beyond the rivals, and adds
     to `by_atom` (n_atoms, n_dims) and `by_gram` (n_nodes, depth) what the gradient by the atoms is made of: by the
     envelope theorem that of one objective by atom v is ``-2 a_v`` times the path's residual in the left-out metric, and
-    that residual is a combination of the image, its class mean and the path's atoms.
+    that residual is a combination of the image, its class mean and the path's atoms. A `by_atom` of no rows asks for
+    objectives alone.
     """
     depth, n_slots = paths.nodes.shape[1], 1 + rivals.shape[1]
     s, trial = _scratch(depth), np.zeros(depth)
@@ -248,6 +249,8 @@ def left_out_gradient(
                     value = _minimum(i, 0, path, g, anchor, shift, column, products, paths, s)
                     if value < values[slot]:
                         values[slot], best[slot] = value, path
+                        if not len(by_atom):
+                            continue
                         _coefficients(length, s, trial)
                         moved, along = 0.0, part[1, i]
                         for m in range(length):
@@ -260,7 +263,7 @@ def left_out_gradient(
             scores = np.exp((lowest - values) / temperature)
             total = scores.sum()
             loss += (values[0] - lowest) / temperature + np.log(total)
-            for slot in range(n_slots):
+            for slot in range(n_slots if len(by_atom) else 0):
                 weight = (1.0 if slot == 0 else 0.0) - scores[slot] / total
                 if abs(weight) < NEGLIGIBLE:
                     continue
@@ -272,10 +275,11 @@ def left_out_gradient(
                     from_mean[0, place] -= weighted * pull[slot]
                     for q in range(m + 1):
                         by_gram[node, q] += weighted * a[slot, q]
-        grown = np.dot(from_images.T, mine) + np.dot(from_mean.T, own_mean)
-        for j in range(n_used):
-            by_atom[used[j]] += grown[j]
-            column[used[j]] = -1
+        if len(by_atom):
+            grown = np.dot(from_images.T, mine) + np.dot(from_mean.T, own_mean)
+            for j in range(n_used):
+                by_atom[used[j]] += grown[j]
+        column[used[:n_used]] = -1
         for entry in range(paths.above[c], paths.above[c + 1]):
             shift[paths.above_synset[entry]] = 0.0
     return loss

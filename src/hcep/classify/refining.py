@@ -59,7 +59,7 @@ def refine(
     shape, n = space.means.shape, len(space.own)
     nearest = nearest_rivals(space.images, space.own, space.means, min(N_RIVALS, shape[0] - 1))
     rivals = in_tree_order(nearest, space.tree)
-    objectives = loss_and_gradient(space, space.means, rivals, anchor, temperature)[2]
+    objectives = loss_and_gradient(space, space.means, rivals, anchor, temperature, needs_gradient=False)[2]
     far = objectives[:, 1:] - objectives.min(axis=1, keepdims=True) > N_TEMPERATURES * temperature
     rivals = np.take_along_axis(np.where(far, -1, rivals), np.argsort(far, axis=1, kind="stable"), axis=1)
     weight = prior / (n * temperature)
@@ -86,12 +86,17 @@ def _space(training: Training, dictionary: ConceptDictionary, moments: ClassMome
 
 
 def loss_and_gradient(
-    space: LeftOut, leaves: Floats, rivals: NDArray[np.int64], anchor: float, temperature: float
+    space: LeftOut,
+    leaves: Floats,
+    rivals: NDArray[np.int64],
+    anchor: float,
+    temperature: float,
+    needs_gradient: bool = True,
 ) -> tuple[float, Floats, Floats]:
     """Mean left-out cross entropy over the own class and the rivals, its gradient by `leaves`, and the objectives.
 
     `space`: its images sorted by class. `leaves`: (n_classes, n_dims). `rivals`: (n_images, n_rivals); -1 beyond the
-    last.
+    last. `needs_gradient`: whether there is one; else zeros.
     """
     tree, n, n_classes = space.tree, len(space.own), len(leaves)
     atoms = tree.atoms(leaves)
@@ -102,7 +107,7 @@ def loss_and_gradient(
     objectives = np.full((n, 1 + rivals.shape[1]), np.inf)
 
     def work(classes: NDArray[np.intp]) -> tuple[float, NDArray[np.float32], Floats]:
-        by_atom, by_gram = np.zeros(single.shape, dtype=np.float32), np.zeros_like(gram)
+        by_atom, by_gram = np.zeros(single.shape if needs_gradient else (0, 0), np.float32), np.zeros_like(gram)
         loss = left_out_gradient(
             classes, start, space.images, space.norms, moved_by, rivals, means, single, gram, tree.paths,
             float(anchor), float(temperature), objectives, by_atom, by_gram,
@@ -112,6 +117,8 @@ def loss_and_gradient(
     # As many images in each part, the same parts on any number of cores but for the rounding of their sum.
     ends = np.searchsorted(start, np.linspace(0, n, n_threads(None) + 1)[1:-1])
     losses, by_atoms, by_grams = zip(*in_parts(np.split(np.arange(n_classes), ends), work, n), strict=True)
+    if not needs_gradient:
+        return sum(losses) / n, np.zeros_like(leaves), objectives
     by_atom: Floats = np.asarray(np.sum(by_atoms, axis=0, dtype=np.float64))
     subtract_atoms(atoms, np.asarray(np.sum(by_grams, axis=0)), tree.paths, by_atom)
     return sum(losses) / n, (-2.0 / n) * tree.by_leaves(by_atom), objectives
