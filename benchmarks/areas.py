@@ -295,6 +295,12 @@ AREAS = (
         "hcep",
         {"hcep": partial(fit_ours, 200, 20), LDA: partial(fit_lda, 200, 20), LR: partial(fit_logistic, 200, 20)},
     ),
+    Area(
+        "fit, 1000 classes",
+        10_000,
+        "hcep",
+        {"hcep": partial(fit_ours, 1000, 10), LDA: partial(fit_lda, 1000, 10)},
+    ),
     *(predicting("predict", "predict", n, 1.5) for n in (10, 200, 1000)),
     *(predicting("probabilities", "predict_proba", n, 2.5) for n in (10, 200, 1000)),
     *(predicting_tiny("predict", "predict", n, 15_000, 1.5) for n in (10, 200)),
