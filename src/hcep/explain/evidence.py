@@ -173,7 +173,7 @@ class Evidence:
             values = self._solver(node).coefficients(z) * weights[self.edges(node)]
         named = zip(ids, map(self.model.hierarchy.name, ids), values.tolist(), strict=True)
         kind, told = "path" if self.model.head is None else "logit", tuple(Contribution(*one) for one in named)
-        return Contributions(*self._called(label), kind, told, constant, float(z @ z))
+        return Contributions(*self.called(label), kind, told, constant, float(z @ z))
 
     def why_not(
         self, x: NDArray[Any], node: int, label: int, concept: str, training: EmbeddingStore | None = None
@@ -255,7 +255,8 @@ class Evidence:
         column, sign = basis.column[nodes], basis.sign[nodes]  # a dependent atom has sign 0
         return sign[:, None] * basis.directions[column], sign * basis.offset[column]
 
-    def _called(self, label: int) -> tuple[str, str]:
+    def called(self, label: int) -> tuple[str, str]:
+        """Label and name of a class by its position."""
         return str(self.model.classes[label]), self.model.hierarchy.name(str(self.model.leaves[label]))
 
     def _logit(self, label: int) -> tuple[Array, float]:
@@ -299,7 +300,7 @@ class Evidence:
         beyond = self.model.dictionary.transform.after_unit_norm((start + (1.0 + 1e-6) * change)[None])
         norm, label = float(np.linalg.norm(change)), int(self.in_metric.predict(beyond)[0])
         share = norm / (float(np.linalg.norm(start)) or 1.0)
-        return Flip(change, norm, share, not self.model.dictionary.transform.is_affine, *self._called(label))
+        return Flip(change, norm, share, not self.model.dictionary.transform.is_affine, *self.called(label))
 
 
 def smallest_change(directions: Array, products: Array, signs: Array, constant: float) -> Array | None:

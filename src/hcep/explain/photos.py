@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -261,7 +262,7 @@ class Explainer:
             others = [other for other in ranked[i].tolist() if likely(other) > 0]  # not those ruled out
             nodes = [self._rival_node(other, hypotheses.tolist(), x) for other in others]
             rivals = [
-                Rival(*self._classes[o][0], likely(o), *self._path(v)) for o, v in zip(others, nodes, strict=True)
+                Rival(*self.evidence.called(o), likely(o), *self._path(v)) for o, v in zip(others, nodes, strict=True)
             ]
             asked = [name for name in why_not if not self.evidence.is_answer(name, node, c)]
             whys = [self.evidence.why_not(x, node, c, name, training) for name in asked]
@@ -272,7 +273,7 @@ class Explainer:
                 whys = [replace(why, map=maps.margins[why.rival.label]) for why in whys]
             yield ExplainedImage(
                 file,
-                *self._classes[c][0],
+                *self.evidence.called(c),
                 likely(c),
                 explanation,
                 tuple(rivals),
@@ -305,21 +306,19 @@ class Explainer:
         return np.take_along_axis(best, order, axis=1)
 
     @cached_property
-    def _classes(self) -> list[tuple[tuple[str, str], list[int]]]:
-        """Label, name and the nodes of the complete paths of every class."""
-        tree, h = self.model.hierarchy.path_tree, self.model.hierarchy
-        by_synset: dict[int, list[int]] = {}
+    def _routes(self) -> list[list[int]]:
+        """The nodes of the complete paths of every class."""
+        tree, h, found = self.model.hierarchy.path_tree, self.model.hierarchy, defaultdict[int, list[int]](list)
         for node in tree.leaf_nodes.tolist():
-            by_synset.setdefault(int(tree.synset[node]), []).append(node)
-        pairs = zip(map(str, self.model.classes.tolist()), self.model.leaves.tolist(), strict=True)
-        return [((label, h.name(leaf)), by_synset[h.index(leaf)]) for label, leaf in pairs]
+            found[int(tree.synset[node])].append(node)
+        return [found[h.index(leaf)] for leaf in self.model.leaves.tolist()]
 
     @cached_property
     def _truths(self) -> dict[str, str]:
         """Labels by what a folder of the class may be called."""
-        names = [(form, label) for (label, name), _ in self._classes for form in (name, name.replace(" ", "_"))]
-        labels = [(label, label) for (label, _), _ in self._classes]
-        return {form.casefold(): label for form, label in (*names, *labels)}
+        called = list(map(self.evidence.called, range(len(self.model.classes))))
+        forms = [(form, label) for label, name in called for form in (name, name.replace(" ", "_"))]
+        return {form.casefold(): label for form, label in (*forms, *((label, label) for label, _ in called))}
 
     @cached_property
     def classes_below(self) -> sparse.csr_array:
@@ -350,7 +349,7 @@ class Explainer:
 
     def _rival_node(self, c: int, hypotheses: list[int], vector: NDArray[Any]) -> int:
         """The best path of a class for an image: among those that the search returned, else compared now."""
-        routes = self._classes[c][1]
+        routes = self._routes[c]
         if len(routes) == 1:
             return routes[0]
         for node in hypotheses:

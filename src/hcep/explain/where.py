@@ -6,7 +6,7 @@ Of other encoders occlusion gives approximate ones: what the number loses when a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -85,38 +85,6 @@ def _solver(atoms: Array, anchor: float) -> _Solver:
     return _Solver(atoms, gain, prior)
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """An embedding z of the dictionary's space in parts: (n_positions, n) that add up to it with the rest."""
-
-    positions: Array
-    rest: Array
-    shape: tuple[int, int]
-
-    @cached_property
-    def z(self) -> Array:
-        return np.asarray(self.positions.sum(axis=0) + self.rest)
-
-
-def _parts(dictionary: ConceptDictionary, features: NDArray[np.floating]) -> _Parts:
-    """Every position's part of the embedding.
-
-    The transform is affine but for the unit norm, whose factor is that of the whole image.
-    """
-    n_dims, height, width = features.shape
-    positions = features.astype(np.float64).reshape(n_dims, -1).T / (height * width)
-    power = dictionary.transform.power
-    if power != 1.0:
-        # Each position's share of a feature's activation, of the feature to the power: they add up, but a position
-        # alone would be worth more, so that these shares are not the only ones possible.
-        total = np.abs(positions.sum(axis=0))
-        positions = positions * np.where(total > 0.0, np.maximum(total, 1e-300) ** (power - 1.0), 0.0)
-    if dictionary.transform.unit_norm:
-        positions = positions / (np.linalg.norm(positions.sum(axis=0)) or 1.0)
-    nothing = dictionary.transform.after_unit_norm(np.zeros((1, n_dims)))
-    return _Parts(dictionary.transform.after_unit_norm(positions) - nothing, nothing[0], (height, width))
-
-
 class PathMaps:
     """Maker of maps for the paths of one dictionary; what a path needs is solved once.
 
@@ -144,40 +112,62 @@ class PathMaps:
         features : (n_dims, height, width); a feature map of the image
         vector : (n_dims,); the image's raw embedding, where it is not the mean of the map; maps are then approximate
         """
-        parts = _parts(self.dictionary, features)
-        own = self._solver(chosen)
-        concepts = _coefficient_maps(own, parts)
-        margins = [self._margin_map(own, self._solver(rival), parts) for rival in rivals]
-        if vector is None:
-            exact = self.dictionary.transform.power == 1.0
-            return [replace(one, exact=exact) for one in concepts], [replace(one, exact=exact) for one in margins]
-        z = self.dictionary.transform(np.atleast_2d(vector).astype(np.float64))
-        totals = [*own.coefficients(z[0]), *(self._margins(chosen, rival, z)[0] for rival in rivals)]
-        filled = [
-            replace(one, constant=one.constant + float(total) - one.total, exact=False)
-            for one, total in zip([*concepts, *margins], totals, strict=True)
-        ]
-        return filled[: len(concepts)], filled[len(concepts) :]
+        positions, rest = self._parts(features)
+        own, start, whole = self._solver(chosen), self._start, positions.sum(axis=0) + rest
+        constants = (own.gain @ rest + own.prior).tolist()
+        found = [*zip(own.gain @ positions.T, constants, strict=True)]
+        for other in map(self._solver, rivals):
+            # The gradient of min_a ||z - D^T a||^2 + ... is 2 (z - D^T a); the images cancel in the difference.
+            slope = sum(own.reconstruction(end) - other.reconstruction(end) for end in (start, whole))
+            shares = positions @ slope + (rest - start) @ slope / len(positions)
+            found.append((shares, self._margins(own, other, start[None]).item()))
+        totals = [None] * len(found) if vector is None else self._numbers(chosen, rivals, vector[None])[:, 0].tolist()
+        maps, exact = [], vector is None and self.dictionary.transform.power == 1.0
+        for (shares, constant), total in zip(found, totals, strict=True):
+            left_over = 0.0 if total is None else total - constant - float(shares.sum())
+            maps.append(EvidenceMap(shares.reshape(features.shape[1:]), constant + left_over, exact))
+        return maps[: len(chosen)], maps[len(chosen) :]
 
     def occlusion_maps(
         self, chosen: Atoms, rivals: Sequence[Atoms], vectors: NDArray[Any], shape: tuple[int, int]
     ) -> tuple[list[EvidenceMap], list[EvidenceMap]]:
         """As `maps`, from the raw embeddings of the image and of its copies with one part each painted over."""
-        z = self.dictionary.transform(vectors.astype(np.float64))
-        rows = [*self._solver(chosen).coefficients(z).T, *(self._margins(chosen, rival, z) for rival in rivals)]
-        found = []
-        for numbers in rows:
-            lost = numbers[0] - numbers[1:]
-            found.append(EvidenceMap(lost.reshape(shape), float(numbers[0] - lost.sum()), exact=False))
-        return found[: len(chosen)], found[len(chosen) :]
+        numbers = self._numbers(chosen, rivals, vectors)
+        lost, whole = numbers[:, :1] - numbers[:, 1:], numbers[:, 0]
+        rows = zip(lost, (whole - lost.sum(axis=1)).tolist(), strict=True)
+        maps = [EvidenceMap(row.reshape(shape), constant, exact=False) for row, constant in rows]
+        return maps[: len(chosen)], maps[len(chosen) :]
 
     def lowest(self, paths: Sequence[Atoms], vector: NDArray[Any]) -> int:
         """Which of some paths has the lowest objective for a raw embedding."""
         z = self.dictionary.transform(np.atleast_2d(vector).astype(np.float64))
         return int(np.argmin([self._solver(path).objectives(z, self.anchor)[0] for path in paths]))
 
+    def _parts(self, features: NDArray[np.floating]) -> tuple[Array, Array]:
+        """Every position's part of the embedding in the dictionary's space, and the rest: together they are it.
+
+        The transform is affine but for the unit norm, whose factor is that of the whole image.
+        """
+        transform, n_dims = self.dictionary.transform, len(features)
+        positions = features.astype(np.float64).reshape(n_dims, -1).T / features[0].size
+        if transform.power != 1.0:
+            # Each position's share of a feature's activation, of the feature to the power: they add up, but a position
+            # alone would be worth more, so that these shares are not the only ones possible.
+            total = np.abs(positions.sum(axis=0))
+            positions = positions * np.where(total > 0.0, np.maximum(total, 1e-300) ** (transform.power - 1.0), 0.0)
+        if transform.unit_norm:
+            positions = positions / (np.linalg.norm(positions.sum(axis=0)) or 1.0)
+        nothing = transform.after_unit_norm(np.zeros((1, n_dims)))
+        return transform.after_unit_norm(positions) - nothing, nothing[0]
+
+    def _numbers(self, chosen: Atoms, rivals: Sequence[Atoms], vectors: NDArray[Any]) -> Array:
+        """What maps are of, for raw embeddings: coefficients of a path, margins over its rivals, a column each."""
+        z, own = self.dictionary.transform(vectors.astype(np.float64)), self._solver(chosen)
+        margins = [self._margins(own, other, z)[None] for other in map(self._solver, rivals)]
+        return np.concatenate([own.coefficients(z).T, *margins])
+
     def _solver(self, path: Atoms) -> _Solver:
-        key = tuple(int(atom) for atom in path)
+        key = tuple(path.tolist())
         if key not in self._solvers:
             self._solvers[key] = _solver(self.dictionary.atoms[path], self.anchor)
         return self._solvers[key]
@@ -189,23 +179,9 @@ class PathMaps:
             return means
         return np.asarray(self.dictionary.transform(np.atleast_2d(self._baseline).astype(np.float64))[0])
 
-    def _margins(self, chosen: Atoms, rival: Atoms, z: Array) -> Array:
+    def _margins(self, chosen: _Solver, rival: _Solver, z: Array) -> Array:
         """``objective(rival) - objective(chosen)`` of every row of z."""
-        return self._solver(rival).objectives(z, self.anchor) - self._solver(chosen).objectives(z, self.anchor)
-
-    def _margin_map(self, chosen: _Solver, rival: _Solver, parts: _Parts) -> EvidenceMap:
-        start = self._start
-        # The gradient of min_a ||z - D^T a||^2 + ... is 2 (z - D^T a); the images cancel in the difference.
-        ends = [2.0 * (chosen.reconstruction(end) - rival.reconstruction(end)) for end in (start, parts.z)]
-        slope = (ends[0] + ends[1]) / 2.0
-        shares = parts.positions @ slope + (parts.rest - start) @ slope / len(parts.positions)
-        constant = rival.objectives(start, self.anchor) - chosen.objectives(start, self.anchor)
-        return EvidenceMap(shares.reshape(parts.shape), float(constant[0]))
-
-
-def _coefficient_maps(solver: _Solver, parts: _Parts) -> list[EvidenceMap]:
-    shares, constants = solver.gain @ parts.positions.T, solver.gain @ parts.rest + solver.prior
-    return [EvidenceMap(row.reshape(parts.shape), float(c)) for row, c in zip(shares, constants, strict=True)]
+        return rival.objectives(z, self.anchor) - chosen.objectives(z, self.anchor)
 
 
 def concept_maps(
