@@ -6,8 +6,7 @@ import pytest
 from hcep import HCEPError, Hierarchy
 from hcep.curation import HeldOut, Move, lint_embeddings
 from hcep.curation.embedding_checks import MoveFinding
-from hcep.curation.moves import best_moves
-from hcep.curation.what_if import what_if
+from hcep.curation.what_if import best_moves, what_if
 from hcep.datasets import imagenet_hierarchy
 
 

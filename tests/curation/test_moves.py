@@ -8,7 +8,9 @@ import pytest
 from hcep import ConceptDictionary, Hierarchy
 from hcep.curation import Move, apply_edits
 from hcep.curation.embedding_checks import move_finding
-from hcep.curation.moves import (
+from hcep.curation.what_if import (
+    Effect,
+    HeldOut,
     MeasuredMove,
     Proposal,
     best_moves,
@@ -17,7 +19,6 @@ from hcep.curation.moves import (
     measure_moves,
     propose_moves,
 )
-from hcep.curation.what_if import Effect, HeldOut
 from hcep.datasets import make_hierarchical_concepts
 from hcep.evaluate.support import Outcome
 

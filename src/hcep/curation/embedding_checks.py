@@ -13,8 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from hcep.curation.checks import Finding, fix, found, lint_file
 from hcep.curation.edits import apply_edits, diff
-from hcep.curation.moves import MeasuredMove, best_moves, measure_moves, propose_moves
-from hcep.curation.what_if import Effect, Floats, HeldOut, what_if
+from hcep.curation.what_if import (
+    Effect,
+    Floats,
+    HeldOut,
+    MeasuredMove,
+    best_moves,
+    measure_moves,
+    propose_moves,
+    what_if,
+)
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.transform import unit_rows
 from hcep.errors import HCEPError

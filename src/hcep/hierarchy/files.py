@@ -121,15 +121,6 @@ def match_classes(hierarchy: Hierarchy, classes: Iterable[str]) -> tuple[Hierarc
 
     A class that is no id of the hierarchy is the synset whose id differs in ``_`` for a blank (as in Newick, where an
     underscore out of quotes is one), or else whose name it is; where several are, none.
-
-    Examples
-    --------
-    >>> from hcep import Hierarchy
-    >>> from hcep.hierarchy import match_classes
-    >>> tree = Hierarchy.from_edges([("cats", "Felis_catus"), ("cats", "Panthera_leo")])
-    >>> matched, told = match_classes(tree, ["Felis catus"])
-    >>> matched.leaves, told
-    (('Felis catus', 'Panthera_leo'), ("matched with '_' for a blank: 'Felis catus' is 'Felis_catus'",))
     """
     known = {*hierarchy, *(hierarchy.class_of(leaf) for leaf in hierarchy.leaves)}
     absent = [label for label in dict.fromkeys(classes) if label not in known]

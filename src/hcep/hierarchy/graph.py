@@ -65,6 +65,7 @@ class Hierarchy:
     _names: dict[str, str]
     _merged: dict[str, Merged]
     _own_leaf: dict[str, str]
+    _class_of: dict[str, str]
 
     def __init__(
         self,
@@ -83,6 +84,7 @@ class Hierarchy:
         parent_index = rank[np.array([p for i in order for p in parents[i]], dtype=np.intp)]
         child = np.repeat(np.arange(len(ids), dtype=np.int32), n_parents)
         index = {ids[i]: k for k, i in enumerate(order)}
+        own = {c: s for c, s in (own_leaf or {}).items() if s in index and c != s}
         self.__dict__.update(
             ids=tuple(index),
             levels=_frozen(np.array([levels[i] for i in order], dtype=np.int32)),
@@ -93,7 +95,8 @@ class Hierarchy:
             _index=index,
             _names={s: n for s, n in names.items() if s in index and n != s},
             _merged={s: m for s, m in (merged or {}).items() if s in index and m},
-            _own_leaf={c: s for c, s in (own_leaf or {}).items() if s in index and c != s},
+            _own_leaf=own,
+            _class_of={leaf: label for label, leaf in own.items()},
         )
 
     @classmethod
@@ -242,11 +245,7 @@ class Hierarchy:
     def class_of(self, leaf: str) -> str:
         """The class a leaf stands for, the inverse of `leaf_of`."""
         known = self.ids[self.index(leaf)]
-        return self._class_of_leaf.get(known, known)
-
-    @cached_property
-    def _class_of_leaf(self) -> dict[str, str]:
-        return {leaf: label for label, leaf in self._own_leaf.items()}
+        return self._class_of.get(known, known)
 
     def with_classes(self, classes: Iterable[str]) -> Hierarchy:
         """Make every class a leaf: one that is an inner synset gets a leaf of its own below it.
@@ -301,7 +300,12 @@ class Hierarchy:
         for i in range(len(self) - 1, 0, -1):
             if len(children[i]) == 1:
                 (child,) = children[i]
-                _contract(i, child, parents, children)
+                for grandparent in parents[i]:
+                    children[grandparent].remove(i)
+                    children[grandparent].add(child)
+                at = parents[child].index(i)  # in its place: the first parent stays the first
+                parents[child][at : at + 1] = parents[i]
+                parents[child] = list(dict.fromkeys(parents[child]))
                 absorbed.setdefault(child, []).append(i)
         top, *others = children[0]
         if not others and children[top]:  # one is enough: by now every inner synset below the root branches
@@ -359,16 +363,7 @@ class Hierarchy:
         without an answer) bound what is read. The others are those of the format: ``repeated`` ("raise", "merge" or
         "qualify": what a label in several places means) for nested ones, outlines, Newick and folders; ``levels``,
         ``leaf`` and ``name`` for level columns; ``relationships`` for OBO and OWL; ``language`` and ``ids`` for RDF.
-        Raises HierarchyError: a file that is absent, too large, malformed, or not a rooted DAG. Raises
-        MissingExtraError: YAML, OBO, OWL and RDF need packages of the extra ``formats``.
-
-        Examples
-        --------
-        >>> from pathlib import Path
-        >>> from hcep import Hierarchy
-        >>> _ = Path("animals.nwk").write_text("((cat,lion)feline,dog)animal;")
-        >>> Hierarchy.read("animals.nwk").leaves
-        ('dog', 'cat', 'lion')
+        Raises HierarchyError: a file that is absent, too large, malformed, or not a rooted DAG.
         """
         from hcep.hierarchy.files import read_hierarchy
 
@@ -477,11 +472,10 @@ class Hierarchy:
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a Hierarchy does not change; {name!r} cannot be deleted")
 
-    def __copy__(self) -> Hierarchy:
+    def __copy__(self, memo: object = None) -> Hierarchy:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Hierarchy:
-        return self
+    __deepcopy__ = __copy__
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Hierarchy, self._state()
@@ -509,17 +503,6 @@ class Hierarchy:
         place = {i: k for k, i in enumerate(kept)}
         rows = [[place[p] for p in parents[i]] for i in kept]
         return Hierarchy(self._ids(kept), rows, self._names, {**self._merged, **(merged or {})}, self._own_leaf)
-
-
-def _contract(i: int, child: int, parents: list[list[int]], children: list[set[int]]) -> None:
-    """Take synset i out of the graph: its parents become parents of its only child, in its place."""
-    for grandparent in parents[i]:
-        below = children[grandparent]
-        below.remove(i)
-        below.add(child)
-    above = parents[child]
-    at = above.index(i)
-    parents[child] = list(dict.fromkeys([*above[:at], *parents[i], *above[at + 1 :]]))
 
 
 def _row(pointer: NDArray[np.int32], index: NDArray[np.int32], i: int) -> list[int]:
