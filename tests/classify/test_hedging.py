@@ -177,7 +177,7 @@ def test_quantiles_and_sets_are_those_of_crepes(model: HCEPClassifier) -> None:
     for alpha in (0.05, 0.1, 0.2, 0.5):
         for by_class in (False, True):
             theirs = crepes.ConformalClassifier()
-            theirs.fit(scores.classes, bins=own if by_class else None)
+            theirs.fit(scores.scores[:, 1], bins=own if by_class else None)
             new = model.infer(images(20, 11)[0])
             bins = np.tile(np.arange(5), (len(new.probabilities), 1)) if by_class else None
             expected = _crepes_sets(theirs, 1.0 - new.probabilities, alpha, bins)

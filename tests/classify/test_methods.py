@@ -25,7 +25,7 @@ from hcep.classify.methods import (
     OMPClassifier,
     TreeLassoClassifier,
 )
-from hcep.pursuit import FlatResult, PathResult, lasso, lasso_alpha, tree_lasso, tree_lasso_alpha
+from hcep.pursuit import FlatResult, PathResult, lasso, tree_lasso
 
 pytest.importorskip("skglm", reason="two of the methods are skglm's")
 
@@ -159,9 +159,9 @@ def codes_of_the_function(name: str, model: Any, X: np.ndarray) -> Any:
         "nn": lambda: nn(X, d),
         "hnn": lambda: hnn(X, d),
         "nearest-mean": lambda: nn(X, d),
-        "nn-lasso": lambda: lasso(X, d, depth, alpha=lasso_alpha(X, d, depth, positive=True), positive=True),
-        "basis-pursuit": lambda: lasso(X, d, depth, alpha=lasso_alpha(X, d, depth)),
-        "tree-l1": lambda: tree_lasso(X, d, depth, alpha=tree_lasso_alpha(X, d, depth)),
+        "nn-lasso": lambda: lasso(X, d, depth, positive=True),
+        "basis-pursuit": lambda: lasso(X, d, depth),
+        "tree-l1": lambda: tree_lasso(X, d, depth),
     }
     return functions[name]().codes.toarray()
 

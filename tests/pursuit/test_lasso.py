@@ -15,7 +15,7 @@ from sklearn.linear_model import Lasso
 from hcep import ConceptDictionary, HCEPError
 from hcep.dictionary import DictionaryError
 from hcep.errors import MissingExtraError
-from hcep.pursuit import lasso, lasso_alpha
+from hcep.pursuit import lasso, penalised
 from hcep.pursuit.penalised import NotConvergedWarning
 from tests.reference.random_problems import random_dictionary, random_hierarchy
 
@@ -154,7 +154,7 @@ def test_the_chosen_penalty_gives_the_wanted_mean_support(positive: bool, n_nonz
     rng = np.random.default_rng(0)
     dictionary = random_dictionary(rng, random_hierarchy(rng, several_parents=False), leaf_means=False)
     X = rng.standard_normal((150, dictionary.n_dims))
-    alpha = lasso_alpha(X, dictionary, n_nonzero, positive=positive)
+    alpha = penalised.Lasso(dictionary, positive).alpha(X, n_nonzero)
     sizes = [len(support) for support in lasso(X, dictionary, alpha=alpha, positive=positive).supports]
     assert np.mean(sizes) == pytest.approx(n_nonzero, rel=0.05)
 
@@ -162,7 +162,7 @@ def test_the_chosen_penalty_gives_the_wanted_mean_support(positive: bool, n_nonz
 def test_without_a_penalty_the_images_choose_it(pets_dictionary: ConceptDictionary) -> None:
     X = np.random.default_rng(0).standard_normal((40, 4))
     chosen = lasso(X, pets_dictionary, 2)
-    given_ = lasso(X, pets_dictionary, 2, alpha=lasso_alpha(X, pets_dictionary, 2))
+    given_ = lasso(X, pets_dictionary, 2, alpha=penalised.Lasso(pets_dictionary, False).alpha(X, 2))
     assert chosen.supports == given_.supports
     assert lasso(X, pets_dictionary).supports == chosen.supports  # the depth is 2
 
@@ -171,7 +171,7 @@ def test_more_atoms_than_any_penalty_gives_are_not_waited_for(pets_dictionary: C
     X = np.random.default_rng(0).standard_normal((5, 4))
     sizes, most = (
         [len(support) for support in lasso(X, pets_dictionary, alpha=alpha).supports]
-        for alpha in (lasso_alpha(X, pets_dictionary, 100), 1e-3)
+        for alpha in (penalised.Lasso(pets_dictionary, False).alpha(X, 100), 1e-3)
     )
     assert np.mean(sizes) >= np.mean(most)
 

@@ -11,8 +11,8 @@ from scipy import sparse
 
 from hcep import ConceptDictionary, HCEPError, Hierarchy
 from hcep.dictionary import DictionaryError
-from hcep.pursuit import flat_kernel, lasso, tree_lasso, tree_lasso_alpha
-from hcep.pursuit.penalised import NotConvergedWarning
+from hcep.pursuit import flat_kernel, lasso, tree_lasso
+from hcep.pursuit.penalised import NotConvergedWarning, TreeLasso
 from tests.reference.random_problems import random_dictionary, random_hierarchy
 
 SEEDS = st.integers(0, 10**6)
@@ -223,7 +223,7 @@ def test_without_groups_the_largest_shares_are_kept() -> None:
 @pytest.mark.parametrize("mixing", [0.0, 0.5, 1.0])
 def test_the_chosen_penalty_gives_the_wanted_mean_support(mixing: float) -> None:
     dictionary, X = problem(8, n_images=150)
-    alpha = tree_lasso_alpha(X, dictionary, 3, mixing=mixing)
+    alpha = TreeLasso(dictionary, mixing).alpha(X, 3)
     sizes = [len(support) for support in tree_lasso(X, dictionary, alpha=alpha, mixing=mixing).supports]
     assert np.mean(sizes) == pytest.approx(3, rel=0.05)
 
@@ -231,7 +231,7 @@ def test_the_chosen_penalty_gives_the_wanted_mean_support(mixing: float) -> None
 def test_without_a_penalty_the_images_choose_it(pets_dictionary: ConceptDictionary) -> None:
     X = np.random.default_rng(0).standard_normal((40, 4))
     chosen = tree_lasso(X, pets_dictionary, 2)
-    given_ = tree_lasso(X, pets_dictionary, 2, alpha=tree_lasso_alpha(X, pets_dictionary, 2))
+    given_ = tree_lasso(X, pets_dictionary, 2, alpha=TreeLasso(pets_dictionary, 0.5).alpha(X, 2))
     assert chosen.supports == given_.supports
     assert tree_lasso(X, pets_dictionary).supports == chosen.supports  # the depth is 2
 

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from hcep._progress import progress as progress_bar
 from hcep.classify import HCEPClassifier
 from hcep.classify.floor import unknown_scores
-from hcep.classify.hedging import HeldOut, conformal_quantile, hedged_nodes, held_out, is_below
+from hcep.classify.hedging import HeldOut, hedged_nodes, held_out, is_below
 from hcep.classify.path_model import Inference
 from hcep.dictionary.transform import EmbeddingTransform
 from hcep.embeddings import EmbeddingStore
@@ -23,7 +23,7 @@ from hcep.errors import HCEPError
 from hcep.evaluate import statistics as stats, tree_distances
 from hcep.explain.predictions import blocks_of
 from hcep.hierarchy import Hierarchy
-from hcep.models.streaming import fit_streaming
+from hcep.models.fitting import fit_streaming
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
@@ -198,7 +198,7 @@ class Block:
         nodes = hedged_nodes(replace(model, held_out=self.subject.held), self.found, 1.0 - self.subject.coverage)
         own = np.searchsorted(model.classes, self.y)
         covered = is_below(model, own, model.hierarchy.path_tree.synset[nodes])
-        alarms = unknown_scores(model, self.found) > conformal_quantile(self.subject.held.unknown, 0.05)
+        alarms = unknown_scores(model, self.found) > self.subject.held.quantile("unknown", 0.05)
         of_judged = {name: np.where(judged, facts, np.nan) for name, facts in (("covered", covered), ("alarm", alarms))}
         return {"confidence": self.found.probabilities.max(axis=1), **of_judged}
 

@@ -1,7 +1,7 @@
 """How sure: answers that stop at an inner concept where they should, and prediction sets, with guaranteed coverage."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,25 +16,25 @@ from hcep.errors import HCEPError, near_matches, quoted
 Floats = NDArray[np.float64]
 
 
+#: Columns of `HeldOut.scores`: probability of the first concept on the answer's path that the true class is not below,
+#: or 0; one less the probability of the true class; as the first, with the true class taken away from the model, as if
+#: it were unknown; unknown scores.
+SCORES = ("concept", "classes", "kind", "unknown")
+
+
 @dataclass(frozen=True, eq=False)
 class HeldOut:
     """What labelled images got that the model was not fitted on: all that guarantees are computed from."""
 
-    class_index: NDArray[np.int64]  # (n_images,) int; the true class of each
-    #: (n_images,) float; probability of the highest concept on the answer's path that the true class is not below, or 0
-    concept: Floats
-    classes: Floats  # (n_images,) float; one less the probability of the true class
-    #: (n_images,) float; as `concept`, with the true class taken away from the model, as if it were unknown
-    kind: Floats
-    unknown: Floats  # (n_images,) float; unknown scores
+    class_index: NDArray[np.int64]  # (n_images,); the true class of each
+    scores: Floats  # (n_images, 4)
 
     def __len__(self) -> int:
         return len(self.class_index)
 
-    @property
-    def scores(self) -> Floats:
-        """The four scores, (n_images, 4)."""
-        return np.column_stack([self.concept, self.classes, self.kind, self.unknown])
+    def quantile(self, which: str, alpha: float, of: Any = slice(None)) -> float:
+        """The conformal quantile of one of `SCORES`, over all images or some."""
+        return conformal_quantile(self.scores[of, SCORES.index(which)], alpha)
 
 
 def conformal_quantile(scores: Floats, alpha: float) -> float:
@@ -54,10 +54,9 @@ def conformal_quantile(scores: Floats, alpha: float) -> float:
 def class_quantiles(model: PathModel, which: str, alpha: float, by_class: bool) -> Floats:
     """The conformal quantile that holds for each class, (n_classes,): one for all, or each class's own."""
     held = _held_out(model)
-    scores: Floats = getattr(held, which)
     if not by_class:
-        return np.full(len(model.classes), conformal_quantile(scores, alpha))
-    return np.array([conformal_quantile(scores[held.class_index == c], alpha) for c in range(len(model.classes))])
+        return np.full(len(model.classes), held.quantile(which, alpha))
+    return np.array([held.quantile(which, alpha, held.class_index == c) for c in range(len(model.classes))])
 
 
 def hedged_nodes(model: PathModel, found: Inference, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.intp]:
@@ -68,21 +67,18 @@ def hedged_nodes(model: PathModel, found: Inference, alpha: float = 0.1, *, by_c
     above all classes whose score is at most their quantile: the walk goes on to v_l while P(v_l) is above the quantiles
     of all classes that it would leave behind.
     """
-    quantiles = class_quantiles(model, "concept", alpha, by_class)
-    return _descend(model, found.probabilities, _answer_nodes(model, found), quantiles)
+    return _descend(model, found, class_quantiles(model, "concept", alpha, by_class))
 
 
 def kinds(model: PathModel, found: Inference, alpha: float = 0.2) -> NDArray[np.intp]:
     """For images of no known class the concept they are a kind of, as a node of the path tree."""
-    quantiles = class_quantiles(model, "kind", alpha, False)
-    return _descend(model, found.probabilities, _answer_nodes(model, found), quantiles)
+    return _descend(model, found, class_quantiles(model, "kind", alpha, False))
 
 
 class Hedged(NamedTuple):
     """What can be said of one image with a promised coverage."""
 
-    #: concept, name: the lowest concept that can be answered
-    concept: str
+    concept: str  # the lowest that can be answered
     name: str
     probability: float  # of the classes below it
     is_class: bool  # whether it is the predicted class itself
@@ -100,7 +96,7 @@ def hedges(model: PathModel, found: Inference, alpha: float = 0.1, *, false_alar
     `found` has explained shares; `false_alarms` is the share of known images that may be taken for unknown ones.
     """
     h, tree, nodes = model.hierarchy, model.hierarchy.path_tree, hedged_nodes(model, found, alpha)
-    strange = unknown_scores(model, found) > conformal_quantile(_held_out(model).unknown, false_alarms)
+    strange = unknown_scores(model, found) > _held_out(model).quantile("unknown", false_alarms)
     names = [h.name(h.ids[i]) for i in tree.synset[kinds(model, found)]]
     concepts = tree.synset[nodes].tolist()
     members = model._below[:, concepts].toarray().T > 0
@@ -138,16 +134,11 @@ def held_out(model: PathModel, found: Inference, own: NDArray[np.intp]) -> HeldO
     others = probabilities.copy()
     others[rows, own] = 0.0
     others /= np.maximum(others.sum(axis=1, keepdims=True), 1e-300)
-    rival = np.argmax(others, axis=1)
-    same = rival == found.class_index
-    rival_nodes = np.where(same, _answer_nodes(model, found), _first_nodes(model)[rival])
-    return HeldOut(
-        class_index=own.astype(np.int64),
-        concept=_scores(model, probabilities, _answer_nodes(model, found), own),
-        classes=1.0 - probabilities[rows, own],
-        kind=_scores(model, others, rival_nodes, own),
-        unknown=unknown_scores(model, found),
-    )
+    rival, nodes = np.argmax(others, axis=1), _answer_nodes(model, found)
+    rival_nodes = np.where(rival == found.class_index, nodes, _first_nodes(model)[rival])
+    concept, kind = _scores(model, probabilities, nodes, own), _scores(model, others, rival_nodes, own)
+    scores = [concept, 1.0 - probabilities[rows, own], kind, unknown_scores(model, found)]
+    return HeldOut(own.astype(np.int64), np.column_stack(scores))
 
 
 def _held_out(model: PathModel) -> HeldOut:
@@ -199,11 +190,10 @@ def _scores(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp], ow
     return np.where(leaves_own.any(axis=1), values[np.arange(len(own)), first], 0.0)
 
 
-def _descend(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp], quantiles: Floats) -> NDArray[np.intp]:
+def _descend(model: PathModel, found: Inference, quantiles: Floats) -> NDArray[np.intp]:
     """Go down each path while the next concept is likelier than the quantiles of all classes it leaves behind."""
-    paths, values = _along(model, probabilities, nodes)
-    bars = _left_behind(model, quantiles)
-    sure = (values > bars[paths]) & (paths > 0)
+    paths, values = _along(model, found.probabilities, _answer_nodes(model, found))
+    sure = (values > _left_behind(model, quantiles)[paths]) & (paths > 0)
     steps = np.cumprod(sure, axis=1).sum(axis=1)
     return np.where(steps > 0, paths[np.arange(len(paths)), np.maximum(steps - 1, 0)], 0)
 
@@ -233,8 +223,7 @@ class HedgingMixin:
         """Keep the scores of labelled images that the model was not fitted on.
 
         `predict_concept`, `predict_set`, `unknown_kind` and `is_unknown` compute their guarantees from these. They hold
-        for new images that come as these did: the same classes in the same shares, the same cameras. A second call
-        replaces the first. Raises HCEPError: labels that are no classes of the model.
+        for new images that come as these did: the same classes in the same shares, the same cameras.
         """
         from sklearn.utils.validation import column_or_1d  # loading a model to explain an image does without
 
@@ -250,8 +239,7 @@ class HedgingMixin:
             )
         own = np.array([place[label] for label in labels.tolist()], dtype=np.int64)
         parts = self._in_blocks(X, lambda model, found, rows: held_out(model, found, own[rows]))
-        columns = ([getattr(part, field.name) for part in parts] for field in fields(HeldOut))
-        self.held_out_ = HeldOut(*(np.concatenate(column) for column in columns))
+        self.held_out_ = HeldOut(own, np.concatenate([part.scores for part in parts]))
         return self
 
     def _in_blocks(self, X: ArrayLike, work: Callable[[PathModel, Inference, slice], Any]) -> list[Any]:
@@ -299,8 +287,7 @@ class HedgingMixin:
 
     def is_unknown(self, X: ArrayLike, false_alarms: float = 0.05) -> NDArray[np.bool_]:
         """Whether images are of no class of the model; of known ones a share of `false_alarms` is called so."""
-        bar = conformal_quantile(_held_out(self.path_model()).unknown, false_alarms)
-        return np.asarray(self.unknown_score(X) > bar)
+        return np.asarray(self.unknown_score(X) > _held_out(self.path_model()).quantile("unknown", false_alarms))
 
     def unknown_score(self, X: ArrayLike) -> Floats:
         """Higher for images that are less like the classes the model knows (see `unknown_scores`)."""

@@ -168,8 +168,7 @@ class ConceptDictionary:
         ----------
         encoder : of texts and images, such as ``load_encoder("open_clip:ViT-B-32/openai")``
         templates, descriptions : as for `hcep.dictionary.from_text.text_vectors`
-        images, X, y : as for `hcep.dictionary.from_text.text_dictionary`
-            Unlabelled images close the gap between texts and images; labelled ones take over from the texts.
+        images, X, y : as for `hcep.dictionary.from_text.text_dictionary`; unlabelled images, and labelled ones
         """
         from hcep.dictionary.from_text import TEMPLATES, text_dictionary, text_vectors
 
@@ -291,12 +290,11 @@ def leaf_shares(hierarchy: Hierarchy, leaves: Sequence[str]) -> sparse.csr_array
     """What each leaf's embedding adds to every synset's, (n_synsets, n_leaves); the root's row is zero."""
     below, n_children = _mean_of_children(hierarchy)
     place = np.array([hierarchy.index(leaf) for leaf in leaves], dtype=np.intp)
-    ones = (np.ones(len(place)), (place, np.arange(len(place))))
-    shares = sparse.csr_array(ones, shape=(len(hierarchy), len(place)))
+    shares = sparse.csr_array((np.ones(len(place)), (place, np.arange(len(place)))), (len(hierarchy), len(place)))
     for level in range(hierarchy.depth - 1, 0, -1):
         inner = np.flatnonzero((hierarchy.levels == level) & (n_children > 0))
-        rows = (np.ones(len(inner)), (inner, np.arange(len(inner))))
-        shares = shares + sparse.csr_array(rows, shape=(len(hierarchy), len(inner))) @ (below[inner] @ shares)
+        rows = sparse.csr_array((np.ones(len(inner)), (inner, np.arange(len(inner)))), (len(hierarchy), len(inner)))
+        shares = shares + rows @ (below[inner] @ shares)
     return shares
 
 

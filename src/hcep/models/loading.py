@@ -160,7 +160,7 @@ class SavedModel:
         classes, scores = self._arrays["held_out.classes"], self._arrays["held_out.scores"]
         if classes.min() < 0 or classes.max() >= len(self._leaves):
             raise ModelError(f"{TENSORS}: array 'held_out.classes' must be from 0 to {len(self._leaves) - 1:,}")
-        return HeldOut(classes, *scores.T)
+        return HeldOut(classes, scores)
 
     @cached_property
     def _leaves(self) -> NDArray[np.str_]:
@@ -259,11 +259,6 @@ def load_model(folder: str | PathLike[str]) -> HCEPClassifier:
 
 #: The same, as `hcep.load`.
 load = load_model
-
-
-def load_path_model(folder: str | PathLike[str]) -> PathModel:
-    """Load what prediction needs of a saved model (see `SavedModel.path_model`); raises as `load_model`."""
-    return SavedModel(folder).path_model
 
 
 def load_summary(folder: str | PathLike[str]) -> ModelSummary:

@@ -1,7 +1,7 @@
 """Atoms + vectors -> rooted paths and sparse codes."""
 
 from hcep.pursuit.flat import omp
-from hcep.pursuit.penalised import lasso, lasso_alpha, tree_lasso, tree_lasso_alpha
+from hcep.pursuit.penalised import lasso, tree_lasso
 from hcep.pursuit.result import FlatResult, Hypothesis, PathResult
 from hcep.pursuit.search import SearchOptions, hb_omp, path_objectives, search
 from hcep.pursuit.several import PathSums, Stopping, search_several
@@ -15,11 +15,9 @@ __all__ = [
     "Stopping",
     "hb_omp",
     "lasso",
-    "lasso_alpha",
     "omp",
     "path_objectives",
     "search",
     "search_several",
     "tree_lasso",
-    "tree_lasso_alpha",
 ]

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
-from hcep.hierarchy import Hierarchy
+from hcep.hierarchy import Hierarchy, PathTree
 from hcep.hierarchy.names import spelling_key
 from hcep.pursuit.tables import CLOSED, ON_THE_WAY, OPEN, REACHED
 
@@ -48,32 +47,29 @@ class PathLimits:
 
         Raises HierarchyError: a concept that is unknown or ambiguous, or a request that no path can meet.
 
-        Examples
-        --------
-        >>> from hcep import Hierarchy
-        >>> from hcep.pursuit.limits import PathLimits
         >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("animal", "dog"), ("thing", "car")])
         >>> PathLimits.of(h, force="animal", forbid="dog").state.tolist()  # root, animal, car, cat, dog
         [[2, 3, 1, 0, 1]]
         """
-        asked = Request.of(force, forbid)
-        return cls(_States(hierarchy).row(asked)[None]) if any(asked) else None
+        found = cls.of_images(hierarchy, [Request.of(force, forbid)])
+        return found and cls(found.state)
 
     @classmethod
     def of_images(cls, hierarchy: Hierarchy, requests: Sequence[Request]) -> "PathLimits | None":
         """A request for each image; None where nothing is asked of any. Raises as `of`."""
         if not any(map(any, requests)):
             return None
-        states, distinct = _States(hierarchy), list(dict.fromkeys(requests))
-        place = {request: i for i, request in enumerate(distinct)}
-        rows = np.array([place[request] for request in requests], dtype=np.int32)
-        return cls(np.stack([states.row(request) for request in distinct]), rows)
+        place = {request: i for i, request in enumerate(dict.fromkeys(requests))}
+        above = _above(hierarchy.path_tree)
+        state = np.stack([_asked(hierarchy, above, request) for request in place])
+        return cls(state, np.array([place[request] for request in requests], dtype=np.int32))
 
     @classmethod
     def through(cls, hierarchy: Hierarchy, nodes: Sequence[NDArray[np.intp]], rows: NDArray[Any]) -> "PathLimits":
         """For each row a set of path-tree nodes, one of which every path has to pass."""
-        states = _States(hierarchy)
-        return cls(np.stack([states.passing([some], []) for some in nodes]), rows.astype(np.int32))
+        above = _above(hierarchy.path_tree)
+        state = np.stack([_passing(hierarchy.path_tree, above, [some], []) for some in nodes])
+        return cls(state, rows.astype(np.int32))
 
     def at(self, images: slice | NDArray[np.intp]) -> "PathLimits":
         """Those of some images."""
@@ -89,57 +85,49 @@ class PathLimits:
         return is_open if self.rows is None else is_open[self.rows]
 
 
-class _States:
-    """Maker of the rows of `PathLimits` for one hierarchy."""
+def _above(tree: PathTree) -> NDArray[np.int32]:
+    """Nodes along each path, the root's in the place of those beyond its end."""
+    return np.maximum(tree.ancestors(), 0)
 
-    def __init__(self, hierarchy: Hierarchy) -> None:
-        self.hierarchy, self.tree = hierarchy, hierarchy.path_tree
 
-    @cached_property
-    def _above(self) -> NDArray[np.int32]:
-        """Nodes along each path, the root's in the place of those beyond its end."""
-        return np.maximum(self.tree.ancestors(), 0)
+def _asked(hierarchy: Hierarchy, above: NDArray[np.int32], request: Request) -> NDArray[np.int8]:
+    """The states that a request leaves, or the error that says why it cannot be met."""
+    tree, ids = hierarchy.path_tree, [[find_concept(hierarchy, name) for name in names] for names in request]
+    force, forbid = ([np.flatnonzero(tree.synset == hierarchy.index(i)) for i in part] for part in ids)
+    found = _passing(tree, above, force, forbid)
+    if found[0] != CLOSED:
+        return found
+    names = [quoted(map(hierarchy.name, part)) for part in ids]
+    if force and _passing(tree, above, force, [])[0] == CLOSED:
+        raise HierarchyError(f"force: no path has {names[0]} together; force concepts of one path")
+    left = f"no path has {names[0]}" if force else "no path is left"
+    raise HierarchyError(f"forbid: {left} without {names[1]}; forbid fewer concepts")
 
-    def row(self, request: Request) -> NDArray[np.int8]:
-        ids = [[find_concept(self.hierarchy, name) for name in names] for names in request]
-        force, forbid = ([np.flatnonzero(self.tree.synset == self.hierarchy.index(i)) for i in part] for part in ids)
-        found = self.passing(force, forbid)
-        if found[0] != CLOSED:
-            return found
-        names = [quoted(map(self.hierarchy.name, part)) for part in ids]
-        if force and self.passing(force, [])[0] == CLOSED:
-            raise HierarchyError(f"force: no path has {names[0]} together; force concepts of one path")
-        left = f"no path has {names[0]}" if force else "no path is left"
-        raise HierarchyError(f"forbid: {left} without {names[1]}; forbid fewer concepts")
 
-    def passing(self, force: Sequence[NDArray[np.intp]], forbid: Sequence[NDArray[np.intp]]) -> NDArray[np.int8]:
-        """States where a path passes one node of each set of `force` and none of `forbid`; all closed where none can.
+def _passing(
+    tree: PathTree, above: NDArray[np.int32], force: Sequence[NDArray[np.intp]], forbid: Sequence[NDArray[np.intp]]
+) -> NDArray[np.int8]:
+    """States where a path passes one node of each set of `force` and none of `forbid`; all closed where none can.
 
-        Every open node is on a complete path that is open.
-        """
-        n_met = np.zeros(self.tree.n_nodes, dtype=np.intp)
-        for some in force:
-            n_met += self._on_path(some)
-        fits = n_met == len(force)
-        for some in forbid:
-            fits &= ~self._on_path(some)
-        leaves = self.tree.leaf_nodes
-        state = np.full(self.tree.n_nodes, CLOSED, dtype=np.int8)
-        ends = leaves[fits[leaves]]
-        if not len(ends):
-            return state
-        kept = np.unique(np.concatenate([self._above[ends].ravel(), [0]]))
-        done = n_met[kept] == len(force)
-        just = done & (np.where(kept > 0, n_met[self.tree.parent[kept]], -1) < len(force)) & bool(force)
-        state[kept] = np.where(just, REACHED, np.where(done, OPEN, ON_THE_WAY))
+    Every open node is on a complete path that is open.
+    """
+
+    def met(sets: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
+        """How many of the sets the path to each node has a node of."""
+        chosen = np.zeros((tree.n_nodes, len(sets)), dtype=bool)
+        for k, some in enumerate(sets):
+            chosen[some, k] = True
+        return np.asarray((chosen[above].any(axis=1) | chosen[0]).sum(axis=1))
+
+    n_met, leaves, state = met(force), tree.leaf_nodes, np.full(tree.n_nodes, CLOSED, dtype=np.int8)
+    ends = leaves[((n_met == len(force)) & (met(forbid) == 0))[leaves]]
+    if not len(ends):
         return state
-
-    def _on_path(self, nodes: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Whether the path to each node has one of some nodes."""
-        chosen = np.zeros(self.tree.n_nodes, dtype=bool)
-        chosen[nodes] = True
-        on_path: NDArray[np.bool_] = chosen[self._above].any(axis=1) | chosen[0]
-        return on_path
+    kept = np.unique(np.concatenate([above[ends].ravel(), [0]]))
+    done = n_met[kept] == len(force)
+    just = done & (np.where(kept > 0, n_met[tree.parent[kept]], -1) < len(force)) & bool(force)
+    state[kept] = np.where(just, REACHED, np.where(done, OPEN, ON_THE_WAY))
+    return state
 
 
 def find_concept(hierarchy: Hierarchy, name: str) -> str:

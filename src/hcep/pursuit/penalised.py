@@ -52,7 +52,7 @@ def lasso(
     X : (n_images, n_dims) array; raw embeddings, as for `hb_omp`
     n_nonzero : most atoms a code may use; the depth of the hierarchy where `alpha` is not given either
     alpha : penalty, as a share of each image's own smallest one at which its code is empty. By default the share at
-        which the images given use `n_nonzero` atoms on average (see `lasso_alpha`).
+        which up to 200 of the images use `n_nonzero` atoms on average, or that from 0.001 to 0.95 which comes nearest
     positive : coefficients of at least 0, as in SpLiCE; else of any sign: basis pursuit denoising
     n_jobs : accepted as everywhere; the solver runs on one thread
 
@@ -81,20 +81,7 @@ def lasso(
     >>> lasso(np.array([[2.0, 0.1]]), d, alpha=0.5).codes.toarray()
     array([[1., 0., 0.]])
     """
-    return _Lasso(dictionary, positive).codes(check_shape(X, dictionary.n_dims), n_nonzero, alpha, n_jobs)
-
-
-def lasso_alpha(X: ArrayLike, dictionary: ConceptDictionary, n_nonzero: int, *, positive: bool = False) -> float:
-    """The `alpha` of `lasso` at which images use about `n_nonzero` atoms on average.
-
-    Found by bisection on up to 200 of the images, spread evenly: within 5%, or as near as a penalty from 0.001 to 0.95
-    comes.
-
-    Parameters
-    ----------
-    X, dictionary, n_nonzero, positive : as for `lasso`
-    """
-    return _Lasso(dictionary, positive).alpha(check_shape(X, dictionary.n_dims), n_nonzero, 1)
+    return Lasso(dictionary, positive).codes(check_shape(X, dictionary.n_dims), n_nonzero, alpha, n_jobs)
 
 
 def tree_lasso(
@@ -144,32 +131,11 @@ def tree_lasso(
     >>> tree_lasso(np.array([[2.0, 1.2, 0.1, 0.0]]), d, alpha=0.1, mixing=1.0).supports
     [('animal', 'cat')]
     """
-    coder = _TreeLasso(dictionary, mixing, max_iter, tol)
+    coder = TreeLasso(dictionary, mixing, max_iter, tol)
     return coder.codes(check_shape(X, dictionary.n_dims), n_nonzero, alpha, n_jobs)
 
 
-def tree_lasso_alpha(
-    X: ArrayLike,
-    dictionary: ConceptDictionary,
-    n_nonzero: int,
-    *,
-    mixing: float = 0.5,
-    max_iter: int = 5000,
-    tol: float = 1e-5,
-    n_jobs: int | None = None,
-) -> float:
-    """The `alpha` of `tree_lasso` at which images use about `n_nonzero` atoms on average.
-
-    As `lasso_alpha`; groups enter a code together, so that a size may be jumped over.
-
-    Parameters
-    ----------
-    X, dictionary, n_nonzero, mixing, max_iter, tol, n_jobs : as for `tree_lasso`
-    """
-    return _TreeLasso(dictionary, mixing, max_iter, tol).alpha(check_shape(X, dictionary.n_dims), n_nonzero, n_jobs)
-
-
-class _Penalised:
+class Penalised:
     """Unit-norm atoms, one for each variable of a penalised least-squares problem, and what becomes of its solutions.
 
     `atoms` are the dictionary's of each variable, several of which may have the same. Subclasses solve.
@@ -228,8 +194,11 @@ class _Penalised:
             selected[place], values[place] = some, numbers
         return FlatResult(self.dictionary, codes_of(selected, values, n_atoms), residual_norms, selected)
 
-    def alpha(self, rows: NDArray[Any], n_nonzero: int, n_jobs: int | None) -> float:
-        """The penalty at which a sample of images uses about `n_nonzero` variables on average."""
+    def alpha(self, rows: NDArray[Any], n_nonzero: int, n_jobs: int | None = None) -> float:
+        """The penalty at which a sample of images uses about `n_nonzero` variables on average.
+
+        Groups enter a code together, so that a size may be jumped over.
+        """
         require_positive("n_nonzero", n_nonzero)
         sample = spread(rows)
         products = self.dictionary.embed(sample).astype(np.float64) @ self.unit.T
@@ -262,7 +231,7 @@ class _Penalised:
         return np.take_along_axis(atoms, order, axis=1), np.take_along_axis(coefficients, order, axis=1)
 
 
-class _Lasso(_Penalised):
+class Lasso(Penalised):
     """All atoms that are not zero; of those with one direction the first, where signs are free."""
 
     parallel = False  # skglm's solver holds the interpreter
@@ -311,10 +280,10 @@ class _Lasso(_Penalised):
         return float(np.where(w == 0, unused, np.abs(gradient + np.sign(w) * alpha)).max())
 
 
-class _TreeLasso(_Penalised):
+class TreeLasso(Penalised):
     """The atoms of all nodes of the tree of rooted paths but the root's; ``parent`` is -1 below the root."""
 
-    def __init__(self, dictionary: ConceptDictionary, mixing: float, max_iter: int, tol: float) -> None:
+    def __init__(self, dictionary: ConceptDictionary, mixing: float, max_iter: int = 5000, tol: float = 1e-5) -> None:
         self.mixing = require_share("mixing", mixing)
         require_positive("max_iter", max_iter)
         self.max_iter, self.tol = int(max_iter), require_not_negative("tol", tol)

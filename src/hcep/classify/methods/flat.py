@@ -1,6 +1,5 @@
 """Codes over all atoms, whatever the tree: greedy, by a convex penalty, or none at all; then a linear head."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from hcep.classify.base import HierarchyLike
 from hcep.classify.choosing import MEAN_ANCHOR
 from hcep.classify.methods.base import CodeClassifier, ConceptMethod
-from hcep.pursuit import FlatResult, lasso, lasso_alpha, omp, tree_lasso, tree_lasso_alpha
+from hcep.pursuit import FlatResult, omp
+from hcep.pursuit.penalised import Lasso, Penalised, TreeLasso
 
 
 class OMPClassifier(ConceptMethod):
@@ -33,43 +33,39 @@ class PenalisedMethod(ConceptMethod):
     """
 
     alpha_: float
-    _coder: Callable[..., FlatResult]
-    _alpha: Callable[..., float]
 
     def __init__(self, hierarchy: HierarchyLike | None = None, *, alpha: float | None = None, **shared: Any) -> None:
         super().__init__(hierarchy, **shared)
         self.alpha = alpha
 
-    def _penalty(self) -> dict[str, Any]:
-        """Further options of the penalty."""
-        return {}
+    def _coder(self) -> Penalised:
+        """The penalty, over the fitted dictionary."""
+        raise NotImplementedError
 
     def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
-        chosen = self.alpha
-        if chosen is None:
-            chosen = self._alpha(images, self.dictionary_, self._n_atoms_kept, **self._penalty())
-        self.alpha_ = float(chosen)
+        given = self.alpha is not None
+        self.alpha_ = float(self.alpha if given else self._coder().alpha(images, self._n_atoms_kept, self.n_jobs))
 
     def _code(self, images: NDArray[Any]) -> FlatResult:
-        options = {"alpha": self.alpha_, "n_jobs": self.n_jobs, **self._penalty()}
-        return self._coder(images, self.dictionary_, self._n_atoms_kept, **options)
+        return self._coder().codes(images, self._n_atoms_kept, self.alpha_, self.n_jobs)
 
 
 class BasisPursuitClassifier(PenalisedMethod):
     """Basis pursuit denoising (the lasso, any sign) over all atoms, then a linear head."""
 
-    _coder, _alpha = staticmethod(lasso), staticmethod(lasso_alpha)
+    def _coder(self) -> Penalised:
+        return Lasso(self.dictionary_, positive=False)
 
 
-class NonNegativeLassoClassifier(BasisPursuitClassifier):
+class NonNegativeLassoClassifier(PenalisedMethod):
     """The lasso with coefficients of at least 0 over all atoms, then a linear head.
 
     SpLiCE decomposes CLIP's embeddings by this program over a vocabulary of words; here the atoms are those of the
     hierarchy, so that it is not SpLiCE.
     """
 
-    def _penalty(self) -> dict[str, Any]:
-        return {"positive": True}
+    def _coder(self) -> Penalised:
+        return Lasso(self.dictionary_, positive=True)
 
 
 class TreeLassoClassifier(PenalisedMethod):
@@ -79,14 +75,12 @@ class TreeLassoClassifier(PenalisedMethod):
     those of `PenalisedMethod`.
     """
 
-    _coder, _alpha = staticmethod(tree_lasso), staticmethod(tree_lasso_alpha)
-
     def __init__(self, hierarchy: HierarchyLike | None = None, *, mixing: float = 0.5, **shared: Any) -> None:
         super().__init__(hierarchy, **shared)
         self.mixing = mixing
 
-    def _penalty(self) -> dict[str, Any]:
-        return {"mixing": self.mixing, "n_jobs": self.n_jobs}
+    def _coder(self) -> Penalised:
+        return TreeLasso(self.dictionary_, self.mixing)
 
 
 class _OnEmbeddings(CodeClassifier):
