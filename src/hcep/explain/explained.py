@@ -275,9 +275,9 @@ class ExplainedImage:
         return f"<{self.file}: {self.line()}>"
 
     def _repr_html_(self) -> str:
-        from hcep.explain.notebook import image_card
+        from hcep.explain.report import image_cards
 
-        return image_card(self)
+        return image_cards([self])
 
     def _searched(self) -> Searched:
         if self.searched is None:
@@ -307,7 +307,7 @@ class ExplainedImages(list[ExplainedImage]):
         return "\n".join([*lines, *([f" and {len(self) - 10:,} more"] if len(self) > 10 else [])]) + ">"
 
     def _repr_html_(self) -> str:
-        from hcep.explain.notebook import image_cards
+        from hcep.explain.report import image_cards
 
         return image_cards(self)
 

@@ -64,7 +64,7 @@ class Explanation:
         return f"Explanation({self.trail()})"
 
     def _repr_html_(self) -> str:
-        from hcep.explain.notebook import steps_table
+        from hcep.explain.report import steps_table
 
         return steps_table(self)
 

@@ -1,4 +1,4 @@
-"""Explained photos as one HTML file: a card each, to sort and filter; maps on hover or tap. Nothing is fetched."""
+"""Explained photos as one HTML file, and in a notebook: a card each, to sort and filter; maps on hover or tap."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import base64
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hcep._escape import html as escape
+from hcep._tables import html as html_table
+from hcep.errors import HCEPError
 from hcep.explain.explained import UNLIKE, ExplainedImage, Level, Rival, percent
-from hcep.explain.explanation import Step
+from hcep.explain.explanation import Explanation, Step
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -31,10 +34,10 @@ MAPS = {
     "approximate": "The maps are approximate: the model does not take the plain mean over positions.",
     "occlusion": "The maps are approximate, by occlusion: what is lost when a part of the photo is painted over.",
 }
-#: Siblings that are named beside a concept.
-N_SIBLINGS = 3
-#: Siblings after the first are named from this probability on.
-UNLIKELY = 0.01
+#: Siblings that are named beside a concept; those after the first from this probability on.
+N_SIBLINGS, UNLIKELY = 3, 0.01
+#: Cards that a list of images shows in a notebook.
+N_CARDS = 12
 
 
 def photo_report(found: Sequence[ExplainedImage], title: str = "HCEP explanations", before: str = "") -> str:
@@ -51,29 +54,26 @@ def photo_report(found: Sequence[ExplainedImage], title: str = "HCEP explanation
         f"<title>{escape(title)}</title><style>{part('page.css')}</style><body class=hcep>"
         f"<h1>{escape(title)}</h1>{before}{_facts(found)}{_reading(found, has_maps)}{_controls(found)}"
         f"<main>{cards}</main><p class=none hidden>No image fits these filters.</p>"
-        f"<script type='application/json' id=small>{small.json()}</script>"
+        f"<script type='application/json' id=small>{json.dumps(small.uris)}</script>"
         f"<script>{part('page.js')}</script></body></html>\n"
     )
 
 
-def card(
-    one: ExplainedImage, number: int = 0, size: int = 520, quality: int = 82, small: SmallPhotos | None = None
-) -> str:
-    """One explained image; its training photos are kept in `small`, or in the card itself.
+def card(one: ExplainedImage, number: int, size: int, quality: int, small: SmallPhotos) -> str:
+    """One explained image.
 
     Parameters
     ----------
     number : its place in the given order
     size, quality : of the photo
+    small : where its training photos are kept
     """
     picture = _picture(one, size, quality)
     steps = one.explanation.steps
     levels = one.levels or (None,) * len(steps)
     overlays, explained = _overlays(one), sum(step.share for step in steps)
     rows = "".join(
-        _step(
-            step, depth, level, explained, overlays.get(("concept", step.synset)), small.of(one, step) if small else ""
-        )
+        _step(step, depth, level, explained, overlays.get(("concept", step.synset)), small.of(one, step))
         for depth, (step, level) in enumerate(zip(steps, levels, strict=True))
     )
     rivals = "".join(_rival(one, rival, overlays.get(("margin", rival.label))) for rival in one.rivals)
@@ -97,64 +97,72 @@ def card(
         f"<span class=num>likely</span><span class=wide>of what is explained</span></span></li>{rows}"
         f"</ol><p class=rest>The path explains {escape(percent(explained))} of the image.</p>"
         f"{f'<ul class=rivals>{rivals}</ul>' if rivals else ''}</div>"
-        f"{_nearest(one, small)}</article>"
+        f"{small.nearest(one)}</article>"
     )
 
 
-class SmallPhotos:
-    """Training photos of a report, each in it once; cards refer to them by number."""
+def image_cards(found: Sequence[ExplainedImage]) -> str:
+    """The first of some explained images for a notebook; maps, if any, as a strip below."""
+    parts = []
+    for one in found[:N_CARDS]:
+        parts.append(card(replace(one, maps=None), 0, 320, 82, SmallPhotos(inline=True)))
+        if one.maps is not None:
+            parts.append(f'<img alt="where the concepts are" src="{thumbnail(one.strip(200), 1600)}">')
+    rest = len(found) - N_CARDS
+    more = f"<p class=soft>and {rest:,} more</p>" if rest > 0 else ""
+    return f"<div class=hcep><style>{part('page.css')}</style>{''.join(parts)}{more}</div>"
 
-    def __init__(self) -> None:
-        self._uris: list[str] = []
-        self._numbers: dict[str, int | None] = {}
+
+def steps_table(explanation: Explanation) -> str:
+    """The path as a table."""
+    head, steps = ["concept", "coefficient", "share of the image", "meaning"], explanation.steps
+    rows = [[step.name, f"{step.coefficient:.2f}", percent(step.share), step.meaning or ""] for step in steps]
+    n = 4 if any(step.meaning for step in steps) else 3
+    return html_table(head[:n], [row[:n] for row in rows])
+
+
+@dataclass
+class SmallPhotos:
+    """Training photos of a report, each in it once; cards refer to them by number, or have them `inline`."""
+
+    inline: bool = False
+    uris: list[str] = field(default_factory=list)
+    numbers: dict[str, int | None] = field(default_factory=dict)
 
     def number(self, file: str) -> int | None:
         """Of a photo; None where it cannot be read any more."""
-        if file not in self._numbers:
-            uri = _readable(Path(file), *SMALL)
-            self._numbers[file] = len(self._uris) if uri else None
-            self._uris += [uri] if uri else []
-        return self._numbers[file]
+        if file not in self.numbers:
+            try:
+                self.uris.append(thumbnail(Path(file), *SMALL))
+                self.numbers[file] = len(self.uris) - 1
+            except HCEPError:
+                self.numbers[file] = None
+        return self.numbers[file]
 
     def of(self, one: ExplainedImage, step: Step) -> str:
         """Numbers of the photos that are typical of a concept."""
-        numbers = [self.number(photo.file) for photo in one.typical.get(step.synset, ())]
+        photos = () if self.inline else one.typical.get(step.synset, ())
+        numbers = [self.number(photo.file) for photo in photos]
         return " ".join(str(number) for number in numbers if number is not None)
 
-    def json(self) -> str:
-        return json.dumps(self._uris)
-
-
-def _nearest(one: ExplainedImage, small: SmallPhotos | None) -> str:
-    """The nearest training photos; concepts that are pointed at show theirs in the same place."""
-    shown = []
-    for photo in one.nearest:
-        number = None if small is None else small.number(photo.file)
-        source = f"data-t={number}" if number is not None else f'src="{_readable(Path(photo.file), *SMALL)}"'
-        if number is not None or (small is None and source != 'src=""'):
-            shown.append(
-                f'<figure><img {source} alt="training photo: {escape(photo.name)}" '
-                f'title="{escape(_short(photo.file))}">'
-                f"<figcaption>{escape(photo.name)}</figcaption></figure>"
-            )
-    if not shown:
-        return "<div class=like hidden><p></p><div></div></div>" if one.typical and small is not None else ""
-    return f"<div class=like><p>Nearest training photos</p><div>{''.join(shown)}</div></div>"
+    def nearest(self, one: ExplainedImage) -> str:
+        """The nearest training photos; concepts that are pointed at show theirs in the same place."""
+        shown = ""
+        for photo in one.nearest:
+            if (number := self.number(photo.file)) is not None:
+                source = f'src="{self.uris[number]}"' if self.inline else f"data-t={number}"
+                shown += (
+                    f'<figure><img {source} alt="training photo: {escape(photo.name)}" '
+                    f'title="{escape(_short(photo.file))}"><figcaption>{escape(photo.name)}</figcaption></figure>'
+                )
+        if shown:
+            return f"<div class=like><p>Nearest training photos</p><div>{shown}</div></div>"
+        return "<div class=like hidden><p></p><div></div></div>" if one.typical and not self.inline else ""
 
 
 def _short(file: str) -> str:
     """The end of a path: nobody needs to know where on whose machine a photo is."""
     return "/".join(Path(file).parts[-2:])
-
-
-def _readable(photo: Path, size: int, quality: int) -> str:
-    """A small photo as a data URI; '' where it is gone or no longer an image."""
-    from hcep.errors import HCEPError
-
-    try:
-        return thumbnail(photo, size, quality)
-    except HCEPError:
-        return ""
 
 
 @cache
@@ -177,9 +185,8 @@ def _facts(found: Sequence[ExplainedImage]) -> str:
     right = sum(bool(one.correct) for one in judged)
     facts = [(f"{len(found):,}", "image" if len(found) == 1 else "images")]
     if judged:
-        facts.append(
-            (f"{right:,} of {len(judged):,}", f"right, by the names of folders ({100 * right / len(judged):.1f} %)")
-        )
+        share = f"right, by the names of folders ({100 * right / len(judged):.1f} %)"
+        facts += [(f"{right:,} of {len(judged):,}", share)]
     facts += [(f"{sum(one.doubt == 'unsure' for one in found):,}", "unsure")]
     if n := sum(one.correction is not None for one in found):
         facts += [(f"{n:,}", "corrected by people")]
@@ -218,8 +225,6 @@ def _controls(found: Sequence[ExplainedImage]) -> str:
 
 
 def _picture(one: ExplainedImage, size: int, quality: int) -> str:
-    from hcep.errors import HCEPError
-
     try:
         uri = thumbnail(one.source if isinstance(one.source, Path) else one.photo(), size, quality)
     except HCEPError:  # an embedding, or a file that is gone by now
@@ -228,10 +233,9 @@ def _picture(one: ExplainedImage, size: int, quality: int) -> str:
     overlay = ""
     if one.maps is not None:
         (left, top, right, bottom), (width, height) = one.maps.region, one.maps.size
-        place = (left / width, top / height, (right - left) / width, (bottom - top) / height)
-        css = ";".join(
-            f"{side}:{100 * value:.3f}%" for side, value in zip(("left", "top", "width", "height"), place, strict=True)
-        )
+        sides = {"left": left / width, "top": top / height}
+        sides |= {"width": (right - left) / width, "height": (bottom - top) / height}
+        css = ";".join(f"{side}:{100 * value:.3f}%" for side, value in sides.items())
         overlay = f'<img class=map hidden alt="" style="{css}">'
     return (
         f'<figure><div class=frame><img loading=lazy decoding=async alt="{told}" src="{uri}">{overlay}</div>'
@@ -261,21 +265,14 @@ def overlay_uri(evidence: EvidenceMap, limit: float | None = None) -> str:
     return "data:image/png;base64," + base64.b64encode(data.getvalue()).decode()
 
 
-def _bar(share: float) -> str:
-    return (
-        f'<span class=track><i style="width:{100 * min(share, 1.0):.1f}%"></i></span>'
-        f"<span class=num>{escape(percent(share))}</span>"
-    )
-
-
 def _step(step: Step, depth: int, level: Level | None, explained: float, overlay: str | None, typical: str) -> str:
-    merged = (
-        f' <span class=soft title="{escape(", ".join(step.merged))}">+{len(step.merged)}</span>' if step.merged else ""
-    )
+    also, share = escape(", ".join(step.merged)), step.share / (explained or 1.0)
+    merged = f' <span class=soft title="{also}">+{len(step.merged)}</span>' if step.merged else ""
     row = (
         f"<span class=name>{escape(step.name)}{merged}</span>"
         f"<span class=num>{escape(percent(level.probability)) if level else ''}</span>"
-        f"{_bar(step.share / (explained or 1.0))}"
+        f'<span class=track><i style="width:{100 * min(share, 1.0):.1f}%"></i></span>'
+        f"<span class=num>{escape(percent(share))}</span>"
     )
     meaning = f'<span class="meaning soft">{escape(step.meaning)}</span>' if step.meaning else ""
     return f'<li style="--d:{depth}">{_pointed(row, overlay, "step", typical, step.name)}{meaning}{_beside(level)}</li>'
@@ -291,10 +288,9 @@ def _beside(level: Level | None) -> str:
 
 
 def _rival(one: ExplainedImage, rival: Rival, overlay: str | None) -> str:
-    told = f"what in the picture says {one.name} rather than {rival.name}"
-    pointed = (
-        _pointed(f'<span title="{escape(told)}">what says {escape(one.name)}</span>', overlay, "") if overlay else ""
-    )
+    told = escape(f"what in the picture says {one.name} rather than {rival.name}")
+    what = f'<span title="{told}">what says {escape(one.name)}</span>'
+    pointed = _pointed(what, overlay, "") if overlay else ""
     return (
         f"<li>or <b>{escape(rival.name)}</b>, {escape(percent(rival.probability))}: "
         f"<span class=soft>{escape(what_separates(one, rival))}</span> {pointed}</li>"
@@ -310,9 +306,8 @@ def _contrast(why: WhyNot, overlay: str | None) -> str:
 def what_separates(one: ExplainedImage, rival: Rival) -> str:
     """Where the path of a rival leaves the image's own, in words."""
     own = [step.synset for step in one.explanation.steps]
-    n = next(
-        (i for i, (a, b) in enumerate(zip(own, rival.path, strict=False)) if a != b), min(len(own), len(rival.path))
-    )
+    pairs = enumerate(zip(own, rival.path, strict=False))
+    n = next((i for i, (a, b) in pairs if a != b), min(len(own), len(rival.path)))
     if n == len(own) or n == len(rival.path):
         return "one path goes on where the other ends"
     above = f"below {one.explanation.steps[n - 1].name}" if n else "from the start"
