@@ -1,7 +1,5 @@
 """Public image archives: fetched, resumed, checked and unpacked, none of which may reach out of its folder."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

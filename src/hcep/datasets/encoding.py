@@ -1,7 +1,5 @@
 """Folders of photos into embeddings: listed, encoded into a store, read again."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which hierarchy is meant: by its name, its place, or the classes it is to be above; and those of CIFAR."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Iterable

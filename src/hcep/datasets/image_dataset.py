@@ -1,7 +1,5 @@
 """Images with their labels and splits, and reproducible draws of them."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -91,21 +89,21 @@ class ImageDataset:
         n_classes = len(self.classes)
         return f"ImageDataset({len(self):,} images, {n_classes:,} classes, layout {self.layout!r}, {splits})"
 
-    def split(self, name: str) -> ImageDataset:
+    def split(self, name: str) -> "ImageDataset":
         """The images of one split."""
         (wanted,) = choose_splits(self.splits, name, self.root)
         return self._take([row for row, split in enumerate(self.splits) if split == wanted])
 
-    def pooled(self) -> ImageDataset:
+    def pooled(self) -> "ImageDataset":
         """The same images without splits, for those who want to divide them anew."""
         return replace(self, splits=(None,) * len(self))
 
-    def relabel(self, rename: Callable[[str], str]) -> ImageDataset:
+    def relabel(self, rename: Callable[[str], str]) -> "ImageDataset":
         """The same images with each class renamed, for instance by `hcep.datasets.imagenet_wnid`."""
         renamed = {label: rename(label) for label in self.classes}
         return replace(self, labels=[None if label is None else renamed[label] for label in self.labels])
 
-    def k_shot(self, k: int, seed: int = 0) -> ImageDataset:
+    def k_shot(self, k: int, seed: int = 0) -> "ImageDataset":
         """Draw k images of every class, reproducibly.
 
         The draw depends on `seed` and on the images' ids only, not on their order. A smaller k gives a subset.
@@ -113,7 +111,7 @@ class ImageDataset:
         self._check_one_split("k_shot")
         return self._take(k_shot_rows(self.ids, self.labels, k, seed))
 
-    def train_val(self, fraction: float = 0.2, seed: int = 0) -> tuple[ImageDataset, ImageDataset]:
+    def train_val(self, fraction: float = 0.2, seed: int = 0) -> tuple["ImageDataset", "ImageDataset"]:
         """Divide into train and validation, each class in the same proportion, reproducibly.
 
         fraction : share of the validation images. A class of two or more has at least one on each side.
@@ -123,7 +121,7 @@ class ImageDataset:
         train, val = train_val_rows(self.ids, self.labels, fraction, seed)
         return self._take(train, "train"), self._take(val, "val")
 
-    def export(self, folder: str | os.PathLike[str]) -> ImageDataset:
+    def export(self, folder: str | os.PathLike[str]) -> "ImageDataset":
         """Write images that are in memory to PNG files, ``folder/split/label/number.png``; return the files' dataset.
 
         Each file is written whole or not at all and a file that is there already is left, so that an interrupted export
@@ -136,7 +134,7 @@ class ImageDataset:
             _write_once(target / file, pixels)
         return replace(self, root=target, pixels=None)
 
-    def _take(self, rows: Sequence[int], split: str | None = None) -> ImageDataset:
+    def _take(self, rows: Sequence[int], split: str | None = None) -> "ImageDataset":
         return replace(
             self,
             files=[self.files[row] for row in rows],

@@ -1,7 +1,5 @@
 """What is odd about a collection of photos, in a sentence each with a count: it is read all the same."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The sample that ships with the package: embeddings of a thousand ImageNette images and the WordNet DAG above them."""
 
-from __future__ import annotations
-
 import os
 from importlib.resources import files
 from pathlib import Path

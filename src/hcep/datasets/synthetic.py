@@ -1,7 +1,5 @@
 """The paper's synthetic model: a hierarchy of concept embeddings built to satisfy its geometric conditions."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

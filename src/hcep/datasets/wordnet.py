@@ -1,7 +1,5 @@
 """The WordNet DAG above ImageNet-1k's classes, which ships with the package (wordnet/, with WordNet's licence)."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ An actor that dies is started again and its tasks with it, on another machine if
 writes whole, under a name of its own and the same every time, and looks first whether it is there already.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

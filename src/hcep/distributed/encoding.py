@@ -4,8 +4,6 @@ Shards go to a folder below the store, each with a record of what became of its 
 them there and goes on; when all are there they get their names in the store, and the manifest lists them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import multiprocessing
@@ -157,7 +155,9 @@ class Plan:
     base: str
 
     @classmethod
-    def made(cls, store: Place, manifest: Manifest, images: Sequence[_Image], batch_size: int, shard_size: int) -> Plan:
+    def made(
+        cls, store: Place, manifest: Manifest, images: Sequence[_Image], batch_size: int, shard_size: int
+    ) -> "Plan":
         """The plan for these images, written where the actors find it; the same plan for the same images and store."""
         table = pa.table({name: pa.array([getattr(i, name) for i in images], pa.string()) for name in _Image._fields})
         per_shard = batch_size * -(-shard_size // batch_size)  # whole batches, as one process would have them

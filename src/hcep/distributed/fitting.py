@@ -1,7 +1,5 @@
 """A model of a store by many machines: each sums up its shards, the sums are added, and a sample makes the choices."""
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -19,10 +17,9 @@ from hcep.distributed.cluster import Cluster, Work
 from hcep.distributed.places import Stored, shards_of
 from hcep.distributed.predicting import evaluate
 from hcep.errors import HCEPError
-from hcep.models.fitting import FittedModel
+from hcep.models.fitting import FittedModel, quotas, sum_up, take_sample, with_moments
 from hcep.models.saving import save_model
 from hcep.models.schema import ATOMS, DOCUMENT
-from hcep.models.streaming import quotas, sum_up, take_sample, with_moments
 
 #: Images that metric, anchor, calibration and refinement are chosen on: all, where there are no more.
 SAMPLE = 50_000

@@ -1,7 +1,5 @@
 """A folder on this machine, or at a URL that pyarrow or fsspec knows: files read whole and written whole."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -43,7 +41,7 @@ class Place:
     address: str
 
     @classmethod
-    def of(cls, where: str | os.PathLike[str]) -> Place:
+    def of(cls, where: str | os.PathLike[str]) -> "Place":
         """The folder at a path or URL."""
         found = _URL.match(str(where))
         if not found:
@@ -74,7 +72,7 @@ class Place:
     def __getstate__(self) -> dict[str, str]:
         return {"address": self.address}  # a connection stays where it was made
 
-    def __truediv__(self, name: str) -> Place:
+    def __truediv__(self, name: str) -> "Place":
         return Place(f"{self.address}/{name}")
 
     def read(self, name: str) -> bytes | None:
@@ -106,7 +104,7 @@ class Place:
         cut = len(root.strip("/")) + 1
         return {one.path.strip("/")[cut:]: one.size for one in below if one.type == arrow_fs.FileType.File}
 
-    def publish(self, name: str, target: Place) -> None:
+    def publish(self, name: str, target: "Place") -> None:
         """Give a file a second name, in another folder of the same place."""
         if self.local is not None and target.local is not None:
             with suppress(OSError):  # it is there already, or this file system has no second names
@@ -145,7 +143,7 @@ class Stored:
     @classmethod
     def of(
         cls, store: str | PathLike[str], split: str | None = None, default_split: str | None = None
-    ) -> tuple[Stored, list[ShardRecord]]:
+    ) -> tuple["Stored", list[ShardRecord]]:
         """A store and its shards; of `default_split` where no split is given and there is that one."""
         place = Place.of(store)
         content = place.read(MANIFEST)

@@ -1,7 +1,5 @@
 """Predictions of a store by many machines into a folder of Parquet files, one per shard; and scores of a model."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pickle

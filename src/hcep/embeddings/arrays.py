@@ -1,7 +1,5 @@
 """Embeddings in other people's files, in and out; nothing in them is executed."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import zipfile

@@ -1,7 +1,5 @@
 """Image files, whatever state they are in: an RGB picture, or one short reason why not."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

@@ -1,7 +1,5 @@
 """How an image becomes a model's input, as data: resize, crop and scale with Pillow and numpy alone."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping
@@ -91,7 +89,7 @@ class Preprocessing:
             raise PreprocessingError(f"size {self.size} is not square: only resize='squash' goes with it")
 
     @classmethod
-    def from_dict(cls, description: Mapping[str, Any], base: Preprocessing | None = None) -> Preprocessing:
+    def from_dict(cls, description: Mapping[str, Any], base: "Preprocessing | None" = None) -> "Preprocessing":
         """A description; what it does not say is taken from its ``preset``, else from `base`, else the defaults."""
         given = dict(description)
         start = _preset(given.pop("preset")) if "preset" in given else base or cls()
@@ -153,7 +151,7 @@ class Preprocessing:
         return int(edge * width / shorter), int(edge * height / shorter)
 
 
-PreprocessingLike: TypeAlias = "Preprocessing | Mapping[str, Any] | str | os.PathLike[str]"
+PreprocessingLike: TypeAlias = Preprocessing | Mapping[str, Any] | str | os.PathLike[str]
 
 PRESETS = {
     "clip": Preprocessing(mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)),

@@ -1,16 +1,12 @@
 """What an encoder is: a name that carries its source, a dimension, a preprocessing, images (and texts) to vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
+from PIL.Image import Image
 
 
 class EncoderRecord(Struct, frozen=True, forbid_unknown_fields=True):

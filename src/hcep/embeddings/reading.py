@@ -1,7 +1,5 @@
 """Embeddings wherever they are: a store, or a file of arrays."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ A table is CSV, Parquet, or the Arrow files of a folder that Hugging Face's data
 a column per dimension.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

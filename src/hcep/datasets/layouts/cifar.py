@@ -1,7 +1,5 @@
 """CIFAR-10 and CIFAR-100 in their published python and binary forms."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path

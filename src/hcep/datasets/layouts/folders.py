@@ -1,7 +1,5 @@
 """Folders of images: one per class, perhaps inside one per split; ImageNette and Tiny-ImageNet as published."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """ImageNet (ILSVRC) as published: train/<wnid>/, a flat val/ whose labels are in an annotation file, a flat test/."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a layout is asked for, and how folders of images are listed."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables with a path and a label column: CSV, TSV and Parquet."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Mapping, Sequence

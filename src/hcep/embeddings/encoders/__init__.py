@@ -10,8 +10,6 @@
 ========================================  ==========================================================
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from importlib import import_module

@@ -4,8 +4,6 @@ An adapter is a module with ``load(model, *, device, precision, preprocessing, â
 an encoder of a function, and `torch_runner.torch_encoder` one of a torch module.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from hcep._optional import install_command, is_installed

@@ -8,8 +8,6 @@ References
    variants leave out squeeze-and-excitation and use ReLU6.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -147,7 +145,7 @@ def strides(depth: float) -> list[int]:
     return [step if k == 0 else 1 for n, (_, step) in zip(repeats, STAGES, strict=True) for k in range(n)]
 
 
-def _network(graph: _Graph, depth: float) -> None:
+def _network(graph: "_Graph", depth: float) -> None:
     x = graph.convolution("x", "_conv_stem", "_bn0", stride=2)
     for i, stride in enumerate(strides(depth)):
         block, before = f"_blocks.{i}.", x

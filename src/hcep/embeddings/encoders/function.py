@@ -1,7 +1,5 @@
 """The one encoder class: a function on preprocessed batches, with what a store must know about it."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Model hubs: quick to find out that they cannot be reached, one line to say so."""
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

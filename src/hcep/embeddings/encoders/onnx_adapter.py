@@ -1,7 +1,5 @@
 """ONNX files, run by onnxruntime: ``onnx:models/encoder.onnx``."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from functools import cache

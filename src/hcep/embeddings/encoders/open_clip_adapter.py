@@ -1,7 +1,5 @@
 """CLIP and SigLIP by open_clip: ``open_clip:ViT-L-14/openai``, a checkpoint, a folder, a hub repository."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

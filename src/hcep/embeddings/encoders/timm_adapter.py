@@ -1,7 +1,5 @@
 """Image models by timm: ``timm:vit_base_patch14_dinov2.lvd142m``, a checkpoint, a folder, a hub repository."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

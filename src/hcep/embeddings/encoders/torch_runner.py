@@ -1,7 +1,5 @@
 """What the adapters of torch models share: device, mixed precision, one forward pass, a hash of the weights, texts."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -42,7 +40,7 @@ class TorchRunner:
     precision: str
 
     @classmethod
-    def choose(cls, device: str | None, precision: str | None, extra: str) -> TorchRunner:
+    def choose(cls, device: str | None, precision: str | None, extra: str) -> "TorchRunner":
         """Settle on a device and a precision.
 
         device : as torch names it; the first CUDA device where there is one, else the processor

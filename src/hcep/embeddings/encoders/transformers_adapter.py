@@ -1,7 +1,5 @@
 """CLIP and SigLIP by transformers: ``transformers:google/siglip-base-patch16-224`` or a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

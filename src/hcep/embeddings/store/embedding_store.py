@@ -1,7 +1,5 @@
 """The embedding store: a folder of Parquet shards and a manifest, opened lazily, read in pieces."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -115,7 +113,7 @@ class EmbeddingStore:
         labels: Iterable[str] | str | None = None,
         splits: Iterable[str] | str | None = None,
         rows: ArrayLike | None = None,
-    ) -> EmbeddingStore:
+    ) -> "EmbeddingStore":
         """The images that meet every condition, as a store that reads the same files.
 
         labels, splits : str or iterable of str; keep these

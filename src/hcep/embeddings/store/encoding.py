@@ -1,7 +1,5 @@
 """Image files into an embedding store: decoded in threads while the encoder works, resumable, the same every time."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections import deque

@@ -1,7 +1,5 @@
 """What a store has on disk: a JSON manifest, checked on the way in and replaced atomically, and Parquet shards."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -157,7 +155,7 @@ class Manifest(Struct, frozen=True):
                 "vectors of different encoders do not mix: use the same encoder, or another store"
             )
 
-    def having(self, **changes: Any) -> Manifest:
+    def having(self, **changes: Any) -> "Manifest":
         """This manifest with other `shards`, `skipped` or `next_row`."""
         return msgspec.structs.replace(self, **{k: v if k == "next_row" else tuple(v) for k, v in changes.items()})
 

@@ -1,7 +1,5 @@
 """Writing an embedding store: one writer at a time, every commit atomic, vectors never changed once written."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -49,7 +47,7 @@ class StoreWriter:
     @contextmanager
     def open(
         cls, folder: Path, encoder: EncoderRecord, n_dims: int, dtype: StoredDtype, *, resume: bool = True
-    ) -> Iterator[StoreWriter]:
+    ) -> Iterator["StoreWriter"]:
         """Open a store for writing, or begin one; its vectors must be of this kind, unless what it holds is dropped."""
         with locked(folder):
             manifest = _begin(folder, Manifest(encoder, n_dims, dtype, next_row=0, shards=(), skipped=()), resume)
