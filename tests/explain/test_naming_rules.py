@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from hcep import Hierarchy
-from hcep.explain.naming.phrase_rules import cleaned, names_of, uses_name, violation, without_marker
+from hcep.explain.naming.phrases import cleaned, names_of, uses_name, violation, without_marker
 
 NAMES = ("polar bear", "bear")
 

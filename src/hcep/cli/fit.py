@@ -79,7 +79,7 @@ def fit(
 ) -> None:
     """Fit a classifier on embeddings, or straight on a folder of images, and save it."""
     from hcep.datasets.photo_checks import refuse_out_of_step, tree_notes
-    from hcep.models.streaming import IN_MEMORY
+    from hcep.models.fitting import IN_MEMORY
 
     def tree_of(classes: Sequence[str], told: Callable[[str], None] = tell) -> Any:
         return datasets.find_hierarchy(hierarchy, classes, format=hierarchy_format, on_note=told, **parsed(options))
@@ -168,7 +168,7 @@ def _fit_text(
 ) -> None:
     """Fit to the names of the hierarchy's leaves, save and say what was made of them."""
     from hcep.dictionary.from_text import TEMPLATES
-    from hcep.explain.naming.pools import wordnet_words
+    from hcep.explain.naming.phrases import wordnet_words
     from hcep.hierarchy import read_hierarchy
     from hcep.models.fitting import fit_text_model
 

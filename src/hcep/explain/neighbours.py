@@ -17,7 +17,7 @@ from hcep.classify.path_model import PathModel
 from hcep.embeddings.reading import OF_SPLIT, is_store
 from hcep.embeddings.store.embedding_store import EmbeddingStore
 from hcep.errors import HCEPError
-from hcep.explain.naming.ranking import BestColumns
+from hcep.explain.naming.nearest import BestColumns
 
 if TYPE_CHECKING:
     from hcep.explain.explained import ExplainedImage

@@ -13,8 +13,15 @@ from typing import Any, NamedTuple, TypeVar
 
 from hcep._progress import progress as progress_bar
 from hcep.errors import HCEPError
-from hcep.explain.naming.phrase_rules import MAX_WORDS, MIN_WORDS, cleaned, names_of, violation, without_marker
-from hcep.explain.naming.pools import merge_pools
+from hcep.explain.naming.phrases import (
+    MAX_WORDS,
+    MIN_WORDS,
+    cleaned,
+    merge_pools,
+    names_of,
+    violation,
+    without_marker,
+)
 from hcep.hierarchy import Hierarchy
 from hcep.llm import ChatModel, LLMError, RejectedError, ask_until_accepted
 from hcep.models.atom_names import AtomNames
