@@ -320,9 +320,9 @@ def installed(real, monkeypatch):
 
 def test_imagenet(installed):
     WordNet(installed)
-    start = time.perf_counter()
+    start = time.process_time()
     h = Hierarchy.from_wordnet(imagenet_classes(), installed)
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
     assert (len(h), h.n_edges) == (1_860, 1_937)
     assert h == imagenet_hierarchy()
 

@@ -18,10 +18,7 @@ from hcep._files import write_bytes
 from hcep._optional import require
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy import serial
-from hcep.hierarchy.edges import VIRTUAL_ROOT, longest_levels, reach, read_edges
-from hcep.hierarchy.path_tree import PathTree, unfold
-
-__all__ = ["VIRTUAL_ROOT", "Hierarchy", "TreePolicy"]
+from hcep.hierarchy.edges import PathTree, longest_levels, reach, read_edges, unfold
 
 TreePolicy = Literal["first", "shortest", "longest"]
 Merged = tuple[tuple[str, str], ...]

@@ -69,16 +69,16 @@ def loads(source: str | Path) -> HierarchyRecord:
                 'reaches it; give it "parents" or remove it'
             )
         known.add(synset.id)
-    inner = {parent for synset in record.synsets for parent in synset.parents}
-    missing = [synset for synset in (*record.classes.values(), record.root, *inner) if synset not in known]
+    inner = dict.fromkeys(parent for synset in record.synsets for parent in synset.parents)
+    missing = [named for named in (*record.classes.values(), record.root, *inner) if named not in known]
     if missing:
         raise HierarchyError(
             f'hierarchy file: {missing[0]!r} is named as root, parent or class but is not in "synsets"; add it there'
         )
-    for label, synset in record.classes.items():
-        if synset in inner:
+    for label, leaf in record.classes.items():
+        if leaf in inner:
             raise HierarchyError(
-                f"hierarchy file: class {label!r} stands for {synset!r}, which has synsets below it; a class is a leaf"
+                f"hierarchy file: class {label!r} stands for {leaf!r}, which has synsets below it; a class is a leaf"
             )
     return record
 

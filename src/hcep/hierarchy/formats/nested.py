@@ -15,10 +15,9 @@ from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy import serial
 from hcep.hierarchy.edges import with_lone_tops
 from hcep.hierarchy.formats import breadcrumbs, tables
-from hcep.hierarchy.formats.column_names import PARENT, known_levels, plain
 from hcep.hierarchy.formats.draft import Draft, Repeated
 from hcep.hierarchy.formats.source import Source, counted
-from hcep.hierarchy.formats.table_file import Table
+from hcep.hierarchy.formats.table_file import PARENT, Table, known_levels, plain
 from hcep.hierarchy.formats.writing import outline_order, refuse_deep
 from hcep.hierarchy.graph import Hierarchy
 

@@ -5,10 +5,9 @@ import re
 from collections.abc import Iterator
 
 from hcep.hierarchy.formats import breadcrumbs, nested, newick, tables
-from hcep.hierarchy.formats.column_names import HEADER_WORDS, plain
 from hcep.hierarchy.formats.draft import Draft, Repeated
 from hcep.hierarchy.formats.source import Source
-from hcep.hierarchy.formats.table_file import Table, read_table
+from hcep.hierarchy.formats.table_file import HEADER_WORDS, Table, plain, read_table
 from hcep.hierarchy.formats.writing import labels, outline_order, refuse_deep
 from hcep.hierarchy.graph import Hierarchy
 

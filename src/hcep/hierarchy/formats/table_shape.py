@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Literal, NoReturn
 
 from hcep.errors import near_matches, quoted
-from hcep.hierarchy.formats import column_names as words
+from hcep.hierarchy.formats import table_file as words
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.formats.table_file import Row, Table
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy.edges import with_lone_tops
-from hcep.hierarchy.formats import breadcrumbs
-from hcep.hierarchy.formats.column_names import NO_PARENT, RANKS, is_edge_header, known_levels, parent_columns, plain
+from hcep.hierarchy.formats import breadcrumbs, table_file as words
 from hcep.hierarchy.formats.draft import Draft
 from hcep.hierarchy.formats.source import Source, counted
 from hcep.hierarchy.formats.table_file import DELIMITERS, Row, Table, read_table
@@ -59,7 +58,7 @@ def read(
     table = records_table(source, source.json()) if is_json else read_table(source, delimiter, sheet)
     if not table.rows:
         raise source.fail("holds no rows; expected parent, child[, name]")
-    if has_levels and levels is None and not known_levels(table.rows[0][1]):
+    if has_levels and levels is None and not words.known_levels(table.rows[0][1]):
         raise source.fail(
             f"none of the columns {quoted(table.rows[0][1], 9)} is known as a level; pass levels=[highest, ...] "
             "(-O levels=highest,... on the command line)"
@@ -69,7 +68,7 @@ def read(
         raise source.fail(f"header must be yes or no, got {header!r}")
     if has_levels or levels is not None or leaf is not None or (name is not None and parent is None):
         return from_levels(source, table, levels, leaf=leaf, name=name, blank=blank)
-    if parent is None and child is None and not is_edge_header(table.rows[0][1]) and not _names_parents(table):
+    if parent is None and child is None and not words.is_edge_header(table.rows[0][1]) and not _names_parents(table):
         steps = _depth_column(table)
         paths = breadcrumbs.in_table(source, table, codes=steps is None)
         if paths is not None:
@@ -132,7 +131,7 @@ def edge_rows(source: Source) -> list[Row] | None:
     table = read_table(source)
     if not table.rows or table.width < 2:
         return None
-    if not is_edge_header(table.rows[0][1]) and breadcrumbs.column_of_paths(table) is not None:
+    if not words.is_edge_header(table.rows[0][1]) and breadcrumbs.column_of_paths(table) is not None:
         return None
     shape = _shape(source, table)
     if shape.kind == "levels" and len(shape.columns) > 2:
@@ -167,8 +166,8 @@ def _edges(source: Source, shape: Shape) -> Hierarchy:
     rows = [(line, shape.cells(cells)) for line, cells in shape.rows]
     children = {cells[1] for _, cells in rows}
     parents = {cells[0] for _, cells in rows if cells[0]}
-    known, has_header = children | parents, is_edge_header(shape.names)
-    none = {cell for cell in parents - children if cell.casefold() in NO_PARENT}
+    known, has_header = children | parents, words.is_edge_header(shape.names)
+    none = {cell for cell in parents - children if cell.casefold() in words.NO_PARENT}
     marker = none if len(none) == 1 and len(parents) > 1 and not has_header else set()
     own = [cells[1] for _, cells in rows if cells[0] == cells[1]]
     # Tables with ids give the root as its own parent.
@@ -219,13 +218,13 @@ def _edges(source: Source, shape: Shape) -> Hierarchy:
 def _names_parents(table: Table) -> bool:
     """Whether the header names a column of parents, of which some come again in another."""
     columns = [{cells[i] for _, cells in table.rows[1:] if i < len(cells)} - {""} for i in range(table.width)]
-    parents = parent_columns(table.rows[0][1])
+    parents = words.parent_columns(table.rows[0][1])
     return any(columns[p] & columns[c] for p in parents for c in range(table.width) if c not in parents)
 
 
 def _depth_column(table: Table) -> int | None:
     """The column that says how deep each row is, counted from the first row's on: level 1, 2, 3, 3, 2, 3."""
-    for column in [i for i, name in enumerate(table.rows[0][1]) if plain(name) in DEPTHS]:
+    for column in [i for i, name in enumerate(table.rows[0][1]) if words.plain(name) in DEPTHS]:
         cells = [DEPTH.fullmatch(cells[column] if len(cells) > column else "") for _, cells in table.rows[1:]]
         depths = [int(cell[1]) for cell in cells if cell]
         rises = len(set(depths)) > 1 and min(depths) == depths[0] and all(b <= a + 1 for a, b in pairwise(depths))
@@ -236,9 +235,9 @@ def _depth_column(table: Table) -> int | None:
 
 def _from_depths(source: Source, table: Table, column: int) -> Hierarchy:
     (_, titles), *rows = table.rows
-    words = {i: set(plain(title).split()) for i, title in enumerate(titles) if i != column}
-    named = [i for i in words if words[i] & {"name", "title", "label", "description"}]
-    label = (named or [i for i in words if not words[i] & {"id", "code", "key"}] or list(words))[0]
+    said = {i: set(words.plain(title).split()) for i, title in enumerate(titles) if i != column}
+    named = [i for i in said if said[i] & {"name", "title", "label", "description"}]
+    label = (named or [i for i in said if not said[i] & {"id", "code", "key"}] or list(said))[0]
     draft = Draft(source, "qualify")
     above: dict[int, int] = {}
     for line, cells in rows:
@@ -312,7 +311,7 @@ def _completed(source: Source, shape: Shape, blank: str | None) -> list[list[str
     rows = [shape.cells(cells) for _, cells in shape.rows]
     if blank == "skip":
         return rows
-    is_biology = len({plain(title) for title in shape.titles} & set(RANKS)) > 1
+    is_biology = len({words.plain(title) for title in shape.titles} & set(words.RANKS)) > 1
     filled: list[list[str]] = []
     between: list[tuple[int, int, bool]] = []  # line and column of blanks inside a row; if it is as above before it
     last = [""] * len(shape.columns)
