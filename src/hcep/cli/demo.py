@@ -83,7 +83,7 @@ def _explain_photos(console: Console, output: Path) -> None:
     """Two photos by the built-in model, with a report that maps every concept; without its encoder, how to get it."""
     from hcep._optional import install_command, is_installed
     from hcep.cli.render import verdict
-    from hcep.embeddings.encoders.all_encoders import DEFAULT, SOURCES
+    from hcep.embeddings.encoders import DEFAULT, SOURCES
 
     if not all(map(is_installed, SOURCES[DEFAULT].packages)):
         console.print(f"\n[dim]With {escape(install_command('photos'))} the demo also explains photos.[/]")

@@ -55,7 +55,7 @@ def encode(
     from hcep.datasets import encode_images, find_hierarchy, read_images
     from hcep.datasets.photo_checks import copy_notes, folder_notes, tree_notes
     from hcep.embeddings import EmbeddingStore, load_encoder
-    from hcep.embeddings.encoders.all_encoders import DEFAULT
+    from hcep.embeddings.encoders import DEFAULT
 
     listing: dict[str, Any] = {"layout": layout, "split": split}
     listing |= {"path_column": path_column, "label_column": label_column}

@@ -33,7 +33,7 @@ def open_head(
 
     The path's class is the classifier's own on at least 99 % of the given images; the command says on how many.
     """
-    from hcep.embeddings.encoders.all_encoders import SOURCES
+    from hcep.embeddings.encoders import SOURCES
     from hcep.models.opening import linear_head, open_encoder
 
     if output.exists() and not force:

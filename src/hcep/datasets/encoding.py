@@ -25,7 +25,7 @@ from hcep.embeddings import (
     load_encoder,
     read_embeddings,
 )
-from hcep.embeddings.encoders.all_encoders import DEFAULT
+from hcep.embeddings.encoders import DEFAULT
 from hcep.embeddings.images import content_hash
 from hcep.embeddings.reading import is_embeddings
 

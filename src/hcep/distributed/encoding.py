@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 import pyarrow as pa
@@ -26,7 +26,7 @@ from hcep.datasets.image_dataset import SPLIT_NAMES, canonical_split
 from hcep.distributed.cluster import Cluster
 from hcep.distributed.places import Place, is_url
 from hcep.embeddings import Encoder, EncodeReport, ImageItem, SkippedImage, encode_to_store, load_encoder
-from hcep.embeddings.encoders.all_encoders import DEFAULT
+from hcep.embeddings.encoders import DEFAULT
 from hcep.embeddings.images import IMAGE_SUFFIXES, open_image
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store import manifest as disk
@@ -155,9 +155,7 @@ class Plan:
     base: str
 
     @classmethod
-    def made(
-        cls, store: Place, manifest: Manifest, images: Sequence[_Image], batch_size: int, shard_size: int
-    ) -> "Plan":
+    def made(cls, store: Place, manifest: Manifest, images: Sequence[_Image], batch_size: int, shard_size: int) -> Self:
         """The plan for these images, written where the actors find it; the same plan for the same images and store."""
         table = pa.table({name: pa.array([getattr(i, name) for i in images], pa.string()) for name in _Image._fields})
         per_shard = batch_size * -(-shard_size // batch_size)  # whole batches, as one process would have them

