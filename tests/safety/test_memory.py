@@ -21,7 +21,7 @@ from hcep.embeddings.arrays import EmbeddingArrays
 from hcep.embeddings.store.writer import import_arrays
 from hcep.errors import HCEPError
 from hcep.explain.photos import explained_batches
-from hcep.models import fit_model, load_model, save_model, streaming
+from hcep.models import fit_model, fitting, load_model, save_model
 from tests.cli.test_workflow import run
 from tests.explain.bear_space import BEARS, bear_images
 
@@ -52,8 +52,8 @@ def test_a_fit_in_blocks_is_the_fit_in_memory(tmp_path, monkeypatch):
     store = make_store(tmp_path / "store", 900, n_dims=12, n_classes=5)
     options = {"shrinkage": 0.3, "anchor": 0.5, "power": 1.0, "refine": False}
     whole = fit_model(read_embeddings(store), None, tmp_path / "whole", **options)
-    monkeypatch.setattr(streaming, "SAMPLE", 300)
-    monkeypatch.setattr(streaming, "BLOCK", 128)
+    monkeypatch.setattr(fitting, "SAMPLE", 300)
+    monkeypatch.setattr(fitting, "BLOCK", 128)
     stays = read_embeddings(store, in_memory=300)
     monkeypatch.setattr("hcep.embeddings.EmbeddingStore.to_numpy", None)  # no way to have all at once
     parts = fit_model(stays, None, tmp_path / "parts", **options)
@@ -97,8 +97,8 @@ def fitted(tmp_path):
 def test_scores_of_a_store_that_stays_on_disk_are_those_in_memory(fitted, tmp_path, monkeypatch):
     words = ("evaluate", tmp_path / "m", tmp_path / "store", "--by-class", "--json")
     whole = json.loads(run(*words))
-    monkeypatch.setattr(streaming, "IN_MEMORY", 300)
-    monkeypatch.setattr(streaming, "BLOCK", 128)
+    monkeypatch.setattr(fitting, "IN_MEMORY", 300)
+    monkeypatch.setattr(fitting, "BLOCK", 128)
     monkeypatch.setattr("hcep.embeddings.EmbeddingStore.to_numpy", None)  # no way to have all at once
     parts = json.loads(run(*words))
     intervals = parts.pop("intervals"), whole.pop("intervals")

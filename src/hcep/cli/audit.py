@@ -44,8 +44,8 @@ def audit(
     from hcep.audit import audit as look
     from hcep.explain.neighbours import fitted_on
     from hcep.models import read_model
+    from hcep.models.fitting import IN_MEMORY
     from hcep.models.model_encoder import embeddings_for
-    from hcep.models.streaming import IN_MEMORY
 
     beside = None if output is None else output.with_suffix(".json")
     for path in (output, beside):

@@ -68,8 +68,8 @@ def evaluate(
     from hcep.embeddings import EmbeddingStore
     from hcep.evaluate import DEFAULT_COLUMNS, Grades, evaluate_blocks, grade_methods, intervention_curve, limited
     from hcep.models import read_model
+    from hcep.models.fitting import IN_MEMORY, blocks
     from hcep.models.model_encoder import embeddings_for
-    from hcep.models.streaming import IN_MEMORY, blocks
 
     wanted, ranks = _form(form, output, as_json), tuple(top_k or (1, 5))
     if ray is not None:

@@ -134,7 +134,7 @@ def log(model: Model) -> None:
 @app.command()
 def undo(model: Model) -> None:
     """Go back to the version before the last change; the newer one is kept in `versions/`."""
-    from hcep.models.history import undo_change
+    from hcep.models.saving import undo_change
 
     say(f"{model}: undone: {undo_change(model).what}")
 
@@ -150,7 +150,7 @@ def own_labels(fitted: HCEPClassifier, labels: list[str]) -> list[Any]:
 
 
 def _change(model: Path, what: str, change: Callable[[HCEPClassifier], Any], *, keep_metrics: bool = False) -> None:
-    from hcep.models.history import change_model
+    from hcep.models.saving import change_model
 
     fitted = change_model(model, what, change, keep_metrics=keep_metrics)
     say(f"{model}: {what}; {len(fitted.classes_):,} classes")

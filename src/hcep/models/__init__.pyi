@@ -8,7 +8,6 @@ from .atom_names import (
 )
 from .card import EncoderRecord as EncoderRecord, model_card as model_card
 from .fitting import FittedModel as FittedModel, fit_model as fit_model
-from .history import change_model as change_model, model_log as model_log, undo_change as undo_change
 from .hub import (
     download_model as download_model,
     from_pretrained as from_pretrained,
@@ -19,12 +18,16 @@ from .loading import (
     SavedModel as SavedModel,
     load as load,
     load_model as load_model,
-    load_path_model as load_path_model,
     load_summary as load_summary,
     read_model as read_model,
 )
 from .opening import builtin_model as builtin_model, open_encoder as open_encoder
-from .saving import save_model as save_model
+from .saving import (
+    change_model as change_model,
+    model_log as model_log,
+    save_model as save_model,
+    undo_change as undo_change,
+)
 from .schema import (
     ChangeRecord as ChangeRecord,
     ModelError as ModelError,

@@ -3,7 +3,7 @@
 import json
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -26,6 +26,7 @@ MAX_TEXT = 4000
 Source = Literal["summary", "phrase", "gloss", "exemplars"]
 #: Categories of characters that have no place in a phrase, but for the joiners that some scripts need inside words.
 _ODD, _JOINERS = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"), "\u200c\u200d"
+_Words = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT, description=f"a text of 1 to {MAX_TEXT:,} characters")]
 
 
 def odd_character(text: str) -> str | None:
@@ -37,8 +38,8 @@ def odd_character(text: str) -> str | None:
 class Phrase:
     """A candidate phrase and the cosine of its embedding to the atom, rounded to six decimals."""
 
-    text: str
-    score: float
+    text: _Words
+    score: Annotated[float, Meta(ge=-1, le=1, description="a finite number of at least -1 and at most 1")]
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Exemplar:
     """An image below the parent and its projection on the atom: 0 at the parent's embedding, 1 at the child's."""
 
     id: str
-    projection: float
+    projection: Finite
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,11 @@ class AtomName:
     child: str
     #: the nearest of a pool, the nearest first; empty where none were compared, or the atom is zero
     phrases: tuple[Phrase, ...] = ()
-    summary: str | None = None  # a language model's 3 to 10 words
+    summary: _Words | None = None  # a language model's 3 to 10 words
     #: exemplars, contrast: images below the parent that lie furthest along the atom, and furthest against it
     exemplars: tuple[Exemplar, ...] = ()
     contrast: tuple[Exemplar, ...] = ()
-    gloss: str | None = None  # definition of the child
+    gloss: _Words | None = None  # definition of the child
 
     @property
     def meaning(self) -> str | None:
@@ -95,10 +96,10 @@ class AtomNames:
     """Names of a dictionary's atoms."""
 
     atoms: tuple[AtomName, ...]  # in the order of the hierarchy's edges; some may be left out
-    encoder: str | None = None  # whose text space the phrases were compared in
-    template: str | None = None  # what the phrases were put into before they were embedded, such as ``"a photo of {}"``
+    encoder: _Words | None = None  # whose text space the phrases were compared in
+    template: _Words | None = None  # what the phrases were put into before they were embedded: "a photo of {}"
     centered: bool = False  # whether the mean of the pool was subtracted
-    llm: str | None = None  # the language model of the summaries
+    llm: _Words | None = None  # the language model of the summaries
 
     def __post_init__(self) -> None:
         if len(self.by_edge) < len(self.atoms):
@@ -182,18 +183,16 @@ def dump_names(names: AtomNames, hierarchy: Hierarchy) -> bytes:
 def parse_names(data: bytes, hierarchy: Hierarchy) -> AtomNames:
     """Read ``atoms.json`` and check every field, and that the hierarchy has its edges."""
     document = json_object(ATOMS, data)
-    found = _json.convert(document, _File, ATOMS, ModelError)
-    if found.format != ATOMS_FORMAT:
-        raise ModelError(f'{ATOMS}: format must be "{ATOMS_FORMAT}", got {shown(found.format)}')
-    if found.version != VERSION:
-        raise ModelError(f"{ATOMS}: version must be {VERSION}, which this release of hcep reads, got {found.version}")
+    _json.convert(document, _File, ATOMS, ModelError)
+    form, version = document["format"], document["version"]
+    if form != ATOMS_FORMAT:
+        raise ModelError(f'{ATOMS}: format must be "{ATOMS_FORMAT}", got {shown(form)}')
+    if version != VERSION:
+        raise ModelError(f"{ATOMS}: version must be {VERSION}, which this release of hcep reads, got {version}")
     try:
         return msgspec.convert(document, AtomNames).ordered(hierarchy)
     except (HierarchyError, msgspec.ValidationError) as error:
         raise ModelError(f"{ATOMS}: {error}") from None
-
-
-_Words = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT, description=f"a text of 1 to {MAX_TEXT:,} characters")]
 
 
 class _Record(Struct, forbid_unknown_fields=True):
@@ -206,31 +205,12 @@ class _Record(Struct, forbid_unknown_fields=True):
                 raise ValueError(f"{name} must be a text without control characters, got {shown(text)}")
 
 
-class _Phrase(_Record):
-    text: _Words
-    score: Annotated[float, Meta(ge=-1, le=1, description="a finite number of at least -1 and at most 1")]
+def _record(kind: Any, **others: Any) -> Any:
+    """What a file holds for a dataclass: every field, also those with a default, and no others."""
+    types = {field.name: field.type for field in fields(kind)} | others
+    return msgspec.defstruct(kind.__name__, list(types.items()), bases=(_Record,))
 
 
-class _Exemplar(_Record):
-    id: str
-    projection: Finite
-
-
-class _Atom(_Record):
-    parent: str
-    child: str
-    phrases: list[_Phrase]
-    summary: _Words | None
-    exemplars: list[_Exemplar]
-    contrast: list[_Exemplar]
-    gloss: _Words | None
-
-
-class _File(_Record):
-    format: str
-    version: int
-    atoms: list[_Atom]
-    encoder: _Words | None
-    template: _Words | None
-    centered: bool
-    llm: _Words | None
+_Images = list[_record(Exemplar)]  # type: ignore[misc]
+_Atom = _record(AtomName, phrases=list[_record(Phrase)], exemplars=_Images, contrast=_Images)  # type: ignore[misc]
+_File = _record(AtomNames, atoms=list[_Atom], format=str, version=int)

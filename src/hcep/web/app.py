@@ -7,8 +7,6 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from hcep._optional import require
@@ -16,9 +14,6 @@ from hcep.web.engine import Engine
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-
-#: Each has `register(engine)`, which makes its pages.
-PAGES = ("photo", "collection", "hierarchy", "compare")
 
 
 def create_app(
@@ -33,11 +28,11 @@ def create_app(
     warm : load and compile everything at the start, while the first visitor looks for a photo
     **options : of `Engine`
     """
-    fastapi = require("fastapi", "web", "the explorer")
+    fastapi, ui = require("fastapi", "web", "the explorer"), require("nicegui", "web", "the explorer").ui
     from hcep.web import api
+    from hcep.web.pages import collection, compare, hierarchy, photo
     from hcep.web.security import Guard
 
-    ui = require("nicegui", "web", "the explorer").ui
     engine = model if isinstance(model, Engine) else Engine(model, store, **options)
 
     @asynccontextmanager
@@ -51,13 +46,12 @@ def create_app(
     app: FastAPI = fastapi.FastAPI(title="HCEP explorer", docs_url=None, redoc_url=None, lifespan=lifespan)
     seen: Counter[str] = Counter()
     api.register(app, engine, seen)
-    for name in PAGES:
-        if find_spec(f"hcep.web.pages.{name}") is not None:
-            import_module(f"hcep.web.pages.{name}").register(engine)
+    for page in (photo, collection, hierarchy, compare):
+        page.register(engine)
     look: dict[str, Any] = {"title": "HCEP", "dark": None, "language": "en-US", "tailwind": False}
     # A browser, or a server, that is busy for some seconds does not lose its page.
-    look["reconnect_timeout"] = 20.0
-    ui.run_with(app, **look, storage_secret=secrets.token_hex(32), show_welcome_message=False)
+    look |= {"reconnect_timeout": 20.0, "storage_secret": secrets.token_hex(32), "show_welcome_message": False}
+    ui.run_with(app, **look)
     app.add_middleware(Guard, seen=seen, token=token, max_body=int(engine.limits.request_megabytes * 1e6))
     _give_nonces()
     return app

@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -22,7 +21,7 @@ from hcep.classify.path_model import PathModel
 from hcep.embeddings import EmbeddingStore, Encoder
 from hcep.embeddings.images import ImageProblem
 from hcep.errors import HCEPError
-from hcep.explain import ExplainedImage, WhyNot
+from hcep.explain import ExplainedImage
 from hcep.explain.corrections import Correction, Corrections, class_meant, request_of
 from hcep.explain.photos import Batch, Explainer
 from hcep.hierarchy import Hierarchy
@@ -58,10 +57,6 @@ class Photo:
     embedding: NDArray[np.float32] = field(repr=False)
     features: NDArray[np.float32] | None = field(default=None, repr=False)
     pixels: NDArray[np.float32] | None = field(default=None, repr=False)
-
-    @cached_property
-    def size(self) -> tuple[int, int]:
-        return self.image.size
 
     @property
     def image(self) -> Image.Image:
@@ -135,9 +130,8 @@ class Engine:
     def _open(self, saved: SavedModel) -> None:
         """Answer with this version of the model from now on."""
         self.corrections = Corrections(self.corrections_file, saved.hierarchy, missing=True, lenient=True)
-        explainers: dict[Any, Explainer] = {}
         _ = saved.path_model  # read now, not while somebody waits
-        self.saved, self._version = saved, (saved, explainers)
+        self.saved, self._version = saved, (saved, dict[Any, Explainer]())
 
     @property
     def model(self) -> PathModel:
@@ -150,8 +144,6 @@ class Engine:
 
     async def warm_up(self) -> None:
         """Explain a grey picture and forget it, so that nobody's first photo waits for what is loaded and compiled."""
-        from PIL import Image
-
         Image.new("RGB", (64, 64), "grey").save(grey := BytesIO(), "PNG")
         photo = await self.add_photo(grey.getvalue())
         await self.explain(photo, where=True)
@@ -205,7 +197,8 @@ class Engine:
             raise PhotoNotFound(f"no photo {row} in the store")
         path = Path(str(self.store.paths[row]))
         try:
-            data = await self.run(_read, path, int(self.limits.megabytes * 1e6) + 1)
+            with path.open("rb") as file:
+                data = await self.run(file.read, int(self.limits.megabytes * 1e6) + 1)
         except OSError as error:
             raise PhotoNotFound(f"{path.name}: {error.strerror}") from None
         return await self.add_photo(data, path.name)
@@ -247,22 +240,14 @@ class Engine:
         if corrected:
             request = self.corrections.requests([photo.id], request)[0]
         asked = _Asked(photo, request, (Request.of(why_not).force, where, n_best, coverage, n_paths))
-        return replace(
-            await self._explain(asked), correction=self.corrections.honoured(photo.id) if corrected else None
-        )
-
-    async def contrast(self, photo: Photo, concept: str, *, force: Concepts = (), forbid: Concepts = ()) -> WhyNot:
-        """Why a photo was not taken for another class or concept, with the map of the difference."""
-        one = await self.explain(photo, force=force, forbid=forbid, why_not=concept, where=True)
-        return one.contrasts[0] if one.contrasts else await self.run(one.contrast, concept)
+        found = await self._explain(asked)
+        return replace(found, correction=self.corrections.honoured(photo.id) if corrected else None)
 
     def _explained(self, asked: list[_Asked]) -> list[ExplainedImage]:
         """Answers in order; those that ask for the same things are searched together."""
-        groups: dict[Any, list[int]] = {}
-        for i, one in enumerate(asked):
-            groups.setdefault(one.alike, []).append(i)
         found: dict[int, ExplainedImage] = {}
-        for alike, rows in groups.items():
+        for alike in {one.alike for one in asked}:
+            rows = [i for i, one in enumerate(asked) if one.alike == alike]
             found |= zip(rows, self._searched([asked[i] for i in rows], *alike), strict=True)
         return [found[i] for i in range(len(asked))]
 
@@ -277,7 +262,7 @@ class Engine:
         if where:
             kind = "pixels" if photos[0].features is None else "features"
             arrays = {kind: np.stack([getattr(photo, kind) for photo in photos]), "encoder": self.encoder}
-            arrays["sizes"] = [photo.size for photo in photos]
+            arrays["sizes"] = [Image.open(BytesIO(photo.jpeg)).size for photo in photos]
         X = np.stack([photo.embedding for photo in photos])
         batch = Batch([photo.name for photo in photos], X, [None] * len(photos), **arrays)
         limits = PathLimits.of_images(explainer.model.hierarchy, requests)
@@ -314,8 +299,7 @@ class Engine:
         Parameters
         ----------
         photo : id
-        label : the true class, by label, name or synonym
-        force, forbid : concepts that are right, and wrong
+        label, force, forbid : the true class, concepts that are right, and wrong; by label, name or synonym
         **told : file, who, why; as of `Corrections.add`
         """
         if not (label or any(Request.of(force, forbid))):
@@ -344,9 +328,9 @@ class Engine:
 
     # -- changes of the model -----------------------------------------------------------------------
 
-    async def change(self, what: str, function: Callable[[HCEPClassifier], Any], *, keep_metrics: bool = False) -> None:
+    async def change(self, what: str, function: Callable[[HCEPClassifier], Any]) -> None:
         """Change the model in a new version, by `change_model`; on return it is on disk, and answers come from it."""
-        await self.run(self._change, lambda: change_model(self.saved.folder, what, function, keep_metrics=keep_metrics))
+        await self.run(self._change, lambda: change_model(self.saved.folder, what, function))
 
     async def add_class(self, name: str, parent: str | None, photos: Sequence[Photo]) -> None:
         """Add a class from photos."""
@@ -389,8 +373,3 @@ def _picture(jpeg: bytes) -> Image.Image:
 def _plain(name: str) -> str:
     """The name of a file without folders and controls, for people to read; nothing is ever opened by it."""
     return "".join(filter(str.isprintable, name.replace("\\", "/").rpartition("/")[2]))[:120]
-
-
-def _read(path: Path, most: int) -> bytes:
-    with path.open("rb") as file:
-        return file.read(most)

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from hcep.embeddings.images import small_jpeg
 from hcep.errors import HCEPError
 from hcep.web import charts
-from hcep.web.collection import IN_REPORT, Collection, DroppedPhotos, Rows, View
+from hcep.web.collection import IN_REPORT, Collection, DroppedPhotos, View
 from hcep.web.engine import Engine, Photo
 from hcep.web.pages import many
-from hcep.web.pages.frame import button, frame, guarded, notice, tabs, text, ui, working
+from hcep.web.pages.frame import button, clickable, frame, guarded, notice, on_value, tabs, text, ui, working
 
 #: Photos that may be dropped together.
 DROPPED = 2000
@@ -54,13 +55,13 @@ def _empty(collections: many.Collections) -> None:
     async def take(photo: Photo, name: str) -> None:
         if len(taken) >= DROPPED:
             raise HCEPError(f"more than {DROPPED:,} photos; encode them into a store")
-        taken.append((name, await collections.engine.run(many.smaller, photo)))
+        jpeg = await collections.engine.run(small_jpeg, photo.image, 480, 85)  # hundreds of them fit into memory
+        taken.append((name, replace(photo, jpeg=jpeg, features=None, pixels=None)))
 
     def done() -> None:
         if taken:
-            ui.navigate.to(
-                f"/collection?photos={collections.add(DroppedPhotos(sorted(taken, key=lambda one: one[0])))}"
-            )
+            key = collections.add(DroppedPhotos(sorted(taken, key=lambda one: one[0])))
+            ui.navigate.to(f"/collection?photos={key}")
 
     text("h1", "Look through a collection")
     text("p", LEAD, "lead")
@@ -77,9 +78,7 @@ class _Page:
 
     def __init__(self, collections: many.Collections, collection: Collection, score: str) -> None:
         self.collections, self.collection, self.tree = collections, collection, collection.model.hierarchy.path_tree
-        self.view, self.level = View(), min(2, self.tree.depth)
-        self.rows: Rows = np.arange(len(collection))
-        n = len(collection)
+        self.view, self.level, n = View(), min(2, self.tree.depth), len(collection)
         with text("div", classes="line title"):
             text("h1", f"{n:,} photo{'' if n == 1 else 's'} in {collection.photos.title}", "wrap")
             text("a", "Other photos", "button quiet", href="/collection?photos=other")
@@ -134,8 +133,7 @@ class _Page:
 
     def removable(self, words: str, **what: Any) -> None:
         """A part of the view that can be taken away."""
-        made = text("button", f"{words} ✕", "chip lit wrap", type="button", aria_label=f"Remove: {words}")
-        made.on("click", guarded(partial(self.change, **what)), args=[])
+        clickable(f"{words} ✕", partial(self.change, **what), "chip lit wrap", aria_label=f"Remove: {words}")
 
     # -- concepts and mistakes ------------------------------------------------------------------------
 
@@ -180,14 +178,14 @@ class _Page:
     def make_map(self) -> None:
         with text("label", "Colour by level", "name"):
             made = text("input", type="range", min=1, max=self.tree.depth, value=self.level, aria_label="Level")
-        made.on("change", guarded(self.set_level), js_handler="(event) => emit(event.target.value)")
+        on_value(made, "change", self.set_level)
         self.map = _Chart()
         self.map.plot.on("plotly_selected", guarded(self.lasso), js_handler=LASSO)
         self.legend = text("ul", classes="line legend", aria_label="Colours")
         self.group = text("div", classes="stack")
 
-    def set_level(self, event: Any) -> None:
-        self.level = min(max(int(event.args), 1), self.tree.depth)
+    def set_level(self, value: str) -> None:
+        self.level = min(max(int(value), 1), self.tree.depth)
         self.draw_map()
 
     def lasso(self, event: Any) -> None:

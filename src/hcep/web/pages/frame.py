@@ -17,14 +17,10 @@ ui = nicegui.ui
 log = logging.getLogger(__name__)
 
 PAGES = {"Photo": "/", "Collection": "/collection", "Hierarchy": "/hierarchy", "Compare": "/compare", "API": "/api"}
-STATIC = "/explorer"
+#: Where the pages' own style and scripts are served; nothing comes from elsewhere.
+STATIC, FILES = "/explorer", Path(__file__).with_name("static")
 SORRY = "Something went wrong here. Nothing you did is lost; please try again."
 BUSY = "Many people are using this right now. Please try again in a moment."
-
-
-def serve_static() -> None:
-    """Serve the pages' own style and scripts; nothing comes from elsewhere."""
-    nicegui.app.add_static_files(STATIC, Path(__file__).with_name("static"))
 
 
 @contextmanager
@@ -57,25 +53,26 @@ def text(tag: str, words: str = "", classes: str = "", **attributes: Any) -> Any
     return made
 
 
-def button(
-    words: str, on_click: Callable[[], Any] | None = None, kind: str = "", *, icon: str = "", **attributes: Any
-) -> Any:
-    """A button.
+def clickable(words: str, on_click: Callable[[], Any], classes: str, **attributes: Any) -> Any:
+    """A button of any look, such as a chip; `on_click` is called, or awaited, by `guarded`."""
+    made = text("button", words, classes, type="button", **attributes)
+    return made.on("click", guarded(on_click), args=[])
 
-    Parameters
-    ----------
-    words : what it says
-    on_click : called, or awaited, by `guarded`
-    kind : "primary", "quiet", or other classes
-    icon : a Material icon before the words
-    attributes : as of `text`
-    """
-    made = text("button", "" if icon else words, f"button {kind}", type="button", **attributes)
+
+def button(words: str, on_click: Callable[[], Any], kind: str = "", *, icon: str = "", **attributes: Any) -> Any:
+    """A button, "primary", "quiet" or plain, perhaps with a Material icon before the words."""
+    made = clickable("" if icon else words, on_click, f"button {kind}", **attributes)
     if icon:
         with made:
             ui.icon(icon)
             text("span", words)
-    return made if on_click is None else made.on("click", guarded(on_click), args=[])
+    return made
+
+
+def on_value(element: Any, event: str, handler: Callable[[str], Any], throttle: float = 0.0) -> None:
+    """Hand what an input holds to a function, `guarded`, at every event."""
+    take = guarded(lambda given: handler(str(given.args).strip()))
+    element.on(event, take, js_handler="(e) => emit(e.target.value)", throttle=throttle)
 
 
 def bar(share: float, classes: str = "") -> Any:

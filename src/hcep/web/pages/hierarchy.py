@@ -1,6 +1,6 @@
 """The hierarchy page: browse and search, what to look at, move a class and see what it does, add one, undo."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from hcep.hierarchy import Hierarchy
 from hcep.models import SavedModel
 from hcep.web.collection import class_numbers
 from hcep.web.engine import Engine, Photo
-from hcep.web.pages.frame import button, frame, guarded, notice, tabs, text, ui, working
+from hcep.web.pages.frame import button, clickable, frame, guarded, notice, on_value, tabs, text, ui, working
 from hcep.web.pages.many import Collections, DropZone, collections_of
 
 #: Photos that moves are measured on, and concepts that a search shows.
@@ -103,11 +103,13 @@ class _Page:
         with text("div", classes="hierarchy"):
             with text("section", classes="card stack", aria_label="Concepts"):
                 words = "Search concepts"
-                self.search = text("input", classes="field", type="search", placeholder=words, aria_label=words)
-                self.search.on("input", guarded(self.look_for), js_handler="(e) => emit(e.target.value)", throttle=0.2)
+                search = text("input", classes="field", type="search", placeholder=words, aria_label=words)
+                on_value(search, "input", self.look_for, 0.2)
                 self.results = text("ul", classes="line", aria_label="Found")
                 with text("div", classes="tree-box"):
-                    self.tree = ConceptTree(lambda event: self.choose(self.at(event.args)), self.dragged)
+                    self.tree = ConceptTree(
+                        lambda e: self.choose(self.at(e.args)), lambda e: self.propose(*map(self.at, e.args))
+                    )
             with text("div", classes="stack side"):
                 self.proposal = text("section", classes="stack", aria_label="A move", role="status")
                 with text("section", classes="card stack", aria_label="Details"):
@@ -133,8 +135,8 @@ class _Page:
         self.draw_versions()
         self.show(self.chosen if self.chosen in h else h.root)
 
-    def look_for(self, event: Any) -> None:
-        h, words = self.hierarchy, str(event.args).strip().casefold()
+    def look_for(self, typed: str) -> None:
+        h, words = self.hierarchy, typed.casefold()
         self.results.clear()
         if not words:
             return
@@ -148,8 +150,7 @@ class _Page:
 
     def link(self, synset: str) -> None:
         """A concept to go to."""
-        made = text("button", self.hierarchy.name(synset), "chip wrap", type="button")
-        made.on("click", guarded(lambda: self.choose(synset)), args=[])
+        clickable(self.hierarchy.name(synset), lambda: self.choose(synset), "chip wrap")
 
     async def choose(self, synset: str) -> None:
         """Show a concept; or, where one is being moved, take it for the new parent."""
@@ -208,9 +209,6 @@ class _Page:
         self.moving = ""
         self.proposal.clear()
 
-    async def dragged(self, event: Any) -> None:
-        await self.propose(*map(self.at, event.args))
-
     async def propose(self, synset: str, parent: str) -> None:
         """What a move would do, before it is kept."""
         self.cancel()
@@ -260,15 +258,12 @@ class _Page:
 
     def make_adding(self) -> None:
         text("p", "Drop some photos of something the model does not know yet, and say what it is.", "small soft")
-        self.name = text("input", classes="field", aria_label="Name of the class", placeholder="Name of the class")
+        name = text("input", classes="field", aria_label="Name of the class", placeholder="Name of the class")
         self.typed = ""
-        self.name.on("input", guarded(self.set_name), js_handler="(e) => emit(e.target.value)")
+        on_value(name, "input", partial(setattr, self, "typed"))
         self.below = text("p", classes="small wrap")
         DropZone(self.collections, self.take, "Photos of the class")
         button("Add the class", self.add, "primary")
-
-    def set_name(self, event: Any) -> None:
-        self.typed = str(event.args).strip()
 
     async def take(self, photo: Photo, _: str) -> None:
         self.photos.append(photo)
@@ -290,10 +285,8 @@ class _Page:
                     text("li", f"{number}. {change.what}, {change.when[:16].replace('T', ' ')}", "small wrap")
                 text("li", "0. as it was fitted", "small")
             if changes:
-                button("Undo the last change", self.undo, icon="undo")
-
-    async def undo(self) -> None:
-        await self.changed("The last change is undone", self.engine.undo_change())
+                done = "The last change is undone"
+                button("Undo the last change", lambda: self.changed(done, self.engine.undo_change()), icon="undo")
 
 
 def measured(engine: Engine, move: Move) -> tuple[str, Effect] | None:

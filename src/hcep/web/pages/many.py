@@ -5,7 +5,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import unquote
@@ -20,7 +20,7 @@ from hcep.models import SavedModel
 from hcep.web.batching import Busy
 from hcep.web.collection import Collection, Photos, Rows, StorePhotos, looked_through
 from hcep.web.engine import Engine, Photo, PhotoNotFound
-from hcep.web.pages.frame import bar, button, guarded, nicegui, text, ui, working
+from hcep.web.pages.frame import bar, button, clickable, guarded, nicegui, on_value, text, ui, working
 
 responses = require("starlette.responses", "web", "the explorer")
 
@@ -122,11 +122,6 @@ def refused(status: int, reason: str) -> Any:
     return responses.JSONResponse({"error": reason}, status, {"Cache-Control": "no-store", "Retry-After": "2"})
 
 
-def smaller(photo: Photo) -> Photo:
-    """What a collection needs of a photo: hundreds of them fit into memory."""
-    return replace(photo, jpeg=small_jpeg(photo.image, 480, 85), features=None, pixels=None)
-
-
 class Gallery(ui.element, component="static/gallery.js"):  # type: ignore[misc, call-arg]
     """Photos of any number: only those in sight are in the page, and only they are asked for.
 
@@ -192,15 +187,14 @@ def select(label: str, options: Mapping[str, str], value: str, on_change: Callab
     with text("select", classes="field", aria_label=label) as made:
         for key, words in options.items():
             text("option", words, value=key).props["selected"] = key == value
-    made.on("change", guarded(lambda event: on_change(str(event.args))), js_handler="(e) => emit(e.target.value)")
+    on_value(made, "change", on_change)
 
 
 def chips(options: Mapping[str, tuple[str, Any]], chosen: str, on_click: Callable[[str], Any]) -> None:
     """Filters, one of which is on: words and number of photos by key."""
     for key, (words, n) in options.items():
         on = str(key == chosen).lower()
-        made = text("button", f"{words} {int(n):,}", "chip wrap", type="button", aria_pressed=on)
-        made.on("click", guarded(partial(on_click, key)), args=[])
+        clickable(f"{words} {int(n):,}", partial(on_click, key), "chip wrap", aria_pressed=on)
 
 
 def confusion_bars(collection: Collection, words: Callable[..., str], on_click: Callable[[int], Any]) -> None:
@@ -214,7 +208,7 @@ def confusion_bars(collection: Collection, words: Callable[..., str], on_click: 
 
 def bar_row(name: str, n: int, share: float, on_click: Any, about: str = "") -> None:
     """A concept of a list, with its number and share."""
-    with text("button", classes="row", type="button").on("click", guarded(on_click), args=[]):
+    with clickable("", on_click, "row"):
         text("span", name, "name wrap")
         bar(share)
         text("span", f"{n:,}", "number")

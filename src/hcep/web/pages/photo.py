@@ -11,7 +11,8 @@ from hcep.explain import EvidenceMap, Step
 from hcep.explain.explained import percent
 from hcep.explain.report import overlay_uri
 from hcep.web.engine import Engine, Photo
-from hcep.web.pages.frame import button, frame, guarded, nicegui, notice, redrawn, serve_static, text, ui, working
+from hcep.web.pages import frame as shared
+from hcep.web.pages.frame import button, frame, guarded, notice, on_value, redrawn, text, ui, working
 from hcep.web.pages.looking import Known, Looking, Training, a
 from hcep.web.pages.many import responses
 from hcep.web.pages.question import questions
@@ -25,13 +26,13 @@ NO_PHOTOS = "Typical photos, and the range of this number, show here with the tr
 
 def register(engine: Engine) -> None:
     """Make the page of photos, and what it shows."""
-    serve_static()
+    shared.nicegui.app.add_static_files(shared.STATIC, shared.FILES)
     training, spec = Training(engine), find_spec("sklearn.datasets")
     for name in EXAMPLES if spec is not None and spec.origin else ():
         file = Path(str(spec.origin)).parent / "images" / name  # type: ignore[union-attr]
-        nicegui.app.add_static_file(local_file=file, url_path=f"/examples/{name}")
+        shared.nicegui.app.add_static_file(local_file=file, url_path=f"/examples/{name}")
 
-    @nicegui.app.get("/photos/{key}.jpg", include_in_schema=False)
+    @shared.nicegui.app.get("/photos/{key}.jpg", include_in_schema=False)
     def picture(key: str) -> Any:
         try:
             data = engine.photo(key).jpeg
@@ -92,7 +93,7 @@ class PhotoPage:
         uploader.classes("uploader").on_rejected(refused).on("failed", refused, args=[])
         self.body = text("div", classes="stack wide")
         with self.body:
-            page = (Path(__file__).with_name("static") / "welcome.html").read_text(encoding="utf-8")
+            page = (shared.FILES / "welcome.html").read_text(encoding="utf-8")
             page = page.replace("{megabytes}", f"{most:g}").replace("{store}", "hidden" if engine.store is None else "")
             ui.html(page, sanitize=False)
 
@@ -125,7 +126,7 @@ class PhotoPage:
                         text("h2", "The path to the answer", id="path")
                         text("span", "how likely", "soft small")
                     self.tree = PathTree(looking, partial(self.choose, looking))
-                questions(looking, self)
+                questions(looking, self.show_map)
 
         def chosen() -> None:
             concept = self.chosen if self.chosen in looking.path else looking.end
@@ -161,11 +162,11 @@ class PhotoPage:
         slider.props["^value"] = 0  # where it begins; a property would put it back at every update of the page
         told = text("p", "Best guess. Move it to the right, and the answer moves up the tree.", "soft small", id="sure")
 
-        async def move(event: Any) -> None:
-            told.text = f"At least {int(event.args)} % sure." if int(event.args) else "Best guess."
-            await looking.be_sure(int(event.args) / 100)
+        async def move(value: str) -> None:
+            told.text = f"At least {int(value)} % sure." if int(value) else "Best guess."
+            await looking.be_sure(int(value) / 100)
 
-        slider.on("input", guarded(move), js_handler="(e) => emit(e.target.value)", throttle=0.12)
+        on_value(slider, "input", move, 0.12)
 
     def _figure(self, looking: Looking) -> None:
         with text("figure", classes="photo"):

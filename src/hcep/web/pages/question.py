@@ -1,44 +1,40 @@
 """Questions about an answer: why nothing else, what if, this is wrong; and the search, step by step."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hcep.explain import Correction, WhyNot
+from hcep.explain.beam_steps import WIDTH, Levels, Tried, beam_levels
 from hcep.explain.explained import percent
-from hcep.web.pages.frame import bar, button, guarded, notice, redrawn, tabs, text, working
-from hcep.web.pages.looking import a
-from hcep.web.pages.searching import search_steps
+from hcep.hierarchy import Hierarchy
+from hcep.web.pages.frame import bar, button, clickable, notice, on_value, redrawn, tabs, text, working
+from hcep.web.pages.looking import Looking, a
 
-if TYPE_CHECKING:
-    from hcep.explain import Correction, WhyNot
-    from hcep.hierarchy import Hierarchy
-    from hcep.web.pages.looking import Looking
-    from hcep.web.pages.photo import PhotoPage
-
-#: Concepts that a search shows, corrections that are listed.
-N_FOUND, N_LISTED = 8, 30
-TYPED = "(e) => emit(e.target.value)"
+#: Concepts that a search shows, corrections that are listed, and dropped paths that are named.
+N_FOUND, N_LISTED, N_DROPPED = 8, 30, 6
+ALL = (
+    "This model compares every path. With a narrow beam one can watch a search: it goes down the tree, level by level,"
+)
+OWN = "The search goes down the tree, level by level,"
 
 
-def questions(looking: Looking, page: PhotoPage) -> None:
+def questions(looking: Looking, show_map: Callable[..., None]) -> None:
     """The card with all of them; each is drawn again when the answer changes."""
     with text("section", classes="card stack", aria_labelledby="questions"):
         text("h2", "Question it", id="questions")
         panels = tabs(("Why not …?", "What if …?", "This is wrong", "How it searched"))
-    parts: list[Callable[[], None]] = [partial(_why_not, looking, page), partial(_what_if, looking)]
-    parts += [_Wrong(looking).draw, partial(search_steps, looking)]
+    parts: list[Callable[[], None]] = [partial(_why_not, looking, show_map), partial(_what_if, looking)]
+    parts += [_Wrong(looking).draw, partial(_search_steps, looking)]
     looking.on_answer += [redrawn(panel, draw) for panel, draw in zip(panels, parts, strict=True)]
 
 
-def _chip(looking: Looking, concept: str, pick: Callable[[str], Any], words: str = "", **attributes: Any) -> Any:
+def _chip(looking: Looking, concept: str, pick: Callable[[str], Any], words: str = "", **attributes: Any) -> None:
     """A concept with its probability, to click."""
-    with text("button", classes="chip", type="button", **attributes) as made:
+    with clickable("", partial(pick, concept), "chip", **attributes):
         text("span", words or looking.name(concept), "wrap")
         text("span", percent(looking.likely(concept)), "number")
-    return made.on("click", guarded(partial(pick, concept)), args=[])
 
 
 @lru_cache(maxsize=4)
@@ -61,28 +57,28 @@ def _search(looking: Looking, label: str, pick: Callable[[str], Any], suggested:
             apart = f" ({h.name(h.parents(concept)[0])})" if often[h.name(concept)] > 1 else ""
             _chip(looking, concept, pick, h.name(concept) + apart)
 
-    def fitting(event: Any) -> list[str]:
-        words = str(event.args).strip().casefold()
+    def fitting(given: str) -> list[str]:
+        words = given.casefold()
         fits = [c for c, known in names.items() if words in known] if words else list(suggested)
         fits.sort(key=lambda c: (not names[c].startswith(words), -looking.likely(c), names[c]))
         return fits[:N_FOUND]
 
-    def typed(event: Any) -> None:
-        found[:] = fitting(event)
+    def typed(words: str) -> None:
+        found[:] = fitting(words)
         redraw()
         count.text = "" if found else "No class or concept has such a name."
 
     redraw = redrawn(line, show)
-    field.on("input", guarded(typed), js_handler=TYPED, throttle=0.15)
-    field.on("keydown.enter", guarded(lambda event: next(map(pick, fitting(event)), None)), js_handler=TYPED)
+    on_value(field, "input", typed, 0.15)
+    on_value(field, "keydown.enter", lambda words: next(map(pick, fitting(words)), None))
 
 
-def _why_not(looking: Looking, page: PhotoPage) -> None:
+def _why_not(looking: Looking, show_map: Callable[..., None]) -> None:
     async def ask(concept: str) -> None:
         with working("Comparing …"):
             why = await looking.contrast(concept)
         redrawn(result, partial(_contrast, why))
-        page.show_map(looking, why.map, f"Red speaks for {why.chosen.name}, blue for {why.rival.name}.")
+        show_map(looking, why.map, f"Red speaks for {why.chosen.name}, blue for {why.rival.name}.")
 
     _search(looking, f"Why is it {a(looking.found.name, 'a')}, and not …", ask, looking.rivals)
     result = text("div", classes="stack", aria_live="polite")
@@ -137,8 +133,7 @@ class _Wrong:
                 with text("div"):
                     text("label", label, "name", for_=key)
                     field = text("input", classes="field", id=key, maxlength=200, data_remember=key)
-                    keep = partial(self.said.__setitem__, key)
-                    field.on("input", lambda event, keep=keep: keep(str(event.args).strip()), js_handler=TYPED)
+                    on_value(field, "input", partial(self.said.__setitem__, key))
         _search(looking, "Right would be …", self.keep, looking.rivals)
         button("None of these", partial(self.keep, looking.hierarchy.root), icon="block")
         standing = list(looking.engine.corrections.standing.items())[::-1]
@@ -172,3 +167,46 @@ class _Wrong:
                 when = said.when[:16].replace("T", " ")
                 text("span", ", ".join(filter(None, (said.who or "somebody", when, said.why))), "soft small wrap")
             button("Undo", partial(self.undo, photo), "quiet", aria_label=f"Undo {file}: {', '.join(named)}")
+
+
+def _search_steps(looking: Looking) -> None:
+    """The search, level by level, to step through."""
+    model, x, request = looking.engine.model, looking.photo.embedding, looking.found.request
+    own = model.options.beam_width
+    text("p", f"{OWN if own else ALL} and keeps the {own or WIDTH} best paths.", "soft")
+    box = text("div", classes="stack")
+
+    async def go(i: int) -> None:
+        with working("Searching step by step …"):
+            levels = await looking.engine.run(beam_levels, model, x, request)
+        redrawn(box, partial(draw, levels, i))
+
+    def draw(levels: Levels, i: int) -> None:
+        kept, dropped = levels[i]
+        with text("div", classes="line apart"):
+            button("Back", partial(go, i - 1), icon="arrow_back", disabled=i == 0)
+            text("h3", f"Level {i + 1} of {len(levels)}", role="status")
+            button("Next", partial(go, i + 1), "primary", icon="arrow_forward", disabled=i + 1 == len(levels))
+        _tried("Kept", kept, kept[0].share)
+        _tried("Dropped", dropped[:N_DROPPED], kept[0].share)
+        if len(dropped) > N_DROPPED:
+            text("p", f"and {len(dropped) - N_DROPPED:,} more", "soft small")
+        if i + 1 == len(levels):
+            end = kept[0].name
+            other = "" if end == looking.name(looking.end) else f" The model's own search ends at {looking.found.name}."
+            text("p", f"The best path ends at {end}.{other}", "strong")
+
+    with box:
+        button("Start", partial(go, 0), "primary", icon="play_arrow")
+
+
+def _tried(title: str, paths: list[Tried], best: float) -> None:
+    text("h3", title if paths else "")
+    with text("ul", classes="evidence tried"):
+        for one in paths:
+            with text("li", classes="lit" if one.on_answer else ""):
+                with text("div"):
+                    text("span", one.name, "wrap")
+                    text("span", f"under {one.above}{'; ' * bool(one.why)}{one.why}", "soft small wrap")
+                behind = 100 * (best - one.share)
+                text("span", "best" if behind <= 0 else f"{behind:.1f} % behind", "number small")
