@@ -22,6 +22,8 @@ from hcep.hierarchy.graph import Hierarchy
 from hcep.hierarchy.names import nearly_same, same_but_for_spelling, tidy
 
 Severity = Literal["error", "warning", "note"]
+#: The edges of a file as they stand there, where each does, and what builds their hierarchy without self-loops.
+RawEdges = tuple[list[Sequence[str]], list[str], Callable[[], Hierarchy]]
 #: Children from which a synset is called wide: above this no one reads the list, and a level is often missing.
 WIDE = 50
 #: Cycles spelled out; the others are counted.
@@ -62,10 +64,7 @@ def found(
     examples: Iterable[str] = (),
     safe: bool | None = None,
 ) -> list[Finding]:
-    """The finding about some things, counted before the text, none where there are none; with edits it is safe.
-
-    The `synsets` it concerns are the things themselves when left out.
-    """
+    """The finding about some things (its `synsets` when left out), none where there are none; with edits it is safe."""
     if not things:
         return []
     concerned = tuple(dict.fromkeys(map(str, things) if synsets is None else synsets))
@@ -189,27 +188,11 @@ class FileLint(NamedTuple):
     hierarchy: Hierarchy | None
 
 
-class _RawEdges(NamedTuple):
-    """The edges of a file as they stand there, where, and how to build their hierarchy without self-loops."""
-
-    edges: list[Sequence[str]]
-    places: list[str]
-    cleaned: Callable[[], Hierarchy]
-
-
 def lint_edges(edges: Iterable[Sequence[str]], places: Sequence[str] | None = None) -> list[Finding]:
     """Look (parent, child[, name]) rows over that may not be a hierarchy at all.
 
     Malformed rows, empty ids, self-loops, edges given twice, synsets with two names, every cycle, several roots; with
     the `places` where each row stands ("line 7"), by default its number.
-
-    Examples
-    --------
-    >>> from hcep.curation import lint_edges
-    >>> for finding in lint_edges([("a", "b"), ("b", "c"), ("c", "a"), ("d", "d")]):
-    ...     print(finding.code, finding.examples)
-    self-loop ("row 4: 'd'",)
-    cycle ("'a' → 'b' → 'c' → 'a'",)
     """
     rows = [tuple(edge) if isinstance(edge, list | tuple) else (edge,) for edge in edges]
     where = [f"row {i + 1}" for i in range(len(rows))] if places is None else list(places)
@@ -272,19 +255,19 @@ def lint_file(
     with suppress(HierarchyError, ValueError, RecursionError):  # the reader says what is wrong
         kinds = {"json": _json_edges, **dict.fromkeys(DELIMITERS, _table_edges)}
         raw = kinds[source.format](source) if source.format in kinds and not options else None
-    findings = [] if raw is None else lint_edges(raw.edges, raw.places)
+    findings = [] if raw is None else lint_edges(*raw[:2])
     errors = [finding for finding in findings if finding.severity == "error"]
     if any(not error.safe for error in errors):
         return FileLint(findings, None)
     try:
-        hierarchy = raw.cleaned() if raw is not None and errors else hierarchy_in(source, **options)
+        hierarchy = raw[2]() if raw is not None and errors else hierarchy_in(source, **options)
     except HierarchyError as error:
         return FileLint([*findings, Finding("error", "unreadable", str(error), ())], None)
     kept = [finding for finding in findings if finding.code != "several-roots"]  # `lint` says it again
     return FileLint([*kept, *lint(hierarchy, classes)], hierarchy)
 
 
-def _table_edges(source: Source) -> _RawEdges | None:
+def _table_edges(source: Source) -> RawEdges | None:
     rows = edge_rows(source)
     if rows is None:
         return None
@@ -294,10 +277,10 @@ def _table_edges(source: Source) -> _RawEdges | None:
     kept = [row for row, root in zip(rows, is_root, strict=True) if not root]
     edges: list[Sequence[str]] = [edge for _, edge in kept]
     places = [f"line {line:,}" for line, _ in kept]
-    return _RawEdges(edges, places, lambda: Hierarchy.from_edges([e for e in edges if e[0] != e[1]], names))
+    return edges, places, (lambda: Hierarchy.from_edges([e for e in edges if e[0] != e[1]], names))
 
 
-def _json_edges(source: Source) -> _RawEdges | None:
+def _json_edges(source: Source) -> RawEdges | None:
     data: Any = json.loads(source.text())
     synsets = data.get("synsets") if isinstance(data, dict) and data.get("format") == serial.FORMAT else None
     if not isinstance(synsets, list) or not all(
@@ -314,7 +297,7 @@ def _json_edges(source: Source) -> _RawEdges | None:
     pairs: list[Sequence[str]] = [
         (parent, synset.get("id")) for synset in synsets for parent in synset.get("parents", ())
     ]
-    return _RawEdges(pairs, [f"concept {pair[1]!r}" for pair in pairs], cleaned)
+    return pairs, [f"concept {pair[1]!r}" for pair in pairs], cleaned
 
 
 def _cycles(edges: Iterable[tuple[str, str]]) -> Iterator[Finding]:

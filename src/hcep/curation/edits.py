@@ -279,11 +279,10 @@ class Collapse(Edit):
 
 
 def apply_edits(hierarchy: Hierarchy, edits: Iterable[Edit], classes: Iterable[str] | None = None) -> Hierarchy:
-    r"""Apply edits one after the other; the hierarchy given does not change.
+    """Apply edits one after the other; the hierarchy given does not change.
 
     `classes` are the labels that must survive, by default those of the leaves. An inner synset that an edit leaves
-    without children is dropped, so that it does not turn into a class. Raises HierarchyError: an unknown or ambiguous
-    synset, an edit that would close a cycle or lose a class.
+    without children is dropped, so that it does not turn into a class.
     """
     copy = WorkingCopy(hierarchy, map(hierarchy.class_of, hierarchy.leaves) if classes is None else classes)
     for edit in edits:

@@ -68,14 +68,10 @@ class HeldOut:
     ) -> Self:
         """Hold every image out once: split each class into folds, and take means and metric from the other folds.
 
-        Raises HCEPError: fewer than two folds, no class with two images, values that are not finite; what the
-        estimators refuse.
-
         Parameters
         ----------
         X : (n_images, n_dims) array
         y : (n_images,) array of str; a class with a single image is in the means of every fold and never held out
-        random_state : shuffles the images of a class before they are dealt to the folds
         **options : of `HCEPClassifier`, such as ``anchor`` or ``tree``. What is "auto" is chosen once, on all images,
             by leaving each of them out.
         """
@@ -103,8 +99,7 @@ class HeldOut:
     def from_model(cls, model: Any, X: ArrayLike, y: ArrayLike) -> Self:
         """Take means, metric and options from a fitted `HCEPClassifier`, and images it has not seen.
 
-        Without its logistic head, where it has one: codes over other atoms are not what the head was fitted on. Raises
-        HCEPError: labels that are not classes of the model, or another number of labels than images.
+        Without its logistic head, where it has one: codes over other atoms are not what the head was fitted on.
         """
         hierarchy = model.hierarchy if model.hierarchy is not None else model.hierarchy_
         none: Any = np.array([])

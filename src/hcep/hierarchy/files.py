@@ -31,8 +31,6 @@ def read_hierarchy(
     ----------
     told : called with a sentence of what the file was taken for, then with each of what the reader passed over
         (obsolete terms, branch lengths); they are logged by default
-    max_bytes, timeout : most bytes to read, seconds to wait for a server
-    options : of the format
     """
     source = open_source(place, format, max_bytes, timeout)
     hierarchy = hierarchy_in(source, **options)

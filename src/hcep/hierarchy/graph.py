@@ -104,17 +104,11 @@ class Hierarchy:
         *,
         root: str | None = None,
     ) -> Hierarchy:
-        """Build a hierarchy from (parent, child) pairs.
+        """Build a hierarchy from (parent, child) or (parent, child, name of the child); ids are strings.
 
-        Raises HierarchyError, which names the synset and the way out: empty input, an id that is not a string, a
-        self-loop, a cycle, two names for one synset, a synset that nothing reaches.
-
-        Parameters
-        ----------
-        edges : iterable of (parent, child) or (parent, child, name of the child); string ids. An edge given twice
-            counts once. A child's first parent is the one that comes first here.
-        names : mapping or pairs; display name of each id; the id itself where it is left out
-        root : the one root there must be. Without it, several roots are joined under the virtual root ``"(root)"``.
+        An edge given twice counts once; a child's first parent is the one that comes first here. `names` are display
+        names by id, which is its own where it is left out. `root` is the one root there must be: without it, several
+        are joined under the virtual root ``"(root)"``. Raises HierarchyError, which names the synset and the way out.
         """
         ids, known, parents = read_edges(edges, names, root)
         return cls(ids, parents, known)
@@ -268,8 +262,7 @@ class Hierarchy:
         """Keep the given classes and everything above them.
 
         A class that is also an ancestor of another given class is kept as an inner synset and hung below itself as a
-        leaf (see `with_classes`); an inner synset with no other given class below it becomes a leaf. Raises
-        HierarchyError: unknown ids, or none at all.
+        leaf (see `with_classes`); an inner synset with no other given class below it becomes a leaf.
         """
         wanted = list(dict.fromkeys(leaves))
         unknown = [c for c in wanted if c not in self._index and c not in self._own_leaf]
@@ -370,8 +363,7 @@ class Hierarchy:
         """Write the hierarchy in the format of the file's ending or of `format`; return what is lost, a sentence each.
 
         A failure leaves what was there. With `lossy` it is written also where the format cannot hold the graph itself:
-        several parents of a synset. Raises HierarchyError: a format that is unknown or only reads, a graph or a name it
-        cannot hold, a place that cannot be written.
+        several parents of a synset.
         """
         from hcep.hierarchy.files import write_hierarchy
 
@@ -417,9 +409,7 @@ class Hierarchy:
         ids_or_words : WordNet ids as ImageNet's (``"n02121620"``), synset names (``"cat.n.01"``) or words
             (``"tench"``). All of WordNet's nouns (or verbs) when left out.
         database : folder with WordNet's ``data.noun`` and ``index.noun``; looked for in the usual places when left out
-        pos : {"noun", "verb"}
-        on_ambiguous : {"raise", "first"}; a word of several senses is refused, with the senses listed, or taken in its
-            most frequent one
+        on_ambiguous : a word of several senses is refused, with the senses listed, or taken in its most frequent one
         """
         from hcep.hierarchy.wordnet import WordNet
 

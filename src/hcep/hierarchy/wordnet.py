@@ -68,10 +68,7 @@ class WordNet:
         self.tables = _tables(self.folder, pos)
 
     def senses(self, word: str) -> tuple[Sense, ...]:
-        """The meanings of a word, the most frequent first; case and the way words are joined do not matter.
-
-        Raises HierarchyError: a word that WordNet does not have; near matches are listed.
-        """
+        """The meanings of a word, the most frequent first; case and the way words are joined do not matter."""
         known = self.tables.senses
         joined = "_".join(word.lower().split())  # as WordNet does; hyphens stand for blanks and the other way round
         spellings = (joined, joined.replace("-", "_"), joined.replace("_", "-"), joined.replace("_", ""))
@@ -88,11 +85,7 @@ class WordNet:
         )
 
     def id(self, synset: str, *, on_ambiguous: Ambiguous = "raise") -> str:
-        """The WordNet id of an id, a synset name or a word.
-
-        Raises HierarchyError: unknown, of another version, or a word of several senses (they are listed) unless
-        `on_ambiguous` is "first".
-        """
+        """The WordNet id of an id, a synset name or a word."""
         if on_ambiguous not in ("raise", "first"):
             raise HierarchyError(f"on_ambiguous must be 'raise' or 'first', got {on_ambiguous!r}")
         if not isinstance(synset, str) or not synset.strip():

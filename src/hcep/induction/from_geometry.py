@@ -38,8 +38,7 @@ def induce_from_embeddings(
 ) -> Induced:
     """Cluster class embeddings into a hierarchy, always complete.
 
-    A group that gets no name is called after its members: "cat + dog + 3 more". Raises HCEPError: shapes that do not
-    fit, numbers that are not finite, options out of range.
+    A group that gets no name is called after its members: "cat + dog + 3 more".
 
     Parameters
     ----------
@@ -53,16 +52,6 @@ def induce_from_embeddings(
     names_from : (phrases, (n_phrases, n_dims) array); candidate names and their embeddings in the same space (the text
         tower's): each group gets the nearest
     chat : a language model that names each group from its members; it comes before `names_from`
-    root : name of the root
-
-    Examples
-    --------
-    >>> from hcep.induction import induce_from_embeddings
-    >>> points = [[1, 0.1], [1, 0.2], [0.1, 1], [0, 1], [0, 0.9]]
-    >>> induce_from_embeddings(points, ["cat", "dog", "car", "bus", "van"]).hierarchy.print_tree(max_depth=1)
-    entity
-    ├── cat + dog … 2 concepts below
-    └── car + bus + 1 more … 4 concepts below
     """
     if linkage not in ("ward", "average"):
         raise HCEPError(f"linkage must be 'ward' or 'average', got {linkage!r}")

@@ -41,13 +41,11 @@ def induce_with_llm(
     """Ask a language model for a hierarchy above some classes.
 
     Always with every class as a leaf: `complete` is false where the model failed to place some, or made no categories
-    at all. Raises HierarchyError: leaves that are no list of different names. Raises LLMError: the first question got
-    no answer. A later failure keeps what there is.
+    at all. Raises LLMError: the first question got no answer. A later failure keeps what there is.
 
     Parameters
     ----------
-    leaves : the classes
-    root : what all classes are
+    leaves, root : the classes, and what all of them are
     strategy : {"whole", "layers"}; "whole": the taxonomy in one answer, sent back with what is wrong with it until it
         is right. "layers": from the root down, one layer an answer, after Chain-of-Layer (Zeng et al., *CIKM* 2024).
     max_rounds : most answers asked for; with "layers" also the most levels

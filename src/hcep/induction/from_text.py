@@ -45,16 +45,14 @@ def induce_from_text(
 ) -> Induced:
     """Find a hierarchy above some classes in a text that mentions them, with `evidence` for every edge.
 
-    Classes that no sentence places hang from the root. Raises HCEPError: a corpus that cannot be read, options out of
-    range.
+    Classes that no sentence places hang from the root.
 
     Parameters
     ----------
-    leaves : the classes
+    leaves, root : the classes, and what all of them are
     lines : the corpus, read once and line by line; a path may end in ``.gz``. A sentence must not run over lines.
-    root : what all classes are
-    vocabulary : iterable of str; names that inner synsets may have. Without it any noun may be one, by its last word:
-        "motor vehicles" count as "vehicle".
+    vocabulary : names that inner synsets may have. Without it any noun may be one, by its last word: "motor vehicles"
+        count as "vehicle".
     min_count : sentences that an edge needs
     max_parents : parents that a synset keeps, the strongest first; None keeps all and returns a DAG
 

@@ -164,10 +164,7 @@ class LeafNames:
 
 
 def read_names(path: str | PathLike[str]) -> list[str]:
-    """Class names of a file: a JSON list of strings, or one per line, blank lines left out.
-
-    Raises HierarchyError: a file that cannot be read or holds no names, or JSON that is no list of strings.
-    """
+    """Class names of a file: a JSON list of strings, or one per line, blank lines left out."""
     place, is_json = repr(str(path)), str(path).lower().endswith(".json")
     try:
         content = Path(path).read_text(encoding="utf-8-sig")

@@ -31,8 +31,6 @@ def score_induced(
 ) -> dict[str, float]:
     """Score an induced hierarchy by everything that is given.
 
-    Raises HCEPError: leaves that do not fit, X without y, a class with too few images to hold one out.
-
     Parameters
     ----------
     X, y : (n_images, n_dims) array and (n_images,) array of str; embeddings and classes of training images
@@ -55,15 +53,6 @@ def score_induced(
       absolute cosine between atoms and their parents' embeddings (0 is best). See `hcep.dictionary.geometry`.
     - *support_f1*: mean F1 of the paths that `HCEPClassifier` with its defaults finds against the class's paths in this
       same tree. A flat tree has only its accuracy to show there, so compare trees of similar depth, or by `gold`.
-
-    Examples
-    --------
-    >>> from hcep import Hierarchy
-    >>> from hcep.induction import score_induced
-    >>> gold = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
-    >>> tree = Hierarchy.from_edges([("r", "Animals"), ("Animals", "cat"), ("Animals", "dog"), ("r", "car")])
-    >>> score_induced(tree, gold)["ancestor_f1"]
-    1.0
     """
     if (X is None) != (y is None) or (X_val is None) != (y_val is None) or (X is None and X_val is not None):
         raise HCEPError("give X with y, and X_val with y_val on top of them; one came without the other")
