@@ -131,74 +131,58 @@ def _conversation(prompt: str, last_answer: str | None, problems: Sequence[Fault
 
 
 def _layers(names: LeafNames, talk: _Talk, max_rounds: int) -> Induced:
-    layers = _Layers(names)
+    """From the root down: in each round a leaf goes one group deeper at most, and only below the group it is in.
+
+    A group that would hold one leaf, or all the leaves of the group above, divides nothing and is left out.
+    """
+    paths: dict[str, Groups] = {}  # the groups above each leaf that has a place
+    to_divide: set[Groups] = set()
     problems: tuple[Fault, ...] = ()
     for _ in range(max_rounds):
-        asked = layers.groups()
-        heard = talk.round([{"role": "user", "content": layers.prompt(asked, problems)}]) if asked else None
+        groups: dict[Groups, list[str]] = {}  # leaves without a place are under the root
+        for leaf in names.leaves:
+            if leaf not in paths or paths[leaf] in to_divide:
+                groups.setdefault(paths.get(leaf, ()), []).append(leaf)
+        asked = {path: leaves for path, leaves in groups.items() if not path or len(leaves) >= SMALLEST_DIVIDED}
+        top = list(dict.fromkeys(path[0] for path in paths.values() if path))
+        heard = talk.round([_layer_question(names, asked, top, problems)]) if asked else None
         if heard is None:
             break
-        problems = layers.add(heard[1], asked)
-    return assembled(layers.paths, names, problems)
-
-
-class _Layers:
-    """The taxonomy while it grows downwards: `paths` has the groups above each leaf that has a place."""
-
-    def __init__(self, names: LeafNames) -> None:
-        self.names = names
-        self.paths: dict[str, Groups] = {}
-        self._open: set[Groups] = {()}
-
-    def groups(self) -> dict[Groups, list[str]]:
-        """The leaves of every group that is still to be divided, and those without a place under the root."""
-        groups: dict[Groups, list[str]] = {}
-        for leaf in self.names.leaves:
-            path = self.paths.get(leaf)
-            if path is None or (path in self._open and path):
-                groups.setdefault(path or (), []).append(leaf)
-        return {path: leaves for path, leaves in groups.items() if not path or len(leaves) >= SMALLEST_DIVIDED}
-
-    def _top(self) -> list[str]:
-        """The groups right below the root."""
-        return list(dict.fromkeys(path[0] for path in self.paths.values() if path))
-
-    def prompt(self, asked: dict[Groups, list[str]], problems: Sequence[Fault]) -> str:
-        """The question for the next layer, with what was wrong with the last answer."""
-        root, known = _json(self.names.root), self._top() if () in asked else []
-        groups = _json({" > ".join(path) or self.names.root: leaves for path, leaves in asked.items()})
-        joining = f"Names still under {root} may join these categories below it: {_json(known)}. " if known else ""
-        text = PROMPTS["layer"].format(root=root, groups=groups, existing=joining, data=DATA)
-        listed = "\n".join(f"- {problem}" for problem in problems[:20])
-        return f"{text}\n\nYour last answer had faults; avoid them:\n{listed}" if listed else text
-
-    def add(self, placement: Placement, asked: dict[Groups, list[str]]) -> tuple[Fault, ...]:
-        """Take one layer from an answer; return what is wrong with it.
-
-        A leaf goes one group deeper at most, and only below the group it is in. A group that would hold one leaf, or
-        all the leaves of the group above, divides nothing and is left out.
-        """
-        found = placement.placed
-        existing = {group.casefold(): group for group in self._top()}
+        found = heard[1].placed
         for path, leaves in asked.items():
             # The first group of an answered path that is not already above the leaf; '' where there is none.
-            above = {group.casefold() for group in (*path, " > ".join(path), self.names.root)}
-            placed = [leaf for leaf in leaves if leaf in found]
-            wanted = {leaf: next((g for g in found[leaf] if g.casefold() not in above), "") for leaf in placed}
+            above = {group.casefold() for group in (*path, " > ".join(path), names.root)}
+            wanted = {
+                leaf: next((g for g in found[leaf] if g.casefold() not in above), "")
+                for leaf in leaves
+                if leaf in found
+            }
             sizes = Counter(group.casefold() for group in wanted.values())
             spelling = {group.casefold(): group for group in reversed(wanted.values()) if group}
             kept = {key: group for key, group in spelling.items() if 1 < sizes[key] < len(leaves)}
-            kept |= existing if path == () else {}
+            kept |= {} if path else {group.casefold(): group for group in top}
             for leaf, group in wanted.items():
-                self.paths[leaf] = (*path, kept[group.casefold()]) if group.casefold() in kept else path
-            if placed:
-                self._open.discard(path)
-        self._open |= {path for path in self.paths.values() if path and path not in asked and path[:-1] in asked}
+                paths[leaf] = (*path, kept[group.casefold()]) if group.casefold() in kept else path
+            to_divide -= {path} if wanted else set()
+        to_divide |= {path for path in paths.values() if path and path not in asked and path[:-1] in asked}
         # Leaves that were not asked for are not missing from the layer.
-        wanted_leaves = {leaf for leaves in asked.values() for leaf in leaves}
-        missing = (leaf for leaf in self.names.leaves if leaf in wanted_leaves and leaf not in self.paths)
-        others = (fault for fault in placement.problems if fault.kind not in ("missing", "flat"))
-        return (*others, *missing_fault(missing, "names"))
+        missing = (leaf for leaf in names.leaves if leaf not in paths)
+        others = (fault for fault in heard[1].problems if fault.kind not in ("missing", "flat"))
+        problems = (*others, *missing_fault(missing, "names"))
+    return assembled(paths, names, problems)
+
+
+def _layer_question(
+    names: LeafNames, asked: dict[Groups, list[str]], top: list[str], problems: Sequence[Fault]
+) -> Message:
+    """The question for the next layer, with what was wrong with the last answer."""
+    root = _json(names.root)
+    groups = _json({" > ".join(path) or names.root: leaves for path, leaves in asked.items()})
+    joining = f"Names still under {root} may join these categories below it: {_json(top)}. "
+    text = PROMPTS["layer"].format(root=root, groups=groups, existing=joining if top and () in asked else "", data=DATA)
+    listed = "\n".join(f"- {problem}" for problem in problems[:20])
+    faults = f"\n\nYour last answer had faults; avoid them:\n{listed}" if listed else ""
+    return {"role": "user", "content": text + faults}
 
 
 def name_prompt(members: Sequence[str], others: Sequence[str]) -> str:

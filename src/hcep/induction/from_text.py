@@ -73,7 +73,19 @@ def induce_from_text(
         reader.add(line)
         is_empty = is_empty and not line.strip()
     above = _strongest(reader.counts, min_count, set(names.leaves), max_parents)
-    return _induced(above, names, reader, is_empty)
+    reached = _reached(names.leaves, above)
+    edges = [(below, parent) for below in reached for parent in above.get(below, ())]
+    tops = [synset for synset in reached if not above.get(synset)]
+    everything = [*((names.root, top) for top in tops), *((parent, below) for below, parent in edges)]
+    missing = tuple(leaf for leaf in names.leaves if not above.get(leaf))
+    evidence = {
+        (pair[1], pair[0]): Evidence(reader.counts[pair], tuple(reader.patterns[pair]), reader.examples[pair])
+        for pair in edges
+    }
+    unheard = "no pattern with enough evidence mentions any class; lower min_count (--min-count on the command line)"
+    problems = [] if edges else [Fault("empty", "the corpus is empty: it holds no text" if is_empty else unheard)]
+    tree = Hierarchy.from_edges(everything, root=names.root)
+    return Induced(tree, not missing, missing, tuple(problems), evidence=evidence)
 
 
 class _PairReader:
@@ -143,22 +155,6 @@ def _reached(starts: Iterable[str], above: Mapping[str, list[str]]) -> list[str]
         found.update(dict.fromkeys(fresh))
         waiting += fresh
     return waiting
-
-
-def _induced(above: Mapping[str, list[str]], names: LeafNames, reader: _PairReader, is_empty: bool) -> Induced:
-    reached = _reached(names.leaves, above)
-    edges = [(below, parent) for below in reached for parent in above.get(below, ())]
-    tops = [synset for synset in reached if not above.get(synset)]
-    everything = [*((names.root, top) for top in tops), *((parent, below) for below, parent in edges)]
-    missing = tuple(leaf for leaf in names.leaves if not above.get(leaf))
-    evidence = {
-        (pair[1], pair[0]): Evidence(reader.counts[pair], tuple(reader.patterns[pair]), reader.examples[pair])
-        for pair in edges
-    }
-    unheard = "no pattern with enough evidence mentions any class; lower min_count (--min-count on the command line)"
-    problems = [] if edges else [Fault("empty", "the corpus is empty: it holds no text" if is_empty else unheard)]
-    tree = Hierarchy.from_edges(everything, root=names.root)
-    return Induced(tree, not missing, missing, tuple(problems), evidence=evidence)
 
 
 def read_lines(corpus: Corpus) -> Iterator[str]:
