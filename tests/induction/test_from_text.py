@@ -13,7 +13,7 @@ from tests.hierarchy.cifar10 import CIFAR, CORPUS
 
 
 def heads(sentence):
-    return [(m.above.head, [phrase.head for phrase in m.below], m.pattern) for m in matches(sentence)]
+    return [(above.head, [phrase.head for phrase in below], pattern) for above, below, pattern in matches(sentence)]
 
 
 @pytest.mark.parametrize(

@@ -193,13 +193,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """Two outcomes on the same images, before and after some edits.
-
-    The support F1 after is against the class's path in the hierarchy *after*, so a hierarchy whose paths share more
-    scores higher with the same mistakes. Three of the metrics do not have this bias: accuracy; ``f1_above_chance``,
-    which is 0 for a class drawn at random and 1 for a perfect path in either hierarchy; and ``class_f1_before``, the F1
-    of the predicted *class's* path in the hierarchy before, for both models.
-    """
+    """Two outcomes on the same images, before and after some edits; the F1 after is in the hierarchy *after*."""
 
     edits: tuple[Edit, ...]
     before: Outcome
@@ -244,11 +238,7 @@ class Effect:
 
 
 def what_if(held_out: HeldOut, edits: Iterable[Edit]) -> Effect:
-    """Measure edits of the hierarchy, in their order, on held-out images.
-
-    Class means and the metric of the within-class covariance do not depend on the hierarchy: they are kept, and so are
-    the shrinkage and the anchor. Only inner synsets, atoms, path basis and the search are done again.
-    """
+    """Measure edits of the hierarchy, in their order, on held-out images; class means and metric are kept."""
     edits = tuple(edits)
     return compare(held_out, apply_edits(held_out.hierarchy, edits, held_out.classes), edits)
 
@@ -289,10 +279,7 @@ class MeasuredMove:
 
     @property
     def helps(self) -> bool:
-        """Whether support F1 rises clearly, also above chance, and no unbiased metric falls by its standard error.
-
-        Clearly: the interval of `gain` lies above zero.
-        """
+        """Whether the interval of support F1 is above 0, also above chance, and nothing unbiased falls by its error."""
         metrics = self.effect.metrics
         return all(self.gain(name).low > 0 for name in ("support_f1", "f1_above_chance")) and all(
             metrics[name].difference >= -metrics[name].error for name in UNBIASED
@@ -302,15 +289,10 @@ class MeasuredMove:
 def propose_moves(held_out: HeldOut, n_per_child: int = 2) -> list[Proposal]:
     """Children nearer to another inner synset than to a parent of theirs, the clearest case first.
 
-    `n_per_child` other parents are considered for each. A parent's embedding is the mean of its children's, so it is
-    near each of them by construction. Distances are therefore to what each parent's embedding would be *without the
-    child*: its own parents and all synsets above them are averaged again. Neither the root (its embedding is zero) nor
-    a synset below the child is a candidate, and a parent that would be left without children has nothing to compare
-    with.
-
-    The mean of many children lies near the middle of everything and so near every child. A proposal must therefore also
-    lower the scatter of children about their parents, which is the squared length of the atoms: joining n children at
-    distance d adds ``n / (n + 1) d**2`` (Hartigan's rule for k-means; *Clustering Algorithms*, Wiley 1975, chapter 4).
+    `n_per_child` other parents are considered for each, their embeddings averaged *without the child*. The mean of many
+    children lies near the middle of everything and so near every child. A proposal must therefore also lower the
+    scatter of children about their parents, which is the squared length of the atoms: joining n children at distance d
+    adds ``n / (n + 1) d**2`` (Hartigan's rule for k-means; *Clustering Algorithms*, Wiley 1975, chapter 4).
     """
     hierarchy = held_out.dictionary.hierarchy
     n_children = np.diff(hierarchy.child_pointer).tolist()
@@ -332,10 +314,7 @@ def propose_moves(held_out: HeldOut, n_per_child: int = 2) -> list[Proposal]:
 
 
 def distances_to_parents(dictionary: ConceptDictionary, child: int) -> dict[int, float]:
-    """Distance of a synset to every inner synset, by index, that could be its parent, each averaged without the child.
-
-    A parent that the child leaves empty is not among them.
-    """
+    """Distance of a synset to every inner synset that could be its parent, each averaged without the child, if any."""
     hierarchy, embeddings = dictionary.hierarchy, dictionary.synset_embeddings
     # Of the synsets above a child after it is taken out; None for one that is left without children.
     without: dict[int, Floats | None] = {child: None}

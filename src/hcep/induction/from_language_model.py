@@ -50,13 +50,6 @@ def induce_with_llm(
         is right. "layers": from the root down, one layer an answer, after Chain-of-Layer (Zeng et al., *CIKM* 2024).
     max_rounds : most answers asked for; with "layers" also the most levels
     progress : called with the number of the round and its `Placement` after each answer
-
-    Notes
-    -----
-    An answer is parsed leniently (numbered, bulleted, indented, JSON, code fences, sentences around it) and checked
-    strictly: every leaf once and spelled as given, nothing else at the bottom, no category above and below another.
-    What is not in the list is left out. Leaves that differ in case, spacing or number alone are sent back like the
-    others; when the rounds are used up they count as what they plainly mean.
     """
     if strategy not in ("whole", "layers"):
         raise HCEPError(f"strategy must be 'whole' or 'layers', got {strategy!r}")

@@ -55,13 +55,6 @@ def induce_from_text(
         count as "vehicle".
     min_count : sentences that an edge needs
     max_parents : parents that a synset keeps, the strongest first; None keeps all and returns a DAG
-
-    Notes
-    -----
-    Hearst's patterns (*COLING* 1992): *X such as A, B and C*; *such X as A*; *A and (or) other X*; *X including
-    (especially) A*; *A is a kind (type, sort, form) of X*. Pairs are counted; in descending order of count (ties by
-    name) each becomes an edge unless it closes a cycle. An edge that only shortens a longer way is left out, then each
-    synset keeps its `max_parents` strongest. Memory grows with the number of different pairs, not with the corpus.
     """
     for name, value, none in (("min_count", min_count, ""), ("max_parents", max_parents, "None or ")):
         if (value is not None or not none) and (not isinstance(value, int) or value < 1):
@@ -103,12 +96,12 @@ class _PairReader:
 
     def add(self, line: str) -> None:
         for sentence in filter(str.strip, SENTENCE_END.split(line[:MAX_LINE])):
-            for found in matches(sentence):
-                above = self._name(found.above)
-                for below in map(self._name, found.below):
+            for phrase, listed, pattern in matches(sentence):
+                above = self._name(phrase)
+                for below in map(self._name, listed):
                     if above and below and above != below:
                         self.counts[below, above] += 1
-                        self.patterns.setdefault((below, above), {})[found.pattern] = None
+                        self.patterns.setdefault((below, above), {})[pattern] = None
                         self.examples.setdefault((below, above), " ".join(sentence.split())[:MAX_EXAMPLE])
 
     def _name(self, phrase: Phrase) -> str | None:
@@ -188,16 +181,11 @@ class Phrase(NamedTuple):
         return next(iter(plurals), self.words[-1])
 
 
-class Match(NamedTuple):
-    """What a sentence says: each of `below` is a kind of `above`."""
+def matches(sentence: str) -> Iterator[tuple[Phrase, tuple[Phrase, ...], str]]:
+    """What a sentence says, and by which pattern: the first is above each of the second.
 
-    above: Phrase
-    below: tuple[Phrase, ...]
-    pattern: str
-
-
-def matches(sentence: str) -> Iterator[Match]:
-    """Every pattern in a sentence. Words are told from phrases by lists and endings, no tagger: counts decide."""
+    Words are told from phrases by lists and endings, no tagger: counts decide.
+    """
     if not CUE.search(sentence):  # most sentences say nothing of the kind
         return
     tokens = [token.lower() for token in TOKEN.findall(sentence)][:MAX_TOKENS]
@@ -221,7 +209,7 @@ def matches(sentence: str) -> Iterator[Match]:
             if tokens[at] in KINDS and tokens[at + 1] == "of":
                 above, below, pattern = _after(tokens, at + 2)[0], _list_before(tokens, i), f"{tokens[at]} of"
         if above and below:
-            yield Match(above, below, pattern)
+            yield above, below, pattern
 
 
 def _is_word(token: str) -> bool:

@@ -39,20 +39,8 @@ def score_induced(
 
     Notes
     -----
-    Always ``n_leaves, n_synsets, depth, max_branching`` of the tree without chains. With `gold`: ``n_leaves_gold``, of
-    which ``n_leaves_compared`` are in the tree too. Both hierarchies are restricted to the leaves they share (by id, or
-    else by name), and chains are collapsed; a merged synset goes by any of its names. The root is no ancestor worth a
-    point, but edges from it count.
-
-    - *edge*: (parent, child) pairs; *ancestor*: (ancestor, leaf) pairs; equal when the ids are, or else the names,
-      case, spacing and plural aside.
-    - *cluster*: the sets of leaves below inner synsets, equal or not, whatever they are called.
-    - *overlap*: each such set's Jaccard index with the nearest set of the other hierarchy, averaged over the sets of
-      either and then between the two: a group that misses one leaf is nearly right here and wrong above.
-    - *containment_outside*: share of descendants outside their ancestors' cones (0 is best); *orthogonality*: mean
-      absolute cosine between atoms and their parents' embeddings (0 is best). See `hcep.dictionary.geometry`.
-    - *support_f1*: mean F1 of the paths that `HCEPClassifier` with its defaults finds against the class's paths in this
-      same tree. A flat tree has only its accuracy to show there, so compare trees of similar depth, or by `gold`.
+    Both hierarchies are restricted to the leaves they share (by id, or else by name), and chains are collapsed; a
+    merged synset goes by any of its names. docs/induction.md defines every score.
     """
     if (X is None) != (y is None) or (X_val is None) != (y_val is None) or (X is None and X_val is not None):
         raise HCEPError("give X with y, and X_val with y_val on top of them; one came without the other")
