@@ -4,7 +4,8 @@ from hypothesis import given, settings, strategies as st
 
 from hcep.errors import HCEPError
 from hcep.evaluate import expected_calibration_error
-from hcep.evaluate.calibration import calibration_gaps, class_index, true_class_ranks
+from hcep.evaluate.image_scores import class_index, true_class_ranks
+from hcep.evaluate.statistics import calibration_gaps
 
 quick = settings(deadline=None, max_examples=30)
 

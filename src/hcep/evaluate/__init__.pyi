@@ -1,8 +1,3 @@
-from .calibration import (
-    RiskCoverage as RiskCoverage,
-    expected_calibration_error as expected_calibration_error,
-    risk_coverage as risk_coverage,
-)
 from .compare import (
     DEFAULT_COLUMNS as DEFAULT_COLUMNS,
     RunningScores as RunningScores,
@@ -33,12 +28,15 @@ from .image_scores import ImageScores as ImageScores, evaluate_method as evaluat
 from .statistics import (
     Difference as Difference,
     Interval as Interval,
+    RiskCoverage as RiskCoverage,
     bootstrap_interval as bootstrap_interval,
     ece_interval as ece_interval,
+    expected_calibration_error as expected_calibration_error,
     holm as holm,
     mcnemar as mcnemar,
     paired_bootstrap as paired_bootstrap,
     paired_draws as paired_draws,
+    risk_coverage as risk_coverage,
     sign_flip_test as sign_flip_test,
 )
 from .support import (

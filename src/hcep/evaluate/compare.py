@@ -1,11 +1,9 @@
 """Methods beside each other on the same images: one function, one table; and images that come block by block."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,7 +170,7 @@ class RunningScores:
         self.by_class: dict[str, NDArray[np.float64]] = {}
 
     @classmethod
-    def of(cls, scores: ImageScores) -> RunningScores:
+    def of(cls, scores: ImageScores) -> Self:
         running = cls()
         running.add(scores)
         return running

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hcep._escape import html as escape
 from hcep._files import replacing, write_text
-from hcep.evaluate.calibration import RiskCoverage, risk_coverage
+from hcep.evaluate.statistics import RiskCoverage, risk_coverage
 from hcep.evaluate.support import as_labels
 from hcep.hierarchy import Hierarchy
 

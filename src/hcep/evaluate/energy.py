@@ -1,16 +1,12 @@
 """How much of an image its support explains: relative reconstruction error, and energy by the number of atoms."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hcep.dictionary import ConceptDictionary
 from hcep.errors import HCEPError
-
-if TYPE_CHECKING:
-    from hcep.dictionary import ConceptDictionary
 
 #: Images worked on at once: their products with all atoms are held in memory.
 BLOCK = 4096

@@ -1,7 +1,5 @@
 """The one grader: methods fitted, timed and scored on the same images, with paired tests; and with a little help."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep.errors import HCEPError, near_matches
-from hcep.evaluate.calibration import class_index, expected_calibration_error, true_class_ranks
 from hcep.evaluate.energy import energy_columns
-from hcep.evaluate.statistics import mean_known
+from hcep.evaluate.statistics import expected_calibration_error, mean_known
 from hcep.evaluate.support import as_labels, lca_heights, path_columns, supports_and_labels, tree_distances
 from hcep.hierarchy import Hierarchy
 
@@ -208,3 +207,17 @@ def _label_columns(
         own = np.take_along_axis(table, np.maximum(index, 0)[:, None], axis=1)[:, 0]
         columns["confidence"] = np.where(index >= 0, own, np.nan)
     return columns
+
+
+def true_class_ranks(probabilities: Floats, true_index: NDArray[np.intp]) -> Floats:
+    """Rank of the true class among the probabilities of each image, 1 the highest; ties go to the lower index."""
+    own = np.take_along_axis(probabilities, np.maximum(true_index, 0)[:, None], axis=1)
+    before = np.arange(probabilities.shape[1]) < true_index[:, None]
+    ahead = (probabilities > own) | ((probabilities == own) & before)
+    return np.where(true_index >= 0, 1.0 + ahead.sum(axis=1), np.inf)
+
+
+def class_index(labels: Sequence[str], classes: Sequence[str]) -> NDArray[np.intp]:
+    """Column of each label among the classes; -1 for a label that is none of them."""
+    place = {label: i for i, label in enumerate(classes)}
+    return np.array([place.get(label, -1) for label in labels], dtype=np.intp)

@@ -1,22 +1,22 @@
-"""How sure a number is, and whether two methods differ on the same images: bootstrap and paired tests.
+"""How sure a number is, and whether two methods differ on the same images: bootstrap, paired tests, calibration.
 
 Not `scipy.stats`: every mean is a sum, so that one matrix product resamples all columns of all methods at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import require_positive
-from hcep.errors import HCEPError
-from hcep.evaluate.calibration import calibration_gaps
+from hcep.errors import HCEPError, quoted
 
 #: Resampled images held in memory at once.
 BLOCK = 4_000_000
+#: Equal-width bins of [0, 1] that confidences fall into.
+N_BINS = 15
 Floats = NDArray[np.float64]
 
 
@@ -162,6 +162,54 @@ def holm(p_values: ArrayLike) -> Floats:
     return adjusted
 
 
+def expected_calibration_error(confidence: ArrayLike, correct: ArrayLike, n_bins: int = N_BINS) -> float:
+    """Mean gap between confidence and accuracy over equal-width bins, weighted by the images in each.
+
+    ``sum over bins of n_b / n |accuracy_b - confidence_b|``, both means over the images of the bin.
+
+    >>> round(expected_calibration_error([0.9, 0.9, 0.6, 0.6], [1, 1, 1, 0]), 3)
+    0.1
+
+    Parameters
+    ----------
+    confidence : (n_images,) array; probability of the predicted class; NaN leaves the image out
+    correct : (n_images,) array of 0 and 1
+    """
+    both = np.asarray(confidence, dtype=np.float64), np.asarray(correct, dtype=np.float64)
+    return float(calibration_errors(summable_gaps(*both, n_bins).sum(axis=0)))
+
+
+@dataclass(frozen=True, eq=False)
+class RiskCoverage:
+    """Mistakes among the images that are answered, the surest first."""
+
+    coverage: Floats  #: (n_images,); share of images that are answered
+    risk: Floats  #: (n_images,); share of mistakes among them
+
+    @property
+    def area(self) -> float:
+        """Mean risk over all coverages; lower is better."""
+        return float(self.risk.mean())
+
+
+def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> RiskCoverage:
+    """The curve of risk against coverage.
+
+    Parameters
+    ----------
+    confidence : (n_images,) array; higher where the answer is surer; equal ones are answered together
+    correct : (n_images,) array of 0 and 1
+    """
+    sure, right = np.asarray(confidence, dtype=np.float64), np.asarray(correct, dtype=np.float64)
+    if sure.ndim != 1 or sure.shape != right.shape or not len(sure):
+        raise HCEPError(f"confidence and correct must be one number per image; got shapes {sure.shape}, {right.shape}")
+    order = np.argsort(-sure, kind="stable")
+    risk = np.cumsum(1.0 - right[order]) / np.arange(1, len(sure) + 1)
+    # Of equal confidences none comes first: all have the risk after the last of them.
+    last = np.searchsorted(-sure[order], -sure[order], side="right") - 1
+    return RiskCoverage(np.arange(1, len(sure) + 1) / len(sure), risk[last])
+
+
 def mean_known(values: Floats) -> float:
     """Mean of the numbers there are; NaN where there is none."""
     return float(means(summable(values).sum(axis=0)))
@@ -173,9 +221,26 @@ def summable(values: Floats) -> Floats:
     return np.column_stack([np.where(known, values, 0.0), known])
 
 
-def summable_gaps(confidence: Floats, correct: Floats) -> Floats:
+def calibration_gaps(confidence: ArrayLike, correct: ArrayLike, n_bins: int = N_BINS) -> Floats:
+    """What each image adds to the calibration error of its bin, (n_images, n_bins): ``correct - confidence``.
+
+    Zero in all other bins, and everywhere for an image where one of the two is NaN.
+    """
+    confidence, correct = np.asarray(confidence, dtype=np.float64), np.asarray(correct, dtype=np.float64)
+    outside = confidence[(confidence < 0) | (confidence > 1 + 1e-9)]
+    if len(outside):
+        raise HCEPError(f"confidence must be between 0 and 1; got {quoted(outside, 3)}: normalise the probabilities")
+    known = np.flatnonzero(~np.isnan(confidence) & ~np.isnan(correct))
+    # A bin is open below and closed above, as published; 0 itself joins the first.
+    bins = np.clip(np.ceil(confidence[known] * n_bins).astype(np.intp) - 1, 0, n_bins - 1)
+    gaps = np.zeros((len(confidence), n_bins))
+    gaps[known, bins] = correct[known] - confidence[known]
+    return gaps
+
+
+def summable_gaps(confidence: Floats, correct: Floats, n_bins: int = N_BINS) -> Floats:
     """What the calibration error needs as columns to sum, (n_images, n_bins + 1)."""
-    return np.column_stack([calibration_gaps(confidence, correct), ~np.isnan(confidence + correct)])
+    return np.column_stack([calibration_gaps(confidence, correct, n_bins), ~np.isnan(confidence + correct)])
 
 
 def means(sums: Floats) -> Floats:

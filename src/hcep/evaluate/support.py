@@ -1,7 +1,5 @@
 """Supports and labels against truth: right synsets, how far down the true path, how far off a mistake is."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Scores of several methods on the same images, as a table to print or to read on."""
 
-from __future__ import annotations
-
 import csv
 import math
 from dataclasses import astuple, dataclass, fields

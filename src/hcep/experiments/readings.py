@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hcep._tables import NOTHING, markdown, number
 from hcep.evaluate import Difference, SupportScores, paired_draws
-from hcep.evaluate.calibration import calibration_gaps
+from hcep.evaluate.statistics import calibration_gaps
 from hcep.experiments.records import OF_IMAGES, TEXTS, Row, unpacked
 
 Outcome = Literal["better", "tied", "worse"]
