@@ -61,12 +61,8 @@ class Draft:
             raise self.source.fail("a concept without a name; give it one", line)
         first = self._first.get(label)
         known = self._below.get((parent, label)) if same else None
-        if (
-            known is None
-            and first is not None
-            and (self.repeated == "merge" or (has_id and self.branches[first].has_id))
-        ):
-            known = first
+        merged = first is not None and (self.repeated == "merge" or (has_id and self.branches[first].has_id))
+        known = first if known is None and merged else known
         if known is None:
             self._refuse_repeated(label, parent, line)
             known = len(self.branches)
@@ -100,19 +96,21 @@ class Draft:
         return Hierarchy.from_edges(edges, names)
 
     def _refuse_repeated(self, label: str, parent: int | None, line: int | None) -> None:
-        if (parent, label) in self._below:
-            first = self.branches[self._below[parent, label]]
-            told = f"{label!r} stands twice {self._place(parent)}{_on(first.line)}; remove one of them"
-            raise self.source.fail(told, line)
-        if self.repeated == "raise" and label in self._first:
-            first = self.branches[self._first[label]]
-            above = first.parents[0] if first.parents else None
-            raise self.source.fail(
-                f"{label!r} stands {self._place(parent)} and {self._place(above)}{_on(first.line)}; pass "
-                "repeated='merge' for one concept with both parents, or repeated='qualify' for two concepts "
-                "(-O repeated=merge, -O repeated=qualify on the command line)",
-                line,
-            )
+        again = self._below.get((parent, label))
+        met = again if again is not None or self.repeated != "raise" else self._first.get(label)
+        if met is None:
+            return
+        first = self.branches[met]
+        at = "" if first.line is None else f" (line {first.line:,})"
+        if again is not None:
+            raise self.source.fail(f"{label!r} stands twice {self._place(parent)}{at}; remove one of them", line)
+        above = first.parents[0] if first.parents else None
+        raise self.source.fail(
+            f"{label!r} stands {self._place(parent)} and {self._place(above)}{at}; pass repeated='merge' for one "
+            "concept with both parents, or repeated='qualify' for two concepts (-O repeated=merge, "
+            "-O repeated=qualify on the command line)",
+            line,
+        )
 
     def _place(self, parent: int | None) -> str:
         return "at the top" if parent is None else f"below {self.branches[parent].label!r}"
@@ -142,10 +140,6 @@ class Draft:
                     ids[i] += f" ({k + 1})"
 
 
-def _on(line: int | None) -> str:
-    return "" if line is None else f" (line {line:,})"
-
-
 def read_folder(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
     """Read the directories below a place, in order of their names; hidden ones and files are passed over.
 
@@ -156,8 +150,7 @@ def read_folder(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
     draft = Draft(source, repeated)
     known: dict[tuple[int, int], int] = {}
     n_loops = 0
-    # (path, parent, the directories above it)
-    waiting: list[tuple[Path, int | None, frozenset[tuple[int, int]]]] = [(top, None, frozenset())]
+    waiting: list[tuple[Path, int | None, frozenset[tuple[int, int]]]] = [(top, None, frozenset())]  # all above it
     while waiting:
         path, parent, above = waiting.pop()
         status = path.stat()
@@ -172,16 +165,12 @@ def read_folder(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
         known[real] = draft.add(path.name or str(path), parent)
         if len(known) > MAX_DIRECTORIES:
             raise source.fail(f"holds more than {MAX_DIRECTORIES:,} directories; give the one that holds the classes")
-        waiting += [(below, known[real], above | {real}) for below in reversed(_directories(path))]
+        try:
+            with os.scandir(path) as entries:
+                found = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        except OSError as error:
+            raise HierarchyError(f"cannot read the directory {str(path)!r}: {error.strerror}") from None
+        waiting += [(path / name, known[real], above | {real}) for name in reversed(found)]
     if n_loops:
         source.notes.append(f"passed over: {counted(n_loops, 'link')} to a directory above")
     return draft.hierarchy()
-
-
-def _directories(path: Path) -> list[Path]:
-    try:
-        with os.scandir(path) as entries:
-            found = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
-    except OSError as error:
-        raise HierarchyError(f"cannot read the directory {str(path)!r}: {error.strerror}") from None
-    return [path / name for name in sorted(found)]

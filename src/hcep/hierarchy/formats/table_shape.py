@@ -27,7 +27,6 @@ class Shape:
     columns: tuple[int, ...]
     #: Whether the header names the columns as what they are; otherwise the cells decided.
     known: bool = True
-    has_header: bool = True
     notes: list[str] = field(default_factory=list)
 
     def cells(self, row: list[str]) -> list[str]:
@@ -36,11 +35,6 @@ class Shape:
     @property
     def titles(self) -> list[str]:
         return [self.names[i] for i in self.columns]
-
-
-def find_shape(source: Source, table: Table, *, header: bool | None = None) -> Shape:
-    """Take a table for an edge list or for level columns."""
-    return _Evidence(source, table, header).shape()
 
 
 def chosen_columns(source: Source, names: Sequence[str], wanted: Iterable[str]) -> tuple[int, ...]:
@@ -57,10 +51,10 @@ def chosen_columns(source: Source, names: Sequence[str], wanted: Iterable[str]) 
     return tuple(found)
 
 
-class _Evidence:
-    """The cells of a table, counted."""
+class Evidence:
+    """The cells of a table, counted: what a `shape` is taken by."""
 
-    def __init__(self, source: Source, table: Table, header: bool | None) -> None:
+    def __init__(self, source: Source, table: Table, header: bool | None = None) -> None:
         self.source = source
         (self.line, first), *others = table.rows
         self.first = [*first, *[""] * (table.width - len(first))]
@@ -114,6 +108,7 @@ class _Evidence:
         )
 
     def shape(self) -> Shape:
+        """An edge list or level columns, or a refusal."""
         text = [i for i in range(self.width) if any(self.columns[i]) and not _all_numeric(self.columns[i])]
         if self.has_header:
             parents = words.parent_columns(self.names)
@@ -176,7 +171,7 @@ class _Evidence:
     def _shape(self, kind: Literal["edges", "levels"], columns: Sequence[int], known: bool) -> Shape:
         unused = [self.names[i] for i in range(self.width) if i not in columns and any(self.columns[i])]
         notes = [f"columns left out: {quoted(unused, 9)}"] if unused else []
-        return Shape(kind, self.names, self.rows, tuple(columns), known, self.has_header, notes)
+        return Shape(kind, self.names, self.rows, tuple(columns), known, notes)
 
     def _levels_by_header(self, known: list[int], text: list[int]) -> Shape:
         """The columns that are levels by name, and those among them that are levels by their cells."""

@@ -17,7 +17,7 @@ from hcep.hierarchy.formats import breadcrumbs, table_file as words
 from hcep.hierarchy.formats.draft import Draft
 from hcep.hierarchy.formats.source import Source, counted
 from hcep.hierarchy.formats.table_file import DELIMITERS, Row, Table, read_table
-from hcep.hierarchy.formats.table_shape import Shape, chosen_columns, find_shape
+from hcep.hierarchy.formats.table_shape import Evidence, Shape, chosen_columns
 from hcep.hierarchy.graph import Hierarchy
 
 HEADER = ("parent", "child", "name")
@@ -26,20 +26,21 @@ DEPTHS = ("level", "depth", "ebene", "tier", "niveau", "nivel", "stufe", "indent
 DEPTH = re.compile(r"(?:level|tier|ebene|niveau|nivel|stufe|lvl|l)?[ _-]?(\d+)", re.IGNORECASE)
 YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 Columns = Sequence[str]
+Told = str | None
 
 
 def read(
     source: Source,
     *,
     levels: Columns | None = None,
-    leaf: str | None = None,
-    name: str | None = None,
-    parent: str | None = None,
-    child: str | None = None,
+    leaf: Told = None,
+    name: Told = None,
+    parent: Told = None,
+    child: Told = None,
     header: str | bool | None = None,
-    blank: str | None = None,
-    delimiter: str | None = None,
-    sheet: str | None = None,
+    blank: Told = None,
+    delimiter: Told = None,
+    sheet: Told = None,
 ) -> Hierarchy:
     """Read a table for what it is; what was decided, and how to say otherwise, is told.
 
@@ -95,17 +96,14 @@ def from_table(source: Source, table: Table, shape: Shape | None = None, blank: 
     return _levels(source, shape, table, blank=blank) if shape.kind == "levels" else _edges(source, shape)
 
 
-def _shape(
-    source: Source, table: Table, parent: str | None = None, child: str | None = None, header: bool | None = None
-) -> Shape:
-    """What a table is taken for."""
+def _shape(source: Source, table: Table, parent: Told = None, child: Told = None, header: bool | None = None) -> Shape:
     if parent is None and child is None:
         if table.width == 1:
             raise source.fail(
                 "has one column: expected parent, child[, name], or a column per level; are its cells apart by another "
                 "mark than ',', ';', '|' or a tab (-O delimiter=...), or is it a list of classes (--format outline)?"
             )
-        return find_shape(source, table, header=header)
+        return Evidence(source, table, header).shape()
     if parent is None or child is None:
         raise source.fail("pass parent= and child= together, a column each")
     names = table.rows[0][1]
@@ -113,13 +111,13 @@ def _shape(
     names = [*names, *[""] * (table.width - len(names))] if is_header else table.numbered
     pair = chosen_columns(source, names, (parent, child))
     other = [i for i, title in enumerate(names) if i not in pair and (title.casefold() == "name" or table.width == 3)]
-    return Shape("edges", names, table.rows[is_header:], (*pair, *other[:1]), True, bool(is_header))
+    return Shape("edges", names, table.rows[is_header:], (*pair, *other[:1]))
 
 
 def is_clearly(source: Source, table: Table, mark: str) -> bool:
     """Whether lines cut at a mark are a table: parents that come again as children, or three levels at least."""
     try:
-        shape = find_shape(source, table)
+        shape = Evidence(source, table).shape()
     except HierarchyError:
         return False
     first, second, *_ = map(set, zip(*(shape.cells(cells) for _, cells in shape.rows), strict=True))
@@ -252,7 +250,7 @@ def from_levels(source: Source, table: Table, levels: Columns | None = None, **t
     """Read the rows of a table whose levels are known by name or given; `told` are leaf, name and blank of `read`."""
     names = table.rows[0][1]
     if levels is None:
-        return _levels(source, find_shape(source, table, header=True), table, **told)
+        return _levels(source, Evidence(source, table, True).shape(), table, **told)
     wanted = [levels] if isinstance(levels, str) else list(levels)
     if all(column.isdecimal() for column in wanted) and not set(wanted) <= set(names):
         names = table.numbered  # given by number: there is no header
@@ -262,15 +260,8 @@ def from_levels(source: Source, table: Table, levels: Columns | None = None, **t
 
 
 def _levels(
-    source: Source,
-    shape: Shape,
-    table: Table,
-    *,
-    leaf: str | None = None,
-    name: str | None = None,
-    blank: str | None = None,
+    source: Source, shape: Shape, table: Table, leaf: Told = None, name: Told = None, blank: Told = None
 ) -> Hierarchy:
-    """The hierarchy of level columns."""
     id_column, name_column = (chosen_columns(source, shape.names, [c])[0] if c else None for c in (leaf, name))
     draft = Draft(source, "qualify")
     seen: set[tuple[str, ...]] = set()
