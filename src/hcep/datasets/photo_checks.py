@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import numpy as np
 
@@ -19,20 +18,14 @@ from hcep.hierarchy.formats.source import counted
 def folder_notes(dataset: ImageDataset) -> Iterator[str]:
     """Class folders without an image, and images outside of any class folder."""
     if dataset.layout in ("folder", "imagenette"):
-        empty = list(empty_folders(dataset.root))
+        root = dataset.root
+        places = [f"{place}/{name}" for place in split_folders(root) or ["."] for name in subfolders(root / place)]
+        empty = [place.removeprefix("./") for place in places if not holds_images(root / place)]
         if empty:
             yield f"{counted(len(empty), 'class folder')} without an image: {quoted(empty)}"
     outside = [file for file, label in zip(dataset.files, dataset.labels, strict=True) if label is None]
     if outside and len(outside) < len(dataset):
         yield f"{counted(len(outside), 'image')} without a class: {quoted(outside)}"
-
-
-def empty_folders(root: Path) -> Iterator[str]:
-    """Folders where a class's images would be and are none, relative to the dataset's."""
-    for place in split_folders(root) or [""]:
-        for name in subfolders(root / place):
-            if not holds_images(root / place / name):
-                yield f"{place}/{name}".lstrip("/")
 
 
 def copy_notes(store: EmbeddingStore) -> Iterator[str]:

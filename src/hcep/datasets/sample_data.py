@@ -37,15 +37,10 @@ def load_sample() -> Bunch:
     train = data["split"] == "train"
     hierarchy = Hierarchy.from_json((folder / "hierarchy.json").read_text(encoding="utf-8"))
     X = data["embeddings"].astype(np.float32)
-    return Bunch(
-        X_train=X[train],
-        y_train=data["labels"][train],
-        images_train=data["images"][train],
-        X_val=X[~train],
-        y_val=data["labels"][~train],
-        images_val=data["images"][~train],
-        hierarchy=hierarchy,
-    )
+    columns = {"X": X, "y": data["labels"], "images": data["images"]}
+    parts = {f"{name}_train": column[train] for name, column in columns.items()}
+    parts |= {f"{name}_val": column[~train] for name, column in columns.items()}
+    return Bunch(**parts, hierarchy=hierarchy)
 
 
 def write_sample(folder: str | os.PathLike[str]) -> Path:

@@ -1,6 +1,6 @@
 """The paper's synthetic model: a hierarchy of concept embeddings built to satisfy its geometric conditions."""
 
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 
 Orientation = Literal["svd", "eigh", "random"]
+Floats = NDArray[np.float64]
 
 ROOT = "root"
 TOP = "0"
@@ -44,8 +45,7 @@ def make_hierarchical_concepts(
     half_angle : angle theta_0 between the top synset and its children, in degrees, between 0 and 90
     norm : norm of the top synset's embedding. Its direction is random.
     reduction : factor in (0, 1] by which the angle shrinks from one level to the next
-    noise : float
-        *Variance* sigma^2 of the Gaussian noise in each coordinate of an image.
+    noise : *variance* sigma^2 of the Gaussian noise in each coordinate of an image
     samples_per_leaf : images of every leaf
     orientation : {"svd", "eigh", "random"}; which directions of the feasible subspace the children of a synset take:
         the first left singular vectors past the span of its ancestors, as published, those of an eigendecomposition of
@@ -93,11 +93,15 @@ def make_hierarchical_concepts(
     >>> data.X.shape, data.y.tolist()
     ((4, 3), ['0.0.0', '0.0.1', '0.1.0', '0.1.1'])
     """
-    _check_shape(branching, depth, dim, samples_per_leaf)
-    _check_geometry(half_angle, norm, reduction, noise, orientation)
+    shape = {"branching": branching, "depth": depth, "dim": dim, "samples_per_leaf": samples_per_leaf}
+    _check(shape, half_angle, norm, reduction, noise, orientation)
     rng = np.random.default_rng(random_state)
     angles = half_angle * reduction ** np.arange(depth)
-    hierarchy = _regular_tree(branching, depth)
+    edges, level = [(ROOT, TOP)], [TOP]
+    for _ in range(depth):
+        edges += [(parent, f"{parent}.{j}") for parent in level for j in range(branching)]
+        level = [child for _, child in edges[-branching * len(level) :]]
+    hierarchy = Hierarchy.from_edges(edges, root=ROOT)
     embeddings = _embed_tree(branching, dim, norm, np.radians(angles), orientation, rng)
     dictionary = ConceptDictionary.from_synset_embeddings(
         hierarchy, dict(zip(hierarchy.ids[1:], embeddings, strict=True))
@@ -108,24 +112,9 @@ def make_hierarchical_concepts(
     return Bunch(hierarchy=hierarchy, dictionary=dictionary, X=X, y=y, half_angles=angles)
 
 
-def _regular_tree(branching: int, depth: int) -> Hierarchy:
-    """Every synset with `branching` children, `depth` levels below the top, in breadth-first order."""
-    edges = [(ROOT, TOP)]
-    level = [TOP]
-    for _ in range(depth):
-        edges += [(parent, f"{parent}.{j}") for parent in level for j in range(branching)]
-        level = [f"{parent}.{j}" for parent in level for j in range(branching)]
-    return Hierarchy.from_edges(edges, root=ROOT)
-
-
 def _embed_tree(
-    branching: int,
-    dim: int,
-    norm: float,
-    half_angles: NDArray[np.float64],
-    orientation: Orientation,
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
+    branching: int, dim: int, norm: float, half_angles: Floats, orientation: Orientation, rng: np.random.Generator
+) -> Floats:
     # Vertices of the regular simplex of unit radius centred at 0, (branching, branching - 1): the rows of Helmert's
     # matrix are an orthonormal basis of the vectors that sum to zero, so its columns are the e_j - 1/b in that basis.
     vertices = helmert(branching).T / np.sqrt(1.0 - 1.0 / branching)
@@ -144,9 +133,7 @@ def _embed_tree(
     return np.concatenate(levels)
 
 
-def _frames(
-    ancestors: NDArray[np.float64], n_directions: int, orientation: Orientation, rng: np.random.Generator
-) -> NDArray[np.float64]:
+def _frames(ancestors: Floats, n_directions: int, orientation: Orientation, rng: np.random.Generator) -> Floats:
     """For each parent, orthonormal directions orthogonal to its ancestors, (n_parents, dim, n_directions)."""
     n_parents, n_above, dim = ancestors.shape
     frames = np.empty((n_parents, dim, n_directions))
@@ -157,7 +144,9 @@ def _frames(
         if orientation == "eigh":
             feasible = np.linalg.eigh(feasible @ feasible.transpose(0, 2, 1))[1][:, :, n_above:]
         if orientation == "random":
-            feasible = feasible @ _random_frames(len(feasible), dim - n_above, n_directions, rng)
+            q, r = np.linalg.qr(rng.standard_normal((len(feasible), dim - n_above, n_directions)))
+            # LAPACK fixes the signs of R's diagonal in its own way; undone, the frames are uniform.
+            feasible = feasible @ (q * np.sign(np.diagonal(r, axis1=1, axis2=2))[:, None, :])
         elif feasible.shape[2] > n_directions:
             # The paper's e_j - 1/b take the first b columns, of which they span the hyperplane of sum 0.
             feasible = feasible[:, :, : n_directions + 1] @ helmert(n_directions + 1).T
@@ -165,21 +154,12 @@ def _frames(
     return frames
 
 
-def _random_frames(n_frames: int, dim: int, n_directions: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Orthonormal columns, uniformly distributed, (n_frames, dim, n_directions)."""
-    q, r = np.linalg.qr(rng.standard_normal((n_frames, dim, n_directions)))
-    # LAPACK fixes the signs of R's diagonal in its own way; undone, the frames are uniform.
-    signs: NDArray[np.float64] = np.sign(np.diagonal(r, axis1=1, axis2=2))
-    frames: NDArray[np.float64] = q * signs[:, None, :]
-    return frames
-
-
-def _check_shape(branching: int, depth: int, dim: int, samples_per_leaf: int) -> None:
-    counts = {"branching": branching, "depth": depth, "dim": dim, "samples_per_leaf": samples_per_leaf}
-    for name, value in counts.items():
+def _check(shape: dict[str, Any], half_angle: float, norm: float, reduction: float, noise: float, how: str) -> None:
+    for name, value in shape.items():
         least = 2 if name == "branching" else 1
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise HCEPError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    branching, depth, dim, _ = shape.values()
     required = depth + branching - 1
     if dim < required:
         raise HCEPError(
@@ -192,15 +172,12 @@ def _check_shape(branching: int, depth: int, dim: int, samples_per_leaf: int) ->
         raise HCEPError(
             f"branching={branching} and depth={depth} make {n_atoms:,} atoms, more than {MAX_ATOMS:,}; lower either"
         )
-
-
-def _check_geometry(half_angle: float, norm: float, reduction: float, noise: float, orientation: str) -> None:
     for holds, what, value in (
         (0.0 < half_angle < 90.0, "half_angle must lie between 0 and 90 degrees", half_angle),
         (0.0 < norm < np.inf, "norm must be positive and finite", norm),
         (0.0 < reduction <= 1.0, "reduction must lie in (0, 1]", reduction),
         (0.0 <= noise < np.inf, "noise is a variance: it must be at least 0 and finite", noise),
-        (orientation in ("svd", "eigh", "random"), "orientation must be 'svd', 'eigh' or 'random'", orientation),
+        (how in get_args(Orientation), "orientation must be 'svd', 'eigh' or 'random'", how),
     ):
         if not holds:
             raise HCEPError(f"{what}, got {value!r}")

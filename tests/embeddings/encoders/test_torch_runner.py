@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from hcep.embeddings.encoders.torch_runner import TorchRunner, weights_hash
+from hcep.embeddings.encoders.torch_runner import TorchRunner, torch_encoder, weights_hash
+from hcep.embeddings.preprocessing import Preprocessing
 from hcep.errors import HCEPError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -69,11 +70,12 @@ def test_autocast_is_for_less_than_full_precision(monkeypatch, precision, calls)
 
 def test_a_run_leaves_no_gradients_and_settles_the_model():
     runner = TorchRunner.choose("cpu", None, "timm")
-    model = runner.settle(torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(3, 2).half()))
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(12, 2).half())
+    encoder = torch_encoder("tiny", runner, model, model, preprocessing=Preprocessing(size=2), architecture="")
     assert not model.training
-    assert model[1].weight.dtype == torch.float32
-    batch = np.ones((4, 3), dtype=np.float32)
-    np.testing.assert_array_equal(runner.run(model, batch), runner.run(model, batch))
+    assert model[2].weight.dtype == torch.float32
+    batch = np.ones((4, 3, 2, 2), dtype=np.float32)
+    np.testing.assert_array_equal(encoder.encode_images(batch), encoder.encode_images(batch))
 
 
 class Renamed(torch.nn.Module):

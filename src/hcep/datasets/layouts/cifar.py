@@ -57,17 +57,28 @@ def read(source: Path, request: Request) -> ImageDataset:
     form = _form(source)
     if form is None:
         raise DatasetError(f"{str(source)!r} is not CIFAR: looked for {LOOKS_FOR}")
-    kind = _label_kind(form, request.label_column, source)
-    names = _class_names(form, kind, source)
+    kind = request.label_column if request.label_column not in (OWN_LABEL, None) else list(form.names)[-1]
+    if kind not in form.names:
+        raise column_error("label_column", str(kind), form.names, source)
+    names = _class_names(form, str(kind), source)
     files, labels, splits, pixels = list[str](), list[str](), list[str](), list[NDArray[np.uint8]]()
     for split in choose_splits(form.files, request.split, source):
-        for images, numbers in _batches(form, split, kind, source):
+        missing = [file for file in form.files[split] if not (source / file).is_file()]
+        if missing:
+            raise DatasetError(f"{form.title}: {quoted(missing)} of split {split!r} not in {str(source)!r}")
+        for file in form.files[split]:
+            flat, numbers = _read_file(form, source / file, str(kind))
+            wrong = [n for n in numbers if not 0 <= n < len(names)]
+            if wrong:
+                raise DatasetError(
+                    f"{str(source)!r} has the class number {wrong[0]}, but only {len(names)} class names"
+                )
             start = splits.count(split)
-            batch = _named(numbers, names, source)
-            files += [f"{split}/{label}/{start + i:05d}.png" for i, label in enumerate(batch)]
-            labels += batch
-            splits += [split] * len(batch)
-            pixels.append(images)
+            labels += [names[n] for n in numbers]
+            files += [f"{split}/{names[n]}/{start + i:05d}.png" for i, n in enumerate(numbers)]
+            splits += [split] * len(numbers)
+            # Red, then green, then blue, row by row.
+            pixels.append(np.ascontiguousarray(flat.reshape(-1, CHANNELS, SIDE, SIDE).transpose(0, 2, 3, 1)))
     return ImageDataset(source, files, files, labels, splits, pixels=np.concatenate(pixels))
 
 
@@ -80,21 +91,10 @@ def _form(source: Path) -> _Form | None:
     return None
 
 
-def _label_kind(form: _Form, column: str | None, source: Path) -> str:
-    if column in (OWN_LABEL, None):
-        return list(form.names)[-1]
-    if column not in form.names:
-        raise column_error("label_column", str(column), form.names, source)
-    return str(column)
-
-
 def _class_names(form: _Form, kind: str, source: Path) -> list[str]:
     file, key = form.names[kind]
-    if form.is_binary:
-        names = read_lines(source / file)
-    else:
-        entry = _get(load_pickle(source / file), key, source / file)
-        names = [as_text(name) for name in entry]
+    entries = read_lines(source / file) if form.is_binary else _get(load_pickle(source / file), key, source / file)
+    names = [as_text(name) for name in entries]
     # The names become folders on export: none may lead out of it.
     strange = [name for name in names if not name or name.startswith(".") or "/" in name or "\\" in name]
     if strange:
@@ -102,52 +102,27 @@ def _class_names(form: _Form, kind: str, source: Path) -> list[str]:
     return names
 
 
-def _batches(form: _Form, split: str, kind: str, source: Path) -> list[tuple[NDArray[np.uint8], list[int]]]:
-    files = form.files[split]
-    missing = [file for file in files if not (source / file).is_file()]
-    if missing:
-        raise DatasetError(f"{form.title}: {quoted(missing)} of split {split!r} not in {str(source)!r}")
+def _read_file(form: _Form, file: Path, kind: str) -> tuple[NDArray[np.uint8], list[int]]:
+    """Images, 3,072 bytes each, and numbers of their classes; in the binary form a byte for each label comes first."""
     if form.is_binary:
-        return [_read_binary(source / file, list(form.names).index(kind), len(form.names)) for file in files]
-    return [_read_python(source / file, kind) for file in files]
-
-
-def _read_binary(file: Path, label_at: int, n_labels: int) -> tuple[NDArray[np.uint8], list[int]]:
-    """Records of a byte for each label and 3,072 for the image: red, then green, then blue, row by row."""
-    content = np.fromfile(file, dtype=np.uint8)
-    size = n_labels + N_BYTES
-    if len(content) == 0 or len(content) % size:
-        raise DatasetError(f"{str(file)!r} has {len(content):,} bytes, not a multiple of the {size:,} of a record")
-    records = content.reshape(-1, size)
-    return _images(records[:, n_labels:]), records[:, label_at].tolist()
-
-
-def _read_python(file: Path, kind: str) -> tuple[NDArray[np.uint8], list[int]]:
-    content = load_pickle(file)
-    data, numbers = (_get(content, key, file) for key in ("data", kind))
+        content, size = np.fromfile(file, dtype=np.uint8), len(form.names) + N_BYTES
+        if len(content) == 0 or len(content) % size:
+            raise DatasetError(f"{str(file)!r} has {len(content):,} bytes, not a multiple of the {size:,} of a record")
+        records = content.reshape(-1, size)
+        return records[:, len(form.names) :], records[:, list(form.names).index(kind)].tolist()
+    entries = load_pickle(file)
+    data, numbers = (_get(entries, key, file) for key in ("data", kind))
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != N_BYTES:
         raise DatasetError(f"{str(file)!r}: 'data' must be bytes of shape (n, {N_BYTES})")
     if not isinstance(numbers, list) or len(numbers) != len(data) or not all(isinstance(n, int) for n in numbers):
         raise DatasetError(f"{str(file)!r}: {kind!r} must be {len(data):,} whole numbers, one for each image")
-    return _images(data), numbers
+    return data, numbers
 
 
 def _get(content: Mapping[str, Any], key: str, file: Path) -> Any:
     if key not in content:
         raise DatasetError(f"{str(file)!r} has no entry {key!r}, only {quoted(content)}")
     return content[key]
-
-
-def _images(flat: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    planes = flat.reshape(-1, CHANNELS, SIDE, SIDE)
-    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
-
-
-def _named(numbers: Sequence[int], names: Sequence[str], source: Path) -> list[str]:
-    wrong = [n for n in numbers if not 0 <= n < len(names)]
-    if wrong:
-        raise DatasetError(f"{str(source)!r} has the class number {wrong[0]}, but only {len(names)} class names")
-    return [names[n] for n in numbers]
 
 
 class _Dtype(Stateful):

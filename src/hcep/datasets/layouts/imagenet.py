@@ -48,8 +48,18 @@ def read(source: Path, request: Request) -> ImageDataset:
         raise DatasetError(f"{str(source)!r} is not ImageNet: looked for {LOOKS_FOR}")
     chosen = [(split, folders[split]) for split in choose_splits(folders, request.split, source)]
 
-    def label(split: str, found: list[str]) -> Sequence[str | None]:
-        return _val_labels(source, folders[split], found) if split == "val" else [class_of(f) for f in found]
+    def label(split: str, files: list[str]) -> Sequence[str | None]:
+        classes = [class_of(f) for f in files]
+        if split != "val" or all(classes):  # sorted into folders, as many do with a script
+            return classes
+        found, folder = _find_annotations(source), source / folders[split]
+        if found is None:
+            raise DatasetError(
+                f"the images in {str(folder)!r} are not in folders by class and their labels were not found: "
+                f"looked for {', '.join(ANNOTATIONS)} in {str(source)!r} and, below it, " + quoted(ANNOTATION_ROOTS[1:])
+            )
+        read, file = found
+        return found_by.match_annotations(files, read(source, file), file, folder)
 
     return found_by.list_splits(source, chosen, label)
 
@@ -59,27 +69,14 @@ def _split_folder(source: Path, split: str) -> str | None:
     return next((place for place in places if (source / place).is_dir()), None)
 
 
-def _val_labels(source: Path, folder: str, files: Sequence[str]) -> Sequence[str | None]:
-    classes = [class_of(f) for f in files]
-    if all(classes):  # sorted into folders, as many do with a script
-        return classes
-    found = _find_annotations(source)
-    if found is None:
-        raise DatasetError(
-            f"the images in {str(source / folder)!r} are not in folders by class and their labels were not found: "
-            f"looked for {', '.join(ANNOTATIONS)} in {str(source)!r} and, below it, " + quoted(ANNOTATION_ROOTS[1:])
-        )
-    read, file = found
-    return found_by.match_annotations(files, read(source, file), file, source / folder)
-
-
 def _find_annotations(source: Path) -> tuple[Callable[[Path, Path], dict[str, str]], Path] | None:
     places = ((read, pattern, source / root) for pattern, read in ANNOTATIONS.items() for root in ANNOTATION_ROOTS)
     return next(((read, file) for read, pattern, place in places for file in sorted(place.glob(pattern))), None)
 
 
-def _find(source: Path, name: str) -> Path | None:
-    return next((file for root in ANNOTATION_ROOTS if (file := source / root / name).is_file()), None)
+def _find(source: Path, *names: str) -> Path | None:
+    places = (source / root / name for name in names for root in ANNOTATION_ROOTS)
+    return next((file for file in places if file.is_file()), None)
 
 
 def _read_solution(source: Path, file: Path) -> dict[str, str]:
@@ -144,7 +141,7 @@ def _numbered(number: str, by_number: Mapping[int, str], file: Path) -> str:
 
 def _synsets(source: Path) -> list[str]:
     """Classes in the order of the synset file; without one, ImageNet's own is alphabetical by WordNet id."""
-    file = next((found for name in SYNSET_FILES if (found := _find(source, name))), None)
+    file = _find(source, *SYNSET_FILES)
     return [] if file is None else [line.split(" ")[0] for line in read_lines(file)]
 
 
@@ -155,8 +152,15 @@ def _devkit_classes(source: Path, truth: Path) -> dict[int, str]:
         if not all(len(f) > 1 and f[1].isdecimal() for f in fields):
             raise DatasetError(f"{str(text)!r} must have lines of WordNet id, number and name")
         return {int(f[1]): f[0] for f in fields}
-    if file := next((found for name in DEVKIT_MATLAB if (found := _find(source, name))), None):
-        return _read_matlab(file)
+    if file := _find(source, *DEVKIT_MATLAB):
+        from scipy.io import loadmat
+        from scipy.io.matlab import MatReadError
+
+        try:
+            synsets = loadmat(file, squeeze_me=True, variable_names=["synsets"])["synsets"]
+            return {int(synset[0]): str(synset[1]) for synset in synsets}
+        except (MatReadError, KeyError, IndexError, TypeError, ValueError, NotImplementedError) as error:
+            raise DatasetError(f"{str(file)!r} is not the devkit's table of synsets: {error}") from None
     lines = _synsets(source)
     # The devkit counts from kit fox, n02119789; a sorted list is the order of val.txt and would mislabel every image.
     if not lines or lines == sorted(lines):
@@ -166,14 +170,3 @@ def _devkit_classes(source: Path, truth: Path) -> dict[int, str]:
             + (" (the synset list found is sorted)" * bool(lines))
         )
     return dict(enumerate(lines, start=1))
-
-
-def _read_matlab(file: Path) -> dict[int, str]:
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
-    try:
-        synsets = loadmat(file, squeeze_me=True, variable_names=["synsets"])["synsets"]
-        return {int(synset[0]): str(synset[1]) for synset in synsets}
-    except (MatReadError, KeyError, IndexError, TypeError, ValueError, NotImplementedError) as error:
-        raise DatasetError(f"{str(file)!r} is not the devkit's table of synsets: {error}") from None

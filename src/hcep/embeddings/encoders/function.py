@@ -5,7 +5,7 @@ import inspect
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
@@ -30,14 +30,13 @@ class FunctionEncoder:
 
     Parameters
     ----------
-    images : callable; takes (n, 3, height, width) float32 images, preprocessed, and returns (n, n_dims) vectors
-    preprocessing : Preprocessing, mapping, str or path-like, optional
-        See `as_preprocessing`; 224 x 224 with values in 0 to 1 by default.
+    images : takes (n, 3, height, width) float32 images, preprocessed, and returns (n, n_dims) vectors
+    preprocessing : see `as_preprocessing`; 224 x 224 with values in 0 to 1 by default
     fingerprint : hash of the weights, or anything that changes when the vectors do. By default the source code of
         `images` is hashed, which says nothing about weights: give one if they may change.
-    texts : callable; takes a list of texts and returns (n, n_dims) vectors in the images' space
+    texts : takes a list of texts and returns (n, n_dims) vectors in the images' space
     no_texts_because : what `encode_texts` answers where `texts` is missing
-    maps : callable; takes what `images` takes and returns the last feature map, (n, n_dims, height, width)
+    maps : takes what `images` takes and returns the last feature map, (n, n_dims, height, width)
     maps_are_exact : whether a vector is the mean of its map over positions; otherwise maps only hint at where things
         are. None: found out on a picture of noise when it is first asked, and so is whether `maps` works at all.
     n_dims : length of a vector where it is known; else a blank image is encoded
@@ -81,7 +80,7 @@ class FunctionEncoder:
         self._maps, self._said = maps, maps_are_exact
         self.has_text = texts is not None
         self.n_dims = n_dims or self._try_a_blank_image()
-        self._one_core, self.has_one_core = one_core, one_core is not None
+        self._one_core, self.has_one_core = one_core and cache(one_core), one_core is not None
 
     def __repr__(self) -> str:
         return f"<encoder {self.name}: {self.n_dims} dimensions{', images and texts' if self.has_text else ''}>"
@@ -96,12 +95,8 @@ class FunctionEncoder:
 
     def encode_on_one_core(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
         """`encode_images` in this thread alone, where `has_one_core`: many batches at a time waste nothing."""
-        return self._vectors(self._of_one_core, batch)
-
-    @cached_property
-    def _of_one_core(self) -> ImageFunction:
         assert self._one_core is not None
-        return self._one_core()
+        return self._vectors(self._one_core(), batch)
 
     def _vectors(self, images: ImageFunction, batch: NDArray[np.float32]) -> NDArray[np.float32]:
         if len(self._batch(batch)) == 0:
@@ -207,29 +202,22 @@ def load(
     """
     if device is not None or precision is not None:
         raise HCEPError("device and precision are the function's own affair; leave them out for function:…")
-    return FunctionEncoder(
-        _function_at(path), name=f"function:{path}", preprocessing=preprocessing, fingerprint=fingerprint
-    )
+    module, _, attribute = path.partition(":")
+    try:
+        function: Any = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise HCEPError(
+            f"no function at {path!r}, expected package.module:attribute of something importable: {error}"
+        ) from error
+    if not callable(function):
+        raise HCEPError(f"{path!r} is a {type(function).__name__}, not a function of a batch")
+    return FunctionEncoder(function, name=f"function:{path}", preprocessing=preprocessing, fingerprint=fingerprint)
 
 
 def digest(weights: str, steps: Preprocessing) -> str:
     """Fingerprint of weights, given by a hash of their own, behind a preprocessing."""
     text = json.dumps([weights, steps.to_dict()], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _function_at(path: str) -> ImageFunction:
-    module, _, attribute = path.partition(":")
-    try:
-        found: Any = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise HCEPError(
-            f"no function at {path!r}, expected package.module:attribute of something importable: {error}"
-        ) from error
-    if not callable(found):
-        raise HCEPError(f"{path!r} is a {type(found).__name__}, not a function of a batch")
-    function: ImageFunction = found
-    return function
 
 
 def _source(function: ImageFunction) -> str:

@@ -36,13 +36,11 @@ def load(
 
     Parameters
     ----------
-    model : str
-        Path of the file. A JSON file of the same name beside it may hold ``{"preprocessing": {...}, "output": "..."}``.
-        ``file.onnx#tensor`` takes a tensor inside the network for the vector, such as the one before the last layer.
+    model : path of the file. A JSON file of the same name beside it may hold ``{"preprocessing": {...}, "output":
+        "..."}``. ``file.onnx#tensor`` takes a tensor inside the network for the vector, such as that before the last.
     device : {'cpu', 'cuda'}; 'cuda' where the installed onnxruntime has it
     precision : must be left out: the file decides
-    preprocessing : Preprocessing, mapping, str or path-like, optional
-        See `as_preprocessing`; it comes before the JSON file, whose fields it may override one by one.
+    preprocessing : see `as_preprocessing`; it comes before the JSON file, whose fields it may override one by one
     output : which output is the vector; the first one of two axes by default
     threads : threads for one batch; onnxruntime's choice by default
     """
@@ -54,8 +52,17 @@ def load(
         raise HCEPError(f"{name}: no such file")
     if precision is not None:
         raise HCEPError(f"{name}: the file decides the precision; leave precision={precision!r} out")
-    beside = _read_beside(path)
-    steps = _preprocessing(name, path, preprocessing, beside)
+    beside = read_json_object(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
+    unknown = next((key for key in beside if key not in _KEYS), None)
+    if unknown is not None:
+        near = near_matches(unknown, _KEYS)
+        raise HCEPError(f"{path.with_suffix('.json')}: unknown key {unknown!r}, expected {quoted(_KEYS)}.{near}")
+    if preprocessing is None and "preprocessing" not in beside:
+        raise HCEPError(
+            f"{name}: how are images prepared for it? Give preprocessing= (a preset: {quoted(PRESETS)}, a JSON file "
+            f'or a mapping), or write {path.stem}.json beside it: {{"preprocessing": {{"preset": "clip"}}}}'
+        )
+    steps = as_preprocessing(preprocessing, as_preprocessing(beside.get("preprocessing")))
     content = with_output(path, inner) if inner else path
     session = open_session(name, content, device, threads)
     source = _image_input(name, session, steps)
@@ -90,9 +97,18 @@ def one_core(
 def open_session(name: str, model: Path | bytes, device: str | None, threads: int | None) -> Any:
     """A session of onnxruntime on a file, or on its bytes."""
     ort = require("onnxruntime", "onnx", "this encoder")
+    there = ort.get_available_providers()
+    chosen = device or ("cuda" if _DEVICES["cuda"] in there else "cpu")
+    if chosen not in _DEVICES:
+        raise HCEPError(f"device must be 'cpu' or 'cuda' for ONNX files, got {chosen!r}")
+    if _DEVICES[chosen] not in there:
+        raise HCEPError(f"device {chosen!r}: this onnxruntime has {quoted(there)}; pip install onnxruntime-gpu")
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = threads or 0  # 0: its own choice
     content = model if isinstance(model, bytes) else str(model)
     with loading(name, local=True):
-        return ort.InferenceSession(content, _options(ort, threads), providers=[_provider(ort, device)])
+        return ort.InferenceSession(content, options, providers=[_DEVICES[chosen]])
 
 
 def with_map(path: Path, target: str) -> tuple[bytes, str] | None:
@@ -112,23 +128,22 @@ def with_map(path: Path, target: str) -> tuple[bytes, str] | None:
     if node is None or not _pools_positions(node, model.graph):
         return None
     found = str(node.input[0])
-    return _giving(model, found, onnx), found
+    return _giving(model, found), found
 
 
 def with_output(path: Path, tensor: str) -> bytes:
     """The file with one more output, a tensor inside the network that must be there."""
-    onnx = require("onnx", "photos", "a tensor inside an ONNX file")
-    model = onnx.load_model(path, load_external_data=False)
+    model = require("onnx", "photos", "a tensor inside an ONNX file").load_model(path, load_external_data=False)
     known = [output for node in model.graph.node for output in node.output]
     if tensor not in known:
         raise HCEPError(f"onnx:{path}: no tensor {tensor!r} in it.{near_matches(tensor, known)}")
-    return _giving(model, tensor, onnx)
+    return _giving(model, tensor)
 
 
-def _giving(model: Any, tensor: str, onnx: Any) -> bytes:
+def _giving(model: Any, tensor: str) -> bytes:
     if tensor not in [output.name for output in model.graph.output]:
-        kind = onnx.TensorProto.FLOAT
-        model.graph.output.append(onnx.helper.make_tensor_value_info(tensor, kind, None))
+        onnx = require("onnx", "photos", "a tensor inside an ONNX file")
+        model.graph.output.append(onnx.helper.make_tensor_value_info(tensor, onnx.TensorProto.FLOAT, None))
     content: bytes = model.SerializeToString()
     return content
 
@@ -145,45 +160,6 @@ def _pools_positions(node: Any, graph: Any) -> bool:
     constants = [t for t in graph.initializer if len(node.input) > 1 and t.name == node.input[1]]
     axes += [tuple(numpy_helper.to_array(t).tolist()) for t in constants]
     return bool(axes) and sorted(axis % 4 for axis in axes[0]) == [2, 3]
-
-
-def _read_beside(path: Path) -> dict[str, Any]:
-    beside = path.with_suffix(".json")
-    if not beside.is_file():
-        return {}
-    found = read_json_object(beside)
-    for key in found:
-        if key not in _KEYS:
-            raise HCEPError(f"{beside}: unknown key {key!r}, expected {quoted(_KEYS)}.{near_matches(key, _KEYS)}")
-    return found
-
-
-def _preprocessing(name: str, path: Path, given: PreprocessingLike | None, beside: dict[str, Any]) -> Preprocessing:
-    if given is None and "preprocessing" not in beside:
-        raise HCEPError(
-            f"{name}: how are images prepared for it? Give preprocessing= (a preset: {quoted(PRESETS)}, a JSON file "
-            f'or a mapping), or write {path.stem}.json beside it: {{"preprocessing": {{"preset": "clip"}}}}'
-        )
-    base = as_preprocessing(beside["preprocessing"]) if "preprocessing" in beside else None
-    return as_preprocessing(given, base)
-
-
-def _options(ort: Any, threads: int | None) -> Any:
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    if threads is not None:
-        options.intra_op_num_threads = threads
-    return options
-
-
-def _provider(ort: Any, device: str | None) -> str:
-    there = ort.get_available_providers()
-    chosen = device or ("cuda" if _DEVICES["cuda"] in there else "cpu")
-    if chosen not in _DEVICES:
-        raise HCEPError(f"device must be 'cpu' or 'cuda' for ONNX files, got {chosen!r}")
-    if _DEVICES[chosen] not in there:
-        raise HCEPError(f"device {chosen!r}: this onnxruntime has {quoted(there)}; pip install onnxruntime-gpu")
-    return _DEVICES[chosen]
 
 
 def _image_input(name: str, session: Any, steps: Preprocessing) -> Any:

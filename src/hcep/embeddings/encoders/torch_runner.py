@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,7 @@ PRECISIONS = {"fp32": None, "fp16": "float16", "bf16": "bfloat16"}
 
 @dataclass(frozen=True)
 class TorchRunner:
-    """Runs a module on one device.
-
-    torch : module
-    device : torch.device
-    precision : {'fp32', 'fp16', 'bf16'}; below 'fp32' the forward pass is autocast, which is for CUDA devices alone
-    """
+    """Runs a module on one device; below the precision 'fp32' the forward pass is autocast, for CUDA devices alone."""
 
     torch: Any
     device: Any
@@ -41,15 +36,15 @@ class TorchRunner:
 
     @classmethod
     def choose(cls, device: str | None, precision: str | None, extra: str) -> "TorchRunner":
-        """Settle on a device and a precision.
-
-        device : as torch names it; the first CUDA device where there is one, else the processor
-        precision : {'fp32', 'fp16', 'bf16'}; 'fp16' on CUDA, 'fp32' elsewhere
-        extra : the extra that torch comes with
-        """
+        """Settle on a device (by default CUDA where there is one) and a precision ('fp16' on CUDA, else 'fp32')."""
         torch = require("torch", extra, "this encoder")
-        chosen = _device(torch, device)
+        try:
+            chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        except RuntimeError as error:
+            raise HCEPError(f"device must be 'cpu', 'cuda' or such as torch knows, got {device!r}") from error
         on_cuda = chosen.type == "cuda"
+        if on_cuda and not torch.cuda.is_available():
+            raise HCEPError(f"device {device!r}: torch sees no CUDA device here; leave device out, or give 'cpu'")
         wanted = precision or ("fp16" if on_cuda else "fp32")
         if wanted not in PRECISIONS:
             raise HCEPError(
@@ -59,24 +54,14 @@ class TorchRunner:
             raise HCEPError(f"precision {wanted!r} needs a CUDA device, this is {str(chosen)!r}; leave it out here")
         return cls(torch, chosen, wanted)
 
-    def settle(self, model: Any) -> Any:
-        """Put a module on the device, for inference; its weights stay float32."""
-        return model.float().to(self.device).eval()
-
     def run(self, forward: Callable[..., Any], *arrays: Any) -> NDArray[np.float32]:
         """`forward` of arrays or tensors, as a float32 array."""
         inputs = [self.torch.as_tensor(array).to(self.device) for array in arrays]
-        with self.torch.inference_mode(), self._autocast():
-            found = forward(*inputs)
-        vectors: NDArray[np.float32] = found.float().cpu().numpy()
+        mixed = PRECISIONS[self.precision]
+        autocast = self.torch.autocast(self.device.type, dtype=getattr(self.torch, mixed)) if mixed else nullcontext()
+        with self.torch.inference_mode(), autocast:
+            vectors: NDArray[np.float32] = forward(*inputs).float().cpu().numpy()
         return vectors
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        name = PRECISIONS[self.precision]
-        if name is None:
-            return nullcontext()
-        context: AbstractContextManager[Any] = self.torch.autocast(self.device.type, dtype=getattr(self.torch, name))
-        return context
 
 
 def torch_encoder(
@@ -95,12 +80,12 @@ def torch_encoder(
     Parameters
     ----------
     network : put on the runner's device here
-    forward : callable; pixels to vectors, by the network
+    forward : pixels to vectors, by the network
     architecture : what decides the vectors beside the weights
-    texts : callable or str; texts to vectors, or why there are none
-    maps : callable; pixels to feature maps, see `FunctionEncoder`; whether they are exact is found out
+    texts : texts to vectors, or why there are none
+    maps : pixels to feature maps, see `FunctionEncoder`; whether they are exact is found out
     """
-    network = runner.settle(network)
+    network = network.float().to(runner.device).eval()  # its weights stay float32
     return FunctionEncoder(
         lambda batch: runner.run(forward, batch),
         name=name,
@@ -116,15 +101,7 @@ def torch_encoder(
 def text_tower(
     model: str, local: bool, load_tokenizer: Callable[[], Any], encode: Callable[[Any, list[str]], Any]
 ) -> Callable[[Sequence[str]], Any] | str:
-    """Texts to vectors, or why not: a tokenizer may sit on a hub of its own, or be left out of a folder.
-
-    Parameters
-    ----------
-    model : its name, for messages
-    local : whether the tokenizer must be on this machine
-    load_tokenizer : makes it
-    encode : tokenizer and texts to vectors
-    """
+    """Texts to vectors, or why not: a tokenizer may sit on a hub of its own, or be left out of a folder."""
     try:
         with loading(f"the tokenizer of {model}", local=local):
             tokenizer = load_tokenizer()
@@ -147,28 +124,12 @@ def weights_hash(model: Any, architecture: object) -> str:
     The tensors are taken by content and not by name, and integer buffers are left out, so that a library that renames a
     parameter or drops a buffer of positions does not make its users' stores obsolete.
     """
-    tensors = [t.detach().cpu().contiguous() for t in model.state_dict().values() if t.is_floating_point()]
-    hashes = sorted(_tensor_hash(tensor) for tensor in tensors)
-    text = json.dumps([architecture, hashes], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _tensor_hash(tensor: Any) -> str:
+    tensors = [t.detach().cpu() for t in model.state_dict().values() if t.is_floating_point()]
     # Hashed as float32, so that a checkpoint in half precision and its copy in full are the same weights.
-    values = np.ascontiguousarray(tensor.float().numpy())
-    return hashlib.sha256(json.dumps(values.shape).encode() + values.tobytes()).hexdigest()
-
-
-def _device(torch: Any, name: str | None) -> Any:
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise HCEPError(f"device must be 'cpu', 'cuda' or such as torch knows, got {name!r}") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise HCEPError(f"device {name!r}: torch sees no CUDA device here; leave device out, or give 'cpu'")
-    return device
+    arrays = (np.ascontiguousarray(tensor.float().numpy()) for tensor in tensors)
+    hashes = [hashlib.sha256(json.dumps(a.shape).encode() + a.tobytes()).hexdigest() for a in arrays]
+    text = json.dumps([architecture, sorted(hashes)], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 # Last feature maps: at every position the vector that the head makes of that position alone. Where the head takes a
@@ -185,9 +146,9 @@ def timm_map(network: Any, head: Forward | None = None) -> Forward:
             tokens, around = features[:, network.num_prefix_tokens :], network.num_prefix_tokens
             return tokens_map(tokens, pixels, lambda alone: finish(network.forward_head(alone)), around)
         last = getattr(network, "output_fmt", "NCHW") == "NHWC"
-        n, height, width, n_channels = (features if last else features.permute(0, 2, 3, 1)).shape
-        rows = (features if last else features.permute(0, 2, 3, 1)).reshape(-1, n_channels)
-        alone = rows[:, None, None, :] if last else rows[:, :, None, None]
+        features = features if last else features.permute(0, 2, 3, 1)
+        n, height, width, n_channels = features.shape
+        alone = features.reshape(-1, 1, 1, n_channels) if last else features.reshape(-1, n_channels, 1, 1)
         return finish(network.forward_head(alone)).reshape(n, height, width, -1).permute(0, 3, 1, 2)
 
     def finish(vectors: Any) -> Any:
@@ -197,14 +158,9 @@ def timm_map(network: Any, head: Forward | None = None) -> Forward:
 
 
 def tokens_map(tokens: Any, pixels: Any, head: Forward, n_before: int = 0) -> Any:
-    """The map of patch tokens (n, n_patches, width), each as the head sees it alone.
+    """The map of patch tokens (n, n_patches, width) of the last layer, each as the head sees it alone.
 
-    Parameters
-    ----------
-    tokens : of the last layer, row by row of the image, class tokens left out
-    pixels : the images, for the proportions of the grid
-    head : tokens (n, n_before + 1, width) to vectors (n, n_dims)
-    n_before : how many tokens that are no patches the head expects first; they are then the patch's, too
+    The head takes tokens (n, n_before + 1, width): those before, which are no patches, are then the patch's, too.
     """
     n, n_patches, width = tokens.shape
     rows = round((n_patches * pixels.shape[2] / pixels.shape[3]) ** 0.5)
