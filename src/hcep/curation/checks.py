@@ -283,9 +283,8 @@ def _table_edges(source: Source) -> RawEdges | None:
 def _json_edges(source: Source) -> RawEdges | None:
     data: Any = json.loads(source.text())
     synsets = data.get("synsets") if isinstance(data, dict) and data.get("format") == serial.FORMAT else None
-    if not isinstance(synsets, list) or not all(
-        isinstance(s, dict) and isinstance(s.get("parents", []), list) for s in synsets
-    ):
+    listed = synsets if isinstance(synsets, list) else [None]
+    if not all(isinstance(s, dict) and isinstance(s.get("parents", []), list) for s in listed):
         return None
 
     def cleaned() -> Hierarchy:
@@ -294,9 +293,7 @@ def _json_edges(source: Source) -> RawEdges | None:
                 synset["parents"] = [parent for parent in synset["parents"] if parent != synset["id"]]
         return Hierarchy.from_json(json.dumps(data))
 
-    pairs: list[Sequence[str]] = [
-        (parent, synset.get("id")) for synset in synsets for parent in synset.get("parents", ())
-    ]
+    pairs: list[Sequence[str]] = [(parent, s.get("id")) for s in synsets for parent in s.get("parents", ())]
     return pairs, [f"concept {pair[1]!r}" for pair in pairs], cleaned
 
 

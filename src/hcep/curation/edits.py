@@ -89,9 +89,8 @@ class WorkingCopy:
     def require_edge(self, parent: str, child: str) -> None:
         if child not in self.children[parent]:
             above = ", ".join(map(self.label, self.parents[child])) or "none"
-            raise HierarchyError(
-                f"{self.label(parent)} is not a parent of {self.label(child)}; its parents are {above}"
-            )
+            told = f"{self.label(parent)} is not a parent of {self.label(child)}; its parents are {above}"
+            raise HierarchyError(told)
 
     def refuse_root(self, synset: str, instead: str) -> None:
         if synset == self.root:

@@ -280,10 +280,9 @@ class MeasuredMove:
     @property
     def helps(self) -> bool:
         """Whether the interval of support F1 is above 0, also above chance, and nothing unbiased falls by its error."""
-        metrics = self.effect.metrics
-        return all(self.gain(name).low > 0 for name in ("support_f1", "f1_above_chance")) and all(
-            metrics[name].difference >= -metrics[name].error for name in UNBIASED
-        )
+        unbiased = [self.effect.metrics[name] for name in UNBIASED]
+        rises = all(self.gain(name).low > 0 for name in ("support_f1", "f1_above_chance"))
+        return rises and all(change.difference >= -change.error for change in unbiased)
 
 
 def propose_moves(held_out: HeldOut, n_per_child: int = 2) -> list[Proposal]:

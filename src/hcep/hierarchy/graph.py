@@ -162,9 +162,8 @@ class Hierarchy:
         try:
             return self._index[synset]
         except (KeyError, TypeError):
-            raise HierarchyError(
-                f"{quoted([synset])} is not a concept of this hierarchy.{near_matches(synset, self.ids)}"
-            ) from None
+            close = near_matches(synset, self.ids)
+            raise HierarchyError(f"{quoted([synset])} is not a concept of this hierarchy.{close}") from None
 
     def children(self, synset: str) -> tuple[str, ...]:
         """Ids of the children of a synset."""

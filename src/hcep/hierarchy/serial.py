@@ -72,14 +72,12 @@ def loads(source: str | Path) -> HierarchyRecord:
     inner = dict.fromkeys(parent for synset in record.synsets for parent in synset.parents)
     missing = [named for named in (*record.classes.values(), record.root, *inner) if named not in known]
     if missing:
-        raise HierarchyError(
-            f'hierarchy file: {missing[0]!r} is named as root, parent or class but is not in "synsets"; add it there'
-        )
+        told = f'{missing[0]!r} is named as root, parent or class but is not in "synsets"; add it there'
+        raise HierarchyError(f"hierarchy file: {told}")
     for label, leaf in record.classes.items():
         if leaf in inner:
-            raise HierarchyError(
-                f"hierarchy file: class {label!r} stands for {leaf!r}, which has synsets below it; a class is a leaf"
-            )
+            told = f"class {label!r} stands for {leaf!r}, which has synsets below it; a class is a leaf"
+            raise HierarchyError(f"hierarchy file: {told}")
     return record
 
 

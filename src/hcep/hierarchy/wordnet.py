@@ -231,9 +231,8 @@ def _parsed(content: bytes, parse_line: Callable[[bytes], T], file: Path, expect
             try:
                 yield parse_line(line)
             except (ValueError, IndexError):
-                raise HierarchyError(
-                    f"{str(file)!r}, line {number:,}: expected {expected}, as WordNet's database has it"
-                ) from None
+                told = f"line {number:,}: expected {expected}, as WordNet's database has it"
+                raise HierarchyError(f"{str(file)!r}, {told}") from None
 
 
 def _synset(line: bytes) -> tuple[int, Entry]:

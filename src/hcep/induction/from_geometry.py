@@ -15,7 +15,7 @@ from hcep.hierarchy.graph import Hierarchy
 from hcep.induction.from_language_model import name_prompt
 from hcep.induction.induced import Fault, Induced, LeafNames, clean_label, free_name, normal_form
 from hcep.induction.placement import without_thinking
-from hcep.llm.answer import Answer, LLMError
+from hcep.llm import Answer, LLMError
 from hcep.llm.chat import ChatModel, Messages, RejectedError, ask_until_accepted
 
 Linkage = Literal["ward", "average"]

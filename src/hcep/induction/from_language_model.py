@@ -11,7 +11,7 @@ from typing import Any, Literal
 from hcep.errors import HCEPError
 from hcep.induction.induced import Fault, Induced, LeafNames
 from hcep.induction.placement import Groups, Placement, assembled, missing_fault
-from hcep.llm.answer import LLMError
+from hcep.llm import LLMError
 from hcep.llm.chat import ChatModel
 
 Strategy = Literal["whole", "layers"]
@@ -93,9 +93,8 @@ class _Talk:
 
 
 def _whole(names: LeafNames, talk: _Talk, max_rounds: int) -> Induced:
-    prompt = PROMPTS["whole"].format(
-        root=_json(names.root), n=len(names.leaves), leaves=_json(list(names.leaves)), data=DATA
-    )
+    root, leaves = _json(names.root), _json(names.leaves)
+    prompt = PROMPTS["whole"].format(root=root, n=len(names.leaves), leaves=leaves, data=DATA)
     placements: list[Placement] = []
     text: str | None = None
     while len(placements) < max_rounds and not (placements and not placements[-1].n_blocking):

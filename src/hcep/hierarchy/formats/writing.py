@@ -96,10 +96,8 @@ def write_whole(path: Path, text: str) -> None:
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
-        told = (
-            f"cannot write {str(path)!r}: a name holds {error.object[error.start]!r}, which is no character of UTF-8; "
-        )
-        raise HierarchyError(f"{told}rename the concept") from None
+        told = f"cannot write {str(path)!r}: a name holds {error.object[error.start]!r}, no character of UTF-8"
+        raise HierarchyError(f"{told}; rename the concept") from None
     packed = gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data
     _files.write_bytes(path, packed, HierarchyError)
 
