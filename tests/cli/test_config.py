@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from hcep.cli.config import Config, save_resolved
+from hcep.cli.options import Config, save_resolved
 from hcep.errors import HCEPError
 
 

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from hcep.classify.methods import METHODS
 from hcep.cli.app import app
-from hcep.cli.evaluate import needs_training
 from hcep.datasets import load_sample
 from hcep.errors import HCEPError, MissingExtraError
 
@@ -265,7 +264,7 @@ def test_a_folder_without_a_model(model, data, tmp_path):
     fails("no complete model at", "evaluate", model, data, "--compare", tmp_path)
 
 
-def test_training_images_must_be_there(model, data, tmp_path):
+def test_training_images_must_be_there_for_methods_alone(model, paper, data, tmp_path):
     sample = load_sample()
     np.savez(tmp_path / "x.npz", embeddings=sample.X_val[:50, :N_DIMS], labels=sample.y_val[:50])
     words = ["evaluate", model, tmp_path / "x.npz", "--compare", "nn"]
@@ -274,6 +273,7 @@ def test_training_images_must_be_there(model, data, tmp_path):
         r"image of it is in split 'train'; give data with that split",
         *words,
     )
+    run("evaluate", model, tmp_path / "x.npz", "--compare", paper)
     fails("no image of .* is in split 'trian'", "evaluate", model, data, "--compare", "nn", "--train-split", "trian")
     kept = np.flatnonzero(sample.y_val != sample.y_val[0])
     np.savez(
@@ -319,9 +319,3 @@ def test_help_teaches():
         "hcep evaluate model/ store/ --compare all -o table.tex",
     ):
         assert words in text
-
-
-def test_only_methods_need_training_images():
-    assert needs_training(["all"])
-    assert needs_training(["folder/", "nn"])
-    assert not needs_training(["folder/"])

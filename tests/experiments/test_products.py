@@ -4,8 +4,8 @@ import importlib
 
 import pytest
 
-from hcep.experiments.fewshot import EXPERIMENT
 from hcep.experiments.measuring import method_cell
+from hcep.experiments.sparsity import FEWSHOT as EXPERIMENT
 from hcep.experiments.tasks import sample
 
 search = importlib.import_module("hcep.pursuit.search")

@@ -107,12 +107,12 @@ def test_synthetic_defaults_hold_what_is_claimed(tmp_path):
 @pytest.mark.slow
 def test_fewshot_on_tiny_imagenet_holds_what_is_claimed(tmp_path, monkeypatch):
     """HB-OMP above OMP and HNN as published, ours above HB-OMP, at 1 and 5 images a class."""
-    from hcep.experiments.fewshot import EXPERIMENT, Config as FewshotConfig
+    from hcep.experiments.sparsity import FEWSHOT as EXPERIMENT, FewShotConfig
     from hcep.experiments.tasks import tiny_imagenet
 
     monkeypatch.setenv(SHARED, str(shared_file("data/tinyimagenet200_efficientnet_lite2.npz").parents[1]))
     methods = ("omp", "hnn", "hb-omp", "hcep")
-    config = FewshotConfig(shots=(1, 5), seeds=(0,), methods=methods, once=(), n_val=1000)
+    config = FewShotConfig(shots=(1, 5), seeds=(0,), methods=methods, once=(), n_val=1000)
     few = replace(EXPERIMENT, config=config)
     rows = run(few, [tiny_imagenet()], tmp_path).rows
     failed = [v.claim for v in few.verdicts(rows) if not v.holds and "every other" not in v.claim]

@@ -9,7 +9,7 @@ from rich.console import Console
 
 import hcep
 from hcep import HCEPClassifier, Hierarchy, explain_images
-from hcep.cli.render import path_tree, verdict
+from hcep.cli.console import path_tree, verdict
 from hcep.errors import HCEPError
 from hcep.explain import Explanation, Step
 from hcep.explain.explained import UNLIKE, ExplainedImage, percent

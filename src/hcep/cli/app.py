@@ -1,15 +1,14 @@
 """The command's root: every subcommand, options that belong to none of them, and errors as one line."""
 
-from __future__ import annotations
-
 import os
+import re
 import shlex
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -19,61 +18,22 @@ import typer
 from hcep import __version__
 from hcep._escape import markup as escape
 from hcep._files import remove_unfinished
-from hcep.cli import (
-    audit,
-    correct,
-    data,
-    demo,
-    encode,
-    evaluate,
-    explain,
-    fit,
-    hierarchy,
-    induction,
-    info,
-    interpret,
-    model,
-    open_head,
-    predict,
-    reproduce,
-    serve,
-    store,
-)
 from hcep.cli.console import Console, say
-from hcep.cli.examples import add_examples
-from hcep.cli.options import option, with_ray_address
+from hcep.cli.options import group, option, with_ray_address
 from hcep.errors import HCEPError, MissingExtraError
 
-app = typer.Typer(
-    name="hcep",
-    help="Image classification explained by rooted paths of concepts (animal → mammal → cat).",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-)
-COMMANDS: dict[str, Callable[..., None]] = {
-    "demo": demo.demo,
-    "data": data.data,
-    "encode": encode.encode,
-    "fit": fit.fit,
-    "explain": explain.explain,
-    "correct": correct.correct,
-    "open": open_head.open_head,
-    "interpret": interpret.interpret,
-    "predict": predict.predict,
-    "evaluate": evaluate.evaluate,
-    "audit": audit.audit,
-    "serve": serve.serve,
-    "reproduce": reproduce.reproduce,
-    "info": info.info,
-    "encoders": info.encoders,
-}
-for name, command in COMMANDS.items():
-    app.command(name=name)(command)
-GROUPS = {"model": model.app, "hierarchy": hierarchy.app, "induce": induction.app, "store": store.app}
-for name, group in GROUPS.items():
-    app.add_typer(group, name=name)
-add_examples(app)
+#: By module and function, in the order of `--help`; then groups, by module.
+COMMANDS = """
+demo.demo encode.data encode.encode fit.fit explain.explain explain.correct model.open interpret.interpret
+predict.predict evaluate.evaluate audit.audit serve.serve reproduce.reproduce info.info info.encoders
+"""
+GROUPS = {"model": "model", "hierarchy": "hierarchy_edits", "induce": "induce", "store": "encode"}
+app = group("Image classification explained by rooted paths of concepts (animal → mammal → cat).", name="hcep")
+for place in COMMANDS.split():
+    module, name = place.split(".")
+    app.command(name=name)(getattr(import_module(f"hcep.cli.{module}"), name))
+for name, module in GROUPS.items():
+    app.add_typer(import_module(f"hcep.cli.{module}").app, name=name)
 
 
 def _show_version(wanted: bool) -> None:
@@ -92,6 +52,42 @@ def root(
     ] = False,
 ) -> None:
     """Image classification explained by rooted paths of concepts (animal → mammal → cat)."""
+
+
+def add_examples(app: typer.Typer, above: str = "hcep") -> None:
+    """Give every command of the app, and of those below it, its examples from examples.txt below `--help`."""
+    lines = [line for line in Path(__file__).with_name("examples.txt").read_text("utf-8").splitlines() if line]
+    for command in app.registered_commands:
+        assert command.callback is not None
+        own = f"{above} {command.name or command.callback.__name__.replace('_', '-')}"
+        command.epilog = _epilog(own, [line for line in lines if not line.startswith("#")])
+    for below in app.registered_groups:
+        assert below.typer_instance is not None
+        add_examples(below.typer_instance, f"{above} {below.name}")
+
+
+def _epilog(command: str, lines: list[str]) -> str:
+    """What runs as typed, after what makes the files that it reads; then more of it, on other files."""
+    first = next((line for line in lines if f"{line.split(' && ')[-1]} ".startswith(f"{command} ")), "")
+    after = lines[lines.index(first) + 1 :] if first else []
+    more = after[: next((i for i, line in enumerate(after) if not line.startswith(" ")), None)]
+    typed = [*_before(first, [line for line in lines if not line.startswith(" ")]), first]
+    parts = ["[bold]Example[/], as typed", *map(escape, typed)] if first else []
+    return "\n\n".join(parts + (["[bold]More[/], on your own files", *map(escape, more)] if more else []))
+
+
+def _before(line: str, lines: list[str]) -> list[str]:
+    """The lines that make what a line reads, and what they read."""
+    words = {word.partition("/")[0] for word in shlex.split(line)}
+    found: list[str] = []
+    for earlier in lines[: lines.index(line)] if line else []:
+        made = {place.partition("/")[0] for place in re.findall(r" -[od] (\S+)", earlier)}
+        if made & words:
+            found += [*_before(earlier, lines), earlier]
+    return list(dict.fromkeys(found))
+
+
+add_examples(app)
 
 
 def main() -> None:

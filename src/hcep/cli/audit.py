@@ -1,7 +1,5 @@
 """`hcep audit`: checks of a model that can fail, and what it may be used for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,43 +7,40 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from hcep import audit as auditing, evaluate, models
+from hcep._files import refuse_existing, write_text
+from hcep.cli import options as opt
 from hcep.cli.console import say, show_notes
 from hcep.cli.model import own_labels
-from hcep.cli.options import Data, Encoder, Json, Label, Labels, Model, Vectors
+from hcep.cli.options import option
 from hcep.errors import HCEPError, near_matches
 
 
 def audit(
-    model: Model,
-    data: Data,
+    model: opt.Model,
+    data: opt.Data,
     *,
-    split: Annotated[str | None, typer.Option(help="Split to look at; val where there is one.")] = None,
-    train_split: Annotated[str, typer.Option(help="Split that controls are fitted to, if there is one.")] = "train",
-    by: Annotated[str | None, typer.Option(help="Column of --groups: a line for each of its values.")] = None,
-    groups: Annotated[
-        Path | None, typer.Option(help=".csv or .parquet with the column and `id`; the data itself by default.")
-    ] = None,
-    coverage: Annotated[float, typer.Option(min=0.5, max=0.999, help="The promise to look at.")] = 0.9,
-    vectors: Vectors = None,
-    label: Label = None,
-    labels: Labels = None,
-    encoder: Encoder = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="HTML file; JSON is written beside it.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Folder for figures: PDF, PNG, icicles as HTML.")] = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there already.")] = False,
-    as_json: Json = False,
+    split: Annotated[str | None, option("Split to look at; val where there is one.")] = None,
+    train_split: Annotated[str, option("Split that controls are fitted to, if there is one.")] = "train",
+    by: Annotated[str | None, option("Column of --groups: a line for each of its values.")] = None,
+    groups: Annotated[Path | None, option(".csv or .parquet with the column and `id`; the data by default.")] = None,
+    coverage: Annotated[float, option("The promise to look at.", min=0.5, max=0.999)] = 0.9,
+    vectors: opt.Vectors = None,
+    label: opt.Label = None,
+    labels: opt.Labels = None,
+    encoder: opt.Encoder = None,
+    output: Annotated[Path | None, option("HTML file; JSON is written beside it.", "--output", "-o")] = None,
+    figures: Annotated[Path | None, option("Folder for figures: PDF, PNG, icicles as HTML.")] = None,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Look at a model with labelled images it was neither fitted nor calibrated on; exit code 1 where a check fails.
 
     Deletion and insertion of concepts, concepts removed and exchanged, leakage, noise, other training images, shuffled
     labels, a random tree, calibration and coverage by branch, thin classes, groups.
     """
-    from hcep._files import refuse_existing, write_text
-    from hcep.audit import audit as look
     from hcep.explain.neighbours import fitted_on
-    from hcep.models import read_model
     from hcep.models.fitting import IN_MEMORY
-    from hcep.models.model_encoder import embeddings_for
 
     beside = None if output is None else output.with_suffix(".json")
     for path in (output, beside):
@@ -54,22 +49,21 @@ def audit(
         raise HCEPError(
             f"--figures: {str(figures)!r} is there already; pass --force to add to it, or give another name"
         )
-    saved, columns = read_model(model), {"vectors": vectors, "label": label, "labels": labels}
-    options: dict[str, Any] = {"encoder": encoder, "progress": not as_json, **columns}
-    options["in_memory"] = IN_MEMORY if figures is None else None  # figures are of all images at once
-    test = embeddings_for(saved, data, split, default_split="val", **options)
-    show_notes(test.notes)
+    saved, options = models.read_model(model), dict[str, Any](vectors=vectors, label=label, labels=labels)
+    # Figures are of all images at once.
+    options |= {"encoder": encoder, "progress": not as_json, "in_memory": IN_MEMORY if figures is None else None}
+    test = opt.embeddings_for(saved, data, split, default_split="val", **options)
     if n := int(fitted_on(saved, test.hashes).sum()):
         show_notes([f"{n:,} of {len(test.y):,} images are those that the model was fitted on; new ones may fare worse"])
     train = None
     if split != train_split:
         try:
-            controls = embeddings_for(saved, data, train_split, **options)
+            controls = opt.embeddings_for(saved, data, train_split, **options)
             train = controls.X, _own(controls.y, saved.classifier)
         except HCEPError as error:
             show_notes([f"no controls are fitted: {error}"])
     y = _own(test.y, saved.classifier)
-    found = look(
+    found = auditing.audit(
         saved.classifier,
         test.X,
         y,
@@ -83,9 +77,7 @@ def audit(
         write_text(output, found.to_html())
         write_text(beside, found.to_json())
     if figures is not None:
-        from hcep.evaluate import write_figures
-
-        write_figures(figures, saved.classifier, test.X, y)
+        evaluate.write_figures(figures, saved.classifier, test.X, y)
     if as_json:
         say(found.to_json())
     else:

@@ -1,4 +1,4 @@
-"""What commands write with: a name is shown as it is, and never obeyed."""
+"""What commands write with: a name is shown as it is, and never obeyed; explanations and scores in a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 import rich.console
 import typer
 from rich.table import Table
+from rich.tree import Tree
 
+from hcep import explain
 from hcep._escape import markup as escape, terminal
 
 
@@ -55,3 +57,28 @@ def table_of(
     for i, row in enumerate(rows):
         table.add_row(*row, style=styles[i] if styles else None)
     return table
+
+
+def verdict(one: explain.ExplainedImage) -> str:
+    """Class and probability, marked; green only where nothing speaks against them."""
+    from hcep.explain.explained import percent
+
+    colour = "green" if one.sure else "yellow" if one.doubt else "default"
+    doubt = f", [yellow]{one.doubt}[/]" if one.doubt else ""
+    return f"[bold {colour}]{escape(one.name)}[/], {percent(one.probability)}{doubt}"
+
+
+def path_tree(explanation: explain.Explanation) -> Tree:
+    """The path as a rich tree, each concept with its coefficient and its own share of the image, its meaning below."""
+    from hcep.explain.explained import percent
+
+    branch = tree = Tree(f"[dim]{escape(explanation.root)}[/]", guide_style="dim")
+    for step in explanation.steps:
+        merged = f" [dim]({escape(', '.join(step.merged))})[/]" if step.merged else ""
+        meaning = f"\n[italic]{escape(step.meaning)}[/]" if step.meaning else ""
+        colour = "red" if step.coefficient < 0 else "default"
+        branch = branch.add(
+            f"[bold]{escape(step.name)}[/]  [{colour}]{step.coefficient:+.2f}[/]  "
+            f"[cyan]{percent(step.share)} of the image[/]{merged}{meaning}"
+        )
+    return tree

@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
+from rich.table import Table
+
+from hcep import distributed, embeddings, evaluate as ev, hierarchy as hi, models
 from hcep._escape import markup as escape
 from hcep._files import refuse_existing, replacing, write_text
+from hcep._tables import NOTHING, number
 from hcep.cli import options as opt
-from hcep.cli.config import Config
-from hcep.cli.console import Console, say, show_notes, tell
+from hcep.cli.console import Console, say, show_notes, table_of, tell
 from hcep.cli.options import option
-from hcep.cli.render import show_scores
 from hcep.errors import HCEPError, near_matches, quoted
-
-if TYPE_CHECKING:
-    from hcep.embeddings import Embeddings
-    from hcep.evaluate import Grades, ImageScores, RunningScores, ScoreTable
-    from hcep.hierarchy import Hierarchy
 
 Format = Literal["table", "markdown", "latex", "csv"]
 #: Stands for every method that can run here.
@@ -31,6 +28,26 @@ FORMATS = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
 KEYS = {"correct": "accuracy", "tree_distance": "mistake_tree_distance", "lca_height": "mistake_lca_height"}
 #: Columns with one value per level, and what the list of them is called.
 BY_LEVEL = {"prefix": "prefix_accuracy", "explained": "explained_energy"}
+#: What is told of each class.
+OF_CLASS = ("accuracy", "support_precision", "support_recall")
+#: A terminal narrower than this gets means without intervals.
+WIDE = 120
+#: What metrics are called for people; those left out, by their name.
+TITLES = {
+    "n_images": "images",
+    "mistake_tree_distance": "mistakes: steps to the truth",
+    "mistake_lca_height": "mistakes: height they share",
+    "support_precision": "concepts named that are right",
+    "support_recall": "right concepts that are named",
+    "support_f1": "these two as one (F1)",
+    "one_path": "answers that are one path",
+    "complete_path": "paths that end in a class",
+    "prefix_accuracy": "right down to level 1, 2, …",
+    "n_atoms": "concepts per answer",
+    "reconstruction_error": "image left unexplained",
+    "explained_energy": "explained to level 1, 2, …",
+    "ece": "confidence off by (ECE)",
+}
 
 
 def evaluate(
@@ -53,10 +70,10 @@ def evaluate(
     per_image: Annotated[Path | None, option("File for every metric of every image: .parquet or .csv.")] = None,
     interventions: Annotated[bool, option("Also accuracy after correcting 0, 1, 2, … levels of every path.")] = False,
     corrections: opt.CorrectionsFile = None,
-    force: Annotated[bool, option("Replace files that are there.", "--force")] = False,
+    force: opt.Force = False,
     ray: opt.Ray = None,
     as_json: opt.Json = False,
-    config: Config = None,
+    config: opt.Config = None,
 ) -> None:
     """Score a model on labelled embeddings, alone or beside other methods on the same images.
 
@@ -64,10 +81,7 @@ def evaluate(
     error, calibration; each with a 95% bootstrap interval. With --compare one table with paired tests against the
     model: † differs significantly, bold is the best and what is not significantly worse. docs/metrics.md defines all.
     """
-    from hcep import distributed
-    from hcep.embeddings import EmbeddingStore
-    from hcep.evaluate import DEFAULT_COLUMNS, Grades, evaluate_blocks, grade_methods, intervention_curve, limited
-    from hcep.models import read_model
+    from hcep.classify.methods.all_methods import METHODS
     from hcep.models.fitting import IN_MEMORY, blocks
     from hcep.models.model_encoder import embeddings_for
 
@@ -77,8 +91,8 @@ def evaluate(
             alone = "--compare, --output, --per-image, --corrections and --interventions"
             raise HCEPError(f"{alone} are for one process: leave out --ray")
         scores = distributed.evaluate(model, data, split=split, top_k=ranks, address=ray, progress=not as_json)
-        facts = _facts(scores, str(data), read_model(model).classifier.hierarchy_, by_class)
-        say(json.dumps(facts, indent=2, ensure_ascii=False)) if as_json else show_scores(facts, None)
+        facts = _facts(scores, str(data), models.read_model(model).classifier.hierarchy_, by_class)
+        _show("json" if as_json else "table", None, facts, ev.Grades(), None, as_json)
         return
     if per_image is not None and per_image.suffix not in (".parquet", ".csv"):
         raise HCEPError(f"--per-image: expected a name ending in .parquet or .csv, got {str(per_image)!r}")
@@ -86,34 +100,36 @@ def evaluate(
     refuse_existing(per_image, force, "--per-image")
     names = compare or []
     _check_names(names)
-    saved = read_model(model)
+    saved = models.read_model(model)
     classifier = saved.classifier
     file_parts: dict[str, Any] = {"vectors": vectors, "label": label, "labels": labels, "encoder": encoder}
 
-    def read(wanted: str | None, **options: Any) -> Embeddings:
+    def read(wanted: str | None, **options: Any) -> embeddings.Embeddings:
         return embeddings_for(saved, data, wanted, progress=not as_json, **file_parts, **options)
 
     # What compares images one by one has a row for each; the rest needs sums alone.
     rows = names or per_image or interventions or corrections
     test = read(split, default_split="val", in_memory=None if rows else IN_MEMORY, own_classes=True)
     show_notes(test.notes)
-    _warn_of_training_images(model, test)
-    train = _read_training(read, data, train_split, classifier.classes_.tolist()) if needs_training(names) else None
+    _warn_of_training_images(saved.summary.training.data, test)
+    train = None
+    if any(name == ALL or name in METHODS for name in names):
+        train = _read_training(read, data, train_split, classifier.classes_.tolist())
     rivals, optional = _rivals(names, classifier.hierarchy_, test)
     limits = opt.corrected_limits(corrections, classifier.hierarchy_, test)
     own = model.resolve().name
     own = str(model.resolve()) if own in rivals else own
-    columns = (*DEFAULT_COLUMNS, *(f"top_{k}" for k in top_k or ()))
-    if isinstance(test.X, EmbeddingStore):
+    columns = (*ev.DEFAULT_COLUMNS, *(f"top_{k}" for k in top_k or ()))
+    if isinstance(test.X, embeddings.EmbeddingStore):
         read_blocks = blocks(test.X, test.y, not as_json and "evaluating")
-        running = evaluate_blocks(classifier, read_blocks, top_k=ranks)
+        running = ev.evaluate_blocks(classifier, read_blocks, top_k=ranks)
         facts = _facts(running, test.source, classifier.hierarchy_, by_class)
         table = running.table(columns, own) if wanted not in ("table", "json") else None
-        _show(wanted, table, facts, Grades(), output, as_json)
+        _show(wanted, table, facts, ev.Grades(), output, as_json)
         return
     with Console(stderr=True).status("evaluating …") as status:
-        grades = grade_methods(
-            {own: classifier if limits is None else limited(classifier, limits), **rivals},
+        grades = ev.grade_methods(
+            {own: classifier if limits is None else ev.limited(classifier, limits), **rivals},
             (test.X, test.y),
             None if train is None else (train.X, train.y),
             optional=optional,
@@ -121,54 +137,63 @@ def evaluate(
             on_method=lambda label: status.update(f"{escape(label)} …"),
         )
     if per_image is not None:
-        _write_images(per_image, {label: one.scores for label, one in grades.graded.items()}, test)
+        _write_images(per_image, grades, test)
     facts = _facts(grades.graded[own].scores, test.source, classifier.hierarchy_, by_class)
     if interventions:
-        facts["interventions"] = [row._asdict() for row in intervention_curve(classifier, test.X, test.y)]
+        facts["interventions"] = [row._asdict() for row in ev.intervention_curve(classifier, test.X, test.y)]
     table = grades.table(columns) if names or wanted not in ("table", "json") else None
-    _report_trouble(grades, own)
+    for name, reason in grades.skipped.items():
+        tell(f"{name}: {reason}", "skipped")
+    for text, warned in grades.warnings.items():
+        others = ", ".join(name for name in warned if name != own)
+        if others:  # the model's own warnings were shown when it was fitted
+            tell(f"{others}: {text}", "warning")
     _show(wanted, table, facts, grades, output, as_json)
 
 
 def _show(
-    wanted: str, table: ScoreTable | None, facts: dict[str, Any], grades: Grades, output: Path | None, as_json: bool
+    wanted: str,
+    table: ev.ScoreTable | None,
+    facts: dict[str, Any],
+    grades: ev.Grades,
+    output: Path | None,
+    as_json: bool,
 ) -> None:
-    if output is not None:
-        write_text(output, _text(wanted, table, facts, grades).rstrip("\n") + "\n")
-        say(json.dumps({"table": str(output), "n_images": facts["n_images"]}) if as_json else str(output))
-    elif wanted == "table":
-        show_scores(facts, table)
+    """Print the facts and the table, or write them to the output, in the form wanted."""
+    if wanted == "table":
+        _print_scores(facts, table)
+        return
+    if table is None or wanted == "json":
+        whole = facts
+        if table is not None:
+            skipped = [{"method": name, "reason": reason} for name, reason in grades.skipped.items()]
+            more = {key: facts[key] for key in ("classes", "interventions") if facts.get(key) is not None}
+            whole = {"data": facts["data"], **json.loads(table.to_json()), "skipped": skipped, **more}
+        text = json.dumps(whole, indent=2, ensure_ascii=False)
     else:
-        say(_text(wanted, table, facts, grades).rstrip("\n"))
+        text = {"markdown": table.to_markdown, "latex": table.to_latex, "csv": table.to_csv}[wanted]().rstrip("\n")
+    if output is None:
+        say(text)
+        return
+    write_text(output, text + "\n")
+    say(json.dumps({"table": str(output), "n_images": facts["n_images"]}) if as_json else output)
 
 
 def _check_names(names: Iterable[str]) -> None:
     """Refuse, before any work, what is neither a method nor the folder of a model."""
     from hcep.classify.methods.all_methods import METHODS
-    from hcep.models import load_summary
 
-    for name in names:
-        if name == ALL or name in METHODS:
-            continue
-        if Path(name).is_dir():
-            load_summary(Path(name))  # says what is missing before the other methods are fitted
-            continue
-        known = [ALL, *METHODS]
-        close = near_matches(name, known) or f" The methods are {quoted(known, len(known))}."
-        raise HCEPError(f"--compare: {name!r} is neither a method nor the folder of a model.{close}")
+    known = [ALL, *METHODS]
+    for name in (name for name in names if name not in known):
+        if not Path(name).is_dir():
+            close = near_matches(name, known) or f" The methods are {quoted(known, len(known))}."
+            raise HCEPError(f"--compare: {name!r} is neither a method nor the folder of a model.{close}")
+        models.load_summary(Path(name))  # says what is missing before the other methods are fitted
 
 
-def needs_training(names: Iterable[str]) -> bool:
-    """Whether any of the names is a method to fit."""
-    from hcep.classify.methods.all_methods import METHODS
-
-    return any(name == ALL or name in METHODS for name in names)
-
-
-def _rivals(names: Sequence[str], hierarchy: Hierarchy, test: Embeddings) -> tuple[dict[str, Any], set[str]]:
+def _rivals(names: Sequence[str], tree: hi.Hierarchy, test: embeddings.Embeddings) -> tuple[dict[str, Any], set[str]]:
     """What the model is compared with, by label: methods to fit and models from folders; and what may be skipped."""
     from hcep.classify.methods.all_methods import METHODS, make_method
-    from hcep.models import read_model
     from hcep.models.model_encoder import refuse_labels, refuse_other_encoder
 
     asked = [name for name in dict.fromkeys(names) if name != ALL]
@@ -176,23 +201,24 @@ def _rivals(names: Sequence[str], hierarchy: Hierarchy, test: Embeddings) -> tup
     found: dict[str, Any] = {}
     for name in [*asked, *everything]:
         if name in METHODS:
-            found[METHODS[name].label] = make_method(name, hierarchy)
+            found[METHODS[name].label] = make_method(name, tree)
             continue
-        saved = read_model(name)
+        saved = models.read_model(name)
         refuse_other_encoder(saved.summary.encoder, test.encoder, test.source)
         found[name] = saved.classifier
         refuse_labels(found[name].classes_, test.y, f"the model {name!r}")
     return found, {METHODS[name].label for name in everything}
 
 
-def _read_training(read: Callable[[str], Embeddings], data: Path, split: str, classes: Sequence[object]) -> Embeddings:
+def _read_training(
+    read: Callable[[str], embeddings.Embeddings], data: Path, split: str, classes: Sequence[object]
+) -> embeddings.Embeddings:
     """The images methods are fitted on; data without such a split, or without a class of the model, is refused."""
     try:
         train = read(split)
     except HCEPError as error:
-        raise HCEPError(
-            f"--compare fits methods on the training images of {str(data)!r} (--train-split {split}): {error}"
-        ) from None
+        wanted = f"the training images of {str(data)!r} (--train-split {split})"
+        raise HCEPError(f"--compare fits methods on {wanted}: {error}") from None
     absent = sorted({str(c) for c in classes} - set(train.y.tolist()))
     if absent:
         raise HCEPError(
@@ -202,16 +228,12 @@ def _read_training(read: Callable[[str], Embeddings], data: Path, split: str, cl
     return train
 
 
-def _warn_of_training_images(model: Path, test: Embeddings) -> None:
+def _warn_of_training_images(data: str | None, test: embeddings.Embeddings) -> None:
     """Scores on images that a model was fitted on say little of others."""
     from hcep.embeddings.reading import OF_SPLIT
-    from hcep.models import load_summary
 
-    data = load_summary(model).training.data
-    if data is None:
-        return
-    fitted, tested = os.path.abspath(data), os.path.abspath(test.source)
-    if fitted == tested or fitted.startswith(tested + OF_SPLIT):
+    fitted, tested = os.path.abspath(data or ""), os.path.abspath(test.source)
+    if data is not None and (fitted == tested or fitted.startswith(tested + OF_SPLIT)):
         told = f"{test.source} {'is' if fitted == tested else 'includes'} what the model was fitted on, so the scores "
         tell(f"{told}flatter it; evaluate on other images (--split, or another file)", "warning")
 
@@ -229,16 +251,15 @@ def _form(form: str | None, output: Path | None, as_json: bool) -> str:
     return "json" if as_json else form or FORMATS[output.suffix]
 
 
-def _write_images(path: Path, methods: Mapping[str, ImageScores], test: Embeddings) -> None:
+def _write_images(path: Path, grades: ev.Grades, test: embeddings.Embeddings) -> None:
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
-    ids = test.ids.astype(str).tolist()
-    tables = [
-        scores.to_table(ids).add_column(0, "method", pa.array([label] * len(scores), pa.string()))
-        for label, scores in methods.items()
-    ]
+    ids, tables = test.ids.astype(str).tolist(), []
+    for label, one in grades.graded.items():
+        names = pa.array([label] * len(one.scores), pa.string())
+        tables.append(one.scores.to_table(ids).add_column(0, "method", names))
     # Hierarchies of other models may be deeper; levels that one lacks are null.
     whole = pa.concat_tables(tables, promote_options="default")
     write = pyarrow.parquet.write_table if path.suffix == ".parquet" else pyarrow.csv.write_csv
@@ -246,57 +267,80 @@ def _write_images(path: Path, methods: Mapping[str, ImageScores], test: Embeddin
         write(whole, partial)
 
 
-def _facts(scores: ImageScores | RunningScores, source: str, hierarchy: Hierarchy, by_class: bool) -> dict[str, Any]:
-    """Everything about one model, for JSON and for people."""
-    from hcep.evaluate import RunningScores, compare_scores
-
+def _facts(scores: Any, source: str, tree: hi.Hierarchy, by_class: bool) -> dict[str, Any]:
+    """Everything about one model, for JSON and for people, from `ImageScores` or `RunningScores`."""
     columns = [*(column for column in scores.columns if column != "confidence"), "ece"]
-    running = scores if isinstance(scores, RunningScores) else None
-    table = running.table(columns) if running else compare_scores({"model": cast("Any", scores)}, columns=columns)
+    running = scores if isinstance(scores, ev.RunningScores) else None
+    table = running.table(columns) if running else ev.compare_scores({"model": scores}, columns=columns)
     means: dict[str, Any] = {}
     intervals: dict[str, list[float]] = {}
     for score in table.scores:
-        family = score.metric.rpartition("_")[0]
+        family, mean = score.metric.rpartition("_")[0], None if math.isnan(score.mean) else score.mean
         if family in BY_LEVEL:
-            means.setdefault(BY_LEVEL[family], []).append(_defined(score.mean))
+            means.setdefault(BY_LEVEL[family], []).append(mean)
             continue
         key = KEYS.get(score.metric, score.metric)
-        means[key] = _defined(score.mean)
+        means[key] = mean
         if score.n_images:
             intervals[key] = [score.low, score.high]
     classes = None
     if by_class:
-        sums = (running or RunningScores.of(cast("Any", scores))).by_class
-        classes = [_class_row(label, hierarchy, sums[label].tolist()) for label in sorted(sums)]
+        sums, classes = (running or ev.RunningScores.of(scores)).by_class, []
+        for label in sorted(sums):
+            n_images, *totals = sums[label].tolist()
+            known = {"class": label, "name": tree.name(tree.leaf_of(label)), "n_images": int(n_images)}
+            classes.append(known | {name: total / n_images for name, total in zip(OF_CLASS, totals, strict=True)})
     return {"data": source, "n_images": len(scores), **means, "intervals": intervals, "classes": classes}
 
 
-def _class_row(label: str, hierarchy: Hierarchy, sums: list[float]) -> dict[str, Any]:
-    n_images, correct, precision, recall = sums
-    facts = {"class": label, "name": hierarchy.name(hierarchy.leaf_of(label)), "n_images": int(n_images)}
-    means = {"accuracy": correct, "support_precision": precision, "support_recall": recall}
-    return {**facts, **{name: value / n_images for name, value in means.items()}}
-
-
-def _defined(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _text(wanted: str, table: ScoreTable | None, facts: dict[str, Any], grades: Grades) -> str:
+def _print_scores(facts: dict[str, Any], table: ev.ScoreTable | None) -> None:
+    """Print one model's metrics, or the table of several methods; classes below, where they were asked for."""
+    console = Console()
     if table is None:
-        return json.dumps(facts, indent=2, ensure_ascii=False)
-    if wanted == "json":
-        skipped = [{"method": label, "reason": reason} for label, reason in grades.skipped.items()]
-        whole = {"data": facts["data"], **json.loads(table.to_json()), "skipped": skipped}
-        whole |= {key: facts[key] for key in ("classes", "interventions") if facts.get(key) is not None}
-        return json.dumps(whole, indent=2, ensure_ascii=False)
-    return {"markdown": table.to_markdown, "latex": table.to_latex, "csv": table.to_csv}[wanted]()
+        shown = []
+        for key in (key for key in facts if key not in ("data", "intervals", "classes", "interventions")):
+            low, high = facts["intervals"].get(key, (None, None))
+            between = "" if low is None else f"[dim]{_shown(low)} to {_shown(high)}[/]"
+            title = TITLES.get(key, key.replace("top_", "right among the first ").replace("_", " "))
+            shown.append((title, escape(_shown(facts[key])), between))
+        console.print(table_of(None, shown))
+        read = "last column: 95 % intervals over images; a mistake two steps away is a sibling"
+        told = f"{escape(facts['data'])}; {read}; docs/metrics.md tells more"
+        console.print(f"\n[dim]{told}[/]", highlight=False, soft_wrap=True)
+    else:
+        console.print(_method_table(table, console.width))
+        note = table.note if console.is_terminal else table.plain_note
+        console.print(f"\n[dim]{escape(facts['data'])}: {escape(note)}[/]", highlight=False)
+    if facts["classes"] is not None:
+        rows = [
+            (r["class"], r["name"], f"{r['n_images']:,}", *(f"{r[m]:.3f}" for m in OF_CLASS)) for r in facts["classes"]
+        ]
+        console.print(table_of(("class", "name", "images", "accuracy", "precision", "recall"), rows, n_left=2))
+    if facts.get("interventions"):
+        console.print("\nwith the first levels of every path corrected by the truth:")
+        lines = []
+        for row in facts["interventions"]:
+            between, gained = (f"[dim]{row[f'{of}low']:.3f} to {row[f'{of}high']:.3f}[/]" for of in ("", "gain_"))
+            more = (f"{row['gain']:+.3f}", gained) if row["n_levels"] else ("", "")
+            lines.append((str(row["n_levels"]), f"{row['accuracy']:.3f}", between, *more))
+        console.print(table_of(("levels", "accuracy", "", "more by this level", ""), lines, n_left=0))
 
 
-def _report_trouble(grades: Grades, own: str) -> None:
-    for label, reason in grades.skipped.items():
-        tell(f"{label}: {reason}", "skipped")
-    for text, labels in grades.warnings.items():
-        rivals = ", ".join(label for label in labels if label != own)
-        if rivals:  # the model's own warnings were shown when it was fitted
-            tell(f"{rivals}: {text}", "warning")
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(NOTHING if one is None else f"{one:.3f}" for one in value)
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return NOTHING if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _method_table(table: ev.ScoreTable, width: int) -> Table:
+    """Methods as rows, with intervals where the terminal is wide enough."""
+
+    def cell(score: ev.Score) -> str:
+        text = f"[bold green]{number(score.mean)}[/]" if score.best else number(score.mean)
+        text += "†" if table.is_significant(score) else ""
+        return f"{text}\n[dim]{escape(score.between)}[/]" if width >= WIDE and score.n_images else text
+
+    rows = [[escape(m), *(cell(table.score(m, metric)) for metric in table.metrics)] for m in table.methods]
+    return table_of(["method", *table.titles], rows, gap=2 if width >= WIDE else 1)

@@ -1,29 +1,26 @@
-"""`hcep explain`: photos into rooted paths of concepts."""
+"""`hcep explain`: photos into rooted paths of concepts; `hcep correct`: what somebody says of single photos, kept."""
 
 from __future__ import annotations
 
+import getpass
 import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import Annotated, Literal, cast
 
 import typer
 from rich.padding import Padding
 
-from hcep import models
+from hcep import explain as explaining, models
 from hcep._escape import markup as escape
 from hcep._files import refuse_existing, replacing, write_text
 from hcep.cli import options as opt
-from hcep.cli.config import Config
-from hcep.cli.console import Console, say
+from hcep.cli.console import Console, path_tree, say, verdict
 from hcep.cli.options import option
 from hcep.errors import HCEPError
-
-if TYPE_CHECKING:
-    from hcep.explain import ExplainedImage, ExplainedImages
-    from hcep.hierarchy import Hierarchy
+from hcep.hierarchy import Hierarchy
 
 #: A runner-up of at least this probability is named where the answer is not sure.
 NAMED = 0.05
@@ -60,23 +57,22 @@ def explain(
     replace: Annotated[bool, option("Replace files that are there already.", "--replace")] = False,
     as_json: opt.Json = False,
     strict: opt.Strict = False,
-    config: Config = None,
+    config: opt.Config = None,
 ) -> None:
     """Explain images: one line each, as a tree, as JSON or as an HTML report."""
-    from hcep.explain.finding import find_images, refuse_no_images
+    from hcep.explain.finding import refuse_no_images
 
-    model, images = model_and_images(model, images)
-    files = find_images(images)
+    model, images = _model_and_images(model, images)
+    files = explaining.find_images(images)
     refuse_no_images(files)
     for path, flag in ((html, "--html"), (where_png, "--where-png")):
         refuse_existing(path, replace, flag, "--replace")
     if where_png is not None and len(files) > MAX_STRIPS:
         raise HCEPError(f"--where-png: {len(files):,} photos are too many for one picture; use --where --html")
-    from hcep.explain import report
-    from hcep.explain.explained import ExplainedImages
     from hcep.explain.photos import explained_batches
 
-    opened, kept, drawn = opened_model(model), ExplainedImages(), html is not None or where_png is not None
+    opened, kept = _opened_model(model), explaining.ExplainedImages()
+    drawn = html is not None or where_png is not None
     if where and not drawn and not as_json:
         Console(stderr=True).print("note: maps are drawn in a report (--html FILE) or a picture (--where-png FILE)")
     batches = explained_batches(
@@ -102,7 +98,7 @@ def explain(
     else:
         n_found = _print(each, tree, n_best is not None, opened.path_model.hierarchy, files=len(files) > 1)
     if html is not None:
-        write_text(html, report.photo_report(kept))
+        write_text(html, explaining.report.photo_report(kept))
     if where_png is not None and kept:
         from hcep.explain.map_drawing import stacked
 
@@ -115,9 +111,49 @@ def explain(
         raise typer.Exit(1)
 
 
+def correct(
+    images: opt.Images,
+    *,
+    label: Annotated[str | None, option("The true class.", "--class")] = None,
+    force: Annotated[list[str] | None, option("Concept that is right, such as mammal.")] = None,
+    forbid: Annotated[list[str] | None, option("Concept that is wrong; both may be repeated.")] = None,
+    undo: Annotated[bool, option("Take the last correction of each image back.", "--undo")] = False,
+    why: Annotated[str, option("The reason.")] = "",
+    who: Annotated[str | None, option("Who says so; the user's name by default.")] = None,
+    model: opt.ModelOption = None,
+    corrections: Annotated[Path, option("The file; it is only ever added to.")] = Path("corrections.jsonl"),
+    config: opt.Config = None,
+) -> None:
+    """Correct the answer for photos, for good: predict, explain, evaluate and fit honour the file with --corrections.
+
+    A photo is known by its content: it may be moved and renamed. Concepts are ids, names or synonyms of the model's own
+    hierarchy: give the model folder that is to honour them first.
+    """
+    from hcep.explain.corrections import Corrections, class_meant, image_hash, request_of
+
+    if undo == bool(label or force or forbid):
+        raise HCEPError("say what is right or wrong (--class, --force, --forbid), or --undo")
+    model, images = _model_and_images(model, images)
+    hierarchy = _opened_model(model).path_model.hierarchy
+    asked, kept = request_of(hierarchy, force or (), forbid or ())._asdict(), Corrections(corrections, missing=True)
+    request_of(hierarchy, force or (), forbid or (), label)  # a class that is not below these
+    label = label and class_meant(hierarchy, label)
+    hashes = {file: image_hash(file) for file in explaining.find_images(images)}
+    for file, image in hashes.items():
+        if undo and image not in kept:
+            raise HCEPError(f"{str(file)!r} has no correction in {str(corrections)!r}")
+    name = who if who is not None else getpass.getuser()
+    for file, image in hashes.items():
+        kept.add(image, **asked, label=label, undo=undo, file=str(file), who=name, why=why)
+    n = len(hashes)
+    whose = f", in the concepts of {model or 'ImageNet, the built-in model; of your own: hcep correct MODEL PHOTO'}"
+    done = "taken back" if undo else f"added{whose}"
+    say(f"{corrections}: {n:,} correction{'' if n == 1 else 's'} {done}")
+
+
 def _each(
-    batches: Iterator[list[ExplainedImage]], change: list[str], kept: ExplainedImages, drawn: bool
-) -> Iterator[ExplainedImage]:
+    batches: Iterator[list[explaining.ExplainedImage]], change: list[str], kept: explaining.ExplainedImages, drawn: bool
+) -> Iterator[explaining.ExplainedImage]:
     """Images as they are explained, with what --set says; those that were skipped are told, those to draw are kept."""
     from hcep.explain.explained import changed
 
@@ -137,7 +173,7 @@ def _each(
     tell()
 
 
-def _print_json(found: Iterable[ExplainedImage]) -> int:
+def _print_json(found: Iterable[explaining.ExplainedImage]) -> int:
     """Print a JSON list, an image at a time; return how many."""
     from hcep.explain.record import record
 
@@ -157,7 +193,7 @@ def _n_objects(text: str | None) -> int | Literal["auto"] | None:
     return int(text)
 
 
-def model_and_images(model: Path | None, images: list[str]) -> tuple[Path | None, list[str]]:
+def _model_and_images(model: Path | None, images: list[str]) -> tuple[Path | None, list[str]]:
     """The model, which may also be the first of the arguments; None for the built-in one."""
     if model is None and (Path(images[0]) / "model.json").exists():
         model, images = Path(images[0]), images[1:]
@@ -166,15 +202,13 @@ def model_and_images(model: Path | None, images: list[str]) -> tuple[Path | None
     return model, images
 
 
-def opened_model(model: Path | None) -> models.SavedModel:
+def _opened_model(model: Path | None) -> models.SavedModel:
     """A model by its folder; the built-in one by default."""
     return models.builtin_model() if model is None else models.read_model(model)
 
 
-def _print(found: Iterable[ExplainedImage], tree: bool, all_rivals: bool, h: Hierarchy, files: bool) -> int:
+def _print(found: Iterable[explaining.ExplainedImage], tree: bool, all_rivals: bool, h: Hierarchy, files: bool) -> int:
     """Print images one after the other; return how many."""
-    from hcep.cli.render import path_tree, verdict
-
     console, n = Console(), 0
     for n, one in enumerate(found, start=1):  # noqa: B007 - the last one is returned
         file = f"{escape(Path(one.file).name)}: " if files or tree else ""
@@ -192,7 +226,7 @@ def _print(found: Iterable[ExplainedImage], tree: bool, all_rivals: bool, h: Hie
     return n
 
 
-def _answers(one: ExplainedImage, h: Hierarchy) -> Iterator[str]:
+def _answers(one: explaining.ExplainedImage, h: Hierarchy) -> Iterator[str]:
     """Lines above the path: what was asked for, the answer that is promised, the objects."""
     from hcep.explain.explained import percent
     from hcep.pursuit.limits import find_concept
@@ -209,7 +243,7 @@ def _answers(one: ExplainedImage, h: Hierarchy) -> Iterator[str]:
         yield f"{percent(part.share)} [bold]{escape(part.name)}[/] ({escape(' → '.join(part.names))})"
 
 
-def _rivals(one: ExplainedImage, all_rivals: bool) -> Iterator[str]:
+def _rivals(one: explaining.ExplainedImage, all_rivals: bool) -> Iterator[str]:
     """Lines below the path: what else it may be, photos like it, why it is not another."""
     from hcep.explain.explained import percent
 

@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
 
-from hcep import datasets, embeddings, models
+from hcep import datasets, embeddings, hierarchy as hi, models
 from hcep._escape import markup as escape
 from hcep.cli import options as opt
-from hcep.cli.config import Config, save_resolved
 from hcep.cli.console import Console, say_json, show_notes, tell
-from hcep.cli.hierarchy.files import HierarchyFormat, Options, parsed
 from hcep.cli.options import option
 from hcep.errors import HCEPError, HierarchyError
-
-if TYPE_CHECKING:
-    from hcep.hierarchy import Hierarchy
-    from hcep.models.fitting import FittedModel
 
 Tree = Annotated[
     str | None, option("File (`hcep hierarchy formats` lists what is read), `imagenet` (WordNet's) or `flat`.")
@@ -44,8 +38,8 @@ def fit(
     data: opt.OptionalData = None,
     output: Annotated[Path, option("Folder of the model.", "--output", "-o")],
     hierarchy: Tree = None,
-    hierarchy_format: HierarchyFormat = None,
-    options: Options = None,
+    hierarchy_format: Annotated[str | None, option("Its format, where the ending does not tell it.")] = None,
+    options: opt.ReaderOptions = None,
     split: Annotated[str | None, option("Split to train on; train where there is one.")] = None,
     encoder: Annotated[str | None, option("Of photos; the built-in one by default.", "--encoder", "-e")] = None,
     preprocessing: opt.Preprocessing = None,
@@ -69,27 +63,28 @@ def fit(
     lr: Annotated[float | None, option("Learning rate of the head adamw; published: 0.1.", min=0)] = None,
     corrections: opt.CorrectionsFile = None,
     images: Photos = None,
-    force: Annotated[bool, option("Replace a model that is there already.", "--force", "-f")] = False,
+    force: opt.Force = False,
     from_text: FromText = False,
     template: Templates = None,
     name: Annotated[str | None, option("Name of the model, for its card.")] = None,
     ray: opt.Ray = None,
-    as_json: Annotated[bool, option("Print the summary as JSON and nothing else.", "--json")] = False,
-    config: Config = None,
+    as_json: opt.Json = False,
+    config: opt.Config = None,
 ) -> None:
     """Fit a classifier on embeddings, or straight on a folder of images, and save it."""
     from hcep.datasets.photo_checks import refuse_out_of_step, tree_notes
     from hcep.models.fitting import IN_MEMORY
 
     def tree_of(classes: Sequence[str], told: Callable[[str], None] = tell) -> Any:
-        return datasets.find_hierarchy(hierarchy, classes, format=hierarchy_format, on_note=told, **parsed(options))
+        reading = {"format": hierarchy_format, **opt.reader_options(options)}
+        return datasets.find_hierarchy(hierarchy, classes, on_note=told, **reading)
 
     if (output / "model.json").exists() and not force:
         already = f"there is a model at {str(output)!r} already; pass --force to replace it, or give another name"
         raise HCEPError(f"--output: {already}")
     if from_text:
-        _fit_text(output, hierarchy, parsed(options), encoder, images, data, template, name, as_json)
-        save_resolved(context, output)
+        _fit_text(output, hierarchy, opt.reader_options(options), encoder, images, data, template, name, as_json)
+        opt.save_resolved(context, output)
         return
     if data is None:
         raise HCEPError("say what to fit on: embeddings or a folder of photos; or the names of classes, --from-text")
@@ -169,12 +164,11 @@ def _fit_text(
     """Fit to the names of the hierarchy's leaves, save and say what was made of them."""
     from hcep.dictionary.from_text import TEMPLATES
     from hcep.explain.naming.phrases import wordnet_words
-    from hcep.hierarchy import read_hierarchy
     from hcep.models.fitting import fit_text_model
 
     if hierarchy is None or encoder is None:
         raise HCEPError("--from-text needs --hierarchy, whose leaves are the classes, and --encoder with a text tower")
-    graph = datasets.imagenet_hierarchy() if hierarchy == "imagenet" else read_hierarchy(hierarchy, **options)
+    graph = datasets.imagenet_hierarchy() if hierarchy == "imagenet" else hi.read_hierarchy(hierarchy, **options)
     graph = graph.collapse()
     unlabelled, labelled = (
         None if one is None else datasets.embeddings_of(one, encoder=encoder, progress=not as_json, on_labels=check)
@@ -198,7 +192,7 @@ def _fit_text(
     )
 
 
-def merged_notes(tree: Hierarchy) -> Iterator[str]:
+def merged_notes(tree: hi.Hierarchy) -> Iterator[str]:
     """What the fit made of chains of concepts with one child each: one concept of each."""
     merged = [f"{name!r} in {tree.name(synset)!r}" for synset in tree.ids for _, name in tree.merged(synset)]
     if merged:
@@ -212,13 +206,13 @@ def merged_notes(tree: Hierarchy) -> Iterator[str]:
 def _show(
     context: typer.Context,
     output: Path,
-    fitted: FittedModel,
+    fitted: models.FittedModel,
     has_tree: bool,
     as_json: bool,
     photos: bool = True,
     data: Path = Path("DATA"),
 ) -> None:
-    save_resolved(context, output)
+    opt.save_resolved(context, output)
     model, place = fitted.model, escape(str(output))
     if fitted.replaced:
         names = ", and the names of its atoms dropped" if fitted.names_dropped else ""

@@ -1,7 +1,5 @@
 """`hcep info` and `hcep encoders`: what is here, and what a file or folder is."""
 
-from __future__ import annotations
-
 import platform
 from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
@@ -82,7 +80,7 @@ def _describe(path: Path) -> dict[str, Any]:
     return {"kind": "images", "images": repr(datasets.read_images(path))}
 
 
-def _arrays(arrays: embeddings.EmbeddingArrays) -> dict[str, Any]:
+def _arrays(arrays: Any) -> dict[str, Any]:
     labels = [] if arrays.labels is None else [label for label in arrays.labels.tolist() if label is not None]
     splits = Counter([] if arrays.splits is None else arrays.splits.tolist())
     vectors = arrays.vectors

@@ -1,23 +1,16 @@
 """`hcep interpret`: words and images for the atoms of a model, kept with it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from hcep import embeddings
 from hcep._escape import markup as escape
 from hcep.cli import options as opt
-from hcep.cli.config import Config
 from hcep.cli.console import Console, say, say_json, tell
 from hcep.cli.options import option
 from hcep.errors import HCEPError
-
-if TYPE_CHECKING:
-    from hcep.explain.naming import Interpretation
-    from hcep.llm import ChatModel
 
 #: Atoms listed where no table is asked for, and warnings of a language model's failures.
 LISTED, WARNED = 20, 10
@@ -51,7 +44,7 @@ def interpret(
     table: Annotated[bool, option("Print the paper's table: pair, concepts, words.", "--table")] = False,
     format: Annotated[Literal["text", "markdown", "latex"], option("Of the table.")] = "text",
     as_json: opt.Json = False,
-    config: Config = None,
+    config: opt.Config = None,
 ) -> None:
     """Name the atoms of a model: nearest phrases, images along them, a language model's summary; kept with the model.
 
@@ -100,27 +93,21 @@ def interpret(
         _print(model, found, chat)
 
 
-def _images(path: Path, split: str | None) -> embeddings.EmbeddingStore | embeddings.Embeddings:
+def _images(path: Path, split: str | None) -> Any:
     if not embeddings.is_store(path):
         return embeddings.read_embeddings(path, split)
     store = embeddings.EmbeddingStore(path)
     return store.select(splits=split) if split else store
 
 
-def _record(model: Path, found: Interpretation, chat: ChatModel | None) -> dict[str, Any]:
+def _record(model: Path, found: Any, chat: Any) -> dict[str, Any]:
     name, names = found.hierarchy.name, found.names
-    atoms = [
-        {
-            **asdict(atom),
-            "parent_name": name(atom.parent),
-            "child_name": name(atom.child),
-            "meaning": atom.meaning,
-            "source": atom.source,
-        }
-        for atom in names
-    ]
+    atoms = []
+    for atom in names:
+        known = {"parent_name": name(atom.parent), "child_name": name(atom.child)}
+        atoms.append({**asdict(atom), **known, "meaning": atom.meaning, "source": atom.source})
     return {
-        "model": str(model),
+        "model": model,
         **{key: getattr(names, key) for key in ("encoder", "template", "centered", "llm")},
         "usage": None if chat is None else asdict(chat.usage),
         "failures": [asdict(failure) for failure in found.failures],
@@ -128,7 +115,7 @@ def _record(model: Path, found: Interpretation, chat: ChatModel | None) -> dict[
     }
 
 
-def _print(model: Path, found: Interpretation, chat: ChatModel | None) -> None:
+def _print(model: Path, found: Any, chat: Any) -> None:
     console = Console(soft_wrap=True, highlight=False)
     name, atoms = found.hierarchy.name, found.names.atoms
     for atom in atoms[:LISTED]:

@@ -1,45 +1,73 @@
-"""`hcep model`: change a fitted model without fitting it again, see what was done, and go back."""
+"""`hcep model`: change a fitted model without fitting it again, see what was done, go back; `hcep open`: make one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
-import typer
 
-from hcep import models
+from hcep import classify, datasets, embeddings, models
+from hcep.cli import options as opt
 from hcep.cli.console import say, tell
-from hcep.cli.options import Data, Encoder, Label, Labels, Model, Split, Vectors, argument, embeddings_for, option
+from hcep.cli.options import argument, option
 from hcep.errors import HCEPError
 
-if TYPE_CHECKING:
-    from hcep.classify import HCEPClassifier
-    from hcep.embeddings import Embeddings
-
-app = typer.Typer(
-    help="Change a fitted model: classes added, moved, renamed and removed, images added, coverage calibrated. Every "
-    "change is a new version; the one before stays in the folder `versions/`.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
+app = opt.group(
+    "Change a fitted model: classes added, moved, renamed and removed, images added, coverage calibrated. Every change "
+    "is a new version; the one before stays in the folder `versions/`."
 )
 Concept = Annotated[str, argument("Concept, by id or name.")]
 Class = Annotated[str, argument("Label of the class.")]
+Source = Annotated[str, argument("efficientnet-lite2, timm:…, onnx:FILE, a .pth, or an .npz with coef and intercept.")]
+
+
+def open(
+    encoder: Source,
+    *,
+    output: Annotated[Path, option("Model folder to write.", "--output", "-o")],
+    classes: Annotated[Path | None, option("Text file, a class per line in order; ImageNet's by default.")] = None,
+    hierarchy: Annotated[str | None, option("File or name; of ImageNet WordNet's.", "--hierarchy", "-H")] = None,
+    options: opt.ReaderOptions = None,
+    images: Annotated[Path | None, option("Typical embeddings: they set the scale and the anchor.")] = None,
+    of: Annotated[str | None, option("The encoder that a bare layer goes with.", "--encoder", "-e")] = None,
+    force: opt.Force = False,
+) -> None:
+    """Open a classifier that exists: its own last layer becomes rooted paths, no training image needed.
+
+    The path's class is the classifier's own on at least 99 % of the given images; the command says on how many.
+    """
+    from hcep.embeddings.encoders import SOURCES
+    from hcep.models.opening import linear_head
+
+    if output.exists() and not force:
+        raise HCEPError(f"--output: {str(output)!r} is there already; pass --force to replace it, or give another name")
+    labels = None if classes is None else [line for line in classes.read_text("utf-8").splitlines() if line.strip()]
+    tree = None
+    if hierarchy is not None:
+        tree = datasets.find_hierarchy(hierarchy, labels or (), on_note=tell, **opt.reader_options(options))
+    X = None if images is None else embeddings.read_embeddings(images).X
+    head = linear_head(encoder)
+    model = models.open_encoder(encoder, head=head, classes=labels, hierarchy=tree, images=X)
+    inside = f"#{head.features}" if head.features else ""
+    model.save(output, encoder=of or (encoder + inside if encoder.partition(":")[0] in SOURCES else None))
+    agreed = "" if np.isnan(model.agreement_) else f", agrees with the layer on {model.agreement_:.1%}"
+    say(f"{output}: {len(model.classes_):,} classes, {model.hierarchy_.depth} levels, anchor {model.anchor_:g}{agreed}")
 
 
 @app.command()
 def add_class(
-    model: Model,
+    model: opt.Model,
     name: Class,
-    images: Data,
+    images: opt.Data,
     *,
     parent: Annotated[str | None, option("Concept above it; the root by default.", "--under")] = None,
-    split: Split = None,
-    vectors: Vectors = None,
-    label: Label = None,
-    labels: Labels = None,
-    encoder: Encoder = None,
+    split: opt.Split = None,
+    vectors: opt.Vectors = None,
+    label: opt.Label = None,
+    labels: opt.Labels = None,
+    encoder: opt.Encoder = None,
 ) -> None:
     """Add a class from its images: of labelled ones those with this label, else all."""
     before = models.read_model(model).classifier
@@ -56,33 +84,33 @@ def add_class(
 
 
 @app.command()
-def remove(model: Model, name: Class) -> None:
+def remove(model: opt.Model, name: Class) -> None:
     """Remove a class."""
     _change(model, f"removed class {name!r}", lambda fitted: fitted.remove_class(own_labels(fitted, [name])[0]))
 
 
 @app.command()
-def move(model: Model, concept: Concept, parent: Annotated[str, argument("Its new parent.")]) -> None:
+def move(model: opt.Model, concept: Concept, parent: Annotated[str, argument("Its new parent.")]) -> None:
     """Hang a concept, with all below it, under another parent."""
     _change(model, f"moved {concept!r} under {parent!r}", lambda fitted: fitted.move(concept, parent))
 
 
 @app.command()
-def rename(model: Model, concept: Concept, name: Annotated[str, argument("Its new name.")]) -> None:
+def rename(model: opt.Model, concept: Concept, name: Annotated[str, argument("Its new name.")]) -> None:
     """Give a concept another name for people; its id stays."""
     _change(model, f"renamed {concept!r} {name!r}", lambda fitted: fitted.rename(concept, name), keep_metrics=True)
 
 
 @app.command()
 def update(
-    model: Model,
-    images: Data,
+    model: opt.Model,
+    images: opt.Data,
     *,
-    split: Split = None,
-    vectors: Vectors = None,
-    label: Label = None,
-    labels: Labels = None,
-    encoder: Encoder = None,
+    split: opt.Split = None,
+    vectors: opt.Vectors = None,
+    label: opt.Label = None,
+    labels: opt.Labels = None,
+    encoder: opt.Encoder = None,
 ) -> None:
     """Add labelled images to the classes that are there."""
     found = _read(model, images, split, encoder, vectors=vectors, label=label, labels=labels, own_classes=True)
@@ -92,14 +120,14 @@ def update(
 
 @app.command()
 def calibrate(
-    model: Model,
-    images: Data,
+    model: opt.Model,
+    images: opt.Data,
     *,
     split: Annotated[str | None, option("Only this split; val where there is one.")] = None,
-    vectors: Vectors = None,
-    label: Label = None,
-    labels: Labels = None,
-    encoder: Encoder = None,
+    vectors: opt.Vectors = None,
+    label: opt.Label = None,
+    labels: opt.Labels = None,
+    encoder: opt.Encoder = None,
 ) -> None:
     """Keep the scores of labelled images that the model was not fitted on: `--coverage` and unknowns need them.
 
@@ -115,15 +143,12 @@ def calibrate(
         raise HCEPError(f"{found.source}: the model was fitted on all of these {len(used):,} images; give it others")
     if not used.all():
         tell(f"{(~used).sum():,} of {len(used):,} images are left out: the model was fitted on them")
-
-    def change(fitted: HCEPClassifier) -> None:
-        fitted.calibrate(found.X[used], own_labels(fitted, found.y[used].tolist()))
-
-    _change(model, f"calibrated on {used.sum():,} images of {found.source}", change, keep_metrics=True)
+    X, y, what = found.X[used], found.y[used].tolist(), f"calibrated on {used.sum():,} images of {found.source}"
+    _change(model, what, lambda fitted: fitted.calibrate(X, own_labels(fitted, y)), keep_metrics=True)
 
 
 @app.command()
-def log(model: Model) -> None:
+def log(model: opt.Model) -> None:
     """What was done to a model since its fit, the newest last."""
     summary = models.read_model(model).summary
     say(f"0  fitted by hcep {summary.hcep_version} on {summary.training.data or 'data that was not recorded'}")
@@ -132,27 +157,23 @@ def log(model: Model) -> None:
 
 
 @app.command()
-def undo(model: Model) -> None:
+def undo(model: opt.Model) -> None:
     """Go back to the version before the last change; the newer one is kept in `versions/`."""
-    from hcep.models.saving import undo_change
-
-    say(f"{model}: undone: {undo_change(model).what}")
+    say(f"{model}: undone: {models.undo_change(model).what}")
 
 
-def _read(model: Path, data: Path, split: str | None, encoder: str | None, **columns: Any) -> Embeddings:
-    return embeddings_for(models.read_model(model), data, split, encoder=encoder, progress=True, **columns)
+def _read(model: Path, data: Path, split: str | None, encoder: str | None, **columns: Any) -> embeddings.Embeddings:
+    return opt.embeddings_for(models.read_model(model), data, split, encoder=encoder, progress=True, **columns)
 
 
-def own_labels(fitted: HCEPClassifier, labels: list[str]) -> list[Any]:
+def own_labels(fitted: classify.HCEPClassifier, labels: list[str]) -> list[Any]:
     """Labels as the model has them: in a file they are text, in the model maybe numbers."""
     known = {str(label): label for label in fitted.classes_.tolist()}
     return [known.get(label, label) for label in labels]
 
 
-def _change(model: Path, what: str, change: Callable[[HCEPClassifier], Any], *, keep_metrics: bool = False) -> None:
-    from hcep.models.saving import change_model
-
-    fitted = change_model(model, what, change, keep_metrics=keep_metrics)
+def _change(model: Path, what: str, change: Callable[[Any], Any], *, keep_metrics: bool = False) -> None:
+    fitted = models.change_model(model, what, change, keep_metrics=keep_metrics)
     say(f"{model}: {what}; {len(fitted.classes_):,} classes")
     if fitted.images_per_class_ is not None and (note := fitted.drift()):
         tell(note)

@@ -1,24 +1,21 @@
-"""Options that commands share, and what is made of them."""
+"""Options that commands share, from flags or a TOML file, and what is made of them."""
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from hcep import embeddings, hierarchy, llm
+from hcep._files import write_text
 from hcep.cli.console import show_notes
-from hcep.errors import HCEPError
-
-if TYPE_CHECKING:
-    from hcep.embeddings import Embeddings
-    from hcep.explain.corrections import Corrections
-    from hcep.hierarchy import Hierarchy
-    from hcep.llm import ChatModel
-    from hcep.pursuit.limits import PathLimits
+from hcep.errors import HCEPError, near_matches
 
 
 def option(text: str, *names: str, **settings: Any) -> Any:
@@ -29,6 +26,12 @@ def option(text: str, *names: str, **settings: Any) -> Any:
 def argument(text: str, **settings: Any) -> Any:
     """An argument, its help first."""
     return typer.Argument(help=text, **settings)
+
+
+def group(text: str, **settings: Any) -> typer.Typer:
+    """A command of commands."""
+    plain: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": "rich", "pretty_exceptions_enable": False}
+    return typer.Typer(help=text, **plain, **settings)
 
 
 _DATA = argument(
@@ -58,6 +61,15 @@ Strict = Annotated[bool, option("Make an image that cannot be used an error.")]
 Coverage = Annotated[
     float | None,
     option("Stop at the lowest concept that is right so often, such as 0.9 (calibrated models).", min=0.01, max=0.999),
+]
+Force = Annotated[bool, option("Replace what is there already.", "--force", "-f")]
+ReaderOptions = Annotated[
+    list[str] | None,
+    option(
+        "Option of the hierarchy's reader, such as root=animal, levels=family,genus, parent=1, encoding=cp1252.",
+        *("--option", "-O"),
+        metavar="KEY=VALUE",
+    ),
 ]
 CorrectionsFile = Annotated[
     Path | None, option("File of `hcep correct`: what people said of single images.", "--corrections")
@@ -89,18 +101,31 @@ def with_ray_address(arguments: Sequence[str]) -> list[str]:
     return made
 
 
-def chat_model(model: str | None, base_url: str | None, refusal: str, **options: Any) -> ChatModel | None:
+def chat_model(model: str | None, base_url: str | None, refusal: str, **options: Any) -> llm.ChatModel | None:
     """The model of that name; without one, other options about it are refused."""
     if model is not None:
-        from hcep.llm import ChatModel
-
-        return ChatModel(model, base_url, **options)
+        return llm.ChatModel(model, base_url, **options)
     if base_url or any(options.get(name) for name in ("cache", "offline", "prices")):
         raise HCEPError(refusal)
     return None
 
 
-def embeddings_for(model: Any, data: Path, split: str | None, **options: Any) -> Embeddings:
+def reader_options(given: Sequence[str] | None) -> dict[str, Any]:
+    """What --option says, as the hierarchy's reader takes it: lists apart by commas, numbers as such."""
+    found: dict[str, Any] = {}
+    for one in given or ():
+        key, equals, value = one.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"expected KEY=VALUE, got {one!r}", param_hint="--option")
+        try:
+            numbers = {"max_bytes": int, "timeout": float}
+            found[key] = value.split(",") if key in ("levels", "relationships") else numbers.get(key, str)(value)
+        except ValueError:
+            raise typer.BadParameter(f"{key} must be a number, got {value!r}", param_hint="--option") from None
+    return found
+
+
+def embeddings_for(model: Any, data: Path, split: str | None, **options: Any) -> embeddings.Embeddings:
     """What a model takes of the data; notes about it are shown."""
     from hcep.models import model_encoder
 
@@ -109,26 +134,101 @@ def embeddings_for(model: Any, data: Path, split: str | None, **options: Any) ->
     return found
 
 
-def kept_corrections(path: Path | None, hierarchy: Hierarchy | None) -> Corrections | None:
-    """The corrections of a file that hold in a hierarchy, with notes about those that do not."""
+def kept_corrections(path: Path | None, tree: hierarchy.Hierarchy | None) -> Any:
+    """The corrections of a file that hold in a hierarchy, with notes about those that do not; None without a file."""
     from hcep.explain.corrections import Corrections
 
     if path is None:
         return None
-    kept = Corrections(path, hierarchy, lenient=True)
-    more = len(kept.problems) - 3
-    show_notes(f"{problem}; this correction does not count" for problem in kept.problems[:3])
-    show_notes([f"{more:,} more corrections in {path} do not count"] if more > 0 else [])
+    kept = Corrections(path, tree, lenient=True)
+    notes = [f"{problem}; this correction does not count" for problem in kept.problems[:3]]
+    if len(kept.problems) > 3:
+        notes.append(f"{len(kept.problems) - 3:,} more corrections in {path} do not count")
     if kept.torn:
-        show_notes([f"the last line of {path} was not written to its end and does not count"])
+        notes.append(f"the last line of {path} was not written to its end and does not count")
+    show_notes(notes)
     return kept
 
 
-def corrected_limits(path: Path | None, hierarchy: Hierarchy, found: Embeddings) -> PathLimits | None:
+def corrected_limits(path: Path | None, tree: hierarchy.Hierarchy, found: embeddings.Embeddings) -> Any:
     """Paths that corrections leave open to each image, with a note how many they are about."""
-    kept = kept_corrections(path, hierarchy)
+    from hcep.pursuit.limits import PathLimits
+
+    kept = kept_corrections(path, tree)
     if kept is None:
         return None
-    limits, n = kept.limits(hierarchy, found.hashes), sum(map(any, kept.requests(found.hashes)))
-    show_notes([f"{n:,} of {len(found.X):,} images have a correction in {path}"])
-    return limits
+    asked = kept.requests(found.hashes)
+    show_notes([f"{sum(map(any, asked)):,} of {len(found.X):,} images have a correction in {path}"])
+    return PathLimits.of_images(tree, asked)
+
+
+#: What a run resolved to, beside its output.
+RESOLVED = "hcep-config.toml"
+MAX_BYTES = 1_000_000
+
+
+def _read_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Make the file's values the defaults of this command; called before the other options are read."""
+    if path is None or context.resilient_parsing:
+        return path
+    try:
+        is_small = path.stat().st_size <= MAX_BYTES and path.is_file()
+        table = tomllib.loads(path.read_text(encoding="utf-8")) if is_small else None
+    except OSError as error:
+        raise HCEPError(f"--config: cannot read {str(path)!r}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise HCEPError(f"--config: {str(path)!r} is not TOML: {error}") from None
+    if table is None:
+        raise HCEPError(f"--config: {str(path)!r} is no file of at most {MAX_BYTES:,} bytes")
+    context.default_map = {**(context.default_map or {}), **_values(context, table, path)}
+    return path
+
+
+_CONFIG = "TOML file with options; flags beat it. Keys are the long options, at the top or under [COMMAND]."
+Config = Annotated[Path | None, option(_CONFIG, "--config", callback=_read_config, is_eager=True)]
+
+
+def _values(context: typer.Context, table: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The keys that concern this command: those at the top and those under its own name; unknown ones are errors."""
+    commands = set(getattr(context.parent.command, "commands", ())) if context.parent else set()
+    own = table.get(str(context.command.name), {})
+    shared = {key: value for key, value in table.items() if not (isinstance(value, dict) and key in commands)}
+    known = {name: p.name for p, long in _parameters(context) for name in (p.name, *long)}
+    values: dict[str, Any] = {}
+    for key, value in [*shared.items(), *own.items()]:
+        if key.replace("-", "_") not in known:
+            near = near_matches(key, [name.replace("_", "-") for name in known])
+            raise HCEPError(f"--config: unknown key {key!r} in {path.name}.{near}")
+        values[known[key.replace("-", "_")]] = value
+    return values
+
+
+def _parameters(context: typer.Context) -> list[tuple[Any, list[str]]]:
+    """Parameters of the command, with their long options, with underscores."""
+    found = [p for p in context.command.params if p.name not in (None, "config", "help")]
+    return [(p, [name[2:].replace("-", "_") for name in p.opts if name.startswith("--")]) for p in found]
+
+
+def save_resolved(context: typer.Context, place: Path) -> Path:
+    """Write every option of the command, as it was resolved, so that ``--config`` runs it again.
+
+    `place` is the output's folder, or the file to write.
+    """
+    lines = [f"[{context.command.name}]"]
+    for parameter, long in _parameters(context):
+        value = context.params.get(parameter.name)
+        if parameter.name != "as_json" and value is not None and value != ():
+            lines.append(f"{(long or [parameter.name])[0].replace('_', '-')} = {_toml(value)}")
+    path = place / RESOLVED if place.is_dir() else place
+    write_text(path, "\n".join(lines) + "\n")
+    return path
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return json.dumps(str(getattr(value, "value", value)), ensure_ascii=False)  # JSON strings are TOML strings

@@ -1,8 +1,5 @@
 """`hcep predict`: a model on a store of embeddings."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,8 +8,7 @@ import typer
 from hcep import distributed, models
 from hcep._files import refuse_existing
 from hcep.cli import options as opt
-from hcep.cli.config import Config, save_resolved
-from hcep.cli.console import say
+from hcep.cli.console import say, say_json
 from hcep.cli.options import option
 from hcep.errors import HCEPError
 
@@ -30,10 +26,10 @@ def predict(
     encoder: opt.Encoder = None,
     coverage: opt.Coverage = None,
     corrections: opt.CorrectionsFile = None,
-    force: Annotated[bool, option("Replace a file that is there already.", "--force", "-f")] = False,
+    force: opt.Force = False,
     ray: opt.Ray = None,
     as_json: opt.Json = False,
-    config: Config = None,
+    config: opt.Config = None,
 ) -> None:
     """Predict class and rooted path of every image into a Parquet or CSV file.
 
@@ -59,5 +55,8 @@ def predict(
         limits, n = opt.corrected_limits(corrections, saved.hierarchy, found), len(found.X)
         told: dict[str, Any] = {"ids": found.ids, "labels": found.labels, "limits": limits, "coverage": coverage}
         write_predictions(saved.path_model, found.X, output, **told, progress=not as_json)
-        save_resolved(context, kept)
-    say(json.dumps({"predictions": str(output), "n_images": n}) if as_json else f"{output}: {n:,} images")
+        opt.save_resolved(context, kept)
+    if as_json:
+        say_json({"predictions": output, "n_images": n})
+    else:
+        say(f"{output}: {n:,} images")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +16,7 @@ from hcep import datasets, embeddings
 from hcep._escape import markup as escape
 from hcep._files import write_text
 from hcep.cli.console import Console, say, say_json, table_of
-from hcep.cli.hierarchy.files import Options, parsed
-from hcep.cli.options import argument, option
+from hcep.cli.options import Json, ReaderOptions, argument, option, reader_options
 from hcep.errors import HCEPError, near_matches, quoted
 
 if TYPE_CHECKING:
@@ -58,14 +59,14 @@ def reproduce(
     encoder: Encoder = None,
     preprocessing: Annotated[str | None, option("What an ONNX file does not say (see hcep encode).")] = None,
     hierarchy: Tree = None,
-    options: Options = None,
+    options: ReaderOptions = None,
     shots: Shots = None,
     methods: Methods = None,
     output: Annotated[Path | None, option(f"Folder; {RESULTS} by default.", "--output", "-o")] = None,
     fresh: Annotated[bool, option("Measure everything anew instead of resuming.")] = False,
     page: Page = None,
     readme: Readme = None,
-    as_json: Annotated[bool, option("Print verdicts as JSON and nothing else.", "--json")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run the paper's experiments: rows (JSON, Parquet), a figure (PNG, SVG) and what holds of what is claimed.
 
@@ -73,10 +74,12 @@ def reproduce(
     or the bundled sample; where that is not the paper's data, name and title say so. A stopped run goes on where it
     was; each cell is measured once.
     """
+    from hcep.classify.methods import METHODS
     from hcep.experiments.all_experiments import EXPERIMENTS
 
     results = output or (SMOKE if smoke else RESULTS)
-    chosen = list(EXPERIMENTS) if everything else _known(names or [], EXPERIMENTS)
+    by_name = {experiment.on_hand: name for name, experiment in EXPERIMENTS.items()} | {n: n for n in EXPERIMENTS}
+    chosen = list(EXPERIMENTS) if everything else _known(names or [], by_name, "no experiment")
     if not chosen and page is None and readme is None:
         _list(EXPERIMENTS, as_json)
         return
@@ -87,7 +90,10 @@ def reproduce(
     if data is None and (encoder or hierarchy):
         raise HCEPError("--encoder and --hierarchy belong to data of your own; say which with --data")
     given = None if data is None else _given_task(data, encoder, preprocessing, (hierarchy, options), results)
-    only = None if methods is None else _methods(methods)
+    only = None
+    if methods is not None:
+        wanted = [name.strip() for name in methods.split(",") if name.strip()]
+        only = _known(wanted, {name: name for name in METHODS}, "--methods: no method")
     console, reports = Console(stderr=True), {}
     if smoke and chosen and given is None:
         seconds = sum(EXPERIMENTS[name].smoke_seconds for name in chosen)
@@ -95,10 +101,19 @@ def reproduce(
     for name in chosen:
         experiment, folder = _placed(EXPERIMENTS[name], given, shots, results)
         records = _run(experiment, given, folder, console, skip=everything, smoke=smoke, fresh=fresh, methods=only)
-        if records is not None:
-            reports[name] = _report(experiment, records, folder)
-            if not as_json:
-                _show(experiment, records, reports[name])
+        if records is None:
+            continue
+        about, verdicts = records.provenance, experiment.verdicts(records.rows)
+        reports[name] = {
+            "rows": len(records.rows),
+            "folder": str(folder),
+            "seconds": about.get("seconds"),
+            "data": [d["name"] for d in about.get("data", [])],
+            "skipped": about.get("skipped", {}),
+            "verdicts": [{**asdict(verdict), "holds": verdict.holds} for verdict in verdicts],
+        }
+        if not as_json:
+            _show(experiment, records, reports[name])
     if as_json:
         say_json(reports)
     _write_pages(EXPERIMENTS, results, page, readme)
@@ -119,22 +134,11 @@ def _placed(experiment: Experiment, given: Task | None, shots: str | None, resul
     return changed, folder if changed.config == experiment.config else folder / f"shots-{shots}"
 
 
-def _methods(given: str) -> list[str]:
-    from hcep.classify.methods import METHODS
-
-    names = [name.strip() for name in given.split(",") if name.strip()]
-    for name in (name for name in names if name not in METHODS):
-        near = f"{near_matches(name, METHODS)} There are {quoted(METHODS, 30)}"
-        raise HCEPError(f"--methods: no method {name!r}.{near}")
-    return names
-
-
-def _known(names: list[str], experiments: dict[str, Experiment]) -> list[str]:
-    """Experiments by name, or by the name of their stand-in."""
-    by_name = {experiment.on_hand: name for name, experiment in experiments.items()} | {n: n for n in experiments}
-    for name in (name for name in names if name not in by_name):
-        raise HCEPError(f"no experiment {name!r}.{near_matches(name, by_name)} There are {quoted(by_name, 20)}")
-    return list(dict.fromkeys(by_name[name] for name in names))
+def _known(names: Iterable[str], known: Mapping[str, str], refusal: str) -> list[str]:
+    """What the names stand for, each once; others are refused."""
+    for name in (name for name in names if name not in known):
+        raise HCEPError(f"{refusal} {name!r}.{near_matches(name, known)} There are {quoted(known, 30)}")
+    return list(dict.fromkeys(known[name] for name in names))
 
 
 def _run(
@@ -177,22 +181,15 @@ def _list(experiments: dict[str, Experiment], as_json: bool) -> None:
         say_json({name: e.title for name, e in experiments.items()})
         return
     heads = ("experiment", "what", "in the paper", "without --data", "--smoke")
-    hands = [e.stand_in or ", ".join(e.data) or "made by itself" for e in experiments.values()]
-    rows = [
-        (name, e.title, e.paper.split(":")[0], hand, f"{e.smoke_seconds} s")
-        for (name, e), hand in zip(experiments.items(), hands, strict=True)
-    ]
+    rows = []
+    for name, e in experiments.items():
+        hand = e.stand_in or ", ".join(e.data) or "made by itself"
+        rows.append((name, e.title, e.paper.split(":")[0], hand, f"{e.smoke_seconds} s"))
     Console().print(table_of(heads, rows, n_left=len(heads)))
     say("\nRun one with `hcep reproduce NAME`, all with `hcep reproduce --all`; `--smoke` takes seconds.")
 
 
-def _given_task(
-    data: Path,
-    encoder: str | None,
-    preprocessing: str | None,
-    hierarchy: tuple[str | None, list[str] | None],
-    results: Path,
-) -> Task:
+def _given_task(data: Path, encoder: str | None, preprocessing: str | None, hierarchy: Any, results: Path) -> Task:
     """The user's data as a task; a folder of images is encoded into a store beside the results first."""
     from hcep.experiments.tasks import task_from_arrays
     from hcep.hierarchy import Hierarchy
@@ -208,8 +205,8 @@ def _given_task(
         embeddings.read_embeddings(data, _split(data, wanted)) for wanted in (("train",), ("val", "validation", "test"))
     )
     classes = sorted(set(train.y.tolist()))
-    named, options = hierarchy
-    found = datasets.find_hierarchy(named, classes, on_note=lambda note: say(note, err=True), **parsed(options))
+    named, options = hierarchy[0], reader_options(hierarchy[1])
+    found = datasets.find_hierarchy(named, classes, on_note=partial(say, err=True), **options)
     tree = found or Hierarchy.from_edges([("root", label) for label in classes])
     name = train.encoder.name if train.encoder else encoder or "unknown encoder"
     return task_from_arrays(data.name, name, tree, (train.X, train.y), (val.X, val.y), ids=train.ids)
@@ -225,18 +222,6 @@ def _split(data: Path, wanted: tuple[str, ...]) -> str:
         have = quoted(sorted(known)) if known else "none"
         raise HCEPError(f"{str(data)!r} must have a {wanted[0]} split (and train, val or test in all); it has {have}")
     return found
-
-
-def _report(experiment: Experiment, records: Records, folder: Path) -> dict[str, Any]:
-    about, verdicts = records.provenance, experiment.verdicts(records.rows)
-    return {
-        "rows": len(records.rows),
-        "folder": str(folder),
-        "seconds": about.get("seconds"),
-        "data": [d["name"] for d in about.get("data", [])],
-        "skipped": about.get("skipped", {}),
-        "verdicts": [{**asdict(verdict), "holds": verdict.holds} for verdict in verdicts],
-    }
 
 
 def _show(experiment: Experiment, records: Records, report: dict[str, Any]) -> None:

@@ -1,7 +1,5 @@
 """`hcep serve`: the explorer in a browser, and its API."""
 
-from __future__ import annotations
-
 import secrets
 import signal
 import socket
@@ -10,35 +8,29 @@ import webbrowser
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from hcep._optional import require
 from hcep.cli.console import say
+from hcep.cli.options import OwnEncoder, argument, option
 from hcep.errors import HCEPError
 
 
 def serve(
-    model: Annotated[Path | None, typer.Argument(help="Model folder; ImageNet's by default.")] = None,
+    model: Annotated[Path | None, argument("Model folder; ImageNet's by default.")] = None,
     *,
-    store: Annotated[Path | None, typer.Option(help="Store of `hcep encode`: a collection to look through.")] = None,
-    compare: Annotated[
-        Path | None, typer.Option(help="Another model folder, to compare with on the same photos.")
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; others than 127.0.0.1 need a token, which is printed.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="Port; 0 for any free one.")] = 8080,
-    browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
+    store: Annotated[Path | None, option("Store of `hcep encode`: a collection to look through.")] = None,
+    compare: Annotated[Path | None, option("Another model folder, to compare with on the same photos.")] = None,
+    host: Annotated[str, option("To listen on; others than 127.0.0.1 need a token, which is printed.")] = "127.0.0.1",
+    port: Annotated[int, option("Port; 0 for any free one.", "--port", "-p", min=0, max=65535)] = 8080,
+    browser: Annotated[bool, option("Open a browser.")] = True,
     corrections: Annotated[
-        Path | None,
-        typer.Option(help="File of what people say of photos; by default in the model's folder, or the user's data."),
+        Path | None, option("File of what people say of photos; by default in the model's folder, or the user's data.")
     ] = None,
-    encoder: Annotated[str | None, typer.Option("--encoder", "-e", help="The model's own by default.")] = None,
-    max_megabytes: Annotated[float, typer.Option(min=0.1, max=100, help="Of one photo.")] = 20,
-    max_megapixels: Annotated[float, typer.Option(min=0.1, max=89, help="Of one photo.")] = 50,
-    photos: Annotated[int, typer.Option(min=1, help="Photos that are remembered, the last used ones.")] = 256,
-    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; more are told to come again.")] = 64,
-    batch: Annotated[int, typer.Option(min=1, help="Photos of several people that are encoded together.")] = 8,
+    encoder: OwnEncoder = None,
+    max_megabytes: Annotated[float, option("Of one photo.", min=0.1, max=100)] = 20,
+    max_megapixels: Annotated[float, option("Of one photo.", min=0.1, max=89)] = 50,
+    photos: Annotated[int, option("Photos that are remembered, the last used ones.", min=1)] = 256,
+    queue: Annotated[int, option("Requests that may wait; more are told to come again.", min=1)] = 64,
+    batch: Annotated[int, option("Photos of several people that are encoded together.", min=1)] = 8,
 ) -> None:
     """Explore a model in the browser: drop a photo, see its path, question it, correct it; also a JSON API."""
     uvicorn = require("uvicorn", "web", "hcep serve")

@@ -1,40 +1,11 @@
-"""All experiments by name, in the paper's order."""
+"""All experiments by name, in the paper's order: that of texts.toml."""
 
-from __future__ import annotations
+from importlib import import_module
 
-from hcep.experiments import (
-    beams,
-    concept_geometry,
-    fewshot,
-    head_training,
-    quality,
-    several,
-    sparsity,
-    synthetic,
-    trust,
-    where,
-    wrong_tree,
-)
 from hcep.experiments.experiment import Experiment
+from hcep.experiments.records import TEXTS
 
-EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment
-    for experiment in (
-        synthetic.EXPERIMENT,
-        sparsity.SAMPLE,
-        sparsity.IMAGENETTE,
-        sparsity.CIFAR100,
-        sparsity.IMAGENET,
-        fewshot.EXPERIMENT,
-        beams.ABLATION,
-        beams.RUNTIME,
-        concept_geometry.EXPERIMENT,
-        sparsity.SIGLIP,
-        wrong_tree.EXPERIMENT,
-        head_training.EXPERIMENT,
-        where.EXPERIMENT,
-        trust.EXPERIMENT,
-        quality.EXPERIMENT,
-        several.EXPERIMENT,
-    )
-}
+MODULES = "synthetic sparsity beams concept_geometry wrong_tree where trust quality several"
+_FOUND = [known for name in MODULES.split() for known in vars(import_module(f"hcep.experiments.{name}")).values()]
+_BY_NAME = {known.name: known for known in _FOUND if isinstance(known, Experiment)}
+EXPERIMENTS: dict[str, Experiment] = {name: _BY_NAME[name] for name in TEXTS if name in _BY_NAME}

@@ -1,19 +1,20 @@
-"""The beam: what a wider one brings on ImageNette, and what it costs at twelve images per class."""
-
-from __future__ import annotations
+"""The beam: what a wider one brings on ImageNette, and what it costs at twelve images per class; and the linear head as
+published (AdamW) beside the convex solver: which is better, and how long does each take?
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
 from hcep._tables import markdown, number
 from hcep.evaluate.grade import timed
 from hcep.experiments.experiment import described
 from hcep.experiments.figures import Figure, canvas, curves, style
 from hcep.experiments.measuring import OUR_LABEL, Cell, measured, method_cell
-from hcep.experiments.readings import TITLES, Verdict, ahead, by_data, by_method, labels_of
+from hcep.experiments.readings import TITLES, Verdict, ahead, by_method, labels_of, verdicts_by_data
 from hcep.experiments.records import Row
 from hcep.experiments.sparsity import MAIN
 from hcep.experiments.tasks import Task
@@ -40,14 +41,12 @@ def ablation(config: AblationConfig, task: Task, cell: Cell) -> Iterator[Row]:
         yield {**measured(cell, task, images=level == depth, max_steps=level)[0], "sparsity": level}
 
 
-def ablation_verdicts(rows: list[Row]) -> list[Verdict]:
+@verdicts_by_data
+def ablation_verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
     """Does a beam of 8 recover more than greedy search?"""
-    found = []
-    for data, mine in by_data(rows).items():
-        full = [r for r in mine if r["sparsity"] == max(r["sparsity"] for r in mine)]
-        for metric in MAIN[1:]:
-            found += ahead(full, f"{data}, full depth", "HB-OMP (beam 8)", ["HB-OMP (beam 1)"], metric, paper=True)
-    return found
+    full = [r for r in rows if r["sparsity"] == max(r["sparsity"] for r in rows)]
+    for metric in MAIN[1:]:
+        yield from ahead(full, f"{data}, full depth", "HB-OMP (beam 8)", ["HB-OMP (beam 1)"], metric, paper=True)
 
 
 ABLATION = described(
@@ -99,47 +98,101 @@ def draw_runtime(rows: list[Row]) -> Figure:
             place = {"fontsize": 7, "xytext": (3, 3), "textcoords": "offset points"}
             axes.annotate(f"B {row['beam']}", (row["seconds"], row[metric]), **place)
         for row in others:
-            look = {**style(row["label"]), "linestyle": ""}
-            axes.plot(row["seconds"], row[metric], label=row["label"], **look)
-        axes.set_xscale("log")
-        axes.set(xlabel="seconds for all validation images", ylabel=TITLES[metric])
+            axes.plot(row["seconds"], row[metric], label=row["label"], **{**style(row["label"]), "linestyle": ""})
+        axes.set(xlabel="seconds for all validation images", ylabel=TITLES[metric], xscale="log")
         axes.grid(alpha=0.25)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
     return figure
 
 
-def runtime_verdicts(rows: list[Row]) -> list[Verdict]:
+@verdicts_by_data
+def runtime_verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
     """Does precision improve with the beam, what does it cost, and what does ours?"""
     beams = [label for label in labels_of(rows) if label.startswith("HB-OMP")]
-    where = rows[0]["data"]
-    found = ahead(rows, where, beams[-1], beams[:1], "support_precision", paper=True)
-    turns = [
-        {"label": r["label"], "seed": i, "seconds": r[f"seconds_{i}"]}
-        for r in rows
-        for i in range(len(rows[0]))
-        if f"seconds_{i}" in r
-    ]
+    yield from ahead(rows, data, beams[-1], beams[:1], "support_precision", paper=True)
+    turns = []
+    for row in rows:
+        seconds = {name.removeprefix("seconds_"): row[name] for name in row if name.startswith("seconds_")}
+        turns += [{"label": row["label"], "seed": i, "seconds": s} for i, s in seconds.items() if i.isdigit()]
     for ours in ("Exact", OUR_LABEL):
         for other in (beams[-1], beams[0], "OMP", "NN"):
-            found += ahead(turns, where, ours, [other], "seconds")
-    return found
+            yield from ahead(turns, data, ours, [other], "seconds")
 
 
 def runtime_table(rows: list[Row]) -> str:
-    lines = (
-        [
-            r["label"],
-            *(f"{1000 * r[name]:.0f}" for name in ("seconds", "seconds_low", "seconds_high")),
-            f"{r['images_per_second']:,.0f}",
-            *(number(np.nan if r[m] is None else r[m]) for m in MAIN),
-        ]
-        for r in rows
-    )
+    lines = []
+    for r in rows:
+        times = (f"{1000 * r[name]:.0f}" for name in ("seconds", "seconds_low", "seconds_high"))
+        scores = (number(np.nan if r[m] is None else r[m]) for m in MAIN)
+        lines.append((r["label"], *times, f"{r['images_per_second']:,.0f}", *scores))
     quartiles = ("ms for all images, median", "quarter", "three quarters")
     return markdown(("method", *quartiles, "images/s", *(TITLES[m] for m in MAIN)), lines)
 
 
-SMOKE = RuntimeConfig(beams=(1, 8), methods=("omp", "exact", "hcep"), shots=5, repeats=3, n_val=300)
 RUNTIME = described(
-    "runtime", runtime_cells, runtime, draw_runtime, runtime_verdicts, runtime_table, RuntimeConfig(), SMOKE
+    "runtime",
+    *(runtime_cells, runtime, draw_runtime, runtime_verdicts, runtime_table, RuntimeConfig()),
+    RuntimeConfig(beams=(1, 8), methods=("omp", "exact", "hcep"), shots=5, repeats=3, n_val=300),
+)
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """HB-OMP codes at full depth, under AdamW and under the convex solver: its default C, and a weak one."""
+
+    Cs: tuple[float, ...] = (1.0, 1000.0)
+    beam: int = 8
+    shots: int | None = None
+    n_val: int | None = None
+
+
+def head_cells(config: HeadConfig, task: Task) -> Iterator[Cell]:
+    yield method_cell("hb-omp", config.beam, shots=config.shots, C=None)
+    for C in config.Cs:
+        yield method_cell("hb-omp:convex", config.beam, shots=config.shots, C=C)
+
+
+def heads(config: HeadConfig, task: Task, cell: Cell) -> Iterator[Row]:
+    """One row; the dictionary and the codes are the same for all heads."""
+    task = task.shots(config.shots, 0).first_images(config.n_val)
+    options = {"head": LogisticRegression(C=cell["C"], max_iter=5000)} if cell["C"] else {}
+    measured(cell, task.first_classes(3), **options)  # compiles the kernels, so that no head pays for it
+    row, _ = measured(cell, task, **options)
+    yield {**row, "label": f"convex, C {cell['C']:g}" if cell["C"] else "AdamW"}
+
+
+def draw_heads(rows: list[Row]) -> Figure:
+    figure = canvas(11, 2.8)
+    left, right = figure.subplots(1, 2)
+    low = [r["accuracy"] - r["accuracy_low"] for r in rows]
+    high = [r["accuracy_high"] - r["accuracy"] for r in rows]
+    left.errorbar(range(len(rows)), [r["accuracy"] for r in rows], yerr=(low, high), fmt="o", capsize=3)
+    right.bar(range(len(rows)), [r["fit_seconds"] for r in rows], color="#1f77b4")
+    for axes, title in ((left, "accuracy"), (right, "seconds to fit")):
+        axes.set_xticks(range(len(rows)), [f"{r['data']}\n{r['label']}" for r in rows], fontsize=7)
+        axes.set_title(title)
+    return figure
+
+
+@verdicts_by_data
+def head_verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
+    """The convex head against the published one, in accuracy and calibration."""
+    for label in (label for label in labels_of(rows) if label != "AdamW"):
+        for metric in ("accuracy", "ece"):
+            yield from ahead(rows, data, label, ["AdamW"], metric)
+
+
+def head_table(rows: list[Row]) -> str:
+    lines = []
+    for r in rows:
+        between = f"{number(r['accuracy_low'])} to {number(r['accuracy_high'])}"
+        scores = (number(r["accuracy"]), between, number(r["ece"]), f"{r['fit_seconds']:.1f}")
+        lines.append((r["data"], r["label"], *scores))
+    return markdown(("data", "head", "accuracy", "95 % interval", "calibration error", "seconds to fit"), lines)
+
+
+HEADS = described(
+    "heads",
+    *(head_cells, heads, draw_heads, head_verdicts, head_table, HeadConfig()),
+    HeadConfig(Cs=(1.0,), shots=5, n_val=200),
 )

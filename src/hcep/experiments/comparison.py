@@ -1,10 +1,7 @@
 """OMP, HNN, NN, the paper's HB-OMP and ours on the bundled sample: table and images of the demo."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +14,13 @@ from hcep.pursuit import PathResult
 
 #: What stands in the demo's table, and how it is called there.
 METHODS = {"omp": "OMP", "hnn": "HNN", "nn": "NN", "hb-omp": "HB-OMP (paper)", "hcep": "HCEP (ours)"}
+
 #: Its columns, and the scores they are means of.
-COLUMNS = {
-    "accuracy": "correct",
-    "precision": "support_precision",
-    "recall": "support_recall",
-    "tree_distance": "tree_distance",
-}
+COLUMNS = {"accuracy": "correct", "precision": "support_precision", "recall": "support_recall"}
+COLUMNS["tree_distance"] = "tree_distance"
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(NamedTuple):
     """Rows, and what is needed to explain single images: the fitted classifier and the paper's paths."""
 
     rows: list[dict[str, Any]]
@@ -46,12 +39,9 @@ def compare_methods(task: Task, beam_width: int = 8, on_step: Callable[[str], No
     rows: list[dict[str, Any]] = []
     for name, label in METHODS.items():
         means = found[label].scores.summary()
-        head: dict[str, Any] = {
-            "method": label,
-            "label_from": "published head" if name in PUBLISHED else "leaf of the path",
-        }
-        speed = {"images_per_second": found[label].speed(task.X_val)}
-        rows.append(head | {column: means[score] for column, score in COLUMNS.items()} | speed)
+        row = {"method": label, "label_from": "published head" if name in PUBLISHED else "leaf of the path"}
+        scores = {column: means[score] for column, score in COLUMNS.items()}
+        rows.append({**row, **scores, "images_per_second": found[label].speed(task.X_val)})
     ours, paper = found[METHODS["hcep"]], found[METHODS["hb-omp"]]
     return Comparison(rows, ours.estimator, ours.result, paper.result)
 

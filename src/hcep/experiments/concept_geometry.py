@@ -1,26 +1,21 @@
 """Do real embeddings have the paper's geometry? Cones, orthogonality, simplices, and recovery along the restriction."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hcep._tables import markdown, number
 from hcep.dictionary import ConceptDictionary
+from hcep.dictionary.geometry import Geometry
 from hcep.evaluate import paired_draws
 from hcep.experiments.experiment import described
 from hcep.experiments.figures import Axes, Figure, canvas
 from hcep.experiments.measuring import Cell
-from hcep.experiments.readings import Verdict, by_data, outcome, threshold
+from hcep.experiments.readings import Verdict, by_data, outcome, threshold, verdicts_by_data
 from hcep.experiments.records import Row
 from hcep.experiments.tasks import Task
-
-if TYPE_CHECKING:
-    from hcep.dictionary.geometry import Geometry
 
 
 @dataclass(frozen=True)
@@ -93,58 +88,51 @@ def draw(rows: list[Row]) -> Figure:
     figure = canvas(17, 2.9 * len(groups))
     for (name, whole), axes in zip(groups.items(), figure.subplots(len(groups), 5, squeeze=False), strict=True):
         parts = {part: [r for r in whole if r["part"] == part and not r["center"]] for part in PARTS}
-        _draw_cones(axes[0], axes[1], parts["cones"], name)
-        _draw_orthogonality(axes[2], parts["orthogonality"])
+        _draw_clusters(axes[:3], parts, name)
         pairs = [(r["n_children"], r["deviation"]) for r in parts["simplex"]]
         axes[3].plot(*zip(*pairs, strict=True), ".", color="#2ca02c", alpha=0.6)
         axes[3].set(title="simplices", xlabel="children", ylabel="mean |cos + 1/(b-1)|", ylim=(-0.02, None))
-        _draw_recovery(axes[4], parts["recovery"])
+        steps = parts["recovery"]
+        levels, low, middle, high = ([r[k] for r in steps] for k in ("level", "erc_low", "erc_median", "erc_high"))
+        axes[4].fill_between(levels, low, high, alpha=0.2, color="#9467bd")
+        axes[4].plot(levels, middle, "o-", color="#9467bd", label="median and 10-90 %")
+        axes[4].axhline(1.0, color="black", linewidth=0.8, linestyle=":")
+        axes[4].set(title="recovery coefficient", xlabel="restricted to the subtree at level", ylabel="ERC")
+        axes[4].legend(frameon=False)
     return figure
 
 
-def _draw_cones(left: Axes, right: Axes, rows: list[Row], name: str) -> None:
-    left.hist([r["fraction"] for r in rows], bins=np.linspace(0, 1, 21).tolist(), color="#1f77b4")
+def _draw_clusters(axes: Sequence[Axes], parts: dict[str, list[Row]], name: str) -> None:
+    left, middle, right = axes
+    cones, atoms = parts["cones"], parts["orthogonality"]
+    left.hist([r["fraction"] for r in cones], bins=np.linspace(0, 1, 21).tolist(), color="#1f77b4")
     left.set(title=f"{name}: others in the cone", xlabel="share of non-descendants* inside", ylabel="inner synsets")
-    right.hist([r["violation"] for r in rows], bins=20, color="#1f77b4")
-    right.set(title="mean violation", xlabel="degrees (outside counted 0)", ylabel="inner synsets")
+    middle.hist([r["violation"] for r in cones], bins=20, color="#1f77b4")
+    middle.set(title="mean violation", xlabel="degrees (outside counted 0)", ylabel="inner synsets")
     left.annotate("* ancestors left out", (0.98, 0.9), xycoords="axes fraction", ha="right", fontsize=7)
-
-
-def _draw_orthogonality(axes: Axes, rows: list[Row]) -> None:
     bins = np.linspace(-1, 1, 41).tolist()
-    random = [r["random_cosine"] for r in rows if r["random_cosine"] is not None]
-    axes.hist(random, bins=bins, alpha=0.6, color="#7f7f7f", label="random parent, one draw")
-    axes.hist([r["cosine"] for r in rows], bins=bins, alpha=0.6, color="#d62728", label="own parent")
-    axes.set(title="orthogonality", xlabel="cosine of atom and parent", ylabel="atoms")
-    axes.legend(frameon=False)
+    random = [r["random_cosine"] for r in atoms if r["random_cosine"] is not None]
+    right.hist(random, bins=bins, alpha=0.6, color="#7f7f7f", label="random parent, one draw")
+    right.hist([r["cosine"] for r in atoms], bins=bins, alpha=0.6, color="#d62728", label="own parent")
+    right.set(title="orthogonality", xlabel="cosine of atom and parent", ylabel="atoms")
+    right.legend(frameon=False)
 
 
-def _draw_recovery(axes: Axes, rows: list[Row]) -> None:
-    levels = [r["level"] for r in rows]
-    axes.fill_between(levels, [r["erc_low"] for r in rows], [r["erc_high"] for r in rows], alpha=0.2, color="#9467bd")
-    axes.plot(levels, [r["erc_median"] for r in rows], "o-", color="#9467bd", label="median and 10-90 %")
-    axes.axhline(1.0, color="black", linewidth=0.8, linestyle=":")
-    axes.set(title="recovery coefficient", xlabel="restricted to the subtree at level", ylabel="ERC")
-    axes.legend(frameon=False)
-
-
-def verdicts(rows: list[Row]) -> list[Verdict]:
+@verdicts_by_data
+def verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
     """The paper's two observations. That the coefficient falls under restriction is a lemma, and cannot fail."""
-    found = []
-    for name, whole in by_data(rows).items():
-        mine = [r for r in whole if not r["center"]]
-        median, clear = _intrusion(mine)
-        claim = "half of the inner synsets have under a tenth of the non-descendants (ancestors left out) in their cone"
-        text = f"median share {number(median)}; {number(clear)} of the inner synsets have none"
-        found.append(threshold(f"{name}: {claim}", 0.1 - median, text, paper=True))
-        own, random = _cosines(mine)
-        if len(own):
-            gap = paired_draws([random], [own])
-            text = f"mean |cosine| {number(own.mean())} against {number(random.mean())} over many random pairings "
-            text += f"(difference {number(gap.difference)}, {number(gap.low)} to {number(gap.high)} over atoms)"
-            claim = f"{name}: atoms are nearer to orthogonal to their own parent than to random ones"
-            found.append(Verdict(claim, outcome(gap, "cosine"), text, paper=True))
-    return found
+    mine = [r for r in rows if not r["center"]]
+    median, clear = _intrusion(mine)
+    claim = "half of the inner synsets have under a tenth of the non-descendants (ancestors left out) in their cone"
+    text = f"median share {number(median)}; {number(clear)} of the inner synsets have none"
+    yield threshold(f"{data}: {claim}", 0.1 - median, text, paper=True)
+    own, random = _cosines(mine)
+    if len(own):
+        gap = paired_draws([random], [own])
+        text = f"mean |cosine| {number(own.mean())} against {number(random.mean())} over many random pairings "
+        text += f"(difference {number(gap.difference)}, {number(gap.low)} to {number(gap.high)} over atoms)"
+        claim = f"{data}: atoms are nearer to orthogonal to their own parent than to random ones"
+        yield Verdict(claim, outcome(gap, "cosine"), text, paper=True)
 
 
 def _intrusion(rows: list[Row]) -> tuple[float, float]:

@@ -1,14 +1,12 @@
 """What an experiment is, and how one runs: config -> cells -> rows, a cell at a time and never twice."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from hcep._files import replacing
 from hcep.dictionary import DependentAtomsWarning
@@ -21,20 +19,13 @@ from hcep.experiments.tasks import BUNDLED, Task
 
 #: Classes that the short settings keep.
 SMOKE_CLASSES = 10
-OnCell = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """One figure or table of the paper.
+    """One figure or table of the paper; `name` and what follows is as texts.toml describes it.
 
-    Attributes
-    ----------
-    config, smoke : the full settings, and short ones
-    cells : (config, task) -> cells
-    measure : rows carry the settings they differ in, and metrics
-    draw, verdicts, table : of rows; a matplotlib figure, verdicts, Markdown
-    name ... smoke_seconds : as texts.toml describes them
+    Rows carry the settings they differ in, and metrics; a table is Markdown; `smoke` are short settings.
     """
 
     cells: Callable[[Any, Any], Iterable[Cell]]
@@ -64,7 +55,7 @@ class Experiment:
         found = [BUNDLED[name]() for name in self.data]
         return [task.first_classes(SMOKE_CLASSES) if smoke else task for task in found] or [None]
 
-    def with_shots(self, shots: int | None) -> Experiment:
+    def with_shots(self, shots: int | None) -> Self:
         """The same with another number of training images per class; None is all."""
         if not isinstance(getattr(self.config, "shots", ()), int | None):
             raise HCEPError(f"{self.name} has no single number of images per class; leave --shots out")
@@ -72,8 +63,7 @@ class Experiment:
 
     def missing(self, tasks: Sequence[Task | None], *, smoke: bool = False) -> list[str]:
         """What must be installed for all of its cells, one sentence per package."""
-        config = self.smoke if smoke else self.config
-        cells = [cell for task in tasks for cell in self.cells(config, task)]
+        cells = [cell for task in tasks for cell in self.cells(self.smoke if smoke else self.config, task)]
         return list(missing_extras(cell["method"] for cell in cells if "method" in cell))
 
 
@@ -92,7 +82,7 @@ def run(
     smoke: bool = False,
     fresh: bool = False,
     methods: Collection[str] | None = None,
-    on_cell: OnCell = lambda what, done, total: None,
+    on_cell: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> Records:
     """Measure what is not measured yet and draw the figure; return the rows of these tasks.
 
@@ -105,8 +95,7 @@ def run(
     methods : measure the cells of these methods anew, and no others: rows of the rest stay
     on_cell : called with what is under way and how many cells are done of how many
     """
-    config = experiment.smoke if smoke else experiment.config
-    folder = Path(output)
+    config, folder = experiment.smoke if smoke else experiment.config, Path(output)
     if fresh:
         (folder / "rows.json").unlink(missing_ok=True)
     records = Records(folder, experiment.name)
@@ -153,18 +142,16 @@ def draw(experiment: Experiment, rows: list[Row], folder: str | PathLike[str]) -
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     # Ids and dates in an SVG would make two drawings of the same rows differ.
-    with mpl.rc_context(
-        {"svg.hashsalt": experiment.name, "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-    ):
+    look: Any = {"svg.hashsalt": experiment.name, "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+    files = []
+    with mpl.rc_context(look):
         figure = experiment.draw(rows)
-        png, svg = Path(folder) / "figure.png", Path(folder) / "figure.svg"
-        with replacing(png) as partial:
-            FigureCanvasAgg(figure)
-            figure.savefig(partial, dpi=110, format="png", metadata={"Software": None})
-        with replacing(svg) as partial:
-            FigureCanvasSVG(figure)
-            figure.savefig(partial, format="svg", metadata={"Date": None})
-    return [png, svg]
+        for kind, canvas, undated in (("png", FigureCanvasAgg, "Software"), ("svg", FigureCanvasSVG, "Date")):
+            files.append(Path(folder) / f"figure.{kind}")
+            with replacing(files[-1]) as partial:
+                canvas(figure)
+                figure.savefig(partial, dpi=110 if kind == "png" else "figure", format=kind, metadata={undated: None})
+    return files
 
 
 def _quietly(experiment: Experiment, config: Any, task: Task | None, cell: Cell) -> list[Row]:

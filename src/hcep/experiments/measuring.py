@@ -1,7 +1,5 @@
 """One method in one setting: made as published or as ours, graded by the one grader, as a row."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -37,8 +35,7 @@ def method_cell(name: str, beam: int = 8, **settings: Any) -> Cell:
     method = name.removesuffix(CONVEX)
     head = ("logistic" if name != method else "adamw") if method in PUBLISHED else None
     cell = {"method": method, "head": head, "beam": beam if method == "hb-omp" else None, **settings}
-    revision = REVISIONS.get(method)
-    return cell if revision is None else {**cell, "revision": revision}
+    return {**cell, "revision": REVISIONS[method]} if method in REVISIONS else cell
 
 
 def labelled(cell: Cell) -> str:
@@ -67,8 +64,7 @@ def estimator(cell: Cell, task: Task, **options: Any) -> Any:
 def measured(cell: Cell, task: Task, method: Any = None, *, images: bool = True, **options: Any) -> tuple[Row, Graded]:
     """Fit (unless a fitted `method` is given) and grade a cell's method on a task; `options` are of the estimator.
 
-    The row has the cell, its label, metrics with intervals, numbers of images; with `images` also what each image
-    got, for paired intervals.
+    With `images` the row also has what each image got, for paired intervals.
     """
     train = (task.X, task.y) if method is None else None
     method = estimator(cell, task, **options) if method is None else method

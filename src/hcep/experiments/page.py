@@ -1,7 +1,5 @@
 """The results page and README's tables: what came out beside what the paper reports, and what could not be run."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -11,12 +9,11 @@ from pathlib import Path
 from hcep._tables import markdown
 from hcep.errors import HCEPError, near_matches
 from hcep.experiments.experiment import Experiment
-from hcep.experiments.fewshot import BEAM
 from hcep.experiments.measuring import CONTROLS, labelled, method_cell
 from hcep.experiments.quality import table as quality_table
 from hcep.experiments.readings import MARKS, by_method, by_metric, counted
 from hcep.experiments.records import TEXTS, Records, Row
-from hcep.experiments.sparsity import MAIN, full_depth
+from hcep.experiments.sparsity import BEAM, MAIN, full_depth
 
 MARK = "<!-- made by `hcep reproduce --page`; do not edit -->"
 Done = list[tuple[Experiment, Records]]

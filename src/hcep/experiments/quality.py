@@ -1,7 +1,5 @@
 """The most accurate model that explains itself? Ours beside linear models on the same transformed features."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -17,7 +15,7 @@ from hcep.dictionary.transform import prepared_rows
 from hcep.experiments.experiment import described
 from hcep.experiments.figures import curves
 from hcep.experiments.measuring import OUR_LABEL, Cell, measured, method_cell
-from hcep.experiments.readings import Verdict, ahead, by_data, by_method, difference, threshold
+from hcep.experiments.readings import Verdict, ahead, by_method, difference, table_by_data, threshold, verdicts_by_data
 from hcep.experiments.records import Row
 from hcep.experiments.tasks import Task
 
@@ -182,70 +180,54 @@ def _loss(method: Any, task: Task) -> Row:
     return {"log_loss": float(-np.mean(np.log(np.maximum(likely, 1e-300))))}
 
 
-def verdicts(rows: list[Row]) -> list[Verdict]:
+@verdicts_by_data
+def verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
     """Accuracy against every control, support against what returns a path, calibration, log loss."""
-    found = []
-    for data, group in by_data(rows).items():
-        several = [r for r in group if r["shots"] > 1]
-        pairs = [(control, "accuracy") for control in (*CONTROLS, STILL)]
-        pairs += [(MEAN, "support_precision"), (MEAN, "support_recall"), (FOR_LOSS, "log_loss")]
-        for control, metric in pairs:
-            found += ahead(several, f"{data}, from 2 images", OUR_LABEL, [control], metric, at="shots")
-        for k in sorted({r["shots"] for r in several}):
-            found += _targets(data, k, [r for r in several if r["shots"] == k])
-    return found
+    several = [r for r in rows if r["shots"] > 1]
+    pairs = [(control, "accuracy") for control in (*CONTROLS, STILL)]
+    pairs += [(MEAN, "support_precision"), (MEAN, "support_recall"), (FOR_LOSS, "log_loss")]
+    for control, metric in pairs:
+        yield from ahead(several, f"{data}, from 2 images", OUR_LABEL, [control], metric, at="shots")
+    for k in sorted({r["shots"] for r in several}):
+        yield from _targets(data, k, [r for r in several if r["shots"] == k])
 
 
-def _targets(data: str, shots: int, rows: list[Row]) -> list[Verdict]:
+def _targets(data: str, shots: int, rows: list[Row]) -> Iterator[Verdict]:
     """The bars that were set beforehand."""
     mine, theirs = ([r for r in rows if r["label"] == label] for label in (OUR_LABEL, RAW))
-    most = MAX_ECE if shots >= 12 else MAX_ECE_FEW
+    where, most = f"{data}, {shots} images", MAX_ECE if shots >= 12 else MAX_ECE_FEW
     error = float(np.mean([r["ece"] for r in mine]))
-    claim = f"{data}, {shots} images: calibration error at most {most:g}"
-    found = [threshold(claim, most - error, f"{error:.3f}")]
+    yield threshold(f"{where}: calibration error at most {most:g}", most - error, f"{error:.3f}")
     gap = difference(mine, theirs, "accuracy")
     if data.startswith("Tiny") and shots >= 5 and gap is not None:
-        claim = f"{data}, {shots} images: {100 * GAIN:g} points above {RAW}"
         text = f"{100 * gap.difference:+.1f} points ({100 * gap.low:+.1f} to {100 * gap.high:+.1f})"
-        found.append(threshold(claim, gap.difference - GAIN, text))
-    if data.startswith("Tiny") and shots == 50:
-        for metric, word in (("support_precision", "precision"), ("support_recall", "recall")):
-            value = float(np.mean([r[metric] for r in mine]))
-            claim = f"{data}, {shots} images: support {word} at least .87"
-            found.append(threshold(claim, value - 0.87, f"{value:.4f}"))
-    return found
+        yield threshold(f"{where}: {100 * GAIN:g} points above {RAW}", gap.difference - GAIN, text)
+    for name in ("precision", "recall") if data.startswith("Tiny") and shots == 50 else ():
+        value = float(np.mean([r[f"support_{name}"] for r in mine]))
+        yield threshold(f"{where}: support {name} at least .87", value - 0.87, f"{value:.4f}")
 
 
-def table(rows: list[Row]) -> str:
+@table_by_data
+def table(data: str, rows: list[Row]) -> str:
     """By images per class: accuracy; log loss and calibration error; support; what was chosen and how long it took."""
-    text = ""
-    for data, group in by_data(rows).items():
-        text += f"**{data}**: accuracy by training images per class (mean over draws ± half the 95 % interval; bold is "
-        text += "the best and what is tied with it):\n\n" + by_method(group, "shots", ("accuracy",), interval=True)
-        text += "\nLog loss / calibration error, lower is better:\n\n" + by_method(group, "shots", ("log_loss", "ece"))
-        paths = [r for r in group if r["label"] in (OUR_LABEL, STILL, MEAN)]
-        text += "\nSupport precision / recall of what returns a path:\n\n"
-        text += by_method(paths, "shots", ("support_precision", "support_recall"))
-        text += "\nSeconds to fit, on one loaded core:\n\n"
-        timed = [r for r in group if r["label"] in (OUR_LABEL, STILL, NO_TREE, MEAN, LDA)]
-        text += by_method(timed, "shots", ("fit_seconds",)).replace("**", "") + "\n" + _chosen(group) + "\n"
-    return text
-
-
-def _chosen(rows: list[Row]) -> str:
-    mine = [r for r in rows if r["label"] == OUR_LABEL]
-    parts = []
+    text = f"**{data}**: accuracy by training images per class (mean over draws ± half the 95 % interval; bold is "
+    text += "the best and what is tied with it):\n\n" + by_method(rows, "shots", ("accuracy",), interval=True)
+    text += "\nLog loss / calibration error, lower is better:\n\n" + by_method(rows, "shots", ("log_loss", "ece"))
+    paths = [r for r in rows if r["label"] in (OUR_LABEL, STILL, MEAN)]
+    text += "\nSupport precision / recall of what returns a path:\n\n"
+    text += by_method(paths, "shots", ("support_precision", "support_recall"))
+    text += "\nSeconds to fit, on one loaded core:\n\n"
+    timed = [r for r in rows if r["label"] in (OUR_LABEL, STILL, NO_TREE, MEAN, LDA)]
+    text += by_method(timed, "shots", ("fit_seconds",)).replace("**", "") + "\n"
+    mine, parts = [r for r in rows if r["label"] == OUR_LABEL], []
     for k in sorted({r["shots"] for r in mine}):
         here = [r for r in mine if r["shots"] == k]
-        powers, shrinkages = (sorted({r[name] for r in here}) for name in ("power", "shrinkage"))
+        power, shrinkage = (
+            " or ".join(f"{value:g}" for value in sorted({r[name] for r in here})) for name in ("power", "shrinkage")
+        )
         moved = np.mean([r["moved"] for r in here])
-        chosen = f"power {_several(powers)}, shrinkage {_several(shrinkages)}, leaves moved {moved:.3f}"
-        parts.append(f"{k} images: {chosen}")
-    return f"Chosen by ours over {len({r['seed'] for r in mine})} draws: {'; '.join(parts)}.\n"
-
-
-def _several(values: Sequence[float]) -> str:
-    return " or ".join(f"{value:g}" for value in values)
+        parts.append(f"{k} images: power {power}, shrinkage {shrinkage}, leaves moved {moved:.3f}")
+    return text + f"Chosen by ours over {len({r['seed'] for r in mine})} draws: {'; '.join(parts)}.\n\n"
 
 
 draw = curves("shots", (*METRICS, "support_f1"), "training images per class", places=True)

@@ -1,9 +1,8 @@
 """What rows say: means with intervals, who is better, tied or worse by paired differences, claims, tables."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, Literal
 
 import numpy as np
@@ -26,18 +25,12 @@ LOWER |= {"log_loss", "fit_seconds"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """One thing the paper or we claim: borne out, tied (a paired interval that contains 0) or not, and by how much.
-
-    Attributes
-    ----------
-    outcome : {"better", "tied", "worse"}
-    paper : whether the paper claims it; otherwise it is about ours
-    """
+    """One thing the paper or we claim: borne out, tied (a paired interval that contains 0) or not, and by how much."""
 
     claim: str
     outcome: Outcome
     measured: str
-    paper: bool = False
+    paper: bool = False  # whether the paper claims it; otherwise it is about ours
 
     @property
     def holds(self) -> bool:
@@ -47,6 +40,16 @@ class Verdict:
 def by_data(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """The rows of every data set, in the order in which they were measured."""
     return {data: [r for r in rows if r["data"] == data] for data in dict.fromkeys(r["data"] for r in rows)}
+
+
+def verdicts_by_data(one: Callable[[str, list[Row]], Iterable[Verdict]]) -> Callable[[list[Row]], list[Verdict]]:
+    """The verdicts on the rows of every data set, one after the other, from those on one."""
+    return wraps(one)(lambda rows: [verdict for data, mine in by_data(rows).items() for verdict in one(data, mine)])
+
+
+def table_by_data(one: Callable[[str, list[Row]], str]) -> Callable[[list[Row]], str]:
+    """The same of tables."""
+    return wraps(one)(lambda rows: "".join(one(data, mine) for data, mine in by_data(rows).items()))
 
 
 def labels_of(rows: Sequence[Row]) -> list[str]:
@@ -64,8 +67,8 @@ def series(rows: Iterable[Row], x: str, y: str) -> tuple[list[Any], list[float],
         if row.get(y) is not None:
             groups.setdefault(row[x], []).append(row)
     xs = sorted(groups)
-    triples = [_interval(groups[value], y) for value in xs]
-    return xs, [t[0] for t in triples], [t[1] for t in triples], [t[2] for t in triples]
+    means, lows, highs = zip(*(_interval(groups[x], y) for x in xs), strict=True) if xs else ((), (), ())
+    return xs, list(means), list(lows), list(highs)
 
 
 def _interval(rows: Sequence[Row], y: str) -> tuple[float, float, float]:
@@ -89,8 +92,8 @@ def mean_of(rows: Sequence[Row], label: str, metric: str) -> float | None:
 def difference(a: Sequence[Row], b: Sequence[Row], metric: str) -> Difference | None:
     """What the rows `a` of one method have over the rows `b` of another in one setting; None where a metric is absent.
 
-    Paired over validation images and seeds where both kept their images (`hcep.evaluate.paired_draws`), over seeds
-    where they share at least three; otherwise without an interval.
+    Paired over validation images and seeds where both kept their images, over seeds where they share at least three;
+    otherwise without an interval.
     """
     a, b = ([row for row in rows if row.get(metric) is not None] for rows in (a, b))
     if not a or not b:
@@ -167,15 +170,8 @@ def ahead(
 ) -> list[Verdict]:
     """Is `ours` better than each of `others`, in every setting? At most one verdict: none where rows are absent.
 
-    The outcome is the worst over settings and others.
-
-    Parameters
-    ----------
-    where : what the claim starts with
-    ours, others : labels
-    paper : whether the paper claims it
-    at : setting that varies, such as "shots": the claim is for all its values, and where it fails is said
-    named : what the others are called together; their labels by default
+    The outcome is the worst over settings and others; `at` is a setting that varies, such as "shots", and where the
+    claim fails is said. `named` is what the others are called together, `where` what the claim starts with.
     """
     values = sorted({r[at] for r in rows}) if at else [None]
     found: dict[Outcome, list[tuple[float, str]]] = {"better": [], "tied": [], "worse": []}
@@ -232,14 +228,7 @@ def counted(verdicts: Iterable[Verdict]) -> str:
     return " ".join(parts) or NOTHING
 
 
-def by_method(
-    rows: Sequence[Row],
-    across: str,
-    metrics: Sequence[str],
-    *,
-    interval: bool = False,
-    columns: Sequence[Any] | None = None,
-) -> str:
+def by_method(rows: Sequence[Row], across: str, metrics: Sequence[str], *, interval: bool = False) -> str:
     """One line per label, one column per value of `across`; several metrics are separated by slashes. In bold: the
     best of each column, and all that are tied with it.
 
@@ -252,10 +241,10 @@ def by_method(
     | OMP | .500 |
     | HCEP | **.750** |
     """
-    columns = columns or sorted({row[across] for row in rows})
-    heads = [f"{c:g}" if isinstance(c, float) else str(c) for c in columns]
-    settings = {head: [row for row in rows if row[across] == c] for head, c in zip(heads, columns, strict=True)}
-    return _table(labels_of(rows), [(head, here, metrics) for head, here in settings.items()], interval)
+    columns = sorted({row[across] for row in rows})
+    heads = {c: f"{c:g}" if isinstance(c, float) else str(c) for c in columns}
+    settings = [(head, [row for row in rows if row[across] == c], metrics) for c, head in heads.items()]
+    return _table(labels_of(rows), settings, interval)
 
 
 def by_metric(rows: Sequence[Row], metrics: Sequence[str]) -> str:
@@ -264,15 +253,11 @@ def by_metric(rows: Sequence[Row], metrics: Sequence[str]) -> str:
 
 
 def _table(labels: Sequence[str], columns: Sequence[tuple[str, Sequence[Row], Sequence[str]]], interval: bool) -> str:
-    best = [[best_labels(here, metric) for metric in metrics] for _, here, metrics in columns]
-    lines = [
-        [label]
-        + [
-            " / ".join(_text(here, label, m, label in top, interval) for m, top in zip(metrics, tops, strict=True))
-            for (_, here, metrics), tops in zip(columns, best, strict=True)
-        ]
-        for label in labels
-    ]
+    lines = [[label] for label in labels]
+    for _, here, metrics in columns:
+        best = {metric: best_labels(here, metric) for metric in metrics}
+        for line in lines:
+            line.append(" / ".join(_text(here, line[0], m, line[0] in best[m], interval) for m in metrics))
     return markdown(["", *(head for head, *_ in columns)], lines).replace("|  |", "| |", 1)
 
 

@@ -4,8 +4,6 @@ Beside the rows, what each validation image got: the paired intervals behind eve
 of one method can be measured again alone.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -40,12 +38,9 @@ PACKAGES = ("hcep", "numpy", "scipy", "scikit-learn", "numba", "skglm", "torch")
 class Records:
     """The rows of one experiment in one folder: `rows.json` with where they come from, `rows.parquet` for analysis.
 
-    Every row carries the key of its cell: a hash of the experiment, the cell's settings and the data. Rows of other
-    keys stay untouched, so two data sets may share a folder. What a row has under `OF_IMAGES` goes to
-    `images.parquet`, packed by `packed`.
+    Every row carries the key of its cell: a hash of the experiment, the cell's settings and the data. What a row has
+    under `OF_IMAGES` goes to `images.parquet`, packed by `packed`.
 
-    Examples
-    --------
     >>> import tempfile
     >>> records = Records(tempfile.mkdtemp(), "demo")
     >>> key = records.key({"method": "omp", "seed": 0}, data="none")
@@ -97,24 +92,18 @@ class Records:
 
     def describe(self, config: Any, tasks: Iterable[Any], seconds: float | None = None) -> None:
         """Set what the rows come from: settings, versions, data; written with the next rows."""
+        keys = ("name", "encoder", "digest")
+        data = []
+        for task in tasks:
+            sizes = {"hierarchy": repr(task.hierarchy), "n_train": len(task.y), "n_val": len(task.y_val)}
+            data.append({**{key: getattr(task, key) for key in keys}, **sizes, "note": task.note})
         self.provenance = {
             "experiment": self.experiment,
             "config": json.loads(json.dumps(asdict(config), default=str)),
             "versions": {name: _version(name) for name in PACKAGES},
             "python": platform.python_version(),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-            "data": [
-                {
-                    "name": p.name,
-                    "encoder": p.encoder,
-                    "digest": p.digest,
-                    "hierarchy": repr(p.hierarchy),
-                    "n_train": len(p.y),
-                    "n_val": len(p.y_val),
-                    "note": p.note,
-                }
-                for p in tasks
-            ],
+            "data": data,
             "seconds": seconds,
         }
 

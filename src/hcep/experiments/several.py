@@ -1,7 +1,5 @@
 """Several objects in one picture: averages of embeddings, real mosaics of two photos, labels of mixtures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +13,16 @@ from hcep.experiments import where
 from hcep.experiments.experiment import described
 from hcep.experiments.figures import Figure, bars, canvas
 from hcep.experiments.measuring import Cell
-from hcep.experiments.readings import Verdict, ahead, by_data, by_metric, mean_of, threshold
+from hcep.experiments.readings import (
+    Verdict,
+    ahead,
+    by_data,
+    by_metric,
+    mean_of,
+    table_by_data,
+    threshold,
+    verdicts_by_data,
+)
 from hcep.experiments.records import OF_IMAGES, PER_IMAGE, Row, packed
 from hcep.experiments.tasks import BUNDLED, Task
 
@@ -202,35 +209,30 @@ def draw(rows: list[Row]) -> Figure:
     return figure
 
 
-def verdicts(rows: list[Row]) -> list[Verdict]:
+@verdicts_by_data
+def verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
     """Ours against what reads two classes from other answers; one object stays one."""
-    found = []
-    for data, group in by_data(rows).items():
-        if data in MIXTURES:
-            found += ahead(group, data, MULTILABEL[0], MULTILABEL[1:], "example_f1")
-            continue
-        for other in (SINGLES, PROBE, FLAT, LASSO):
-            found += ahead(group, data, OURS, [other], "both")
-        alone = mean_of(group, AUTO, "one_of_one")
-        if alone is not None:
-            claim = f"{data}: of pictures with one object at least 95 % get one path"
-            found.append(threshold(claim, alone - 0.95, number(alone)))
-    return found
+    if data in MIXTURES:
+        yield from ahead(rows, data, MULTILABEL[0], MULTILABEL[1:], "example_f1")
+        return
+    for other in (SINGLES, PROBE, FLAT, LASSO):
+        yield from ahead(rows, data, OURS, [other], "both")
+    alone = mean_of(rows, AUTO, "one_of_one")
+    if alone is not None:
+        claim = f"{data}: of pictures with one object at least 95 % get one path"
+        yield threshold(claim, alone - 0.95, number(alone))
 
 
-def table(rows: list[Row]) -> str:
+@table_by_data
+def table(data: str, rows: list[Row]) -> str:
     """Both classes found by each method; what "auto" does; labels of mixtures."""
-    text = ""
-    for data, group in by_data(rows).items():
-        if data in MIXTURES:
-            labels = by_metric(group, ("example_f1", "average_precision"))
-            text += f"{data} of one to three, labels:\n\n{labels}\n"
-            continue
-        text += f"{data}, both classes found and no other:\n\n" + by_metric(group, ("both",)) + "\n"
-        means = [mean_of(group, AUTO, metric) for metric in ("several", "both", "one_of_one")]
-        auto = [(data, *("" if mean is None else number(mean) for mean in means))]
-        text += markdown(("auto", "says several", "both right", "one object: one path"), auto) + "\n"
-    return text
+    if data in MIXTURES:
+        return f"{data} of one to three, labels:\n\n{by_metric(rows, ('example_f1', 'average_precision'))}\n"
+    means = [mean_of(rows, AUTO, metric) for metric in ("several", "both", "one_of_one")]
+    auto = [(data, *("" if mean is None else number(mean) for mean in means))]
+    heads = ("auto", "says several", "both right", "one object: one path")
+    both = by_metric(rows, ("both",))
+    return f"{data}, both classes found and no other:\n\n{both}\n{markdown(heads, auto)}\n"
 
 
 SMOKE = Config(seeds=(0,), n_averages=30, n_mosaics=2, n_mixtures=60, data=(MOSAICS, *list(AVERAGES)[1:]))

@@ -1,7 +1,5 @@
 """The paper's synthetic figure: who recovers the support, over sparsity, noise, depth and orientation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -80,34 +78,25 @@ def measure(config: Config, task: None, cell: Cell) -> Iterator[Row]:
     drawn = {"orientation": cell["orientation"], "random_state": cell["seed"]}
     sizes = (config.branching, depth, config.dim)
     data = make_hierarchical_concepts(*sizes, noise=noise, samples_per_leaf=config.samples_per_leaf, **drawn)
-    full, settings = data.hierarchy.depth, {**cell, "depth": depth, "noise": noise}
-    if cell["sweep"] == "convex":
-        few = np.linspace(0, len(data.y) - 1, min(config.convex_images, len(data.y))).astype(int)
-        label = METHODS[cell["method"]].label
-        yield {**settings, "sparsity": full, "label": label, **_graded(CONVEX[cell["method"]], data, full, few)}
-        return
+    full, X, y, convex = data.hierarchy.depth, data.X, data.y, cell["sweep"] == "convex"
+    if convex:
+        few = np.linspace(0, len(y) - 1, min(config.convex_images, len(y))).astype(int)
+        X, y = X[few], y[few]
     for k in range(1, full + 1) if cell["sweep"] == "sparsity" else [full]:
-        for label, pursuit in (PURSUITS | (WHOLE if k == full else {})).items():
-            yield {**settings, "sparsity": k, "label": label, **_graded(pursuit, data, k, slice(None))}
-
-
-def _graded(pursuit: Pursuit, data: Any, k: int, rows: Any) -> Row:
-    X, y = data.X[rows], data.y[rows]
-    found = pursuit(X, data.dictionary, k)
-    precision, recall = support_scores(found, y, data.hierarchy).mean
-    return {
-        "support_precision": precision,
-        "support_recall": recall,
-        "reconstruction_error": float(np.mean(found.residual_norms / np.linalg.norm(X, axis=1))),
-        "n_images": len(y),
-    }
+        pursuits = PURSUITS | (WHOLE if k == full else {})
+        for label, pursuit in ({cell["method"]: CONVEX[cell["method"]]} if convex else pursuits).items():
+            found = pursuit(X, data.dictionary, k)
+            precision, recall = support_scores(found, y, data.hierarchy).mean
+            error = float(np.mean(found.residual_norms / np.linalg.norm(X, axis=1)))
+            named = {"sparsity": k, "label": METHODS[label].label if convex else label}
+            scores = {"support_precision": precision, "support_recall": recall, "reconstruction_error": error}
+            yield {**cell, "depth": depth, "noise": noise, **named, **scores, "n_images": len(y)}
 
 
 def draw(rows: list[Row]) -> Figure:
-    sweeps = [("sparsity", "svd"), ("noise", "svd"), ("depth", "svd"), ("noise", "random")]
     groups = {}
-    for sweep, orientation in sweeps:
-        chosen = [r for r in rows if (r["sweep"], r["orientation"]) == (sweep, orientation)]
+    for sweep, orientation in (("sparsity", "svd"), ("noise", "svd"), ("depth", "svd"), ("noise", "random")):
+        chosen = _chosen(rows, sweep=sweep, orientation=orientation)
         title = sweep if orientation == "svd" else f"{sweep}, {orientation} orientation"
         groups[title] = [{**row, "at": row[sweep]} for row in chosen]
     metrics = ("support_precision", "support_recall", "reconstruction_error")

@@ -1,13 +1,11 @@
 """The data an experiment runs on: embeddings with labels, split, and the hierarchy above the classes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,26 +22,17 @@ SHARED = "HCEP_SHARED"
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Classify the images of one data set, embedded by one encoder, under one hierarchy.
-
-    Attributes
-    ----------
-    hierarchy : restricted to the classes, chains collapsed
-    X, X_val : (n_train, n_dims), (n_val, n_dims) float32
-    y, y_val : (n_train,), (n_val,) str
-    ids : (n_train,) str; what a k-shot draw depends on
-    note : why it is this data and not the paper's, where it is not
-    """
+    """Classify the images of one data set, embedded by one encoder, under one hierarchy."""
 
     name: str
     encoder: str
-    hierarchy: Hierarchy
-    X: NDArray[Any]
-    y: NDArray[np.str_]
-    X_val: NDArray[Any]
-    y_val: NDArray[np.str_]
-    ids: NDArray[np.str_]
-    note: str = ""
+    hierarchy: Hierarchy  # restricted to the classes, chains collapsed
+    X: NDArray[Any]  # (n_train, n_dims) float32
+    y: NDArray[np.str_]  # (n_train,)
+    X_val: NDArray[Any]  # (n_val, n_dims) float32
+    y_val: NDArray[np.str_]  # (n_val,)
+    ids: NDArray[np.str_]  # (n_train,), what a k-shot draw depends on
+    note: str = ""  # why it is this data and not the paper's, where it is not
 
     @property
     def digest(self) -> str:
@@ -61,21 +50,21 @@ class Task:
         """Training images of the smallest class."""
         return int(np.unique(self.y, return_counts=True)[1].min())
 
-    def shots(self, k: int | None, seed: int) -> Task:
+    def shots(self, k: int | None, seed: int) -> Self:
         """The same task with k training images per class, drawn by the images' ids; None keeps all."""
         if k is None or k >= self.images_per_class:
             return self
         rows = k_shot_rows(self.ids.tolist(), self.y.tolist(), k, seed)
         return replace(self, X=self.X[rows], y=self.y[rows], ids=self.ids[rows])
 
-    def first_images(self, n_val: int | None) -> Task:
+    def first_images(self, n_val: int | None) -> Self:
         """The same task with at most n_val validation images, spread evenly; None keeps all."""
         if n_val is None:
             return self
         rows = np.unique(np.linspace(0, len(self.y_val) - 1, min(n_val, len(self.y_val))).astype(int))
         return replace(self, X_val=self.X_val[rows], y_val=self.y_val[rows])
 
-    def first_classes(self, n_classes: int) -> Task:
+    def first_classes(self, n_classes: int) -> Self:
         """The same task with at most n_classes classes, spread over the hierarchy."""
         leaves = [self.hierarchy.class_of(leaf) for leaf in self.hierarchy.leaves]
         if n_classes >= len(leaves):
@@ -86,15 +75,13 @@ class Task:
         fewer = replace(self, hierarchy=tree, X=self.X[train], y=self.y[train], ids=self.ids[train])
         return replace(fewer, X_val=self.X_val[val], y_val=self.y_val[val])
 
-    def under(self, hierarchy: Hierarchy) -> Task:
+    def under(self, hierarchy: Hierarchy) -> Self:
         """The same images under another hierarchy of the same classes."""
         return replace(self, hierarchy=hierarchy)
 
     def __repr__(self) -> str:
-        return (
-            f"Task({self.name}, {self.encoder}: {len(self.y):,} + {len(self.y_val):,} images, "
-            f"{len(self.hierarchy.leaves):,} classes, depth {self.hierarchy.depth})"
-        )
+        images = f"{len(self.y):,} + {len(self.y_val):,} images, {len(self.hierarchy.leaves):,} classes"
+        return f"Task({self.name}, {self.encoder}: {images}, depth {self.hierarchy.depth})"
 
 
 def task_from_arrays(

@@ -1,7 +1,5 @@
 """How sure, and none of these: coverage of hedged answers, and images of classes that the model does not know."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +17,7 @@ from hcep.evaluate import risk_coverage
 from hcep.experiments.experiment import described
 from hcep.experiments.figures import Figure, canvas
 from hcep.experiments.measuring import Cell
-from hcep.experiments.readings import Verdict, ahead, by_data, mean_of, series, threshold
+from hcep.experiments.readings import Verdict, ahead, mean_of, series, table_by_data, threshold, verdicts_by_data
 from hcep.experiments.records import Row
 from hcep.experiments.tasks import Task
 
@@ -174,49 +172,40 @@ def draw(rows: list[Row]) -> Figure:
     return figure
 
 
-def verdicts(rows: list[Row]) -> list[Verdict]:
+@verdicts_by_data
+def verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
     """Coverage as promised, answers deeper than a fixed level's, unknowns told apart better, and placed."""
-    found = []
-    for data, mine in by_data(rows).items():
-        covered = [r for r in mine if r["part"] == "coverage"]
-        for alpha in sorted({r["alpha"] for r in covered}):
-            here = [r for r in covered if r["alpha"] == alpha]
-            mean = mean_of(here, HEDGED, "coverage") or 0.0
-            claim = f"{data}: coverage of {1 - alpha:g} within one point"
-            found.append(threshold(claim, 0.01 - abs(mean - 1 + alpha), f"{mean:.3f}"))
-        found += ahead(covered, data, HEDGED, [FIXED], "depth", at="alpha")
-        told = [r for r in mine if r["part"] == "unknown"]
-        found += ahead(told, data, SCORE, [OURS, PROBE, RESIDUAL], "auroc")
-        found += ahead(told, data, OURS, [PROBE], "risk_area")
-        alarms = mean_of(told, KIND, "false_alarms")
-        if alarms is not None:
-            off = 0.01 - abs(alarms - 0.05)
-            found.append(threshold(f"{data}: false alarms within one point of 5 %", off, f"{alarms:.3f}"))
-            right = mean_of(told, KIND, "right_kind") or 0.0
-            claim = f"{data}: most unknown images are a kind of what is said"
-            found.append(threshold(claim, right - 0.5, f"{right:.3f}"))
-    return found
+    covered, told = ([r for r in rows if r["part"] == part] for part in ("coverage", "unknown"))
+    for alpha in sorted({r["alpha"] for r in covered}):
+        mean = mean_of([r for r in covered if r["alpha"] == alpha], HEDGED, "coverage") or 0.0
+        claim = f"{data}: coverage of {1 - alpha:g} within one point"
+        yield threshold(claim, 0.01 - abs(mean - 1 + alpha), f"{mean:.3f}")
+    yield from ahead(covered, data, HEDGED, [FIXED], "depth", at="alpha")
+    yield from ahead(told, data, SCORE, [OURS, PROBE, RESIDUAL], "auroc")
+    yield from ahead(told, data, OURS, [PROBE], "risk_area")
+    alarms = mean_of(told, KIND, "false_alarms")
+    if alarms is not None:
+        off = 0.01 - abs(alarms - 0.05)
+        yield threshold(f"{data}: false alarms within one point of 5 %", off, f"{alarms:.3f}")
+        right = mean_of(told, KIND, "right_kind") or 0.0
+        yield threshold(f"{data}: most unknown images are a kind of what is said", right - 0.5, f"{right:.3f}")
 
 
-def table(rows: list[Row]) -> str:
-    text = ""
-    for data, mine in by_data(rows).items():
-        covered = [r for r in mine if r["part"] == "coverage"]
-        lines = []
-        for alpha in sorted({r["alpha"] for r in covered}):
-            for label in (HEDGED, FIXED, BY_CLASS, SETS):
-                here = [r for r in covered if r["alpha"] == alpha and r["label"] == label]
-                lines.append([f"{1 - alpha:g}", label, *(_mean(here, m) for m in COLUMNS)])
-        n = len({r["seed"] for r in covered})
-        text += f"{data}, mean over {n} calibration splits (worst classes: the lowest tenth of them):\n\n"
-        text += markdown(("promised", "answers", *COLUMNS.values()), lines) + "\n"
-        told = [r for r in mine if r["part"] == "unknown"]
-        draws = len({r["seed"] for r in told})
-        text += f"Unknown classes, a fifth of all, {draws} draws (mean ± half the 95 % interval):\n\n"
-        labels = (SCORE, OURS, PROBE, RESIDUAL, KIND, PARENT)
-        lines = [[label, *(_mean(told, m, label) for m in UNKNOWN)] for label in labels]
-        text += markdown(("", *UNKNOWN.values()), lines) + "\n"
-    return text
+@table_by_data
+def table(data: str, rows: list[Row]) -> str:
+    covered, told = ([r for r in rows if r["part"] == part] for part in ("coverage", "unknown"))
+    lines = []
+    for alpha in sorted({r["alpha"] for r in covered}):
+        for label in (HEDGED, FIXED, BY_CLASS, SETS):
+            here = [r for r in covered if r["alpha"] == alpha and r["label"] == label]
+            lines.append([f"{1 - alpha:g}", label, *(_mean(here, m) for m in COLUMNS)])
+    n, draws = (len({r["seed"] for r in part}) for part in (covered, told))
+    text = f"{data}, mean over {n} calibration splits (worst classes: the lowest tenth of them):\n\n"
+    text += markdown(("promised", "answers", *COLUMNS.values()), lines) + "\n"
+    text += f"Unknown classes, a fifth of all, {draws} draws (mean ± half the 95 % interval):\n\n"
+    labels = (SCORE, OURS, PROBE, RESIDUAL, KIND, PARENT)
+    lines = [[label, *(_mean(told, m, label) for m in UNKNOWN)] for label in labels]
+    return text + markdown(("", *UNKNOWN.values()), lines) + "\n"
 
 
 COLUMNS = {"coverage": "coverage", "worst_classes": "worst classes", "depth": "depth", "classes": "classes left"}

@@ -1,17 +1,18 @@
 """Do the maps point at the object? The grid pointing game: mosaics of four photos, evidence in the right quarter."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hcep._tables import markdown, number
+from hcep.classify import HCEPClassifier
+from hcep.datasets import load_sample
+from hcep.embeddings import load_encoder
 from hcep.errors import HCEPError
 from hcep.experiments.experiment import described
 from hcep.experiments.figures import Figure, bars, canvas
@@ -19,9 +20,7 @@ from hcep.experiments.measuring import Cell
 from hcep.experiments.readings import Verdict, ahead, labels_of, series
 from hcep.experiments.records import Row
 from hcep.experiments.tasks import SHARED, shared_data
-
-if TYPE_CHECKING:
-    from hcep.classify import HCEPClassifier
+from hcep.models import builtin_model
 
 Array = NDArray[Any]
 ENCODER = "efficientnet-lite2"
@@ -154,8 +153,6 @@ def _occlusion(config: Config, mosaic: Mosaic) -> dict[str, Array]:
 
 @cache
 def _encoder() -> Any:
-    from hcep.embeddings import load_encoder
-
     return load_encoder(ENCODER)
 
 
@@ -183,10 +180,6 @@ def _features(mosaic: Mosaic, *, random: bool) -> Array:
 
 @cache
 def _model(*, opened: bool) -> HCEPClassifier:
-    from hcep.classify import HCEPClassifier
-    from hcep.datasets import load_sample
-    from hcep.models import builtin_model
-
     if opened:
         return builtin_model().classifier
     sample = load_sample()

@@ -1,7 +1,5 @@
 """A wrong hierarchy: what is left of support and accuracy as a growing share of the tree is corrupted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -88,9 +86,8 @@ def table(rows: list[Row]) -> str:
     text = ""
     for kind in dict.fromkeys(r["kind"] for r in rows):
         text += f"{TITLES[kind]}: accuracy / support F1 in the tree given / in the true tree / distance of mistakes in "
-        text += "the true tree, by share:\n\n"
-        mine = [r for r in rows if r["kind"] == kind]
-        text += by_method(mine, "share", METRICS) + "\n"
+        table = by_method([r for r in rows if r["kind"] == kind], "share", METRICS)
+        text += f"the true tree, by share:\n\n{table}\n"
     return text
 
 
@@ -144,11 +141,7 @@ def _swap_subtrees(hierarchy: Hierarchy, parent: Parents, share: float, rng: np.
 
 
 def _above(parent: Parents, synset: str) -> set[str]:
-    found = set()
-    while synset in parent:
-        synset = parent[synset]
-        found.add(synset)
-    return found
+    return {parent[synset], *_above(parent, parent[synset])} if synset in parent else set()
 
 
 def _shuffle_classes(hierarchy: Hierarchy, parent: Parents, share: float, rng: np.random.Generator) -> Parents:

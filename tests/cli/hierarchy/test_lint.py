@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from hcep import HCEPClassifier, HCEPError, Hierarchy, HierarchyError
 from hcep.cli.app import app
-from hcep.cli.hierarchy.edit import parse_edits
+from hcep.cli.hierarchy_edits import parse_edits
 from hcep.curation import Add, Merge, Move, Remove, Rename
 from hcep.hierarchy import read_hierarchy
 

@@ -1,5 +1,0 @@
-"""`hcep induce`: hierarchies for classes that have none."""
-
-from hcep.cli.induction.app import app
-
-__all__ = ["app"]
