@@ -105,7 +105,17 @@ def lint_embeddings(
     leaf_of = {label: dictionary.hierarchy.leaf_of(label) for label in np.unique(labels).tolist()}
     leaves = np.array([leaf_of[label] for label in labels.tolist()])
     shown = _Images(dictionary, dictionary.embed(images), leaves, names, n_images, n_synsets)
-    return [*_containment(shown), *_orthogonality(shown), *_moves(held_out, max_moves, progress)]
+    proposals = propose_moves(held_out)
+    tried = proposals[:max_moves]
+    measured = measure_moves(held_out, tried, *([] if progress is None else [progress(len(tried))]))
+    told = {proposal.move.synset for proposal in tried}
+    rest = [p.move.synset for p in proposals[max_moves:] if p.move.synset not in told]
+    return [
+        *_containment(shown),
+        *_orthogonality(shown),
+        *(move_finding(held_out.hierarchy, one) for one in measured),
+        *_more("nearer-parent", rest, "another parent is nearer, less clearly"),
+    ]
 
 
 def _containment(images: _Images) -> Iterator[Finding]:
@@ -155,16 +165,6 @@ def _orthogonality(images: _Images) -> Iterator[Finding]:
         yield images.finding("orthogonality", text, (child, parent), rows, lean)
     rest = [dictionary.edges[measured.atom[k]][1] for k in worst[images.n_synsets :]]
     yield from _more("orthogonality", rest, "the atom leans on the parent")
-
-
-def _moves(held_out: HeldOut, max_moves: int, progress: Progress | None) -> Iterator[Finding]:
-    proposals = propose_moves(held_out)
-    tried = proposals[:max_moves]
-    for measured in measure_moves(held_out, tried, *([] if progress is None else [progress(len(tried))])):
-        yield move_finding(held_out.hierarchy, measured)
-    told = {proposal.move.synset for proposal in tried}
-    rest = [p.move.synset for p in proposals[max_moves:] if p.move.synset not in told]
-    yield from _more("nearer-parent", rest, "another parent is nearer, less clearly")
 
 
 def _more(code: str, synsets: list[str], what: str) -> list[Finding]:

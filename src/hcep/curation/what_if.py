@@ -42,14 +42,12 @@ class HeldOut:
     ----------
     hierarchy : as given, before it is restricted and collapsed; edits apply to it
     y : (n_images,) array of str; classes of the held-out images, fold by fold
-    rows : (n_images,) int64; where each stood in the arrays given
     model : of all the images given: what geometry is measured on, and images of another split
     tree, collapse : what is done to a hierarchy before it is used, as in `HCEPClassifier`
     """
 
     hierarchy: Hierarchy
     y: NDArray[np.str_]
-    rows: NDArray[np.int64]
     folds: list[Fold]
     model: PathModel
     tree: TreePolicy | None = None
@@ -93,7 +91,7 @@ class HeldOut:
             model = HCEPTransformer(**settled).fit(images[fold_of != k], labels[fold_of != k])
             folds.append(_fold(model.path_model(), images[fold_of == k]))
         order = np.argsort(fold_of, kind="stable")[np.count_nonzero(fold_of < 0) :]
-        return cls(hierarchy, labels[order], order, folds, whole.path_model(), whole.tree, whole.collapse)
+        return cls(hierarchy, labels[order], folds, whole.path_model(), whole.tree, whole.collapse)
 
     @classmethod
     def from_model(cls, model: Any, X: ArrayLike, y: ArrayLike) -> Self:
@@ -103,7 +101,7 @@ class HeldOut:
         """
         hierarchy = model.hierarchy if model.hierarchy is not None else model.hierarchy_
         none: Any = np.array([])
-        return cls(hierarchy, none, none, [], model.path_model(), model.tree, model.collapse).on(X, y)
+        return cls(hierarchy, none, [], model.path_model(), model.tree, model.collapse).on(X, y)
 
     def on(self, X: ArrayLike, y: ArrayLike) -> Self:
         """The means of all images given before, and other images: a split that had no part in any choice."""
@@ -116,7 +114,7 @@ class HeldOut:
             )
         if len(images) != len(labels) or not len(labels):
             raise HCEPError(f"X and y must hold as many images, one at least; got {len(images):,} and {len(labels):,}")
-        return replace(self, y=labels, rows=np.arange(len(labels)), folds=[_fold(self.model, images)])
+        return replace(self, y=labels, folds=[_fold(self.model, images)])
 
     @property
     def dictionary(self) -> ConceptDictionary:
@@ -285,10 +283,10 @@ class MeasuredMove:
         return rises and all(change.difference >= -change.error for change in unbiased)
 
 
-def propose_moves(held_out: HeldOut, n_per_child: int = 2) -> list[Proposal]:
+def propose_moves(held_out: HeldOut) -> list[Proposal]:
     """Children nearer to another inner synset than to a parent of theirs, the clearest case first.
 
-    `n_per_child` other parents are considered for each, their embeddings averaged *without the child*. The mean of many
+    Two other parents are considered for each, their embeddings averaged *without the child*. The mean of many
     children lies near the middle of everything and so near every child. A proposal must therefore also lower the
     scatter of children about their parents, which is the squared length of the atoms: joining n children at distance d
     adds ``n / (n + 1) d**2`` (Hartigan's rule for k-means; *Clustering Algorithms*, Wiley 1975, chapter 4).
@@ -301,7 +299,7 @@ def propose_moves(held_out: HeldOut, n_per_child: int = 2) -> list[Proposal]:
         parents = list(map(hierarchy.index, hierarchy.parents(hierarchy.ids[child])))
         n_others = {p: n_children[p] - (p in parents) for p in distances}
         scatter = {p: n_others[p] / (n_others[p] + 1) * distance**2 for p, distance in distances.items()}
-        others = sorted((p for p in distances if p not in parents), key=scatter.__getitem__)[:n_per_child]
+        others = sorted((p for p in distances if p not in parents), key=scatter.__getitem__)[:2]
         for own in (p for p in parents if p in distances):
             for other in others:
                 if distances[other] < distances[own] and scatter[other] < scatter[own]:

@@ -209,7 +209,19 @@ class PathTree:
 
 def unfold(hierarchy: "Hierarchy") -> PathTree:
     """Unfold a DAG into its tree of rooted paths, one level at a time."""
-    _refuse_explosion(hierarchy)
+    if not hierarchy.is_tree:
+        n_paths = np.zeros(len(hierarchy))  # floats: the count itself may overflow an integer
+        n_paths[0] = 1.0
+        for level in range(1, hierarchy.depth + 1):
+            at = np.flatnonzero(hierarchy.levels == level)
+            owner, edge = _entries(hierarchy.parent_pointer, at)
+            np.add.at(n_paths, at[owner], n_paths[hierarchy.parent_index[edge]])
+        if n_paths.sum() > MAX_NODES:
+            worst = hierarchy.ids[int(np.argmax(n_paths))]
+            raise HierarchyError(
+                f"the hierarchy has {n_paths.sum():.3g} rooted paths, more than {MAX_NODES:,}; concept {worst!r} alone "
+                f"has {n_paths.max():.3g}. Give concepts fewer parents, or use hierarchy.as_tree(policy='shortest')"
+            )
     pointer, below = hierarchy.child_pointer, hierarchy.child_index
     synsets = [np.zeros(1, dtype=np.int32)]
     edges = [np.full(1, -1, dtype=np.int32)]
@@ -237,21 +249,3 @@ def _entries(pointer: NDArray[np.int32], rows: NDArray[Any]) -> tuple[NDArray[np
     owner = np.repeat(np.arange(len(rows)), counts)
     rank = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
     return owner, (pointer[rows][owner] + rank).astype(np.int32)
-
-
-def _refuse_explosion(hierarchy: "Hierarchy") -> None:
-    if hierarchy.is_tree:
-        return
-    # Floats: the count itself may overflow an integer.
-    n_paths = np.zeros(len(hierarchy))
-    n_paths[0] = 1.0
-    for level in range(1, hierarchy.depth + 1):
-        synsets = np.flatnonzero(hierarchy.levels == level)
-        owner, entry = _entries(hierarchy.parent_pointer, synsets)
-        np.add.at(n_paths, synsets[owner], n_paths[hierarchy.parent_index[entry]])
-    if n_paths.sum() > MAX_NODES:
-        worst = hierarchy.ids[int(np.argmax(n_paths))]
-        raise HierarchyError(
-            f"the hierarchy has {n_paths.sum():.3g} rooted paths, more than {MAX_NODES:,}; concept {worst!r} alone "
-            f"has {n_paths.max():.3g}. Give concepts fewer parents, or use hierarchy.as_tree(policy='shortest')"
-        )

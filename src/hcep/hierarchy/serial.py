@@ -48,7 +48,14 @@ def dumps(hierarchy: "Hierarchy") -> str:
 
 def loads(source: str | Path) -> HierarchyRecord:
     """Read a file or its text and check every field's type, and that synsets stand there once and are reached."""
-    text = source if isinstance(source, str) and source.lstrip().startswith("{") else _read(Path(source))
+    is_text = isinstance(source, str) and source.lstrip().startswith("{")
+    try:
+        text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise HierarchyError(f"no hierarchy file at {str(source)!r}") from None
+    except (OSError, ValueError) as error:  # a directory, another encoding, text that is neither JSON nor a path
+        reason = getattr(error, "strerror", None) or error
+        raise HierarchyError(f"{str(source)[:80]!r} is not a hierarchy file: {reason}") from None
     try:
         data: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -79,13 +86,3 @@ def loads(source: str | Path) -> HierarchyRecord:
             told = f"class {label!r} stands for {leaf!r}, which has synsets below it; a class is a leaf"
             raise HierarchyError(f"hierarchy file: {told}")
     return record
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise HierarchyError(f"no hierarchy file at {str(path)!r}") from None
-    except (OSError, ValueError) as error:  # a directory, another encoding, text that is neither JSON nor a path
-        reason = getattr(error, "strerror", None) or error
-        raise HierarchyError(f"{str(path)[:80]!r} is not a hierarchy file: {reason}") from None

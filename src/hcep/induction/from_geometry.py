@@ -59,7 +59,16 @@ def induce_from_embeddings(
     if max_branching is not None and (not isinstance(max_branching, int) or max_branching < 2):
         raise HCEPError(f"max_branching must be None or a whole number of at least 2, got {max_branching!r}")
     names = LeafNames(class_names, root)
-    vectors = _checked(class_embeddings, len(names.leaves), unit_norm)
+    vectors, n_classes = np.asarray(class_embeddings, dtype=np.float64), len(names.leaves)
+    if vectors.ndim != 2 or len(vectors) != n_classes or vectors.shape[1] == 0:
+        told = f"class_embeddings must have one row per class, ({n_classes:,}, n_dims); got shape {vectors.shape}"
+        raise HCEPError(told)
+    infinite, zero = np.flatnonzero(~np.isfinite(vectors).all(axis=1)), np.flatnonzero(~vectors.any(axis=1))
+    if len(infinite):
+        raise HCEPError(f"class_embeddings must be finite; row {infinite[0]} is not")
+    if unit_norm and len(zero):
+        raise HCEPError(f"class_embeddings must not be zero; row {zero[0]} is (or pass unit_norm=False)")
+    vectors = unit_rows(vectors) if unit_norm else vectors
     tree = cut(binary_tree(vectors, linkage), gap, max_branching)
     groups = list(tree.groups())[1:]  # the root has its name
     before = None if chat is None else chat.usage
@@ -91,21 +100,6 @@ def class_means(X: ArrayLike, y: ArrayLike) -> tuple[list[str], NDArray[np.float
     names, index = np.unique(np.asarray(y), return_inverse=True)
     means = np.stack([images[index == i].mean(axis=0, dtype=np.float64) for i in range(len(names))])
     return [str(name) for name in names], means
-
-
-def _checked(class_embeddings: ArrayLike, n_classes: int, unit_norm: bool) -> NDArray[np.float64]:
-    """Class embeddings as a finite (n_classes, d) array, its rows of norm 1 where that is asked."""
-    vectors = np.asarray(class_embeddings, dtype=np.float64)
-    if vectors.ndim != 2 or len(vectors) != n_classes or vectors.shape[1] == 0:
-        told = f"class_embeddings must have one row per class, ({n_classes:,}, n_dims); got shape {vectors.shape}"
-        raise HCEPError(told)
-    infinite = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(infinite):
-        raise HCEPError(f"class_embeddings must be finite; row {infinite[0]} is not")
-    zero = np.flatnonzero(~vectors.any(axis=1))
-    if unit_norm and len(zero):
-        raise HCEPError(f"class_embeddings must not be zero; row {zero[0]} is (or pass unit_norm=False)")
-    return unit_rows(vectors) if unit_norm else vectors
 
 
 class Cluster(NamedTuple):

@@ -96,30 +96,25 @@ def _whole(names: LeafNames, talk: _Talk, max_rounds: int) -> Induced:
     root, leaves = _json(names.root), _json(names.leaves)
     prompt = PROMPTS["whole"].format(root=root, n=len(names.leaves), leaves=leaves, data=DATA)
     placements: list[Placement] = []
-    text: str | None = None
+    question: Message = {"role": "user", "content": prompt}
+    messages = [question]
     while len(placements) < max_rounds and not (placements and not placements[-1].n_blocking):
-        heard = talk.round(_conversation(prompt, text, placements[-1].problems if placements else ()))
+        heard = talk.round(messages)
         if heard is None:
             break
         text, placement = heard
         placements.append(placement)
+        listed = "\n".join(f"- {problem}" for problem in placement.problems[:MAX_LISTED])
+        complaint: Message = {"role": "user", "content": PROMPTS["repair"].format(problems=listed)}
+        messages = [question, {"role": "assistant", "content": text[:MAX_SENT_BACK]}, complaint]
+        if not text.strip():  # many servers refuse an empty message
+            messages = [{"role": "user", "content": f"{prompt}\n\n{complaint['content']}"}]
     best = max(placements, key=lambda p: (len(p.placed), len(p.paths), -p.n_blocking))
     paths = best.placed
     for other in placements[::-1]:  # what the best answer forgot, where another one put it, the latest first
         paths = {**other.paths, **paths}
     settled = [f for f in best.problems if f.kind == "missing" and all(leaf in paths for leaf in f.names)]
     return assembled(paths, names, tuple(fault for fault in best.problems if fault not in settled))
-
-
-def _conversation(prompt: str, last_answer: str | None, problems: Sequence[Fault]) -> list[Message]:
-    """The messages of a round: the prompt, and from the second on the last answer with what was wrong with it."""
-    if last_answer is None:
-        return [{"role": "user", "content": prompt}]
-    complaint = PROMPTS["repair"].format(problems="\n".join(f"- {problem}" for problem in problems[:MAX_LISTED]))
-    if not last_answer.strip():  # many servers refuse an empty message
-        return [{"role": "user", "content": f"{prompt}\n\n{complaint}"}]
-    said = {"role": "assistant", "content": last_answer[:MAX_SENT_BACK]}
-    return [{"role": "user", "content": prompt}, said, {"role": "user", "content": complaint}]
 
 
 def _layers(names: LeafNames, talk: _Talk, max_rounds: int) -> Induced:

@@ -37,7 +37,18 @@ def read(source: Source, *, repeated: Repeated = "raise", header: str | None = N
     source.understood = "outline"
     draft = Draft(source, repeated)
     at: dict[Key, int] = {}  # what stands at each place now; nothing stands above the top
-    lines = list(_outline(source))
+    numbered = [(i + 1, line) for i, line in enumerate(source.lines()) if line.strip()]
+    given = [(number, line) for number, line in numbered if not RULE.fullmatch(line.strip())]
+    # Lines whose depth is a run of marks (``** cat``, ``--cat``) get as many blanks instead.
+    runs = [match for _, line in given if (match := RUN.match(line))]
+    one_mark = len({match[1] for match in runs}) == 1 and not any(line[0].isspace() for _, line in given)
+    if any("." in _number(line).rstrip(".)") for _, line in given):
+        lines = list(_numbered(source, given))
+    elif one_mark and 3 * len(runs) >= len(given) and any(len(match[0]) > 1 for match in runs):
+        blank = [(n, RUN.sub(lambda match: " " * len(match[0]), line, count=1)) for n, line in given]
+        lines = list(_indented(source, blank))
+    else:
+        lines = list(_indented(source, given))
     words = [set(plain(label).split()) <= HEADER_WORDS for *_, label in lines]
     # A flat list may start with the name of a column, which none of the others could be.
     flat = len(lines) > 2 and {key for _, key, *_ in lines} == {0}
@@ -97,19 +108,6 @@ def write(hierarchy: Hierarchy, format: str) -> str:
         if not text.isprintable() or _label(Source("", b""), 0, f"- {text}") != text:
             label[synset] = json.dumps(text)
     return "".join(f"{'  ' * depth}- {label[synset]}\n" for depth, synset, _, _ in outline_order(hierarchy))
-
-
-def _outline(source: Source) -> Iterator[Line]:
-    numbered = [(i + 1, line) for i, line in enumerate(source.lines()) if line.strip()]
-    lines = [(number, line) for number, line in numbered if not RULE.fullmatch(line.strip())]
-    if any("." in _number(line).rstrip(".)") for _, line in lines):
-        return _numbered(source, lines)
-    # Lines whose depth is a run of marks (``** cat``, ``--cat``) get as many blanks instead.
-    runs = [match for _, line in lines if (match := RUN.match(line))]
-    one_mark = len({match[1] for match in runs}) == 1 and not any(line[0].isspace() for _, line in lines)
-    if one_mark and 3 * len(runs) >= len(lines) and any(len(match[0]) > 1 for match in runs):
-        lines = [(n, RUN.sub(lambda match: " " * len(match[0]), line, count=1)) for n, line in lines]
-    return _indented(source, lines)
 
 
 def _numbered(source: Source, lines: list[tuple[int, str]]) -> Iterator[Line]:
