@@ -16,7 +16,7 @@ from PIL import Image
 from hcep import HCEPClassifier, explain_images
 from hcep.errors import HCEPError
 from hcep.explain.corrections import Correction, Corrections, image_hash
-from hcep.pursuit.limits import Request
+from hcep.pursuit.limits import PathLimits, Request
 from tests.explain.bear_space import BEARS, bear_images
 
 A, B = "a" * 64, "b" * 64
@@ -199,7 +199,7 @@ def test_explanations_honour_corrections_and_others_stay(tmp_path):
     assert [one.correction and one.correction.why for one in kept] == [None, None, "it is one", None, "", None]
     assert kept[4].label != free[4].label
     assert [kept[i].line() for i in (0, 1, 3, 5)] == [free[i].line() for i in (0, 1, 3, 5)]
-    assert Corrections(file, BEARS).limits(BEARS, X[:2]) is None
+    assert PathLimits.of_images(BEARS, Corrections(file, BEARS).requests(X[:2])) is None
     both = explain_images(X[:6], model, corrections=Corrections(file, BEARS), forbid="grizzly")
     assert both[2].label == "bus"
     assert "grizzly" not in {one.label for one in both}

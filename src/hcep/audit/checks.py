@@ -1,7 +1,5 @@
 """Checks of a fitted model that can fail, on labelled images it was not fitted on: sums over blocks of images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -52,22 +50,14 @@ Images = NDArray[Any] | EmbeddingStore
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
-
-    Attributes
-    ----------
-    passed : None where nothing could be said
-    measured : the figures in words
-    figures : dict of str to float
-    rows : list of dict; by branch, group, class or number of concepts
-    """
+    """One thing that was looked at."""
 
     name: str
     question: str
-    passed: bool | None
-    measured: str
+    passed: bool | None  #: None where nothing could be said
+    measured: str  #: the figures in words
     figures: dict[str, float]
-    rows: list[Row] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)  #: by branch, group, class or number of concepts
 
 
 class Sums(dict[Any, Any]):

@@ -1,7 +1,5 @@
 """The audit: all checks, what they say together, as JSON and as one HTML file."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -53,15 +51,9 @@ MEANING = (
 
 @dataclass(frozen=True)
 class Audit:
-    """What the checks of a model found.
+    """What the checks of a model found."""
 
-    Attributes
-    ----------
-    name : of the model
-    checks : tuple of Check
-    """
-
-    name: str
+    name: str  #: of the model
     n_images: int
     n_classes: int
     accuracy: float

@@ -1,7 +1,5 @@
 """How a search goes, level by level: which paths a beam keeps, which it drops, and why."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple

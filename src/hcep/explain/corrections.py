@@ -4,8 +4,6 @@ A line is on disk before it counts as written. A process that is killed in the m
 which no reader takes for a record and the next writer removes.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -172,10 +170,6 @@ class Corrections:
             one = self._requests.get(image_hash(image), Request())
             found.append(Request(one.force + more.force, one.forbid + more.forbid))
         return found
-
-    def limits(self, hierarchy: Hierarchy, images: Iterable[Any]) -> PathLimits | None:
-        """Paths that are open to each image; None where no correction is about any."""
-        return PathLimits.of_images(hierarchy, self.requests(images))
 
     def corrected(self, embeddings: Embeddings) -> tuple[Embeddings, int]:
         """Embeddings with the labels that corrections fix, to learn from, and how many they changed."""

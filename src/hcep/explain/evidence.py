@@ -1,10 +1,8 @@
 """Why this class and not another: scores as sums over concepts, and the smallest change that would turn the answer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -12,15 +10,12 @@ from numpy.typing import NDArray
 
 from hcep.classify.path_model import PathModel
 from hcep.dictionary import ConceptDictionary, EmbeddingTransform
+from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
-from hcep.explain.where import _solver as path_solver
+from hcep.explain.neighbours import TrainingPhoto, nearest_photos
+from hcep.explain.where import EvidenceMap, _Solver, _solver as path_solver
 from hcep.pursuit.limits import find_concept
 from hcep.pursuit.result import path_of
-
-if TYPE_CHECKING:
-    from hcep.embeddings import EmbeddingStore
-    from hcep.explain.neighbours import TrainingPhoto
-    from hcep.explain.where import EvidenceMap
 
 Array = NDArray[np.float64]
 
@@ -35,24 +30,17 @@ class Contribution(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Contributions:
-    """The score of one class as a sum over concepts; nothing is left over.
+    """The score of one class as a sum over concepts; nothing is left over."""
 
-    Attributes
-    ----------
-    label, name : the class
-    kind : "path", where the score is by how much the class's path lowers the objective below ``||x||**2``, each concept
-        by what it adds to those above it (less the anchor's price of a step); or "logit", a linear head's
-    concepts : tuple of Contribution, from the root down
-    constant : what no concept adds: the head's intercept
-    square : ``||x||**2`` in the model's metric, of which a path's values are shares
-    """
-
+    #: label, name: the class
     label: str
     name: str
+    #: "path", where the score is by how much the class's path lowers the objective below ``||x||**2``, each concept by
+    #: what it adds to those above it (less the anchor's price of a step); or "logit", a linear head's
     kind: str
-    concepts: tuple[Contribution, ...]
-    constant: float
-    square: float
+    concepts: tuple[Contribution, ...]  #: from the root down
+    constant: float  #: what no concept adds: the head's intercept
+    square: float  #: ``||x||**2`` in the model's metric, of which a path's values are shares
 
     @property
     def total(self) -> float:
@@ -73,51 +61,38 @@ class Contributions:
 
 @dataclass(frozen=True, eq=False)
 class Flip:
-    """The smallest change of the embedding, in norm, at which a class is as good as the one that was chosen.
+    """The smallest change of the embedding, in norm, at which a class is as good as the one that was chosen."""
 
-    Attributes
-    ----------
-    change : (n_dims,) array to add to the embedding
-    norm, share : of the change, and as a share of the embedding's own norm
-    prepared : whether it changes the embedding after the model's power and unit norm; else the raw one
-    label, name : what the model says just beyond: the other class, or a third
-    """
-
-    change: Array = field(repr=False)
+    change: Array = field(repr=False)  #: (n_dims,) array to add to the embedding
+    #: norm, share: of the change, and as a share of the embedding's own norm
     norm: float
     share: float
-    prepared: bool
+    prepared: bool  #: whether it changes the embedding after the model's power and unit norm; else the raw one
+    #: label, name: what the model says just beyond: the other class, or a third
     label: str
     name: str
 
 
 @dataclass(frozen=True, eq=False)
 class WhyNot:
-    """One image's class against another.
+    """One image's class against another."""
 
-    Attributes
-    ----------
-    chosen, rival : their totals differ by `margin`, concept by concept
-    shared : names of the concepts that both paths have, from the root down
-    path, rival_path : names along the two paths; the rival's is its best for this image
-    rival_node : the path-tree node of the rival's path
-    barred : names of the rival's concepts that the image points away from, where the model's rule is signed
-    flip : none where the rule is signed, no change would do, or the rival's score is the higher one already
-    map : what in the picture speaks for the chosen class rather than the other
-    photos : training photos nearest to the image, of the chosen class and of the other, where they were asked for
-    """
-
+    #: chosen, rival: their totals differ by `margin`, concept by concept
     chosen: Contributions
     rival: Contributions
-    shared: tuple[str, ...]
+    shared: tuple[str, ...]  #: names of the concepts that both paths have, from the root down
+    #: path, rival_path: names along the two paths; the rival's is its best for this image
     path: tuple[str, ...]
     rival_path: tuple[str, ...]
     probability: float
     rival_probability: float
-    rival_node: int
+    rival_node: int  #: the path-tree node of the rival's path
+    #: names of the rival's concepts that the image points away from, where the model's rule is signed
     barred: tuple[str, ...] = ()
+    #: none where the rule is signed, no change would do, or the rival's score is the higher one already
     flip: Flip | None = None
-    map: EvidenceMap | None = None
+    map: EvidenceMap | None = None  #: what in the picture speaks for the chosen class rather than the other
+    #: training photos nearest to the image, of the chosen class and of the other, where they were asked for
     photos: tuple[tuple[TrainingPhoto, ...], ...] = ()
 
     @property
@@ -193,12 +168,8 @@ class Evidence:
         pairs = zip(path, forced.paths.paths[0], strict=False)
         n = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(names), len(rival_names)))
         against = zip(rival_names, forced.paths.coefficients(0), strict=True)
-        linear, photos = model.head is not None, []
-        if training is not None:
-            from hcep.explain.neighbours import nearest_photos
-
-            both = [str(model.classes[c]) for c in (label, rival)]
-            photos = nearest_photos(training, model, np.stack([x, x]), classes=both)
+        linear, both = model.head is not None, [self.called(c)[0] for c in (label, rival)]
+        photos = [] if training is None else nearest_photos(training, model, np.stack([x, x]), classes=both)
         return WhyNot(
             chosen=self.contributions(x, node, label),
             rival=self.contributions(x, node if linear else other, rival),
@@ -246,7 +217,7 @@ class Evidence:
         """The atoms along the path to a node, by number."""
         return self.model.hierarchy.path_tree.edge[self.nodes(node)]
 
-    def _solver(self, node: int) -> Any:
+    def _solver(self, node: int) -> _Solver:
         return path_solver(self.model.dictionary.atoms[self.edges(node)], self.model.options.anchor)
 
     def _directions(self, nodes: NDArray[np.intp]) -> tuple[Array, Array]:

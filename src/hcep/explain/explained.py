@@ -59,15 +59,10 @@ class PictureObject(Struct, frozen=True):
 
 
 class Level(NamedTuple):
-    """One concept of the path among its siblings.
+    """One concept of the path among its siblings."""
 
-    Attributes
-    ----------
-    probability : of the classes below the concept
-    siblings : (name, probability) of the concept's siblings, the likeliest first: of the classes below them alone
-    """
-
-    probability: float
+    probability: float  #: of the classes below the concept
+    #: (name, probability) of the concept's siblings, the likeliest first: of the classes below them alone
     siblings: tuple[tuple[str, float], ...]
 
 
@@ -91,42 +86,33 @@ class Searched(NamedTuple):
 
 @dataclass(frozen=True)
 class ExplainedImage:
-    """One image with its class and path.
+    """One image with its class and path."""
 
-    Attributes
-    ----------
-    file : where the image is; of an image in memory or an embedding, its number
-    label, name : the predicted class, and its display name
-    probability : of that class
-    rivals : the likeliest other classes, the likeliest first
-    unlike : whether less of the image is explained than of 95 in 100 training images of the class; None where the model
-        does not know its training images
-    truth : the class that the name of the image's folder says, where it says one
-    maps : where the concepts are, where that was asked for
-    contrasts : the class against others, where that was asked for
-    nearest, typical : training photos that are like the image, and by concept those that are typical of it, where the
-        training photos are known
-    hedged : the lowest concept that can be answered with the coverage that was asked for
-    objects : what the picture is a sum of, the largest share first, where that was asked for
-    correction : what somebody said of the image, which the answer obeys
-    """
-
-    file: str
+    file: str  #: where the image is; of an image in memory or an embedding, its number
+    #: label, name: the predicted class, and its display name
     label: str
     name: str
-    probability: float
+    probability: float  #: of that class
     explanation: Explanation
-    rivals: tuple[Rival, ...] = ()
+    rivals: tuple[Rival, ...] = ()  #: the likeliest other classes, the likeliest first
+    #: whether less of the image is explained than of 95 in 100 training images of the class; None where the model does
+    #: not know its training images
     unlike: bool | None = None
-    truth: str | None = None
-    maps: ImageMaps | None = field(default=None, compare=False)
+    truth: str | None = None  #: the class that the name of the image's folder says, where it says one
+    maps: ImageMaps | None = field(default=None, compare=False)  #: where the concepts are, where that was asked for
     source: Path | Image | None = field(default=None, compare=False)
     searched: Searched | None = field(default=None, compare=False, repr=False)
+    #: the class against others, where that was asked for
     contrasts: tuple[WhyNot, ...] = field(default=(), compare=False)
+    #: nearest, typical: training photos that are like the image, and by concept those that are typical of it, where the
+    #: training photos are known
     nearest: tuple[TrainingPhoto, ...] = field(default=(), compare=False)
     typical: Mapping[str, tuple[TrainingPhoto, ...]] = field(default_factory=dict, compare=False)
+    #: the lowest concept that can be answered with the coverage that was asked for
     hedged: Hedged | None = field(default=None, compare=False)
+    #: what the picture is a sum of, the largest share first, where that was asked for
     objects: tuple[PictureObject, ...] = field(default=(), compare=False)
+    #: what somebody said of the image, which the answer obeys
     correction: Correction | None = field(default=None, compare=False)
 
     @property
@@ -173,8 +159,14 @@ class ExplainedImage:
         Raises HCEPError: a class that is not among the runners-up, or an image that was explained without
         ``where=True``.
         """
+        margins = self._maps().margins
         label = next((other.label for other in self.rivals if rival in (other.label, other.name)), rival)
-        return self._maps().margin(label)
+        if label not in margins:
+            raise HCEPError(
+                f"{label!r} is no runner-up of this image, which has {quoted(margins, 20) or 'none'}; "
+                "ask for more with n_best"
+            )
+        return margins[label]
 
     @property
     def request(self) -> Request:

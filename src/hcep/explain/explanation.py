@@ -1,7 +1,5 @@
 """One image's rooted path as steps a person can read: concept, coefficient, its share of the image."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -17,42 +15,30 @@ from hcep.pursuit import Hypothesis, PathResult
 
 
 class Step(Struct, frozen=True):
-    """A concept of the path: its coefficient, what the path explains of the image down to it, its own share.
-
-    Attributes
-    ----------
-    merged : names of the single-child chain that `collapse` merged into this synset, highest first
-    coefficient : 1 for an image that is exactly the synset's embedding; negative where the image points away from it
-    explained : share of the image's squared norm that the path explains up to here, with its final coefficients; it may
-        dip where a later concept makes up for it
-    meaning : what the step's atom adds to the synset above it, in words, where the atoms have names
-    share : the concept's own share of the image's squared norm, along what its atom adds to those above it: never
-        negative, and the shares of a path add up
-    """
+    """A concept of the path: its coefficient, what the path explains of the image down to it, its own share."""
 
     synset: str
     name: str
-    merged: tuple[str, ...]
+    merged: tuple[str, ...]  #: names of the single-child chain that `collapse` merged into this synset, highest first
+    #: 1 for an image that is exactly the synset's embedding; negative where the image points away from it
     coefficient: float
+    #: share of the image's squared norm that the path explains up to here, with its final coefficients; it may dip
+    #: where a later concept makes up for it
     explained: float
-    meaning: str | None
+    meaning: str | None  #: what the step's atom adds to the synset above it, in words, where the atoms have names
+    #: the concept's own share of the image's squared norm, along what its atom adds to those above it: never negative,
+    #: and the shares of a path add up
     share: float
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The rooted path of one image.
+    """The rooted path of one image."""
 
-    Attributes
-    ----------
-    root : name of the root
-    steps : tuple of Step
-    runners_up : other paths of the final beam, the nearest first, where the pursuit was asked for ``n_best``
-    """
-
-    root: str
+    root: str  #: name of the root
     steps: tuple[Step, ...]
     residual_norm: float
+    #: other paths of the final beam, the nearest first, where the pursuit was asked for ``n_best``
     runners_up: tuple[Hypothesis, ...]
 
     @property
@@ -116,15 +102,13 @@ def explain(
         return synset, hierarchy.name(synset), merged, None if names is None else names.meaning(*edges[atom])
 
     explanations = []
-    ends = zip(chosen.tolist(), codes.indptr[chosen].tolist(), codes.indptr[chosen + 1].tolist(), strict=True)
-    norms = result.residual_norms[chosen].tolist()
-    for (i, start, stop), row, alone, norm in zip(ends, shares.tolist(), own.tolist(), norms, strict=True):
-        found = zip(codes.indices[start:stop].tolist(), codes.data[start:stop].tolist(), row, alone, strict=False)
-        steps = [
-            Step(*(known := concept(atom))[:3], value, explained, known[3], share)
-            for atom, value, explained, share in found
-        ]
-        explanations.append(Explanation(root, tuple(steps), norm, tuple(result.hypotheses(i)[1:]) if several else ()))
+    for i, row, alone in zip(chosen.tolist(), shares.tolist(), own.tolist(), strict=True):
+        part, steps = slice(codes.indptr[i], codes.indptr[i + 1]), []
+        for atom, *numbers in zip(codes.indices[part].tolist(), codes.data[part].tolist(), row, alone, strict=False):
+            *named, meaning = concept(atom)
+            steps.append(Step(*named, *numbers[:2], meaning, numbers[2]))
+        others = tuple(result.hypotheses(i)[1:]) if several else ()
+        explanations.append(Explanation(root, tuple(steps), float(result.residual_norms[i]), others))
     return explanations
 
 
@@ -132,41 +116,32 @@ def _shares(
     rows: NDArray[Any], result: PathResult, chosen: NDArray[np.intp]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Shares of each image's squared norm, (n_images, depth): by the first atoms of its path, and by each alone."""
-    from hcep.evaluate.energy import explained_energy
+    from hcep.evaluate.energy import atom_order, explained_energy
 
     dictionary, codes = result.dictionary, result.codes
     left = dictionary.embed(rows).astype(np.float64)
     squares = np.einsum("ij,ij->i", left, left)
     squares[squares == 0] = 1.0
-    starts, lengths = codes.indptr[chosen], np.diff(codes.indptr)[chosen]
-    order = np.full((len(rows), lengths.max(initial=0)), -1, dtype=np.int32)
+    order = atom_order(result, dictionary.hierarchy.path_tree.depth)[chosen]
+    own = np.diff(explained_energy(left, dictionary, order), axis=1, prepend=0.0) / squares[:, None]
     shares = np.full(order.shape, np.nan)
     for k in range(order.shape[1]):
-        at = np.flatnonzero(lengths > k)
-        order[at, k] = codes.indices[starts[at] + k]
-    own = np.diff(explained_energy(left, dictionary, order), axis=1, prepend=0.0) / squares[:, None]
-    for k in range(order.shape[1]):
-        at = np.flatnonzero(lengths > k)
-        left[at] -= codes.data[starts[at] + k].astype(np.float64)[:, None] * dictionary.atoms[order[at, k]]
+        at = np.flatnonzero(order[:, k] >= 0)
+        values = codes.data[codes.indptr[chosen[at]] + k].astype(np.float64)
+        left[at] -= values[:, None] * dictionary.atoms[order[at, k]]
         shares[at, k] = 1.0 - np.einsum("ij,ij->i", left[at], left[at]) / squares[at]
     return shares, own
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """Where the paths of two explanations of one image part.
+    """Where the paths of two explanations of one image part."""
 
-    Attributes
-    ----------
-    shared : names of the synsets both have
-    first, second : the step each takes next; None where its path has ended
-    cosine : cosine between the two atoms at that step; -1 in a two-way split, NaN where one path has ended
-    """
-
-    shared: tuple[str, ...]
+    shared: tuple[str, ...]  #: names of the synsets both have
+    #: first, second: the step each takes next; None where its path has ended
     first: Step | None
     second: Step | None
-    cosine: float
+    cosine: float  #: cosine between the two atoms at that step; -1 in a two-way split, NaN where one path has ended
 
     def sentence(self, first: str = "the first", second: str = "the second") -> str:
         """What happened at the fork, for a reader."""

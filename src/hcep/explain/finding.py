@@ -1,7 +1,5 @@
 """Which images are meant: files, folders, globs; found out before anything heavy is loaded."""
 
-from __future__ import annotations
-
 import glob
 from collections.abc import Iterable
 from os import PathLike

@@ -1,7 +1,5 @@
 """Maps of evidence drawn on the photo they are of: red for, blue against, nothing where nothing is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,13 +1,11 @@
 """Training photos: those nearest to an image, and those that are typical of a concept, in the model's own metric."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
@@ -17,14 +15,13 @@ from hcep.classify.path_model import PathModel
 from hcep.embeddings.reading import OF_SPLIT, is_store
 from hcep.embeddings.store.embedding_store import EmbeddingStore
 from hcep.errors import HCEPError
-from hcep.explain.naming.nearest import BestColumns
-
-if TYPE_CHECKING:
-    from hcep.explain.explained import ExplainedImage
-    from hcep.models import SavedModel
+from hcep.explain.explained import ExplainedImage
+from hcep.models import SavedModel
 
 #: Vectors of the store that are in memory at a time.
 BLOCK = 2048
+#: Scores are compared after rounding, so that another order of summation does not reorder what is equal.
+DECIMALS = 6
 
 
 class TrainingPhoto(Struct, frozen=True):
@@ -34,6 +31,32 @@ class TrainingPhoto(Struct, frozen=True):
     label: str = field(name="class")  # as in the store
     name: str  # as the model calls the class
     distance: float
+
+
+class BestColumns:
+    """Keeps the k highest scores of every row, falling along it; ties go to the column that came first."""
+
+    def __init__(self, n_rows: int, k: int) -> None:
+        self._scores = np.full((n_rows, k), -np.inf)
+        self._columns = np.full((n_rows, k), -1, dtype=np.int64)
+        self._n_seen = 0
+
+    def add(self, scores: NDArray[Any]) -> None:
+        """Take the next columns, (n_rows, n_columns); -inf marks what is not eligible."""
+        rounded = np.round(scores, DECIMALS)
+        better = rounded > self._scores[:, -1:]
+        for row in np.flatnonzero(better.any(axis=1)):
+            columns = np.flatnonzero(better[row])
+            merged = np.concatenate([self._scores[row], rounded[row, columns]])
+            order = np.argsort(-merged, kind="stable")[: self._scores.shape[1]]
+            self._scores[row] = merged[order]
+            self._columns[row] = np.concatenate([self._columns[row], self._n_seen + columns])[order]
+        self._n_seen += scores.shape[1]
+
+    def row(self, i: int) -> list[tuple[int, float]]:
+        """(column, score) of row i, the best first; fewer than k where fewer columns were eligible."""
+        found = zip(self._columns[i].tolist(), self._scores[i].tolist(), strict=True)
+        return [(column, score + 0.0) for column, score in found if column >= 0]
 
 
 def training_photos(
@@ -69,12 +92,7 @@ def fitted_on(model: SavedModel, images: Iterable[str | None]) -> NDArray[np.boo
 
 
 def nearest_photos(
-    training: EmbeddingStore,
-    model: PathModel,
-    X: NDArray[Any],
-    n: int = 3,
-    *,
-    classes: Sequence[str] | None = None,
+    training: EmbeddingStore, model: PathModel, X: NDArray[Any], n: int = 3, *, classes: Sequence[str] | None = None
 ) -> list[tuple[TrainingPhoto, ...]]:
     """The training photos nearest to each image, the nearest first.
 
@@ -100,9 +118,11 @@ def concept_photos(
 
 
 def with_training_photos(
-    found: Sequence[ExplainedImage], training: EmbeddingStore, model: PathModel, n: int = 3
+    found: list[ExplainedImage], training: EmbeddingStore | None, model: PathModel, n: int = 3
 ) -> list[ExplainedImage]:
     """Explained images with the training photos nearest to each, itself left out, and typical ones of its concepts."""
+    if training is None:
+        return found
     X = np.stack([one.searched.x for one in found if one.searched is not None])
     typical = concept_photos(training, model, [step.synset for one in found for step in one.explanation.steps], n)
     told = []

@@ -24,6 +24,7 @@ from hcep.explain.evidence import Evidence
 from hcep.explain.explained import ExplainedImage, ExplainedImages, PictureObject, Rival, Searched
 from hcep.explain.explanation import Explanation, explain
 from hcep.explain.finding import find_images
+from hcep.explain.neighbours import training_photos, with_training_photos
 from hcep.explain.where import GRID, ImageMaps, PathMaps, occluded
 from hcep.models import SavedModel, read_model
 from hcep.models.model_encoder import load_model_encoder
@@ -156,7 +157,7 @@ def explained_batches(
         record, place = (saved.summary.encoder, saved.folder) if saved else (None, "the model")
         adapter = load_model_encoder(record, place, encoder, preprocessing)
         n_images, batches = len(photos), _encoded(photos, adapter, skipped, where)
-    store = _training(training, saved)
+    store = None if training is False else training_photos(None if training is True else training, saved)
     found: list[ExplainedImage] = []
     with progress_bar("explaining", n_images, progress and n_images > 1, "images") as advance:
         for batch in batches:
@@ -168,20 +169,10 @@ def explained_batches(
             found += explainer.explained(batch, asked, limits, own, training=store, said=said)
             advance(len(batch.files))
             if store is None or len(found) >= BLOCK:  # all training photos are read for each group of images
-                yield _beside_training(found, store, classifier)
+                yield with_training_photos(found, store, classifier)
                 found = []
     if found:
-        yield _beside_training(found, store, classifier)
-
-
-def _beside_training(
-    found: list[ExplainedImage], store: EmbeddingStore | None, model: PathModel
-) -> list[ExplainedImage]:
-    if store is None:
-        return found
-    from hcep.explain.neighbours import with_training_photos
-
-    return with_training_photos(found, store, model)
+        yield with_training_photos(found, store, classifier)
 
 
 @dataclass(frozen=True, eq=False)
@@ -407,15 +398,6 @@ def _opened(model: Any) -> tuple[PathModel, SavedModel | None]:
     if not isinstance(model, PathModel) and not hasattr(model, "path_model"):
         raise HCEPError(f"model must be the folder of a saved model or a fitted classifier, got {type(model).__name__}")
     return model if isinstance(model, PathModel) else model.path_model(), None
-
-
-def _training(given: EmbeddingStore | str | PathLike[str] | bool, saved: SavedModel | None) -> EmbeddingStore | None:
-    """The store of training photos that is meant; True is the model's own."""
-    if given is False:
-        return None
-    from hcep.explain.neighbours import training_photos
-
-    return training_photos(None if given is True else given, saved)
 
 
 def _photos(images: Any) -> list[Path | Image]:

@@ -1,7 +1,5 @@
 """Class and rooted path of every image into a Parquet or CSV file, block by block."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path

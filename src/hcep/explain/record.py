@@ -1,7 +1,5 @@
 """Explanations as JSON: what `hcep explain --json` prints, with a schema (docs/explanations.schema.json)."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace, UnionType
 from typing import Any, Literal, get_args, get_origin
 

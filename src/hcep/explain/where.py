@@ -3,22 +3,18 @@
 Of other encoders occlusion gives approximate ones: what the number loses when a part of the picture is painted over.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.path_basis import DEPENDENT
+from hcep.embeddings import Encoder
 from hcep.errors import HCEPError, near_matches, quoted
-
-if TYPE_CHECKING:
-    from hcep.embeddings import Encoder
 
 Array = NDArray[np.float64]
 Atoms = NDArray[np.integer]
@@ -28,18 +24,12 @@ GRID = 7
 
 @dataclass(frozen=True, eq=False)
 class EvidenceMap:
-    """What each position of the picture adds to a number.
+    """What each position of the picture adds to a number."""
 
-    Attributes
-    ----------
-    shares : (height, width) float64; the positions' shares, top left first
-    constant : what no position adds: the number of an image without any activation
-    exact : whether the shares are exact; False where the encoder's vector is not the mean of its feature map, or
-        occlusion stands in for one. They add up all the same: what is left over is in the constant.
-    """
-
-    shares: Array
-    constant: float
+    shares: Array  #: (height, width) float64; the positions' shares, top left first
+    constant: float  #: what no position adds: the number of an image without any activation
+    #: whether the shares are exact; False where the encoder's vector is not the mean of its feature map, or occlusion
+    #: stands in for one. They add up all the same: what is left over is in the constant.
     exact: bool = True
 
     @property
@@ -91,14 +81,10 @@ class PathMaps:
     Parameters
     ----------
     anchor : of the pursuit that finds the paths
-    baseline : (n_dims,), optional
-        The raw embedding that counts as "nothing to see" in margins; by default the mean of the classes.
     """
 
-    def __init__(
-        self, dictionary: ConceptDictionary, anchor: float, baseline: NDArray[np.floating] | None = None
-    ) -> None:
-        self.dictionary, self.anchor, self._baseline = dictionary, float(anchor), baseline
+    def __init__(self, dictionary: ConceptDictionary, anchor: float) -> None:
+        self.dictionary, self.anchor = dictionary, float(anchor)
         self._solvers: dict[tuple[int, ...], _Solver] = {}
 
     def maps(
@@ -174,10 +160,9 @@ class PathMaps:
 
     @cached_property
     def _start(self) -> Array:
-        if self._baseline is None:
-            means: Array = self.dictionary.synset_embeddings[self.dictionary.hierarchy.leaf_index].mean(axis=0)
-            return means
-        return np.asarray(self.dictionary.transform(np.atleast_2d(self._baseline).astype(np.float64))[0])
+        """What counts as "nothing to see" in margins: the mean of the classes."""
+        means: Array = self.dictionary.synset_embeddings[self.dictionary.hierarchy.leaf_index].mean(axis=0)
+        return means
 
     def _margins(self, chosen: _Solver, rival: _Solver, z: Array) -> Array:
         """``objective(rival) - objective(chosen)`` of every row of z."""
@@ -204,12 +189,7 @@ def concept_maps(
 
 
 def margin_map(
-    dictionary: ConceptDictionary,
-    chosen: Atoms,
-    rival: Atoms,
-    anchor: float,
-    features: NDArray[np.floating],
-    baseline: NDArray[np.floating] | None = None,
+    dictionary: ConceptDictionary, chosen: Atoms, rival: Atoms, anchor: float, features: NDArray[np.floating]
 ) -> EvidenceMap:
     """What in the picture speaks for one path rather than another: positive for the chosen one.
 
@@ -217,18 +197,17 @@ def margin_map(
     ----------
     chosen, rival : the two paths' atoms
     features : (n_dims, height, width)
-    baseline : (n_dims,); the raw embedding that counts as "nothing to see"; by default the mean of the classes
 
     Notes
     -----
     The margin ``objective(rival) - objective(chosen)`` is quadratic in the embedding, so integrated gradients [1]_ from
-    the baseline are exact with the mean of the gradients at both ends. The constant is the baseline's margin.
+    the mean of the classes are exact with the mean of the gradients at both ends. The constant is the margin there.
 
     References
     ----------
     .. [1] M. Sundararajan, A. Taly, Q. Yan, "Axiomatic Attribution for Deep Networks", ICML 2017.
     """
-    return PathMaps(dictionary, anchor, baseline).maps(chosen, [rival], features)[1][0]
+    return PathMaps(dictionary, anchor).maps(chosen, [rival], features)[1][0]
 
 
 def occluded(encoder: Encoder, pixels: NDArray[np.float32], grid: int = GRID) -> NDArray[np.float32]:
@@ -245,24 +224,15 @@ def occluded(encoder: Encoder, pixels: NDArray[np.float32], grid: int = GRID) ->
 
 @dataclass(frozen=True, eq=False)
 class ImageMaps:
-    """The maps of one photo.
+    """The maps of one photo."""
 
-    Attributes
-    ----------
-    concepts : by the concepts' ids, from the root down
-    names : of the concepts, in the same order
-    margins : what speaks for the chosen class rather than a rival, by the rival's label
-    region : left, top, right and bottom of what the model saw, in pixels of the upright photo
-    size : width and height of the photo
-    occluded : whether the maps are what is lost when parts of the photo are painted over
-    """
-
-    concepts: dict[str, EvidenceMap]
-    names: tuple[str, ...]
-    margins: dict[str, EvidenceMap]
+    concepts: dict[str, EvidenceMap]  #: by the concepts' ids, from the root down
+    names: tuple[str, ...]  #: of the concepts, in the same order
+    margins: dict[str, EvidenceMap]  #: what speaks for the chosen class rather than a rival, by the rival's label
+    #: left, top, right and bottom of what the model saw, in pixels of the upright photo
     region: tuple[float, float, float, float]
-    size: tuple[int, int]
-    occluded: bool = False
+    size: tuple[int, int]  #: width and height of the photo
+    occluded: bool = False  #: whether the maps are what is lost when parts of the photo are painted over
 
     @property
     def exact(self) -> bool:
@@ -283,12 +253,3 @@ class ImageMaps:
                 + near_matches(concept, [*self.concepts, *self.names])
             )
         return found
-
-    def margin(self, rival: str) -> EvidenceMap:
-        """The map of the margin over a rival class, by its label."""
-        if rival not in self.margins:
-            raise HCEPError(
-                f"{rival!r} is no runner-up of this image, which has {quoted(self.margins, 20) or 'none'}; "
-                "ask for more with n_best"
-            )
-        return self.margins[rival]

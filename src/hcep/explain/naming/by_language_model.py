@@ -3,8 +3,6 @@
 Answers are data, never trusted: one that breaks the rules goes back with the reason, a bounded number of times.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,15 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from hcep._progress import progress as progress_bar
 from hcep.errors import HCEPError
-from hcep.explain.naming.phrases import (
-    MAX_WORDS,
-    MIN_WORDS,
-    cleaned,
-    merge_pools,
-    names_of,
-    violation,
-    without_marker,
-)
+from hcep.explain.naming.phrases import MAX_WORDS, MIN_WORDS, cleaned, merge_pools, names_of, violation, without_marker
 from hcep.hierarchy import Hierarchy
 from hcep.llm import ChatModel, LLMError, RejectedError, ask_until_accepted
 from hcep.models.atom_names import AtomNames

@@ -1,32 +1,27 @@
 """Names for a model's atoms in stages, each kept with the model before the next one starts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from hcep import _escape as escape
 from hcep.dictionary import ConceptDictionary
-from hcep.embeddings import Embeddings, EmbeddingStore
+from hcep.embeddings import Embeddings, EmbeddingStore, Encoder
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.evaluate.table import escaped as latex
 from hcep.explain.naming import phrases as pools
 from hcep.explain.naming.by_language_model import Failure, describe_atoms, summarize_atoms
 from hcep.explain.naming.nearest import exemplars, name_atoms
 from hcep.hierarchy import Hierarchy
+from hcep.llm import ChatModel
 from hcep.models import ModelError, read_model, save_atom_names
 from hcep.models.atom_names import AtomName, AtomNames
 from hcep.models.model_encoder import load_model_encoder, refuse_other_encoder
-
-if TYPE_CHECKING:
-    from hcep.embeddings import Encoder
-    from hcep.llm import ChatModel
 
 TableFormat = Literal["text", "markdown", "latex"]
 #: Phrases a language model writes for a pair where nothing else is given, and images furthest against an atom.
@@ -35,20 +30,13 @@ DESCRIBED, CONTRASTED = 5, 3
 
 @dataclass(frozen=True)
 class Interpretation:
-    """Names of the atoms in question, and what happened on the way.
-
-    Attributes
-    ----------
-    failures : atoms for which the language model gave no answer that passes
-    notes : what a person should know, such as why definitions were not compared
-    kept : whether the names are in the model's folder
-    """
+    """Names of the atoms in question, and what happened on the way."""
 
     names: AtomNames
     hierarchy: Hierarchy
-    failures: tuple[Failure, ...]
-    notes: tuple[str, ...]
-    kept: bool
+    failures: tuple[Failure, ...]  #: atoms for which the language model gave no answer that passes
+    notes: tuple[str, ...]  #: what a person should know, such as why definitions were not compared
+    kept: bool  #: whether the names are in the model's folder
 
 
 def interpret(

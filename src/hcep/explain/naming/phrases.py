@@ -1,25 +1,21 @@
 """Phrases: candidates from a file, a vocabulary or definitions, and what a language model's must be to be shown."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hcep._progress import progress as progress_bar
+from hcep.embeddings import Encoder
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.names import singular
 from hcep.models.atom_names import odd_character
-
-if TYPE_CHECKING:
-    from hcep.embeddings import Encoder
 
 #: A pool has at most so many phrases, a phrase so many characters; an answer fewer, but more than ten long words.
 MAX_PHRASES = 200_000
