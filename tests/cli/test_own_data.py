@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from hcep._progress import progress
 from hcep.cli.app import app
 from hcep.datasets import encode_images, read_images
-from hcep.datasets.photo_checks import copy_notes, folder_notes, tree_notes
+from hcep.datasets.encoding import copy_notes, folder_notes, tree_notes
 from hcep.embeddings import EmbeddingStore, read_embeddings
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from hcep.datasets import encode_images, read_images
-from hcep.datasets.photo_checks import refuse_out_of_step
+from hcep.datasets.encoding import refuse_out_of_step
 from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
 from tests.embeddings.tiny import TinyEncoder

@@ -95,7 +95,7 @@ def encode(
     What is new is encoded; an image that moved to another class takes its label along; one that is gone leaves.
     Images that cannot be read are skipped and listed with the reason. A killed run loses at most the shard under way.
     """
-    from hcep.datasets.photo_checks import copy_notes, folder_notes, tree_notes
+    from hcep.datasets.encoding import copy_notes, folder_notes, tree_notes
     from hcep.distributed.places import is_url
     from hcep.embeddings.encoders import DEFAULT
 

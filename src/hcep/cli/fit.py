@@ -72,7 +72,7 @@ def fit(
     config: opt.Config = None,
 ) -> None:
     """Fit a classifier on embeddings, or straight on a folder of images, and save it."""
-    from hcep.datasets.photo_checks import refuse_out_of_step, tree_notes
+    from hcep.datasets.encoding import refuse_out_of_step, tree_notes
     from hcep.models.fitting import IN_MEMORY
 
     def tree_of(classes: Sequence[str], told: Callable[[str], None] = tell) -> Any:

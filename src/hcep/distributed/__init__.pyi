@@ -1,5 +1,4 @@
 from .cluster import Cluster as Cluster
 from .encoding import encode as encode
-from .fitting import fit as fit
+from .fitting import evaluate as evaluate, fit as fit, predict as predict
 from .places import Place as Place
-from .predicting import evaluate as evaluate, predict as predict

@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -67,8 +68,7 @@ def encode(
     ----------
     images : what `hcep.datasets.read_images` takes or gave, or the URL of a folder of images (class/x.jpg,
         split/class/x.jpg). All machines must reach them under the same names.
-    encoder : str or callable
-        A name, or what makes an encoder when called: each actor has its own. None is the built-in one.
+    encoder : a name, or what makes an encoder when called: each actor has its own. None is the built-in one.
     store : that all machines reach
     batch_size, shard_size, dtype, strict, resume : as for `hcep.embeddings.encode_to_store`
     **cluster : of `hcep.distributed.Cluster`: address, n_workers, n_gpus, progress
@@ -88,8 +88,7 @@ def encode(
         plan = Plan.made(place, manifest, fresh, batch_size, shard_size)
         left = plan.left()
         actor = partial(EncodeShard, make, plan, record, dtype=dtype, batch_size=batch_size, strict=strict)
-        for _ in machines.run([{"number": n} for n in left], actor, "encoding", sum(map(plan.size, left))):
-            pass
+        deque(machines.run([{"number": n} for n in left], actor, "encoding", sum(map(plan.size, left))), maxlen=0)
         skipped = plan.publish(manifest)
     n_reused = len(listed) - len(fresh)
     return EncodeReport(len(fresh) - len(skipped), n_reused, 0, 0, skipped, time.perf_counter() - started)
@@ -165,8 +164,7 @@ class Plan:
         facts = [manifest.fingerprint, manifest.dtype, batch_size, manifest.next_row]
         facts += [shard.sha256 for shard in manifest.shards]
         digest = hashlib.sha256(content + json.dumps(facts).encode()).hexdigest()[:16]
-        first = manifest.next_row, manifest.next_number
-        plan = cls(store, digest, *first, len(images), per_shard, os.getcwd())
+        plan = cls(store, digest, manifest.next_row, manifest.next_number, len(images), per_shard, os.getcwd())
         for other in {name.split("/")[0] for name in (store / STAGING).sizes()} - {digest}:
             (store / STAGING / other).remove()  # of images or a store that are no longer the same
         if images:

@@ -334,12 +334,14 @@ def test_a_shard_that_could_unpack_to_any_size(folder):
         EmbeddingStore(folder).to_numpy()
 
 
-def test_another_encoder_is_refused(store):
-    store.check_encoder("any name", "tiny-1")
-    with pytest.raises(
-        StoreError, match=r"come from encoder 'tiny' .*, not from 'clip' \(clip-1\); vectors of different"
+def test_another_encoder_is_refused(folder):
+    with StoreWriter.open(folder, EncoderRecord("any name", "tiny-1", {}), DIMS, "float32"):
+        pass
+    with (
+        pytest.raises(StoreError, match=r"from encoder 'tiny' .*, not from 'clip' \(clip-1\); vectors of different"),
+        StoreWriter.open(folder, EncoderRecord("clip", "clip-1", {}), DIMS, "float32"),
     ):
-        store.check_encoder("clip", "clip-1")
+        pass
 
 
 # -- the manifest ----------------------------------------------------------------------------------------

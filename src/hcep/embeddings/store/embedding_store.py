@@ -65,10 +65,6 @@ class EmbeddingStore:
             f"{self.dtype}, encoder {self.encoder.name!r}{skipped})"
         )
 
-    def check_encoder(self, name: str, fingerprint: str) -> None:
-        """Raise when the vectors do not come from this encoder."""
-        self._manifest.refuse_other_encoder(EncoderRecord(name, fingerprint), self.folder)
-
     def _read(self, read: Callable[[pq.ParquetFile], Iterable[Any]]) -> Iterator[tuple[Any, NDArray[np.intp] | None]]:
         """Pieces that `read` makes of shards, and their selected rows, None for all; shards without any stay closed."""
         start = 0
@@ -119,26 +115,20 @@ class EmbeddingStore:
         labels, splits : str or iterable of str; keep these
         rows : (n_images,) bool, or indices; keep these; the order stays the store's
         """
-        keep = np.ones(len(self), dtype=bool)
-        if labels is not None:
-            keep &= self._having("label", self.labels, labels)
-        if splits is not None:
-            keep &= self._having("split", self.splits, splits)
-        if rows is not None:
-            keep &= self._at(np.asarray(rows))
+        keep = np.ones(len(self), dtype=bool) if rows is None else self._at(np.asarray(rows))
+        for what, wanted in (("label", labels), ("split", splits)):
+            if wanted is not None:
+                values = self.labels if what == "label" else self.splits
+                names = [wanted] if isinstance(wanted, str) else list(wanted)
+                known = {str(value) for value in set(values.tolist()) - {None}}
+                unknown = [name for name in names if name not in known]
+                if unknown:
+                    near = near_matches(unknown[0], known)
+                    raise StoreError(f"no image in {str(self.folder)!r} has {what} {quoted(unknown)}.{near}")
+                keep = keep & np.isin(values, names)
         chosen, part = np.flatnonzero(keep), EmbeddingStore.__new__(EmbeddingStore)
         part._open(self.folder, self._manifest, chosen if self._rows is None else self._rows[chosen])
         return part
-
-    def _having(self, what: str, values: NDArray[Any], wanted: Iterable[str] | str) -> NDArray[np.bool_]:
-        names = [wanted] if isinstance(wanted, str) else list(wanted)
-        known = {str(value) for value in set(values.tolist()) - {None}}
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise StoreError(
-                f"no image in {str(self.folder)!r} has {what} {quoted(unknown)}." + near_matches(unknown[0], known)
-            )
-        return np.isin(values, names)
 
     def _at(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
         if rows.dtype == bool and rows.shape == (len(self),):
@@ -176,10 +166,7 @@ class EmbeddingStore:
                     batch = np.empty((min(size, len(self) - start), self.n_dims), dtype)
 
     def to_numpy(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
-        """All vectors, (n_images, n_dims), in memory once: shards are decoded into place one by one.
-
-        dtype : the stored one where none is given
-        """
+        """All vectors, (n_images, n_dims), in memory once, by default as they are stored; decoded shard by shard."""
         self._refuse_other_sizes()
         X = np.empty(self.shape, self.dtype if dtype is None else dtype)
         start = 0
@@ -222,21 +209,20 @@ class EmbeddingStore:
 
     def damaged_shards(self) -> dict[str, str]:
         """Read every shard in full; those that are not as they were written, with what is wrong."""
-        return {shard.file: what for shard in self.shards if (what := self._damage(shard))}
-
-    def _damage(self, shard: ShardRecord) -> str:
-        try:
-            with disk.open_shard(self.folder, shard, self._manifest), (self.folder / shard.file).open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-        except (StoreError, OSError) as error:
-            return str(error).partition(" is damaged: ")[2].partition("; `hcep")[0] or str(error)
-        return "" if found == shard.sha256 else "its checksum is not the manifest's"
+        found = {}
+        for shard in self.shards:
+            try:
+                with disk.open_shard(self.folder, shard, self._manifest), (self.folder / shard.file).open("rb") as file:
+                    if hashlib.file_digest(file, "sha256").hexdigest() != shard.sha256:
+                        found[shard.file] = "its checksum is not the manifest's"
+            except (StoreError, OSError) as error:
+                found[shard.file] = str(error).partition(" is damaged: ")[2].partition("; `hcep")[0] or str(error)
+        return found
 
     def verify(self) -> None:
         """Check every shard's checksum, size, columns and counts, and the flat copy's where there is one."""
         found = self.damaged_shards()
-        copy = self.folder / self._manifest.flat_copy
-        if not found and self._rows is None and copy.exists():
+        if not found and self._rows is None and (self.folder / self._manifest.flat_copy).exists():
             self.memory_map()
         if found:
             listed = "; ".join(f"{name}: {what}" for name, what in found.items())

@@ -39,13 +39,11 @@ StoredDtype = Literal["float16", "float32"]
 _ALWAYS = ("row", "id", "path")
 _FINGERPRINT = b"hcep.encoder_fingerprint"
 # The only shape a shard's name may have, so that no manifest leads out of its folder. \Z: $ would let a newline pass.
-_SHARD_NAME = re.compile(r"shard-(\d{6,12})\.parquet\Z", re.ASCII)
+_SHARD_NAME = r"^shard-([0-9]{6,12})\.parquet\Z"
 _FLAT_COPY = re.compile(r"\.?(vectors|sealed)-[0-9a-f]{16}\.npy(\.tmp|\.[0-9a-f]{8}\.part)?\Z")
 _HALF = re.compile(r"\.(manifest\.json|shard-\d{6,12}\.parquet)\.(tmp|[0-9a-f]{8}\.part)\Z", re.ASCII)
 _Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", description="64 hexadecimal digits")]
-_ShardName = Annotated[
-    str, Meta(pattern=r"^shard-[0-9]{6,12}\.parquet\Z", description="a name such as shard-000000.parquet")
-]
+_ShardName = Annotated[str, Meta(pattern=_SHARD_NAME, description="a name such as shard-000000.parquet")]
 
 
 class StoreError(HCEPError):
@@ -166,13 +164,9 @@ class Manifest(Struct, frozen=True):
         return bool(_HALF.fullmatch(name)) or (bool(_FLAT_COPY.fullmatch(name)) and name != self.flat_copy)
 
 
-def shard_name(number: int) -> str:
-    return f"shard-{number:06d}.parquet"
-
-
 def shard_number(name: str) -> int:
     """Number in a shard's file name; -1 for any other name."""
-    match = _SHARD_NAME.fullmatch(name)
+    match = re.match(_SHARD_NAME, name)
     return int(match[1]) if match else -1
 
 
@@ -239,9 +233,9 @@ def write_shard(folder: Path, number: int, table: pa.Table) -> ShardRecord:
     compression = dict.fromkeys(IMAGE_COLUMNS, "zstd") | {f"{VECTOR}.list.element": "none"}
     options = {"use_dictionary": False, "write_statistics": False, "write_page_checksum": True}
     pq.write_table(table, sink, row_group_size=ROW_GROUP, compression=compression, **options)
-    content = memoryview(sink.getvalue())
-    write_atomically(folder / shard_name(number), content)
-    return ShardRecord(shard_name(number), table.num_rows, len(content), hashlib.sha256(content).hexdigest())
+    content, name = memoryview(sink.getvalue()), f"shard-{number:06d}.parquet"
+    write_atomically(folder / name, content)
+    return ShardRecord(name, table.num_rows, len(content), hashlib.sha256(content).hexdigest())
 
 
 def shard_schema(manifest: Manifest) -> pa.Schema:
