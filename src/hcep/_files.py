@@ -20,10 +20,7 @@ _HELD = threading.local()
 def refuse_existing(
     path: str | os.PathLike[str] | None, force: bool = False, option: str = "output", how: str = "--force"
 ) -> None:
-    """Refuse a file that is there already, before any work is done; `option` and `how` are what users call these.
-
-    Raises HCEPError: when the file exists and `force` is false, or the path is a folder.
-    """
+    """Refuse a folder, or a file that is there, before any work is done; `option` and `how` are what users call these."""
     if path is None:
         return
     if Path(path).is_dir():
@@ -48,7 +45,8 @@ def replacing(path: str | os.PathLike[str], error: type[HCEPError] = HCEPError) 
             yield partial
             if target.exists():
                 partial.chmod(target.stat().st_mode & 0o777)
-            _flush(partial)
+            with partial.open("rb") as file:  # on disk before the name points to it: a power cut leaves old or new
+                os.fsync(file.fileno())
             os.replace(partial, target)
         finally:
             partial.unlink(missing_ok=True)
@@ -58,7 +56,6 @@ def replacing(path: str | os.PathLike[str], error: type[HCEPError] = HCEPError) 
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes, error: type[HCEPError] = HCEPError) -> None:
-    """Write a file in one step."""
     with replacing(path, error) as partial:
         partial.write_bytes(data)
 
@@ -86,15 +83,10 @@ def remove_unfinished() -> None:
 def locked(
     folder: Path, busy: str, error: type[HCEPError] = HCEPError, patience: float = 0.0, again: bool = False
 ) -> Iterator[None]:
-    """Be the only writer of a folder; the system lets go of the lock when the process ends, however it ends.
+    """Be the only writer of a folder, which is made; the system lets go of the lock however the process ends.
 
-    Parameters
-    ----------
-    folder : made where it does not exist
-    busy : what the error says where another writer has it
-    error : class of the error
-    patience : seconds to wait for another writer
-    again : whether a thread that holds the lock already goes on with it
+    `busy` is what the `error` says where another writer has it for more than `patience` seconds; `again` is whether a
+    thread that holds the lock already goes on with it.
     """
     held: set[Path] = _HELD.__dict__.setdefault("folders", set())
     try:
@@ -139,9 +131,3 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _flush(path: Path) -> None:
-    """Have the content on disk before the name points to it, so that a power cut leaves the old or the new file."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -42,10 +42,7 @@ PositiveCount = Annotated[int, Meta(ge=1, le=_LARGE, description="an integer of 
 
 
 def parse(data: bytes) -> Any:
-    """The value that JSON text holds.
-
-    Raises ValueError: text that is not JSON, or too deeply nested.
-    """
+    """The value that JSON text holds; ValueError where it is not JSON, or too deeply nested."""
     try:
         return json.loads(data.decode("utf-8"))
     except RecursionError as error:
@@ -53,16 +50,9 @@ def parse(data: bytes) -> Any:
 
 
 def convert(value: Any, kind: type[T], where: str, error: type[HCEPError]) -> T:
-    """A parsed JSON value as a `kind` of record.
+    """A parsed JSON value as a `kind` of record, a msgspec.Struct.
 
-    Raises HCEPError: of class `error`, naming the field, what it must be and what it is.
-
-    Parameters
-    ----------
-    value : what the file holds
-    kind : a msgspec.Struct; a field's ``Meta(description=…)`` is what the message says it must be
-    where : the file, for the message
-    error : the class of the error
+    The `error` names the file (`where`), the field, what it must be (its ``Meta(description=…)``) and what it is.
     """
     try:
         return msgspec.convert(value, kind)

@@ -20,22 +20,13 @@ def is_installed(module: str) -> bool:
 def require(module: str, extra: str, wanted_by: str) -> Any:
     """Import `module`, which comes with the extra `extra` and which `wanted_by` (the words for a message) needs.
 
-    Raises MissingExtraError: when it, or something it needs, is not installed. Raises HCEPError: when it is installed
-    but its import fails.
-
-    Examples
-    --------
-    >>> from hcep._optional import require
-    >>> require("json", "formats", "this example").dumps([1])
-    '[1]'
+    Raises MissingExtraError when it, or something it needs, is not installed; HCEPError when its import fails.
     """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        missing = (error.name or module).partition(".")[0]
-        raise MissingExtraError(
-            f"{wanted_by} needs {missing}, which is not installed: {install_command(extra)}"
-        ) from error
+        told = f"{wanted_by} needs {(error.name or module).partition('.')[0]}, which is not installed"
+        raise MissingExtraError(f"{told}: {install_command(extra)}") from error
     except Exception as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise HCEPError(

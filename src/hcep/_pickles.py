@@ -35,26 +35,17 @@ class Stateful:
 
 
 class _Name:
-    """A name that the pickle mentions, not called yet."""
-
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 def read_pickle(stream: BinaryIO, admitted: Mapping[str, Any], persistent: Callable[[Any], Any] | None = None) -> Any:
-    """Read one pickle from where the stream stands; the stream ends up behind it.
+    """Read one pickle from where the (seekable) stream stands, which ends up behind it.
 
-    Raises PickleError: a name that is not admitted, an operation that data does not need, a damaged or endless pickle.
+    `admitted` gives a stand-in for each ``"module.name"`` that a pickle may call, where it is callable, or mention;
+    `persistent` the object of a persistent id. Raises PickleError: a name that is not admitted, an operation that data
+    does not need, a damaged or endless pickle.
 
-    Parameters
-    ----------
-    stream : seekable binary file
-    admitted : mapping of ``"module.name"`` to a stand-in
-        What a pickle may call (a callable), or mention (anything else).
-    persistent : callable; gives the object for a persistent id; without it such ids are refused
-
-    Examples
-    --------
     >>> import io, pickle
     >>> read_pickle(io.BytesIO(pickle.dumps({"a": [1, (2.5, None)]})), {})
     {'a': [1, (2.5, None)]}
@@ -78,10 +69,9 @@ class _Machine:
         for count, (operation, argument, _) in enumerate(pickletools.genops(stream)):
             if count > MAX_OPERATIONS:
                 raise PickleError(f"the pickle has more than {MAX_OPERATIONS:,} operations")
-            name = operation.name
-            if name == "STOP":
+            if operation.name == "STOP":
                 return self._plain(self.stack.pop())
-            self._step(name, argument)
+            self._step(operation.name, argument)
         raise PickleError("the pickle does not end")
 
     def _step(self, name: str, argument: Any) -> None:
@@ -111,7 +101,6 @@ class _Machine:
             self._combine(name)
 
     def _combine(self, name: str) -> None:
-        """The operations that take what is on the stack."""
         stack = self.stack
         if name in ("TUPLE1", "TUPLE2", "TUPLE3"):
             n = int(name[-1])
@@ -150,13 +139,10 @@ class _Machine:
         return self.admitted[value.name] if isinstance(value, _Name) else value
 
     def _call(self, called: Any, arguments: Any) -> Any:
-        if (
-            not isinstance(called, _Name)
-            or not callable(self.admitted[called.name])
-            or not isinstance(arguments, tuple)
-        ):
+        stand_in = self._plain(called) if isinstance(called, _Name) else None
+        if not callable(stand_in) or not isinstance(arguments, tuple):
             raise PickleError("the pickle calls something that is no admitted name")
-        return self.admitted[called.name](*arguments)
+        return stand_in(*arguments)
 
     def _since_mark(self) -> list[Any]:
         start = self.marks.pop()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 Advance = Callable[[int], None]
 
@@ -10,44 +11,25 @@ Advance = Callable[[int], None]
 def progress(
     description: str, total: int, shown: bool = True, unit: str = "", stays: bool = False
 ) -> Iterator[Advance]:
-    """Give a function that moves a bar on by n steps.
+    """Give a function that moves a bar on by n of `total` steps; one that is not `shown` costs nothing.
 
-    Parameters
-    ----------
-    description : what is under way
-    total : number of steps
-    shown : False draws nothing, and costs nothing
-    unit : such as "images": the speed is shown in it
-    stays : leave the finished bar where it is, in a log file too
-
-    Examples
-    --------
-    >>> from hcep._progress import progress
-    >>> with progress("adding", 3, shown=False) as advance:
-    ...     advance(1)
+    The speed is shown in the `unit`, such as "images"; a bar that `stays` is left when done, in a log file too.
     """
     if not shown or not total:
         yield lambda n: None
         return
+    from rich import progress as bars
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn as Eta,
-    )
     from rich.text import Text
 
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
+    class Rate(bars.ProgressColumn):
+        def render(self, task: bars.Task) -> Text:
             seconds = task.finished_time or task.elapsed  # of all: the last steps alone come in bursts
             return Text(f"{task.completed / seconds:,.1f} {unit}/s" if seconds and unit else "")
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), Rate(), Eta())
+    columns = (bars.TextColumn("{task.description}", markup=False), bars.BarColumn(), bars.MofNCompleteColumn(), Rate())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=not stays, disable=not (stays or console.is_terminal)) as bar:
+    look: dict[str, Any] = {"console": console, "transient": not stays, "disable": not (stays or console.is_terminal)}
+    with bars.Progress(*columns, bars.TimeRemainingColumn(), **look) as bar:
         task = bar.add_task(description, total=total)
         yield lambda n: bar.advance(task, n)

@@ -68,24 +68,11 @@ def exchange(
     headers: Mapping[str, str] | None = None,
     follow: bool = False,
 ) -> Answer:
-    """Send a request, by POST where there is `data`, and read the answer.
+    """Send a request, by POST where there is `data`, and read the answer; headers also go along redirects.
 
-    Parameters
-    ----------
-    url : an http:// or https:// address
-    timeout : seconds without a byte after which to give up
-    seconds : for everything, from the connection to the last byte
-    max_bytes : of the body; none is ever unpacked
-    data, headers : of the request
-    follow : whether redirects are followed; the headers go along
-
-    Raises
-    ------
-    TooSlowError, TooLargeError, BrokenOffError
-    OSError
-        The server cannot be reached.
-    ValueError, http.client.HTTPException
-        What is no address; an answer that is not HTTP.
+    It gives up after `timeout` seconds without a byte, and after `seconds` in all; a body of up to `max_bytes` is never
+    unpacked. Raises TooSlowError, TooLargeError, BrokenOffError; OSError where the server cannot be reached; ValueError
+    for what is no address, http.client.HTTPException for an answer that is not HTTP.
     """
     bounds = _Bounds(timeout, seconds, max_bytes + _HEADERS)
     opener = OpenerDirector()  # of its own: the standard one would also follow a redirect to ftp://

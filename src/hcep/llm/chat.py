@@ -15,8 +15,7 @@ import msgspec
 from hcep._checks import is_number, require_not_negative
 from hcep._files import write_text
 from hcep.errors import HCEPError
-from hcep.llm.answer import Answer, LLMError, Prices, TransientError, Usage
-from hcep.llm.endpoint import Endpoint, UnsupportedParameterError
+from hcep.llm.endpoint import Answer, Endpoint, LLMError, Prices, TransientError, UnsupportedParameterError, Usage
 
 Messages = Sequence[Mapping[str, str]]
 Accepted = TypeVar("Accepted")
@@ -60,7 +59,7 @@ class ChatModel:
     >>> chat = ChatModel("smollm2", "http://127.0.0.1:8080/v1", cache="answers", offline=True)
     >>> chat.ask([{"role": "user", "content": "Name a bird."}])
     Traceback (most recent call last):
-    hcep.llm.answer.LLMError: offline, and no answer to prompt bfc2ebbd33e5 in 'answers': run once with a server ...
+    hcep.llm.endpoint.LLMError: offline, and no answer to prompt bfc2ebbd33e5 in 'answers': run once with a server ...
     """
 
     def __init__(
@@ -98,7 +97,9 @@ class ChatModel:
             )
         self.timeout, self.max_retries, self.max_wait, self.backoff = timeout, max_retries, max_wait, backoff
         self.offline = offline
-        self.cache = None if cache is None else _AnswerCache(Path(cache))
+        self.cache = None if cache is None else Path(cache)
+        if self.cache is not None and self.cache.exists() and not self.cache.is_dir():
+            raise HCEPError(f"cache must be a folder, and {str(cache)!r} is a file; name another place")
         self.prices = _prices(prices)
         self.usage = Usage(cost=None if self.prices is None else 0.0)
         self._api_key = api_key
@@ -117,18 +118,22 @@ class ChatModel:
         Raises LLMError: the server refused, or kept failing for all tries, or `offline` and not on disk.
         """
         request = self._request(messages, seed)
-        answer = self.cache.get(request) if self.cache else None
+        # Not by the address of the server: a recorded run replays wherever it is carried, and two servers that give one
+        # name to different models need different folders.
+        canonical = json.dumps(request, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode()
+        place = None if self.cache is None else self.cache / f"{hashlib.sha256(canonical).hexdigest()}.json"
+        answer = None if place is None else _kept_answer(place, request)
         if answer is None:
-            if self.offline:
-                assert self.cache is not None
-                place = self.cache.path(request)
+            if self.offline and place is not None:
                 raise LLMError(
                     f"offline, and no answer to prompt {place.stem[:12]} in {str(place.parent)!r}: run once with a "
                     "server and this cache, with the same model, options and messages"
                 )
             answer = self._ask_patiently(request)
-            if self.cache:
-                self.cache.put(request, answer)
+            if place is not None:
+                kept = {key: value for key, value in asdict(answer).items() if key != "cached"}
+                record = {"format": FORMAT, "request": request, "answer": kept}
+                write_text(place, json.dumps(record, indent=2, ensure_ascii=False))
         with self._lock:
             self.usage = self.usage.with_answer(answer, self.prices)
         return answer
@@ -223,41 +228,18 @@ def ask_until_accepted(
 
 
 class _Kept(msgspec.Struct):
-    """What a file of the cache holds."""
-
     format: str
     request: dict[str, Any]
     answer: Answer
 
 
-class _AnswerCache:
-    """A folder of answers, a readable JSON file each. One that is damaged, or holds another request, counts as absent.
-
-    Files go by the SHA-256 of model, messages and parameters, not of the address of the server: a recorded run replays
-    wherever it is carried, and two servers that give one name to different models need different folders.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        if folder.exists() and not folder.is_dir():
-            raise HCEPError(f"cache must be a folder, and {str(folder)!r} is a file; name another place")
-
-    def path(self, request: dict[str, Any]) -> Path:
-        canonical = json.dumps(request, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-        return self.folder / f"{hashlib.sha256(canonical.encode()).hexdigest()}.json"
-
-    def get(self, request: dict[str, Any]) -> Answer | None:
-        try:
-            kept = msgspec.json.decode(self.path(request).read_bytes(), type=_Kept)
-        except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
-            return None
-        same = kept.format == FORMAT and kept.request == request
-        return replace(kept.answer, cached=True) if same else None
-
-    def put(self, request: dict[str, Any], answer: Answer) -> None:
-        kept = {key: value for key, value in asdict(answer).items() if key != "cached"}
-        record = {"format": FORMAT, "request": request, "answer": kept}
-        write_text(self.path(request), json.dumps(record, indent=2, ensure_ascii=False))
+def _kept_answer(place: Path, request: dict[str, Any]) -> Answer | None:
+    """The answer in a readable JSON file; one that is damaged, or holds another request, counts as absent."""
+    try:
+        kept = msgspec.json.decode(place.read_bytes(), type=_Kept)
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return replace(kept.answer, cached=True) if kept.format == FORMAT and kept.request == request else None
 
 
 def _prices(prices: Any) -> Prices | None:

@@ -43,7 +43,6 @@ class FittedModel(NamedTuple):
 
     @property
     def n_images(self) -> int:
-        """Training images."""
         return int(self.model.moments_.n_images)
 
 

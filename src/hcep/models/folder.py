@@ -9,7 +9,7 @@ save open, so that they see the old model or the new one whatever is saved meanw
 import os
 import weakref
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from hcep import _files
@@ -34,8 +34,8 @@ def writing(folder: Path) -> AbstractContextManager[None]:
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of a model; an existing model is replaced in one step, files of another kind are refused."""
-    with suppress(FileNotFoundError):  # another save renames its files; it is looked at again below
-        _refuse_strangers(folder)
+    if folder.exists() and not folder.is_dir():
+        raise ModelError(f"cannot save to {str(folder)!r}: it is a file; give a folder")
     with writing(folder):
         _refuse_strangers(folder)
         update_folder(folder, files)
@@ -85,7 +85,6 @@ class ModelFiles:
         raise ModelError(f"{str(folder)!r} is saved again and again; try later")
 
     def size(self, name: str) -> int:
-        """Bytes of a file."""
         if name not in self._open:
             raise ModelError(f"no complete model at {str(self.folder)!r}: the file {name} is missing")
         return os.fstat(self._open[name]).st_size
@@ -171,8 +170,6 @@ def _discard(folder: Path) -> None:
 
 
 def _refuse_strangers(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise ModelError(f"cannot save to {str(folder)!r}: it is a file; give a folder")
     document = _locate(folder, DOCUMENT)
     if document.is_file():
         if f'"{FORMAT}"'.encode() not in document.read_bytes():

@@ -275,7 +275,6 @@ def _check_size(name: str, n_bytes: int, saved: FileRecord) -> None:
 
 
 def parse_hierarchy(data: bytes) -> Hierarchy:
-    """Read ``hierarchy.json``."""
     try:
         text = data.decode("utf-8")
         # Anything else would be taken for the path of a file.

@@ -350,7 +350,6 @@ def parse_document(data: bytes) -> ModelSummary:
 
 
 def json_object(file: str, data: bytes) -> dict[str, Any]:
-    """The JSON object that a file holds."""
     try:
         document = _json.parse(data)
     except ValueError as error:

@@ -47,7 +47,6 @@ class Batcher(Generic[Item, Answer]):
         return len(self._waiting)
 
     def close(self) -> None:
-        """Let the thread end."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _answer_all(self) -> None:

@@ -100,8 +100,6 @@ class DroppedPhotos(Photos):
 
 @dataclass(frozen=True)
 class View:
-    """What is shown of a collection."""
-
     node: int = 0  # of the path tree: photos whose path goes through it
     show: str = "all"  # one of `Collection.masks`
     sort: str = "given"  # or "unsure", the least sure first; "worst", the mistake farthest in the tree first
@@ -141,7 +139,6 @@ class Collection:
 
     @cached_property
     def masks(self) -> dict[str, NDArray[np.bool_]]:
-        """Which photos a filter shows."""
         known, right = self.truth >= 0, self.truth == self.predicted
         masks = {"all": np.ones(len(self), dtype=bool), "unsure": self.probability < SURE}
         return masks | {"mistakes": known & ~right, "unlike": self.unlike, "right": known & right}
@@ -174,7 +171,6 @@ class Collection:
         return [(concept, n, h.name(h.leaf_of(a)), h.name(h.leaf_of(b)), times) for concept, n, a, b, times in found]
 
     def rows(self, view: View) -> Rows:
-        """The photos of a view, in its order."""
         keep = self.masks[view.show].copy()
         if view.node:
             level = int(self.model.hierarchy.path_tree.level[view.node])
@@ -256,7 +252,6 @@ class Collection:
     # -- photos ---------------------------------------------------------------------------------------
 
     def path(self, row: int) -> list[str]:
-        """Names along a photo's path."""
         return [self.node_name(node) for node in self.trail(int(self.node[row]))]
 
     def doubt(self, row: int) -> str:
@@ -264,7 +259,6 @@ class Collection:
         return UNLIKE if self.unlike[row] else UNSURE if self.probability[row] < SURE else ""
 
     def tile(self, row: int) -> dict[str, Any]:
-        """What the gallery says of a photo."""
         wrong = bool(self.masks["mistakes"][row])
         note = f"is {self.class_names[self.truth[row]]}" if wrong else self.doubt(row)
         told = {"name": self.class_names[self.predicted[row]], "sure": percent(float(self.probability[row]))}

@@ -37,7 +37,6 @@ class Decoded(Struct):
     problem: str = ""
 
     def array(self) -> NDArray[np.float32] | None:
-        """The encoder's input."""
         return np.frombuffer(self.pixels, dtype=np.float32).reshape(self.shape) if self.shape else None
 
 
@@ -85,7 +84,6 @@ class Decoders:
         return process
 
     async def close(self) -> None:
-        """End the processes."""
         for process in self._all:
             with suppress(ProcessLookupError):
                 process.kill()

@@ -150,7 +150,6 @@ class Engine:
         self._photos.pop(photo.id, None)
 
     async def close(self) -> None:
-        """End threads and processes."""
         await self._decode.close()
         self._encode.close()
         self._explain.close()
@@ -316,8 +315,6 @@ class Engine:
         return await self.run(keep)
 
     async def undo_correction(self, photo: str, *, who: str = "") -> None:
-        """Take the last correction of a photo back."""
-
         def undo() -> None:
             with self._lock:
                 if photo not in self.corrections:
@@ -333,7 +330,6 @@ class Engine:
         await self.run(self._change, lambda: change_model(self.saved.folder, what, function))
 
     async def add_class(self, name: str, parent: str | None, photos: Sequence[Photo]) -> None:
-        """Add a class from photos."""
         X, where = np.stack([photo.embedding for photo in photos]), parent or "the root"
         what = f"added class {name!r} under {where!r} from {len(X):,} images"
         await self.change(what, lambda fitted: fitted.add_class(name, parent, X))

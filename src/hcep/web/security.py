@@ -48,23 +48,17 @@ HEADERS = {
 
 
 class Guard:
-    """The outermost layer of the application.
+    """The outermost layer of the application: `seen` counts answers by status, `max_body` is bytes of a request's body.
 
-    Parameters
-    ----------
-    app : what answers, once a request may pass
-    seen : counts answers by status
-    token : what a request must bring, in the header ``Authorization: Bearer …``, in a cookie, or once in ``?token=``;
-        without one the server answers to the names of this machine alone. No other site has it, whatever name it gives
-        this machine.
-    max_body : bytes of a request's body
+    A request must bring the `token` in the header ``Authorization: Bearer …``, in a cookie, or once in ``?token=``;
+    without one the server answers to the names of this machine alone. No other site has it, whatever name it gives this
+    machine.
     """
 
     def __init__(self, app: App, *, seen: Counter[str], token: str | None = None, max_body: int = 100_000_000) -> None:
         self.app, self.seen, self.token, self.max_body, self._reading = app, seen, token, max_body, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
@@ -166,7 +160,6 @@ class PatientProtocol(H11Protocol):
     """HTTP whose connections end when the head of a request does not come: uvicorn itself would wait forever."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to watch a connection."""
         super().connection_made(transport)
         self._idle_since = self.loop.time()
         self._watch()

@@ -35,7 +35,6 @@ LASSO = "(event) => event?.points?.length && emit(event.points.map((point) => po
 
 
 def register(engine: Engine) -> None:
-    """Make the page."""
     collections = many.collections_of(engine)
 
     @ui.page("/collection", title="Collection")  # type: ignore[untyped-decorator]
@@ -49,7 +48,6 @@ def register(engine: Engine) -> None:
 
 
 def _empty(collections: many.Collections) -> None:
-    """What to do where there is no collection yet."""
     taken: list[tuple[str, Photo]] = []
 
     async def take(photo: Photo, name: str) -> None:
@@ -74,8 +72,6 @@ def _empty(collections: many.Collections) -> None:
 
 
 class _Page:
-    """One reader's view of a collection."""
-
     def __init__(self, collections: many.Collections, collection: Collection, score: str) -> None:
         self.collections, self.collection, self.tree = collections, collection, collection.model.hierarchy.path_tree
         self.view, self.level, n = View(), min(2, self.tree.depth), len(collection)
@@ -99,7 +95,6 @@ class _Page:
         self.change()
 
     def change(self, **what: Any) -> None:
-        """Change the view, and show it."""
         self.view = replace(self.view, **what)
         self.rows = self.collection.rows(self.view)
         self.gallery.show(self.rows)
@@ -132,7 +127,6 @@ class _Page:
                 button("Report", self.save_report, icon="description", aria_label="Report of the photos shown")
 
     def removable(self, words: str, **what: Any) -> None:
-        """A part of the view that can be taken away."""
         clickable(f"{words} ✕", partial(self.change, **what), "chip lit wrap", aria_label=f"Remove: {words}")
 
     # -- concepts and mistakes ------------------------------------------------------------------------
@@ -219,7 +213,6 @@ class _Page:
     # -- one photo, and files -------------------------------------------------------------------------
 
     def open(self, row: int) -> None:
-        """One photo, with its path."""
         with many.photo_dialog(self.collections, self.collection.photos, row):
             many.told(self.collection, row)
 

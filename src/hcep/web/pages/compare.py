@@ -51,7 +51,6 @@ class Pair:
 
     @cached_property
     def masks(self) -> dict[str, NDArray[np.bool_]]:
-        """Which photos a filter shows."""
         said = [np.array(list(map(str, c.model.classes.tolist())))[c.predicted] for c in (self.one, self.other)]
         agree = said[0] == said[1]
         a, b = (c.masks["right"] & self.known for c in (self.one, self.other))
@@ -78,7 +77,6 @@ class Pair:
 
 
 def register(engine: Engine) -> None:
-    """Make the page."""
     collections = many.collections_of(engine)
 
     @ui.page("/compare", title="Compare")  # type: ignore[untyped-decorator]
@@ -119,8 +117,6 @@ def _empty(engine: Engine) -> None:
 
 
 class _Page:
-    """One reader's view of two models."""
-
     def __init__(self, collections: many.Collections, pair: Pair, names: list[str]) -> None:
         self.collections, self.pair, self.names = collections, pair, names
         a, b = names
@@ -153,7 +149,6 @@ class _Page:
             text("p", f"Right by their labels: {told}; the difference is {interval}.")
 
     def change(self, show: str, concept: int | None = None) -> None:
-        """Show other photos."""
         keep = self.pair.masks[show]
         if concept is not None:
             keep = np.isin(np.arange(len(keep)), self.pair.parting.rows(View(common=concept)))
@@ -166,7 +161,6 @@ class _Page:
             text("span", f"{keep.sum():,} shown", "soft number", role="status")
 
     def open(self, row: int) -> None:
-        """One photo with the paths of both."""
         with many.photo_dialog(self.collections, self.pair.one.photos, row), text("div", classes="sides"):
             for name, collection in zip(self.names, (self.pair.one, self.pair.other), strict=True):
                 with text("div", classes="stack"):

@@ -101,7 +101,6 @@ def guarded(handler: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def notice(words: str, *, problem: bool = False) -> None:
-    """Tell the reader something in passing."""
     sentence = words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
     look = {"classes": "problem" if problem else "", "position": "top", "close_button": "Close"}
     ui.notify(sentence, timeout=9000 if problem else 4000, **look)

@@ -26,7 +26,6 @@ MEASURES = {
 
 
 def register(engine: Engine) -> None:
-    """Make the page."""
     collections = collections_of(engine)
 
     @ui.page("/hierarchy", title="Hierarchy")  # type: ignore[untyped-decorator]
@@ -45,7 +44,6 @@ class ConceptTree(ui.element, component="static/concepts.js"):  # type: ignore[m
         self.on("move", guarded(on_move))
 
     def show(self, hierarchy: Hierarchy, findings: dict[str, list[Finding]]) -> None:
-        """Show another hierarchy."""
         h = hierarchy
         classes = np.zeros(len(h), dtype=np.int64)
         for leaf in h.leaves:
@@ -92,8 +90,6 @@ def labelled_photos(engine: Engine) -> tuple[str, Any, Any] | None:
 
 
 class _Page:
-    """One reader's view of the hierarchy."""
-
     def __init__(self, engine: Engine, collections: Collections) -> None:
         self.engine, self.collections = engine, collections
         self.chosen, self.moving = engine.hierarchy.root, ""
@@ -123,7 +119,6 @@ class _Page:
         return self.hierarchy.ids[int(number)] if 0 <= int(number) < len(self.hierarchy) else self.hierarchy.root
 
     def draw(self) -> None:
-        """Show the newest version of the model."""
         h = self.hierarchy = self.engine.hierarchy  # others may change the model meanwhile
         self.findings: dict[str, list[Finding]] = {}
         for finding in lint(h, [h.class_of(leaf) for leaf in h.leaves]):
@@ -149,7 +144,6 @@ class _Page:
                     self.link(synset)
 
     def link(self, synset: str) -> None:
-        """A concept to go to."""
         clickable(self.hierarchy.name(synset), lambda: self.choose(synset), "chip wrap")
 
     async def choose(self, synset: str) -> None:
@@ -161,7 +155,6 @@ class _Page:
             self.show(synset)
 
     def show(self, synset: str) -> None:
-        """Show a concept, what is around it, and what to look at."""
         h, self.chosen = self.hierarchy, synset
         self.tree.choose(h, synset)
         self.below.set_text(f"It will be below “{h.name(synset)}”; choose another concept in the tree.")

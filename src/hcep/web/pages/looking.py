@@ -120,11 +120,9 @@ class Looking:
         return float(self._shares[self.hierarchy.index(concept)])
 
     def step(self, concept: str) -> Step | None:
-        """Of a concept on the path."""
         return next((step for step in self.found.explanation.steps if step.synset == concept), None)
 
     def answer(self) -> Answer:
-        """The answer in words."""
         found, known = self.found, self.engine.corrections
         guess = f"{a(found.name, 'a')}, {percent(found.probability)}"
         what_if = bool(self.force or self.forbid)

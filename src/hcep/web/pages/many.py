@@ -77,7 +77,6 @@ class Collections:
         return small_jpeg(self.photos[key].picture(row), SIDES[size], 82)
 
     async def jpeg(self, request: Any) -> Any:
-        """Answer a request for a photo."""
         size, key, row = (request.path_params[name] for name in ("size", "key", "row"))
         if key not in self.photos or row >= len(self.photos[key].names) or size not in SIDES:
             return refused(404, "no such photo")
@@ -118,7 +117,6 @@ def collections_of(engine: Engine) -> Collections:
 
 
 def refused(status: int, reason: str) -> Any:
-    """The answer to a request that cannot be met."""
     return responses.JSONResponse({"error": reason}, status, {"Cache-Control": "no-store", "Retry-After": "2"})
 
 
@@ -137,7 +135,6 @@ class Gallery(ui.element, component="static/gallery.js"):  # type: ignore[misc, 
         self.on("open", guarded(self.opened))
 
     def show(self, rows: Rows) -> None:
-        """Show these photos, from the first one."""
         self.rows = rows
         self.props.update({"count": len(rows), "version": self.props["version"] + 1})
 

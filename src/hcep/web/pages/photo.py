@@ -25,7 +25,6 @@ NO_PHOTOS = "Typical photos, and the range of this number, show here with the tr
 
 
 def register(engine: Engine) -> None:
-    """Make the page of photos, and what it shows."""
     shared.nicegui.app.add_static_files(shared.STATIC, shared.FILES)
     training, spec = Training(engine), find_spec("sklearn.datasets")
     for name in EXAMPLES if spec is not None and spec.origin else ():

@@ -31,7 +31,6 @@ def questions(looking: Looking, show_map: Callable[..., None]) -> None:
 
 
 def _chip(looking: Looking, concept: str, pick: Callable[[str], Any], words: str = "", **attributes: Any) -> None:
-    """A concept with its probability, to click."""
     with clickable("", partial(pick, concept), "chip", **attributes):
         text("span", words or looking.name(concept), "wrap")
         text("span", percent(looking.likely(concept)), "number")
