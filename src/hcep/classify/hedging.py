@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import is_number
@@ -75,14 +76,14 @@ def kinds(model: PathModel, found: Inference, alpha: float = 0.2) -> NDArray[np.
     return _descend(model, found, class_quantiles(model, "kind", alpha, False))
 
 
-class Hedged(NamedTuple):
+class Hedged(Struct, frozen=True):
     """What can be said of one image with a promised coverage."""
 
     concept: str  # the lowest that can be answered
     name: str
     probability: float  # of the classes below it
     is_class: bool  # whether it is the predicted class itself
-    kind: str | None = None  # what the image is a kind of, by name, where it seems to be of no class of the model
+    kind: str | None  # what the image is a kind of, by name, where it seems to be of no class of the model
 
     def __str__(self) -> str:
         sure = f"{100 * min(self.probability, 0.99):.0f} %"

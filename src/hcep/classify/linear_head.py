@@ -49,15 +49,13 @@ def open_linear_head(
 
     Parameters
     ----------
-    coef : (n_classes, n_dims); one row for two classes, as scikit-learn keeps it, is the logit of the second
-    intercept : (n_classes,)
+    coef, intercept : (n_classes, n_dims) and (n_classes,); one row for two classes is the logit of the second
     classes : (n_classes,) labels; ids of leaves of the hierarchy, in the order of `coef`
-    hierarchy : what `HCEPClassifier` takes
+    hierarchy, tree, collapse : what `HCEPClassifier` takes
     images : (n_images, n_dims); embeddings of some typical images, unlabelled: they set the scale, so that coefficients
         are about 1, choose the anchor, and say below which explained share an image is unlike them: one for all classes
     anchor : float or "auto"; "auto" is the smallest of `ANCHORS` at which path and classifier agree on 99 % of
         `images`; without any, one so large that they always do
-    tree : {"first", "shortest", "longest"} or None; as in `HCEPClassifier`
     """
     from hcep.classify import HCEPClassifier
 
@@ -67,14 +65,18 @@ def open_linear_head(
     order = np.argsort(labels, kind="stable")
     labels, weights, biases = labels[order], weights[order], biases[order]
     graph = class_hierarchy(hierarchy, labels, tree, collapse)
-    embeddings, largest = leaf_embeddings(weights, biases)
+    weights, biases = weights - weights.mean(axis=0), biases - biases.mean()
+    squares = (weights**2).sum(axis=1) + biases**2
+    embeddings = np.column_stack([weights, biases, np.sqrt(squares.max() - squares)])
     rows = None if images is None else as_embeddings(images, weights.shape[1], name="images")
-    scale = 1.0 if rows is None else _scale(rows, weights, biases, largest)
+    logits = None if rows is None else rows @ weights.T.astype(rows.dtype) + biases
+    best = 0.0 if logits is None else float(logits.max(axis=1).mean())
+    scale = float(squares.max()) / best if best > 0 else 1.0  # 1 / t: coefficients on the best class are about 1
     transform = EmbeddingTransform(scale=scale, constants=np.array([scale, 0.0]))
     leaves = class_leaves(graph, labels)
     synsets = average_upwards(graph, dict(zip(leaves.tolist(), embeddings, strict=True)))
     dictionary = ConceptDictionary(graph, synsets, transform)
-    wanted = None if rows is None else leaves[(rows @ weights.T.astype(rows.dtype) + biases).argmax(axis=1)]
+    wanted = None if logits is None else leaves[logits.argmax(axis=1)]
     found, agreement = _anchor(dictionary, anchor, rows, wanted)
     # At an infinite anchor objectives differ by 2 * scale * (difference of logits).
     assembled(model, labels, dictionary, found, 2.0 * scale)
@@ -94,21 +96,6 @@ def assembled(
     model.anchor_, model.shrinkage_, model.calibration_ = float(anchor), None, Calibration(temperature)
     model.leave_one_out_, model.head_, model.n_iter_, model.n_features_in_ = [], None, 1, dictionary.n_dims
     return model
-
-
-def leaf_embeddings(weights: NDArray[np.float64], biases: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Class vectors of one norm whose nearest is the largest logit, (n_classes, n_dims + 2), and that norm's square."""
-    centred, offset = weights - weights.mean(axis=0), biases - biases.mean()
-    squares = (centred**2).sum(axis=1) + offset**2
-    largest = float(squares.max())
-    return np.column_stack([centred, offset, np.sqrt(largest - squares)]), largest
-
-
-def _scale(images: NDArray[Any], weights: NDArray[np.float64], biases: NDArray[np.float64], largest: float) -> float:
-    """1 / t: the mean coefficient of an image on its best class becomes 1."""
-    logits = images @ (weights - weights.mean(axis=0)).T.astype(images.dtype) + (biases - biases.mean())
-    best = float(logits.max(axis=1).mean())
-    return largest / best if best > 0 else 1.0
 
 
 def _anchor(

@@ -63,8 +63,11 @@ def as_embeddings(X: ArrayLike, n_dims: int | None = None, name: str = "X") -> N
 
 def refuse_non_finite(X: NDArray[Any], first_row: int = 0, name: str = "X") -> None:
     """Raise when `X` has NaN or infinite values, with the number of rows and the first of them."""
-    if all(_sum_is_finite(X[start : start + CHUNK]) for start in range(0, len(X), CHUNK)):
-        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        # A sum of squares is finite only if every term is: one cheap pass decides; only trouble pays for the look.
+        chunks = (X[start : start + CHUNK].astype(working_dtype(X), copy=False) for start in range(0, len(X), CHUNK))
+        if all(np.isfinite(np.vdot(rows, rows)) for rows in chunks):
+            return
     bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
     if len(bad):
         raise DictionaryError(
@@ -82,10 +85,3 @@ def refuse_odd_scale(X: NDArray[Any]) -> None:
             f"the embeddings' largest values are about {typical:.0e}, too {'small' if typical < 1 else 'large'} to "
             f"compute with; divide them all by {typical:.0e}"
         )
-
-
-def _sum_is_finite(X: NDArray[Any]) -> bool:
-    # A sum of squares is finite only if every term is: one cheap pass decides; only trouble pays for the look.
-    rows = X.astype(working_dtype(X), copy=False)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(np.vdot(rows, rows)))

@@ -94,10 +94,9 @@ def text_dictionary(
     X, y : (n_labelled, n_dims) array and their leaves; labelled images, of some classes or all
     close_gap : subtract from texts their own mean, and from images theirs; otherwise that of the images from both
     """
-    vectors = unit_rows(as_embeddings(texts, name="texts").astype(np.float64))
+    vectors = _units(texts, None, "texts")
     if len(vectors) != len(hierarchy.leaves):
         raise DictionaryError(f"texts has {len(vectors):,} rows for {len(hierarchy.leaves):,} leaves; give one a leaf")
-    refuse_non_finite(vectors, name="texts")
     known = None if X is None else _units(X, vectors.shape[1], "X")
     seen = known if images is None else _units(images, vectors.shape[1], "images")
     text_mean = vectors.mean(axis=0)
@@ -116,9 +115,9 @@ def text_dictionary(
     return TextDictionary(found, float(weight), temperature * scale**2, n_text_only, gap)
 
 
-def _units(X: ArrayLike, n_dims: int, name: str) -> Floats:
+def _units(X: ArrayLike, n_dims: int | None, name: str) -> Floats:
     rows = as_embeddings(X, name=name)
-    if rows.shape[1] != n_dims:
+    if n_dims is not None and rows.shape[1] != n_dims:
         raise DictionaryError(f"{name} has {rows.shape[1]:,} dimensions, texts {n_dims:,}; encode both by one encoder")
     refuse_non_finite(rows, name=name)
     return np.asarray(unit_rows(rows.astype(np.float64)))
@@ -145,34 +144,24 @@ def _mixed(texts: Floats, X: Floats, own: NDArray[np.intp]) -> tuple[Floats, flo
     square = float((texts[seen] ** 2).sum())
     scaled = texts * (max(float((texts[seen] * means).sum()) / square, 0.0) if square > 0 else 1.0)
     by_class = np.argsort(own, kind="stable")
-    rank = np.empty(len(own), dtype=np.intp)
-    rank[by_class] = np.arange(len(own)) - (np.cumsum(counts) - counts)[own[by_class]]
-    folds = [np.flatnonzero(rank == fold) for fold in range(min(int(counts.max()), FOLDS))]
+    rank = np.arange(len(own)) - (np.cumsum(counts) - counts)[own[by_class]]
+    folds = [np.sort(by_class[rank == fold]) for fold in range(min(int(counts.max()), FOLDS))]
     tried = []
     for weight in WEIGHTS:
-        left_out = [_left_out(scaled, X, own, sums, counts, rows, weight) for rows in folds]
-        energies, truth = np.concatenate(left_out), own[np.concatenate(folds)]
-        tried += [(_log_loss(energies / t, truth), -weight, t) for t in TEMPERATURES]
+        energies = np.empty((0, len(texts)))
+        for rows in folds:  # squared distances, up to a constant, of one image per class to leaves that none is in
+            rest, n_rest = sums.copy(), counts.copy()
+            rest[own[rows]] -= X[rows]
+            n_rest[own[rows]] -= 1.0
+            leaves = _blend(scaled, rest, n_rest, weight)
+            energies = np.concatenate([energies, (leaves**2).sum(axis=1) - 2.0 * X[rows] @ leaves.T])
+        energies -= energies.min(axis=1, keepdims=True)
+        mine = energies[np.arange(len(energies)), own[np.concatenate(folds)]]
+        for t in TEMPERATURES:
+            tried.append((float(np.mean(np.log(np.exp(-energies / t).sum(axis=1)) + mine / t)), -weight, t))
     _, negative, temperature = min(tried)
     return _blend(scaled, sums, counts, -negative), -negative, temperature
 
 
-def _left_out(
-    texts: Floats, X: Floats, own: NDArray[np.intp], sums: Floats, counts: Floats, rows: NDArray[np.intp], weight: float
-) -> Floats:
-    """Squared distances, up to a constant, of one image per class to leaves that none of them is in."""
-    rest, n_rest = sums.copy(), counts.copy()
-    rest[own[rows]] -= X[rows]
-    n_rest[own[rows]] -= 1.0
-    leaves = _blend(texts, rest, n_rest, weight)
-    return np.asarray((leaves**2).sum(axis=1) - 2.0 * X[rows] @ leaves.T)
-
-
 def _blend(texts: Floats, sums: Floats, counts: Floats, weight: float) -> Floats:
     return texts if np.isinf(weight) else np.asarray((weight * texts + sums) / (weight + counts)[:, None])
-
-
-def _log_loss(energies: Floats, own: NDArray[np.intp]) -> float:
-    low = energies.min(axis=1, keepdims=True)
-    total = np.log(np.exp(low - energies).sum(axis=1)) - low[:, 0]
-    return float(np.mean(total + energies[np.arange(len(own)), own]))

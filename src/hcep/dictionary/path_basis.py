@@ -54,10 +54,6 @@ class PathBasis:
         """Nodes along each path, (n_nodes, depth), -1 beyond its end."""
         return self.tree.ancestors()
 
-    @property
-    def n_dependent(self) -> int:
-        return int(np.count_nonzero(self.column[1:] < 0))
-
 
 def build_path_basis(hierarchy: Hierarchy, atoms: NDArray[np.float64], anchor: float) -> PathBasis:
     """Orthogonalise every atom against its ancestors, level by level; warns once of atoms that depend on them."""
@@ -66,17 +62,15 @@ def build_path_basis(hierarchy: Hierarchy, atoms: NDArray[np.float64], anchor: f
     found = share > 0
     column, sign = _share_columns(tree, q, share, found)
     if not found[1:].all():
-        _warn_dependent(hierarchy, tree, np.flatnonzero(~found[1:]) + 1)
+        _warn_dependent(hierarchy, np.unique(tree.edge[1:][~found[1:]]))
     rows = np.flatnonzero(column == np.arange(tree.n_nodes))
-    place = np.full(tree.n_nodes, -1, dtype=np.int32)
-    place[rows] = np.arange(len(rows), dtype=np.int32)
     kept = q[rows]
     return PathBasis(
         tree=tree,
         anchor=anchor,
         directions=np.ascontiguousarray(kept[:, :n_dims]),
         offset=np.sqrt(anchor) * kept[:, n_dims:].sum(axis=1),
-        column=np.where(column >= 0, place[column], -1).astype(np.int32),
+        column=np.where(column >= 0, np.searchsorted(rows, column), -1).astype(np.int32),
         sign=sign,
         share=share,
         triangle=triangle,
@@ -141,8 +135,7 @@ def _share_columns(
     return column, sign
 
 
-def _warn_dependent(hierarchy: Hierarchy, tree: PathTree, nodes: NDArray[np.intp]) -> None:
-    edges = np.unique(tree.edge[nodes])
+def _warn_dependent(hierarchy: Hierarchy, edges: NDArray[np.int32]) -> None:
     examples = [" → ".join(hierarchy.edges[e]) for e in edges[:3]]
     warnings.warn(
         f"{len(edges):,} of {hierarchy.n_edges:,} atoms are zero or lie in the span of the atoms above them "

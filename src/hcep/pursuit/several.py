@@ -31,8 +31,7 @@ class Stopping(NamedTuple):
     """When an image has a further path: if ``1 - J' / J > intercept + slope * J_1 / ||x||**2``.
 
     J is the objective without it, J' with it, J_1 that of one path: the worse one explains an image, the more must the
-    next gain. The default, for dictionaries whose images are not known, is a fixed gain; a fitted classifier has a rule
-    of its own (see `hcep.classify.objects.stopping_rule`).
+    next gain. A fitted classifier has a rule of its own (see `hcep.classify.objects.stopping_rule`).
     """
 
     intercept: float = 0.2
@@ -41,25 +40,16 @@ class Stopping(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PathSums:
-    """What a batch of images is a sum of.
-
-    Attributes
-    ----------
-    nodes : (n_images, k) int32
-        Ends of the paths in ``hierarchy.path_tree``, the largest share first; -1 beyond the last.
-    shares : (n_images, k) float64
-        Share of the picture each path stands for; those of an image sum to 1. 0 beyond the last.
-    codes : (n_images, n_atoms) CSR array; coefficients on the union of the paths
-    residual_norms : (n_images,) float64, ``||x - D^T z||``
-    objectives : (n_images, k) float64; lowest objective found with 1, 2, ... paths; NaN beyond the last.
-    """
+    """What a batch of images is a sum of."""
 
     dictionary: ConceptDictionary
-    nodes: NDArray[np.int32]
-    shares: NDArray[np.float64]
-    codes: sparse.csr_array
-    residual_norms: NDArray[np.float64]
-    objectives: NDArray[np.float64]
+    nodes: NDArray[
+        np.int32
+    ]  # (n_images, k) ends of the paths in the path tree, largest share first; -1 beyond
+    shares: NDArray[np.float64]  # (n_images, k) of the picture that each path stands for; they sum to 1
+    codes: sparse.csr_array  # (n_images, n_atoms) coefficients on the union of the paths
+    residual_norms: NDArray[np.float64]  # (n_images,) ``||x - D^T z||``
+    objectives: NDArray[np.float64]  # (n_images, k) lowest one found with 1, 2, ... paths; NaN beyond the last
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -94,8 +84,6 @@ def search_several(
     progress: bool = False,
 ) -> PathSums:
     """Explain every image by a sum of up to `n_paths` complete rooted paths.
-
-    Raises HCEPError: no anchor, options that sums do not have, or more atoms than pairs of them fit in memory.
 
     Parameters
     ----------
@@ -176,9 +164,9 @@ def _leaves(dictionary: ConceptDictionary) -> tuple[NDArray[np.intp], Any, NDArr
 
 
 def _refuse(dictionary: ConceptDictionary, options: SearchOptions, n_paths: int | str) -> None:
+    if isinstance(n_paths, str) and n_paths != "auto":
+        raise HCEPError(f"n_paths must be 'auto' or a positive number of paths, got {n_paths!r}")
     if n_paths != "auto":
-        if isinstance(n_paths, str):
-            raise HCEPError(f"n_paths must be 'auto' or a positive number of paths, got {n_paths!r}")
         require_positive("n_paths", n_paths)
     if not options.anchor > 0.0:
         raise HCEPError("n_paths needs an anchor above 0, such as anchor=0.3: without one any share fits an image")

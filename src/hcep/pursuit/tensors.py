@@ -6,7 +6,7 @@ precision, as in the compiled searches: ``p**2 - anchor`` cancels for a large an
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -74,15 +74,10 @@ def _array(tensor: Tensor) -> NDArray[Any]:
 def search_tensors(
     X: Tensor, dictionary: ConceptDictionary, rules: Rules, *, exact: bool, n_best: int, progress: bool = False
 ) -> TensorPathResult:
-    """What `hcep.hb_omp` does for a tensor.
+    """What `hcep.hb_omp` does for a tensor; `exact` searches all rooted paths, not a beam.
 
-    Parameters
-    ----------
-    X : (n_images, n_dims) tensor
-        float32 and half are searched in single precision; bfloat16 is too, but for the products of images and
-        directions, whose factors are rounded to bfloat16 and whose sums are single; everything else in double.
-    exact : search all rooted paths, not a beam
-    n_best, progress : as for `hcep.hb_omp`
+    float32 and half are searched in single precision; bfloat16 is too, but for the products of images and directions,
+    whose factors are rounded to bfloat16 and whose sums are single; everything else in double.
     """
     torch = require("torch", "torch", "a search on tensors")
     check_shape(np.broadcast_to(np.float32(0.0), tuple(X.shape)), dictionary.n_dims)
@@ -111,7 +106,7 @@ def _search_block(
     torch = tables.torch
     images = tables.project(block, rounded)
     with torch.no_grad():
-        fixed = TensorImages(images.x.detach(), images.p.detach(), images.squares.detach())
+        fixed = TensorImages(*(part.detach() for part in images))
         find = _search_all if exact and rules.tol == 0.0 else _search_beam
         nodes = find(tables, fixed, rules, n_best)
         found = nodes >= 0
@@ -123,8 +118,7 @@ def _search_block(
     return nodes.to(torch.int32), norms, coefficients.to(block.dtype)
 
 
-@dataclass(frozen=True, eq=False)
-class TensorImages:
+class TensorImages(NamedTuple):
     """A block of images in the dictionary's space, their products (n_columns, n_images), their squared norms."""
 
     x: Tensor
@@ -138,25 +132,19 @@ class TensorTables:
     def __init__(self, torch: Any, dictionary: ConceptDictionary, basis: PathBasis, like: Tensor) -> None:
         self.torch, self.tree, self.n_atoms = torch, basis.tree, dictionary.n_atoms
 
-        def index(array: NDArray[Any]) -> Tensor:
-            return torch.from_numpy(array.astype(np.int64)).to(like.device)
+        def put(array: NDArray[Any] | None, dtype: Any) -> Tensor:
+            return None if array is None else torch.from_numpy(np.array(array)).to(like.device, dtype)
 
-        def exact(array: NDArray[Any]) -> Tensor:
-            return torch.from_numpy(np.array(array, dtype=np.float64)).to(like.device)
-
-        def working(array: NDArray[Any] | None) -> Tensor | None:
-            return None if array is None else exact(array).to(like.dtype)
-
-        self.parent, self.edge, self.level = map(index, (basis.tree.parent, basis.tree.edge, basis.tree.level))
-        self.first_child, self.n_children = index(basis.tree.first_child), index(basis.tree.n_children)
-        self.along, self.column = index(basis.nodes_of_path), index(basis.column)
-        self.sign, self.share, self.offset = exact(basis.sign), exact(basis.share), exact(basis.offset)
-        self.triangle, self.directions = exact(basis.triangle), exact(basis.directions).to(like.dtype)
-        self.atoms = exact(dictionary.atoms).to(like.dtype)
-        transform = dictionary.transform
+        tree, transform, whole, double, own = basis.tree, dictionary.transform, torch.int64, torch.float64, like.dtype
+        self.parent, self.edge, self.level = put(tree.parent, whole), put(tree.edge, whole), put(tree.level, whole)
+        self.first_child, self.n_children = put(tree.first_child, whole), put(tree.n_children, whole)
+        self.along, self.column = put(basis.nodes_of_path, whole), put(basis.column, whole)
+        self.sign, self.share = put(basis.sign, double), put(basis.share, double)
+        self.offset, self.triangle = put(basis.offset, double), put(basis.triangle, double)
+        self.directions, self.atoms = put(basis.directions, own), put(dictionary.atoms, own)
         self.power, self.unit_norm, self.scale = transform.power, transform.unit_norm, transform.scale
-        self.mean, self.constants = working(transform.mean), working(transform.constants)
-        self.whitener = working(None if transform.whitener is None else transform.scale * transform.whitener)
+        self.mean, self.constants = put(transform.mean, own), put(transform.constants, own)
+        self.whitener = put(None if transform.whitener is None else transform.scale * transform.whitener, own)
 
     @classmethod
     def of(cls, torch: Any, dictionary: ConceptDictionary, basis: PathBasis, like: Tensor) -> "TensorTables":
@@ -165,8 +153,6 @@ class TensorTables:
         if (like.device, like.dtype) not in kept:
             kept[like.device, like.dtype] = cls(torch, dictionary, basis, like)
         return kept[like.device, like.dtype]
-
-    # -- images --------------------------------------------------------------------------------------
 
     def project(self, X: Tensor, rounded: bool) -> TensorImages:
         """A block of raw images in the dictionary's space, with their products."""
@@ -185,9 +171,7 @@ class TensorTables:
             X = X / self.torch.where(norms > 0, norms, 1.0)
         X = X if self.mean is None else X - self.mean
         X = X * self.scale if self.whitener is None else X @ self.whitener
-        if self.constants is None:
-            return X
-        return self.torch.cat([X, self.constants.expand(len(X), -1)], dim=1)
+        return X if self.constants is None else self.torch.cat([X, self.constants.expand(len(X), -1)], dim=1)
 
     def products(self, x: Tensor, rounded: bool) -> Tensor:
         """``<x, q>`` of every direction and image, (n_columns, n_images)."""
@@ -206,8 +190,6 @@ class TensorTables:
             return (images.p[column].double() + self.offset[column][:, None]) * sign[:, None]
         return (images.p[column, image].double() + self.offset[column]) * sign
 
-    # -- paths ---------------------------------------------------------------------------------------
-
     def solve(self, images: TensorImages, image: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Products and coefficients (n, depth) along the path of each pair, by back substitution in the path's R."""
         torch, path = self.torch, self.along[nodes]
@@ -216,10 +198,8 @@ class TensorTables:
         # Row m of the table is the column of R that the path's m-th atom has; outside, and for an atom that depends on
         # those above, it becomes a unit column, and with its product 0 the coefficient 0.
         R = torch.where(inside[:, :, None], self.triangle[at], 0.0).transpose(1, 2)
-        diagonal = R.diagonal(dim1=1, dim2=2)
-        R = R + torch.diag_embed((diagonal == 0).double())
-        solved = torch.linalg.solve_triangular(R, along[:, :, None], upper=True)
-        return along, solved[:, :, 0]
+        R = R + torch.diag_embed((R.diagonal(dim1=1, dim2=2) == 0).double())
+        return along, torch.linalg.solve_triangular(R, along[:, :, None], upper=True)[:, :, 0]
 
     def squared_residuals(self, images: TensorImages, image: Tensor, nodes: Tensor, rules: Rules) -> Tensor:
         """``||x - D^T a||**2`` of pairs of image and node: from the products, or measured where these cancel."""

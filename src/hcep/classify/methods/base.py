@@ -16,15 +16,9 @@ Result = PathResult | FlatResult
 class CodeClassifier(ClassifierMixin, ConceptEstimator):  # type: ignore[misc]
     """Base of the baselines: ``fit``, ``pursue`` (codes and supports), ``predict``, ``predict_proba``, ``score``.
 
-    Parameters and fitted attributes are those of `ConceptEstimator`, and:
-
     A method is a subclass with ``_code``; where it has more to fit than the dictionary, with ``_fit_method`` as well;
-    where a classifier sees its codes, with ``_make_head``.
-
-    Attributes
-    ----------
-    head_ : none where there is one class only, or the method has no head
-    n_iter_ : iterations of the head
+    where a classifier sees its codes, with ``_make_head``. Parameters and fitted attributes are those of
+    `ConceptEstimator`, and ``head_``: None where there is one class only, or the method has no head.
     """
 
     head_: Any

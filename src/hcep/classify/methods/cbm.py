@@ -9,7 +9,7 @@ from scipy import sparse
 from hcep.classify.adamw import AdamW
 from hcep.classify.base import HierarchyLike
 from hcep.classify.methods.base import ConceptMethod
-from hcep.hierarchy import Hierarchy
+from hcep.dictionary.concept_dictionary import leaf_shares
 from hcep.pursuit import FlatResult
 from hcep.pursuit.blocks import for_blocks
 
@@ -23,8 +23,7 @@ class CBMClassifier(ConceptMethod):
 
     An image's concepts are its class and all ancestors of the class, by any path. A score is the logit of
     a concept's probability: on training images the probabilities are all but 0 and 1, which leaves a head on them
-    nothing to weigh. In the code, a synset's score stands at the atom of its first parent; nothing is reconstructed, so
-    that residual norms are NaN.
+    nothing to weigh. In the code, a synset's score stands at the atom of its first parent; residual norms are NaN.
 
     Parameters
     ----------
@@ -49,41 +48,32 @@ class CBMClassifier(ConceptMethod):
 
     def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
         options: dict[str, Any] = {name: getattr(self, name) for name in ("batch_size", "random_state", "n_jobs")}
-        targets, x = concept_targets(self.hierarchy_, self._leaves)[index], self.dictionary_.embed(images)
-        self.predictor_ = fit_concept_predictor(x, targets, epochs=self.concept_epochs, **options)
+        # Which synsets, but for the root, hold for each class: its leaf and all ancestors, by any path.
+        targets = leaf_shares(self.hierarchy_, self._leaves.tolist()).toarray().T[:, 1:] > 0.0
+        x = self.dictionary_.embed(images)
+        self.predictor_ = fit_concept_predictor(x, targets[index], epochs=self.concept_epochs, **options)
 
     def _code(self, images: NDArray[Any]) -> FlatResult:
-        scores, atoms = self._head_input(images), first_parent_atoms(self.hierarchy_)
+        scores, hierarchy = self._head_input(images), self.hierarchy_
+        atom_of = {edge: k for k, edge in enumerate(hierarchy.edges)}
+        atoms = np.array([atom_of[hierarchy.parents(s)[0], s] for s in hierarchy.ids[1:]], dtype=np.int32)
         highest = np.argsort(-scores, axis=1, kind="stable")[:, : self._n_atoms_kept]
-        codes = dense_codes(scores, atoms, self.dictionary_.n_atoms)
-        return FlatResult(self.dictionary_, codes, np.full(len(images), np.nan), atoms[highest])
+        codes = np.zeros((len(images), len(atom_of)), dtype=scores.dtype)
+        codes[:, atoms] = scores
+        return FlatResult(self.dictionary_, sparse.csr_array(codes), np.full(len(images), np.nan), atoms[highest])
 
     def _head_input(self, images: NDArray[Any]) -> Floats:
         """All scores, dense: as sparse codes they would only be slower."""
         return self.predictor_(self.dictionary_.embed(images))
 
 
-def first_parent_atoms(hierarchy: Hierarchy) -> NDArray[np.int32]:
-    """The atom of each synset's first parent; entry i is synset i + 1's."""
-    atom_of = {edge: k for k, edge in enumerate(hierarchy.edges)}
-    return np.array([atom_of[hierarchy.parents(s)[0], s] for s in hierarchy.ids[1:]], dtype=np.int32)
-
-
-def dense_codes(scores: NDArray[Any], atoms: NDArray[np.int32], n_atoms: int) -> sparse.csr_array:
-    """Scores of every synset as codes with an entry at each of `atoms`."""
-    n_images, n_concepts = scores.shape
-    order = np.argsort(atoms)
-    pointer = np.arange(n_images + 1, dtype=np.int64) * n_concepts
-    return sparse.csr_array((scores[:, order].ravel(), np.tile(atoms[order], n_images), pointer), (n_images, n_atoms))
-
-
 class ConceptPredictor(NamedTuple):
-    """A linear predictor of concepts."""
+    """A linear predictor of concepts from images, centred by the mean and divided by the scale first."""
 
-    weight: Floats  # (n_dims, n_concepts) float32
-    bias: Floats  # (n_concepts,) float32
-    mean: Floats  # (n_dims,) float32
-    scale: float  # images are centred by the mean and divided by the scale first
+    weight: Floats  # (n_dims, n_concepts)
+    bias: Floats
+    mean: Floats
+    scale: float
 
     def __call__(self, X: NDArray[Any]) -> Floats:
         """Score of every concept, (n_images, n_concepts): the logit of its probability."""
@@ -134,17 +124,6 @@ def fit_concept_predictor(
 
     for_blocks(n_concepts, work, n_jobs, block=CONCEPTS_A_BLOCK)
     return ConceptPredictor(weight, bias, mean, scale)
-
-
-def concept_targets(hierarchy: Hierarchy, leaves: NDArray[np.str_]) -> NDArray[np.bool_]:
-    """Which synsets hold for each leaf: itself and all its ancestors, by any path; (n_leaves, n_synsets - 1).
-
-    Column i is synset i + 1: the root, which holds for everything, is left out.
-    """
-    targets = np.zeros((len(leaves), len(hierarchy)), dtype=bool)
-    for row, leaf in zip(targets, leaves.tolist(), strict=True):
-        row[[hierarchy.index(synset) for synset in (leaf, *hierarchy.ancestors(leaf))]] = True
-    return targets[:, 1:]
 
 
 def sigmoid(logits: Floats) -> Floats:

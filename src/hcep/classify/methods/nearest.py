@@ -94,12 +94,8 @@ class NNClassifier(CodeClassifier):
     ----------
     hierarchy, tree, collapse, unit_norm, center, n_jobs : as in `hcep.classify.base.ConceptEstimator`
     max_steps : synsets of the class's path to report as the support; the prediction does not depend on it
-    shrinkage : float in (0, 1], None or "auto"
-        Metric: None is Euclidean, as published; "auto" picks by held-out training images.
-
-    Attributes
-    ----------
-    calibration_ : from squared distances to probabilities, fitted on held-out training images
+    shrinkage : float in (0, 1], None or "auto"; metric: None is Euclidean, as published; "auto" picks by held-out
+        training images, on which the probabilities are calibrated too
     """
 
     calibration_: Calibration
@@ -122,7 +118,9 @@ class NNClassifier(CodeClassifier):
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Those of `Calibration` by squared distances, (n_images, n_classes); the largest is the predicted class's."""
         images = self._checked_images(X)
-        scores = self.calibration_.probabilities(self._squared_distances(images))
+        means = np.stack([self.dictionary_.synset_embedding(leaf) for leaf in self._leaves])
+        distances = np.einsum("ij,ij->i", means, means) - 2.0 * (self.dictionary_.embed(images) @ means.T)
+        scores = self.calibration_.probabilities(np.asarray(distances, dtype=np.float64))
         # The prediction is made in the images' own precision; where rounding decides, it has the last word.
         scores[np.arange(len(scores)), self._nearest(images)] = scores.max(axis=1) * (1.0 + 1e-12)
         return np.asarray(scores / scores.sum(axis=1, keepdims=True))
@@ -134,9 +132,3 @@ class NNClassifier(CodeClassifier):
         class_of_leaf = {leaf: i for i, leaf in enumerate(self._leaves.tolist())}
         leaves = nn(images, self.dictionary_, n_jobs=self.n_jobs).leaves
         return np.array([class_of_leaf[leaf] for leaf in leaves.tolist()], dtype=np.intp)
-
-    def _squared_distances(self, images: NDArray[Any]) -> NDArray[np.float64]:
-        """To every class embedding, less the image's own square, (n_images, n_classes)."""
-        x = self.dictionary_.embed(images)
-        means = np.stack([self.dictionary_.synset_embedding(leaf) for leaf in self._leaves])
-        return np.asarray(np.einsum("ij,ij->i", means, means) - 2.0 * (x @ means.T), dtype=np.float64)

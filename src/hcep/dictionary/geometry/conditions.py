@@ -215,7 +215,11 @@ class Conditions:
         for rows in blocks(1, n, n):
             depth = cones[rows, None] - _degrees(self._units[rows] @ self._units.T)
             inside = depth >= -ANGLE_TOLERANCE
-            others, above = self._others(rows)
+            others, above = np.ones(depth.shape, dtype=bool), np.zeros(depth.shape, dtype=bool)
+            others[:, 0] = False
+            for row, i in enumerate(range(rows.start, rows.stop)):
+                above[row, self._above[i]] = True
+                others[row, [i, *self._above[i], *self._below[i]]] = False
             n_others[rows] = others.sum(axis=1)
             fraction[rows] = _share(inside & others, others)
             violation[rows] = np.where(others, np.maximum(depth, 0.0), 0.0).sum(axis=1) / np.maximum(n_others[rows], 1)
@@ -272,16 +276,6 @@ class Conditions:
         depth, branching, inner = self.hierarchy.depth, self.hierarchy.max_branching, self._n_children > 0
         by_parents = int((self.hierarchy.levels[inner] + self._n_children[inner] - 1).max())
         return DimensionBound(depth, branching, self.dictionary.n_dims, depth + branching - 1, by_parents)
-
-    def _others(self, rows: slice) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """For each row's synset: which are neither the root, itself, above nor below it; and which are above it."""
-        others = np.ones((rows.stop - rows.start, len(self.hierarchy)), dtype=np.bool_)
-        above = np.zeros_like(others)
-        for row, i in enumerate(range(rows.start, rows.stop)):
-            above[row, self._above[i]] = True
-            others[row, self._below[i]] = False
-            others[row, [0, i]] = False
-        return others & ~above, above
 
     def _cones(self, half_angles: ArrayLike | None) -> Floats:
         """Half-angle of every synset's cone: as observed, or that of its level."""

@@ -1,6 +1,6 @@
 """Recovery: from which images, and by which algorithm, a rooted path is provably found."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -161,7 +161,9 @@ class Recoverable(Conditions):
         radius = np.full(len(ends), np.inf)
         for level in range(tree.level[ends].max(initial=0)):
             rows = np.flatnonzero(nodes[:, level] >= 0)
-            for parent, group in _grouped(tree.parent[nodes[rows, level]], rows):
+            parents = tree.parent[nodes[rows, level]]
+            for parent in np.unique(parents):
+                group = rows[parents == parent]
                 children = tree.first_child[parent] + np.arange(tree.n_children[parent])
                 u = basis.share[children, None] * _directions(basis, children)
                 images = self.dictionary.synset_embeddings[tree.synset[ends[group]]]
@@ -187,13 +189,6 @@ def _step_radius(u: Floats, images: Floats, chosen: NDArray[np.int32]) -> Floats
     distance[lead <= RECOVERY_TOLERANCE * np.linalg.norm(images, axis=1)[:, None]] = 0.0
     distance[np.arange(len(score)), chosen] = np.inf
     return np.asarray(distance.min(axis=1))
-
-
-def _grouped(keys: NDArray[np.int32], rows: Ints) -> Iterator[tuple[int, Ints]]:
-    """Each distinct key with its rows."""
-    order = np.argsort(keys, kind="stable")
-    distinct, first = np.unique(keys[order], return_index=True)
-    yield from zip(distinct.tolist(), np.split(rows[order], first[1:]), strict=True)
 
 
 def _directions(basis: PathBasis, nodes: NDArray[np.integer[Any]]) -> Floats:
