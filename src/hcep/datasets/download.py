@@ -74,21 +74,26 @@ def fetch(
 
     Parameters
     ----------
-    name : str
-        One of `ARCHIVES`. For "imagenet", whose terms everybody must accept for themselves, nothing is fetched:
+    name : one of `ARCHIVES`. For "imagenet", whose terms everybody must accept for themselves, nothing is fetched:
         `folder` is where it is.
     folder : where it is unpacked to, and where an archive that was copied there by hand is found; the user's cache by
         default
     mirror : address of a folder that has the archives under their published file names; ``HCEP_DATA_MIRROR`` by default
     progress : show a bar
 
-    Returns
-    -------
-    Path
-        Of the dataset, as `read_images` takes it.
+    Returns the dataset's place, as `read_images` takes it.
     """
     if name == "imagenet":
-        return _own_imagenet(folder)
+        from hcep.datasets.layouts import imagenet
+
+        if folder is None or not Path(folder).is_dir():
+            raise DatasetError(
+                "ImageNet is not fetched, since its terms are between you and image-net.org: download it there, unpack "
+                f"it and give its folder; got {None if folder is None else str(folder)!r}"
+            )
+        if not imagenet.detect(Path(folder)):
+            raise DatasetError(f"{str(folder)!r} is not ImageNet: looked for {imagenet.LOOKS_FOR}")
+        return Path(folder)
     if name not in ARCHIVES:
         raise DatasetError(
             f"no dataset {name!r} to fetch; there are {quoted(ARCHIVES, 10)}.{near_matches(name, ARCHIVES)}"
@@ -103,19 +108,6 @@ def fetch(
     return place
 
 
-def _own_imagenet(folder: str | os.PathLike[str] | None) -> Path:
-    from hcep.datasets.layouts import imagenet
-
-    if folder is None or not Path(folder).is_dir():
-        raise DatasetError(
-            "ImageNet is not fetched, since its terms are between you and image-net.org: download it there, unpack it "
-            f"and give its folder; got {None if folder is None else str(folder)!r}"
-        )
-    if not imagenet.detect(Path(folder)):
-        raise DatasetError(f"{str(folder)!r} is not ImageNet: looked for {imagenet.LOOKS_FOR}")
-    return Path(folder)
-
-
 def download(
     archive: Archive, folder: str | os.PathLike[str], *, mirror: str | None = None, progress: bool = False
 ) -> Path:
@@ -124,10 +116,13 @@ def download(
     pooch.get_logger().setLevel("WARNING")
     url = f"{mirror.rstrip('/')}/{archive.file}" if mirror else archive.url
     part = Path(folder) / f"{archive.file}.part"
+
+    def downloader(url: str, output_file: str, _: Any) -> None:
+        _fetch(url, part, 2 * archive.n_bytes, progress)
+        part.replace(output_file)
+
     try:
-        found = pooch.retrieve(
-            url, archive.hash, archive.file, folder, downloader=_Downloader(part, 2 * archive.n_bytes, progress)
-        )
+        found = pooch.retrieve(url, archive.hash, archive.file, folder, downloader=downloader)
     except OSError as error:
         raise DatasetError(f"cannot fetch {url}: {error}; run it again to resume") from None
     except ValueError as error:
@@ -141,44 +136,34 @@ def download(
     return Path(found)
 
 
-class _Downloader:
-    """What pooch calls to fetch a file: goes on where an earlier run stopped."""
+def _fetch(url: str, part: Path, max_bytes: int, progress: bool) -> None:
+    """Fetch a file; goes on where an earlier run stopped."""
+    import requests
 
-    def __init__(self, part: Path, max_bytes: int, progress: bool) -> None:
-        self.part, self.max_bytes, self.progress = part, max_bytes, progress
-
-    def __call__(self, url: str, output_file: str, pooch: Any, check_only: bool = False) -> None:
-        import requests
-
-        have = self.part.stat().st_size if self.part.exists() else 0
-        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
-        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
-            if answer.status_code == 416:  # nothing is left to send, or the part is of another file: the hash will say
-                self.part.replace(output_file)
-                return
-            if answer.status_code not in (200, 206):
-                raise DatasetError(f"cannot fetch {url}: the server answers {answer.status_code} {answer.reason}")
-            have = have if answer.status_code == 206 else 0
-            total = have + int(answer.headers.get("Content-Length", 0))
-            if total > self.max_bytes:
-                raise DatasetError(f"{url} has {total:,} bytes, too many to be the published archive")
-            self._write(answer, have, total, url)
-        self.part.replace(output_file)
-
-    def _write(self, answer: Any, have: int, total: int, url: str) -> None:
+    have = part.stat().st_size if part.exists() else 0
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
+        if answer.status_code == 416:  # nothing is left to send, or the part is of another file: the hash will say
+            return
+        if answer.status_code not in (200, 206):
+            raise DatasetError(f"cannot fetch {url}: the server answers {answer.status_code} {answer.reason}")
+        have = have if answer.status_code == 206 else 0
+        total = have + int(answer.headers.get("Content-Length", 0))
+        if total > max_bytes:
+            raise DatasetError(f"{url} has {total:,} bytes, too many to be the published archive")
         with (
-            self.part.open("ab" if have else "wb") as file,
-            progress_bar(f"fetching {self.part.stem}", total, self.progress, "bytes") as advance,
+            part.open("ab" if have else "wb") as file,
+            progress_bar(f"fetching {part.stem}", total, progress, "bytes") as advance,
         ):
             advance(have)
             for chunk in answer.iter_content(CHUNK):
                 file.write(chunk)
                 have += len(chunk)
                 advance(len(chunk))
-                if have > self.max_bytes:
-                    raise DatasetError(f"{url} sends more than {self.max_bytes:,} bytes, too many for the archive")
-        if have < total:
-            raise DatasetError(f"{url} ended after {have:,} of {total:,} bytes; run it again to resume")
+                if have > max_bytes:
+                    raise DatasetError(f"{url} sends more than {max_bytes:,} bytes, too many for the archive")
+    if have < total:
+        raise DatasetError(f"{url} ended after {have:,} of {total:,} bytes; run it again to resume")
 
 
 def unpack(

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import stat
+from contextlib import suppress
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -68,7 +69,9 @@ def open_image(
                 # No mode, so that CMYK and grey stay what they are until they are converted.
                 image.draft(None, (round(width * scale), round(height * scale)))
             image.load()
-            upright, turned = _as_rgb(image), _UPRIGHT.get(_orientation(image))
+            upright, turned = _as_rgb(image), None
+            with suppress(Exception):  # damaged metadata is no reason to refuse a good picture
+                turned = _UPRIGHT.get(int(image.getexif().get(_ORIENTATION, 1)))
             return upright if turned is None else upright.transpose(turned)
     except ImageProblem:
         raise
@@ -133,14 +136,6 @@ def _as_rgb(image: Image.Image) -> Image.Image:
         picture = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
     return image.convert("RGB")
-
-
-def _orientation(image: Image.Image) -> int:
-    try:
-        return int(image.getexif().get(_ORIENTATION, 1))
-    except Exception:
-        # Damaged metadata is no reason to refuse a good picture.
-        return 1
 
 
 def _in_one_line(error: Exception) -> str:

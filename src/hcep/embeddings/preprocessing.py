@@ -37,9 +37,9 @@ class Preprocessing:
     Attributes
     ----------
     size : height and width of the model's input; one integer for a square
-    resize : {'shortest', 'longest', 'squash'}
-        Scale the shorter side to `edge`, keeping proportions; or the longer side; or both, to a square. What is then
-        larger than `size` is cropped around the centre, what is smaller is padded with `fill`.
+    resize : {'shortest', 'longest', 'squash'}; scale the shorter side to `edge`, keeping proportions; or the longer
+        side; or both, to a square. What is then larger than `size` is cropped around the centre, what is smaller is
+        padded with `fill`.
     edge : side to scale to, in pixels; `size` itself by default
     crop_square : whether a square image is treated like the others. False scales it straight to `size`, without a crop.
     interpolation : {'nearest', 'box', 'bilinear', 'hamming', 'bicubic', 'lanczos'}
@@ -77,16 +77,17 @@ class Preprocessing:
             value = getattr(self, field)
             if not isinstance(value, str) or value not in choices:
                 raise PreprocessingError(f"{field} must be one of {quoted(choices, limit=10)}, got {value!r}")
-        if not isinstance(self.edge, int | None):
-            raise PreprocessingError(f"edge must be an integer, got {self.edge!r}")
-        if not isinstance(self.rescale, int | float):
-            raise PreprocessingError(f"rescale must be a number, got {self.rescale!r}")
-        if min(self.size) < 1 or (self.edge is not None and self.edge < 1):
-            raise PreprocessingError(f"size and edge must be positive, got size {self.size} and edge {self.edge}")
-        if min(self.std) <= 0 or self.rescale <= 0:
-            raise PreprocessingError(f"std and rescale must be positive, got std {self.std} and rescale {self.rescale}")
-        if self.size[0] != self.size[1] and self.resize != "squash":
-            raise PreprocessingError(f"size {self.size} is not square: only resize='squash' goes with it")
+        size, edge, std, rescale = self.size, self.edge, self.std, self.rescale
+        if not isinstance(edge, int | None):
+            raise PreprocessingError(f"edge must be an integer, got {edge!r}")
+        if not isinstance(rescale, int | float):
+            raise PreprocessingError(f"rescale must be a number, got {rescale!r}")
+        if min(size) < 1 or (edge is not None and edge < 1):
+            raise PreprocessingError(f"size and edge must be positive, got size {size} and edge {edge}")
+        if min(*std, rescale) <= 0:
+            raise PreprocessingError(f"std and rescale must be positive, got std {std} and rescale {rescale}")
+        if size[0] != size[1] and self.resize != "squash":
+            raise PreprocessingError(f"size {size} is not square: only resize='squash' goes with it")
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any], base: "Preprocessing | None" = None) -> "Preprocessing":
@@ -106,7 +107,9 @@ class Preprocessing:
     def __call__(self, image: Image.Image) -> NDArray[np.float32]:
         """An RGB image as a (3, height, width) array."""
         if self.resize == "shortest":
-            image = _without_far_ends(image)
+            # A strip is cut to its middle, where the crop is: scaled whole, 1 x 80,000,000 pixels would fill memory.
+            reach = 4 * min(image.size)
+            image = _centre(image, (min(image.height, reach), min(image.width, reach)))
         resized = image.resize(self._resized(*image.size), INTERPOLATIONS[self.interpolation])
         pixels = np.array(np.asarray(_centre(resized, self.size, self.fill)).transpose(2, 0, 1), np.float32, order="C")
         pixels *= np.float32(self.rescale)
@@ -127,12 +130,11 @@ class Preprocessing:
         """
         reach = 4 * min(width, height) if self.resize == "shortest" else max(width, height)
         middle = min(width, reach), min(height, reach)
-        scaled = self._resized(*middle)
-        sides = zip((width, height), middle, scaled, self.size[::-1], strict=True)
         found = []
-        for whole, cut, resized, wanted in sides:
-            start, step = _offset(resized, wanted), cut / resized
-            before = _offset(whole, cut)
+        for whole, cut, resized, wanted in zip(
+            (width, height), middle, self._resized(*middle), self.size[::-1], strict=True
+        ):
+            start, step, before = _offset(resized, wanted), cut / resized, _offset(whole, cut)
             found.append((before + start * step, before + (start + wanted) * step))
         (left, right), (top, bottom) = found
         return left, top, right, bottom
@@ -169,12 +171,10 @@ PRESETS = {
 
 
 def as_preprocessing(given: PreprocessingLike | None, base: Preprocessing | None = None) -> Preprocessing:
-    """Read what an encoder is given as its preprocessing.
+    """Read what an encoder is given as its preprocessing; `base` applies where `given` says nothing.
 
-    given : Preprocessing, mapping, str or path-like, optional
-        The name of one of `PRESETS`, a JSON file, a mapping of the fields that differ from `base` (or from its own
-        ``"preset"``), or a whole `Preprocessing`.
-    base : what applies where `given` says nothing
+    given : the name of one of `PRESETS`, a JSON file, a mapping of the fields that differ from `base` (or from its own
+        ``"preset"``), or a whole `Preprocessing`
     """
     if isinstance(given, Preprocessing):
         return given
@@ -204,12 +204,6 @@ def _preset(name: object) -> Preprocessing:
             f"no preset {name!r}; there are {quoted(PRESETS)}, or give a .json file.{near_matches(name, PRESETS)}"
         )
     return PRESETS[name]
-
-
-def _without_far_ends(image: Image.Image) -> Image.Image:
-    """Cut a strip to its middle, where the crop is: scaled whole, 1 x 80,000,000 pixels would fill memory."""
-    reach = 4 * min(image.size)
-    return _centre(image, (min(image.height, reach), min(image.width, reach)))
 
 
 def _offset(have: int, want: int) -> int:

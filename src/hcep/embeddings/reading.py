@@ -87,11 +87,8 @@ def is_embeddings(path: str | os.PathLike[str]) -> bool:
     place = Path(path)
     if place.is_dir():
         return is_store(place) or is_dataset_folder(place)
-    if not place.is_file() or place.suffix.lower() not in SUFFIXES:
-        return False
-    if place.suffix.lower() in (*DELIMITERS, ".parquet"):
-        return has_vectors(place)
-    return True
+    kind = place.suffix.lower() if place.is_file() else ""
+    return has_vectors(place) if kind in (*DELIMITERS, ".parquet") else kind in SUFFIXES
 
 
 def read_embeddings(
@@ -115,14 +112,18 @@ def read_embeddings(
     labels : a file of labels, one per vector
     in_memory : vectors of a store with more images than this are not read: `Embeddings.X` is the store
     """
+
+    def source(wanted: str | None) -> str:
+        return str(path) if wanted is None else f"{path}{OF_SPLIT}{wanted}"
+
     if is_store(path):
         store = EmbeddingStore(path)
         wanted = split or (default_split if default_split in store.splits.tolist() else None)
         chosen = store.select(splits=wanted) if wanted else store
-        stays = in_memory is not None and len(chosen) > in_memory
-        X = chosen if stays else chosen.to_numpy(np.float32)
-        ids, hashes = (None, None) if stays else (chosen.ids, chosen.content_hashes)
-        return Embeddings(X, chosen.labels, ids, store.encoder, _source(path, wanted), photo_hashes=hashes)
+        if in_memory is not None and len(chosen) > in_memory:
+            return Embeddings(chosen, chosen.labels, None, store.encoder, source(wanted))
+        X, hashes = chosen.to_numpy(np.float32), chosen.content_hashes
+        return Embeddings(X, chosen.labels, chosen.ids, store.encoder, source(wanted), photo_hashes=hashes)
     if not Path(path).exists() or not (is_dataset_folder(Path(path)) or Path(path).suffix.lower() in SUFFIXES):
         raise HCEPError(
             f"no embeddings at {str(path)!r}: expected a store made by `hcep encode`, a {', '.join(SUFFIXES)} file, or "
@@ -130,29 +131,18 @@ def read_embeddings(
         )
     names = {part: name for part, name in (("vectors", vectors), ("labels", label)) if name is not None}
     arrays = read_arrays(path, names=names, label_names=usual_label_names(path), labels=labels)
-    wanted = _wanted_split(arrays.splits, split, default_split, path)
+    known = [] if arrays.splits is None else arrays.splits.tolist()
+    if split and arrays.splits is None:
+        raise HCEPError(
+            f"{str(path)!r} has no splits, so no image of it is in split {split!r}; "
+            "give data with that split, or, where all images will do, name no split"
+        )
+    wanted = split or (default_split if default_split in known else None)
+    if wanted is not None and wanted not in known:
+        raise HCEPError(f"no image of {str(path)!r} is in split {wanted!r}; there are {quoted(sorted(set(known)))}")
     rows = slice(None) if wanted is None else np.asarray(arrays.splits) == wanted
     ids = arrays.ids if arrays.ids is not None else arrays.paths
     ids = np.arange(len(arrays)).astype(str) if ids is None else ids
-    known = None if arrays.labels is None else arrays.labels[rows]
+    given = None if arrays.labels is None else arrays.labels[rows]
     notes = (arrays.note,) if arrays.note else ()
-    return Embeddings(arrays.vectors[rows], known, ids[rows], None, _source(path, wanted), notes)
-
-
-def _source(path: str | os.PathLike[str], split: str | None) -> str:
-    return str(path) if split is None else f"{path}{OF_SPLIT}{split}"
-
-
-def _wanted_split(splits: NDArray[Any] | None, split: str | None, default: str | None, path: object) -> str | None:
-    if splits is None:
-        if split:
-            raise HCEPError(
-                f"{str(path)!r} has no splits, so no image of it is in split {split!r}; "
-                "give data with that split, or, where all images will do, name no split"
-            )
-        return None
-    known = splits.tolist()
-    wanted = split or (default if default in known else None)
-    if wanted is not None and wanted not in known:
-        raise HCEPError(f"no image of {str(path)!r} is in split {wanted!r}; there are {quoted(sorted(set(known)))}")
-    return wanted
+    return Embeddings(arrays.vectors[rows], given, ids[rows], None, source(wanted), notes)
