@@ -44,7 +44,7 @@ BAD = {
     "quote.csv": (b'r,a\nr,"b\n', r"quote\.csv, line 2: is not a table: unexpected end of data"),
     "header.tsv": (b"parent\tchild\n", r"header\.tsv: holds no edges"),
     "comment.csv": (b"# nothing\n", r"comment\.csv: holds no rows"),
-    "cycle.csv": (b"a,b\nb,c\nc,a\n", r"cycle\.csv: the hierarchy has a cycle: 'b' → 'c' → 'a' → 'b'"),
+    "cycle.csv": (b"a,b\nb,c\nc,a\n", r"cycle\.csv: the hierarchy has a cycle: 'a' → 'b' → 'c' → 'a'"),
     "childless.csv": (b"r,a\nr,\n", r"childless\.csv, line 2: expected parent, child"),
     # JSON
     "cut.json": (b'{"a": {\n"b": ', r"cut\.json, line 2: is not JSON: Expecting value"),

@@ -13,7 +13,7 @@ from hcep.curation.edits import Collapse, Cut, Edit, Rename, apply_edits
 from hcep.datasets.hierarchies import NAMED, place_of
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy import serial
-from hcep.hierarchy.edges import is_virtual
+from hcep.hierarchy.edges import find_cycles, is_virtual
 from hcep.hierarchy.files import class_ids, hierarchy_in
 from hcep.hierarchy.formats.source import MAX_BYTES, Source, counted, open_source
 from hcep.hierarchy.formats.table_file import DELIMITERS
@@ -221,13 +221,20 @@ def lint_edges(edges: Iterable[Sequence[str]], places: Sequence[str] | None = No
     several = {synset: given for synset, given in names.items() if len(given) > 1}
     two_names = "with several names; keep one, or give the meanings ids of their own"
     told_names = (f"{synset!r}: {quoted(given)}" for synset, given in several.items())
+    cycles = []
+    for cycle in (found_cycles := list(find_cycles(graph)))[:MAX_CYCLES]:
+        loop = " → ".join(map(repr, [*cycle, cycle[0]]))
+        text = f"a cycle of {len(cycle)} concepts: {loop}; remove one of these edges"
+        cycles.append(Finding("error", "cycle", text, tuple(cycle), examples=(loop,)))
+    if more := tuple(cycle[0] for cycle in found_cycles[MAX_CYCLES:]):
+        cycles.append(Finding("error", "cycle", f"{len(more)} more cycles; break those above first", more))
     return [
         *listed("error", "malformed-row", odd, "other than parent, child[, name]; correct"),
         *listed("error", "empty-id", empty, "with an empty id; name the concept"),
         *listed("error", "self-loop", loops, "with a concept as its own parent; drop"),
         *listed("warning", "duplicate-edge", twice, "given before; keep one of each", "edge"),
         *found("error", "two-names", several, two_names, examples=told_names),
-        *_cycles(graph),
+        *cycles,
         *_several_roots(roots if len(roots) > 1 else (), "will be"),
     ]
 
@@ -282,9 +289,9 @@ def _table_edges(source: Source) -> RawEdges | None:
 
 def _json_edges(source: Source) -> RawEdges | None:
     data: Any = json.loads(source.text())
-    synsets = data.get("synsets") if isinstance(data, dict) and data.get("format") == serial.FORMAT else None
-    listed = synsets if isinstance(synsets, list) else [None]
-    if not all(isinstance(s, dict) and isinstance(s.get("parents", []), list) for s in listed):
+    known = isinstance(data, dict) and data.get("format") == serial.FORMAT and isinstance(data.get("synsets"), list)
+    synsets: list[Any] = data["synsets"] if known else [None]
+    if not all(isinstance(s, dict) and isinstance(s.get("parents", []), list) for s in synsets):
         return None
 
     def cleaned() -> Hierarchy:
@@ -295,42 +302,3 @@ def _json_edges(source: Source) -> RawEdges | None:
 
     pairs: list[Sequence[str]] = [(parent, s.get("id")) for s in synsets for parent in s.get("parents", ())]
     return pairs, [f"concept {pair[1]!r}" for pair in pairs], cleaned
-
-
-def _cycles(edges: Iterable[tuple[str, str]]) -> Iterator[Finding]:
-    cycles = list(_back_edges(edges))
-    for cycle in cycles[:MAX_CYCLES]:
-        loop = " → ".join(map(repr, [*cycle, cycle[0]]))
-        text = f"a cycle of {len(cycle)} concepts: {loop}; remove one of these edges"
-        yield Finding("error", "cycle", text, tuple(cycle), examples=(loop,))
-    more = [cycle[0] for cycle in cycles[MAX_CYCLES:]]
-    if more:
-        yield Finding("error", "cycle", f"{len(more)} more cycles; break those above first", tuple(more))
-
-
-def _back_edges(edges: Iterable[tuple[str, str]]) -> Iterator[list[str]]:
-    """One cycle for every edge that leads back to a synset above it in a depth-first walk.
-
-    Without these edges nothing is left that goes round. All cycles could be exponentially many.
-    """
-    children: dict[str, dict[str, None]] = {}
-    for parent, child in edges:
-        children.setdefault(parent, {})[child] = None
-        children.setdefault(child, {})
-    below = {child for lower in children.values() for child in lower}
-    done: set[str] = set()
-    for start in [*(s for s in children if s not in below), *children]:
-        trail = [] if start in done else [start]
-        place = {synset: i for i, synset in enumerate(trail)}
-        waiting = [iter(children[synset]) for synset in trail]
-        while trail:
-            lower = next(waiting[-1], None)
-            if lower is None:
-                done.add(trail[-1])
-                del place[trail.pop()], waiting[-1]
-            elif lower in place:
-                yield trail[place[lower] :]
-            elif lower not in done:
-                place[lower] = len(trail)
-                trail.append(lower)
-                waiting.append(iter(children[lower]))

@@ -246,7 +246,7 @@ def review(
     X, y, ids = _known(before, [*before, *before.own_leaves], *(images or ([], [], [])))
     if len(np.unique(y)) > 1:
         held_out = HeldOut.from_images(before, X, y)
-        shown = {"n_images": n_images, "max_moves": max_moves, "progress": progress}
+        shown: Any = {"n_images": n_images, "max_moves": max_moves, "progress": progress}
         findings += lint_embeddings(before, X, y, ids, held_out=held_out, **shown)
         if n_moves:
             measured = [f.measured for f in findings if isinstance(f, MoveFinding) and f.measured is not None]

@@ -1,6 +1,6 @@
 """Pairs of (parent, child) into ids, names and parent lists, only of a rooted DAG; the tree of its rooted paths."""
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -138,16 +138,38 @@ def longest_levels(ids: Sequence[str], parents: Sequence[Sequence[int]]) -> list
             if waiting[child] == 0:
                 ready.append(child)
     if n_done < len(ids):
-        # A synset still waiting has a parent still waiting: walking up must come round.
-        trail: dict[int, int] = {}
-        synset = next(i for i, n in enumerate(waiting) if n)
-        while synset not in trail:
-            trail[synset] = len(trail)
-            synset = next(p for p in parents[synset] if waiting[p])
-        cycle = list(trail)[trail[synset] :][::-1]
+        cycle = next(find_cycles(sorted((p, child) for child, above in enumerate(parents) for p in above)))
         loop = " → ".join(repr(ids[i]) for i in [*cycle, cycle[0]])
         raise HierarchyError(f"the hierarchy has a cycle: {loop}; remove one of these edges")
     return levels
+
+
+def find_cycles(edges: Iterable[tuple[N, N]]) -> Iterator[list[N]]:
+    """One cycle for every edge that leads back to a synset above it in a depth-first walk.
+
+    Without these edges nothing is left that goes round. All cycles could be exponentially many.
+    """
+    children: dict[N, dict[N, None]] = {}
+    for parent, child in edges:
+        children.setdefault(parent, {})[child] = None
+        children.setdefault(child, {})
+    below = {child for lower in children.values() for child in lower}
+    done: set[N] = set()
+    for start in [*(s for s in children if s not in below), *children]:
+        trail = [] if start in done else [start]
+        place = {synset: i for i, synset in enumerate(trail)}
+        waiting = [iter(children[synset]) for synset in trail]
+        while trail:
+            lower = next(waiting[-1], None)
+            if lower is None:
+                done.add(trail[-1])
+                del place[trail.pop()], waiting[-1]
+            elif lower in place:
+                yield trail[place[lower] :]
+            elif lower not in done:
+                place[lower] = len(trail)
+                trail.append(lower)
+                waiting.append(iter(children[lower]))
 
 
 def reach(starts: Iterable[N], step: Callable[[N], Iterable[N]]) -> set[N]:
@@ -212,8 +234,8 @@ def unfold(hierarchy: "Hierarchy") -> PathTree:
     if not hierarchy.is_tree:
         n_paths = np.zeros(len(hierarchy))  # floats: the count itself may overflow an integer
         n_paths[0] = 1.0
-        for level in range(1, hierarchy.depth + 1):
-            at = np.flatnonzero(hierarchy.levels == level)
+        for n in range(1, hierarchy.depth + 1):
+            at = np.flatnonzero(hierarchy.levels == n)
             owner, edge = _entries(hierarchy.parent_pointer, at)
             np.add.at(n_paths, at[owner], n_paths[hierarchy.parent_index[edge]])
         if n_paths.sum() > MAX_NODES:

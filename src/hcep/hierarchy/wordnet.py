@@ -64,7 +64,16 @@ class WordNet:
     def __init__(self, database: str | os.PathLike[str] | None = None, *, pos: Pos = "noun") -> None:
         if pos not in get_args(Pos):
             raise HierarchyError(f"pos must be 'noun' or 'verb', which have hypernyms; got {pos!r}")
-        self.pos, self._letter, self.folder = pos, pos[0], _find(database, pos)
+        places = list(dict.fromkeys(usual_places())) if database is None else [Path(database), Path(database, "dict")]
+        found = [place for place in places if all((place / f"{kind}.{pos}").is_file() for kind in ("data", "index"))]
+        if not found and database is not None:
+            raise HierarchyError(f"database {str(places[0])!r} does not hold data.{pos} and index.{pos} of WordNet")
+        if not found:
+            raise HierarchyError(
+                "no WordNet database found; install one (Debian: apt install wordnet; Python: nltk.download('wordnet'))"
+                f" or pass database=, a folder with data.{pos} and index.{pos}. Looked in {', '.join(map(str, places))}"
+            )
+        self.pos, self._letter, self.folder = pos, pos[0], found[0]
         self.tables = _tables(self.folder, pos)
 
     def senses(self, word: str) -> tuple[Sense, ...]:
@@ -153,20 +162,6 @@ class WordNet:
 
     def _id(self, offset: int) -> str:
         return f"{self._letter}{offset:08d}"
-
-
-def _find(database: str | os.PathLike[str] | None, pos: str) -> Path:
-    """The folder with the files of a part of speech."""
-    places = list(dict.fromkeys(usual_places())) if database is None else [Path(database), Path(database, "dict")]
-    for folder in places:
-        if all((folder / f"{kind}.{pos}").is_file() for kind in ("data", "index")):
-            return folder
-    if database is not None:
-        raise HierarchyError(f"database {str(places[0])!r} does not hold data.{pos} and index.{pos} of WordNet")
-    raise HierarchyError(
-        "no WordNet database found; install one (Debian: apt install wordnet; Python: nltk.download('wordnet')) or "
-        f"pass database=, a folder with data.{pos} and index.{pos}. Looked in {', '.join(map(str, places))}"
-    )
 
 
 def usual_places() -> Iterator[Path]:
