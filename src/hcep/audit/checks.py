@@ -25,14 +25,12 @@ from hcep.models.fitting import fit_streaming
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
-#: Answers that the code of the path does not give; more than a tie is knowledge from elsewhere.
-MAX_LEAK = 0.001
+#: Answers that the code of the path does not give, more than a tie is knowledge from elsewhere; calibration error.
+MAX_LEAK, MAX_ECE = 0.001, 0.1
 #: Noise, as a share of the image's norm, and how many answers must stay.
 NOISE, STAY = 0.05, 0.9
-#: Paths of two fits to different images must share so much of their concepts.
-SAME_PATH = 0.7
-#: Training images below which a class is thin.
-THIN = 5
+#: What paths of fits to different images must share of their concepts; training images below which a class is thin.
+SAME_PATH, THIN = 0.7, 5
 #: Images from which on a branch or group is judged; how far it may fall behind.
 ENOUGH, BEHIND = 30, 0.1
 #: Images in memory at a time; those that a promise of coverage is computed from, at most.
@@ -41,9 +39,6 @@ BLOCK, MOST_HELD_OUT = 1024, 2000
 DELETION = ("deleted", "inserted", "others deleted")
 #: Four scores of two images that are no farther apart are of one image.
 SAME_SCORES = 1e-5
-#: Largest calibration error that passes.
-MAX_ECE = 0.1
-
 #: (n_images, n_dims) embeddings, or the store that they stay in.
 Images = NDArray[Any] | EmbeddingStore
 
@@ -85,21 +80,15 @@ class Sums(dict[Any, Any]):
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A model with the images it is looked at with, and what is summed up over them.
-
-    model : HCEPClassifier, or what behaves like one
-    X, y : labelled images that the model was not fitted on
-    train : (X, y) the model was fitted on, for what must be fitted again; None leaves that out
-    groups : (n_images,) labels of groups, optional
-    coverage : the coverage to promise
-    """
+    """A model with the images it is looked at with, and what is summed up over them."""
 
     model: HCEPClassifier
+    #: X, y: labelled images that the model was not fitted on
     X: Images
     y: NDArray[Any]
-    train: tuple[Images, NDArray[Any]] | None = None
+    train: tuple[Images, NDArray[Any]] | None = None  #: what it was fitted on; None leaves out what is fitted again
     groups: NDArray[Any] | None = None
-    coverage: float = 0.9
+    coverage: float = 0.9  #: to promise
     seed: int = 0
     progress: bool = False
     sums: Sums = field(default_factory=Sums)
@@ -154,7 +143,7 @@ class Block:
     y: NDArray[Any]
     rows: slice
 
-    @property
+    @cached_property
     def model(self) -> HCEPClassifier:
         return self.subject.model
 

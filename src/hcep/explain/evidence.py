@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
@@ -28,24 +29,21 @@ class Contribution(Struct, frozen=True):
     value: float
 
 
-@dataclass(frozen=True)
-class Contributions:
-    """The score of one class as a sum over concepts; nothing is left over."""
+class Contributions(Struct, frozen=True):
+    """A class's score as a sum: values of concepts, from the root down, and constant add up to the total.
 
-    #: label, name: the class
-    label: str
+    Of a path it is by how much the path lowers the objective below `square`, the image's squared norm in the model's
+    metric, each concept by what it adds to those above it (less the anchor's price of a step); with a linear head it is
+    the logit, and the constant its intercept.
+    """
+
+    label: str = msgspec.field(name="class")
     name: str
-    #: "path", where the score is by how much the class's path lowers the objective below ``||x||**2``, each concept by
-    #: what it adds to those above it (less the anchor's price of a step); or "logit", a linear head's
-    kind: str
-    concepts: tuple[Contribution, ...]  #: from the root down
-    constant: float  #: what no concept adds: the head's intercept
-    square: float  #: ``||x||**2`` in the model's metric, of which a path's values are shares
-
-    @property
-    def total(self) -> float:
-        """The score."""
-        return sum((one.value for one in self.concepts), start=self.constant)
+    kind: Literal["path", "logit"]
+    concepts: tuple[Contribution, ...]
+    constant: float
+    total: float
+    square: float
 
     def shown(self, value: float) -> str:
         """A value for people: of a path as a share of the image."""
@@ -119,9 +117,8 @@ class WhyNot:
             then = "" if self.flip.name == b.name else f"; the answer would then be {self.flip.name}"
             told.append(f"a change of {100 * self.flip.share:.1f} % of the embedding would make the two equal{then}")
         for side, photos in zip((a, b), self.photos, strict=False):
-            told.append(
-                f"nearest training photos of {side.name}: {', '.join(photo.file for photo in photos) or 'none'}"
-            )
+            files = ", ".join(photo.file for photo in photos) or "none"
+            told.append(f"nearest training photos of {side.name}: {files}")
         return told
 
     def __repr__(self) -> str:
@@ -147,8 +144,9 @@ class Evidence:
             weights, constant = self._logit(label)
             values = self._solver(node).coefficients(z) * weights[self.edges(node)]
         named = zip(ids, map(self.model.hierarchy.name, ids), values.tolist(), strict=True)
-        kind, told = "path" if self.model.head is None else "logit", tuple(Contribution(*one) for one in named)
-        return Contributions(*self.called(label), kind, told, constant, float(z @ z))
+        told, total = tuple(Contribution(*one) for one in named), constant + float(values.sum())
+        kind: Literal["path", "logit"] = "path" if self.model.head is None else "logit"
+        return Contributions(*self.called(label), kind, told, constant, total, float(z @ z))
 
     def why_not(
         self, x: NDArray[Any], node: int, label: int, concept: str, training: EmbeddingStore | None = None

@@ -104,9 +104,10 @@ def explain(
     explanations = []
     for i, row, alone in zip(chosen.tolist(), shares.tolist(), own.tolist(), strict=True):
         part, steps = slice(codes.indptr[i], codes.indptr[i + 1]), []
-        for atom, *numbers in zip(codes.indices[part].tolist(), codes.data[part].tolist(), row, alone, strict=False):
-            *named, meaning = concept(atom)
-            steps.append(Step(*named, *numbers[:2], meaning, numbers[2]))
+        atoms, values = codes.indices[part].tolist(), codes.data[part].tolist()
+        for atom, value, explained, share in zip(atoms, values, row, alone, strict=False):
+            synset, name, merged, meaning = concept(atom)
+            steps.append(Step(synset, name, merged, value, explained, meaning, share))
         others = tuple(result.hypotheses(i)[1:]) if several else ()
         explanations.append(Explanation(root, tuple(steps), float(result.residual_norms[i]), others))
     return explanations

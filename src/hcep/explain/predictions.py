@@ -75,16 +75,11 @@ def _schema(model: PathModel, labels: NDArray[Any] | None, hedged: bool) -> pa.S
     """The columns, the same for every block."""
     names, numbers = pa.list_(pa.string()), pa.list_(pa.float64())
     known = pa.null() if labels is None else pa.infer_type(labels.tolist())
-    columns: dict[str, Any] = {
-        "id": pa.string(),
-        **({} if labels is None else {"label": pa.string() if pa.types.is_null(known) else known}),
-        "predicted": pa.infer_type(model.classes.tolist()),
-        "probability": pa.float64(),
-        "path": names,
-        "names": names,
-        "coefficients": numbers,
-        "residual_norm": pa.float64(),
-    }
+    columns: dict[str, Any] = {"id": pa.string()}
+    if labels is not None:
+        columns["label"] = pa.string() if pa.types.is_null(known) else known
+    columns |= {"predicted": pa.infer_type(model.classes.tolist()), "probability": pa.float64()}
+    columns |= {"path": names, "names": names, "coefficients": numbers, "residual_norm": pa.float64()}
     if hedged:
         columns |= {"answer": pa.string(), "answer_name": pa.string(), "answer_probability": pa.float64()}
         columns["kind"] = pa.string()

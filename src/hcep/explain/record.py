@@ -1,33 +1,18 @@
 """Explanations as JSON: what `hcep explain --json` prints, with a schema (docs/explanations.schema.json)."""
 
 from types import SimpleNamespace, UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import msgspec
 from msgspec import Struct, field
 
+from hcep.classify.hedging import Hedged
 from hcep.errors import HCEPError
 from hcep.explain.corrections import Correction
-from hcep.explain.evidence import Contribution
+from hcep.explain.evidence import Contributions
 from hcep.explain.explained import ExplainedImage, PictureObject, Rival
 from hcep.explain.explanation import Step
 from hcep.explain.neighbours import TrainingPhoto
-
-
-class ScoreRecord(Struct):
-    """A class's score as a sum: values of concepts and constant add up to the total.
-
-    Of a path it is by how much the path lowers the objective below `square`, the image's squared norm in the model's
-    metric; with a linear head it is the logit.
-    """
-
-    label: str = field(name="class")
-    name: str
-    kind: Literal["path", "logit"]
-    concepts: list[Contribution]
-    constant: float
-    total: float
-    square: float
 
 
 class FlipRecord(Struct):
@@ -46,8 +31,8 @@ class FlipRecord(Struct):
 class ContrastRecord(Struct):
     """Why this class and not another: the scores' totals differ by `margin`; `shared` concepts count for both."""
 
-    chosen: ScoreRecord
-    rival: ScoreRecord
+    chosen: Contributions
+    rival: Contributions
     margin: float
     shared: list[str]
     path: list[str]
@@ -57,16 +42,6 @@ class ContrastRecord(Struct):
     barred: list[str]
     flip: FlipRecord | None
     photos: list[list[TrainingPhoto]]
-
-
-class HedgedRecord(Struct):
-    """The lowest concept that can be answered with the coverage that was asked for."""
-
-    concept: str
-    name: str
-    probability: float
-    is_class: bool
-    kind: str | None
 
 
 class ImageRecord(Struct):
@@ -79,13 +54,13 @@ class ImageRecord(Struct):
     unlike: bool | None = field(name="unlike_training")
     doubt: str
     truth: str | None
-    hedged: HedgedRecord | None
+    hedged: Hedged | None
     force: list[str]
     forbid: list[str]
     path: list[Step]
     objects: list[PictureObject]
     residual_norm: float
-    contributions: ScoreRecord | None
+    contributions: Contributions | None
     contrasts: list[ContrastRecord]
     runners_up: list[Rival]
     nearest: list[TrainingPhoto]
