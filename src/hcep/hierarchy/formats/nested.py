@@ -266,47 +266,33 @@ def _identified(hierarchy: Hierarchy, synset: str) -> dict[str, str]:
 
 def _entries(draft: Draft, value: Any, parent: int | None, keys: tuple[str, str]) -> list[tuple[Entry, Any]]:
     """The synsets that a value lists, each with what is below it."""
+    (label, below), source = keys, draft.source
+    where = "" if parent is None else f"below {draft.branches[parent].label!r}: "
     if value is None:
         return []
     if isinstance(value, str):
         return [((value, None, False), None)]
     if isinstance(value, list):
         if wrong := [item for item in value if item is None or isinstance(item, list)]:
-            told = f"a list holds {_shown(wrong[0])}; expected names or objects"
-            raise draft.source.fail(f"{_where(draft, parent)}{told}")
+            raise source.fail(f"{where}a list holds {_shown(wrong[0])}; expected names or objects")
         return [found for item in value for found in _entries(draft, item, parent, keys)]
     if not isinstance(value, dict):
-        raise draft.source.fail(f"{_where(draft, parent)}expected {EXPECTED}; got {_shown(value)}")
-    if _is_record(value, *keys):
-        left = quoted([key for key, other in value.items() if key != keys[1] and other and _holds(other)])
-        note = f"fields left out of records: {left}"
-        draft.source.notes += [note] if left and note not in draft.source.notes else []
-        return [(_entry(draft, value, parent, keys[0]), value.get(keys[1]))]
-    return [((key, None, False), below) for key, below in value.items()]
-
-
-def _is_record(value: dict[str, Any], label: str, below: str) -> bool:
-    """Whether an object describes one synset, rather than listing synsets by its keys."""
-    if below in value:
-        return label in value or "id" in value
-    labelled = isinstance(value.get(label, value.get("id")), str)
-    return labelled and not any(map(_holds, value.values()))
-
-
-def _entry(draft: Draft, record: dict[str, Any], parent: int | None, label: str) -> Entry:
-    identity, name = record.get("id"), record.get(label)
+        raise source.fail(f"{where}expected {EXPECTED}; got {_shown(value)}")
+    labelled = isinstance(value.get(label, value.get("id")), str) and not any(map(_holds, value.values()))
+    is_record = (label in value or "id" in value) if below in value else labelled
+    if not is_record:  # it lists synsets by its keys
+        return [((key, None, False), lower) for key, lower in value.items()]
+    left = quoted([key for key, other in value.items() if key != below and other and _holds(other)])
+    note = f"fields left out of records: {left}"
+    source.notes += [note] if left and note not in source.notes else []
+    identity, name = value.get("id"), value.get(label)
     if name is not None and not isinstance(name, str):
-        raise draft.source.fail(f'{_where(draft, parent)}"{label}" must be a string, got {_shown(name)}')
+        raise source.fail(f'{where}"{label}" must be a string, got {_shown(name)}')
     # d3 numbers its records: a number is an id as good as another.
     if identity is not None and (not isinstance(identity, str | int) or isinstance(identity, bool)):
-        raise draft.source.fail(f'{_where(draft, parent)}"id" must be a string or an integer, got {_shown(identity)}')
-    if identity is None:
-        return str(name), None, False
-    return str(identity), name, True
-
-
-def _where(draft: Draft, parent: int | None) -> str:
-    return "" if parent is None else f"below {draft.branches[parent].label!r}: "
+        raise source.fail(f'{where}"id" must be a string or an integer, got {_shown(identity)}')
+    entry = (str(name), None, False) if identity is None else (str(identity), name, True)
+    return [(entry, value.get(below))]
 
 
 def _shown(value: Any) -> str:
