@@ -2,21 +2,13 @@
 
 import io
 import time
+import urllib.request as urls
 from collections.abc import Mapping
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
-from urllib.request import (
-    HTTPDefaultErrorHandler,
-    HTTPErrorProcessor,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    ProxyHandler,
-    Request,
-    UnknownHandler,
-)
+from urllib.request import HTTPSHandler, OpenerDirector, Request
 
 #: Bytes of status lines and headers, of redirects too; the standard library refuses a single long line itself.
 _HEADERS = 1 << 20
@@ -76,10 +68,9 @@ def exchange(
     """
     bounds = _Bounds(timeout, seconds, max_bytes + _HEADERS)
     opener = OpenerDirector()  # of its own: the standard one would also follow a redirect to ftp://
-    kinds: list[Any] = [ProxyHandler, UnknownHandler, HTTPDefaultErrorHandler]
-    for kind in (*kinds, *((HTTPRedirectHandler, HTTPErrorProcessor) if follow else ())):
+    kinds: list[Any] = [urls.ProxyHandler, urls.UnknownHandler, urls.HTTPDefaultErrorHandler, partial(_Handler, bounds)]
+    for kind in (*kinds, *((urls.HTTPRedirectHandler, urls.HTTPErrorProcessor) if follow else ())):
         opener.add_handler(kind())
-    opener.add_handler(_Handler(bounds))
     try:
         answer = opener.open(Request(url, data, dict(headers or {})), timeout=timeout)
     except HTTPError as error:

@@ -1,8 +1,7 @@
 """For those who train encoders: a loss that pulls images to their rooted paths, in the geometry of the paper."""
 
-from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Self
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -98,7 +97,10 @@ def path_loss_terms(
             f"leaf_embeddings must have shape ({len(hierarchy.leaves)}, {X.shape[-1]}), one row per leaf of the "
             f"hierarchy; got {tuple(leaf_embeddings.shape)}"
         )
-    shape = _Shape.of(hierarchy, torch, X)
+    kept = _KEPT.setdefault(hierarchy, {})  # made once for a hierarchy, a device and a precision
+    if (X.device, X.dtype) not in kept:
+        kept[X.device, X.dtype] = _Shape(hierarchy, torch, X)
+    shape = kept[X.device, X.dtype]
     scale = X.square().sum(dim=1).mean().clamp_min(1e-12).rsqrt()
     x, synsets = X * scale, shape.means @ (leaf_embeddings * scale)
     atoms = synsets[shape.child] - synsets[shape.parent]
@@ -113,38 +115,17 @@ def path_loss_terms(
     }
 
 
-@dataclass(frozen=True, eq=False)
 class _Shape:
     """A hierarchy as index tensors: what the terms gather by."""
 
-    torch: Any
-    means: Tensor  # (n_synsets, n_leaves): every synset as a mean of leaves
-    parent: Tensor  # of each atom
-    child: Tensor
-    path: Tensor  # (n_paths, depth): atoms of every complete path, 0 beyond its end
-    inside: Tensor  # (n_paths, depth)
-    leaf_of_path: Tensor
-    leaf_synset: Tensor  # of each path
-    above: Tensor  # pairs of a synset and one below it
-    below: Tensor
-    siblings: Tensor  # (n_pairs, 2)
+    def __init__(self, hierarchy: Hierarchy, torch: Any, like: Tensor) -> None:
+        def index(values: Any, shape: tuple[int, ...] = (-1,)) -> Tensor:
+            return torch.from_numpy(np.array(values, dtype=np.int64).reshape(shape)).to(like.device)
 
-    @classmethod
-    def of(cls, hierarchy: Hierarchy, torch: Any, like: Tensor) -> Self:
-        """Made once for a hierarchy, a device and a precision."""
-        kept = _KEPT.setdefault(hierarchy, {})
-        if (like.device, like.dtype) not in kept:
-            kept[like.device, like.dtype] = cls._made(hierarchy, torch, like)
-        return kept[like.device, like.dtype]
-
-    @classmethod
-    def _made(cls, hierarchy: Hierarchy, torch: Any, like: Tensor) -> Self:
-        tree = hierarchy.path_tree
-        nodes = tree.ancestors()[tree.leaf_nodes]
+        tree, n_children = hierarchy.path_tree, np.diff(hierarchy.child_pointer)
+        nodes, ends = tree.ancestors()[tree.leaf_nodes], tree.synset[tree.leaf_nodes]
         unit = dict(zip(hierarchy.leaves, np.eye(len(hierarchy.leaves)), strict=True))
         place = {synset: k for k, synset in enumerate(hierarchy.leaf_index.tolist())}
-        ends = tree.synset[tree.leaf_nodes]
-        n_children = np.diff(hierarchy.child_pointer)
         closure = [
             (i, hierarchy.index(below))
             for i in np.flatnonzero(n_children).tolist()
@@ -153,24 +134,19 @@ class _Shape:
             if hierarchy.index(below) != i
         ]
         children = np.split(hierarchy.child_index, hierarchy.child_pointer[1:-1])
-        pairs = [pair for group in children for pair in combinations(group.tolist(), 2)]
-
-        def index(values: Any, shape: tuple[int, ...] = (-1,)) -> Tensor:
-            return torch.from_numpy(np.array(values, dtype=np.int64).reshape(shape)).to(like.device)
-
-        return cls(
-            torch,
-            torch.from_numpy(average_upwards(hierarchy, unit)).to(like),
-            parent=index(np.repeat(np.arange(len(hierarchy)), n_children)),
-            child=index(hierarchy.child_index),
-            path=index(np.where(nodes >= 0, tree.edge[np.maximum(nodes, 0)], 0), nodes.shape),
-            inside=torch.from_numpy(nodes >= 0).to(like.device),
-            leaf_of_path=index([place[synset] for synset in ends.tolist()]),
-            leaf_synset=index(ends),
-            above=index([i for i, _ in closure]),
-            below=index([j for _, j in closure]),
-            siblings=index(pairs, (-1, 2)),
-        )
+        self.torch = torch
+        #: (n_synsets, n_leaves): every synset as a mean of leaves
+        self.means = torch.from_numpy(average_upwards(hierarchy, unit)).to(like)
+        #: of each atom
+        self.parent, self.child = index(np.repeat(np.arange(len(hierarchy)), n_children)), index(hierarchy.child_index)
+        #: (n_paths, depth): atoms of every complete path, 0 beyond its end
+        self.path = index(np.where(nodes >= 0, tree.edge[np.maximum(nodes, 0)], 0), nodes.shape)
+        self.inside = torch.from_numpy(nodes >= 0).to(like.device)
+        #: of each path
+        self.leaf_of_path, self.leaf_synset = index([place[synset] for synset in ends.tolist()]), index(ends)
+        #: pairs of a synset and one below it
+        self.above, self.below = index([i for i, _ in closure]), index([j for _, j in closure])
+        self.siblings = index([pair for group in children for pair in combinations(group.tolist(), 2)], (-1, 2))
 
     def objectives(self, x: Tensor, synsets: Tensor, atoms: Tensor, anchor: float) -> Tensor:
         """Objective of every image on every complete path, (n_images, n_paths).
@@ -208,7 +184,7 @@ class _Shape:
         return self.torch.arccos(cosine.clamp(-LARGEST_COSINE, LARGEST_COSINE))
 
 
-_KEPT: WeakKeyDictionary[Hierarchy, dict[tuple[Any, Any], Any]] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Hierarchy, dict[tuple[Any, Any], _Shape]] = WeakKeyDictionary()
 
 
 def class_positions(labels: Any, hierarchy: Hierarchy) -> NDArray[np.int64]:

@@ -19,6 +19,7 @@ from hcep.embeddings.protocol import Encoder, EncoderRecord as EncoderRecord
 MAX_DEPTH, MAX_CHILDREN, MAX_CLASSES = 3, 6, 50
 
 _TAGS = ("hcep", "image-classification", "interpretability", "sparse-coding", "hierarchy", "concepts")
+UNMEASURED = "None were recorded. Measure on images of your own before relying on the model."
 EncoderLike = Encoder | EncoderRecord | str | None
 #: How the class comes from the path, by the type of the head.
 _HEADS = {
@@ -70,6 +71,7 @@ def model_card(
     coder = markdown_code(record.name) if record else None
     vectors = f"{model.n_features_in_:,}-dimensional embeddings"
     shape = "a tree" if h.is_tree else "a DAG: some synsets have several parents"
+    measured = [(markdown(key), f"{value:.4g}") for key, value in (metrics or {}).items()]
     words = {
         "license": _quoted(license),
         "language": f"language: {_quoted(language)}" if language is not None else "",
@@ -82,7 +84,7 @@ def model_card(
         f"{h.depth}, at most {h.max_branching:,} children; {shape}.",
         "tree": _fenced(h.format_tree(MAX_DEPTH, MAX_CHILDREN)),
         "training": _training(model, data, images_per_class),
-        "metrics": _metrics(metrics),
+        "metrics": _table(("metric", "value"), measured) if measured else UNMEASURED,
         "verb": "pull_model" if repo_id else "load_model",
         "place": json.dumps(terminal(repo_id or "path/to/this/folder")),
         "which": f"the encoder {coder}" if coder else "the same encoder",
@@ -104,12 +106,6 @@ def _training(model: HCEPClassifier, data: str | None, counts: Mapping[Any, int]
     more = f"\n\n… and {len(rows) - MAX_CLASSES:,} more classes." if len(rows) > MAX_CLASSES else ""
     total = f"{title} {sum(by_label.values()):,} images of {len(rows):,} classes.\n\n"
     return total + _table(("class", "name", "images"), rows[:MAX_CLASSES]) + more
-
-
-def _metrics(metrics: Mapping[str, float] | None) -> str:
-    if not metrics:
-        return "None were recorded. Measure on images of your own before relying on the model."
-    return _table(("metric", "value"), [(markdown(name), f"{value:.4g}") for name, value in metrics.items()])
 
 
 def _configuration(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:

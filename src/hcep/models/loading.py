@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from hcep.classify.hedging import HeldOut
     from hcep.models.atom_names import AtomNames
 
+#: What an array of the file must be: its types, and its shape, where None is any length.
+TensorSpec = tuple[list[str], tuple[int | None, ...]]
 #: Read for `SavedModel.classifier` alone: as many booleans as images times tried metrics.
 LEFT_OUT = "leave_one_out.correct"
 _DTYPES: dict[str, Any] = {"F64": np.float64, "F32": np.float32, "I64": np.int64, "I32": np.int32, "BOOL": np.bool_}
@@ -43,6 +45,7 @@ class SavedModel:
     def __init__(self, folder: str | PathLike[str], files: Mapping[str, bytes] | None = None) -> None:
         self.folder = Path(folder)
         self._files = dict(files or {})
+        self._on_disk: ModelFiles | None = None
 
     @cached_property
     def summary(self) -> ModelSummary:
@@ -101,7 +104,7 @@ class SavedModel:
         if model.images_per_class_ is None and all(counts):  # of releases that kept them for people alone
             model.images_per_class_ = np.array(counts, dtype=np.int64)
         model.n_grown_, model.n_unlike_ = summary.fitted.n_grown, summary.fitted.n_unlike
-        correct = self._tensors([LEFT_OUT]).get(LEFT_OUT, ())
+        correct = parse_tensors(self.file(TENSORS), self._specs, [LEFT_OUT]).get(LEFT_OUT, ())
         model.leave_one_out_ = [
             LeaveOneOutScore(**msgspec.structs.asdict(row), correct=right)
             for row, right in zip(summary.leave_one_out, correct, strict=True)
@@ -123,6 +126,7 @@ class SavedModel:
         """The content of a file, which is the one that was saved."""
         saved = None if name == DOCUMENT else self.summary.files[name]
         if name not in self._files:
+            self._on_disk = self._on_disk or ModelFiles(self.folder)
             if saved is not None:
                 _check_size(name, self._on_disk.size(name), saved)
             self._files[name] = self._on_disk.read(name)
@@ -135,10 +139,6 @@ class SavedModel:
                     f"{saved.sha256[:12]}… (files.{name}.sha256 in {DOCUMENT}); copy or download it again"
                 )
         return self._files[name]
-
-    @cached_property
-    def _on_disk(self) -> ModelFiles:
-        return ModelFiles(self.folder)
 
     @property
     def _stopping(self) -> Stopping | None:
@@ -201,10 +201,7 @@ class SavedModel:
 
     @cached_property
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        return self._tensors([name for name in self._specs if name != LEFT_OUT])
-
-    def _tensors(self, names: list[str]) -> dict[str, NDArray[Any]]:
-        return parse_tensors(self.file(TENSORS), self._specs, names)
+        return parse_tensors(self.file(TENSORS), self._specs, [name for name in self._specs if name != LEFT_OUT])
 
     @cached_property
     def _specs(self) -> dict[str, TensorSpec]:
@@ -227,7 +224,7 @@ class SavedModel:
             "held_out.scores": (n_held > 0, "F64", (n_held, 4)),
             LEFT_OUT: (n_tried > 0, "BOOL", (n_tried, None)),
         }
-        return {name: TensorSpec(types.split(), shape) for name, (there, types, shape) in table.items() if there}
+        return {name: (types.split(), shape) for name, (there, types, shape) in table.items() if there}
 
 
 def read_model(folder: str | PathLike[str]) -> SavedModel:
@@ -287,13 +284,6 @@ def parse_hierarchy(data: bytes) -> Hierarchy:
         raise ModelError(f"{HIERARCHY}: {error}") from None
 
 
-class TensorSpec(NamedTuple):
-    """What an array of the file must be; None in a shape is any length."""
-
-    dtypes: list[str]
-    shape: tuple[int | None, ...]
-
-
 def parse_tensors(data: bytes, specs: Mapping[str, TensorSpec], names: Iterable[str]) -> dict[str, NDArray[Any]]:
     """Read arrays from the bytes of a safetensors file that must hold those in `specs`, and nothing else."""
     deserialize: Any = safetensors.deserialize  # it has no types
@@ -310,11 +300,11 @@ def parse_tensors(data: bytes, specs: Mapping[str, TensorSpec], names: Iterable[
 
 
 def _array(name: str, tensor: Mapping[str, Any], spec: TensorSpec) -> NDArray[Any]:
-    dtype, shape = tensor["dtype"], tuple(tensor["shape"])
-    if dtype not in spec.dtypes:
-        raise ModelError(f"{TENSORS}: array {name!r} must be of type {' or '.join(spec.dtypes)}, got {dtype}")
-    if len(shape) != len(spec.shape) or any(n not in (None, m) for n, m in zip(spec.shape, shape, strict=True)):
-        wanted = ", ".join("any" if n is None else str(n) for n in spec.shape)
+    dtype, shape, (types, wanted_shape) = tensor["dtype"], tuple(tensor["shape"]), spec
+    if dtype not in types:
+        raise ModelError(f"{TENSORS}: array {name!r} must be of type {' or '.join(types)}, got {dtype}")
+    if len(shape) != len(wanted_shape) or any(n not in (None, m) for n, m in zip(wanted_shape, shape, strict=True)):
+        wanted = ", ".join("any" if n is None else str(n) for n in wanted_shape)
         raise ModelError(f"{TENSORS}: array {name!r} must have shape ({wanted}), got {shape}")
     # A copy of its own: aligned, writable, and free of the file's other arrays.
     array: NDArray[Any] = np.frombuffer(tensor["data"], dtype=_DTYPES[dtype]).reshape(shape).copy()

@@ -52,22 +52,18 @@ class Batcher(Generic[Item, Answer]):
     async def _answer_all(self) -> None:
         while self._waiting:
             taken = [self._waiting.popleft() for _ in range(min(self.size, len(self._waiting)))]
-            # Who asked may have gone meanwhile.
-            await self._answer([(item, answer) for item, answer in taken if not answer.done()])
+            if batch := [one for one in taken if not one[1].done()]:  # who asked may have gone meanwhile
+                await self._answer(batch)
 
     async def _answer(self, batch: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
-        if not batch:
-            return
         self.n_calls, self.n_items = self.n_calls + 1, self.n_items + len(batch)
         items = [item for item, _ in batch]
         try:
             found = await asyncio.get_running_loop().run_in_executor(self._thread, self.function, items)
         except Exception as error:
-            if len(batch) == 1:
-                if not batch[0][1].done():
-                    batch[0][1].set_exception(error)
-                return
-            for one in batch:  # a bad one harms nobody else
+            if len(batch) == 1 and not batch[0][1].done():
+                batch[0][1].set_exception(error)
+            for one in batch if len(batch) > 1 else ():  # a bad one harms nobody else
                 await self._answer([one])
             return
         for (_, answer), value in zip(batch, found, strict=True):

@@ -12,6 +12,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from hcep._escape import spreadsheet
 from hcep._files import cache_folder, replacing
@@ -20,8 +21,10 @@ from hcep.classify.path_model import PathModel
 from hcep.embeddings import EmbeddingStore
 from hcep.embeddings.images import ImageProblem, open_image
 from hcep.evaluate import mistakes_by_lca, tree_distances
+from hcep.explain import explain_images
 from hcep.explain.explained import SURE, UNLIKE, UNSURE, percent
 from hcep.explain.neighbours import fitted_on
+from hcep.explain.report import photo_report
 from hcep.models import SavedModel
 
 #: Embeddings that are in memory at a time, photos on the map, and photos of a report.
@@ -93,8 +96,6 @@ class DroppedPhotos(Photos):
         return np.stack([self.photos[row][0] for row in rows.tolist()])
 
     def picture(self, row: int) -> Any:
-        from PIL import Image
-
         return Image.open(io.BytesIO(self.photos[row][1]), formats=["JPEG"])
 
 
@@ -278,9 +279,6 @@ class Collection:
 
     def report(self, rows: Rows, title: str) -> str:
         """The first `IN_REPORT` photos, explained, as one HTML page."""
-        from hcep.explain import explain_images
-        from hcep.explain.report import photo_report
-
         some = np.sort(rows[:IN_REPORT])
         found = dict(zip(some.tolist(), explain_images(self.photos.vectors(some), self.model), strict=True))
         labels, shown = list(map(str, self.model.classes.tolist())), []

@@ -65,30 +65,6 @@ class ConceptTree(ui.element, component="static/concepts.js"):  # type: ignore[m
         self.run_method("reveal", [hierarchy.index(one) for one in path])
 
 
-def labelled_photos(engine: Engine) -> tuple[str, Any, Any] | None:
-    """Photos that moves are measured on: what they are, embeddings and labels; None where there are none.
-
-    Those of the store, where it says so those that are not for training; else, for its encoder, the bundled sample's.
-    """
-    model, store = engine.model, engine.store
-    if store is not None:
-        own = class_numbers(model, store.labels.tolist())
-        rows = np.flatnonzero(own >= 0)
-        new = rows[~np.isin(store.splits[rows].astype(str), ["train", "None"])]
-        rows = new if len(new) else rows
-        if len(rows):
-            rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MEASURED)).astype(np.int64)]
-            part = " that are not for training" if len(new) else ""
-            what = f"{len(rows):,} labelled photos of the collection{part}"
-            return what, store.select(rows=rows).to_numpy(np.float32), model.classes[own[rows]].astype(str)
-    record = engine.saved.summary.encoder
-    if record is None or record.name != DEFAULT:
-        return None
-    sample = load_sample()
-    known = np.isin(sample.y_val, model.classes.astype(str))
-    return (f"{known.sum():,} photos of the sample", sample.X_val[known], sample.y_val[known]) if known.any() else None
-
-
 class _Page:
     def __init__(self, engine: Engine, collections: Collections) -> None:
         self.engine, self.collections = engine, collections
@@ -251,8 +227,8 @@ class _Page:
 
     def make_adding(self) -> None:
         text("p", "Drop some photos of something the model does not know yet, and say what it is.", "small soft")
-        name = text("input", classes="field", aria_label="Name of the class", placeholder="Name of the class")
-        self.typed = ""
+        self.typed, words = "", "Name of the class"
+        name = text("input", classes="field", aria_label=words, placeholder=words)
         on_value(name, "input", partial(setattr, self, "typed"))
         self.below = text("p", classes="small wrap")
         DropZone(self.collections, self.take, "Photos of the class")
@@ -290,5 +266,21 @@ def measured(engine: Engine, move: Move) -> tuple[str, Effect] | None:
 
 @lru_cache(maxsize=1)
 def _held_out(engine: Engine, saved: SavedModel) -> tuple[str, HeldOut] | None:
-    photos = labelled_photos(engine)
-    return None if photos is None else (photos[0], HeldOut.from_model(saved.classifier, *photos[1:]))
+    """The store's labelled photos, where it says so those not for training; else, for its encoder, the sample's."""
+    model, store, record = engine.model, engine.store, saved.summary.encoder
+    if store is not None:
+        own = class_numbers(model, store.labels.tolist())
+        rows = np.flatnonzero(own >= 0)
+        new = rows[~np.isin(store.splits[rows].astype(str), ["train", "None"])]
+        rows = new if len(new) else rows
+        if len(rows):
+            rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MEASURED)).astype(np.int64)]
+            what = f"{len(rows):,} labelled photos of the collection{' that are not for training' * bool(len(new))}"
+            X, y = store.select(rows=rows).to_numpy(np.float32), model.classes[own[rows]].astype(str)
+            return what, HeldOut.from_model(saved.classifier, X, y)
+    sample = load_sample() if record is not None and record.name == DEFAULT else None
+    known = [] if sample is None else np.flatnonzero(np.isin(sample.y_val, model.classes.astype(str)))
+    if sample is None or not len(known):
+        return None
+    photos = HeldOut.from_model(saved.classifier, sample.X_val[known], sample.y_val[known])
+    return f"{len(known):,} photos of the sample", photos
