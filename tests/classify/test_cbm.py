@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hcep import HCEPError, Hierarchy
-from hcep.classify.adamw import AdamW
+from hcep.classify.heads import AdamW
 from hcep.classify.methods import CBMClassifier
 from hcep.classify.methods.cbm import fit_concept_predictor, sigmoid
 

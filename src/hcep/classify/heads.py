@@ -1,9 +1,13 @@
-"""Linear heads on codes: the published training with AdamW, and scikit-learn's classifiers."""
+"""Linear heads on codes: softmax regression by AdamW, the published training, without torch; scikit-learn's."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
 from sklearn.linear_model import LogisticRegression
@@ -12,11 +16,36 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hcep._checks import require_not_negative, require_positive
-from hcep.classify.adamw import train_adamw
 from hcep.errors import HCEPError
+from hcep.pursuit.blocks import n_threads
 
 HeadKind = Literal["logistic", "adamw"]
 HEADS: tuple[str, ...] = get_args(HeadKind)
+#: Rows of a batch that one thread takes at a time. Fixed, so that the answer is the same on any number of threads.
+ROWS_PER_BLOCK = 2048
+
+Floats = NDArray[np.float32]
+#: Adds the gradient of the mean cross entropy of some rows to (n_blocks, n_atoms + 1, n_classes).
+AddGradient = Callable[[NDArray[np.intp], Floats, Floats], None]
+
+
+class AdamW:
+    """AdamW (Loshchilov and Hutter, 2019) with betas 0.9 and 0.999 and eps 1e-8, in place; without decay it is Adam."""
+
+    def __init__(self, weights: Floats, lr: float, weight_decay: float = 0.0) -> None:
+        self.weights = weights.reshape(-1)  # a view: the array must be contiguous
+        self.lr, self.keep, self.n_steps = lr, np.float32(1.0 - lr * weight_decay), 0
+        self.first, self.second = np.zeros_like(self.weights), np.zeros_like(self.weights)
+
+    def step(self, gradients: Floats) -> None:
+        r"""One update by the sum of gradients (n_blocks, \*weights.shape), which is cleared."""
+        from hcep.classify.adamw_kernel import adamw_step
+
+        self.n_steps += 1
+        size = np.float32(self.lr / (1.0 - 0.9**self.n_steps))
+        root = np.float32(1.0 / np.sqrt(1.0 - 0.999**self.n_steps))
+        flat = gradients.reshape(len(gradients), -1)
+        adamw_step(self.weights, flat, self.first, self.second, self.keep, size, root)
 
 
 class AdamWHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -64,12 +93,22 @@ class AdamWHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train on codes (n_images, n_atoms), CSR or dense."""
         require_positive("epochs", self.epochs)
         require_positive("batch_size", self.batch_size)
-        options: dict[str, Any] = {n: require_not_negative(n, getattr(self, n)) for n in ("lr", "weight_decay")}
-        options |= {"epochs": self.epochs, "batch_size": self.batch_size, "random_state": self.random_state}
+        lr, weight_decay = (require_not_negative(name, getattr(self, name)) for name in ("lr", "weight_decay"))
         codes, y = validate_data(self, codes, y, accept_sparse="csr", dtype=(np.float32, np.float64))
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        weights = train_adamw(codes, labels, len(self.classes_), **options)
+        rng, n_images = np.random.default_rng(self.random_state), len(labels)
+        # Cross entropy of a linear model is convex: zeros are as good a start as any. The last row is the bias.
+        weights = np.zeros((codes.shape[1] + 1, len(self.classes_)), dtype=np.float32)
+        optimizer = AdamW(weights, lr, weight_decay)
+        gradients = np.zeros((-(-min(self.batch_size, n_images) // ROWS_PER_BLOCK), *weights.shape), dtype=np.float32)
+        with ThreadPoolExecutor(min(n_threads(None), len(gradients))) as pool:
+            add_gradient = (_of_sparse if sparse.issparse(codes) else _of_dense)(codes, labels, pool)
+            for _ in range(self.epochs):
+                order = rng.permutation(n_images)
+                for start in range(0, n_images, self.batch_size):
+                    add_gradient(order[start : start + self.batch_size], weights, gradients)
+                    optimizer.step(gradients)
         self.coef_, self.intercept_ = np.ascontiguousarray(weights[:-1].T), weights[-1].copy()
         self.n_iter_ = np.array([self.epochs], dtype=np.int32)
         return self
@@ -97,6 +136,64 @@ class AdamWHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _of_sparse(codes: Any, labels: NDArray[np.intp], pool: ThreadPoolExecutor) -> AddGradient:
+    """Rows of the same support are stored next to one another: the kernel takes such neighbours together."""
+    from hcep.classify import adamw_kernel
+
+    codes = sparse.csr_array(codes)
+    codes.sort_indices()
+    known: dict[bytes, int] = {}
+    cuts = pairwise(codes.indptr.tolist())
+    support = np.array([known.setdefault(codes.indices[a:b].tobytes(), len(known)) for a, b in cuts])
+    stored = np.argsort(support, kind="stable")
+    place = np.argsort(stored)
+    support, labels = support[stored], labels[stored].astype(np.int64)
+    begin, length, indices, values = _in_fours(codes[stored])
+
+    def add_gradient(batch: NDArray[np.intp], weights: Floats, gradients: Floats) -> None:
+        chosen = np.zeros(len(labels), dtype=bool)
+        chosen[place[batch]] = True
+        rows = np.flatnonzero(chosen)
+        mean = np.float32(1.0 / len(rows))
+
+        def work(block: int) -> None:
+            some = rows[block * ROWS_PER_BLOCK : (block + 1) * ROWS_PER_BLOCK]
+            adamw_kernel.add_gradient(
+                some, begin, length, indices, values, support, labels, mean, weights, gradients[block]
+            )
+
+        list(pool.map(work, range(-(-len(rows) // ROWS_PER_BLOCK))))
+
+    return add_gradient
+
+
+def _in_fours(codes: sparse.csr_array) -> tuple[NDArray[Any], ...]:
+    """Begin, length, indices and values of rows that end in a 1 for the bias, then zeros up to a multiple of four."""
+    n_entries = np.diff(codes.indptr).astype(np.int64)
+    length = n_entries + 1
+    begin = np.concatenate([[0], np.cumsum(-(-length // 4) * 4)])
+    indices, values = np.full(begin[-1], codes.shape[1]), np.zeros(begin[-1], dtype=np.float32)
+    place = np.arange(codes.nnz) + np.repeat(begin[:-1] - codes.indptr[:-1], n_entries)
+    indices[place], values[place] = codes.indices, codes.data
+    values[begin[:-1] + n_entries] = 1.0
+    return begin, length, indices, values
+
+
+def _of_dense(codes: Any, labels: NDArray[np.intp], pool: ThreadPoolExecutor) -> AddGradient:
+    from hcep.classify.adamw_kernel import softmax_errors
+
+    codes = np.asarray(codes, dtype=np.float32)
+
+    def add_gradient(batch: NDArray[np.intp], weights: Floats, gradients: Floats) -> None:
+        x = codes[np.sort(batch)]
+        errors = x @ weights[:-1] + weights[-1]
+        softmax_errors(errors, labels[np.sort(batch)])
+        np.matmul(x.T, errors, out=gradients[0, :-1])
+        errors.sum(axis=0, out=gradients[0, -1])
+
+    return add_gradient
 
 
 def restored_head(coef: NDArray[Any], intercept: NDArray[Any], classes: NDArray[Any], **parameters: Any) -> AdamWHead:

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hcep.classify.adamw import AdamW
 from hcep.classify.base import HierarchyLike
+from hcep.classify.heads import AdamW
 from hcep.classify.methods.base import ConceptMethod
 from hcep.dictionary.concept_dictionary import leaf_shares
 from hcep.pursuit import FlatResult

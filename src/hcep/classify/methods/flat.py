@@ -43,8 +43,8 @@ class PenalisedMethod(ConceptMethod):
         raise NotImplementedError
 
     def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
-        given = self.alpha is not None
-        self.alpha_ = float(self.alpha if given else self._coder().alpha(images, self._n_atoms_kept, self.n_jobs))
+        chosen = self.alpha or self._coder().alpha(images, self._n_atoms_kept, self.n_jobs)
+        self.alpha_ = float(chosen)
 
     def _code(self, images: NDArray[Any]) -> FlatResult:
         return self._coder().codes(images, self._n_atoms_kept, self.alpha_, self.n_jobs)
