@@ -213,9 +213,7 @@ def _extract(archive: Path, folder: Path, most: int) -> None:
             raise refusal(name, "leads out of the archive")
         n_files += 1
         if left < 0 or n_files > MAX_FILES:
-            raise DatasetError(
-                f"{str(archive)!r} unpacks to more than {most:,} bytes or {MAX_FILES:,} files; it was not kept"
-            )
+            raise DatasetError(f"{str(archive)!r} unpacks to more than {most:,} bytes or {MAX_FILES:,} files, not kept")
         place = folder.joinpath(*parts)
         place.parent.mkdir(parents=True, exist_ok=True)
         with opened() as packed, place.open("xb") as file:

@@ -169,9 +169,7 @@ def _check(shape: dict[str, Any], half_angle: float, norm: float, reduction: flo
         )
     n_atoms = sum(int(branching) ** level for level in range(int(depth) + 1))
     if n_atoms > MAX_ATOMS:
-        raise HCEPError(
-            f"branching={branching} and depth={depth} make {n_atoms:,} atoms, more than {MAX_ATOMS:,}; lower either"
-        )
+        raise HCEPError(f"branching={branching} and depth={depth} make {n_atoms:,} atoms, more than {MAX_ATOMS:,}")
     for holds, what, value in (
         (0.0 < half_angle < 90.0, "half_angle must lie between 0 and 90 degrees", half_angle),
         (0.0 < norm < np.inf, "norm must be positive and finite", norm),

@@ -42,9 +42,7 @@ FORMS = tuple(
         ("CIFAR-100", True, ["train.bin"], "test.bin", {f"{k}_labels": (f"{k}_label_names.txt", "") for k in _BOTH}),
     )
 )
-LOOKS_FOR = (
-    "data_batch_1 to 5 and test_batch with batches.meta, or train and test with meta (python, or .bin with .txt)"
-)
+LOOKS_FOR = "data_batch_1 to 5 and test_batch with batches.meta, or train, test with meta (python, or .bin with .txt)"
 
 
 def detect(source: Path) -> bool:

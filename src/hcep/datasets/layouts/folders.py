@@ -61,9 +61,7 @@ def read_imagenette(source: Path, request: Request) -> ImageDataset:
     if column in (found_by.OWN_LABEL, None):
         return listing
     if table is None:
-        raise DatasetError(
-            f"label_column={column!r} needs {' or '.join(NOISY)} in {str(source)!r}, and it is not there"
-        )
+        raise DatasetError(f"label_column={column!r} needs {' or '.join(NOISY)} in {str(source)!r}, which is missing")
     columns = read_columns(table)
     noisy = [name for name in columns if name.startswith("noisy_labels")]
     if column not in noisy:
@@ -74,7 +72,7 @@ def read_imagenette(source: Path, request: Request) -> ImageDataset:
     unlisted = [f for f in listing.files if f not in labels]
     if unlisted:
         raise DatasetError(
-            f"{len(unlisted):,} of {len(listing.files):,} images are not in {str(table)!r}: {quoted(unlisted)}"
+            f"{len(unlisted):,} of {len(listing):,} images are not in {str(table)!r}: {quoted(unlisted)}"
         )
     return replace(listing, labels=[labels[f] for f in listing.files])
 

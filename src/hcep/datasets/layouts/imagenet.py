@@ -10,9 +10,7 @@ from hcep.datasets.layouts.listing import Request, class_of, read_lines
 from hcep.datasets.layouts.table import read_columns
 from hcep.errors import quoted
 
-LOOKS_FOR = (
-    "train/<wnid>/ and a flat val/ with LOC_val_solution.csv, val.txt or the devkit's *validation_ground_truth.txt"
-)
+LOOKS_FOR = "train/<wnid>/ and a flat val/ with LOC_val_solution.csv, val.txt or *validation_ground_truth.txt"
 #: Where the images are, from the folder that was given: there, or as Kaggle's archive and the later devkits have it.
 IMAGE_ROOTS = ("", "ILSVRC/Data/CLS-LOC", "Data/CLS-LOC")
 #: Where annotation files are looked for, from the folder that was given.

@@ -102,11 +102,7 @@ def weights_hash(name: str) -> str:
 
 
 def write_onnx(variant: str, weights: str | Path, target: str | Path) -> None:
-    """Write the network of a ``.pth`` file as ONNX with outputs ``feat``, ``logits`` and ``map``.
-
-    variant : a key of `VARIANTS`
-    weights : path of the state dict that ``torch.save`` wrote
-    target : path of the ONNX file
+    """Write the network of a state dict that ``torch.save`` wrote as ONNX, with outputs ``feat``, ``logits``, ``map``.
 
     Input ``x`` is (n, 3, size, size). ``map`` (n, 1280, height, width) is the last feature map, ``feat`` its mean over
     positions, ``logits`` (n, 1000) the classifier on that mean. Batch norms are folded into the convolutions before
@@ -125,10 +121,59 @@ def write_onnx(variant: str, weights: str | Path, target: str | Path) -> None:
 def onnx_bytes(variant: str, state: Weights) -> bytes:
     """The network of a state dict as ONNX."""
     onnx = require("onnx", "photos", "the built-in encoder")
-    graph = _Graph(onnx, state)
-    _network(graph, VARIANTS[variant][0])
-    model = graph.model(variant, VARIANTS[variant][1])
-    onnx.helper.set_model_props(model, {FINGERPRINT: _fingerprint(variant, state)})
+    helper, float32, (depth, size) = onnx.helper, onnx.TensorProto.FLOAT, VARIANTS[variant]
+    nodes: list[Any] = []
+    constants = [onnx.numpy_helper.from_array(np.float32(value), name) for name, value in (("zero", 0), ("six", 6))]
+
+    def constant(name: str, value: NDArray[Any]) -> str:
+        constants.append(onnx.numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def add(kind: str, inputs: list[str], output: str | None = None, **attributes: Any) -> str:
+        name = output or f"t{len(nodes)}"
+        nodes.append(helper.make_node(kind, inputs, [name], **attributes))
+        return name
+
+    def convolution(x: str, weights: str, norm: str, stride: int = 1, clipped: bool = True, last: str = "") -> str:
+        """A convolution with the batch norm after it folded in, then ReLU6 unless it is a projection."""
+        kernel = state[f"{weights}.weight"].astype(np.float64)
+        parts = ("weight", "bias", "running_mean", "running_var")
+        gain, bias, mean, variance = (state[f"{norm}.{part}"].astype(np.float64) for part in parts)
+        factor = gain / np.sqrt(variance + BATCH_NORM_EPSILON)
+        folded = constant(f"{weights}.weight", (kernel * factor[:, None, None, None]).astype(np.float32))
+        offset = constant(f"{weights}.bias", (bias - mean * factor).astype(np.float32))
+        groups = len(kernel) if "_depthwise_conv" in weights else 1
+        sides = {"strides": [stride, stride], "kernel_shape": list(kernel.shape[2:])}
+        made = add("Conv", [x, folded, offset], auto_pad="SAME_UPPER", group=groups, **sides)
+        return add("Clip", [made, "zero", "six"], last) if clipped else made
+
+    x = convolution("x", "_conv_stem", "_bn0", 2)
+    for i, stride in enumerate(strides(depth)):
+        block, before = f"_blocks.{i}.", x
+        expands = f"{block}_expand_conv.weight" in state
+        if expands:
+            x = convolution(x, f"{block}_expand_conv", f"{block}_bn0")
+        x = convolution(x, f"{block}_depthwise_conv", f"{block}_bn1", stride)
+        x = convolution(x, f"{block}_project_conv", f"{block}_bn2", clipped=False)
+        entered = state[f"{block}_expand_conv.weight" if expands else f"{block}_depthwise_conv.weight"]
+        if stride == 1 and entered.shape[1 if expands else 0] == len(state[f"{block}_project_conv.weight"]):
+            x = add("Add", [x, before])
+    convolution(x, "_conv_head", "_bn1", last="map")
+    add("ReduceMean", ["map", constant("positions", np.array([2, 3]))], "feat", keepdims=0)
+    head = [constant(name, state[name].astype(np.float32)) for name in ("_fc.weight", "_fc.bias")]
+    add("Gemm", ["feat", *head], "logits", transB=1)
+
+    (n_classes, n_dims), side = state["_fc.weight"].shape, math.ceil(size / 32)
+    outputs = {"feat": ["n", n_dims], "logits": ["n", n_classes], "map": ["n", n_dims, side, side]}
+    source = helper.make_tensor_value_info("x", float32, ["n", 3, size, size])
+    targets = [helper.make_tensor_value_info(key, float32, shape) for key, shape in outputs.items()]
+    graph = helper.make_graph(nodes, variant, [source], targets, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    # The hash that `torch_runner.weights_hash` gives the network in torch: stores made with it stay valid.
+    arrays = [array.astype(np.float32) for array in state.values() if array.dtype.kind == "f"]
+    hashes = [hashlib.sha256(json.dumps(a.shape).encode() + a.tobytes()).hexdigest() for a in arrays]
+    fingerprint = hashlib.sha256(json.dumps([variant, sorted(hashes)]).encode()).hexdigest()
+    helper.set_model_props(model, {FINGERPRINT: fingerprint})
     onnx.checker.check_model(model)
     content: bytes = model.SerializeToString()
     return content
@@ -143,79 +188,3 @@ def strides(depth: float) -> list[int]:
     inner = range(1, len(STAGES) - 1)
     repeats = [math.ceil(n * depth) if i in inner else n for i, (n, _) in enumerate(STAGES)]
     return [step if k == 0 else 1 for n, (_, step) in zip(repeats, STAGES, strict=True) for k in range(n)]
-
-
-def _network(graph: "_Graph", depth: float) -> None:
-    x = graph.convolution("x", "_conv_stem", "_bn0", stride=2)
-    for i, stride in enumerate(strides(depth)):
-        block, before = f"_blocks.{i}.", x
-        if f"{block}_expand_conv.weight" in graph.state:
-            x = graph.convolution(x, f"{block}_expand_conv", f"{block}_bn0")
-        x = graph.convolution(x, f"{block}_depthwise_conv", f"{block}_bn1", stride, depthwise=True)
-        x = graph.convolution(x, f"{block}_project_conv", f"{block}_bn2", clipped=False)
-        shape = graph.state[f"{block}_project_conv.weight"].shape
-        entered = graph.state.get(f"{block}_expand_conv.weight", graph.state[f"{block}_depthwise_conv.weight"])
-        n_in = entered.shape[1] if f"{block}_expand_conv.weight" in graph.state else entered.shape[0]
-        if stride == 1 and n_in == shape[0]:
-            x = graph.add("Add", [x, before])
-    graph.convolution(x, "_conv_head", "_bn1", output="map")
-    graph.add("ReduceMean", ["map", graph.constant("positions", np.array([2, 3]))], "feat", keepdims=0)
-    graph.add("Gemm", ["feat", graph.kept("_fc.weight"), graph.kept("_fc.bias")], "logits", transB=1)
-
-
-def _fingerprint(variant: str, state: Weights) -> str:
-    """The hash that `torch_runner.weights_hash` gives the network in torch: stores made with it stay valid."""
-    arrays = [array.astype(np.float32) for array in state.values() if array.dtype.kind == "f"]
-    hashes = [hashlib.sha256(json.dumps(a.shape).encode() + a.tobytes()).hexdigest() for a in arrays]
-    return hashlib.sha256(json.dumps([variant, sorted(hashes)]).encode()).hexdigest()
-
-
-class _Graph:
-    """The nodes and constants of an ONNX graph under construction."""
-
-    def __init__(self, onnx: Any, state: Weights) -> None:
-        self.onnx, self.state = onnx, state
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = [
-            onnx.numpy_helper.from_array(np.float32(value), name) for name, value in (("zero", 0), ("six", 6))
-        ]
-
-    def constant(self, name: str, value: NDArray[Any]) -> str:
-        self.constants.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(value), name))
-        return name
-
-    def kept(self, name: str) -> str:
-        return self.constant(name, self.state[name].astype(np.float32))
-
-    def add(self, kind: str, inputs: list[str], output: str | None = None, **attributes: Any) -> str:
-        name = output or f"t{len(self.nodes)}"
-        self.nodes.append(self.onnx.helper.make_node(kind, inputs, [name], **attributes))
-        return name
-
-    def convolution(
-        self, x: str, weights: str, norm: str, stride: int = 1, *, depthwise: bool = False, clipped: bool = True,
-        output: str | None = None
-    ) -> str:  # fmt: skip
-        """A convolution with the batch norm after it folded in, then ReLU6 unless it is a projection."""
-        kernel = self.state[f"{weights}.weight"].astype(np.float64)
-        parts = ("weight", "bias", "running_mean", "running_var")
-        gain, bias, mean, variance = (self.state[f"{norm}.{part}"].astype(np.float64) for part in parts)
-        factor = gain / np.sqrt(variance + BATCH_NORM_EPSILON)
-        folded = self.constant(f"{weights}.weight", (kernel * factor[:, None, None, None]).astype(np.float32))
-        offset = self.constant(f"{weights}.bias", (bias - mean * factor).astype(np.float32))
-        groups = len(kernel) if depthwise else 1
-        made = self.add(
-            "Conv", [x, folded, offset], None if clipped else output, auto_pad="SAME_UPPER", strides=[stride, stride],
-            kernel_shape=list(kernel.shape[2:]), group=groups
-        )  # fmt: skip
-        return self.add("Clip", [made, "zero", "six"], output) if clipped else made
-
-    def model(self, name: str, size: int) -> Any:
-        helper, float32 = self.onnx.helper, self.onnx.TensorProto.FLOAT
-        source = helper.make_tensor_value_info("x", float32, ["n", 3, size, size])
-        n_dims, n_classes = self.state["_fc.weight"].shape[1], self.state["_fc.weight"].shape[0]
-        side = math.ceil(size / 32)
-        outputs = {"feat": ["n", n_dims], "logits": ["n", n_classes], "map": ["n", n_dims, side, side]}
-        targets = [helper.make_tensor_value_info(key, float32, shape) for key, shape in outputs.items()]
-        graph = helper.make_graph(self.nodes, name, [source], targets, self.constants)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
