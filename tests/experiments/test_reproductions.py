@@ -32,6 +32,7 @@ def results(sample, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*ON_SAMPLE, "synthetic"])
 def test_rows_figures_tables_and_verdicts(name, results):
     experiment, folder = EXPERIMENTS[name], results / name
@@ -45,6 +46,7 @@ def test_rows_figures_tables_and_verdicts(name, results):
     assert all(verdict.claim and verdict.measured for verdict in experiment.verdicts(rows))
 
 
+@pytest.mark.slow
 def test_metrics_are_shares(results):
     from hcep.experiments.records import Records
 
@@ -55,6 +57,7 @@ def test_metrics_are_shares(results):
     assert all(r["accuracy_low"] <= r["accuracy"] <= r["accuracy_high"] for r in rows)
 
 
+@pytest.mark.slow
 def test_a_method_is_better_than_chance_on_the_sample(results):
     from hcep.experiments.records import Records
 
@@ -63,6 +66,7 @@ def test_a_method_is_better_than_chance_on_the_sample(results):
     assert min(full.values()) > 0.5
 
 
+@pytest.mark.slow
 def test_the_page_is_made_from_the_rows(results, tmp_path):
     page = results_page(EXPERIMENTS, results, tmp_path / "docs" / "results.md")
     assert page.startswith(MARK)
