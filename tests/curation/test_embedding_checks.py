@@ -56,7 +56,8 @@ def test_rows_are_the_names_of_images_without_ids(odd_one):
 
 def test_an_atom_that_leans_on_its_parent(odd_one, monkeypatch):
     monkeypatch.setattr("hcep.curation.embedding_checks.MAX_COSINE", 0.05)
-    findings = lint_embeddings(*odd_one, n_synsets=1, max_moves=0)
+    monkeypatch.setattr("hcep.curation.embedding_checks.N_SYNSETS", 1)
+    findings = lint_embeddings(*odd_one, max_moves=0)
     leaning, rest = [f for f in findings if f.code == "orthogonality"]
     assert len(leaning.examples) == 5
     assert leaning.synsets[1] in ("animal", "vehicle")
@@ -65,7 +66,8 @@ def test_an_atom_that_leans_on_its_parent(odd_one, monkeypatch):
 
 def test_cones_that_hold_less(odd_one, monkeypatch):
     monkeypatch.setattr("hcep.curation.embedding_checks.COVERAGE", 0.1)
-    narrow = lint_embeddings(*odd_one, max_moves=0, n_synsets=1)
+    monkeypatch.setattr("hcep.curation.embedding_checks.N_SYNSETS", 1)
+    narrow = lint_embeddings(*odd_one, max_moves=0)
     assert [f.synsets for f in narrow if f.code == "containment"][1] == ("vehicle",)
 
 

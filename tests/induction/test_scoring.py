@@ -169,7 +169,6 @@ def test_a_flat_tree_has_no_geometry_to_speak_of(clouds):
         ({"X": [[1.0]]}, "give X with y"),
         ({"X_val": [[1.0]], "y_val": ["cat"]}, "give X with y"),
         ({"X": np.eye(4), "y": ["cat", "cat", "dog", "wolf"]}, "class 'dog' has one image"),
-        ({"X": np.eye(4), "y": ["cat", "cat", "dog", "dog"], "held_out": 1}, "held_out must be a share"),
     ],
 )
 def test_arguments_that_do_not_fit(arguments, match):

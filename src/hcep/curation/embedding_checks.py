@@ -38,6 +38,8 @@ Progress = Callable[[int], Callable[[], object]]
 COVERAGE = 0.95
 #: |cosine| of an atom and its parent from which it counts as leaning; real atoms are within 0.2 nine times in ten.
 MAX_COSINE = 0.3
+#: Synsets listed for each geometric condition, the worst.
+N_SYNSETS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +57,6 @@ class _Images(NamedTuple):
     leaves: NDArray[np.str_]
     ids: list[str]
     n_images: int
-    n_synsets: int
 
     def below(self, *synsets: str) -> NDArray[np.intp]:
         """Rows of the images of classes at or below any of the synsets."""
@@ -76,7 +77,6 @@ def lint_embeddings(
     *,
     max_moves: int = 60,
     n_images: int = 5,
-    n_synsets: int = 5,
     held_out: HeldOut | None = None,
     progress: Progress | None = None,
 ) -> list[Finding]:
@@ -92,7 +92,7 @@ def lint_embeddings(
     y : (n_images,) array of str
     ids : (n_images,) array of str; what to call images in findings; row numbers by default
     max_moves : children nearer to another parent are tried in order of how clear the case is, at most this many
-    n_images, n_synsets : images listed in a finding, synsets listed for each geometric condition: the worst
+    n_images : images listed in a finding, the worst
     held_out : made from the same images before; saves making it again
     progress : callable; told how many moves there are to measure; what it returns is called after each
     """
@@ -104,7 +104,7 @@ def lint_embeddings(
     dictionary = held_out.dictionary
     leaf_of = {label: dictionary.hierarchy.leaf_of(label) for label in np.unique(labels).tolist()}
     leaves = np.array([leaf_of[label] for label in labels.tolist()])
-    shown = _Images(dictionary, dictionary.embed(images), leaves, names, n_images, n_synsets)
+    shown = _Images(dictionary, dictionary.embed(images), leaves, names, n_images)
     proposals = propose_moves(held_out)
     tried = proposals[:max_moves]
     measured = measure_moves(held_out, tried, *([] if progress is None else [progress(len(tried))]))
@@ -133,7 +133,7 @@ def _containment(images: _Images) -> Iterator[Finding]:
     schedule = np.array([np.quantile(level, COVERAGE) if level else 0.0 for level in by_level])
     containment = geometry.containment(schedule)
     worst = [i for i in np.argsort(-np.nan_to_num(containment.mean_violation)) if containment.fraction[i] > 0]
-    for i in worst[: images.n_synsets]:
+    for i in worst[:N_SYNSETS]:
         synset, cone = hierarchy.ids[i], schedule[hierarchy.levels[i] - 1]
         outside = sorted((s for s, angle in angles[i].items() if angle > cone), key=lambda s: -angles[i][s])
         rows = images.below(*outside)
@@ -143,7 +143,7 @@ def _containment(images: _Images) -> Iterator[Finding]:
             "look at these images, or split the concept"
         )
         yield images.finding("containment", text, (synset, *outside), rows, -(unit_rows(images.x[rows]) @ units[i]))
-    rest = [hierarchy.ids[i] for i in worst[images.n_synsets :]]
+    rest = [hierarchy.ids[i] for i in worst[N_SYNSETS:]]
     yield from _more("containment", rest, "concepts below lie outside the cone")
 
 
@@ -152,7 +152,7 @@ def _orthogonality(images: _Images) -> Iterator[Finding]:
     measured = dictionary.geometry.orthogonality()
     order = np.argsort(-np.abs(measured.cosine), kind="stable")
     worst = [k for k in order if abs(measured.cosine[k]) > MAX_COSINE]
-    for k in worst[: images.n_synsets]:
+    for k in worst[:N_SYNSETS]:
         (parent, child), cosine = dictionary.edges[measured.atom[k]], measured.cosine[k]
         above = dictionary.synset_embedding(parent)
         rows = images.below(child)
@@ -163,7 +163,7 @@ def _orthogonality(images: _Images) -> Iterator[Finding]:
             "the parent: check them, or the place of the concept"
         )
         yield images.finding("orthogonality", text, (child, parent), rows, lean)
-    rest = [dictionary.edges[measured.atom[k]][1] for k in worst[images.n_synsets :]]
+    rest = [dictionary.edges[measured.atom[k]][1] for k in worst[N_SYNSETS:]]
     yield from _more("orthogonality", rest, "the atom leans on the parent")
 
 

@@ -20,6 +20,7 @@ from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.graph import TreePolicy
 
 Floats = NDArray[np.float64]
+N_FOLDS = 3
 #: Metrics that a hierarchy cannot raise by sharing more of its paths; a move that lowers one does not help.
 UNBIASED = ("accuracy", "f1_above_chance", "class_f1_before")
 
@@ -54,16 +55,7 @@ class HeldOut:
     collapse: bool = True
 
     @classmethod
-    def from_images(
-        cls,
-        hierarchy: Hierarchy,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        n_folds: int = 3,
-        random_state: int = 0,
-        **options: Any,
-    ) -> Self:
+    def from_images(cls, hierarchy: Hierarchy, X: ArrayLike, y: ArrayLike, **options: Any) -> Self:
         """Hold every image out once: split each class into folds, and take means and metric from the other folds.
 
         Parameters
@@ -75,15 +67,13 @@ class HeldOut:
         """
         from hcep.classify import HCEPTransformer
 
-        if n_folds < 2:
-            raise HCEPError(f"n_folds must be at least 2, so that some images are held out; got {n_folds}")
         images, labels = check_shape(X), np.array(as_labels(y, "y"))
         refuse_non_finite(images)
         # Not refined, which would favour the hierarchy that they are refined in.
         whole = HCEPTransformer(hierarchy, **({"refine": False} | options)).fit(images, labels)
         chosen = {name: getattr(whole, f"{name}_") for name in ("anchor", "shrinkage", "power")}
         settled = whole.get_params(deep=False) | chosen
-        fold_of = stratified_folds(labels, n_folds, random_state)
+        fold_of = stratified_folds(labels, N_FOLDS, 0)
         if not (fold_of >= 0).any():
             raise HCEPError("no class has two images, so none can be held out; give at least two of a class")
         folds = []

@@ -16,6 +16,7 @@ from hcep.induction.induced import normal_form
 
 Leaves = frozenset[str]
 ROOT = "\0root"
+HELD_OUT = 0.3
 
 
 def score_induced(
@@ -25,17 +26,13 @@ def score_induced(
     y: ArrayLike | None = None,
     X_val: ArrayLike | None = None,
     y_val: ArrayLike | None = None,
-    *,
-    held_out: float = 0.3,
-    random_state: int = 0,
 ) -> dict[str, float]:
     """Score an induced hierarchy by everything that is given.
 
     Parameters
     ----------
     X, y : (n_images, n_dims) array and (n_images,) array of str; embeddings and classes of training images
-    X_val, y_val : held-out images
-    held_out, random_state : without them, the share of each class in `y` that is held out, and what draws it
+    X_val, y_val : held-out images; without them 30% of each class in `y`
 
     Notes
     -----
@@ -52,7 +49,7 @@ def score_induced(
     if X is not None and y is not None:
         images, labels = np.asarray(X), np.array(as_labels(y, "y"))
         if X_val is None or y_val is None:
-            train = _training_rows(labels, held_out, random_state)
+            train = _training_rows(labels)
             scores |= _on_images(tree, images[train], labels[train], images[~train], labels[~train])
         else:
             scores |= _on_images(tree, images, labels, np.asarray(X_val), np.array(as_labels(y_val, "y_val")))
@@ -172,16 +169,14 @@ def _on_images(
     }
 
 
-def _training_rows(labels: NDArray[np.str_], held_out: float, random_state: int) -> NDArray[np.bool_]:
+def _training_rows(labels: NDArray[np.str_]) -> NDArray[np.bool_]:
     """All images but a share of each class: at least one of it on either side."""
-    if not 0 < held_out < 1:
-        raise HCEPError(f"held_out must be a share between 0 and 1, got {held_out!r}")
-    rng = np.random.default_rng(random_state)
+    rng = np.random.default_rng(0)
     train = np.ones(len(labels), dtype=np.bool_)
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
         if len(rows) < 2:
             raise HCEPError(f"class {label.item()!r} has one image; give X_val and y_val, or two images per class")
-        n_out = min(max(1, round(held_out * len(rows))), len(rows) - 1)
+        n_out = min(max(1, round(HELD_OUT * len(rows))), len(rows) - 1)
         train[rng.permutation(rows)[:n_out]] = False
     return train
