@@ -162,9 +162,6 @@ def test_breadcrumbs_by_their_options(tmp_path):
     assert found.parents("lion") == ("cats",)
     (tmp_path / "h.txt").write_text("1 - A\n2 - A > B\n3 - A > C\n")
     assert read_described(tmp_path / "h.txt")[0].leaves == ("2", "3")
-    assert read_described(tmp_path / "h.txt", format="breadcrumbs", ids="label")[0].leaves == ("B", "C")
-    with pytest.raises(HierarchyError, match="ids must be 'file' or 'label', got 'x'"):
-        read_described(tmp_path / "h.txt", format="breadcrumbs", ids="x")
     (tmp_path / "h.txt").write_text("cat\ndog\n")
     with pytest.raises(HierarchyError, match=r"has no '>', .* between categories in most lines; pass separator="):
         read_described(tmp_path / "h.txt", format="breadcrumbs")

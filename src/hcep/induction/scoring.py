@@ -14,6 +14,7 @@ from hcep.evaluate.support import as_labels
 from hcep.hierarchy import Hierarchy
 from hcep.induction.induced import normal_form
 
+Given = ArrayLike | None
 Leaves = frozenset[str]
 ROOT = "\0root"
 HELD_OUT = 0.3
@@ -22,10 +23,10 @@ HELD_OUT = 0.3
 def score_induced(
     tree: Hierarchy,
     gold: Hierarchy | None = None,
-    X: ArrayLike | None = None,
-    y: ArrayLike | None = None,
-    X_val: ArrayLike | None = None,
-    y_val: ArrayLike | None = None,
+    X: Given = None,
+    y: Given = None,
+    X_val: Given = None,
+    y_val: Given = None,
 ) -> dict[str, float]:
     """Score an induced hierarchy by everything that is given.
 

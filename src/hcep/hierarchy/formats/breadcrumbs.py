@@ -26,19 +26,15 @@ KNOWLEDGE_ID = re.compile(r"/[a-z]{1,2}/[0-9a-z_]+")
 Line = tuple[int, str]
 
 
-def read(source: Source, *, separator: str | None = None, ids: str = "file") -> Hierarchy:
-    """Read lines of categories from the highest to the lowest; lines that start with ``#`` are comments.
-
-    `ids` says what identifies a category: the id in front of its line in the "file", where all lines have one, or its
-    own "label", with those above in front where several share it.
-    """
+def read(source: Source, *, separator: str | None = None) -> Hierarchy:
+    """Read lines of categories from the highest to the lowest; lines that start with ``#`` are comments."""
     lines = [(i + 1, line.strip()) for i, line in enumerate(source.lines())]
     lines = [(number, line) for number, line in lines if line and not line.startswith("#")]
     found = separator or find_separator([line for _, line in lines])
     if found is None:
         marks = "', '".join(SEPARATORS)
         raise source.fail(f"has no '{marks}' between categories in most lines; pass separator= (-O separator=...)")
-    return from_lines(source, lines, found, ids)
+    return from_lines(source, lines, found)
 
 
 def find_separator(lines: Sequence[str], marks: Sequence[str] = SEPARATORS) -> str | None:
@@ -113,15 +109,13 @@ def in_table(source: Source, table: Table, codes: bool = True) -> Hierarchy | No
     unique = [i for i in whole if len({cells[i] for _, cells in rows}) == len(rows)]
     name = f"column {title!r}" if is_header else f"column {column + 1}"
     lines = [(line, f"{cells[unique[0]]}\t{cells[column]}" if unique else cells[column]) for line, cells in rows]
-    return from_lines(source, lines, mark, "file", name, has_ids=bool(unique))
+    return from_lines(source, lines, mark, name, bool(unique))
 
 
 def from_lines(
-    source: Source, lines: Sequence[Line], mark: str, ids: str = "file", where: str = "", has_ids: bool | None = None
+    source: Source, lines: Sequence[Line], mark: str, where: str = "", has_ids: bool | None = None
 ) -> Hierarchy:
     """The hierarchy of lines of breadcrumbs."""
-    if ids not in ("file", "label"):
-        raise source.fail(f"ids must be 'file' or 'label', got {ids!r}")
     lines = [(number, line) for number, line in lines if line.strip() not in TOPS]
     split = [line.partition("\t")[::2] if has_ids else _without_id(line) for _, line in lines]
     without = [number for (number, _), (identity, _) in zip(lines, split, strict=True) if not identity]
@@ -148,11 +142,11 @@ def from_lines(
         seen.add(tuple(path))
         parent = None
         for depth, label in enumerate(path, 1):
-            identity = known.get(tuple(path[:depth])) if ids == "file" else None
+            identity = known.get(tuple(path[:depth]))
             own: Any = {"name": label, "has_id": True} if identity is not None else {}
             parent = draft.add(label if identity is None else identity, parent, line=number, same=True, **own)
     source.understood = f"breadcrumbs apart by {mark!r}{f' in {where}' if where else ''}"
-    source.understood += ", with ids" if known and ids == "file" else ""
+    source.understood += ", with ids" if known else ""
     source.otherwise = "if the lines are no paths, pass --format outline" if not where else ""
     source.notes += [f"passed over: {counted(n_again, 'line')} given twice"] if n_again else []
     return draft.hierarchy()
