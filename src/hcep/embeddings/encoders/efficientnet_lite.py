@@ -143,7 +143,7 @@ def onnx_bytes(variant: str, state: Weights) -> bytes:
         folded = constant(f"{weights}.weight", (kernel * factor[:, None, None, None]).astype(np.float32))
         offset = constant(f"{weights}.bias", (bias - mean * factor).astype(np.float32))
         groups = len(kernel) if "_depthwise_conv" in weights else 1
-        sides = {"strides": [stride, stride], "kernel_shape": list(kernel.shape[2:])}
+        sides: dict[str, Any] = {"strides": [stride, stride], "kernel_shape": list(kernel.shape[2:])}
         made = add("Conv", [x, folded, offset], auto_pad="SAME_UPPER", group=groups, **sides)
         return add("Clip", [made, "zero", "six"], last) if clipped else made
 
