@@ -12,8 +12,7 @@ from sklearn.base import clone
 
 from hcep._progress import progress as progress_bar
 from hcep.classify import HCEPClassifier
-from hcep.classify.floor import unknown_scores
-from hcep.classify.hedging import HeldOut, hedged_nodes, held_out, is_below
+from hcep.classify.hedging import HeldOut, hedged_nodes, held_out, is_below, unknown_scores
 from hcep.classify.path_model import Inference
 from hcep.dictionary.transform import EmbeddingTransform
 from hcep.embeddings import EmbeddingStore

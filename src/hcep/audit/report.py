@@ -1,6 +1,8 @@
 """The audit: all checks, what they say together, as JSON and as one HTML file."""
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from string import Template
 from typing import Any
 
 import msgspec
@@ -14,9 +16,6 @@ from hcep.classify import HCEPClassifier
 from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
 
-STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;margin:.5rem 0}td,th{padding:.15rem .7rem;border-bottom:1px solid #ddd;text-align:left}
-.passed{color:#176f2c}.failed{color:#b3261e}.open{color:#7a6100}h2{margin:1.6rem 0 .2rem;font-size:1.1rem}"""
 WORDS = {True: "passed", False: "failed", None: "open"}
 #: What may be done where all of some checks pass, and what may not where one fails.
 MEANING = (
@@ -85,13 +84,10 @@ class Audit:
 
     def to_html(self) -> str:
         """One HTML file that fetches nothing."""
-        parts, title = [_section(check) for check in self.checks], f"Audit of {escape(self.name)}"
-        ending = "".join(f"<li>{escape(text)}</li>" for text in self.sentences)
-        return (
-            '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f"<title>{title}</title><style>{STYLE}</style><body><h1>{title}</h1>"
-            f"{''.join(parts)}<h2>What this model may be used for, and what not</h2><ul>{ending}</ul></body></html>\n"
-        )
+        page = Template(Path(__file__).with_name("page.html").read_text("utf-8"))
+        said = "".join(f"<li>{escape(text)}</li>" for text in self.sentences)
+        title, checks = f"Audit of {escape(self.name)}", "".join(map(_section, self.checks))
+        return page.substitute(title=title, checks=checks, sentences=said)
 
 
 def audit(

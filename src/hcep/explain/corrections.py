@@ -75,6 +75,11 @@ class Corrections:
     Raises HCEPError: no file, a line that is no correction, one with concepts that are unknown or that no path has
     together; with the number of the line.
 
+    >>> kept = Corrections("corrections.jsonl", missing=True)
+    >>> kept.add("a" * 64, label="cat", why="the tail")
+    >>> Corrections("corrections.jsonl").labels(["a" * 64, "b" * 64], ["dog", "dog"])
+    ['cat', 'dog']
+
     Parameters
     ----------
     path : path of the file
@@ -87,14 +92,6 @@ class Corrections:
     ----------
     torn : whether the last line is half written; it does not count
     problems : what is left out and why, with the number of the line
-
-    Examples
-    --------
-    >>> from hcep.explain.corrections import Corrections
-    >>> kept = Corrections("corrections.jsonl", missing=True)
-    >>> kept.add("a" * 64, label="cat", why="the tail")
-    >>> Corrections("corrections.jsonl").labels(["a" * 64, "b" * 64], ["dog", "dog"])
-    ['cat', 'dog']
     """
 
     def __init__(

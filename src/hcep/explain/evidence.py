@@ -275,15 +275,10 @@ class Evidence:
 def smallest_change(directions: Array, products: Array, signs: Array, constant: float) -> Array | None:
     """The shortest c at which ``f = sum_i signs_i (products_i + <directions_i, c>)**2 - constant`` vanishes.
 
-    Parameters
-    ----------
-    directions : (k, n_dims)
-    products, signs : (k,)
+    >>> smallest_change(np.eye(2), np.array([3.0, 1.0]), np.array([1.0, -1.0]), 0.0).round(6)
+    array([-1.,  1.])
 
-    Returns
-    -------
-    array or None
-        None where f is not positive to begin with, or always is.
+    None where f is not positive to begin with, or always is. Directions are (k, n_dims), products and signs (k,).
 
     Notes
     -----
@@ -294,11 +289,6 @@ def smallest_change(directions: Array, products: Array, signs: Array, constant: 
     References
     ----------
     .. [1] J. J. Moré, "Generalizations of the trust region problem", Optimization Methods and Software, 1993.
-
-    Examples
-    --------
-    >>> smallest_change(np.eye(2), np.array([3.0, 1.0]), np.array([1.0, -1.0]), 0.0).round(6)
-    array([-1.,  1.])
     """
     from scipy.optimize import brentq
 

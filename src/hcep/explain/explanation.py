@@ -66,15 +66,6 @@ def explain(
 
     Raises HCEPError: when `X` and `result` have different lengths.
 
-    Parameters
-    ----------
-    X : (n_images, n_dims) array, the raw embeddings that the pursuit was given
-    images : rows to explain; all by default
-    names : words for the atoms, such as `hcep.models.load_atom_names` gives; steps then have a ``meaning``
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> from hcep import ConceptDictionary, Hierarchy, hb_omp
     >>> from hcep.explain import explain
     >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("animal", "dog"), ("thing", "car")])
@@ -83,6 +74,12 @@ def explain(
     >>> X = np.array([[2.0, 1.2, 0.0]])
     >>> explain(X, hb_omp(X, d, signed=True))[0].trail()
     'animal 1.00 → cat 1.20'
+
+    Parameters
+    ----------
+    X : (n_images, n_dims) array, the raw embeddings that the pursuit was given
+    images : rows to explain; all by default
+    names : words for the atoms, such as `hcep.models.load_atom_names` gives; steps then have a ``meaning``
     """
     rows = np.atleast_2d(np.asarray(X))
     if len(rows) != len(result):

@@ -32,14 +32,7 @@ def overlay(evidence: EvidenceMap, limit: float, size: tuple[int, int]) -> Image
 
 
 def drawn_on(photo: Image.Image, evidence: EvidenceMap, region: Region, limit: float) -> Image.Image:
-    """The photo with the map where the model saw it; what the model did not see stays as it is.
-
-    Parameters
-    ----------
-    photo : RGB image, upright
-    region : left, top, right, bottom of what the model saw (see `Preprocessing.region`)
-    limit : the share of the strongest colour
-    """
+    """The upright photo with the map where the model saw it (see `Preprocessing.region`); the rest stays as it is."""
     left, top, right, bottom = (round(edge) for edge in region)
     layer = Image.new("RGBA", photo.size)
     layer.paste(overlay(evidence, limit, (max(right - left, 1), max(bottom - top, 1))), (left, top))

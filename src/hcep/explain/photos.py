@@ -68,6 +68,14 @@ def explain_images(
     Raises HCEPError: a path that leads to no image, an encoder that is not the model's or that nobody names, a file
     that is no image where `strict` is true, maps of embeddings.
 
+    >>> from hcep import HCEPClassifier, explain_images
+    >>> from hcep.datasets import load_sample
+    >>> sample = load_sample()
+    >>> model = HCEPClassifier(sample.hierarchy).fit(sample.X_train, sample.y_train)
+    >>> first = explain_images(sample.X_val[:2], model)[0]
+    >>> first.name, first.explanation.leaf == first.label
+    ('tench', True)
+
     Parameters
     ----------
     images : path, PIL image, several of them, or (n_images, n_dims) array
@@ -94,16 +102,6 @@ def explain_images(
     -------
     ExplainedImages
         A list of `ExplainedImage`; memory beyond it does not grow with the number of images.
-
-    Examples
-    --------
-    >>> from hcep import HCEPClassifier, explain_images
-    >>> from hcep.datasets import load_sample
-    >>> sample = load_sample()
-    >>> model = HCEPClassifier(sample.hierarchy).fit(sample.X_train, sample.y_train)
-    >>> first = explain_images(sample.X_val[:2], model)[0]
-    >>> first.name, first.explanation.leaf == first.label
-    ('tench', True)
     """
     found = ExplainedImages()
     options: dict[str, Any] = {"coverage": coverage, "n_paths": n_paths, "progress": progress}
@@ -132,12 +130,9 @@ def explained_batches(
     n_paths: int | Literal["auto"] | None = None,
     progress: bool = False,
 ) -> Iterator[list[ExplainedImage]]:
-    """Explain images some at a time: memory does not grow with their number.
+    """As `explain_images`, some images at a time: memory does not grow with their number.
 
-    Parameters
-    ----------
-    images, model and all others : as of `explain_images`
-    skipped : gets the (file, reason) of images that cannot be used; without it they are errors
+    `skipped` gets the (file, reason) of images that cannot be used; without it they are errors.
     """
     require_positive("n_best", n_best)
     classifier, saved = _opened(model)
@@ -221,17 +216,10 @@ class Explainer:
         training: EmbeddingStore | None = None,
         said: Sequence[Correction | None] | None = None,
     ) -> Iterator[ExplainedImage]:
-        """The images of a batch, searched once, unless that has been done.
+        """The images of a batch, searched once, unless `inferred` says what a search found.
 
-        Parameters
-        ----------
-        batch : Batch
-        why_not : concepts to compare each image with
-        limits : paths that are open to them
-        requests : what the limits come from, one per image
-        inferred : what a search said of them
-        training : a store of photos to show beside those comparisons
-        said : corrections that the requests come from, one per image
+        `limits` are the paths that are open to them, `requests` (one per image) what those come from, and `said` the
+        corrections behind these. `training` has photos to show beside the concepts that `why_not` compares with.
         """
         model, n_images = self.model, len(batch.files)
         # A class may have several routes: more paths than classes are asked for.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING
 
 from hcep._escape import html as escape
@@ -46,28 +47,24 @@ def photo_report(found: Sequence[ExplainedImage], title: str = "HCEP explanation
     `before` is HTML that stands before the images.
     """
     _, size, quality = next(row for row in SIZES if len(found) <= row[0])
-    small = SmallPhotos()
+    small, judged = SmallPhotos(), any(one.correct is not None for one in found)
     cards = "".join(card(one, i, size, quality, small) for i, one in enumerate(found))
-    has_maps = any(one.maps is not None for one in found)
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{part('page.css')}</style><body class=hcep>"
-        f"<h1>{escape(title)}</h1>{before}{_facts(found)}{_reading(found, has_maps)}{_controls(found)}"
-        f"<main>{cards}</main><p class=none hidden>No image fits these filters.</p>"
-        f"<script type='application/json' id=small>{json.dumps(small.uris)}</script>"
-        f"<script>{part('page.js')}</script></body></html>\n"
+    return Template(part("page.html")).substitute(
+        title=escape(title),
+        style=part("page.css"),
+        before=before,
+        facts=_facts(found),
+        reading=_reading(found),
+        right="<option value=wrong>wrong</option><option value=right>right</option>" if judged else "",
+        classes="".join(f"<option>{escape(name)}</option>" for name in sorted({one.name for one in found})),
+        cards=cards,
+        small=json.dumps(small.uris),
+        script=part("page.js"),
     )
 
 
 def card(one: ExplainedImage, number: int, size: int, quality: int, small: SmallPhotos) -> str:
-    """One explained image.
-
-    Parameters
-    ----------
-    number : its place in the given order
-    size, quality : of the photo
-    small : where its training photos are kept
-    """
+    """One explained image, at a place in the given order; `small` keeps its training photos."""
     picture = _picture(one, size, quality)
     steps = one.explanation.steps
     levels = one.levels or (None,) * len(steps)
@@ -167,7 +164,7 @@ def _short(file: str) -> str:
 
 @cache
 def part(name: str) -> str:
-    """The page's style or script."""
+    """A part of the page."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
@@ -195,33 +192,19 @@ def _facts(found: Sequence[ExplainedImage]) -> str:
     return f"<ul class=facts>{''.join(f'<li><b>{value}</b> {escape(what)}</li>' for value, what in facts)}</ul>"
 
 
-def _reading(found: Sequence[ExplainedImage], has_maps: bool) -> str:
+def _reading(found: Sequence[ExplainedImage]) -> str:
     text = (
         "Each image is explained by a path of concepts, from the most general down. Beside a concept stand how likely "
         "it is and its own share of what the path explains of the image (the shares add up); below it, its likeliest "
         "siblings."
     )
-    if has_maps:
+    hows = dict.fromkeys(one.maps.how for one in found if one.maps is not None)
+    if hows:
         text += " Point at a concept, or tap it, to see where it is: red speaks for it, blue against."
-        hows = dict.fromkeys(one.maps.how for one in found if one.maps is not None)
         text += "".join(f" {escape(MAPS[how])}" for how in hows if how in MAPS)
     if any(one.typical for one in found):
         text += " Pointing at a concept also shows typical training photos of it."
-    return f"<p class=soft>{text}</p>"
-
-
-def _controls(found: Sequence[ExplainedImage]) -> str:
-    classes = "".join(f"<option>{escape(name)}</option>" for name in sorted({one.name for one in found}))
-    judged = any(one.correct is not None for one in found)
-    right = "<option value=wrong>wrong</option><option value=right>right</option>" if judged else ""
-    return (
-        "<form hidden><label>Sort by <select name=sort><option value=given>given order</option>"
-        "<option value=doubt>doubt</option><option value=class>class</option></select></label>"
-        "<label>Show <select name=show><option value=all>all</option><option value=doubtful>doubtful</option>"
-        f"{right}</select></label>"
-        f"<label>Class <select name=group><option value=''>all</option>{classes}</select></label>"
-        "<label>File <input name=text type=search></label><output class=soft></output></form>"
-    )
+    return text
 
 
 def _picture(one: ExplainedImage, size: int, quality: int) -> str:

@@ -76,12 +76,7 @@ def _solver(atoms: Array, anchor: float) -> _Solver:
 
 
 class PathMaps:
-    """Maker of maps for the paths of one dictionary; what a path needs is solved once.
-
-    Parameters
-    ----------
-    anchor : of the pursuit that finds the paths
-    """
+    """Maker of maps for the paths of one dictionary and a pursuit's anchor; what a path needs is solved once."""
 
     def __init__(self, dictionary: ConceptDictionary, anchor: float) -> None:
         self.dictionary, self.anchor = dictionary, float(anchor)
@@ -90,13 +85,10 @@ class PathMaps:
     def maps(
         self, chosen: Atoms, rivals: Sequence[Atoms], features: NDArray[np.floating], vector: NDArray[Any] | None = None
     ) -> tuple[list[EvidenceMap], list[EvidenceMap]]:
-        """A map per concept of a path, and one of its margin over each rival path.
+        """A map per concept of a path, and one of its margin over each rival path, by their atoms from the root down.
 
-        Parameters
-        ----------
-        chosen, rivals : the paths' atoms, from the root down
-        features : (n_dims, height, width); a feature map of the image
-        vector : (n_dims,); the image's raw embedding, where it is not the mean of the map; maps are then approximate
+        `features` is a feature map of the image, (n_dims, height, width); where the image's raw embedding is not its
+        mean it is given as `vector`, and maps are approximate.
         """
         positions, rest = self._parts(features)
         own, start, whole = self._solver(chosen), self._start, positions.sum(axis=0) + rest

@@ -274,23 +274,20 @@ def interpretation_table(
     Where an atom has images but no phrases, its concepts are the images; where it has both, the text has the images
     below the phrases. Raises HCEPError: for an unknown format.
 
-    Parameters
-    ----------
-    atoms : such as an `AtomNames`
-    hierarchy : for display names
-    format : "text", "markdown" or "latex", which needs the packages booktabs and enumitem
-    top_k : concepts, and images, per row
-
-    Examples
-    --------
-    >>> from hcep import Hierarchy
-    >>> from hcep.explain.naming import AtomName, Phrase, interpretation_table
+    >>> from hcep.explain.naming import Phrase
     >>> h = Hierarchy.from_edges([("bear", "polar bear"), ("bear", "panda")])
     >>> atom = AtomName("bear", "polar bear", (Phrase("matte white texture", 0.31),), summary="thick white winter fur")
     >>> print(interpretation_table([atom], h, "markdown"))
     | Parent → Child | Top concepts | Text interpretation |
     |---|---|---|
     | bear → polar bear | matte white texture | thick white winter fur |
+
+    Parameters
+    ----------
+    atoms : such as an `AtomNames`
+    hierarchy : for display names
+    format : "text", "markdown" or "latex", which needs the packages booktabs and enumitem
+    top_k : concepts, and images, per row
     """
     if format not in _ROWS:
         raise HCEPError(f"format must be one of {quoted(_ROWS)}, got {format!r}.{near_matches(format, _ROWS)}")

@@ -55,19 +55,7 @@ def name_atoms(
     the order of the pool does not matter. An atom that is zero (a child equal to its parent) gets no phrase. Raises
     HCEPError: no phrases, phrases given twice, embeddings of another number or length or with NaN, `top_k` below 1.
 
-    Parameters
-    ----------
-    phrases : candidates, each once
-    phrase_embeddings : (n_phrases, n_dims) array, of the same encoder as the dictionary's images; norms do not matter
-    top_k : phrases to keep for an atom
-    center : subtract the mean of the (unit) phrase embeddings first: what all texts of an encoder share, which adds
-        nearly the same to all scores of an atom. The names then depend on the rest of the pool
-    edges : name these atoms only
-
-    Examples
-    --------
     >>> from hcep import ConceptDictionary, Hierarchy
-    >>> from hcep.explain.naming import name_atoms
     >>> h = Hierarchy.from_edges([("thing", "bear"), ("bear", "polar bear"), ("bear", "panda"), ("thing", "car")])
     >>> leaves = {"polar bear": [3.0, 1.0, 0.0], "panda": [3.0, -1.0, 0.0], "car": [0.0, 0.0, 2.0]}
     >>> d = ConceptDictionary.from_leaf_embeddings(h, leaves)
@@ -76,6 +64,15 @@ def name_atoms(
     (Phrase(text='white fur', score=0.707107), Phrase(text='fur', score=0.0))
     >>> names.meaning("thing", "bear")
     'fur'
+
+    Parameters
+    ----------
+    phrases : candidates, each once
+    phrase_embeddings : (n_phrases, n_dims) array, of the same encoder as the dictionary's images; norms do not matter
+    top_k : phrases to keep for an atom
+    center : subtract the mean of the (unit) phrase embeddings first: what all texts of an encoder share, which adds
+        nearly the same to all scores of an atom. The names then depend on the rest of the pool
+    edges : name these atoms only
     """
     if isinstance(phrases, str):
         raise HCEPError(f"phrases must be a list of strings, got one string {phrases!r:.60}")
@@ -136,6 +133,14 @@ def exemplars(
     HCEPError: labels that are not classes of the dictionary, another number of labels or ids than images, `top_k`
     below 1.
 
+    >>> from hcep import ConceptDictionary, Hierarchy
+    >>> h = Hierarchy.from_edges([("animal", "cat"), ("animal", "dog"), ("thing", "animal"), ("thing", "car")])
+    >>> X, y = np.array([[2.0, 1.0], [2.0, 3.0], [2.0, 4.0], [0.0, 9.0]]), ["cat", "dog", "dog", "car"]
+    >>> d = ConceptDictionary.from_images(h, X, y)
+    >>> names = exemplars(d, X, y, ["a.jpg", "b.jpg", "c.jpg", "d.jpg"], top_k=1, contrast=1)
+    >>> names["animal", "dog"].exemplars, names["animal", "dog"].contrast
+    ((Exemplar(id='c.jpg', projection=1.4),), (Exemplar(id='a.jpg', projection=-1.0),))
+
     Parameters
     ----------
     X : (n_images, n_dims) array, or an iterable of (X, y) batches
@@ -144,18 +149,6 @@ def exemplars(
     ids : what to call the images, in the order of all rows; their numbers by default
     top_k : images per atom
     contrast : how many of the lowest projections to keep as well
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hcep import ConceptDictionary, Hierarchy
-    >>> from hcep.explain.naming import exemplars
-    >>> h = Hierarchy.from_edges([("animal", "cat"), ("animal", "dog"), ("thing", "animal"), ("thing", "car")])
-    >>> X, y = np.array([[2.0, 1.0], [2.0, 3.0], [2.0, 4.0], [0.0, 9.0]]), ["cat", "dog", "dog", "car"]
-    >>> d = ConceptDictionary.from_images(h, X, y)
-    >>> names = exemplars(d, X, y, ["a.jpg", "b.jpg", "c.jpg", "d.jpg"], top_k=1, contrast=1)
-    >>> names["animal", "dog"].exemplars, names["animal", "dog"].contrast
-    ((Exemplar(id='c.jpg', projection=1.4),), (Exemplar(id='a.jpg', projection=-1.0),))
     """
     if top_k < 1 or contrast < 0:
         raise HCEPError(f"top_k must be at least 1 and contrast at least 0, got {top_k} and {contrast}")

@@ -39,17 +39,11 @@ _ABOUT_THE_TASK = {"category", "synset", "hypernym", "hyponym", "taxonomy", "emb
 
 
 def read_phrases(path: str | PathLike[str], *, max_phrases: int = MAX_PHRASES) -> tuple[str, ...]:
-    """Read candidate phrases, one per line.
+    """Read candidate phrases, one per line, each once whatever its case; lines that start with ``#`` are left out.
 
-    Blank lines and lines that start with ``#`` are left out, spaces at the ends and runs of them inside are not kept, a
-    phrase that came before (whatever its case) is not taken again. A vocabulary is such a file too. Raises HCEPError:
-    the file is not there, not UTF-8, has no phrase or too many; a line is too long or has control characters. The
-    message names the line.
+    Raises HCEPError: the file is not there, not UTF-8, has no phrase or too many; a line is too long or has control
+    characters. The message names the line.
 
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from hcep.explain.naming import read_phrases
     >>> lines = ["# colours", "white fur", "", "White  fur", "long neck"]
     >>> _ = Path("phrases.txt").write_text(chr(10).join(lines))
     >>> read_phrases("phrases.txt")
@@ -67,9 +61,8 @@ def read_phrases(path: str | PathLike[str], *, max_phrases: int = MAX_PHRASES) -
         if not phrase or phrase.startswith("#"):
             continue
         if len(phrase) > MAX_CHARACTERS:
-            raise HCEPError(
-                f"{path}, line {number:,}: {len(phrase):,} characters; a phrase has at most {MAX_CHARACTERS}"
-            )
+            n = len(phrase)
+            raise HCEPError(f"{path}, line {number:,}: {n:,} characters; a phrase has at most {MAX_CHARACTERS}")
         odd = odd_character(phrase)
         if odd is not None:
             raise HCEPError(f"{path}, line {number:,}: a control character, {odd!r}; remove it")
@@ -145,9 +138,7 @@ def embed_phrases(
 
     Parameters
     ----------
-    encoder : one that has texts
     template : what a phrase is put into first, at its ``{}``, such as ``"a photo of {}"``
-    progress : show a progress bar
     """
     if template.count("{}") != 1:
         raise HCEPError(
@@ -178,16 +169,10 @@ def cleaned(answer: str) -> str:
 def violation(
     phrase: str, names: Iterable[str], *, min_words: int = MIN_WORDS, max_words: int = MAX_WORDS
 ) -> str | None:
-    """Why a phrase is not accepted, as the end of "it …"; None where nothing is wrong.
+    """Why a phrase, `cleaned`, is not accepted, as the end of "it …"; None where nothing is wrong.
 
-    Parameters
-    ----------
-    phrase : after `cleaned`
-    names : names of the two synsets, which the phrase may not use in any case, plural or spelling
+    `names` are those of the two synsets, which it may not use in any case, plural or spelling.
 
-    Examples
-    --------
-    >>> from hcep.explain.naming.phrases import violation
     >>> violation("thick white fur and small ears", ["bear", "polar bear"])
     >>> violation("White-furred BEARS on the ice", ["bear", "polar bear"])
     "uses the name 'bear'"
@@ -228,9 +213,6 @@ def without_marker(line: str) -> str:
 def uses_name(phrase: str, name: str) -> bool:
     """Whether a phrase has a name in it: in any case, singular or plural, its words joined, hyphenated or apart.
 
-    Examples
-    --------
-    >>> from hcep.explain.naming.phrases import uses_name
     >>> uses_name("a row of lumber-mills", "lumbermill"), uses_name("a bearded face", "bear")
     (True, False)
     """
