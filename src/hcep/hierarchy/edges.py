@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 VIRTUAL_ROOT = "(root)"
 MAX_NODES = 5_000_000
 N = TypeVar("N")
+Names = Mapping[str, str] | Iterable[tuple[str, str]] | None
 
 
 def read_edges(
-    edges: Iterable[Sequence[str]], names: Mapping[str, str] | Iterable[tuple[str, str]] | None, root: str | None
+    edges: Iterable[Sequence[str]], names: Names, root: str | None
 ) -> tuple[list[str], dict[str, str], list[list[int]]]:
     """Return ids, names and parent lists of a DAG with exactly one root, or say what is wrong."""
     position: dict[str, int] = {}  # of ids in order of first appearance

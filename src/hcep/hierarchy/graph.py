@@ -18,7 +18,7 @@ from hcep._files import write_bytes
 from hcep._optional import require
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy import serial
-from hcep.hierarchy.edges import PathTree, longest_levels, reach, read_edges, unfold
+from hcep.hierarchy.edges import Names, PathTree, longest_levels, reach, read_edges, unfold
 
 TreePolicy = Literal["first", "shortest", "longest"]
 Merged = tuple[tuple[str, str], ...]
@@ -97,13 +97,7 @@ class Hierarchy:
         )
 
     @classmethod
-    def from_edges(
-        cls,
-        edges: Iterable[Sequence[str]],
-        names: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
-        *,
-        root: str | None = None,
-    ) -> Hierarchy:
+    def from_edges(cls, edges: Iterable[Sequence[str]], names: Names = None, *, root: str | None = None) -> Hierarchy:
         """Build a hierarchy from (parent, child) or (parent, child, name of the child); ids are strings.
 
         An edge given twice counts once; a child's first parent is the one that comes first here. `names` are display

@@ -7,7 +7,7 @@ nothing is constructed, every scalar is text.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from hcep._optional import require
@@ -18,6 +18,7 @@ from hcep.hierarchy.formats import breadcrumbs, tables
 from hcep.hierarchy.formats.draft import Draft, Repeated
 from hcep.hierarchy.formats.source import Source, counted
 from hcep.hierarchy.formats.table_file import PARENT, Table, known_levels, plain
+from hcep.hierarchy.formats.tables import Columns, Told
 from hcep.hierarchy.formats.writing import outline_order, refuse_deep
 from hcep.hierarchy.graph import Hierarchy
 
@@ -38,12 +39,7 @@ Entry = tuple[str, str | None, bool]  # label, name, whether the label is an id 
 
 
 def read_json(
-    source: Source,
-    *,
-    repeated: Repeated | None = None,
-    levels: Sequence[str] | None = None,
-    leaf: str | None = None,
-    name: str | None = None,
+    source: Source, *, repeated: Repeated | None = None, levels: Columns = None, leaf: Told = None, name: Told = None
 ) -> Hierarchy:
     """Read JSON: an object with ``"format": "hcep-hierarchy"`` is ours; records with ranks are level columns."""
     text = source.text()

@@ -25,14 +25,14 @@ HEADER = ("parent", "child", "name")
 DEPTHS = ("level", "depth", "ebene", "tier", "niveau", "nivel", "stufe", "indent", "hierarchy level", "lvl")
 DEPTH = re.compile(r"(?:level|tier|ebene|niveau|nivel|stufe|lvl|l)?[ _-]?(\d+)", re.IGNORECASE)
 YES_NO = {"yes": True, "true": True, "no": False, "false": False}
-Columns = Sequence[str]
+Columns = Sequence[str] | None
 Told = str | None
 
 
 def read(
     source: Source,
     *,
-    levels: Columns | None = None,
+    levels: Columns = None,
     leaf: Told = None,
     name: Told = None,
     parent: Told = None,
@@ -246,7 +246,7 @@ def _from_depths(source: Source, table: Table, column: int) -> Hierarchy:
     return draft.hierarchy()
 
 
-def from_levels(source: Source, table: Table, levels: Columns | None = None, **told: str | None) -> Hierarchy:
+def from_levels(source: Source, table: Table, levels: Columns = None, **told: str | None) -> Hierarchy:
     """Read the rows of a table whose levels are known by name or given; `told` are leaf, name and blank of `read`."""
     names = table.rows[0][1]
     if levels is None:
