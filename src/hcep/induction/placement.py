@@ -73,28 +73,27 @@ def without_thinking(text: str) -> str:
 def _from_json(text: str) -> list[Entry]:
     start = min((i for i in (text.find("{"), text.find("[")) if i >= 0), default=len(text))
     try:
-        tree, _ = json.JSONDecoder().raw_decode(text[start:])
+        whole, _ = json.JSONDecoder().raw_decode(text[start:])
     except (ValueError, RecursionError):
         return []
     entries: list[Entry] = []
-    _add_json(tree, -1, 0, entries)
+    waiting: list[tuple[str | None, Any, int, int]] = [(None, whole, -1, 0)]  # label, what is below, parent, depth
+    while waiting:
+        label, tree, parent, depth = waiting.pop()
+        if label is not None:
+            entries.append(Entry(label, parent))
+            parent = len(entries) - 1
+        pairs: list[tuple[str | None, Any]] = []
+        if isinstance(tree, str):
+            pairs = [(tree, None)]
+        elif isinstance(tree, list):
+            pairs = [(None, item) for item in tree]
+        elif isinstance(tree, dict):
+            name = next((tree[key] for key in NAME_KEYS if isinstance(tree.get(key), str)), None)
+            listed = [value if isinstance(value := tree.get(key), list) else [value] for key in BELOW_KEYS]
+            pairs = list(tree.items()) if name is None else [(name, [item for several in listed for item in several])]
+        waiting += [(*pair, parent, depth + 1) for pair in reversed(pairs) if depth <= MAX_DEPTH]
     return entries
-
-
-def _add_json(tree: Any, parent: int, depth: int, entries: list[Entry]) -> None:
-    pairs: list[tuple[str | None, Any]] = []  # labels, each with what is below it
-    if isinstance(tree, str):
-        pairs = [(tree, None)]
-    elif isinstance(tree, list):
-        pairs = [(None, item) for item in tree]
-    elif isinstance(tree, dict):
-        name = next((tree[key] for key in NAME_KEYS if isinstance(tree.get(key), str)), None)
-        listed = [value if isinstance(value := tree.get(key), list) else [value] for key in BELOW_KEYS]
-        pairs = list(tree.items()) if name is None else [(name, [item for several in listed for item in several])]
-    for label, below in pairs if depth <= MAX_DEPTH else ():
-        at = parent if label is None else len(entries)
-        entries += [] if label is None else [Entry(label, parent)]
-        _add_json(below, at, depth + 1, entries)
 
 
 def _from_lines(text: str, is_leaf: IsLeaf) -> list[Entry]:
