@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier
-from hcep.classify.floor import explained_floor
+from hcep.classify.hedging import explained_floor
 from hcep.datasets import load_sample
 
 

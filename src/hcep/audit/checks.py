@@ -101,9 +101,7 @@ class Subject:
         """Accuracy of the most frequent class."""
         return float(np.unique(self.y, return_counts=True)[1].max() / len(self.y))
 
-    @cached_property
-    def _order(self) -> NDArray[np.intp]:
-        return self.rng.permutation(len(self.y))
+    _order = cached_property[NDArray[np.intp]](lambda self: self.rng.permutation(len(self.y)))
 
     @cached_property
     def judged(self) -> NDArray[np.bool_]:
@@ -142,21 +140,10 @@ class Block:
     y: NDArray[Any]
     rows: slice
 
-    @cached_property
-    def model(self) -> HCEPClassifier:
-        return self.subject.model
-
-    @cached_property
-    def found(self) -> Inference:
-        return self.model.infer(self.X, explained=True)
-
-    @cached_property
-    def answers(self) -> NDArray[Any]:
-        return np.asarray(self.model.predict(self.X))
-
-    @cached_property
-    def correct(self) -> NDArray[np.bool_]:
-        return np.asarray(self.answers == self.y)
+    model = property(lambda self: self.subject.model)
+    found = cached_property[Inference](lambda self: self.model.infer(self.X, explained=True))
+    answers = cached_property[NDArray[Any]](lambda self: np.asarray(self.model.predict(self.X)))
+    correct = cached_property[NDArray[np.bool_]](lambda self: np.asarray(self.answers == self.y))
 
     @cached_property
     def parts(self) -> tuple[Floats, Floats]:

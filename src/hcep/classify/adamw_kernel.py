@@ -151,18 +151,6 @@ def add_gradient(
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
-def softmax_errors(logits: Array, labels: Array) -> None:
-    """Turn logits into the gradient of the mean cross entropy by them, in place."""
-    for i in range(len(logits)):
-        row = logits[i]
-        total = exponentials(row)
-        row[labels[i]] -= total
-        share = f32(1.0 / len(logits)) / total
-        for c in range(len(row)):
-            row[c] *= share
-
-
-@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def adamw_step(weights: Array, gradients: Array, first: Array, second: Array, keep: Any, size: Any, root: Any) -> None:
     """One step of AdamW (betas 0.9 and 0.999, eps 1e-8) on flat arrays.
 

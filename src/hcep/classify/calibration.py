@@ -64,13 +64,10 @@ def _mean_gaps(gaps: Floats) -> Floats:
 
 
 def fit_calibration(objectives: Floats, own: NDArray[np.intp] | None = None) -> Calibration:
-    """Temperature and exponent of lowest log loss.
+    """Temperature and exponent of lowest log loss over images the dictionary never saw, (n_images, n_classes).
 
-    Smooth in two numbers. A few images' worth of pull to the prior temperature and exponent steadies it where images
-    are few.
-
-    `objectives`: (n_images, n_classes); of images the dictionary never saw, against all classes. `own`: (n_images,)
-    int; column of each image's class; the first by default.
+    A few images' worth of pull to the prior temperature and exponent steadies it where images are few. `own` is the
+    column of each image's class; the first by default.
     """
     from scipy.optimize import minimize
 

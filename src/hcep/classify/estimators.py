@@ -20,10 +20,9 @@ import hcep
 from hcep._checks import require_positive
 from hcep.classify.base import Auto, ConceptEstimator, HierarchyLike
 from hcep.classify.calibration import Calibration, Priors, class_priors
-from hcep.classify.floor import explained_floor
 from hcep.classify.growing import GrowingMixin
 from hcep.classify.heads import make_head, n_iterations
-from hcep.classify.hedging import HedgingMixin
+from hcep.classify.hedging import HedgingMixin, explained_floor
 from hcep.classify.objects import ObjectsMixin
 from hcep.classify.path_model import Inference, PathModel
 from hcep.errors import DictionaryError, HCEPError

@@ -21,12 +21,11 @@ UNLIKE = 0.2
 
 
 class GrowingMixin(ConceptEstimator):
-    """Changes of a fitted classifier in place.
+    """Changes of a fitted classifier in place; metric, anchor and temperature stay.
 
-    Metric, anchor and temperature stay. A class's embedding is the mean of its images in that metric, so it and
-    the number of its images are all that new images must be averaged with; concepts above are means of their children.
-    The result is, to rounding, a fit to all images with the same metric and anchor. What was computed on held-out
-    images no longer holds: call `calibrate` again.
+    A class's embedding is the mean of its images in that metric, so it and the number of its images are all that new
+    images must be averaged with. The result is, to rounding, a fit to all images with the same metric and anchor. What
+    was computed on held-out images no longer holds: call `calibrate` again.
     """
 
     explained_floor_: NDArray[np.float64] | None
@@ -41,13 +40,9 @@ class GrowingMixin(ConceptEstimator):
     n_unlike_: int = 0
 
     def add_class(self, name: Any, parent: str | None, X: ArrayLike) -> Self:
-        """Add a class below a concept.
+        """Add a class, labelled like the others, with its images (n_images, n_dims) below a concept, by id or name.
 
-        Parameters
-        ----------
-        name : label of the class, of the type of the others
-        parent : concept, by id or name; a class that gets one below it stays a class. None hangs it from the root.
-        X : (n_images, n_dims) array; its images
+        A class that gets one below it stays a class. A parent of None is the root.
         """
         images, graph = self._may_grow(X), self._graph()
         above = self.place_of_class(name, parent)
@@ -114,11 +109,7 @@ class GrowingMixin(ConceptEstimator):
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Add images to classes that are there; fit where nothing is fitted yet.
 
-        Parameters
-        ----------
-        X : (n_images, n_dims) array
-        y : (n_images,) array
-        classes : ignored but for a fit, whose classes they must be, as scikit-learn's loops give them
+        `classes` are ignored but for a fit, whose classes they must be, as scikit-learn's loops give them.
         """
         if not hasattr(self, "dictionary_"):
             absent = [] if classes is None else np.setdiff1d(np.asarray(classes), np.asarray(y)).tolist()

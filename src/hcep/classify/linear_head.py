@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from hcep._checks import require_not_negative
 from hcep.classify.base import HierarchyLike, class_hierarchy, class_leaves
 from hcep.classify.calibration import Calibration
-from hcep.classify.floor import ENOUGH, PERCENTILE
+from hcep.classify.hedging import ENOUGH, PERCENTILE
 from hcep.dictionary import ConceptDictionary, EmbeddingTransform
 from hcep.dictionary.checks import as_embeddings
 from hcep.dictionary.concept_dictionary import average_upwards

@@ -31,9 +31,7 @@ class MultiLabelHCEP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Encoders that average over a picture make one of k objects nearly the mean of k pictures. So class embeddings A are
     those of least squares, ``X ~ W A`` with W the rows of Y divided by their sums, and each picture stands for one of
     every label it has: the class's embedding plus what ``W A`` leaves of the picture, times ``sqrt(k)`` as averaging
-    made that smaller. Pictures of one label stay as they are. Pictures without a label are left out.
-
-    A one-dimensional y is classified as `HCEPClassifier` does.
+    made that smaller. Pictures of one label stay as they are; a one-dimensional y is classified as by `HCEPClassifier`.
 
     Parameters
     ----------
@@ -44,9 +42,8 @@ class MultiLabelHCEP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    classes_ : (n_classes,) array; the labels, in the order of the columns of Y; of a one-dimensional y its classes
-    model_ : of single objects, fitted on the unmixed pictures
-    stopping_ : when "auto" adds no further path: fitted on the pictures' numbers of labels
+    classes_ : (n_classes,) array; the labels, in the order of the columns of Y
+    model_, stopping_ : of single objects, fitted on the unmixed pictures; when "auto" adds no further path
     """
 
     classes_: NDArray[Any]

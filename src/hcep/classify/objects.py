@@ -50,11 +50,9 @@ class ObjectsMixin(ConceptEstimator):
 def stopping_rule(model: "PathModel", images: NDArray[Any], index: NDArray[np.intp]) -> Stopping | None:
     """The rule by which ``n_paths="auto"`` stops, by training images held out of the means; None where they are few.
 
-    Mixtures of two held-out images of different classes stand for pictures with two objects: on mean-pooled encoders
-    they nearly are. The intercept lets `FALSE_ALARMS` of the held-out images pass; the slope is the one at which most
-    of the mixtures do.
-
-    `model` is fitted on these raw images, one object each, of these classes as positions in ``model.classes``.
+    `images` are raw, of one object each, `index` their classes as positions in ``model.classes``. Mixtures of two
+    held-out images of different classes stand for pictures with two objects: on mean-pooled encoders they nearly are.
+    The intercept lets `FALSE_ALARMS` of the held-out images pass; the slope is the one at which most mixtures do.
     """
     measured = [
         [_gains(model, dictionary, some) for some in (images[rows], _mixtures(images, index, rows))]

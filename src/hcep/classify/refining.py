@@ -48,10 +48,7 @@ def refine(
     where J_ik is the anchored objective of image i on the best path of class k in a dictionary without image i: it is
     taken out of its class's mean and of every concept's above it, and its residual out of the metric. Inner synsets
     stay the means of their children, so that a shift moves every atom above it. Divided by n_images the penalty is a
-    prior of fixed weight: one number serves 5 and 50 images per class.
-
-    `dictionary`: of the class means. `moments`: what it is made from. `anchor`, `temperature`: of the path objective,
-    and of the class scores made from it. `prior`: weight of the penalty on shifts, in images.
+    prior of fixed weight, in images: one number serves 5 and 50 images per class.
     """
     from scipy.optimize import minimize
 
@@ -95,8 +92,7 @@ def loss_and_gradient(
 ) -> tuple[float, Floats, Floats]:
     """Mean left-out cross entropy over the own class and the rivals, its gradient by `leaves`, and the objectives.
 
-    `space`: its images sorted by class. `leaves`: (n_classes, n_dims). `rivals`: (n_images, n_rivals); -1 beyond the
-    last. `needs_gradient`: whether there is one; else zeros.
+    The images of `space` are sorted by class; `rivals` are (n_images, n_rivals), -1 beyond the last.
     """
     tree, n, n_classes = space.tree, len(space.own), len(leaves)
     atoms = tree.atoms(leaves)

@@ -1,17 +1,5 @@
 """Hierarchy + vectors -> atoms and the path basis."""
 
-from hcep.dictionary.concept_dictionary import ConceptDictionary, class_moments
-from hcep.dictionary.moments import ClassMoments
-from hcep.dictionary.path_basis import DependentAtomsWarning, PathBasis
-from hcep.dictionary.transform import EmbeddingTransform
-from hcep.errors import DictionaryError
+import lazy_loader
 
-__all__ = [
-    "ClassMoments",
-    "ConceptDictionary",
-    "DependentAtomsWarning",
-    "DictionaryError",
-    "EmbeddingTransform",
-    "PathBasis",
-    "class_moments",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

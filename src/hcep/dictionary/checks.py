@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hcep.errors import DictionaryError, quoted
+from hcep.errors import DictionaryError as DictionaryError, quoted
 
 #: Images looked at, or turned to double precision, at a time.
 CHUNK = 8192

@@ -28,18 +28,14 @@ KEPT_BASES = 4
 class ConceptDictionary:
     """Synset embeddings and their child-parent differences.
 
-    Build one with `from_images`, `from_leaf_embeddings` or `from_synset_embeddings`.
+    Build one with `from_images`, `from_leaf_embeddings` or `from_synset_embeddings`. Atom k, a row of `atoms` (n_atoms,
+    n_dims) where the paper writes columns, is ``a(child) - a(parent)`` of ``edges[k]``.
 
     Parameters
     ----------
     synset_embeddings : (n_synsets, n_dims) float64
         In the hierarchy's index order, after the transform; row 0, the root's, is taken to be zero.
     transform : what raw embeddings go through before they meet the atoms
-
-    Attributes
-    ----------
-    atoms : (n_atoms, n_dims) float64
-        Atom k is ``a(child) - a(parent)`` of ``edges[k]``. Rows, where the paper writes columns.
     """
 
     def __init__(
@@ -77,15 +73,11 @@ class ConceptDictionary:
         >>> d = ConceptDictionary.from_images(h, X, ["cat", "dog", "car"])
         >>> d.synset_embedding("animal")
         array([2., 2.])
-        >>> dict(zip(d.edges, d.atoms.tolist()))[("animal", "cat")]
-        [0.0, -1.0]
 
         Parameters
         ----------
-        X : (n_images, n_dims) array, or an iterable of (X, y) batches
-            Batches are summed up one at a time and not kept.
-        y : (n_images,) array of str
-            The class of each row. A class that is an inner synset gets a leaf of its own below it.
+        X : (n_images, n_dims) array, or an iterable of (X, y) batches, which are summed up one at a time and not kept
+        y : (n_images,) array of str; the class of each row. An inner synset gets a leaf of its own below it.
         unit_norm : scale each embedding to norm 1 first
         center : subtract the mean of all training images
         shrinkage : measure in the metric of the within-class covariance, shrunk this far towards a multiple of the

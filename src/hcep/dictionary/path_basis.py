@@ -1,8 +1,10 @@
 """The path basis: what turns the pursuit of a rooted path into one matrix product and a search."""
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,10 +61,9 @@ def build_path_basis(hierarchy: Hierarchy, atoms: NDArray[np.float64], anchor: f
     """Orthogonalise every atom against its ancestors, level by level; warns once of atoms that depend on them."""
     tree, n_dims = hierarchy.path_tree, atoms.shape[1]
     q, triangle, share = _orthogonalise(tree, atoms, anchor)
-    found = share > 0
-    column, sign = _share_columns(tree, q, share, found)
-    if not found[1:].all():
-        _warn_dependent(hierarchy, np.unique(tree.edge[1:][~found[1:]]))
+    column, sign = _share_columns(tree, q, share)
+    if not share[1:].all():
+        _warn_dependent(hierarchy, np.unique(tree.edge[1:][share[1:] == 0]))
     rows = np.flatnonzero(column == np.arange(tree.n_nodes))
     kept = q[rows]
     return PathBasis(
@@ -105,25 +106,29 @@ def _orthogonalise(
     return q, triangle, share
 
 
+def equal_or_opposite(units: NDArray[np.float64], group: NDArray[Any]) -> Iterator[tuple[int, int, float]]:
+    """Pairs of rows of norm 1 and of one group that are parallel, and their cosine; all of them are linked by pairs."""
+    key = np.abs(units @ np.random.default_rng(0).standard_normal(units.shape[1]))
+    order = np.lexsort((key, group))
+    close = (np.diff(group[order]) == 0) & (np.diff(key[order]) < 1e-9)
+    for u, v in zip(order[:-1][close].tolist(), order[1:][close].tolist(), strict=True):
+        cosine = float(units[u] @ units[v])
+        if abs(cosine) > 1 - 1e-12:
+            yield u, v, cosine
+
+
 def _share_columns(
-    tree: PathTree, q: NDArray[np.float64], share: NDArray[np.float64], found: NDArray[np.bool_]
+    tree: PathTree, q: NDArray[np.float64], share: NDArray[np.float64]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Let siblings with equal or opposite directions use one of them, that of the lowest index.
 
     In a two-way split the atoms are opposite; only rounding would tell ``|p|`` of one from that of the other, and the
     pick would then depend on the machine. Sharing the product makes the tie exact.
     """
+    found = share > 0
     column = np.where(found, np.arange(tree.n_nodes), -1).astype(np.int32)
     sign = np.where(found, 1.0, 0.0)
-    probe = np.random.default_rng(0).standard_normal(q.shape[1])
-    key = q @ probe
-    order = np.lexsort((np.abs(key), tree.parent))
-    a, b = order[:-1], order[1:]
-    close = (tree.parent[a] == tree.parent[b]) & (np.abs(np.abs(key[a]) - np.abs(key[b])) < 1e-9) & found[a] & found[b]
-    for u, v in zip(a[close], b[close], strict=True):
-        cosine = float(q[u] @ q[v])
-        if abs(cosine) <= 1 - 1e-12:
-            continue
+    for u, v, cosine in equal_or_opposite(q, tree.parent):
         first = tree.first_child[tree.parent[u]]
         siblings = np.arange(first, first + tree.n_children[tree.parent[u]])
         low, high = sorted((column[u], column[v]))

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from hcep._tables import markdown, number
 from hcep.classify import HCEPClassifier
-from hcep.classify.floor import unknown_scores
-from hcep.classify.hedging import class_sets, hedged_nodes, held_out, kinds
+from hcep.classify.hedging import class_sets, hedged_nodes, held_out, kinds, unknown_scores
 from hcep.classify.methods import make_method
 from hcep.classify.path_model import Inference, PathModel
 from hcep.evaluate import risk_coverage

@@ -55,11 +55,10 @@ def for_blocks(
     description: str = "",
     block: int = BLOCK,
 ) -> None:
-    """Call `work` on every block of images, in parallel; an exception in one ends the run.
+    """Call `work` on every block of images, a slice, in parallel; an exception in one ends the run.
 
     Parameters
     ----------
-    work : callable; takes a slice of the images
     n_jobs : see `n_threads`
     progress, description : whether a bar is shown, and what it is called
     block : images per block

@@ -1,13 +1,12 @@
 """Orthogonal matching pursuit over all atoms: the flat baseline, in batches."""
 
-from itertools import pairwise
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import require_not_negative, require_positive
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import check_shape, working_dtype
+from hcep.dictionary.path_basis import equal_or_opposite
 from hcep.errors import HCEPError
 from hcep.pursuit.blocks import for_blocks
 from hcep.pursuit.result import FlatResult, codes_of
@@ -36,9 +35,8 @@ def omp(
 
     Notes
     -----
-    Algorithm 1 of the paper: select the atom of highest ``|cos(r, d)|``, project, repeat. The Gram matrix of the
-    normalised atoms is computed once; selecting stops early when no atom correlates with the residual any more. Ties go
-    to the lowest atom; equal and opposite ones (the children of a two-way split) always tie.
+    Algorithm 1 of the paper: select the atom of highest ``|cos(r, d)|``, project, repeat, until no atom correlates with
+    the residual any more. Ties go to the lowest atom; equal and opposite ones (children of a two-way split) always tie.
 
     References
     ----------
@@ -93,12 +91,9 @@ def distinct_directions(atoms: NDArray[np.float64], norms: NDArray[np.float64]) 
     """
     candidates = np.flatnonzero(norms > 0)
     unit = atoms[candidates] / norms[candidates, None]
-    key = np.abs(unit @ np.random.default_rng(0).standard_normal(atoms.shape[1]))
-    order = np.argsort(key, kind="stable")
     first = np.arange(len(candidates))
-    for u, v in pairwise(order):
-        if key[v] - key[u] < 1e-9 and abs(float(unit[u] @ unit[v])) > 1 - 1e-12:
-            first[v] = first[u]
+    for u, v, _ in equal_or_opposite(unit, np.zeros(len(unit))):
+        first[v] = first[u]
     lowest = np.full(len(candidates), len(candidates))
     np.minimum.at(lowest, first, np.arange(len(candidates)))
     kept: NDArray[np.int32] = candidates[np.unique(lowest[first])].astype(np.int32)

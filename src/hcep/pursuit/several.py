@@ -43,9 +43,7 @@ class PathSums:
     """What a batch of images is a sum of."""
 
     dictionary: ConceptDictionary
-    nodes: NDArray[
-        np.int32
-    ]  # (n_images, k) ends of the paths in the path tree, largest share first; -1 beyond
+    nodes: NDArray[np.int32]  # (n_images, k) ends of the paths in the path tree, largest share first; -1 beyond
     shares: NDArray[np.float64]  # (n_images, k) of the picture that each path stands for; they sum to 1
     codes: sparse.csr_array  # (n_images, n_atoms) coefficients on the union of the paths
     residual_norms: NDArray[np.float64]  # (n_images,) ``||x - D^T z||``
@@ -112,8 +110,9 @@ def search_several(
     rows = check_shape(X, dictionary.n_dims)
     basis, tables, path_rules = _prepared(dictionary, options)
     order, leaves, vectors = _leaves(dictionary)
-    most = min(MAX_PATHS if n_paths == "auto" else n_paths, len(vectors))
-    width = min(options.beam_width or WIDTH, len(vectors))
+    n_leaves = len(leaves.first) - 1
+    most = min(MAX_PATHS if n_paths == "auto" else n_paths, n_leaves)
+    width = min(options.beam_width or WIDTH, n_leaves)
     rule = (stopping or Stopping()) if n_paths == "auto" else Stopping(-np.inf, 0.0)
     rules = SumRules(float(options.anchor), SPREAD, SMALLEST, width, TRIED * width, *rule)
     n, size = len(rows), most * dictionary.hierarchy.path_tree.depth
@@ -125,9 +124,9 @@ def search_several(
     def work(block: slice) -> None:
         images = project(rows, block, dictionary, basis)
         singles = _objectives(images, basis, tables, path_rules, searches)[:, order]
-        x = images.x.astype(np.float64)
-        products = Products(images.squares, x @ dictionary.atoms.T, x @ vectors.T, np.ascontiguousarray(singles))
-        search_sums(products, leaves, rules, Sums(*(part[block] for part in sums)))
+        products = images.x.astype(np.float64) @ vectors.T
+        block_of = Products(images.squares, products, np.ascontiguousarray(singles))
+        search_sums(block_of, leaves, rules, Sums(*(part[block] for part in sums)))
 
     for_blocks(n, work, options.n_jobs, progress, "pursuit", min(128, block_size(dictionary.n_atoms)))
     ranked = np.argsort(-np.where(sums.paths >= 0, sums.shares, -np.inf), axis=1, kind="stable")
@@ -143,24 +142,17 @@ def search_several(
 
 
 def _leaves(dictionary: ConceptDictionary) -> tuple[NDArray[np.intp], Any, NDArray[np.float64]]:
-    """Columns of complete paths leaf by leaf, the kernel's tables of them, and the leaves' embeddings."""
+    """Columns of complete paths leaf by leaf, the kernel's tables of them, and the atoms followed by the leaves."""
     from hcep.pursuit.several_kernel import Leaves
 
-    tree, atoms = dictionary.hierarchy.path_tree, dictionary.atoms
+    tree = dictionary.hierarchy.path_tree
     ends = tree.synset[tree.leaf_nodes]
     order = np.argsort(ends, kind="stable")
     synsets, leaf, counts = np.unique(ends[order], return_inverse=True, return_counts=True)
-    vectors = dictionary.synset_embeddings[synsets]
+    vectors = np.concatenate([dictionary.atoms, dictionary.synset_embeddings[synsets]])
     nodes = tree.ancestors()[tree.leaf_nodes[order]]
-    tables = Leaves(
-        np.where(nodes >= 0, tree.edge[nodes], -1).astype(np.int64),
-        leaf.astype(np.int64),
-        np.concatenate([[0], np.cumsum(counts)]),
-        atoms @ atoms.T,
-        atoms @ vectors.T,
-        vectors @ vectors.T,
-    )
-    return order, tables, vectors
+    edges, first = np.where(nodes >= 0, tree.edge[nodes], -1).astype(np.int64), np.concatenate([[0], np.cumsum(counts)])
+    return order, Leaves(edges, leaf.astype(np.int64), first, vectors @ vectors.T), vectors
 
 
 def _refuse(dictionary: ConceptDictionary, options: SearchOptions, n_paths: int | str) -> None:

@@ -9,16 +9,15 @@ from hcep.pursuit.tables import Array
 
 
 class Products(NamedTuple):
-    """A block of images: squared norms, products with atoms and with leaves, objective of every complete path."""
+    """A block of images: squared norms, products with atoms and then leaves, objective of every complete path."""
 
     squares: Array
-    atoms: Array
-    leaves: Array
+    products: Array
     singles: Array
 
 
 class Leaves(NamedTuple):
-    """What a dictionary's complete paths consist of, and the products of its atoms and leaves.
+    """What a dictionary's complete paths consist of, and the products of its atoms and then leaves.
 
     Paths are in the order of their leaves: those of leaf c are ``first[c]`` up to ``first[c + 1]``; `edges` (n_paths,
     depth) are the atoms along each, -1 beyond its end.
@@ -27,9 +26,7 @@ class Leaves(NamedTuple):
     edges: Array
     leaf: Array
     first: Array
-    atom_atom: Array
-    atom_leaf: Array
-    leaf_leaf: Array
+    gram: Array
 
 
 class SumRules(NamedTuple):
@@ -56,12 +53,13 @@ class Sums(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Room for one joint problem: where each atom stands in the union, the union, the system and its solution."""
+    """Room for one joint problem: where each atom stands in the union, atoms and leaves, the system, its solution."""
 
     place: Array
     union: Array
     matrix: Array
     right: Array
+    mean: Array
     solution: Array
     shares: Array
 
@@ -70,45 +68,41 @@ class Room(NamedTuple):
 def joint(i: int, paths: Array, k: int, images: Products, leaves: Leaves, rules: SumRules, room: Room) -> float:
     """Objective of a sum of k paths; `room` receives the union of their atoms, shares and changes of coefficients.
 
-    The unknowns are the coefficients' distances from what the shares say, and the shares' from 1/k, which sum to 0.
+    The unknowns are the coefficients' distances from what the shares say, and the shares' from 1/k, which sum to 0: so
+    leaves count less their mean.
     """
-    edges, leaf, gram, cross, between = leaves.edges, leaves.leaf, leaves.atom_atom, leaves.atom_leaf, leaves.leaf_leaf
-    place, union, matrix, right = room.place, room.union, room.matrix, room.right
+    gram, place, union, matrix, right, mean = leaves.gram, room.place, room.union, room.matrix, room.right, room.mean
     m = ZERO
     for j in range(k):
-        for e in edges[paths[j]]:
+        for e in leaves.edges[paths[j]]:
             if e >= 0 and place[e] < 0:
                 place[e], union[m] = m, e
                 m += 1
     for a in range(m):
         place[union[a]] = -1
-        mean = 0.0
+    size = m + k
+    for j in range(k):
+        union[m + j] = len(place) + leaves.leaf[paths[j]]
+    along, within = 0.0, 0.0
+    for a in range(size):
+        mean[a] = 0.0
         for j in range(k):
-            mean += cross[union[a], leaf[paths[j]]] / k
-        right[a] = images.atoms[i, union[a]] - mean
+            mean[a] += gram[union[a], union[m + j]] / k
+        right[a] = images.products[i, union[a]] - mean[a]
+        if a >= m:
+            along += images.products[i, union[a]] / k
+            within += mean[a] / k
+    square = images.squares[i] + within - 2.0 * along
+    for a in range(size):
         for b in range(a + 1):
             matrix[a, b] = gram[union[a], union[b]]
-        matrix[a, a] += rules.anchor
-        for j in range(k):
-            matrix[m + j, a] = cross[union[a], leaf[paths[j]]] - mean
-    square, along, within = images.squares[i], 0.0, 0.0
-    for j in range(k):
-        along += images.leaves[i, leaf[paths[j]]] / k
-        for h in range(k):
-            within += between[leaf[paths[j]], leaf[paths[h]]] / (k * k)
-    square += within - 2.0 * along
-    for j in range(k):
-        own = 0.0
-        for h in range(k):
-            own += between[leaf[paths[j]], leaf[paths[h]]] / k
-        right[m + j] = images.leaves[i, leaf[paths[j]]] - along - own + within
-        for h in range(j + 1):
-            other = 0.0
-            for g in range(k):
-                other += between[leaf[paths[h]], leaf[paths[g]]] / k
-            matrix[m + j, m + h] = between[leaf[paths[j]], leaf[paths[h]]] - own - other + within
-        matrix[m + j, m + j] += rules.anchor / rules.spread
-    size = m + k
+            if a >= m:
+                matrix[a, b] -= mean[b]
+            if b >= m:
+                matrix[a, b] -= mean[a] - within
+        if a >= m:
+            right[a] -= along - within
+        matrix[a, a] += rules.anchor if a < m else rules.anchor / rules.spread
     for a in range(size):
         for b in range(a + 1):
             total = matrix[a, b]
@@ -125,11 +119,11 @@ def joint(i: int, paths: Array, k: int, images: Products, leaves: Leaves, rules:
         for c in range(a + 1, size):
             total -= matrix[c, a] * room.solution[c]
         room.solution[a] = total / matrix[a, a]
-    mean = 0.0
+    middle = 0.0
     for j in range(k):
-        mean += room.solution[m + j] / k
+        middle += room.solution[m + j] / k
     for j in range(k):
-        room.shares[j] = 1.0 / k + room.solution[m + j] - mean
+        room.shares[j] = 1.0 / k + room.solution[m + j] - middle
     return float(square)
 
 
@@ -163,8 +157,8 @@ def search_sums(images: Products, leaves: Leaves, rules: SumRules, sums: Sums) -
     n_leaves, depth, most = len(leaves.first) - 1, leaves.edges.shape[1], sums.paths.shape[1]
     size = most * depth + most
     room = Room(
-        np.full(len(leaves.atom_atom), -1, np.int64), np.zeros(size, np.int64), np.zeros((size, size)),
-        np.zeros(size), np.zeros(size), np.zeros(most),
+        np.full(len(leaves.gram) - n_leaves, -1, np.int64), np.zeros(size, np.int64), np.zeros((size, size)),
+        np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(most),
     )  # fmt: skip
     width, n_tried = rules.width, rules.n_tried
     beam, shares, objectives = np.zeros((width, most), np.int64), np.zeros((width, most)), np.zeros(width)
@@ -242,11 +236,13 @@ def shortlist(
 
     b is the sum of a state's leaves by its shares: products of leaves say it all, for every class at once.
     """
-    between, leaf, n_leaves, size = leaves.leaf_leaf, leaves.leaf, len(leaves.first) - 1, ZERO
+    leaf, n_leaves, size = leaves.leaf, len(leaves.first) - 1, ZERO
+    n_atoms = len(leaves.gram) - n_leaves
+    between, products = leaves.gram[n_atoms:, n_atoms:], images.products[i, n_atoms:]
     for s in range(n_kept):
         x_b, b_b = 0.0, 0.0
         for j in range(k):
-            x_b += shares[s, j] * images.leaves[i, leaf[beam[s, j]]]
+            x_b += shares[s, j] * products[leaf[beam[s, j]]]
             for h in range(k):
                 b_b += shares[s, j] * shares[s, h] * between[leaf[beam[s, j]], leaf[beam[s, h]]]
         for c in range(n_leaves):
@@ -257,7 +253,7 @@ def shortlist(
             distance = between[c, c] - 2.0 * b_c + b_b
             if taken or not distance > 0.0:
                 continue
-            along = images.leaves[i, c] - x_b - b_c + b_b
+            along = products[c] - x_b - b_c + b_b
             share = min(max(along / distance, 0.1), 0.9)
             score = share * (2.0 * along - share * distance) - (images.squares[i] - 2.0 * x_b + b_b)
             size = offer(scores, found, size, n_tried, score, s * n_leaves + c)

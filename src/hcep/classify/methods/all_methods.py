@@ -99,9 +99,9 @@ def make_method(
     ----------
     name : a key of `METHODS`
     max_steps : most atoms a code may use; the depth of the hierarchy by default
-    head : {"path", "logistic", "adamw"} or a scikit-learn classifier, optional
-        The method's own by default. "path" is for rooted paths only; "nn", "nearest-mean" and "lda" have none.
-    beam_width : of "hb-omp"; methods without a beam to set do not heed it, so that one call makes every row of a table
+    head : {"path", "logistic", "adamw"} or a scikit-learn classifier; the method's own by default. "path" is for rooted
+        paths only; "nn", "nearest-mean" and "lda" have none.
+    beam_width : of "hb-omp"; other methods do not heed it, so that one call makes every row of a table
     **options : anything else the estimator takes, such as ``n_jobs`` or ``mixing``
     """
     name = _RENAMED.get(name, name)

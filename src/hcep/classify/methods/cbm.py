@@ -92,10 +92,9 @@ def fit_concept_predictor(
 ) -> ConceptPredictor:
     """Train the predictor on binary cross entropy with `targets`, (n_images, n_concepts).
 
-    Images are centred and divided by the root of their mean square norm. Adam moves every weight by about `lr` a step,
-    whatever the gradient, so that a step of 0.1 changes a logit by up to ``0.1 * ||x||_1``: moderate for vectors of
-    norm 1, which CLIP's are and raw features of other encoders are not. Concepts are independent problems: the answer
-    is the same on any number of threads.
+    Images are centred and divided by the root of their mean square norm: Adam moves every weight by about `lr` a step,
+    so that a step of 0.1 changes a logit by up to ``0.1 * ||x||_1``, which is moderate for vectors of norm 1 alone.
+    Concepts are independent problems: the answer is the same on any number of threads.
     """
     rng, n_concepts = np.random.default_rng(random_state), targets.shape[1]
     mean = X.mean(axis=0, dtype=np.float64).astype(np.float32)

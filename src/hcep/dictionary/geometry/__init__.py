@@ -17,8 +17,6 @@ class Geometry(Recoverable):
 
     >>> from hcep.datasets import make_hierarchical_concepts
     >>> data = make_hierarchical_concepts(depth=2, dim=8, half_angle=40, reduction=0.3, orientation="random")
-    >>> data.dictionary.geometry
-    Geometry(14 synsets, 13 atoms, 8 dimensions)
     >>> data.dictionary.geometry.recovery().greedily_recovered.all()
     np.True_
     """
