@@ -46,11 +46,8 @@ def cifar100_hierarchy() -> Hierarchy:
     """CIFAR-100's own hierarchy, coarse labels above fine ones, with the names of its files as ids.
 
     >>> from hcep.datasets import cifar100_hierarchy
-    >>> h = cifar100_hierarchy()
-    >>> h
-    Hierarchy(121 synsets, 100 leaves, 120 edges, depth 2, branching at most 20, root 'cifar-100')
-    >>> h.parents("streetcar"), h.name("streetcar"), h.name("vehicles_2")
-    (('vehicles_2',), 'streetcar', 'vehicles 2')
+    >>> cifar100_hierarchy().parents("streetcar")
+    ('vehicles_2',)
     """
     edges = [("cifar-100", coarse) for coarse in SUPERCLASSES]
     edges += [(coarse, fine) for coarse, classes in SUPERCLASSES.items() for fine in classes]

@@ -59,8 +59,7 @@ def make_hierarchical_concepts(
     sklearn.utils.Bunch
         ``hierarchy`` : Hierarchy, ids like ``"0.2.1"``, the top synset ``"0"`` hanging from the zero root ``"root"``.
         ``dictionary`` : ConceptDictionary with the exact embeddings.
-        ``X`` : (n_leaves * samples_per_leaf, dim) float64, the images, leaf after leaf.
-        ``y`` : (n_leaves * samples_per_leaf,) str, their leaves.
+        ``X`` : (n_leaves * samples_per_leaf, dim) float64, the images, leaf after leaf; ``y`` : str, their leaves.
         ``half_angles`` : (depth,) float64, theta_l in degrees for the children of a synset l levels below the top.
 
     Notes
@@ -77,19 +76,8 @@ def make_hierarchical_concepts(
     With ``orientation="svd"`` all atoms together span only ``depth + branching`` dimensions, whatever `dim`, and a path
     spans ``depth + 1`` of them. With ``"random"`` they span all of `dim`.
 
-    Examples
-    --------
     >>> from hcep.datasets import make_hierarchical_concepts
     >>> data = make_hierarchical_concepts(branching=2, depth=2, dim=3, noise=0.0, samples_per_leaf=1)
-    >>> data.hierarchy.print_tree()
-    root
-    └── 0
-        ├── 0.0
-        │   ├── 0.0.0
-        │   └── 0.0.1
-        └── 0.1
-            ├── 0.1.0
-            └── 0.1.1
     >>> data.X.shape, data.y.tolist()
     ((4, 3), ['0.0.0', '0.0.1', '0.1.0', '0.1.1'])
     """

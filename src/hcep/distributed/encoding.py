@@ -131,9 +131,7 @@ def _opened(
     manifest = Manifest(record, n_dims, dtype, next_row=0, shards=(), skipped=())
     if content is not None:
         manifest = disk.parse_manifest(content, f"{place.address}/{MANIFEST}")
-        manifest.refuse_other_encoder(record, place.address)
-        if manifest.dtype != dtype:
-            raise StoreError(f"{place.address!r} holds {manifest.dtype} vectors, not {dtype}; ask for the same")
+        manifest.refuse_other(record, n_dims, dtype, place.address)
     known = {image.id for image in manifest.skipped}
     for shard in manifest.shards:
         with place.opened(shard.file) as file:

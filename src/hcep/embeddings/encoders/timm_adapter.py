@@ -55,7 +55,12 @@ def create(model: str, with_classifier: bool = False) -> Any:
     with loading(f"timm:{model}", local=checkpoint is not None or model.startswith(FOLDER)):
         network = timm.create_model(architecture, pretrained=checkpoint is None, **kept)
         if checkpoint is not None:
-            _load_checkpoint(timm, f"timm:{model}", network, checkpoint)
+            # It may hold more than the network, such as a classifier, but not less: timm would only log that.
+            missing = getattr(timm.models.load_checkpoint(network, checkpoint, strict=False), "missing_keys", ())
+            if missing:
+                raise HCEPError(
+                    f"timm:{model}: the file lacks {len(missing)} of the model's weights, such as {quoted(missing, 2)}"
+                )
     return network
 
 
@@ -71,16 +76,6 @@ def _parts(timm: Any, model: str) -> tuple[str, str | None]:
         tags = timm.list_pretrained(f"{architecture.partition('.')[0]}.*")
         raise HCEPError(f"timm has no weights {architecture!r}.{near_matches(architecture, tags)}")
     return architecture, checkpoint or None
-
-
-def _load_checkpoint(timm: Any, name: str, network: Any, path: str) -> None:
-    """Load a file that may hold more than the network, such as a classifier, but not less: timm would only log that."""
-    loaded = timm.models.load_checkpoint(network, path, strict=False)
-    missing = getattr(loaded, "missing_keys", ())
-    if missing:
-        raise HCEPError(
-            f"{name}: the file lacks {len(missing)} of the model's weights, such as {quoted(missing, limit=2)}"
-        )
 
 
 def _own_preprocessing(config: Mapping[str, Any]) -> Preprocessing:

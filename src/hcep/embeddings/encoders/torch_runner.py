@@ -91,8 +91,7 @@ def torch_encoder(
         name=name,
         preprocessing=preprocessing,
         fingerprint=weights_hash(network, architecture),
-        texts=None if isinstance(texts, str) else texts,
-        no_texts_because=texts if isinstance(texts, str) else "",
+        texts=texts,
         maps=None if maps is None else lambda batch: runner.run(maps, batch),
         maps_are_exact=None,
     )

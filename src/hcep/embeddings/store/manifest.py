@@ -144,13 +144,18 @@ class Manifest(Struct, frozen=True):
         content = "".join(shard.sha256 for shard in self.shards)
         return f"sealed-{hashlib.sha256(content.encode()).hexdigest()[:16]}.npy"
 
-    def refuse_other_encoder(self, encoder: EncoderRecord, folder: object) -> None:
-        """Raise when `encoder` is not the one the vectors come from."""
+    def refuse_other(self, encoder: EncoderRecord, n_dims: int, dtype: str, folder: object) -> None:
+        """Raise when vectors of this kind and encoder are not those of the store at `folder`."""
         if encoder.fingerprint != self.fingerprint:
             raise StoreError(
                 f"the vectors in {str(folder)!r} come from encoder {self.encoder.name!r} (fingerprint "
                 f"{self.fingerprint[:12]}), not from {encoder.name!r} ({(encoder.fingerprint or 'unknown')[:12]}); "
                 "vectors of different encoders do not mix: use the same encoder, or another store"
+            )
+        if (self.n_dims, self.dtype) != (n_dims, dtype):
+            raise StoreError(
+                f"{str(folder)!r} holds {self.dtype} vectors of {self.n_dims:,} dimensions, not {dtype} of {n_dims:,}; "
+                "ask for the same, or use another folder"
             )
 
     def having(self, **changes: Any) -> "Manifest":

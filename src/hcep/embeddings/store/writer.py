@@ -235,12 +235,7 @@ def _begin(folder: Path, empty: Manifest, resume: bool) -> Manifest:
         disk.write_manifest(folder, empty)
         return empty
     stored = disk.read_manifest(folder)
-    stored.refuse_other_encoder(empty.encoder, folder)
-    if (stored.n_dims, stored.dtype) != (empty.n_dims, empty.dtype):
-        raise StoreError(
-            f"{str(folder)!r} holds {stored.dtype} vectors of {stored.n_dims:,} dimensions, not {empty.dtype} of "
-            f"{empty.n_dims:,}; ask for the same, or use another folder"
-        )
+    stored.refuse_other(empty.encoder, empty.n_dims, empty.dtype, folder)
     return stored
 
 
