@@ -153,10 +153,7 @@ class Corrected(NamedTuple):
 def intervention_curve(estimator: Any, X: ArrayLike, y: ArrayLike) -> list[Corrected]:
     """Accuracy of a fitted classifier after 0, 1, 2, … levels of each image's path are forced to the true ones.
 
-    Parameters
-    ----------
-    X : (n_images, n_dims) raw embeddings
-    y : (n_images,) labels, all of them classes of the estimator
+    `X`: (n_images, n_dims) raw embeddings. `y`: (n_images,) labels, all of them classes of the estimator.
     """
     model, labels, images = estimator.path_model(), as_labels(y, "y"), np.asarray(X)
     position = {str(c): i for i, c in enumerate(model.classes.tolist())}

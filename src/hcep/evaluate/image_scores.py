@@ -162,11 +162,8 @@ def score_estimator(
         found = estimator.infer(X)
         result, told["probabilities"], told["classes"] = found.paths, found.probabilities, estimator.classes_
     elif hasattr(estimator, "predict_proba"):  # the most probable class is the predicted one
-        result, told["probabilities"], told["classes"] = (
-            estimator.pursue(X),
-            estimator.predict_proba(X),
-            estimator.classes_,
-        )
+        result, told["classes"] = estimator.pursue(X), estimator.classes_
+        told["probabilities"] = estimator.predict_proba(X)
     else:
         result, told["predicted"] = estimator.pursue(X), estimator.predict(X)
     return score_images(result, y, hierarchy or estimator.hierarchy_, **told), result

@@ -92,11 +92,9 @@ def paired_draws(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Differen
     t interval over images, and the draw's own luck is not in it. A metric that is not defined everywhere enters by the
     linear part of its ratio. (Satterthwaite, Biometrics 2, 1946.)
 
-    Parameters
-    ----------
-    a, b : (n_draws, n_images) arrays
-        Two methods on the same images, fitted on the same draws. NaN where the metric is not defined (a mistake's
-        distance for an image that is right): each mean is over the images its own metric is defined for.
+    `a`, `b`: (n_draws, n_images) arrays Two methods on the same images, fitted on the same draws. NaN where the metric
+    is not defined (a mistake's distance for an image that is right): each mean is over the images its own metric is
+    defined for.
     """
     from scipy.stats import t
 
@@ -122,9 +120,7 @@ def mcnemar(a: ArrayLike, b: ArrayLike) -> float:
     Only images that one method gets right and the other does not count; of n such images, those won by the first are
     Binomial(n, 1/2).
 
-    Parameters
-    ----------
-    a, b : (n_images,) arrays of 0 and 1; images where either is NaN are left out
+    `a`, `b`: (n_images,) arrays of 0 and 1; images where either is NaN are left out.
     """
     from scipy.special import bdtr
 
@@ -170,10 +166,8 @@ def expected_calibration_error(confidence: ArrayLike, correct: ArrayLike, n_bins
     >>> round(expected_calibration_error([0.9, 0.9, 0.6, 0.6], [1, 1, 1, 0]), 3)
     0.1
 
-    Parameters
-    ----------
-    confidence : (n_images,) array; probability of the predicted class; NaN leaves the image out
-    correct : (n_images,) array of 0 and 1
+    `confidence`: (n_images,) array; probability of the predicted class; NaN leaves the image out. `correct`:
+    (n_images,) array of 0 and 1.
     """
     both = np.asarray(confidence, dtype=np.float64), np.asarray(correct, dtype=np.float64)
     return float(calibration_errors(summable_gaps(*both, n_bins).sum(axis=0)))
@@ -195,10 +189,8 @@ class RiskCoverage:
 def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> RiskCoverage:
     """The curve of risk against coverage.
 
-    Parameters
-    ----------
-    confidence : (n_images,) array; higher where the answer is surer; equal ones are answered together
-    correct : (n_images,) array of 0 and 1
+    `confidence`: (n_images,) array; higher where the answer is surer; equal ones are answered together. `correct`:
+    (n_images,) array of 0 and 1.
     """
     sure, right = np.asarray(confidence, dtype=np.float64), np.asarray(correct, dtype=np.float64)
     if sure.ndim != 1 or sure.shape != right.shape or not len(sure):

@@ -72,8 +72,9 @@ def image_hash(image: Any) -> str:
 class Corrections:
     """The corrections of a file that hold.
 
-    Raises HCEPError: no file, a line that is no correction, one with concepts that are unknown or that no path has
-    together; with the number of the line.
+    `torn` says whether the last line is half written (it does not count), `problems` what is left out and why. Raises
+    HCEPError: no file, a line that is no correction, one with concepts that are unknown or that no path has together;
+    with the number of the line.
 
     >>> kept = Corrections("corrections.jsonl", missing=True)
     >>> kept.add("a" * 64, label="cat", why="the tail")
@@ -87,11 +88,6 @@ class Corrections:
     missing : whether the file need not exist
     lenient : whether corrections that the hierarchy cannot honour are left out, and told in `problems`, not raised;
         those that were taken back or that another one followed need not be known to it
-
-    Attributes
-    ----------
-    torn : whether the last line is half written; it does not count
-    problems : what is left out and why, with the number of the line
     """
 
     def __init__(
@@ -115,8 +111,13 @@ class Corrections:
         *lines, tail = data.split(b"\n")
         self.torn = bool(tail) and not _is_whole(tail)
         for number, line in enumerate([*lines, *([] if self.torn else [tail])], start=1):
+            where = f"{path} line {number}"
             if line.strip():
-                self._stand(_parsed(line, f"{path} line {number}"), f"{path} line {number}")
+                try:
+                    value = _json.parse(line)
+                except ValueError as error:
+                    raise HCEPError(f"{where}: not JSON: {error}") from None
+                self._stand(_json.convert(value, Correction, where, HCEPError), where)
         for one, where in [said[-1] for said in self._standing.values() if said]:
             try:
                 self._requests[one.image] = self._request(one)
@@ -204,14 +205,6 @@ class Corrections:
             standing[-1:] = []
         else:
             standing.append((one, where))
-
-
-def _parsed(line: bytes, where: str) -> Correction:
-    try:
-        value = _json.parse(line)
-    except ValueError as error:
-        raise HCEPError(f"{where}: not JSON: {error}") from None
-    return _json.convert(value, Correction, where, HCEPError)
 
 
 def request_of(hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = (), label: str | None = None) -> Request:

@@ -146,32 +146,18 @@ class Contrast:
         if self.first is None or self.second is None:
             return "Both take the same concepts; one path goes on where the other ends."
         where = f"Below {self.shared[-1]!r}" if self.shared else "At the first step"
-        picks = f"{where} {first} takes {self.first.name!r} and {second} takes {self.second.name!r}."
-        return f"{picks} {self._reason(first)}"
-
-    def _reason(self, first: str) -> str:
-        assert self.first is not None
-        taken = self.first
+        taken, value, name = self.first, f"{self.first.coefficient:.2f}", repr(self.first.name)
+        told = f"{where} {first} takes {name} and {second} takes {self.second.name!r}."
         if self.cosine < -0.999:
-            opposite = (
-                f"The two are the only children, so their atoms are exactly opposite (cosine {self.cosine:.2f}): "
-                "by |cosine| and free-sign least squares they tie"
-            )
-            if taken.coefficient < 0:
-                return (
-                    f"{opposite}, and {first} reports {taken.name!r} with coefficient {taken.coefficient:.2f}: "
-                    "the image points away from it, that is, to its sibling."
-                )
-            return f"{opposite}."
+            told += f" The two are the only children, so their atoms are exactly opposite (cosine {self.cosine:.2f}): "
+            told += "by |cosine| and free-sign least squares they tie"
+            away = f", and {first} reports {name} with coefficient {value}: the image points away from it, that is, to "
+            return told + (f"{away}its sibling." if taken.coefficient < 0 else ".")
         if taken.coefficient < 0:
-            return (
-                f"The coefficient of {taken.name!r} is {taken.coefficient:.2f}: its atom lowers the residual by "
-                "pointing away from the concept it names, which |cosine| does not see."
-            )
-        return (
-            f"With free coefficients ({taken.coefficient:.2f} here, where an image of the concept has 1) the wrong "
-            "path reconstructs the image a little better; a prior at 1 charges for that."
-        )
+            told += f" The coefficient of {name} is {value}: its atom lowers the residual by pointing away from the "
+            return told + "concept it names, which |cosine| does not see."
+        told += f" With free coefficients ({value} here, where an image of the concept has 1) the wrong path "
+        return told + "reconstructs the image a little better; a prior at 1 charges for that."
 
 
 def contrast(first: Explanation, second: Explanation, result: PathResult) -> Contrast:
@@ -179,13 +165,11 @@ def contrast(first: Explanation, second: Explanation, result: PathResult) -> Con
     pairs = list(zip(first.steps, second.steps, strict=False))
     n_shared = next((i for i, (a, b) in enumerate(pairs) if a.synset != b.synset), len(pairs))
     shared = tuple(step.name for step in first.steps[:n_shared])
-    a = first.steps[n_shared] if n_shared < len(first.steps) else None
-    b = second.steps[n_shared] if n_shared < len(second.steps) else None
+    a, b = (one.steps[n_shared] if n_shared < len(one.steps) else None for one in (first, second))
     if a is None or b is None:
         return Contrast(shared, a, b, float("nan"))
-    dictionary = result.dictionary
-    above = first.steps[n_shared - 1].synset if n_shared else dictionary.hierarchy.root
-    origin = dictionary.synset_embedding(above)
-    u, v = (dictionary.synset_embedding(step.synset) - origin for step in (a, b))
+    above = first.steps[n_shared - 1].synset if n_shared else result.dictionary.hierarchy.root
+    origin, *ends = map(result.dictionary.synset_embedding, (above, a.synset, b.synset))
+    u, v = (end - origin for end in ends)
     norms = float(np.linalg.norm(u) * np.linalg.norm(v))
     return Contrast(shared, a, b, float(u @ v) / norms if norms else float("nan"))

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from hcep import _escape as escape
+from hcep._escape import markdown as escape
+from hcep._tables import markdown
 from hcep.dictionary import ConceptDictionary
 from hcep.embeddings import Embeddings, EmbeddingStore, Encoder
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
@@ -24,6 +25,8 @@ from hcep.models.atom_names import AtomName, AtomNames
 from hcep.models.model_encoder import load_model_encoder, refuse_other_encoder
 
 TableFormat = Literal["text", "markdown", "latex"]
+_FORMATS = get_args(TableFormat)
+HEAD = ("Parent → Child", "Top concepts", "Text interpretation")
 #: Phrases a language model writes for a pair where nothing else is given, and images furthest against an atom.
 DESCRIBED, CONTRASTED = 5, 3
 
@@ -243,14 +246,12 @@ class _Naming:
 
     def shown(self, images: EmbeddingStore | Embeddings, top_k: int) -> AtomNames:
         """The images that lie furthest along each atom, and a few that lie furthest against it; a store is streamed."""
-        if isinstance(images, EmbeddingStore):
-            known = Embeddings(np.empty(0), images.labels, images.ids, images.encoder, str(images.folder))
-            batches: Iterable[tuple[Any, Any]] | None = images.batches()
-        else:
-            known, batches = images, None
+        known = images
+        if isinstance(known, EmbeddingStore):
+            known = Embeddings(np.empty(0), known.labels, known.ids, known.encoder, str(known.folder))
         refuse_other_encoder(self._record, known.encoder, known.source)
-        labels = known.y  # says so where an image has none
-        found = batches or [(known.X, labels)]
+        whole = [(known.X, known.y)]  # says so where an image has no label
+        found = images.batches() if isinstance(images, EmbeddingStore) else whole
         return exemplars(self.dictionary, found, ids=known.ids, top_k=top_k, contrast=CONTRASTED)
 
     def sum_up(self, chat: ChatModel) -> None:
@@ -289,12 +290,18 @@ def interpretation_table(
     format : "text", "markdown" or "latex", which needs the packages booktabs and enumitem
     top_k : concepts, and images, per row
     """
-    if format not in _ROWS:
-        raise HCEPError(f"format must be one of {quoted(_ROWS)}, got {format!r}.{near_matches(format, _ROWS)}")
-    rows = [_ROWS[format](hierarchy.name(atom.parent), hierarchy.name(atom.child), atom, top_k) for atom in atoms]
+    if format not in _FORMATS:
+        raise HCEPError(f"format must be one of {quoted(_FORMATS)}, got {format!r}.{near_matches(format, _FORMATS)}")
+    named = [(hierarchy.name(atom.parent), hierarchy.name(atom.child), atom) for atom in atoms]
+    if format == "text":
+        return "\n".join(_text(*one, top_k) for one in named)
     if format == "latex":
-        return _LATEX_HEAD + "    \\midrule\n".join(rows) + _LATEX_FOOT
-    return "\n".join([_MARKDOWN_HEAD, *rows] if format == "markdown" else rows)
+        return _LATEX_HEAD + "    \\midrule\n".join(_latex(*one, top_k) for one in named) + _LATEX_FOOT
+    rows = [
+        (f"{parent} → {child}", "; ".join(text for text, _ in _concepts(atom, top_k)), atom.meaning or "")
+        for parent, child, atom in named
+    ]
+    return markdown(HEAD, [[escape(cell) for cell in row] for row in rows]).rstrip("\n")
 
 
 def _concepts(atom: AtomName, top_k: int) -> list[tuple[str, float]]:
@@ -317,11 +324,6 @@ def _text(parent: str, child: str, atom: AtomName, top_k: int) -> str:
     return "\n    ".join([f"{parent} → {child}", *lines])
 
 
-def _markdown(parent: str, child: str, atom: AtomName, top_k: int) -> str:
-    cells = (f"{parent} → {child}", "; ".join(text for text, _ in _concepts(atom, top_k)), atom.meaning or "")
-    return "| " + " | ".join(map(escape.markdown, cells)) + " |"
-
-
 def _latex(parent: str, child: str, atom: AtomName, top_k: int) -> str:
     items = "".join(f"      \\item {latex(text)}\n" for text, _ in _concepts(atom, top_k))
     listed = f"    \\begin{{enumerate}}[leftmargin=*, nosep]\n{items}    \\end{{enumerate}}" if items else "    "
@@ -329,8 +331,6 @@ def _latex(parent: str, child: str, atom: AtomName, top_k: int) -> str:
     return f"    {pair} &\n{listed} &\n    {latex(atom.meaning or '')} \\\\\n"
 
 
-_ROWS = {"text": _text, "markdown": _markdown, "latex": _latex}
-_MARKDOWN_HEAD = "| Parent → Child | Top concepts | Text interpretation |\n|---|---|---|"
 _LATEX_HEAD = r"""\begin{tabular}{l p{0.35\linewidth} p{0.35\linewidth}}
     \toprule
     Parent $\rightarrow$ Child & Top concepts & Text interpretation \\

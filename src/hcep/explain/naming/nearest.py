@@ -12,7 +12,7 @@ from hcep.dictionary.checks import as_embeddings, refuse_non_finite
 from hcep.dictionary.transform import unit_rows
 from hcep.errors import DictionaryError, HCEPError, near_matches, quoted
 from hcep.explain.neighbours import BestColumns
-from hcep.models.atom_names import AtomName, AtomNames, Exemplar, Phrase
+from hcep.models.atom_names import AtomName as AtomName, AtomNames as AtomNames, Exemplar as Exemplar, Phrase as Phrase
 
 #: Phrases compared at a time, and images.
 CHUNK, IMAGES = 2048, 4096
