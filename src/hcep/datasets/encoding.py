@@ -16,19 +16,10 @@ from hcep.datasets.image_dataset import DatasetError, ImageDataset
 from hcep.datasets.layouts import read_images
 from hcep.datasets.layouts.folders import split_folders
 from hcep.datasets.layouts.listing import holds_images, subfolders
-from hcep.embeddings import (
-    Embeddings,
-    EmbeddingStore,
-    Encoder,
-    EncodeReport,
-    encode_to_store,
-    is_store,
-    load_encoder,
-    read_embeddings,
-)
+from hcep.embeddings import Embeddings, EmbeddingStore, Encoder, EncodeReport, encode_to_store, load_encoder
 from hcep.embeddings.encoders import DEFAULT
 from hcep.embeddings.images import content_hash
-from hcep.embeddings.reading import is_embeddings
+from hcep.embeddings.reading import is_embeddings, is_store, read_embeddings
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.formats.source import counted

@@ -14,20 +14,8 @@ import pyarrow.parquet as pq
 from numpy.typing import DTypeLike, NDArray
 
 from hcep._files import replacing
+from hcep.embeddings import tables
 from hcep.embeddings.store.manifest import MAX_DIMS, StoreError
-from hcep.embeddings.tables import (
-    TEXTS,
-    USUAL_NAMES,
-    Columns,
-    absent,
-    as_labels,
-    is_dataset_folder,
-    named_parts,
-    read_csv,
-    read_dataset_folder,
-    read_labels,
-    table_parts,
-)
 from hcep.embeddings.torch_file import read_torch_file
 from hcep.errors import quoted
 
@@ -67,7 +55,7 @@ class EmbeddingArrays:
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The arrays beside the vectors that are there."""
-        return {name: values for name in TEXTS if (values := getattr(self, name)) is not None}
+        return {name: values for name in tables.TEXTS if (values := getattr(self, name)) is not None}
 
 
 def read_arrays(
@@ -97,12 +85,12 @@ def read_arrays(
     array(['cat', 'dog'], dtype='<U3')
     """
     source = Path(path)
-    of_folder = source.is_dir() and is_dataset_folder(source)
+    of_folder = source.is_dir() and tables.is_dataset_folder(source)
     if not of_folder and source.suffix.lower() not in SUFFIXES:
         raise StoreError(f"{str(source)!r}: expected a {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} file")
-    unknown = set(names or {}) - USUAL_NAMES.keys()
+    unknown = set(names or {}) - tables.USUAL_NAMES.keys()
     if unknown:
-        raise StoreError(f"names has the unknown key {min(unknown)!r}; expected {quoted(USUAL_NAMES)}")
+        raise StoreError(f"names has the unknown key {min(unknown)!r}; expected {quoted(tables.USUAL_NAMES)}")
     given = dict(names or {})
     column = given.pop("labels", None) if labels is not None else None
     try:
@@ -117,7 +105,7 @@ def read_arrays(
         reason = str(error).partition("\n")[0][:200] or type(error).__name__
         raise StoreError(f"cannot read {str(source)!r}: {reason}") from error
     if labels is not None:
-        arrays = replace(arrays, labels=read_labels(Path(labels), column))
+        arrays = replace(arrays, labels=tables.read_labels(Path(labels), column))
     X = arrays.vectors
     if X.ndim != 2 or X.dtype.kind != "f" or not 0 < X.shape[1] <= MAX_DIMS:
         raise StoreError(
@@ -140,15 +128,15 @@ def _read(source: Path, kind: str, names: dict[str, str], label_names: Any) -> E
         with pq.ParquetFile(source) as file:
             refuse_bomb(source, file)
             groups = range(file.num_row_groups)
-            columns = Columns(
+            columns = tables.Columns(
                 file.schema_arrow,
                 file.metadata.num_rows,
                 lambda name: (c for i in groups for c in file.read_row_group(i, columns=[name]).column(name).chunks),
             )
-            return EmbeddingArrays(**table_parts(source, columns, names, label_names))
-    table = read_dataset_folder(source) if kind == "folder" else read_csv(source, names)
-    columns = Columns(table.schema, table.num_rows, lambda name: table.column(name).chunks)
-    return EmbeddingArrays(**table_parts(source, columns, names, label_names))
+            return EmbeddingArrays(**tables.table_parts(source, columns, names, label_names))
+    table = tables.read_dataset_folder(source) if kind == "folder" else tables.read_csv(source, names)
+    columns = tables.Columns(table.schema, table.num_rows, lambda name: table.column(name).chunks)
+    return EmbeddingArrays(**tables.table_parts(source, columns, names, label_names))
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: EmbeddingArrays) -> None:
@@ -181,7 +169,7 @@ def write_arrays(path: str | os.PathLike[str], arrays: EmbeddingArrays) -> None:
 
 
 def _find(source: Path, names: dict[str, str], known: list[str]) -> dict[str, str]:
-    found = named_parts(source, names, known)
+    found = tables.named_parts(source, names, known)
     if "vectors" not in found:
         raise StoreError(
             f"{str(source)!r} has no vectors under a usual name, only {quoted(known, 20)}; say "
@@ -263,7 +251,7 @@ def _read_npz(source: Path, names: dict[str, str], label_names: Sequence[str] | 
             del parts["paths"]  # `images` that are pixels, not paths
         if isinstance(label_names, str):
             if label_names not in present:
-                raise absent(source, label_names, present)
+                raise tables.absent(source, label_names, present)
             called, label_names = label_names, _member(source, archive, label_names).tolist()
             labels = parts.get("labels")
             counted = labels.tolist() if labels is not None and labels.dtype.kind in "iu" else None
@@ -271,8 +259,8 @@ def _read_npz(source: Path, names: dict[str, str], label_names: Sequence[str] | 
                 parts["labels"], found["labels"] = np.array(label_names, dtype=np.str_), called
             elif counted:
                 found["names"] = called
-    parts["labels"] = as_labels(source, parts.get("labels"), label_names)
-    text: dict[str, Any] = {part: _with_missing(parts.get(part)) for part in TEXTS}
+    parts["labels"] = tables.as_labels(source, parts.get("labels"), label_names)
+    text: dict[str, Any] = {part: _with_missing(parts.get(part)) for part in tables.TEXTS}
     others = [name for name in LABEL_NAMES if name in present and name != called]
     as_names = f", as named in {called!r}" if "names" in found else ""
     taken = f"{source.name}: vectors of array {found['vectors']!r}, labels of array {found.get('labels')!r}{as_names}"
@@ -337,8 +325,8 @@ def _read_torch(source: Path, names: dict[str, str], label_names: Any) -> Embedd
         return EmbeddingArrays(np.asarray(content))
     found = _find(source, names, [str(key) for key in content])
     parts: dict[str, Any] = {part: np.asarray(content[name]) for part, name in found.items()}
-    parts["labels"] = as_labels(source, parts.get("labels"), label_names)
-    for part in TEXTS:
+    parts["labels"] = tables.as_labels(source, parts.get("labels"), label_names)
+    for part in tables.TEXTS:
         if parts.get(part) is not None:
             if parts[part].dtype.kind not in "iuU":
                 raise StoreError(f"{str(source)!r}: {part} must be text or whole numbers, got {parts[part].dtype}")

@@ -248,8 +248,7 @@ def text_column(source: Path, column: Any, name: str) -> NDArray[Any]:
 def class_names(schema: pa.Schema, label: str) -> list[str] | None:
     """Names of a ClassLabel column, where Hugging Face's datasets left them in the file."""
     try:
-        info = json.loads((schema.metadata or {})[b"huggingface"])
-        names = info["info"]["features"][label]["names"]
+        names = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][label]["names"]
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
     return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else None

@@ -5,18 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from hcep._optional import require
+from hcep.embeddings.encoders import torch_runner
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading, quiet_root_logger
-from hcep.embeddings.encoders.torch_runner import (
-    FOLDER,
-    Forward,
-    TorchRunner,
-    is_place,
-    text_tower,
-    timm_map,
-    tokens_map,
-    torch_encoder,
-)
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
 from hcep.errors import HCEPError, near_matches, quoted
 
@@ -39,24 +30,24 @@ def load(
     device, precision, preprocessing : see `load_encoder`, also for what is raised
     """
     open_clip = require("open_clip", _EXTRA, "this encoder")
-    runner = TorchRunner.choose(device, precision, _EXTRA)
+    runner = torch_runner.TorchRunner.choose(device, precision, _EXTRA)
     name = f"open_clip:{model}"
     architecture, weights = _parts(open_clip, model)
     quick_gelu = _trained_with_quick_gelu(open_clip, architecture, weights)
-    in_folder = model.startswith(FOLDER)
+    in_folder = model.startswith(torch_runner.FOLDER)
     with quiet_root_logger():
         with loading(name, local=in_folder or (weights is not None and Path(weights).is_file())):
             network = open_clip.create_model(
                 architecture, weights, force_quick_gelu=quick_gelu, require_pretrained=True, weights_only=True
             )
             config = {**open_clip.get_model_config(architecture), **({"quick_gelu": True} if quick_gelu else {})}
-        texts = text_tower(
+        texts = torch_runner.text_tower(
             architecture,
             in_folder,
             lambda: open_clip.get_tokenizer(architecture),
             lambda tokenizer, few: runner.run(network.encode_text, tokenizer(few)),
         )
-    return torch_encoder(
+    return torch_runner.torch_encoder(
         name,
         runner,
         network,
@@ -68,10 +59,10 @@ def load(
     )
 
 
-def _maps(tower: Any) -> Forward | None:
+def _maps(tower: Any) -> torch_runner.Forward | None:
     """Maps of an image tower: of timm's networks and of open_clip's own transformer."""
     if hasattr(tower, "trunk"):
-        return timm_map(tower.trunk, tower.head)
+        return torch_runner.timm_map(tower.trunk, tower.head)
     if not hasattr(tower, "transformer"):
         return None
 
@@ -81,14 +72,14 @@ def _maps(tower: Any) -> Forward | None:
 
     def forward(pixels: Any) -> Any:
         found = tower.forward_intermediates(pixels, indices=1, intermediates_only=True)["image_intermediates"][-1]
-        return tokens_map(found.flatten(2).mT, pixels, head, 1)
+        return torch_runner.tokens_map(found.flatten(2).mT, pixels, head, 1)
 
     return forward
 
 
 def _parts(open_clip: Any, model: str) -> tuple[str, str | None]:
     """What open_clip calls the model's name, and its ``pretrained``."""
-    if is_place("open_clip", model):
+    if torch_runner.is_place("open_clip", model):
         return model, None
     architecture, _, weights = model.partition("/")
     known = open_clip.list_models()

@@ -162,11 +162,12 @@ class Manifest(Struct, frozen=True):
         """This manifest with other `shards`, `skipped` or `next_row`."""
         return msgspec.structs.replace(self, **{k: v if k == "next_row" else tuple(v) for k, v in changes.items()})
 
-    def is_leftover(self, name: str) -> bool:
-        """Whether a file of the store is ours and nothing needs it: half written, or of shards that are no more."""
-        if shard_number(name) >= 0:
-            return all(shard.file != name for shard in self.shards)
-        return bool(_HALF.fullmatch(name)) or (bool(_FLAT_COPY.fullmatch(name)) and name != self.flat_copy)
+    def remove_leftovers(self, folder: Path) -> None:
+        """Remove what is ours and nothing needs: half written by a crash, or of shards that are no more."""
+        needed = {self.flat_copy, *(shard.file for shard in self.shards)}
+        for name in {path.name for path in folder.iterdir()} - needed:
+            if shard_number(name) >= 0 or _HALF.fullmatch(name) or _FLAT_COPY.fullmatch(name):
+                (folder / name).unlink(missing_ok=True)
 
 
 def shard_number(name: str) -> int:
@@ -302,10 +303,9 @@ def _refuse_other_content(path: Path, file: pq.ParquetFile, shard: ShardRecord, 
         # Dictionaries are never written: a few bytes of one could unpack to any amount of text.
         if any(group.column(i).has_dictionary_page for i in range(group.num_columns)):
             raise _damaged(path, "a column has a dictionary, which HCEP does not write")
-        most = (group.num_rows + 1) * (manifest.bytes_per_vector + MAX_TEXT_BYTES)
-        if group.num_rows > ROW_GROUP or group.total_byte_size > most:
-            size = f"{group.num_rows:,} rows has {group.total_byte_size:,} bytes"
-            raise _damaged(path, f"a row group of {size}, too many")
+        n, size = group.num_rows, group.total_byte_size
+        if n > ROW_GROUP or size > (n + 1) * (manifest.bytes_per_vector + MAX_TEXT_BYTES):
+            raise _damaged(path, f"a row group of {n:,} rows has {size:,} bytes, too many")
 
 
 def read_vectors(file: pq.ParquetFile) -> Iterator[NDArray[Any]]:

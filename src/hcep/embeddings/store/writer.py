@@ -51,7 +51,7 @@ class StoreWriter:
         """Open a store for writing, or begin one; its vectors must be of this kind, unless what it holds is dropped."""
         with locked(folder):
             manifest = _begin(folder, Manifest(encoder, n_dims, dtype, next_row=0, shards=(), skipped=()), resume)
-            _remove_leftovers(folder, manifest)
+            manifest.remove_leftovers(folder)
             yield cls(folder, manifest)
 
     @property
@@ -168,7 +168,7 @@ class StoreWriter:
         disk.write_manifest(self.folder, manifest)
         # In one step: an interrupt between the two would commit the pending images twice.
         self.__dict__.update(manifest=manifest, _pending=[])
-        _remove_leftovers(self.folder, manifest)
+        manifest.remove_leftovers(self.folder)
 
 
 def _described(item: ImageItem) -> tuple[str, str | None, str | None]:
@@ -237,13 +237,6 @@ def _begin(folder: Path, empty: Manifest, resume: bool) -> Manifest:
     stored = disk.read_manifest(folder)
     stored.refuse_other(empty.encoder, empty.n_dims, empty.dtype, folder)
     return stored
-
-
-def _remove_leftovers(folder: Path, manifest: Manifest) -> None:
-    """Remove shards that no manifest lists and files a crash left half written; nothing that is not ours."""
-    for name in os.listdir(folder):
-        if manifest.is_leftover(name):
-            (folder / name).unlink(missing_ok=True)
 
 
 def locked(folder: Path) -> AbstractContextManager[None]:
