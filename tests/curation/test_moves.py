@@ -12,7 +12,6 @@ from hcep.curation.what_if import (
     Effect,
     HeldOut,
     MeasuredMove,
-    Proposal,
     best_moves,
     distances_to_parents,
     in_whole,
@@ -116,7 +115,7 @@ def measured(pets, gains, n_tried=1):
     scores = (SimpleNamespace(precision=f1, recall=f1, f1=f1) for f1 in (np.zeros(len(gains)), gains))
     before, after = (Outcome(pets, y, y, support) for support in scores)
     move = Move("cat", "vehicle", "animal")
-    return MeasuredMove(Proposal(move, 0.5, 0.6, 0.8), Effect((move,), before, after), n_tried)
+    return MeasuredMove(move, 0.5, 0.6, 0.8, Effect((move,), before, after), n_tried)
 
 
 def test_a_gain_of_about_its_standard_error_is_no_reason_to_move(pets):

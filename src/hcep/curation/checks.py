@@ -41,6 +41,7 @@ class Finding:
     fixes : edits that would settle it, for `apply_edits`
     safe : whether the edits keep every concept and every "is below" of the hierarchy, so that `--fix` may apply them
     examples : the worst cases in words: a pair of names, a cycle, an image
+    measured : of a child nearer to another parent, the `MeasuredMove`
     """
 
     severity: Severity
@@ -50,6 +51,7 @@ class Finding:
     fixes: tuple[Edit, ...] = ()
     safe: bool = False
     examples: tuple[str, ...] = ()
+    measured: Any = None
 
 
 def found(

@@ -42,13 +42,6 @@ MAX_COSINE = 0.3
 N_SYNSETS = 5
 
 
-@dataclass(frozen=True, eq=False)
-class MoveFinding(Finding):
-    """A child nearer to another parent, with the move and what it did to held-out images."""
-
-    measured: MeasuredMove | None = None
-
-
 class _Images(NamedTuple):
     """Images in the dictionary's space with their leaves and what to call them, and how much to show."""
 
@@ -82,9 +75,8 @@ def lint_embeddings(
 ) -> list[Finding]:
     """Look a hierarchy over with labelled embeddings.
 
-    Findings are ``containment``, ``orthogonality`` (their `examples` are images) and ``nearer-parent``: a
-    `MoveFinding`, a warning where the move helps (see `MeasuredMove.helps`) and a note where the hierarchy is better
-    left alone. Raises HCEPError: `ids` of another length; what the estimators refuse.
+    Findings are ``containment``, ``orthogonality`` (their `examples` are images) and ``nearer-parent``: a warning where
+    the move helps (see `MeasuredMove.helps`), a note where the hierarchy is better left alone.
 
     Parameters
     ----------
@@ -171,7 +163,7 @@ def _more(code: str, synsets: list[str], what: str) -> list[Finding]:
     return found("note", code, dict.fromkeys(synsets), f"more: {what}; ask for more to see them")
 
 
-def move_finding(hierarchy: Hierarchy, measured: MeasuredMove) -> MoveFinding:
+def move_finding(hierarchy: Hierarchy, measured: MeasuredMove) -> Finding:
     """A measured move as a hint about the embedding: a warning with a fix where it helps, a note where it does not."""
     move, gain = measured.move, measured.gain()
     assert move.from_parent is not None
@@ -181,11 +173,11 @@ def move_finding(hierarchy: Hierarchy, measured: MeasuredMove) -> MoveFinding:
     verdict = "the embedding groups it there, which need not be wrong here" if measured.helps else "no clear gain"
     text = (
         f"in this encoder's space {child} lies nearer to {other} than to its parent {own} "
-        f"({measured.proposal.distance:.2f} against {measured.proposal.own_distance:.2f}); with it there held-out "
+        f"({measured.distance:.2f} against {measured.own_distance:.2f}); with it there held-out "
         f"support F1 changes by {gain.difference:+.4f} (95% interval {gain.low:+.4f} to {gain.high:+.4f}{tried}), "
         f"accuracy by {measured.effect.accuracy.difference:+.4f}: {verdict}"
     )
-    finding = MoveFinding("warning", "nearer-parent", text, synsets, (move,), measured=measured)
+    finding = Finding("warning", "nearer-parent", text, synsets, (move,), measured=measured)
     return finding if measured.helps else replace(finding, severity="note", fixes=())
 
 
@@ -249,7 +241,7 @@ def review(
         shown: Any = {"n_images": n_images, "max_moves": max_moves, "progress": progress}
         findings += lint_embeddings(before, X, y, ids, held_out=held_out, **shown)
         if n_moves:
-            measured = [f.measured for f in findings if isinstance(f, MoveFinding) and f.measured is not None]
+            measured = [f.measured for f in findings if f.measured is not None]
             chosen = best_moves(held_out, measured, n_moves)
             effects["the images they were chosen on"] = chosen
             X, y = _known(before, held_out.classes, *(others or ([], [])))

@@ -236,7 +236,8 @@ def compare(held_out: HeldOut, after: Hierarchy, edits: tuple[Edit, ...] = ()) -
     return Effect(edits, held_out.baseline, held_out.outcome(after))
 
 
-class Proposal(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Proposal:
     """A move that would bring a child to a nearer parent, in terms of the hierarchy as given, not of the collapsed one.
 
     The distances are from the child to the other and to its own parent, each averaged without the child; the ratio is
@@ -250,16 +251,11 @@ class Proposal(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredMove:
+class MeasuredMove(Proposal):
     """A proposal and what it does to held-out images, one of `n_tried` that were measured on them."""
 
-    proposal: Proposal
     effect: Effect
     n_tried: int = 1
-
-    @property
-    def move(self) -> Move:
-        return self.proposal.move
 
     def gain(self, metric: str = "support_f1") -> Difference:
         """Paired difference with its 95% interval, corrected for the number of moves tried (Bonferroni)."""
@@ -350,7 +346,8 @@ def measure_moves(
     """
     measured = []
     for proposal in proposals:
-        measured.append(MeasuredMove(proposal, what_if(held_out, [proposal.move]), len(proposals)))
+        effect = what_if(held_out, [proposal.move])
+        measured.append(MeasuredMove(**vars(proposal), effect=effect, n_tried=len(proposals)))
         step()
     return sorted(measured, key=lambda m: -m.effect.metrics["f1_above_chance"].difference)
 
