@@ -172,13 +172,6 @@ def test_disjointness_counts_what_reaches_into_a_cone(crowded):
     assert disjointness.mean_violation[1] == pytest.approx(45 - np.degrees(np.arctan(0.5)))
 
 
-def test_disjointness_with_given_cones(fork):
-    disjointness = fork.geometry.disjointness([100, 0])
-    assert disjointness.half_angles == pytest.approx([nan, 100, 100, 0, 0], nan_ok=True)
-    assert disjointness.fraction == pytest.approx([nan, 1, 1, 0, 0], nan_ok=True)
-    assert disjointness.mean_violation[1:3] == pytest.approx([10, 10])
-
-
 def test_ancestors_are_counted_apart(chain):
     disjointness = chain.geometry.disjointness()
     place = chain.hierarchy.index("c")
@@ -474,10 +467,9 @@ def test_blocks_do_not_change_the_results(monkeypatch):
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["containment", "disjointness", "sibling_cones"])
-def test_a_schedule_of_the_wrong_length_is_refused(fork, method):
+def test_a_schedule_of_the_wrong_length_is_refused(fork):
     with pytest.raises(DictionaryError, match=r"one angle for each of the 2 levels below the root, got shape \(3,\)"):
-        getattr(fork.geometry, method)([1, 2, 3])
+        fork.geometry.containment([1, 2, 3])
 
 
 def test_a_schedule_out_of_range_is_refused(fork):

@@ -4,7 +4,7 @@ Weights stand as (n_atoms + 1, n_classes), so that every inner loop runs along a
 entry in every sparse row is 1. Rows are padded with zeros to multiples of four entries.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -24,6 +24,17 @@ LEAST_EXPONENT = f32(-70.0)
 TINY_GRADIENT, TINY_MOMENT, TINY_SQUARE = f32(1e-16), f32(1e-30), f32(1e-36)
 #: Added to a float32 it leaves the nearest whole number, plus 127, in the lowest bits.
 ROUND = f32(1.5 * 2**23 + 127)
+
+
+class Codes(NamedTuple):
+    """Sparse rows: row i has ``length[i]`` entries from ``begin[i]`` on, the last the bias, then zeros."""
+
+    begin: Array
+    length: Array
+    indices: Array
+    values: Array
+    support: Array
+    labels: Array
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "nnan"})
@@ -100,23 +111,9 @@ def _add_errors_of_four(v0: Any, v1: Any, v2: Any, v3: Any, errors: Array, g: Ar
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
-def add_gradient(
-    rows: Array,
-    begin: Array,
-    length: Array,
-    indices: Array,
-    values: Array,
-    support: Array,
-    labels: Array,
-    mean: Any,
-    weights: Array,
-    gradient: Array,
-) -> None:
-    """Add the gradient of the rows' cross entropy, times `mean`, to `gradient`.
-
-    Row i has ``length[i]`` entries from ``begin[i]`` on, the last of them the bias, and zeros up to ``begin[i + 1]``.
-    Neighbours of the same `support` are taken four at a time.
-    """
+def add_gradient(rows: Array, codes: Codes, mean: Any, weights: Array, gradient: Array) -> None:
+    """Add the gradient of the rows' cross entropy, times `mean`, to `gradient`; neighbours of one support by fours."""
+    begin, length, indices, values, support, labels = codes
     errors = np.zeros((4, weights.shape[1]), np.float32)
     share = np.zeros(4, np.float32)
     first = 0

@@ -146,7 +146,7 @@ def _of_sparse(codes: Any, labels: NDArray[np.intp], pool: ThreadPoolExecutor) -
     stored = np.argsort(support, kind="stable")
     place = np.argsort(stored)
     support, labels = support[stored], labels[stored].astype(np.int64)
-    begin, length, indices, values = _in_fours(codes[stored])
+    packed = adamw_kernel.Codes(*_in_fours(codes[stored]), support, labels)
 
     def add_gradient(batch: NDArray[np.intp], weights: Floats, gradients: Floats) -> None:
         chosen = np.zeros(len(labels), dtype=bool)
@@ -156,16 +156,14 @@ def _of_sparse(codes: Any, labels: NDArray[np.intp], pool: ThreadPoolExecutor) -
 
         def work(block: int) -> None:
             some = rows[block * ROWS_PER_BLOCK : (block + 1) * ROWS_PER_BLOCK]
-            adamw_kernel.add_gradient(
-                some, begin, length, indices, values, support, labels, mean, weights, gradients[block]
-            )
+            adamw_kernel.add_gradient(some, packed, mean, weights, gradients[block])
 
         list(pool.map(work, range(-(-len(rows) // ROWS_PER_BLOCK))))
 
     return add_gradient
 
 
-def _in_fours(codes: sparse.csr_array) -> tuple[NDArray[Any], ...]:
+def _in_fours(codes: sparse.csr_array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Begin, length, indices and values of rows that end in a 1 for the bias, then zeros up to a multiple of four."""
     n_entries = np.diff(codes.indptr).astype(np.int64)
     length = n_entries + 1

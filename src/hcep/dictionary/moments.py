@@ -15,7 +15,8 @@ logger = logging.getLogger(__name__)
 class ClassMoments:
     """Counts, sums and, on request, the second moment of images, by class; memory does not grow with the images.
 
-    Sums are float64 and taken about the first image, so that subtracting means later does not cancel digits.
+    Sums are float64 and taken about the first image, so that subtracting means later does not cancel digits. Those of
+    classes, and `counts`, their images, are in the order of `labels`.
     """
 
     def __init__(self, second_moment: bool = False) -> None:
@@ -23,7 +24,7 @@ class ClassMoments:
         self.n_images = 0
         self._with_second = second_moment
         self._shift = np.zeros(0)
-        self._counts = np.zeros(0, dtype=np.int64)
+        self.counts = np.zeros(0, dtype=np.int64)
         self._sums = np.zeros((0, 0))
         self._square = np.zeros((0, 0))
         self._sum_of_squares = 0.0
@@ -40,7 +41,7 @@ class ClassMoments:
             present, place, n_images = np.unique(rows[start : start + n], return_inverse=True, return_counts=True)
             one_hot = sparse.csr_array((np.ones(n), (place, np.arange(n))), shape=(len(present), n))
             self._sums[present] += one_hot @ centred
-            self._counts[present] += n_images
+            self.counts[present] += n_images
             self._sum_of_squares += float(np.vdot(centred, centred))
             if self._with_second:
                 self._square += centred.T @ centred
@@ -59,8 +60,8 @@ class ClassMoments:
         self._start(other._shift.copy())
         moved, total = other._shift - self._shift, other._sums.sum(axis=0)
         rows = self._rows(list(other.labels))
-        self._sums[rows] += other._sums + other._counts[:, None] * moved
-        self._counts[rows] += other._counts
+        self._sums[rows] += other._sums + other.counts[:, None] * moved
+        self.counts[rows] += other.counts
         self._sum_of_squares += float(other._sum_of_squares + 2 * total @ moved + other.n_images * moved @ moved)
         if self._with_second:
             cross = np.outer(total, moved)
@@ -70,20 +71,15 @@ class ClassMoments:
     def _rows(self, labels: Sequence[str]) -> NDArray[np.intp]:
         """Rows of the sums for some classes, zero rows added for new ones."""
         rows = [self.labels.setdefault(label, len(self.labels)) for label in labels]
-        n_new = len(self.labels) - len(self._counts)
+        n_new = len(self.labels) - len(self.counts)
         if n_new:
-            self._counts = np.concatenate([self._counts, np.zeros(n_new, dtype=np.int64)])
+            self.counts = np.concatenate([self.counts, np.zeros(n_new, dtype=np.int64)])
             self._sums = np.concatenate([self._sums, np.zeros((n_new, self.n_dims))])
         return np.array(rows, dtype=np.intp)
 
     @property
     def n_dims(self) -> int:
         return len(self._shift)
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """Images per class, in the order of `labels`."""
-        return self._counts
 
     def class_means(self) -> NDArray[np.float64]:
         """Mean embedding of each class, (n_classes, n_dims), in the order of `labels`."""
@@ -98,7 +94,7 @@ class ClassMoments:
 
         Where no class has two images there is none; the covariance about the total mean stands in for it.
         """
-        n_free = self.n_images - len(self._counts)
+        n_free = self.n_images - len(self.counts)
         groups, counts = self._sums, self.counts[:, None]
         if n_free < 1:
             logger.info("no class has two images: whitening by the total covariance instead of the within-class one")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -65,8 +65,7 @@ class SiblingCones(Violations):
     n_pairs: Ints  # (n_synsets,)
 
 
-@dataclass(frozen=True, eq=False)
-class HalfAngleSchedule:
+class HalfAngleSchedule(NamedTuple):
     """The observed half-angles by level, against the geometric decrease that suffices for well-clustered synsets."""
 
     largest: Floats  # (depth,) largest half-angle among the synsets of each level, level 1 first, in degrees
@@ -74,8 +73,7 @@ class HalfAngleSchedule:
     satisfied: NDArray[np.bool_]  # (depth,)
 
 
-@dataclass(frozen=True, eq=False)
-class Orthogonality:
+class Orthogonality(NamedTuple):
     """Hierarchical orthogonality: the cosine between an atom and its parent's embedding, which should be 0."""
 
     atom: Ints  # (n_pairs,) the atoms compared: those that are not zero and do not hang from the root
@@ -83,8 +81,7 @@ class Orthogonality:
     random_cosine: Floats  # (n_pairs,) the control: with a random other parent's embedding; NaN where there is none
 
 
-@dataclass(frozen=True, eq=False)
-class SimplexRegularity:
+class SimplexRegularity(NamedTuple):
     """How near the children of a synset are to a regular simplex around their mean."""
 
     parent: Ints  # (n_parents,) index of the synsets with at least two children
@@ -92,8 +89,7 @@ class SimplexRegularity:
     norm_spread: Floats  # (n_parents,) deviation of centred children's norms over their mean; NaN where all coincide
 
 
-@dataclass(frozen=True)
-class DimensionBound:
+class DimensionBound(NamedTuple):
     """The dimension that orthogonality and regular simplices need."""
 
     depth: int
@@ -193,7 +189,14 @@ class Conditions:
 
         `half_angles` has the theta of levels 1, 2, ... in degrees; it is `geometric_schedule` when left out.
         """
-        schedule = self.geometric_schedule() if half_angles is None else self._checked_schedule(half_angles)
+        schedule = self.geometric_schedule() if half_angles is None else np.array(half_angles, dtype=np.float64)
+        if schedule.shape != (self.hierarchy.depth,):
+            raise DictionaryError(
+                f"half_angles must hold one angle for each of the {self.hierarchy.depth} levels below the root, "
+                f"got shape {schedule.shape}"
+            )
+        if not np.all((schedule >= 0) & (schedule <= 180)):
+            raise DictionaryError(f"half_angles must lie between 0 and 180 degrees, got {schedule.tolist()}")
         fraction, violation = (np.full(len(self.hierarchy), np.nan) for _ in range(2))
         for i in self._inner:
             excess = self._angles_below[i] - schedule[self.hierarchy.levels[i] - 1]
@@ -201,16 +204,14 @@ class Conditions:
             fraction[i], violation[i] = outside.mean(), np.where(outside, excess, 0.0).mean()
         return Containment(fraction, violation, schedule)
 
-    def disjointness(self, half_angles: ArrayLike | None = None) -> Disjointness:
-        """How many other synsets lie inside the cone of each synset, and how deep.
+    def disjointness(self) -> Disjointness:
+        """How many other synsets lie inside the cone of each synset, as wide as its descendants need, and how deep.
 
-        The violation of synset j in the cone of i is ``max(0, theta_i - angle(a(i), a(j)))``. `half_angles` has the
-        theta of each level; when left out, each cone is the narrowest that holds its descendants.
+        The violation of synset j in the cone of i is ``max(0, theta_i - angle(a(i), a(j)))``.
         """
         n = len(self.hierarchy)
         refuse_quadratic(n, n, "disjointness compares every synset with every other")
-        cones = self._cones(half_angles)
-        n_others = np.zeros(n, dtype=np.int64)
+        cones, n_others = self.half_angles, np.zeros(n, dtype=np.int64)
         fraction, violation, ancestors = (np.full(n, np.nan) for _ in range(3))
         for rows in blocks(1, n, n):
             depth = cones[rows, None] - _degrees(self._units[rows] @ self._units.T)
@@ -226,12 +227,12 @@ class Conditions:
             ancestors[rows] = _share(inside & above, above)
         return Disjointness(fraction, violation, cones, n_others, ancestors)
 
-    def sibling_cones(self, half_angles: ArrayLike | None = None) -> SiblingCones:
+    def sibling_cones(self) -> SiblingCones:
         """Which pairs of children have cones that intersect, for every parent, the root among them.
 
-        Disjoint means ``angle(a(j), a(j')) > theta_j + theta_j'``, with `half_angles` as for `disjointness`.
+        Disjoint means ``angle(a(j), a(j')) > theta_j + theta_j'``.
         """
-        cones, n_pairs = self._cones(half_angles), self._n_children * (self._n_children - 1) // 2
+        cones, n_pairs = self.half_angles, self._n_children * (self._n_children - 1) // 2
         fraction, violation = (np.where(n_pairs > 0, 0.0, np.nan) for _ in range(2))
         for p in np.flatnonzero(n_pairs):
             children = self._children(p)
@@ -276,25 +277,6 @@ class Conditions:
         depth, branching, inner = self.hierarchy.depth, self.hierarchy.max_branching, self._n_children > 0
         by_parents = int((self.hierarchy.levels[inner] + self._n_children[inner] - 1).max())
         return DimensionBound(depth, branching, self.dictionary.n_dims, depth + branching - 1, by_parents)
-
-    def _cones(self, half_angles: ArrayLike | None) -> Floats:
-        """Half-angle of every synset's cone: as observed, or that of its level."""
-        if half_angles is None:
-            return self.half_angles
-        cones = self._checked_schedule(half_angles)[self.hierarchy.levels - 1]
-        cones[0] = np.nan
-        return cones
-
-    def _checked_schedule(self, half_angles: ArrayLike) -> Floats:
-        schedule = np.array(half_angles, dtype=np.float64)
-        if schedule.shape != (self.hierarchy.depth,):
-            raise DictionaryError(
-                f"half_angles must hold one angle for each of the {self.hierarchy.depth} levels below the root, "
-                f"got shape {schedule.shape}"
-            )
-        if not np.all((schedule >= 0) & (schedule <= 180)):
-            raise DictionaryError(f"half_angles must lie between 0 and 180 degrees, got {schedule.tolist()}")
-        return schedule
 
 
 def refuse_quadratic(rows: int, columns: int, what: str, way_out: str = "") -> None:

@@ -78,28 +78,23 @@ class Recoverable(Conditions):
     """The conditions of recovery."""
 
     def recovery(self, leaves: Iterable[str] | None = None) -> Recovery:
-        r"""Exact recovery coefficients and the radius of greedy recovery, for every rooted path of every leaf.
-
-        All leaves are looked at unless `leaves` are named; their atoms are compared with the whole dictionary's.
+        r"""Exact recovery coefficients and the radius of greedy recovery, for every rooted path of some leaves, or all.
 
         With normalised atoms, S the atoms of a rooted path and T_l those of S and of the edges below the path's synset
         at level l (T_0 is everything)::
 
             ERC(S | T) = max over j in T \ S of || pinv(D_S) d_j ||_1
 
-        Below 1, OMP confined to T recovers S from every ``x = D_S z`` without a zero in z. The maximum is over fewer
-        atoms as l grows, so it never increases; at the leaf nothing competes and it is 0. Zero atoms cannot be picked
-        and do not compete.
-
-        The coefficient speaks of OMP, which may pick the path's atoms in any order. HB-OMP must take them from the top
-        down, so ``ERC < 1`` does *not* imply that it succeeds with a beam of 1. Its own certificate is the radius: with
-        u_v the atom of v made orthogonal to the atoms above and divided by the atom's norm, HB-OMP prefers child v
-        over w as long as ``|<x, u_v>| > |<x, u_w>|``, whose boundary is two hyperplanes at distances::
+        Below 1, OMP confined to T recovers S from every ``x = D_S z`` without a zero in z, in any order. It never
+        increases with l; zero atoms do not compete. HB-OMP must take atoms from the top down, so ``ERC < 1`` does *not*
+        imply that it succeeds with a beam of 1. Its own certificate is the radius: with u_v the atom of v made
+        orthogonal to the atoms above and divided by the atom's norm, HB-OMP prefers child v over w as long as ``|<x,
+        u_v>| > |<x, u_w>|``, whose boundary is two hyperplanes at distances::
 
             |<x, u_v - u_w>| / ||u_v - u_w||    and    |<x, u_v + u_w>| / ||u_v + u_w||
 
-        The least of these along the path, from x = a(leaf), is the radius (with the paper's rule, tolerance 0 and no
-        step limit).
+        The least along the path, from x = a(leaf), is the radius (with the paper's rule, tolerance 0 and no step
+        limit).
         """
         if leaves is None:
             return self._recovery_of_all
