@@ -44,12 +44,8 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[
-        bool, option("Show the version and exit.", "--version", callback=_show_version, is_eager=True)
-    ] = False,
-    debug: Annotated[
-        bool, option("Show where in the program an error arose; anywhere in the command.", "--debug")
-    ] = False,
+    version: Annotated[bool, option("Show the version.", "--version", callback=_show_version, is_eager=True)] = False,
+    debug: Annotated[bool, option("Show where in the program an error arose.", "--debug")] = False,
 ) -> None:
     """Image classification explained by rooted paths of concepts (animal → mammal → cat)."""
 

@@ -46,9 +46,8 @@ def audit(
     for path in (output, beside):
         refuse_existing(path, force, "--output")
     if figures is not None and not force and figures.exists() and not (figures.is_dir() and not any(figures.iterdir())):
-        raise HCEPError(
-            f"--figures: {str(figures)!r} is there already; pass --force to add to it, or give another name"
-        )
+        how = "pass --force to add to it, or give another name"
+        raise HCEPError(f"--figures: {str(figures)!r} is there already; {how}")
     saved, options = models.read_model(model), dict[str, Any](vectors=vectors, label=label, labels=labels)
     # Figures are of all images at once.
     options |= {"encoder": encoder, "progress": not as_json, "in_memory": IN_MEMORY if figures is None else None}

@@ -14,6 +14,8 @@ from rich.tree import Tree
 from hcep import explain
 from hcep._escape import markup as escape, terminal
 
+Texts = Sequence[str]
+
 
 class Console(rich.console.Console):
     """Rich's console, in which a colon is a colon: no name of a concept becomes an emoji."""
@@ -43,13 +45,7 @@ def show_notes(notes: Iterable[str]) -> None:
         tell(note)
 
 
-def table_of(
-    heads: Sequence[str] | None,
-    rows: Iterable[Sequence[str]],
-    n_left: int = 1,
-    styles: Sequence[str] = (),
-    gap: int = 2,
-) -> Table:
+def table_of(heads: Texts | None, rows: Iterable[Texts], n_left: int = 1, styles: Texts = (), gap: int = 2) -> Table:
     """A table without lines, the first `n_left` columns to the left; without heads all of them."""
     table = Table(box=None, padding=(0, gap, 0, 0), header_style="bold", show_header=heads is not None)
     for i, head in enumerate(heads or ()):

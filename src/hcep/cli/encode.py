@@ -20,9 +20,7 @@ Store = Annotated[Path, argument("Folder of a store that `hcep encode` made.")]
 def data(
     name: Annotated[str | None, argument("Dataset, or `sample`; without one, a list of them.")] = None,
     *,
-    folder: Annotated[
-        Path | None, option("Where it is unpacked to; of imagenet, where it is.", "--folder", "-d")
-    ] = None,
+    folder: Annotated[Path | None, option("Where it is unpacked; of imagenet, where it is.", "--folder", "-d")] = None,
     mirror: Annotated[str | None, option("Address of a folder with the archives.")] = None,
     encoder: Annotated[str | None, option("Encode it, too, into --output.", "--encoder", "-e")] = None,
     output: Annotated[Path | None, option("Folder of the store.", "--output", "-o")] = None,

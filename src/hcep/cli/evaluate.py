@@ -56,9 +56,7 @@ def evaluate(
     *,
     split: Annotated[str | None, option("Split to evaluate on; val where there is one.")] = None,
     by_class: Annotated[bool, option("A line per class, too.")] = False,
-    compare: Annotated[
-        list[str] | None, option("Method to fit and compare with, folder of another model, or `all`; may be repeated.")
-    ] = None,
+    compare: Annotated[list[str] | None, option("Method, folder of another model, or `all`; may be repeated.")] = None,
     vectors: opt.Vectors = None,
     label: opt.Label = None,
     labels: opt.Labels = None,

@@ -27,12 +27,6 @@ NAMED = 0.05
 #: Photos whose maps fit one picture.
 MAX_STRIPS = 100
 Concepts = list[str] | None
-Training = Annotated[
-    Path | None, option("Store of the training photos, to show those nearest; of a model fitted on photos its own.")
-]
-Objects = Annotated[
-    str | None, option("Several objects in a photo: at most N, or as many as there are.", metavar="N|auto")
-]
 
 
 def explain(
@@ -46,12 +40,14 @@ def explain(
     where: Annotated[bool, option("Map where in the photo each concept is.", "--where")] = False,
     where_png: Annotated[Path | None, option("Write the maps as one PNG, a row per photo.")] = None,
     html: Annotated[Path | None, option("Write an HTML report with the photos.")] = None,
-    store: Training = None,
+    store: Annotated[
+        Path | None, option("Store of training photos, to show the nearest; a model may have one.")
+    ] = None,
     coverage: opt.Coverage = None,
     why_not: Annotated[Concepts, option("Class or concept to compare the answer with; may be repeated.")] = None,
     force: Annotated[Concepts, option("Concept that must be on the path; may be repeated, as all these.")] = None,
     forbid: Annotated[Concepts, option("Concept that must not be on the path.")] = None,
-    objects: Objects = None,
+    objects: Annotated[str | None, option("Several objects in a photo: at most N, or all.", metavar="N|auto")] = None,
     change: Annotated[Concepts, option("New coefficient of a concept on the path: dog=0, or dog*2.", "--set")] = None,
     corrections: opt.CorrectionsFile = None,
     replace: Annotated[bool, option("Replace files that are there already.", "--replace")] = False,
@@ -71,7 +67,10 @@ def explain(
         raise HCEPError(f"--where-png: {len(files):,} photos are too many for one picture; use --where --html")
     from hcep.explain.photos import explained_batches
 
-    opened, kept = _opened_model(model), explaining.ExplainedImages()
+    if objects not in (None, "auto") and not (objects.isdigit() and int(objects) > 0):
+        raise HCEPError(f"--objects: a number of objects or `auto`, got {objects!r}")
+    opened = models.builtin_model() if model is None else models.read_model(model)
+    kept = explaining.ExplainedImages()
     drawn = html is not None or where_png is not None
     if where and not drawn and not as_json:
         Console(stderr=True).print("note: maps are drawn in a report (--html FILE) or a picture (--where-png FILE)")
@@ -85,7 +84,7 @@ def explain(
         preprocessing=preprocessing,
         training=store or html is not None,
         coverage=coverage,
-        n_paths=_n_objects(objects),
+        n_paths=int(objects) if objects and objects.isdigit() else cast(Literal["auto"] | None, objects),
         why_not=why_not or (),
         force=force or (),
         forbid=forbid or (),
@@ -134,7 +133,7 @@ def correct(
     if undo == bool(label or force or forbid):
         raise HCEPError("say what is right or wrong (--class, --force, --forbid), or --undo")
     model, images = _model_and_images(model, images)
-    hierarchy = _opened_model(model).path_model.hierarchy
+    hierarchy = (models.builtin_model() if model is None else models.read_model(model)).path_model.hierarchy
     asked, kept = request_of(hierarchy, force or (), forbid or ())._asdict(), Corrections(corrections, missing=True)
     request_of(hierarchy, force or (), forbid or (), label)  # a class that is not below these
     label = label and class_meant(hierarchy, label)
@@ -185,26 +184,13 @@ def _print_json(found: Iterable[explaining.ExplainedImage]) -> int:
     return n
 
 
-def _n_objects(text: str | None) -> int | Literal["auto"] | None:
-    if text is None or text == "auto":
-        return cast(Literal["auto"] | None, text)
-    if not (text.isdigit() and int(text) > 0):
-        raise HCEPError(f"--objects: a number of objects or `auto`, got {text!r}")
-    return int(text)
-
-
 def _model_and_images(model: Path | None, images: list[str]) -> tuple[Path | None, list[str]]:
     """The model, which may also be the first of the arguments; None for the built-in one."""
-    if model is None and (Path(images[0]) / "model.json").exists():
-        model, images = Path(images[0]), images[1:]
-        if not images:
-            raise HCEPError(f"{str(model)!r} is a model; say which images it is to explain")
-    return model, images
-
-
-def _opened_model(model: Path | None) -> models.SavedModel:
-    """A model by its folder; the built-in one by default."""
-    return models.builtin_model() if model is None else models.read_model(model)
+    if model is not None or not (Path(images[0]) / "model.json").exists():
+        return model, images
+    if len(images) == 1:
+        raise HCEPError(f"{images[0]!r} is a model; say which images it is to explain")
+    return Path(images[0]), images[1:]
 
 
 def _print(found: Iterable[explaining.ExplainedImage], tree: bool, all_rivals: bool, h: Hierarchy, files: bool) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,26 +10,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from hcep import datasets, embeddings, hierarchy as hi, models
+from hcep import classify, datasets, embeddings, hierarchy as hi, models
 from hcep._escape import markup as escape
 from hcep.cli import options as opt
 from hcep.cli.console import Console, say_json, show_notes, tell
 from hcep.cli.options import option
 from hcep.errors import HCEPError, HierarchyError
-
-Tree = Annotated[
-    str | None, option("File (`hcep hierarchy formats` lists what is read), `imagenet` (WordNet's) or `flat`.")
-]
-Photos = Annotated[
-    Path | None,
-    option("Folder of the store's images: refuse where they no longer agree. With --from-text: unlabelled ones."),
-]
-FromText = Annotated[
-    bool, option("Classes from the hierarchy's names, by --encoder's text tower; DATA and --images help.")
-]
-Templates = Annotated[
-    list[str] | None, option("With --from-text: what a name, {}, and the concept above, {parent}, go into.")
-]
 
 
 def fit(
@@ -37,7 +23,7 @@ def fit(
     *,
     data: opt.OptionalData = None,
     output: Annotated[Path, option("Folder of the model.", "--output", "-o")],
-    hierarchy: Tree = None,
+    hierarchy: Annotated[str | None, option("File (see `hcep hierarchy formats`), `imagenet` or `flat`.")] = None,
     hierarchy_format: Annotated[str | None, option("Its format, where the ending does not tell it.")] = None,
     options: opt.ReaderOptions = None,
     split: Annotated[str | None, option("Split to train on; train where there is one.")] = None,
@@ -62,10 +48,10 @@ def fit(
     batch_size: Annotated[int | None, option("Of the head adamw; published: 4096, ImageNet 16384.", min=1)] = None,
     lr: Annotated[float | None, option("Learning rate of the head adamw; published: 0.1.", min=0)] = None,
     corrections: opt.CorrectionsFile = None,
-    images: Photos = None,
+    images: Annotated[Path | None, option("The store's images, which must agree; of --from-text unlabelled.")] = None,
     force: opt.Force = False,
-    from_text: FromText = False,
-    template: Templates = None,
+    from_text: Annotated[bool, option("Classes from the hierarchy's names, by --encoder's text tower.")] = False,
+    template: Annotated[list[str] | None, option("Of --from-text: what {}, a name, and {parent} go into.")] = None,
     name: Annotated[str | None, option("Name of the model, for its card.")] = None,
     ray: opt.Ray = None,
     as_json: opt.Json = False,
@@ -80,10 +66,15 @@ def fit(
         return datasets.find_hierarchy(hierarchy, classes, on_note=told, **reading)
 
     if (output / "model.json").exists() and not force:
-        already = f"there is a model at {str(output)!r} already; pass --force to replace it, or give another name"
-        raise HCEPError(f"--output: {already}")
+        how = "pass --force to replace it, or give another name"
+        raise HCEPError(f"--output: there is a model at {str(output)!r} already; {how}")
     if from_text:
-        _fit_text(output, hierarchy, opt.reader_options(options), encoder, images, data, template, name, as_json)
+        if hierarchy is None or encoder is None:
+            leaves = "--hierarchy, whose leaves are the classes,"
+            raise HCEPError(f"--from-text needs {leaves} and --encoder with a text tower")
+        reading = opt.reader_options(options)
+        graph = datasets.imagenet_hierarchy() if hierarchy == "imagenet" else hi.read_hierarchy(hierarchy, **reading)
+        _fit_text(output, graph.collapse(), encoder, images, data, as_json, templates=template, name=name)
         opt.save_resolved(context, output)
         return
     if data is None:
@@ -94,13 +85,10 @@ def fit(
         if not embeddings.is_store(data):
             raise HCEPError(f"--images is for a store, and {str(data)!r} is none")
         refuse_out_of_step(embeddings.EmbeddingStore(data), images)
-    given: dict[str, Any] = {
-        "anchor": _number("--anchor", anchor, ("auto",)),
-        "shrinkage": _number("--shrinkage", shrinkage, ("auto", "none")),
-        "power": _number("--power", power, ("auto",)),
-        "head": _head(head or ("adamw" if paper else None), epochs=epochs, batch_size=batch_size, lr=lr),
-    }
-    given |= {"refine": refine, "priors": priors, "beam_width": beam_width, "tree": tree}
+    given: dict[str, Any] = {"refine": refine, "priors": priors, "beam_width": beam_width, "tree": tree}
+    given |= {"anchor": _number("--anchor", anchor), "power": _number("--power", power)}
+    given["shrinkage"] = _number("--shrinkage", shrinkage, "auto", "none")
+    given["head"] = _head(head or ("adamw" if paper else None), epochs=epochs, batch_size=batch_size, lr=lr)
     given |= {"signed": signed or None, "unit_norm": unit_norm or None, "center": center or None}
     parameters: dict[str, Any] = {
         key: None if isinstance(v, str) and v == "none" else v for key, v in given.items() if v is not None
@@ -112,7 +100,7 @@ def fit(
             raise HCEPError("--paper, with its linear head, and --corrections are for one process: leave out --ray")
         where = {"address": ray, "progress": not as_json}
         fitted = fit_on_cluster(data, tree_of, output, split=split, name=name, cluster=where, **parameters)
-        _show(context, output, fitted, hierarchy is not None, as_json)
+        _show(context, output, fitted, hierarchy is not None, as_json, f"hcep explain {output} IMAGE")
         return
     columns: dict[str, Any] = {"vectors": vectors, "label": label, "labels": labels, "in_memory": IN_MEMORY}
     place: dict[str, Any] = {"encoder": encoder, "preprocessing": preprocessing, "store": output / "store"}
@@ -130,8 +118,13 @@ def fit(
     with Console(stderr=True).status("fitting … (the first run compiles kernels)"):
         fitted = models.fit_model(found, graph, output, paper=paper, name=name, **parameters)
     if graph is not None:
-        show_notes(merged_notes(fitted.model.hierarchy_))
-    _show(context, output, fitted, graph is not None, as_json, found.encoder is not None, data)
+        fitted_tree = fitted.model.hierarchy_
+        merged = [f"{n!r} in {fitted_tree.name(s)!r}" for s in fitted_tree.ids for _, n in fitted_tree.merged(s)]
+        shown = ", ".join(merged[:3]) + (f" and {len(merged) - 3:,} more" if len(merged) > 3 else "")
+        single = f"{len(merged):,} of the concepts have a single one below: no step of their own in answers"
+        show_notes([f"{single}, they are shown as part of that one: {shown}"] if merged else ())
+    photos = f"hcep explain {output} IMAGE" if found.encoder else f"hcep predict {output} {data} -o predictions.csv"
+    _show(context, output, fitted, graph is not None, as_json, photos)
 
 
 def checked_tree(data: Path, y: Any, tree_of: Callable[[Sequence[str]], Any]) -> Any:
@@ -151,66 +144,37 @@ def checked_tree(data: Path, y: Any, tree_of: Callable[[Sequence[str]], Any]) ->
 
 
 def _fit_text(
-    output: Path,
-    hierarchy: str | None,
-    options: dict[str, Any],
-    encoder: str | None,
-    images: Path | None,
-    data: Path | None,
-    templates: Sequence[str] | None,
-    name: str | None,
-    as_json: bool,
+    output: Path, tree: hi.Hierarchy, encoder: str, images: Path | None, data: Path | None, as_json: bool, **words: Any
 ) -> None:
     """Fit to the names of the hierarchy's leaves, save and say what was made of them."""
     from hcep.dictionary.from_text import TEMPLATES
     from hcep.explain.naming.phrases import wordnet_words
     from hcep.models.fitting import fit_text_model
 
-    if hierarchy is None or encoder is None:
-        raise HCEPError("--from-text needs --hierarchy, whose leaves are the classes, and --encoder with a text tower")
-    graph = datasets.imagenet_hierarchy() if hierarchy == "imagenet" else hi.read_hierarchy(hierarchy, **options)
-    graph = graph.collapse()
     unlabelled, labelled = (
         None if one is None else datasets.embeddings_of(one, encoder=encoder, progress=not as_json, on_labels=check)
-        for one, check in ((images, None), (data, lambda y: [graph.leaf_of(label) for label in y.tolist()]))
+        for one, check in ((images, None), (data, lambda y: [tree.leaf_of(label) for label in y.tolist()]))
     )
-    words: dict[str, Any] = {"templates": templates or TEMPLATES, "descriptions": wordnet_words(graph)[0], "name": name}
+    words |= {"templates": words["templates"] or TEMPLATES, "descriptions": wordnet_words(tree)[0]}
     tower = embeddings.load_encoder(encoder)
-    found = fit_text_model(graph, tower, output, images=unlabelled, labelled=labelled, **words)
+    found = fit_text_model(tree, tower, output, images=unlabelled, labelled=labelled, **words)
     if as_json:
         numbers = {key: getattr(found, key) for key in ("weight", "temperature", "n_text_only", "gap")}
         # JSON has neither infinity nor NaN.
         plain = {key: value if np.isfinite(value) else None for key, value in numbers.items()}
-        say_json({"model": str(output), "n_classes": len(graph.leaves), **plain})
+        say_json({"model": output, "n_classes": len(tree.leaves), **plain})
         return
-    seen = len(graph.leaves) - found.n_text_only
+    seen = len(tree.leaves) - found.n_text_only
     mixed = f", {seen:,} of them with images (a text counts for {found.weight:g})" if seen else ""
     gap = "" if images is None and data is None else f"; gap to the images {found.gap:.2f}, removed"
     Console(soft_wrap=True).print(
-        f"[bold]{escape(str(output))}[/]: {len(graph.leaves):,} classes from their names{mixed}{gap}\n"
+        f"[bold]{escape(str(output))}[/]: {len(tree.leaves):,} classes from their names{mixed}{gap}\n"
         f"Try: hcep explain {escape(str(output))} IMAGE"
     )
 
 
-def merged_notes(tree: hi.Hierarchy) -> Iterator[str]:
-    """What the fit made of chains of concepts with one child each: one concept of each."""
-    merged = [f"{name!r} in {tree.name(synset)!r}" for synset in tree.ids for _, name in tree.merged(synset)]
-    if merged:
-        shown = ", ".join(merged[:3]) + (f" and {len(merged) - 3:,} more" if len(merged) > 3 else "")
-        yield (
-            f"{len(merged):,} of the concepts have a single one below: no step of their own in answers, they are shown "
-            f"as part of that one: {shown}"
-        )
-
-
 def _show(
-    context: typer.Context,
-    output: Path,
-    fitted: models.FittedModel,
-    has_tree: bool,
-    as_json: bool,
-    photos: bool = True,
-    data: Path = Path("DATA"),
+    context: typer.Context, output: Path, fitted: models.FittedModel, has_tree: bool, as_json: bool, hint: str
 ) -> None:
     opt.save_resolved(context, output)
     model, place = fitted.model, escape(str(output))
@@ -225,7 +189,6 @@ def _show(
         chosen = {"anchor": model.anchor_, "shrinkage": model.shrinkage_, "metrics": fitted.metrics}
         say_json(summary | chosen)
         return
-    hint = f"hcep explain {output} IMAGE" if photos else f"hcep predict {output} {data} -o predictions.csv"
     Console(soft_wrap=True).print(
         f"[bold]{place}[/]: {summary['n_images']:,} images of {summary['n_classes']:,} classes, "
         f"depth {model.hierarchy_.depth}, anchor {model.anchor_:g}, shrinkage {model.shrinkage_}, "
@@ -239,12 +202,11 @@ def _head(name: str | None, **options: Any) -> Any:
     given = {key: value for key, value in options.items() if value is not None}
     if given and name != "adamw":
         raise HCEPError("--epochs, --batch-size and --lr are of the head adamw; pass --head adamw, or --paper")
-    from hcep.classify.heads import AdamWHead
-
-    return AdamWHead(**given) if given else name
+    return classify.AdamWHead(**given) if given else name
 
 
-def _number(flag: str, text: str | None, words: tuple[str, ...]) -> float | str | None:
+def _number(flag: str, text: str | None, *known: str) -> float | str | None:
+    words = known or ("auto",)
     if text is None or text in words:
         return text
     try:

@@ -109,9 +109,7 @@ def formats(as_json: Json = False) -> None:
 
 @app.command()
 def wordnet(
-    words: Annotated[
-        list[str], argument("Words, synset names (cat.n.01), ids (n02121620), or text files with one per line.")
-    ],
+    words: Annotated[list[str], argument("Words, synsets (cat.n.01), ids (n02121620), or text files, one per line.")],
     *,
     output: Annotated[Path, option("File to write.", "--output", "-o")],
     database: Annotated[Path | None, option("Folder with WordNet's data.noun and index.noun.")] = None,

@@ -24,6 +24,7 @@ from hcep.hierarchy.files import class_ids, in_words, named_as_ids
 from hcep.hierarchy.formats.source import counted
 
 Many = list[str] | None
+Texts = Sequence[str]
 Data = Annotated[Path | None, option("Labelled embeddings or photos, in any form `hcep fit` takes.", "--embeddings")]
 Classes = Annotated[Path | None, option("Text file with the data's labels, one per line; the leaves by default.")]
 Output = Annotated[Path | None, option("File to write the changed hierarchy to.", "--output", "-o")]
@@ -186,12 +187,7 @@ def edit(
 
 
 def parse_edits(
-    hierarchy: Hierarchy,
-    add: Sequence[str] = (),
-    merge: Sequence[str] = (),
-    move: Sequence[str] = (),
-    remove: Sequence[str] = (),
-    rename: Sequence[str] = (),
+    hierarchy: Hierarchy, add: Texts = (), merge: Texts = (), move: Texts = (), remove: Texts = (), rename: Texts = ()
 ) -> list[Edit]:
     """Edits in the order in which they are applied: add, merge, move, remove, rename.
 

@@ -30,9 +30,7 @@ app = opt.group("Make a hierarchy for classes that have none.")
 Classes = Annotated[Path, argument("Class names: a text file, one per line, or a JSON list.")]
 Output = Annotated[Path, option("Hierarchy to write (.json or another format).", "--output", "-o")]
 Root = Annotated[str, option("Name of the root.")]
-Prices = Annotated[
-    str | None, option("Price of a million prompt and completion tokens, for the cost.", metavar="IN,OUT")
-]
+Prices = Annotated[str | None, option("Price of a million prompt and completion tokens.", metavar="IN,OUT")]
 #: Columns, and what makes the best of one.
 COLUMNS: dict[str, tuple[str, Callable[[Iterable[float]], float] | None]] = {
     "n_synsets": ("concepts", None),
@@ -130,12 +128,8 @@ def geometry(
     linkage: Annotated[Literal["ward", "average"], option("How groups are merged.")] = "ward",
     gap: Annotated[float, option("How much lower than the one above a group is: 1 is flat.", min=0, max=1)] = 0.1,
     max_branching: Annotated[int | None, option("Most children where groups are dissolved.", min=2)] = None,
-    vocabulary: Annotated[
-        Path | None, option("Names for groups: an .npz of `phrases` and `embeddings`, or text, one per line.")
-    ] = None,
-    encoder: Annotated[
-        str | None, option("Text tower for a vocabulary of text; the store's by default.", "--encoder", "-e")
-    ] = None,
+    vocabulary: Annotated[Path | None, option("Names of groups: .npz of `phrases`, `embeddings`; or text.")] = None,
+    encoder: Annotated[str | None, option("Text tower for text; the store's by default.", "--encoder", "-e")] = None,
     template: Annotated[str, option("What a phrase is put into, such as 'a photo of {}'.")] = "{}",
     model: Annotated[str | None, option("Language model, as its server names it.", "--model")] = None,
     base_url: opt.BaseUrl = None,

@@ -29,9 +29,7 @@ def info(
 
 def encoders(as_json: Json = False) -> None:
     """List encoders: what is installed, what is missing and the command that installs it."""
-    from hcep.embeddings.encoders import available_encoders
-
-    found = available_encoders()
+    found = embeddings.available_encoders()
     if as_json:
         say_json([{key: getattr(e, key) for key in ("source", "installed", "install", "example")} for e in found])
         return
@@ -44,19 +42,15 @@ def encoders(as_json: Json = False) -> None:
 
 
 def _installation() -> dict[str, Any]:
-    from hcep.embeddings.encoders import available_encoders
     from hcep.pursuit.blocks import n_threads
 
     facts: dict[str, Any] = {"hcep": __version__, "python": platform.python_version(), "threads": n_threads(None)}
-    facts |= {package: _version(package) for package in PACKAGES}
-    return facts | {"encoders": ", ".join(e.source for e in available_encoders() if e.installed)}
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
+    for package in PACKAGES:
+        try:
+            facts[package] = version(package)
+        except PackageNotFoundError:
+            facts[package] = "not installed"
+    return facts | {"encoders": ", ".join(e.source for e in embeddings.available_encoders() if e.installed)}
 
 
 def _describe(path: Path) -> dict[str, Any]:

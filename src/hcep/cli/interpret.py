@@ -14,17 +14,12 @@ from hcep.errors import HCEPError
 
 #: Atoms listed where no table is asked for, and warnings of a language model's failures.
 LISTED, WARNED = 20, 10
-Phrases = Annotated[
-    Path | None, option("Candidate phrases, one per line; or an .npz of `phrases` and their `embeddings`.")
-]
-Exemplars = Annotated[Path | None, option("Store or array file: show atoms by these images, without a text tower.")]
-Only = Annotated[list[str] | None, option("Only atoms that lead to this one (id or name).", "--concept", "--synset")]
 
 
 def interpret(
     model: opt.Model,
     *,
-    phrases: Phrases = None,
+    phrases: Annotated[Path | None, option("Candidates, one per line; or .npz of `phrases`, `embeddings`.")] = None,
     vocabulary: Annotated[Path | None, option("More candidates, one word or phrase per line.")] = None,
     glosses: Annotated[bool, option("WordNet's definitions as candidates, too (ImageNet's ids).")] = False,
     describe: Annotated[int | None, option("Candidates per pair that the language model writes.", min=0)] = None,
@@ -32,7 +27,7 @@ def interpret(
     preprocessing: opt.Preprocessing = None,
     template: Annotated[str, option("What a phrase is put into, such as 'a photo of {}'.")] = "{}",
     center: Annotated[bool, option("Subtract the mean of the phrases' embeddings.")] = False,
-    images: Exemplars = None,
+    images: Annotated[Path | None, option("Store or file: show atoms by these images, without text.")] = None,
     split: Annotated[str | None, option("Split of the images; all by default.")] = None,
     llm_model: Annotated[str | None, option("Language model that sums up the phrases.")] = None,
     base_url: opt.BaseUrl = None,
@@ -40,7 +35,7 @@ def interpret(
     offline: opt.Offline = False,
     rounds: Annotated[int, option("Answers to ask for before an atom is given up.", min=1)] = 3,
     top_k: Annotated[int, option("Phrases, or images, per atom.", "--top-k", "-k", min=1)] = 10,
-    synset: Only = None,
+    synset: Annotated[list[str] | None, option("Only what leads to it (id, name).", "--concept", "--synset")] = None,
     table: Annotated[bool, option("Print the paper's table: pair, concepts, words.", "--table")] = False,
     format: Annotated[Literal["text", "markdown", "latex"], option("Of the table.")] = "text",
     as_json: opt.Json = False,

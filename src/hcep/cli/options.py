@@ -34,24 +34,17 @@ def group(text: str, **settings: Any) -> typer.Typer:
     return typer.Typer(help=text, **plain, **settings)
 
 
-_DATA = argument(
-    "Embeddings: a store, .npy, .npz, .parquet, .csv or .pt file, folder of a Hugging Face dataset; or a folder of "
-    "photos.",
-    metavar="DATA",
-)
-Data = Annotated[Path, _DATA]
-OptionalData = Annotated[Path | None, _DATA]
-Vectors = Annotated[
-    str | None, option("Array, key or columns of the vectors in a file: a name, 'f*', 'a,b,c' or f0:f511.")
-]
+_DATA = "Embeddings: a store, .npy, .npz, .parquet, .csv or .pt file, a Hugging Face dataset; or a folder of photos."
+Data = Annotated[Path, argument(_DATA, metavar="DATA")]
+OptionalData = Annotated[Path | None, argument(_DATA, metavar="DATA")]
+Vectors = Annotated[str | None, option("Vectors in a file: an array, key or columns, as 'f*', 'a,b,c' or f0:f511.")]
 Label = Annotated[str | None, option("Array, key or column of the labels in a file.")]
 Labels = Annotated[Path | None, option("File of labels, one per vector: .npy, .txt or .csv.")]
 Split = Annotated[str | None, option("Only this split; all images by default.")]
 Encoder = Annotated[str | None, option("Of photos; the model's own by default.", "--encoder", "-e")]
 OwnEncoder = Annotated[str | None, option("The model's own by default.", "--encoder", "-e")]
 Preprocessing = Annotated[
-    str | None,
-    option("For models that do not say it themselves: clip, siglip, imagenet, efficientnet-lite2 or a JSON file."),
+    str | None, option("Where a model does not say it: clip, siglip, imagenet, efficientnet-lite2 or a JSON file.")
 ]
 Model = Annotated[Path, argument("Model folder made by `hcep fit`.")]
 ModelOption = Annotated[Path | None, option("Model folder; ImageNet's by default.", "--model", "-m")]
@@ -59,32 +52,17 @@ Images = Annotated[list[str], argument("Images, folders of images, or globs; a m
 Json = Annotated[bool, option("Print JSON and nothing else.", "--json")]
 Strict = Annotated[bool, option("Make an image that cannot be used an error.")]
 Coverage = Annotated[
-    float | None,
-    option("Stop at the lowest concept that is right so often, such as 0.9 (calibrated models).", min=0.01, max=0.999),
+    float | None, option("Stop at the lowest concept right so often, as 0.9 (calibrated models).", min=0.01, max=0.999)
 ]
 Force = Annotated[bool, option("Replace what is there already.", "--force", "-f")]
-ReaderOptions = Annotated[
-    list[str] | None,
-    option(
-        "Option of the hierarchy's reader, such as root=animal, levels=family,genus, parent=1, encoding=cp1252.",
-        *("--option", "-O"),
-        metavar="KEY=VALUE",
-    ),
-]
-CorrectionsFile = Annotated[
-    Path | None, option("File of `hcep correct`: what people said of single images.", "--corrections")
-]
+_READER = "Option of the hierarchy's reader, such as root=animal, levels=family,genus, parent=1, encoding=cp1252."
+ReaderOptions = Annotated[list[str] | None, option(_READER, "--option", "-O", metavar="KEY=VALUE")]
+CorrectionsFile = Annotated[Path | None, option("File of `hcep correct`: what people said of single images.")]
 BaseUrl = Annotated[str | None, option("Its server, as a rule ending in /v1; OpenAI's by default.")]
 Cache = Annotated[Path | None, option("Folder that keeps its answers; a second run replays them.")]
 Offline = Annotated[bool, option("Answers from the cache alone.")]
-Ray = Annotated[
-    str | None,
-    option(
-        "Work on a Ray cluster: at this address, RAY_ADDRESS's, or one on this machine. docs/scale.md tells more.",
-        "--ray",
-        metavar="[ADDRESS]",
-    ),
-]
+_RAY = "Work on a Ray cluster: at this address, RAY_ADDRESS's, or one on this machine. docs/scale.md tells more."
+Ray = Annotated[str | None, option(_RAY, "--ray", metavar="[ADDRESS]")]
 #: What follows --ray where it is an address; anything else is not its value.
 _ADDRESS = re.compile(r"auto|local|(ray://)?[\w.-]+:\d+")
 

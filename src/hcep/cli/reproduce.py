@@ -28,44 +28,27 @@ RESULTS, SMOKE = Path("experiments/results"), Path("experiments/smoke")
 #: The encoder of what is fetched, where no other is said: it needs no model hub.
 BUILT_IN = "efficientnet-lite2"
 STYLES = {"better": "green", "tied": "yellow", "worse": "red"}
-Names = Annotated[list[str] | None, argument("Experiments; none lists them.", metavar="NAME")]
-OwnData = Annotated[
-    Path | None, option("Your data: a store, an .npz or .parquet file, or with --encoder a folder of images.")
-]
-Download = Annotated[
-    str | None, option("Public dataset to fetch, encode and run on; `hcep data` lists them.", metavar="DATASET")
-]
-Encoder = Annotated[
-    str | None, option(f"Encoder of a folder of images, such as open_clip:ViT-L-14/openai; of --download {BUILT_IN}.")
-]
-Tree = Annotated[str | None, option("Hierarchy file, `imagenet`, `cifar100`, or `flat`; found by the classes.")]
-Shots = Annotated[
-    str | None, option("Training images per class, or `all`; where an experiment has one number of them.")
-]
-Methods = Annotated[
-    str | None, option("Measure these again and keep the other rows: names with commas, such as hcep,nn.")
-]
-Page = Annotated[Path | None, option("Write the results page from the rows on disk, such as docs/results.md.")]
-Readme = Annotated[Path | None, option("Fill the tables marked `<!-- rows: NAME -->` of a page from the rows on disk.")]
 
 
 def reproduce(
-    names: Names = None,
+    names: Annotated[list[str] | None, argument("Experiments; none lists them.", metavar="NAME")] = None,
     *,
     everything: Annotated[bool, option("Every experiment.", "--all")] = False,
     smoke: Annotated[bool, option("Short settings, to see that everything runs.")] = False,
-    data: OwnData = None,
-    download: Download = None,
-    encoder: Encoder = None,
+    data: Annotated[Path | None, option("Your data: a store or file; with --encoder a folder of images.")] = None,
+    download: Annotated[
+        str | None, option("Public dataset to fetch, encode and run on; `hcep data` lists them.", metavar="DATASET")
+    ] = None,
+    encoder: Annotated[str | None, option(f"Of a folder of images; of --download {BUILT_IN} by default.")] = None,
     preprocessing: Annotated[str | None, option("What an ONNX file does not say (see hcep encode).")] = None,
-    hierarchy: Tree = None,
+    hierarchy: Annotated[str | None, option("File, `imagenet`, `cifar100`, or `flat`; found by the classes.")] = None,
     options: ReaderOptions = None,
-    shots: Shots = None,
-    methods: Methods = None,
+    shots: Annotated[str | None, option("Training images per class, or `all`, where there is one number.")] = None,
+    methods: Annotated[str | None, option("Measure these again, keep other rows: with commas, as hcep,nn.")] = None,
     output: Annotated[Path | None, option(f"Folder; {RESULTS} by default.", "--output", "-o")] = None,
     fresh: Annotated[bool, option("Measure everything anew instead of resuming.")] = False,
-    page: Page = None,
-    readme: Readme = None,
+    page: Annotated[Path | None, option("Write the results page from the rows, such as docs/results.md.")] = None,
+    readme: Annotated[Path | None, option("Fill the tables marked `<!-- rows: NAME -->` of a page.")] = None,
     as_json: Json = False,
 ) -> None:
     """Run the paper's experiments: rows (JSON, Parquet), a figure (PNG, SVG) and what holds of what is claimed.

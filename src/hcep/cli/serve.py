@@ -22,9 +22,7 @@ def serve(
     host: Annotated[str, option("To listen on; others than 127.0.0.1 need a token, which is printed.")] = "127.0.0.1",
     port: Annotated[int, option("Port; 0 for any free one.", "--port", "-p", min=0, max=65535)] = 8080,
     browser: Annotated[bool, option("Open a browser.")] = True,
-    corrections: Annotated[
-        Path | None, option("File of what people say of photos; by default in the model's folder, or the user's data.")
-    ] = None,
+    corrections: Annotated[Path | None, option("What people say; in the model's folder or the user's data.")] = None,
     encoder: OwnEncoder = None,
     max_megabytes: Annotated[float, option("Of one photo.", min=0.1, max=100)] = 20,
     max_megapixels: Annotated[float, option("Of one photo.", min=0.1, max=89)] = 50,

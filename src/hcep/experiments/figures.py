@@ -1,7 +1,5 @@
 """Figures from rows alone: lines over a setting, one panel per metric, one look per method in all figures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -38,19 +36,16 @@ def canvas(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def lines(
-    axes: Axes, rows: Sequence[Row], x: str, y: str, *, categories: Sequence[Any] | None = None, band: bool = True
-) -> None:
+def _lines(axes: Axes, rows: Sequence[Row], x: str, y: str, categories: Sequence[Any] | None) -> None:
     """One line per label, with a band where the interval is not a point."""
     place = None if categories is None else {value: i for i, value in enumerate(categories)}
     for label in labels_of(rows):
         xs, means, lows, highs = series((r for r in rows if r["label"] == label), x, y)
         if not xs:
             continue
-        at = xs if place is None else [place[value] for value in xs]
-        look = style(label)
+        at, look = xs if place is None else [place[value] for value in xs], style(label)
         axes.plot(at, means, label=label, **look)
-        if band and any(high > low for low, high in zip(lows, highs, strict=True)):
+        if any(high > low for low, high in zip(lows, highs, strict=True)):
             low, high = ([min(max(v, 0.0), 1.0) for v in values] for values in (lows, highs))  # all are shares
             axes.fill_between(at, low, high, color=look["color"], alpha=0.12, linewidth=0)
     if categories is not None:
@@ -61,22 +56,20 @@ def lines(
 
 
 def panels(
-    groups: Mapping[str, Sequence[Row]],
-    x: str,
-    metrics: Sequence[str],
-    x_label: str,
-    *,
-    categories: Mapping[str, Sequence[Any]] | None = None,
+    groups: Mapping[str, Sequence[Row]], x: str, metrics: Sequence[str], x_label: str, categories: Any = None
 ) -> Figure:
     """A row of panels for every group, a column for every metric, and one legend below."""
     figure = canvas(3.4 * len(metrics), 2.6 * len(groups) + 0.9)
     grid = figure.subplots(len(groups), len(metrics), squeeze=False)
+    known: dict[str, Any] = {}
     for (title, rows), line in zip(groups.items(), grid, strict=True):
         for metric, axes in zip(metrics, line, strict=True):
-            lines(axes, rows, x, metric, categories=None if categories is None else categories[title])
+            _lines(axes, rows, x, metric, None if categories is None else categories[title])
             axes.set_title(f"{title}: {TITLES.get(metric, metric)}" if title else TITLES.get(metric, metric))
             axes.set_xlabel(x_label)
-    legend_below(figure, [axes for line in grid for axes in line])
+            known |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    look: Any = {"loc": "outside lower center", "ncols": min(6, max(1, len(known))), "frameon": False}
+    figure.legend(known.values(), known.keys(), **look)
     return figure
 
 
@@ -102,13 +95,3 @@ def bars(axes: Axes, rows: Sequence[Row], metric: str) -> None:
     axes.set_yticks(range(len(labels_of(rows))), labels_of(rows))
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
-
-
-def legend_below(figure: Figure, all_axes: Sequence[Axes]) -> None:
-    """One legend for all panels."""
-    known: dict[str, Any] = {}
-    for axes in all_axes:
-        known |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    figure.legend(
-        known.values(), known.keys(), loc="outside lower center", ncols=min(6, max(1, len(known))), frameon=False
-    )

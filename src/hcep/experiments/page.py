@@ -24,11 +24,11 @@ def results_page(experiments: Mapping[str, Experiment], results: Path, page: Pat
     """Markdown of the page, from the rows on disk; experiments without rows are listed as not run."""
     done = [(experiment, found) for experiment in experiments.values() for found in _found(experiment, results)]
     missing = [name for name in experiments if name not in {experiment.name for experiment, _ in done}]
-    introduction = WORDS["introduction"].format(results=_relative(results, page.parent.parent))
+    introduction = WORDS["introduction"].format(results=Path(os.path.relpath(results, page.parent.parent)).as_posix())
     parts = [
         *(MARK, "# Results", introduction, "## In short"),
         *(_summary(done), WORDS["how_to_read"], "## What could not be run here", _not_run(done, missing)),
-        *(_section(experiment, records, _relative(records.folder, page.parent)) for experiment, records in done),
+        *(_section(experiment, records, os.path.relpath(records.folder, page.parent)) for experiment, records in done),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
@@ -63,19 +63,15 @@ def _summary(done: Done) -> str:
 
 def _not_run(done: Done, missing: list[str]) -> str:
     notes: dict[str, list[str]] = {}
+    skipped = []
     for experiment, records in done:
-        for data in records.provenance.get("data", []):
-            if data["note"]:
-                note = f"{data['name']}, {data['encoder']}: {data['note']}"
-                notes.setdefault(note, []).append(f"`{experiment.on_hand}`")
+        for data in (data for data in records.provenance.get("data", []) if data["note"]):
+            note = f"{data['name']}, {data['encoder']}: {data['note']}"
+            notes.setdefault(note, []).append(f"`{experiment.on_hand}`")
+        left = records.provenance.get("skipped", {})
+        skipped += [f"- `{experiment.name}`, {cell}: {reason}" for cell, reason in left.items()]
     lines = [f"- {note} ({', '.join(dict.fromkeys(names))})" for note, names in notes.items()]
-    lines += [f"- `{name}` was not run" for name in missing]
-    lines += [
-        f"- `{experiment.name}`, {cell}: {reason}"
-        for experiment, records in done
-        for cell, reason in records.provenance.get("skipped", {}).items()
-    ]
-    return "\n".join([*lines, WORDS["paper_setting"]])
+    return "\n".join([*lines, *(f"- `{name}` was not run" for name in missing), *skipped, WORDS["paper_setting"]])
 
 
 def _section(experiment: Experiment, records: Records, folder: str) -> str:
@@ -96,7 +92,7 @@ def _section(experiment: Experiment, records: Records, folder: str) -> str:
         f"## {title}",
         f"`hcep reproduce {experiment.name}`. {experiment.question}",
         f"**The paper:** {experiment.paper}",
-        f"![{title}]({folder}/figure.png)",
+        f"![{title}]({Path(folder).as_posix()}/figure.png)",
         f"**How we read it:** {experiment.reading}" if experiment.reading else "",
         experiment.table(rows),
         "<details><summary>Every claim</summary>\n\n" + "\n".join(verdicts) + "\n\n</details>" if verdicts else "",
@@ -104,10 +100,6 @@ def _section(experiment: Experiment, records: Records, folder: str) -> str:
         f"{provenance.get('machine')}; {provenance.get('seconds')} s in all.\n\n</details>",
     ]
     return "\n\n".join(part for part in parts if part.strip())
-
-
-def _relative(path: Path, start: Path) -> str:
-    return Path(os.path.relpath(path, start)).as_posix()
 
 
 #: Begin and end of a table in another page: `<!-- rows: NAME -->` … `<!-- end of rows -->`.
@@ -143,13 +135,10 @@ def _fewshot_table(rows: list[Row], data: str) -> str:
 
 def _bench_table(rows: list[Row]) -> str:
     heads = ("", "images/s", "slowest to fastest", "time, as a multiple of the bare `X @ Q.T`", "threads")
-    lines = (
-        (
-            *(r["label"], f"{r['images_per_second']:,.0f}", f"{r['speed_low']:,.0f} to {r['speed_high']:,.0f}"),
-            *(f"{r['bare_ratio']:.2f}", str(r["threads"])),
-        )
-        for r in rows
-    )
+    lines = []
+    for r in rows:
+        speeds = (f"{r['images_per_second']:,.0f}", f"{r['speed_low']:,.0f} to {r['speed_high']:,.0f}")
+        lines.append((r["label"], *speeds, f"{r['bare_ratio']:.2f}", str(r["threads"])))
     return markdown(heads, lines)
 
 

@@ -152,25 +152,19 @@ def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
     def to_power(X: NDArray[Any]) -> NDArray[Any]:
         return prepared_rows(X, transform.power, False)
 
-    powered = _with(raw, to_power)
-    options: dict[str, dict[str, Any]] = {STILL: {"refine": False}, NO_TREE: {}, MEAN: {}, LDA: {}}
-    names = {STILL: "hcep", NO_TREE: "no-tree", MEAN: "nearest-mean", LDA: "lda"}
-    for label, name in names.items():
-        here = raw if name in ("hcep", "no-tree") else powered
-        row, found = measured(method_cell(name, **cell), here, **options[label])
+    powered = replace(raw, X=to_power(raw.X), X_val=to_power(raw.X_val))
+    for label, name in {STILL: "hcep", NO_TREE: "no-tree", MEAN: "nearest-mean", LDA: "lda"}.items():
+        here, options = raw if label in (STILL, NO_TREE) else powered, {"refine": False} if label == STILL else {}
+        row, found = measured(method_cell(name, **cell), here, **options)
         yield {**row, "label": label, **_loss(found.estimator, here)}
     X_spare, y_spare = spare_images(task, raw)
     features = {(RAW, FOR_LOSS): np.asarray, (POWER, ""): to_power, (METRIC, ""): transform}
     for labels, made in features.items():
-        here = _with(raw, made)
+        here = replace(raw, X=made(raw.X), X_val=made(raw.X_val))
         for label, probe in zip(labels, tuned_regression(here, made(X_spare), y_spare), strict=True):
             if label:
                 row, _ = measured(method_cell("linear-probe", **cell), here, probe)
                 yield {**row, "label": label, **_loss(probe, here)}
-
-
-def _with(task: Task, made: Any) -> Task:
-    return replace(task, X=made(task.X), X_val=made(task.X_val))
 
 
 def _loss(method: Any, task: Task) -> Row:

@@ -7,8 +7,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+from sklearn.multiclass import OneVsRestClassifier
 
 from hcep._tables import markdown, number
+from hcep.classify import HCEPClassifier, MultiLabelHCEP, make_method
+from hcep.classify.multilabel import example_f1
+from hcep.embeddings.images import open_image
 from hcep.experiments import where
 from hcep.experiments.experiment import described
 from hcep.experiments.figures import Figure, bars, canvas
@@ -25,6 +31,7 @@ from hcep.experiments.readings import (
 )
 from hcep.experiments.records import OF_IMAGES, PER_IMAGE, Row, packed
 from hcep.experiments.tasks import BUNDLED, Task
+from hcep.pursuit import lasso, omp, path_objectives
 
 Array = NDArray[Any]
 OURS, AUTO, SINGLES, PROBE = "ours, two paths", "ours, auto", "two best single paths", "linear probe, two likeliest"
@@ -83,8 +90,6 @@ def _kept(values: Array) -> dict[str, Array]:
 @cache
 def _model(name: str, probe: bool = False) -> Any:
     """Ours fitted to a data set, or the linear probe."""
-    from hcep.classify import HCEPClassifier, make_method
-
     task = BUNDLED[name]()
     if probe:
         return make_method("linear-probe", task.hierarchy).fit(task.X, task.y)
@@ -93,8 +98,6 @@ def _model(name: str, probe: bool = False) -> Any:
 
 def _classes(name: str, X: Array, label: str) -> list[tuple[str, ...]]:
     """The classes that a method finds in each picture."""
-    from hcep.pursuit import lasso, omp, path_objectives
-
     model = _model(name)
     if label in (OURS, AUTO):
         return [tuple(map(str, some)) for some in model.pursue(X, n_paths=2 if label == OURS else "auto").leaves]
@@ -138,16 +141,13 @@ def _mosaics(n: int, seed: int) -> tuple[Array, list[set[str]]]:
     """Pictures of two validation photos of different classes side by side, each cropped to its half; encoded."""
     from PIL import Image, ImageOps
 
-    from hcep.embeddings.images import open_image
-
     rng, files, encoder = np.random.default_rng(seed), where.photos(), where._encoder()
     height, width = encoder.preprocessing["size"]
     vectors, pairs = [], []
     for _ in range(n):
-        classes = [str(c) for c in rng.choice(sorted(files), 2, replace=False)]
+        classes, chosen = where.drawn_photos(files, 2, rng)
         picture = Image.new("RGB", (width, height))
-        for k, name in enumerate(classes):
-            photo = open_image(files[name][int(rng.integers(len(files[name])))])
+        for k, photo in enumerate(chosen):
             picture.paste(ImageOps.fit(photo, (width // 2, height), Image.Resampling.BICUBIC), (k * (width // 2), 0))
         vectors.append(encoder.encode_images(encoder.preprocess(picture)[None])[0])
         pairs.append(set(classes))
@@ -157,8 +157,6 @@ def _mosaics(n: int, seed: int) -> tuple[Array, list[set[str]]]:
 @cache
 def _photos() -> Array:
     """Embeddings of the validation photos themselves."""
-    from hcep.embeddings.images import open_image
-
     encoder, files = where._encoder(), where.photos()
     pixels = [encoder.preprocess(open_image(file)) for some in files.values() for file in some]
     return np.concatenate([encoder.encode_images(np.stack(pixels[i : i + 16])) for i in range(0, len(pixels), 16)])
@@ -166,13 +164,6 @@ def _photos() -> Array:
 
 def _labels(config: Config, task: Task, seed: int, label: str) -> tuple[Array, Row]:
     """Example F1 of each mixture, and the mean average precision over labels."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import average_precision_score
-    from sklearn.multiclass import OneVsRestClassifier
-
-    from hcep.classify import MultiLabelHCEP
-    from hcep.classify.multilabel import example_f1
-
     rng, classes = np.random.default_rng(seed), np.unique(task.y)
     (X, Y), (X_val, Y_val) = (
         _mixtures(X, y, classes, config.n_mixtures, rng) for X, y in ((task.X, task.y), (task.X_val, task.y_val))

@@ -18,6 +18,8 @@ from hcep.hierarchy import Hierarchy
 
 #: Folder with a `data` folder of measured embeddings, beside the project by default.
 SHARED = "HCEP_SHARED"
+LITE = "EfficientNet-Lite2"
+Pair = tuple[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,14 +87,7 @@ class Task:
 
 
 def task_from_arrays(
-    name: str,
-    encoder: str,
-    hierarchy: Hierarchy,
-    train: tuple[Any, Any],
-    val: tuple[Any, Any],
-    *,
-    ids: NDArray[Any] | None = None,
-    note: str = "",
+    name: str, encoder: str, hierarchy: Hierarchy, train: Pair, val: Pair, *, ids: Any = None, note: str = ""
 ) -> Task:
     """A task from (X, y) pairs; the hierarchy is restricted to the training classes and collapsed."""
     X, X_val = (np.ascontiguousarray(pair[0], dtype=np.float32) for pair in (train, val))
@@ -113,7 +108,7 @@ def sample(tree: bool = False) -> Task:
     graph = data.hierarchy.as_tree("first") if tree else data.hierarchy
     both = (data.X_train, data.y_train), (data.X_val, data.y_val)
     note = "the sample bundled with the package: 50 training and 50 validation images per class"
-    return task_from_arrays("ImageNette sample", "EfficientNet-Lite2", graph, *both, note=note)
+    return task_from_arrays("ImageNette sample", LITE, graph, *both, note=note)
 
 
 def imagenette() -> Task:
@@ -130,12 +125,9 @@ def tiny_imagenet() -> Task:
 
 def cifar10() -> Task:
     """500 CIFAR-10 images with real CLIP ViT-B/32 embeddings, every other one for training, under a small tree."""
-    arrays = read_arrays(required("cifar10_500_clip_vitb32.npz"), label_names="class_names")
-    assert arrays.labels is not None
-    half, X, y = np.arange(len(arrays)) % 2 == 0, arrays.vectors, arrays.labels
     note = "CIFAR-100 is not at hand; 500 images of CIFAR-10 under a small tree of our own"
-    data = (X[half], y[half]), (X[~half], y[~half])
-    return task_from_arrays("CIFAR-10 (500 images)", "CLIP ViT-B/32", cifar10_hierarchy(), *data, note=note)
+    file, tree = required("cifar10_500_clip_vitb32.npz"), cifar10_hierarchy()
+    return _from_npz("CIFAR-10 (500 images)", file, note, "CLIP ViT-B/32", tree, "class_names")
 
 
 NO_CLIP = "CLIP ViT-L/14 embeddings are not at hand; EfficientNet-Lite2, trained on ImageNet, instead"
@@ -160,11 +152,13 @@ def required(name: str) -> Path:
     return shared_data(name)
 
 
-def _from_npz(name: str, file: Path, note: str) -> Task:
-    arrays = read_arrays(file, label_names="wnids")
+def _from_npz(
+    name: str, file: Path, note: str, encoder: str = LITE, tree: Hierarchy | None = None, labels: str = "wnids"
+) -> Task:
+    """Without splits every other image is for training."""
+    arrays = read_arrays(file, label_names=labels)
     assert arrays.labels is not None
-    assert arrays.splits is not None
-    train, X, y = arrays.splits == "train", arrays.vectors, arrays.labels
+    train = np.arange(len(arrays)) % 2 == 0 if arrays.splits is None else arrays.splits == "train"
     ids = arrays.paths[train] if arrays.paths is not None else None
-    data = (X[train], y[train]), (X[~train], y[~train])
-    return task_from_arrays(name, "EfficientNet-Lite2", imagenet_hierarchy(), *data, ids=ids, note=note)
+    data = ((arrays.vectors[part], arrays.labels[part]) for part in (train, ~train))
+    return task_from_arrays(name, encoder, tree or imagenet_hierarchy(), *data, ids=ids, note=note)

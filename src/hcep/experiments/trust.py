@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
 
 from hcep._tables import markdown, number
 from hcep.classify import HCEPClassifier
@@ -113,8 +114,6 @@ def _unknown(config: Config, task: Task, seed: int) -> Iterator[Row]:
         PROBE: -likely.max(axis=1),
         RESIDUAL: found.paths.residual_norms,
     }
-    from sklearn.metrics import roc_auc_score
-
     known = np.flatnonzero(~unknown)
     correct = {OURS: found.labels == task.y_val, PROBE: probe.classes_[np.argmax(likely, axis=1)] == task.y_val}
     for label, values in scores.items():
@@ -122,22 +121,15 @@ def _unknown(config: Config, task: Task, seed: int) -> Iterator[Row]:
         if label in correct:
             row["risk_area"] = risk_coverage(-values[known], correct[label][known]).area
         yield row
-    yield from _placed(config, task, fitted, found, np.random.default_rng(seed).permutation(known), unknown)
-
-
-def _placed(
-    config: Config, task: Task, fitted: HCEPClassifier, found: Inference, known: Any, unknown: Any
-) -> Iterator[Row]:
-    """False alarms among known images, and whether unknown ones are called a kind of what they are."""
+    # False alarms among known images, and whether unknown ones are called a kind of what they are.
+    known = np.random.default_rng(seed).permutation(known)
     first, test = known[: len(known) // 2], known[len(known) // 2 :]
     fitted.calibrate(task.X_val[first], task.y_val[first])
     model = fitted.path_model()
     alarms = fitted.is_unknown(task.X_val, config.false_alarms)
     tree, strange = model.hierarchy.path_tree, found.take(np.flatnonzero(unknown))
-    answers = {
-        KIND: kinds(model, strange, config.kind_alpha),
-        PARENT: np.maximum(tree.parent[strange.paths.nodes], 0),
-    }
+    parents = np.maximum(tree.parent[strange.paths.nodes], 0)
+    answers = {KIND: kinds(model, strange, config.kind_alpha), PARENT: parents}
     above = {c: {task.hierarchy.root, *task.hierarchy.ancestors(c)} for c in np.unique(task.y_val[unknown]).tolist()}
     truth, ids = task.y_val[unknown].tolist(), np.array(model.hierarchy.ids)
     for label, nodes in answers.items():

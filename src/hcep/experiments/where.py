@@ -1,5 +1,6 @@
 """Do the maps point at the object? The grid pointing game: mosaics of four photos, evidence in the right quarter."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 
 from hcep._tables import markdown, number
 from hcep.classify import HCEPClassifier
-from hcep.datasets import load_sample
+from hcep.datasets import imagenet_classes, load_sample
 from hcep.embeddings import load_encoder
+from hcep.embeddings.images import open_image
 from hcep.errors import HCEPError
 from hcep.experiments.experiment import described
 from hcep.experiments.figures import Figure, bars, canvas
@@ -20,7 +22,8 @@ from hcep.experiments.measuring import Cell
 from hcep.experiments.readings import Verdict, ahead, labels_of, series
 from hcep.experiments.records import Row
 from hcep.experiments.tasks import SHARED, shared_data
-from hcep.models import builtin_model
+from hcep.explain.where import concept_maps
+from hcep.models.opening import builtin_model, linear_head
 
 Array = NDArray[Any]
 ENCODER = "efficientnet-lite2"
@@ -67,20 +70,22 @@ def photos() -> dict[str, list[Path]]:
     return found
 
 
+def drawn_photos(files: dict[str, list[Path]], n: int, rng: np.random.Generator) -> tuple[list[str], list[Any]]:
+    """Different classes, and a photo of each."""
+    classes = [str(c) for c in rng.choice(sorted(files), n, replace=False)]
+    return classes, [open_image(files[name][int(rng.integers(len(files[name])))]) for name in classes]
+
+
 def mosaics(config: Config, seed: int) -> list[Mosaic]:
     """Pictures of 2 x 2 photos of four different classes, as the encoder takes them."""
     from PIL import Image
 
-    from hcep.embeddings.images import open_image
-
     rng, files, encoder = np.random.default_rng(seed), photos(), _encoder()
-    side = encoder.preprocessing["size"][0] // 2
-    made = []
+    side, made = encoder.preprocessing["size"][0] // 2, []
     for _ in range(config.n_mosaics):
-        classes = [str(c) for c in rng.choice(sorted(files), 4, replace=False)]
+        classes, chosen = drawn_photos(files, 4, rng)
         canvas = Image.new("RGB", (2 * side, 2 * side))
-        for k, name in enumerate(classes):
-            photo = open_image(files[name][int(rng.integers(len(files[name])))])
+        for k, photo in enumerate(chosen):
             edge = min(photo.size)
             left, top = (photo.width - edge) // 2, (photo.height - edge) // 2
             square = photo.crop((left, top, left + edge, top + edge)).resize((side, side), Image.Resampling.BICUBIC)
@@ -101,54 +106,45 @@ def share_in_cell(shares: Array, cell: int) -> float:
 
 
 def _shares(config: Config, label: str, mosaic: Mosaic) -> Iterator[float]:
-    if label == ANCESTORS:
-        yield from _ancestor_shares(mosaic)
-        return
-    maps = _occlusion(config, mosaic) if label == OCCLUSION else None
-    features = _features(mosaic, random=label == RANDOM)
-    for k, name in enumerate(mosaic.classes):
-        if maps is not None:
-            shares = maps[name]
-        elif label == GRAD_CAM:
-            shares = np.tensordot(_weights()[name], features, axes=1)
-        else:
-            shares = _path_maps(_model(opened=label == OPENED), name, features)[-1][1]
-        yield share_in_cell(shares, k)
+    """For each photo; of ancestors for those that only one of the four photos has."""
+    if label == RANDOM:
+        features = np.asarray(_random_session().run(["map"], {"x": mosaic.pixels[None]})[0][0])
+    else:
+        features = _encoder().feature_map(mosaic.pixels[None])[0]
+    if label == OCCLUSION:
+        maps = [[one] for one in _occlusion(config, mosaic)]
+    elif label == GRAD_CAM:
+        maps = [[np.tensordot(_weights()[name], features, axes=1)] for name in mosaic.classes]
+    else:
+        paths = [_path_maps(_model(opened=label == OPENED), name, features) for name in mosaic.classes]
+        maps = [list(path.values())[-1:] for path in paths]
+        if label == ANCESTORS:
+            shared = Counter(concept for path in paths for concept in path)
+            maps = [[path[concept] for concept in list(path)[:-1] if shared[concept] == 1] for path in paths]
+    for k, some in enumerate(maps):
+        yield from (share_in_cell(one, k) for one in some)
 
 
-def _ancestor_shares(mosaic: Mosaic) -> Iterator[float]:
-    """Of the concepts above the leaves that only one of the four photos has."""
-    model, features = _model(opened=False), _features(mosaic, random=False)
-    paths = [dict(_path_maps(model, name, features)) for name in mosaic.classes]
-    for k, maps in enumerate(paths):
-        others = {concept for i, path in enumerate(paths) if i != k for concept in path}
-        for concept in list(maps)[:-1]:
-            if concept not in others:
-                yield share_in_cell(maps[concept], k)
-
-
-def _path_maps(model: HCEPClassifier, name: str, features: Array) -> list[tuple[str, Array]]:
+def _path_maps(model: HCEPClassifier, name: str, features: Array) -> dict[str, Array]:
     """Maps of the concepts along a class's path."""
-    from hcep.explain.where import concept_maps
-
     dictionary, tree = model.dictionary_, model.hierarchy_.path_tree
     leaf = model.hierarchy_.index(model.hierarchy_.leaf_of(name))
     node = next(n for n in tree.leaf_nodes if tree.synset[n] == leaf)
     nodes = [n for n in tree.ancestors()[node] if n > 0]
     found = concept_maps(dictionary, tree.edge[nodes], model.anchor_, features)
-    return [(model.hierarchy_.ids[tree.synset[n]], one.shares) for n, one in zip(nodes, found, strict=True)]
+    return {model.hierarchy_.ids[tree.synset[n]]: one.shares for n, one in zip(nodes, found, strict=True)}
 
 
-def _occlusion(config: Config, mosaic: Mosaic) -> dict[str, Array]:
-    """What the class's logit loses when a patch is grey."""
+def _occlusion(config: Config, mosaic: Mosaic) -> list[Array]:
+    """What each class's logit loses when a patch is grey."""
     size, patch = mosaic.pixels.shape[1], config.patch
     starts = list(range(0, size - patch // 2, patch // 2))
     covered = np.repeat(mosaic.pixels[None], 1 + len(starts) ** 2, axis=0)
     for i, (top, left) in enumerate((a, b) for a in starts for b in starts):
         covered[1 + i, :, top : top + patch, left : left + patch] = 0.0
     vectors = np.concatenate([_encoder().encode_images(covered[i : i + 32]) for i in range(0, len(covered), 32)])
-    lost = {name: vectors[0] @ _weights()[name] - vectors[1:] @ _weights()[name] for name in mosaic.classes}
-    return {name: values.reshape(len(starts), -1) for name, values in lost.items()}
+    lost = [vectors[0] @ _weights()[name] - vectors[1:] @ _weights()[name] for name in mosaic.classes]
+    return [values.reshape(len(starts), -1) for values in lost]
 
 
 @cache
@@ -171,13 +167,6 @@ def _random_session() -> Any:
     return open_session("a random network", onnx_bytes(ENCODER, shuffled), None, None)
 
 
-def _features(mosaic: Mosaic, *, random: bool) -> Array:
-    if random:
-        return np.asarray(_random_session().run(["map"], {"x": mosaic.pixels[None]})[0][0])
-    maps: Array = _encoder().feature_map(mosaic.pixels[None])[0]
-    return maps
-
-
 @cache
 def _model(*, opened: bool) -> HCEPClassifier:
     if opened:
@@ -189,9 +178,6 @@ def _model(*, opened: bool) -> HCEPClassifier:
 @cache
 def _weights() -> dict[str, Array]:
     """Row of the network's own last layer for every class."""
-    from hcep.datasets.wordnet import imagenet_classes
-    from hcep.models.opening import linear_head
-
     return dict(zip(imagenet_classes(), linear_head(ENCODER).coef, strict=True))
 
 
