@@ -20,7 +20,7 @@ _HELD = threading.local()
 def refuse_existing(
     path: str | os.PathLike[str] | None, force: bool = False, option: str = "output", how: str = "--force"
 ) -> None:
-    """Refuse a folder, or a file that is there, before any work is done; `option` and `how` are what users call these."""
+    """Refuse a folder, or a file that is there, before any work; `option` and `how` are what users call these."""
     if path is None:
         return
     if Path(path).is_dir():

@@ -17,26 +17,16 @@ _FAILURES = (msgspec.ValidationError, UnicodeEncodeError)
 
 _LARGE, _LARGEST = 1 << 60, sys.float_info.max
 # An integer stays one, so that what is saved again is the same text; JSON's 1e999 and Python's NaN are refused.
-Finite = (
-    Annotated[int, Meta(ge=-_LARGE, le=_LARGE)]
-    | Annotated[float, Meta(ge=-_LARGEST, le=_LARGEST, description="a finite number")]
-)
-NotNegative = (
-    Annotated[int, Meta(ge=0, le=_LARGE)]
-    | Annotated[float, Meta(ge=0, le=_LARGEST, description="a finite number of at least 0")]
-)
-Positive = (
-    Annotated[int, Meta(gt=0, le=_LARGE)]
-    | Annotated[float, Meta(gt=0, le=_LARGEST, description="a finite number above 0")]
-)
-Share = (
-    Annotated[int, Meta(ge=0, le=1)]
-    | Annotated[float, Meta(ge=0, le=1, description="a finite number of at least 0 and at most 1")]
-)
-PositiveShare = (
-    Annotated[int, Meta(gt=0, le=1)]
-    | Annotated[float, Meta(gt=0, le=1, description="a finite number above 0 and at most 1")]
-)
+_Whole = Annotated[int, Meta(ge=-_LARGE, le=_LARGE)]
+_FromZero = Annotated[int, Meta(ge=0, le=_LARGE)]
+_AboveZero = Annotated[int, Meta(gt=0, le=_LARGE)]
+_Bit = Annotated[int, Meta(ge=0, le=1)]
+_One = Annotated[int, Meta(gt=0, le=1)]
+Finite = _Whole | Annotated[float, Meta(ge=-_LARGEST, le=_LARGEST, description="a finite number")]
+NotNegative = _FromZero | Annotated[float, Meta(ge=0, le=_LARGEST, description="a finite number of at least 0")]
+Positive = _AboveZero | Annotated[float, Meta(gt=0, le=_LARGEST, description="a finite number above 0")]
+Share = _Bit | Annotated[float, Meta(ge=0, le=1, description="a finite number of at least 0 and at most 1")]
+PositiveShare = _One | Annotated[float, Meta(gt=0, le=1, description="a finite number above 0 and at most 1")]
 Count = Annotated[int, Meta(ge=0, le=_LARGE, description="an integer of at least 0")]
 PositiveCount = Annotated[int, Meta(ge=1, le=_LARGE, description="an integer of at least 1")]
 
@@ -126,9 +116,8 @@ def _meant(kind: Any, value: Any) -> Any:
     if not isinstance(value, dict):
         return None
     members = [member for member in map(_bare, _members(kind)) if _is_record(member) or get_origin(member) is dict]
-    tagged = (
-        m for m in members if _is_record(m) and value.get(m.__struct_config__.tag_field) == m.__struct_config__.tag
-    )
+    configs = {m: m.__struct_config__ for m in members if _is_record(m)}
+    tagged = (m for m, config in configs.items() if value.get(config.tag_field) == config.tag)
     return next(tagged, members[0] if members else None)
 
 

@@ -29,7 +29,5 @@ def require(module: str, extra: str, wanted_by: str) -> Any:
         raise MissingExtraError(f"{told}: {install_command(extra)}") from error
     except Exception as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise HCEPError(
-            f"{module} is installed but does not import ({reason}); its parts may not fit together, "
-            f"install them anew: {install_command(extra)}"
-        ) from error
+        told = f"{module} is installed but does not import ({reason}); its parts may not fit together, "
+        raise HCEPError(told + f"install them anew: {install_command(extra)}") from error

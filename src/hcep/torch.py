@@ -30,25 +30,17 @@ def path_loss(
     orthogonality: float = 1.0,
     cones: float = 1.0,
 ) -> Tensor:
-    """Loss of a batch: each image on the path of its class and on no other, and the concepts where they should be.
+    """Loss of a batch, a scalar: each image on the path of its class and no other, and concepts where they should be.
 
     Parameters
     ----------
     X : (n_images, n_dims) tensor; embeddings, as the encoder that is being trained gives them
     labels : (n_images,) integer tensor; class of each image, as a position in ``hierarchy.leaves``
-    leaf_embeddings : (n_leaves, n_dims) tensor
-        Of the leaves, in that order: parameters of their own, or means of the encoder's images of each class.
-    hierarchy : Hierarchy
-        On the classes alone, and collapsed: ``model.hierarchy_`` is, or ``hierarchy.restrict(classes).collapse()``.
+    leaf_embeddings : (n_leaves, n_dims) tensor; in that order, parameters of their own or means of the images per class
+    hierarchy : on the classes alone, and collapsed: ``model.hierarchy_``, ``hierarchy.restrict(classes).collapse()``
     anchor : weight of the prior that coefficients are 1; above 0
-    temperature : float
-        Of the softmax over paths. Embeddings are first scaled to mean square norm 1, so that it means the same for all.
+    temperature : of the softmax over paths; the same for all encoders, as embeddings get the mean square norm 1 first
     pull, orthogonality, cones : weights of those terms; see `path_loss_terms`
-
-    Returns
-    -------
-    tensor
-        A scalar.
 
     Notes
     -----
@@ -93,10 +85,8 @@ def path_loss_terms(
     if not anchor > 0.0 or not temperature > 0.0:
         raise HCEPError(f"anchor and temperature must be above 0, got {anchor!r} and {temperature!r}")
     if tuple(leaf_embeddings.shape) != (len(hierarchy.leaves), X.shape[-1]):
-        raise HCEPError(
-            f"leaf_embeddings must have shape ({len(hierarchy.leaves)}, {X.shape[-1]}), one row per leaf of the "
-            f"hierarchy; got {tuple(leaf_embeddings.shape)}"
-        )
+        told = f"leaf_embeddings must have shape ({len(hierarchy.leaves)}, {X.shape[-1]}), one row per leaf of the "
+        raise HCEPError(told + f"hierarchy; got {tuple(leaf_embeddings.shape)}")
     kept = _KEPT.setdefault(hierarchy, {})  # made once for a hierarchy, a device and a precision
     if (X.device, X.dtype) not in kept:
         kept[X.device, X.dtype] = _Shape(hierarchy, torch, X)
@@ -126,13 +116,8 @@ class _Shape:
         nodes, ends = tree.ancestors()[tree.leaf_nodes], tree.synset[tree.leaf_nodes]
         unit = dict(zip(hierarchy.leaves, np.eye(len(hierarchy.leaves)), strict=True))
         place = {synset: k for k, synset in enumerate(hierarchy.leaf_index.tolist())}
-        closure = [
-            (i, hierarchy.index(below))
-            for i in np.flatnonzero(n_children).tolist()
-            if i
-            for below in hierarchy.descendants(hierarchy.ids[i])
-            if hierarchy.index(below) != i
-        ]
+        inner = [i for i in np.flatnonzero(n_children).tolist() if i]
+        below = [[j for j in map(hierarchy.index, hierarchy.descendants(hierarchy.ids[i])) if j != i] for i in inner]
         children = np.split(hierarchy.child_index, hierarchy.child_pointer[1:-1])
         self.torch = torch
         #: (n_synsets, n_leaves): every synset as a mean of leaves
@@ -145,7 +130,8 @@ class _Shape:
         #: of each path
         self.leaf_of_path, self.leaf_synset = index([place[synset] for synset in ends.tolist()]), index(ends)
         #: pairs of a synset and one below it
-        self.above, self.below = index([i for i, _ in closure]), index([j for _, j in closure])
+        self.above = index(np.repeat(inner, list(map(len, below))))
+        self.below = index([j for some in below for j in some])
         self.siblings = index([pair for group in children for pair in combinations(group.tolist(), 2)], (-1, 2))
 
     def objectives(self, x: Tensor, synsets: Tensor, atoms: Tensor, anchor: float) -> Tensor:

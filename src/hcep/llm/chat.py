@@ -91,10 +91,8 @@ class ChatModel:
         self.model = model
         self.base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
         if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
-            raise HCEPError(
-                f"base_url {self.base_url!r} is no web address; expected http://host:port/v1 or https://host/v1 "
-                "(--base-url on the command line, or OPENAI_BASE_URL)"
-            )
+            told = f"base_url {self.base_url!r} is no web address; expected http://host:port/v1 or https://host/v1 "
+            raise HCEPError(told + "(--base-url on the command line, or OPENAI_BASE_URL)")
         self.timeout, self.max_retries, self.max_wait, self.backoff = timeout, max_retries, max_wait, backoff
         self.offline = offline
         self.cache = None if cache is None else Path(cache)
@@ -125,10 +123,8 @@ class ChatModel:
         answer = None if place is None else _kept_answer(place, request)
         if answer is None:
             if self.offline and place is not None:
-                raise LLMError(
-                    f"offline, and no answer to prompt {place.stem[:12]} in {str(place.parent)!r}: run once with a "
-                    "server and this cache, with the same model, options and messages"
-                )
+                told = f"offline, and no answer to prompt {place.stem[:12]} in {str(place.parent)!r}: run once with a "
+                raise LLMError(told + "server and this cache, with the same model, options and messages")
             answer = self._ask_patiently(request)
             if place is not None:
                 kept = {key: value for key, value in asdict(answer).items() if key != "cached"}
@@ -144,10 +140,8 @@ class ChatModel:
         for message in messages:
             role, content = message.get("role"), message.get("content")
             if role not in ("system", "user", "assistant") or not isinstance(content, str):
-                raise HCEPError(
-                    'a message needs a "role" (system, user or assistant) and a "content" of text; '
-                    f"got role {role!r} and content of type {type(content).__name__}"
-                )
+                told = 'a message needs a "role" (system, user or assistant) and a "content" of text; '
+                raise HCEPError(told + f"got role {role!r} and content of type {type(content).__name__}")
         said = [{"role": message["role"], "content": message["content"]} for message in messages]
         request = {"model": self.model, "messages": said, **self._parameters, "seed": seed}
         return {name: value for name, value in request.items() if value is not None}
@@ -248,8 +242,6 @@ def _prices(prices: Any) -> Prices | None:
     except (TypeError, ValueError):
         prompt = completion = -1.0
     if not (0 <= prompt < float("inf") and 0 <= completion < float("inf")):
-        raise HCEPError(
-            "prices must be two numbers of at least 0, the price of a million prompt tokens and of a million "
-            f"completion tokens; got {prices!r}"
-        )
+        told = "prices must be two numbers of at least 0, the price of a million prompt tokens and of a million "
+        raise HCEPError(told + f"completion tokens; got {prices!r}")
     return None if prices is None else (prompt, completion)

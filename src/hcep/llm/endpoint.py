@@ -61,9 +61,6 @@ class Usage:
 
     `retries` counts requests that were repeated; `cost` is in the currency of the prices, None where none are known.
 
-    Examples
-    --------
-    >>> from hcep.llm import Usage
     >>> str(Usage(calls=3, cached_calls=1, prompt_tokens=1200, completion_tokens=300, cost=0.0021))
     '3 calls (1 from disk), 1,200 prompt + 300 completion tokens, cost 0.0021'
     """
@@ -112,10 +109,8 @@ class Endpoint:
 
     def __init__(self, base_url: str | None, api_key: str | None, timeout: float) -> None:
         if api_key is None:
-            raise LLMError(
-                "no API key: set OPENAI_API_KEY, pass api_key, or give the base_url of a server that needs none "
-                "(--base-url http://127.0.0.1:8080/v1 on the command line)"
-            )
+            told = "no API key: set OPENAI_API_KEY, pass api_key, or give the base_url of a server that needs none "
+            raise LLMError(told + "(--base-url http://127.0.0.1:8080/v1 on the command line)")
         self._base_url, self._key, self._timeout = (base_url or OPENAI).rstrip("/"), api_key, timeout
         account = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
         own = {"Content-Type": "application/json", "User-Agent": f"hcep/{hcep.__version__}"}
@@ -171,10 +166,8 @@ def _completion(body: bytes, content_type: str, asked_model: str) -> Answer:
         data = json.loads(body)
     except (ValueError, RecursionError):
         start = body[:80].decode("utf-8", "replace")
-        raise TransientError(
-            f"the endpoint answered with {content_type or 'no content type'}, not JSON: {start!r}; "
-            "is base_url the address that ends in /v1?"
-        ) from None
+        told = f"the endpoint answered with {content_type or 'no content type'}, not JSON: {start!r}; "
+        raise TransientError(told + "is base_url the address that ends in /v1?") from None
     try:
         choice = data["choices"][0]
         text = choice["message"].get("content")

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from types import GenericAlias
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
@@ -142,9 +143,6 @@ class AtomNames:
         return replace(self, atoms=tuple(self.by_edge[edge] for edge in hierarchy.edges if edge in self.by_edge))
 
 
-# -- the file ------------------------------------------------------------------------------------------
-
-
 def save_atom_names(names: AtomNames, folder: str | PathLike[str]) -> Path:
     """Keep names of atoms with a saved model, in one step; names that are there already are replaced.
 
@@ -205,12 +203,13 @@ class _Record(Struct, forbid_unknown_fields=True):
                 raise ValueError(f"{name} must be a text without control characters, got {shown(text)}")
 
 
-def _record(kind: Any, **others: Any) -> Any:
-    """What a file holds for a dataclass: every field, also those with a default, and no others."""
-    types = {field.name: field.type for field in fields(kind)} | others
+def _record(kind: Any, more: Mapping[str, Any] = {}, **lists: Any) -> Any:
+    """What a file holds for a dataclass: every field, also those with a default, and no others but `more`."""
+    types = {field.name: field.type for field in fields(kind)} | dict(more)
+    types |= {name: GenericAlias(list, (inner,)) for name, inner in lists.items()}
     return msgspec.defstruct(kind.__name__, list(types.items()), bases=(_Record,))
 
 
-_Images = list[_record(Exemplar)]  # type: ignore[misc]
-_Atom = _record(AtomName, phrases=list[_record(Phrase)], exemplars=_Images, contrast=_Images)  # type: ignore[misc]
-_File = _record(AtomNames, atoms=list[_Atom], format=str, version=int)
+_Image = _record(Exemplar)
+_Atom = _record(AtomName, phrases=_record(Phrase), exemplars=_Image, contrast=_Image)
+_File = _record(AtomNames, {"format": str, "version": int}, atoms=_Atom)

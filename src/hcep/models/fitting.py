@@ -89,15 +89,8 @@ def fit_model(
     chosen = [s for s in model.leave_one_out_ if (s.power, s.shrinkage, s.anchor) == used]
     if chosen:  # the last is on all images, where the power was chosen on some
         metrics["held-out accuracy"] = chosen[-1].accuracy
-    save_model(
-        model,
-        folder,
-        encoder=embeddings.encoder,
-        data=embeddings.source,
-        images_per_class=Counter(y.tolist()),
-        metrics=metrics,
-        name=name,
-    )
+    source: dict[str, Any] = {"encoder": embeddings.encoder, "data": embeddings.source}
+    save_model(model, folder, **source, images_per_class=Counter(y.tolist()), metrics=metrics, name=name)
     return FittedModel(model, metrics, replaced, names_dropped)
 
 
@@ -145,9 +138,6 @@ def fit_text_model(
     return found
 
 
-# -- a fit that never holds all images: a sample makes the choices, sums over blocks give means and covariance --------
-
-
 def fit_streaming(
     model: HCEPClassifier, store: EmbeddingStore, y: NDArray[Any], progress: bool = False
 ) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -162,9 +152,8 @@ def fit_streaming(
     counts = {i: Counter(y[start : start + BLOCK].tolist()) for i, start in enumerate(range(0, len(y), BLOCK))}
     total = sum(counts.values(), Counter[str]())
     wanted = quotas(counts, total, max(SAMPLE, SAMPLE_PER_CLASS * len(total)))
-    parts = [
-        take_sample(i, [block], quotas=wanted)[1] for i, block in enumerate(blocks(store, y, progress and "sampling"))
-    ]
+    every = blocks(store, y, progress and "sampling")
+    parts = [take_sample(i, [block], quotas=wanted)[1] for i, block in enumerate(every)]
     X_sample, y_sample = (np.concatenate(column) for column in zip(*parts, strict=True))
     del parts
     model.fit(X_sample, y_sample)

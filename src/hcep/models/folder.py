@@ -129,11 +129,6 @@ def _identity(folder: Path) -> tuple[int, ...] | None:
     return None
 
 
-def read_file(folder: Path, name: str) -> bytes:
-    """One file of the newest complete model in the folder; raises as `ModelFiles`."""
-    return ModelFiles(folder).read(name)
-
-
 def _has_names(folder: Path) -> bool:
     """Whether there is a file of atom names, and it is one of ours, if only an old or damaged one."""
     path = _locate(folder, ATOMS)
@@ -177,7 +172,5 @@ def _refuse_strangers(folder: Path) -> None:
         return
     there = [name for name in NAMES if (folder / name).exists()]
     if there:
-        raise ModelError(
-            f"cannot save to {str(folder)!r}: it has {quoted(there)} but no model, and saving would overwrite that; "
-            "give a new folder"
-        )
+        told = f"cannot save to {str(folder)!r}: it has {quoted(there)} but no model, and saving would overwrite that; "
+        raise ModelError(told + "give a new folder")

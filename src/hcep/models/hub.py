@@ -12,7 +12,7 @@ from hcep.classify import HCEPClassifier
 from hcep.embeddings.encoders.hub import error_chain, is_silence
 from hcep.errors import quoted
 from hcep.models.card import model_card
-from hcep.models.folder import NAMES, read_file
+from hcep.models.folder import NAMES, ModelFiles
 from hcep.models.loading import load_model, read_model
 from hcep.models.saving import encoded, pack
 from hcep.models.schema import CARD, OPTIONAL, ModelError
@@ -43,18 +43,14 @@ def push_model(
     """
     hub = _huggingface_hub()
     files = _files(model, repo_id, details)
-    operations = [
-        hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=files[name]) for name in NAMES if name in files
-    ]
+    operations = [hub.CommitOperationAdd(name, files[name]) for name in NAMES if name in files]
     with _explained(f"cannot push to {repo_id!r}"):
         api = hub.HfApi(endpoint=endpoint, token=token, library_name="hcep", library_version=hcep.__version__)
         repo = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
         if branch is not None:
             api.create_branch(repo, branch=branch, exist_ok=True)
-        commit = api.create_commit(
-            repo, operations=operations, commit_message=commit_message, revision=branch, create_pr=create_pr
-        )
-        return str(commit.commit_url)
+        told = {"commit_message": commit_message, "revision": branch, "create_pr": create_pr}
+        return str(api.create_commit(repo, operations=operations, **told).commit_url)
 
 
 def download_model(repo_id: str, **options: Any) -> Path:
@@ -90,7 +86,7 @@ def _files(model: HCEPClassifier | str | PathLike[str], repo_id: str, details: d
         saved = read_model(model)
         _ = saved.classifier, saved.atom_names
         names = [name for name in NAMES if name not in OPTIONAL or name in saved.summary.files]
-        return {name: read_file(saved.folder, name) if name == CARD else saved.file(name) for name in names}
+        return {name: ModelFiles(saved.folder).read(name) if name == CARD else saved.file(name) for name in names}
     facts = {key: details[key] for key in ("encoder", "data", "images_per_class", "metrics") if key in details}
     return {**pack(model, **facts), CARD: encoded(CARD, model_card(model, repo_id=repo_id, **details))}
 

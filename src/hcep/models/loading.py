@@ -71,18 +71,10 @@ class SavedModel:
     def path_model(self) -> PathModel:
         """What prediction needs; without a logistic head, scikit-learn is not even imported."""
         given = {n: self.summary.parameters[n] for n in ("beam_width", "max_steps", "tol", "signed", "n_jobs")}
-        return PathModel(
-            classes=self.summary.classes,
-            leaves=self._leaves,
-            dictionary=self.dictionary,
-            options=SearchOptions(**given, anchor=self.summary.anchor),
-            calibration=self._calibration,
-            priors=self.summary.per_class("priors"),
-            head=self._head,
-            explained_floor=self.summary.per_class("explained_floor"),
-            held_out=self._held_out,
-            stopping=self._stopping,
-        )
+        parts: dict[str, Any] = {"options": SearchOptions(**given, anchor=self.summary.anchor), "head": self._head}
+        parts |= {"calibration": self._calibration, "held_out": self._held_out, "stopping": self._stopping}
+        parts |= {name: self.summary.per_class(name) for name in ("priors", "explained_floor")}
+        return PathModel(classes=self.summary.classes, leaves=self._leaves, dictionary=self.dictionary, **parts)
 
     @cached_property
     def classifier(self) -> HCEPClassifier:
@@ -105,10 +97,8 @@ class SavedModel:
             model.images_per_class_ = np.array(counts, dtype=np.int64)
         model.n_grown_, model.n_unlike_ = summary.fitted.n_grown, summary.fitted.n_unlike
         correct = parse_tensors(self.file(TENSORS), self._specs, [LEFT_OUT]).get(LEFT_OUT, ())
-        model.leave_one_out_ = [
-            LeaveOneOutScore(**msgspec.structs.asdict(row), correct=right)
-            for row, right in zip(summary.leave_one_out, correct, strict=True)
-        ]
+        tried = zip(map(msgspec.structs.asdict, summary.leave_one_out), correct, strict=True)
+        model.leave_one_out_ = [LeaveOneOutScore(**row, correct=right) for row, right in tried]
         model.dictionary_, model.head_, model.n_features_in_ = self.dictionary, head, summary.n_dims
         model.n_iter_ = 1 if head is None else int(head.n_iter_.max())
         if summary.feature_names is not None:
@@ -240,16 +230,6 @@ def load_model(folder: str | PathLike[str]) -> HCEPClassifier:
     Its ``hierarchy`` parameter is the fitted hierarchy: the given one restricted to the classes. Raises ModelError: a
     file that is missing, truncated or changed, another format or version, arrays of a wrong type or shape or with NaN,
     a hierarchy that does not fit the classes. The message names the file and the field.
-
-    >>> import tempfile
-    >>> from hcep import HCEPClassifier
-    >>> from hcep.datasets import make_hierarchical_concepts
-    >>> data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-3)
-    >>> model = HCEPClassifier(data.hierarchy).fit(data.X, data.y)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     loaded = load_model(model.save(folder))
-    >>> bool((loaded.predict(data.X) == model.predict(data.X)).all())
-    True
     """
     return SavedModel(folder).classifier
 
@@ -265,10 +245,8 @@ def load_summary(folder: str | PathLike[str]) -> ModelSummary:
 
 def _check_size(name: str, n_bytes: int, saved: FileRecord) -> None:
     if n_bytes != saved.bytes:
-        raise ModelError(
-            f"{name}: {n_bytes:,} bytes where {saved.bytes:,} were saved (files.{name}.bytes in {DOCUMENT}); "
-            "copy or download it again"
-        )
+        told = f"{name}: {n_bytes:,} bytes where {saved.bytes:,} were saved (files.{name}.bytes in {DOCUMENT}); "
+        raise ModelError(told + "copy or download it again")
 
 
 def parse_hierarchy(data: bytes) -> Hierarchy:

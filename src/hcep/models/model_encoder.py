@@ -4,15 +4,17 @@ import os
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.embeddings import Embeddings, Encoder
-from hcep.embeddings.protocol import EncoderRecord
+from hcep.embeddings.protocol import Encoder, EncoderRecord
 from hcep.errors import HCEPError, quoted
 from hcep.models.loading import SavedModel
+
+if TYPE_CHECKING:
+    from hcep.embeddings import Embeddings
 
 
 def load_model_encoder(
@@ -52,10 +54,8 @@ def refuse_other_encoder(expected: EncoderRecord | None, given: EncoderRecord | 
     if expected is None or given is None or None in (expected.fingerprint, given.fingerprint):
         return
     if expected.fingerprint != given.fingerprint:
-        raise HCEPError(
-            f"{source} was encoded by {given.name!r}, the model is of {expected.name!r}; "
-            "encode the images with the model's encoder"
-        )
+        told = f"{source} was encoded by {given.name!r}, the model is of {expected.name!r}; "
+        raise HCEPError(told + "encode the images with the model's encoder")
 
 
 def refuse_labels(classes: NDArray[Any], y: NDArray[np.str_], name: str = "the model") -> None:
@@ -77,7 +77,7 @@ def embeddings_for(
     encoder: Encoder | str | None = None,
     preprocessing: Any = None,
     **options: Any,
-) -> Embeddings:
+) -> "Embeddings":
     """Embeddings for a model: read, or of photos made with the model's own encoder; those of others are refused.
 
     Parameters

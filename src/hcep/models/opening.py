@@ -100,10 +100,8 @@ def linear_head(name: str) -> LinearHead:
     readers = {".onnx": _onnx_head, ".npz": _array_head, ".pth": _state_head, ".pt": _state_head}
     if path.suffix in readers and path.is_file():
         return readers[path.suffix](path)
-    raise HCEPError(
-        f"{name!r} carries no classifier that can be opened: expected {BUILT_IN!r}, timm:…, an ONNX file or "
-        "a .pth state dict that ends in a linear layer, or an .npz file with coef and intercept"
-    )
+    told = f"{name!r} carries no classifier that can be opened: expected {BUILT_IN!r}, timm:…, an ONNX file or "
+    raise HCEPError(told + "a .pth state dict that ends in a linear layer, or an .npz file with coef and intercept")
 
 
 def _timm_head(model: str) -> LinearHead:

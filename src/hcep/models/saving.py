@@ -27,7 +27,7 @@ from hcep.errors import HCEPError
 from hcep.models import schema
 from hcep.models.atom_names import dump_names, sealed_names
 from hcep.models.card import EncoderLike, encoder_record, model_card
-from hcep.models.folder import NAMES, read_file, write_folder, writing
+from hcep.models.folder import NAMES, ModelFiles, write_folder, writing
 from hcep.models.loading import LEFT_OUT, SavedModel
 from hcep.models.schema import CARD, DOCUMENT, HIERARCHY, TENSORS, ChangeRecord, ModelError, ModelSummary, file_record
 
@@ -239,7 +239,7 @@ def undo_change(folder: str | PathLike[str]) -> ChangeRecord:
             raise ModelError(f"{str(folder)!r}: the version before the last change is not in {before}")
         _ = old.classifier  # whole and undamaged, before it replaces anything
         _keep(folder, summary)
-        write_folder(folder, {name: read_file(before, name) for name in NAMES if (before / name).is_file()})
+        write_folder(folder, {name: ModelFiles(before).read(name) for name in NAMES if (before / name).is_file()})
     return last
 
 
@@ -257,5 +257,5 @@ def _keep(folder: Path, summary: ModelSummary) -> None:
     unfinished.mkdir(parents=True)
     for name in (*summary.files, DOCUMENT, CARD):
         if (folder / name).is_file() or name != CARD:
-            (unfinished / name).write_bytes(read_file(folder, name))
+            (unfinished / name).write_bytes(ModelFiles(folder).read(name))
     os.replace(unfinished, target)

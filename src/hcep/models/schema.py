@@ -334,18 +334,14 @@ def parse_document(data: bytes) -> ModelSummary:
         raise ModelError(f'{DOCUMENT}: not a saved model: format must be "{FORMAT}", got {document["format"]!r:.60}')
     version = document.get("version")
     if version not in READABLE or isinstance(version, bool):
-        raise ModelError(
-            f"{DOCUMENT}: version is {version!r:.60}; this release of hcep reads versions 1 to {VERSION}: "
-            "upgrade hcep, or save the model again"
-        )
+        told = f"{DOCUMENT}: version is {version!r:.60}; this release of hcep reads versions 1 to {VERSION}: "
+        raise ModelError(told + "upgrade hcep, or save the model again")
     head = document.get("head")  # in version 1 it could only be of one kind
     newer = {**document, "head": {"kind": "logistic", **head}} if isinstance(head, dict) else document
     summary = _json.convert(newer, ModelSummary, DOCUMENT, ModelError)
     if summary.checksum != checksum(document):
-        raise ModelError(
-            f"{DOCUMENT}: the content does not match its field 'checksum', so it changed after it was saved; "
-            "copy or download it again"
-        )
+        told = f"{DOCUMENT}: the content does not match its field 'checksum', so it changed after it was saved; "
+        raise ModelError(told + "copy or download it again")
     return summary
 
 

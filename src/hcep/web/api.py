@@ -24,6 +24,7 @@ from hcep.explain.explained import changed
 from hcep.explain.record import ContrastRecord, ImageRecord, record
 from hcep.web.batching import Busy
 from hcep.web.engine import Engine, Photo, PhotoNotFound, ReadOnly
+from hcep.web.pages.frame import frame, text, ui
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Id = Annotated[str, StringConstraints(pattern=f"^{HASH.pattern}$")]
@@ -33,6 +34,8 @@ Coverage = Annotated[
 ]
 _STATUS: dict[type[Exception], int] = {Busy: 503, PhotoNotFound: 404, ReadOnly: 409}
 _REF = "#/components/schemas/{name}"
+#: In a shell.
+_HASH = "$(sha256sum < photo.jpg | head -c 64)"
 _WRONG = {
     400: "a body that cannot be read",
     404: "no such photo or correction",
@@ -161,9 +164,8 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
     async def add_correction(new: NewCorrection) -> Response:
         """Say what is right or wrong about a photo; when this answers, it is on disk."""
         told = {"file": new.file, "who": new.who, "why": new.why}
-        return _json(
-            await engine.correct(new.image, label=new.label, force=new.force, forbid=new.forbid, **told), status=201
-        )
+        kept = await engine.correct(new.image, label=new.label, force=new.force, forbid=new.forbid, **told)
+        return _json(kept, status=201)
 
     @router.delete("/corrections/{image}", status_code=204, responses=_says(None, 204))
     async def undo_correction(image: Id) -> Response:
@@ -231,11 +233,9 @@ async def _problem(_: Request, error: Exception) -> Response:
         return _json(Problem(f"{where}: {first['msg']}"), 422)
     if isinstance(error, HTTPException):
         return _json(Problem(str(error.detail)), error.status_code, dict(error.headers or {}))
-    if isinstance(error, Busy):
-        return _json(Problem(str(error)), 503, {"Retry-After": str(error.seconds)})
     if isinstance(error, HCEPError):
-        status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 422)
-        return _json(Problem(str(error)), status)
+        later = {"Retry-After": str(error.seconds)} if isinstance(error, Busy) else None
+        return _json(Problem(str(error)), _STATUS.get(type(error), 422), later)
     return _json(Problem("this is a bug of the server; its log says more"), 500)
 
 
@@ -255,8 +255,6 @@ def _says(kind: Any, status: int = 200) -> dict[int | str, dict[str, Any]]:
 
 def _describe(app: FastAPI) -> None:
     """Serve the description of the API, and a page that shows it with examples."""
-    from hcep.web.pages.frame import frame, text, ui
-
     schema: dict[str, Any] = {}
 
     def openapi() -> dict[str, Any]:
@@ -273,9 +271,7 @@ def _describe(app: FastAPI) -> None:
     def about(request: Request) -> None:
         with frame("API"):
             text("h1", "Ask it from a program")
-            text(
-                "p", "Photos explained, questioned and corrected in JSON, in the form that the commands print.", "lead"
-            )
+            text("p", "Photos explained, questioned and corrected in JSON, as the commands print it.", "lead")
             text("a", "The description for programs (OpenAPI)", href="/openapi.json")
             for path, methods in openapi()["paths"].items():
                 for method, told in methods.items():
@@ -295,10 +291,8 @@ def _command(address: str, method: str, told: dict[str, Any]) -> str:
     if "multipart/form-data" in sends:
         words.append("-F photo=@photo.jpg" + (" -F why_not=dog" if address.endswith("contrast") else ""))
     elif "application/json" in sends:
-        example = json.dumps({"image": "HASH", "class": "tabby"}).replace(
-            "HASH", "'$(sha256sum < photo.jpg | head -c 64)'"
-        )
+        example = json.dumps({"image": f"'{_HASH}'", "class": "tabby"})
         words.append(f"-H 'Content-Type: application/json' -d '{example}'")
     elif method != "get":
         words.append(f"-X {method.upper()}")
-    return " ".join([*words, address.replace("{image}", "$(sha256sum < photo.jpg | head -c 64)")])
+    return " ".join([*words, address.replace("{image}", _HASH)])

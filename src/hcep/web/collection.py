@@ -199,8 +199,6 @@ class Collection:
         others = f"; of the others {share(known & ~own)}" if (known & ~own).any() else ", none is new to it"
         return f"{share(known)}. But {int(own.sum()):,} of the photos are {what}{others}."
 
-    # -- concepts, as nodes of the path tree ----------------------------------------------------------
-
     @cached_property
     def _ancestors(self) -> NDArray[np.int32]:
         return self.model.hierarchy.path_tree.ancestors()
@@ -249,8 +247,6 @@ class Collection:
         """The node at a level of each path, or its end where it is shorter."""
         above = self._ancestors[self.node[rows], level - 1]
         return np.where(above < 0, self.node[rows], above).astype(np.int64)
-
-    # -- photos ---------------------------------------------------------------------------------------
 
     def path(self, row: int) -> list[str]:
         return [self.node_name(node) for node in self.trail(int(self.node[row]))]
@@ -313,9 +309,8 @@ def look(model: PathModel, photos: Photos, advance: Callable[[int], object] = la
         start = rows.stop
         advance(len(X))
     plane = flat_map(np.concatenate([some for some in points if len(some)]))
-    return Collection(
-        model, photos, class_numbers(model, photos.labels), predicted, probability, unlike, node, on_map, plane
-    )
+    truth = class_numbers(model, photos.labels)
+    return Collection(model, photos, truth, predicted, probability, unlike, node, on_map, plane)
 
 
 def looked_through(saved: SavedModel, photos: Photos, advance: Callable[[int], object]) -> Collection:

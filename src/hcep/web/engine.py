@@ -155,8 +155,6 @@ class Engine:
         self._explain.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    # -- photos -------------------------------------------------------------------------------------
-
     async def add_photo(self, data: bytes, name: str = "") -> Photo:
         """Decode and encode a photo, and remember it; raises ImageProblem in a few words, or Busy."""
         if not data:
@@ -211,8 +209,6 @@ class Engine:
         exact = getattr(encoder, "maps_are_exact", False)
         X = features.mean(axis=(2, 3)) if exact else encoder.encode_images(pixels)
         return [(x, one.copy()) for x, one in zip(X, features, strict=True)]
-
-    # -- questions ----------------------------------------------------------------------------------
 
     async def explain(
         self,
@@ -288,8 +284,6 @@ class Engine:
         finally:
             self._n_running -= 1
 
-    # -- what people say ----------------------------------------------------------------------------
-
     async def correct(
         self, photo: str, *, label: str | None = None, force: Concepts = (), forbid: Concepts = (), **told: Any
     ) -> Correction:
@@ -323,8 +317,6 @@ class Engine:
 
         await self.run(undo)
 
-    # -- changes of the model -----------------------------------------------------------------------
-
     async def change(self, what: str, function: Callable[[HCEPClassifier], Any]) -> None:
         """Change the model in a new version, by `change_model`; on return it is on disk, and answers come from it."""
         await self.run(self._change, lambda: change_model(self.saved.folder, what, function))
@@ -344,10 +336,8 @@ class Engine:
 
     def _change(self, change: Callable[[], T]) -> T:
         if self.read_only:
-            raise ReadOnly(
-                "the built-in model cannot be changed; make a folder of it with "
-                "`hcep open efficientnet-lite2 -o MODEL` and start `hcep serve MODEL`"
-            )
+            told = "the built-in model cannot be changed; make a folder of it with "
+            raise ReadOnly(told + "`hcep open efficientnet-lite2 -o MODEL` and start `hcep serve MODEL`")
         with self._lock:
             done = change()
             self._open(read_model(self.saved.folder))

@@ -129,8 +129,6 @@ class _Page:
     def removable(self, words: str, **what: Any) -> None:
         clickable(f"{words} ✕", partial(self.change, **what), "chip lit wrap", aria_label=f"Remove: {words}")
 
-    # -- concepts and mistakes ------------------------------------------------------------------------
-
     def make_concepts(self) -> None:
         text("p", "Click a concept; the middle goes up.", "small soft")
         self.chart = _Chart()
@@ -166,8 +164,6 @@ class _Page:
             lambda truth, answer, n: f"most often {truth} taken for {answer}, {n:,}×",
             lambda concept: self.change(common=concept, **shown),
         )
-
-    # -- the map --------------------------------------------------------------------------------------
 
     def make_map(self) -> None:
         with text("label", "Colour by level", "name"):
@@ -209,8 +205,6 @@ class _Page:
                 for node in collection.outline(counts):
                     with text("li").style(f"--depth:{self.tree.level[node] - 1}"):
                         self.concept(node, int(counts[node]), counts[node] / len(group))
-
-    # -- one photo, and files -------------------------------------------------------------------------
 
     def open(self, row: int) -> None:
         with many.photo_dialog(self.collections, self.collection.photos, row):

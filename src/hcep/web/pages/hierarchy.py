@@ -48,14 +48,10 @@ class ConceptTree(ui.element, component="static/concepts.js"):  # type: ignore[m
         classes = np.zeros(len(h), dtype=np.int64)
         for leaf in h.leaves:
             classes[[h.index(s) for s in h.ancestors(leaf)]] += 1
+        below = np.split(h.child_index, h.child_pointer[1:-1])
         self.props["nodes"] = [
-            {
-                "name": h.name(synset),
-                "below": h.child_index[h.child_pointer[i] : h.child_pointer[i + 1]].tolist(),
-                "classes": f"{classes[i]:,}",
-                "findings": len(findings.get(synset, ())),
-            }
-            for i, synset in enumerate(h.ids)
+            {"name": h.name(s), "below": some.tolist(), "classes": f"{n:,}", "findings": len(findings.get(s, ()))}
+            for s, some, n in zip(h.ids, below, classes.tolist(), strict=True)
         ]
 
     def choose(self, hierarchy: Hierarchy, synset: str) -> None:
@@ -79,9 +75,8 @@ class _Page:
                 on_value(search, "input", self.look_for, 0.2)
                 self.results = text("ul", classes="line", aria_label="Found")
                 with text("div", classes="tree-box"):
-                    self.tree = ConceptTree(
-                        lambda e: self.choose(self.at(e.args)), lambda e: self.propose(*map(self.at, e.args))
-                    )
+                    choose = lambda event: self.choose(self.at(event.args))  # noqa: E731
+                    self.tree = ConceptTree(choose, lambda event: self.propose(*map(self.at, event.args)))
             with text("div", classes="stack side"):
                 self.proposal = text("section", classes="stack", aria_label="A move", role="status")
                 with text("section", classes="card stack", aria_label="Details"):
@@ -163,8 +158,6 @@ class _Page:
         if not findings:
             text("p", "Nothing was found.", "small soft")
 
-    # -- moving -------------------------------------------------------------------------------------
-
     def begin(self) -> None:
         """Have the next concept that is chosen be the new parent."""
         self.moving = self.chosen
@@ -223,8 +216,6 @@ class _Page:
         self.draw()
         notice(what)
 
-    # -- adding and undoing -------------------------------------------------------------------------
-
     def make_adding(self) -> None:
         text("p", "Drop some photos of something the model does not know yet, and say what it is.", "small soft")
         self.typed, words = "", "Name of the class"
@@ -279,8 +270,8 @@ def _held_out(engine: Engine, saved: SavedModel) -> tuple[str, HeldOut] | None:
             X, y = store.select(rows=rows).to_numpy(np.float32), model.classes[own[rows]].astype(str)
             return what, HeldOut.from_model(saved.classifier, X, y)
     sample = load_sample() if record is not None and record.name == DEFAULT else None
-    known = [] if sample is None else np.flatnonzero(np.isin(sample.y_val, model.classes.astype(str)))
-    if sample is None or not len(known):
+    known = np.array([]) if sample is None else np.isin(sample.y_val, model.classes.astype(str))
+    if sample is None or not known.any():
         return None
     photos = HeldOut.from_model(saved.classifier, sample.X_val[known], sample.y_val[known])
-    return f"{len(known):,} photos of the sample", photos
+    return f"{known.sum():,} photos of the sample", photos

@@ -147,10 +147,8 @@ class Looking:
         """The lowest concept that is sure enough."""
         root, wanted = self.hierarchy.root, f"{100 * self.certainty:.0f} %"
         if self.found.hedged is not None:
-            concept, why = (
-                self.found.hedged.concept,
-                f"At least {wanted} of answers are right, for photos like those of the test.",
-            )
+            concept = self.found.hedged.concept
+            why = f"At least {wanted} of answers are right, for photos like those of the test."
         else:
             concept, why = ([root] + [c for c in self.path if self.likely(c) >= self.certainty])[-1], BY_ITSELF
         if self.found.hedged is not None and self.found.hedged.kind is not None:

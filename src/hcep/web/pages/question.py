@@ -25,9 +25,8 @@ def questions(looking: Looking, show_map: Callable[..., None]) -> None:
     with text("section", classes="card stack", aria_labelledby="questions"):
         text("h2", "Question it", id="questions")
         panels = tabs(("Why not …?", "What if …?", "This is wrong", "How it searched"))
-    parts: list[Callable[[], None]] = [partial(_why_not, looking, show_map), partial(_what_if, looking)]
-    parts += [_Wrong(looking).draw, partial(_search_steps, looking)]
-    looking.on_answer += [redrawn(panel, draw) for panel, draw in zip(panels, parts, strict=True)]
+    parts: list[Callable[[Looking], None]] = [partial(_why_not, show_map), _what_if, _wrong, _search_steps]
+    looking.on_answer += [redrawn(panel, partial(draw, looking)) for panel, draw in zip(panels, parts, strict=True)]
 
 
 def _chip(looking: Looking, concept: str, pick: Callable[[str], Any], words: str = "", **attributes: Any) -> None:
@@ -72,7 +71,7 @@ def _search(looking: Looking, label: str, pick: Callable[[str], Any], suggested:
     on_value(field, "keydown.enter", lambda words: next(map(pick, fitting(words)), None))
 
 
-def _why_not(looking: Looking, show_map: Callable[..., None]) -> None:
+def _why_not(show_map: Callable[..., None], looking: Looking) -> None:
     async def ask(concept: str) -> None:
         with working("Comparing …"):
             why = await looking.contrast(concept)
@@ -118,54 +117,49 @@ def _what_if(looking: Looking) -> None:
         button("Reset", looking.ask, icon="undo")
 
 
-class _Wrong:
+def _wrong(looking: Looking) -> None:
     """Corrections: one to give, and those that were given."""
+    h, said = looking.hierarchy, {"who": "", "why": ""}  # the browser fills in who it is
 
-    def __init__(self, looking: Looking) -> None:
-        self.looking = looking
-
-    def draw(self) -> None:
-        looking, self.said = self.looking, {"who": "", "why": ""}  # the browser fills in who it is
-        text("p", "Say what is right: it is kept at once, and can be taken back.", "soft")
-        with text("div", classes="fields"):
-            for key, label in (("who", "Your name"), ("why", "Why, if you like")):
-                with text("div"):
-                    text("label", label, "name", for_=key)
-                    field = text("input", classes="field", id=key, maxlength=200, data_remember=key)
-                    on_value(field, "input", partial(self.said.__setitem__, key))
-        _search(looking, "Right would be …", self.keep, looking.rivals)
-        button("None of these", partial(self.keep, looking.hierarchy.root), icon="block")
-        standing = list(looking.engine.corrections.standing.items())[::-1]
-        if standing:
-            text("h3", f"{len(standing):,} kept so far")
-        with text("ul", classes="kept"):
-            for photo, said in standing[:N_LISTED]:
-                self._listed(photo, said)
-
-    async def keep(self, concept: str) -> None:
-        """Keep that something is right; the root says that nothing is."""
-        looking, h = self.looking, self.looking.hierarchy
+    async def keep(concept: str) -> None:  # the root says that nothing is right
         what = {"label": h.class_of(concept)} if h.is_leaf(concept) else {"force": concept}
-        await looking.engine.correct(looking.photo.id, **what, file=looking.photo.name, **self.said)
+        await looking.engine.correct(looking.photo.id, **what, file=looking.photo.name, **said)
         notice("Kept, thank you")
         await looking.ask()
 
-    async def undo(self, photo: str) -> None:
-        await self.looking.engine.undo_correction(photo, who=self.said["who"])
+    async def undo(photo: str) -> None:
+        await looking.engine.undo_correction(photo, who=said["who"])
         notice("Taken back")
-        await self.looking.ask()
+        await looking.ask()
 
-    def _listed(self, photo: str, said: Correction) -> None:
-        name, root, file = self.looking.name, self.looking.hierarchy.root, said.file or photo[:8]
-        named = [name(said.label)] if said.label is not None else []
-        named += ["none of these" if c == root else name(c) for c in said.force]
-        named += [f"not {name(c)}" for c in said.forbid]
-        with text("li", classes="here" if photo == self.looking.photo.id else ""):
+    text("p", "Say what is right: it is kept at once, and can be taken back.", "soft")
+    with text("div", classes="fields"):
+        for key, label in (("who", "Your name"), ("why", "Why, if you like")):
             with text("div"):
-                text("span", f"{file}: {', '.join(named)}", "wrap")
-                when = said.when[:16].replace("T", " ")
-                text("span", ", ".join(filter(None, (said.who or "somebody", when, said.why))), "soft small wrap")
-            button("Undo", partial(self.undo, photo), "quiet", aria_label=f"Undo {file}: {', '.join(named)}")
+                text("label", label, "name", for_=key)
+                field = text("input", classes="field", id=key, maxlength=200, data_remember=key)
+                on_value(field, "input", partial(said.__setitem__, key))
+    _search(looking, "Right would be …", keep, looking.rivals)
+    button("None of these", partial(keep, h.root), icon="block")
+    standing = list(looking.engine.corrections.standing.items())[::-1]
+    if standing:
+        text("h3", f"{len(standing):,} kept so far")
+    with text("ul", classes="kept"):
+        for photo, one in standing[:N_LISTED]:
+            _listed(looking, photo, one, undo)
+
+
+def _listed(looking: Looking, photo: str, said: Correction, undo: Callable[[str], Any]) -> None:
+    name, root, file = looking.name, looking.hierarchy.root, said.file or photo[:8]
+    named = [name(said.label)] if said.label is not None else []
+    named += ["none of these" if c == root else name(c) for c in said.force]
+    named += [f"not {name(c)}" for c in said.forbid]
+    with text("li", classes="here" if photo == looking.photo.id else ""):
+        with text("div"):
+            text("span", f"{file}: {', '.join(named)}", "wrap")
+            when = said.when[:16].replace("T", " ")
+            text("span", ", ".join(filter(None, (said.who or "somebody", when, said.why))), "soft small wrap")
+        button("Undo", partial(undo, photo), "quiet", aria_label=f"Undo {file}: {', '.join(named)}")
 
 
 def _search_steps(looking: Looking) -> None:
