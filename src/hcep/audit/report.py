@@ -18,34 +18,29 @@ from hcep.errors import HCEPError
 
 WORDS = {True: "passed", False: "failed", None: "open"}
 #: What may be done where all of some checks pass, and what may not where one fails.
-MEANING = (
-    (
-        ("leakage", "concepts removed", "deletion and insertion"),
+MEANING = {
+    ("leakage", "concepts removed", "deletion and insertion"): (
         "Its paths may be shown as the reason for its answers: the answers come from them, and go with their concepts.",
         "Its paths must not be shown as the reason for its answers",
     ),
-    (
-        ("calibration and coverage",),
+    ("calibration and coverage",): (
         "Its probabilities, and answers with a promised coverage, may be acted on for images like these.",
         "Its probabilities and coverage must not be acted on",
     ),
-    (
-        ("noise", "other training images"),
+    ("noise", "other training images"): (
         "Its answers may be compared from one photo, and from one training set, to another: they are stable.",
         "Single answers must not be relied on where small changes matter",
     ),
-    (
-        ("shuffled labels", "random tree"),
+    ("shuffled labels", "random tree"): (
         "Its hierarchy may be read as knowledge: controls without it are worse.",
         "Its hierarchy must not be read as knowledge",
     ),
-    (("thin classes",), "All of its classes may be used.", "Its thin classes must not be used alone"),
-    (
-        ("groups",),
+    ("thin classes",): ("All of its classes may be used.", "Its thin classes must not be used alone"),
+    ("groups",): (
         "It may be used in all groups that were looked at.",
         "It must not be used in groups that fall behind",
     ),
-)
+}
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ class Audit:
         """What the model may be used for and what not, in plain words."""
         found = {check.name: check for check in self.checks}
         said = [f"It is right on {self.accuracy:.1%} of {self.n_images:,} images of {self.n_classes:,} classes."]
-        for names, may, must_not in MEANING:
+        for names, (may, must_not) in MEANING.items():
             looked = [found[name] for name in names if name in found]
             bad = [check for check in looked if check.passed is False]
             if bad:

@@ -62,7 +62,7 @@ class Graded:
 class Grades:
     """Methods on the same images, by label."""
 
-    graded: dict[str, Graded] = field(default_factory=dict)  # dict of label to Graded
+    graded: dict[str, Graded] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)  # dict of label to reason; methods that could not run
     warnings: dict[str, list[str]] = field(default_factory=dict)  # dict of text to labels; who warned of what
 

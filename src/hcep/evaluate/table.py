@@ -12,6 +12,7 @@ from hcep import _escape
 from hcep._tables import NOTHING, markdown, number
 from hcep.errors import HCEPError, near_matches, quoted
 
+BOLD = " Bold: the best of a column, and what is not significantly worse."
 ARROWS = {"higher": " ↑", "lower": " ↓", None: ""}
 LATEX_ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -119,20 +120,16 @@ class ScoreTable:
         return score.p_holm < 1.0 - self.level and metric_of(score.metric).better is not None
 
     @property
-    def note(self) -> str:
-        """What intervals, bold type and daggers mean."""
-        return self._explained("Bold: the best of a column, and what is not significantly worse.")
+    def plain_note(self) -> str:
+        """What intervals and daggers mean."""
+        return self.note.replace(BOLD, "")
 
     @property
-    def plain_note(self) -> str:
-        """The same where there is no bold type."""
-        return self._explained()
-
-    def _explained(self, *type_styles: str) -> str:
-        told = [f"{self.n_images:,} images; intervals: {self.level:.0%}, bootstrap over images.", *type_styles]
-        if len(self.methods) > 1:
-            told.append(f"† differs from {self.reference} (paired test, Holm, p < {1.0 - self.level:.2g}).")
-        return " ".join(told)
+    def note(self) -> str:
+        """What intervals, bold type and daggers mean."""
+        told = f"{self.n_images:,} images; intervals: {self.level:.0%}, bootstrap over images.{BOLD}"
+        differs = f" † differs from {self.reference} (paired test, Holm, p < {1.0 - self.level:.2g})."
+        return told + (differs if len(self.methods) > 1 else "")
 
     @property
     def titles(self) -> list[str]:

@@ -132,10 +132,7 @@ class Evidence:
     model: PathModel
 
     def contributions(self, x: NDArray[Any], node: int, label: int) -> Contributions:
-        """The score of a class, a position in ``model.classes``, for a raw embedding whose path ends in `node`.
-
-        Raises HCEPError: a head that is not linear.
-        """
+        """The score of a class, a position in ``model.classes``, for a raw embedding whose path ends in `node`."""
         z, ids, constant = self.metric(x), path_of(self.model.dictionary, node), 0.0
         if self.model.head is None:
             directions, offset = self._directions(self.nodes(node))

@@ -147,18 +147,11 @@ class ExplainedImage:
         return tuple(found)
 
     def where(self, concept: str) -> EvidenceMap:
-        """Where in the picture a concept of the path is, by id or name: shares that add up to its coefficient.
-
-        Raises HCEPError: a concept that is not on the path, or an image that was explained without ``where=True``.
-        """
+        """Where in the picture a concept of the path is, by id or name: shares that add up to its coefficient."""
         return self._maps().of(concept)
 
     def margin_map(self, rival: str) -> EvidenceMap:
-        """What in the picture says this class rather than a runner-up, by label or name: positive for this class.
-
-        Raises HCEPError: a class that is not among the runners-up, or an image that was explained without
-        ``where=True``.
-        """
+        """What in the picture says this class rather than a runner-up, by label or name: positive for this class."""
         margins = self._maps().margins
         label = next((other.label for other in self.rivals if rival in (other.label, other.name)), rival)
         if label not in margins:
@@ -182,8 +175,7 @@ class ExplainedImage:
     def contrast(self, concept: str, *, training: EmbeddingStore | None = None) -> WhyNot:
         """Why the image was not taken for another class or concept, by id, name or synonym.
 
-        With a store of training photos also those nearest to the image, of both classes. Raises HCEPError: a concept
-        that is unknown or on the path already.
+        With a store of training photos also those nearest to the image, of both classes.
         """
         explainer, x, node, label, *_ = self._searched()
         found = explainer.evidence.why_not(x, node, label, concept, training)
@@ -199,8 +191,6 @@ class ExplainedImage:
         scale: Mapping[str, float] | None = None,
     ) -> ExplainedImage:
         """The image explained again, with something changed.
-
-        Raises HCEPError: a concept that is unknown or not on the path, a request that no path can meet.
 
         Parameters
         ----------
@@ -238,10 +228,7 @@ class ExplainedImage:
         return explainer.again(self, x, inferred=found, request=request)
 
     def photo(self) -> Image:
-        """The image, upright and RGB.
-
-        Raises HCEPError: when there is only an embedding, or the file is gone.
-        """
+        """The image, upright and RGB."""
         from PIL.ImageOps import exif_transpose
 
         from hcep.embeddings.images import open_image

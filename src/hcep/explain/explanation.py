@@ -64,8 +64,6 @@ def explain(
 ) -> list[Explanation]:
     """Explain what a pursuit found.
 
-    Raises HCEPError: when `X` and `result` have different lengths.
-
     >>> from hcep import ConceptDictionary, Hierarchy, hb_omp
     >>> from hcep.explain import explain
     >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("animal", "dog"), ("thing", "car")])

@@ -9,10 +9,7 @@ from hcep.errors import HCEPError
 
 
 def find_images(patterns: Iterable[str | PathLike[str]]) -> list[Path]:
-    """The files that are meant: files as they are, images below folders, matches of globs.
-
-    Raises HCEPError: when a pattern means no file.
-    """
+    """The files that are meant: files as they are, images below folders, matches of globs; each must mean some."""
     from hcep.embeddings.images import IMAGE_SUFFIXES
 
     files: list[Path] = []

@@ -77,12 +77,7 @@ class Summaries:
 
 
 def describe_atoms(
-    hierarchy: Hierarchy,
-    chat: ChatModel,
-    *,
-    edges: Sequence[Edge] | None = None,
-    n_phrases: int = 5,
-    **asking: Any,
+    hierarchy: Hierarchy, chat: ChatModel, *, edges: Sequence[Edge] | None = None, n_phrases: int = 5, **asking: Any
 ) -> Descriptions:
     """Let a language model write candidate phrases for every edge of a hierarchy.
 

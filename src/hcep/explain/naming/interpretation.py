@@ -118,10 +118,7 @@ def interpret(
 
 
 def chosen_edges(hierarchy: Hierarchy, synsets: Iterable[str] | None = None) -> tuple[tuple[str, str], ...]:
-    """Edges whose child is one of `synsets`, given by id or display name; all edges where it is None.
-
-    Raises HierarchyError: when there is no such synset, or it is the root, which no atom leads to.
-    """
+    """Edges whose child is one of `synsets`, given by id or display name; all edges where it is None."""
     if synsets is None:
         return hierarchy.edges
     wanted: set[str] = set()

@@ -21,10 +21,6 @@ CHUNK, IMAGES = 2048, 4096
 def raw_atoms(dictionary: ConceptDictionary) -> NDArray[np.float64]:
     """Atoms as differences of embeddings as the encoder gives them, (n_atoms, n_dims).
 
-    Raises DictionaryError: when the dictionary's metric cannot be undone.
-
-    Notes
-    -----
     The dictionary's space is ``T(x) = s (x - m) W``. An atom is a difference of averages of T(x), so the mean m cancels
     and the same difference of averages of x is ``atom W^-1 / s``. Texts are compared here, not in the whitened space: W
     is made of the scatter of *images*, and what it does to texts, which lie elsewhere (the modality gap), is noise.

@@ -75,10 +75,7 @@ def read_phrases(path: str | PathLike[str], *, max_phrases: int = MAX_PHRASES) -
 
 
 def read_embedded_phrases(path: str | PathLike[str], n_dims: int) -> tuple[tuple[str, ...], NDArray[Any]]:
-    """Phrases and their embeddings from an .npz of ``phrases`` and ``embeddings``, for text towers that run elsewhere.
-
-    Raises HCEPError: when the file cannot be read, lacks an array, or its embeddings have not `n_dims` dimensions.
-    """
+    """Phrases and their embeddings from an .npz of ``phrases`` and ``embeddings``: a text tower may run elsewhere."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             missing = [name for name in ("phrases", "embeddings") if name not in archive.files]
@@ -133,8 +130,6 @@ def embed_phrases(
     encoder: Encoder, phrases: Sequence[str], *, template: str = "{}", progress: bool = False
 ) -> NDArray[np.float32]:
     """Embed phrases by an encoder's text tower, (n_phrases, n_dims).
-
-    Raises HCEPError: the encoder has no text tower, or the template no ``{}``.
 
     Parameters
     ----------
