@@ -27,12 +27,7 @@ MAX_RATIO, MAX_FILES = 20, 2_000_000
 
 
 class Archive(NamedTuple):
-    """A published archive.
-
-    hash : as published, with its algorithm: "md5:…"
-    n_bytes : size; a server that sends twice as much or more is refused
-    folder : what it unpacks to
-    """
+    """A published archive, its hash with the algorithm ("md5:…"), its size, and the folder that it unpacks to."""
 
     url: str
     hash: str

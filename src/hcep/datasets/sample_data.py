@@ -15,13 +15,9 @@ from hcep.hierarchy import Hierarchy
 def load_sample() -> Bunch:
     """Load the bundled ImageNette sample.
 
-    Returns
-    -------
-    sklearn.utils.Bunch
-        ``X_train, X_val`` : (500, 1280) float32, pooled features of EfficientNet-Lite2.
-        ``y_train, y_val`` : (500,) str, ImageNet's WordNet ids.
-        ``images_train, images_val`` : (500,) str, file names in ImageNette.
-        ``hierarchy`` : Hierarchy, the WordNet DAG above the ten classes, chains and all.
+    Of ``X_train``, ``X_val``, (500, 1280) float32, pooled features of EfficientNet-Lite2; ``y_train``, ``y_val``,
+    (500,) str, ImageNet's WordNet ids; ``images_train``, ``images_val``, (500,) str, file names in ImageNette; and
+    ``hierarchy``, the WordNet DAG above the ten classes, chains and all.
 
     The first 50 images of each class in ImageNette's train and val folders. The encoder was trained on ImageNet: the
     sample shows how the method works, not how well an encoder generalises.

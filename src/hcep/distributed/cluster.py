@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from socket import create_connection
 from typing import Any
 
@@ -95,15 +96,13 @@ class _Actor:
     """Takes a task at a time, as Ray Data's batches of one. An error about the input is an answer, not a crash."""
 
     def __init__(self, make: Callable[[], Work]) -> None:
-        self.make = make
-        self.work: Work | None = None
+        self.make = cache(make)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
         made: dict[str, Any] = {}
         error = ""
         try:
-            self.work = self.work or self.make()
-            made = dict(self.work({name: column[0] for name, column in batch.items()}))
+            made = dict(self.make()({name: column[0] for name, column in batch.items()}))
         except (HCEPError, MissingExtraError) as problem:
             error = str(problem)
         return {name: [value] for name, value in (made | {"error": error}).items()}

@@ -38,8 +38,7 @@ class EmbeddingArrays:
     Attributes
     ----------
     vectors : (n_images, n_dims) float array
-    labels, ids, paths, splits : (n_images,) array of str, or None
-        An object array with None where some images have no value.
+    labels, ids, paths, splits : (n_images,) str, or None; an object array with None where some images have no value
     note : what columns or arrays were taken for, in one sentence; '' where there was no choice
     """
 

@@ -12,11 +12,8 @@ from PIL.Image import Image
 class EncoderRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """What stores and models remember of an encoder.
 
-    Attributes
-    ----------
-    fingerprint : str or None
-        Hash of what decides its vectors: another encoder with the same one is the same. None where it is not known.
-    preprocessing : dict or None; how it prepares images, for `load_encoder` to make the same encoder again
+    fingerprint : hash of what decides its vectors: another encoder with the same one is the same; None: not known
+    preprocessing : how it prepares images, for `load_encoder` to make the same encoder again
     """
 
     name: str
@@ -35,8 +32,7 @@ class Encoder(Protocol):
     n_dims : length of a vector
     fingerprint : hash of what decides the vectors (weights or file content, preprocessing), so that stores of different
         models are never mixed
-    preprocessing : mapping
-        JSON-able description of how an image becomes an array (size, interpolation, crop, mean, std).
+    preprocessing : JSON-able description of how an image becomes an array (size, interpolation, crop, mean, std)
     has_text : whether `encode_texts` works
     """
 

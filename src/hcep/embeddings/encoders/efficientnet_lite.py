@@ -53,7 +53,7 @@ def load(
     model : {"efficientnet-lite2", "efficientnet-lite0"}
     device : {"cpu", "cuda"}, optional
     precision : must be left out
-    preprocessing : Preprocessing, mapping, str or path-like, optional
+    preprocessing : see `as_preprocessing`
     threads : threads for one batch; onnxruntime's choice by default
     """
     if precision is not None:

@@ -17,6 +17,7 @@ from hcep.embeddings.arrays import EmbeddingArrays
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store import manifest as disk
 from hcep.embeddings.store.manifest import ImageItem, Manifest, ShardRecord, SkippedImage, StoredDtype, StoreError
+from hcep.embeddings.tables import TEXTS
 
 logger = logging.getLogger(__name__)
 
@@ -207,16 +208,13 @@ def import_arrays(
     with StoreWriter.open(Path(folder), record, arrays.vectors.shape[1], stored) as writer:
         for start in range(0, len(arrays), disk.ROW_GROUP):
             rows = range(start, min(start + disk.ROW_GROUP, len(arrays)))
-            writer.add([_imported(arrays, i) for i in rows], arrays.vectors[rows.start : rows.stop], [None] * len(rows))
+            items, columns = [], arrays.columns()
+            for i in rows:
+                known = {name: values[i] for name, values in columns.items() if values[i] is not None}
+                label, key, path, split = (known.get(name) and str(known[name]) for name in TEXTS)
+                items.append(ImageItem(Path(path or key or str(i)), label, key or path or str(i), split))
+            writer.add(items, arrays.vectors[rows.start : rows.stop], [None] * len(rows))
             writer.flush()
-
-
-def _imported(arrays: EmbeddingArrays, i: int) -> ImageItem:
-    label, key, path, split = (
-        None if values is None or values[i] is None else str(values[i])
-        for values in (arrays.labels, arrays.ids, arrays.paths, arrays.splits)
-    )
-    return ImageItem(Path(path or key or str(i)), label, key or path or str(i), split)
 
 
 def _begin(folder: Path, empty: Manifest, resume: bool) -> Manifest:
