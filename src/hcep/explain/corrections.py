@@ -144,13 +144,7 @@ class Corrections:
         who: str = "",
         why: str = "",
     ) -> None:
-        """Append a correction of an image; on return it is on disk.
-
-        Parameters
-        ----------
-        image : what `image_hash` takes
-        force, forbid, label, undo, file, who, why : see `Correction`
-        """
+        """Append a `Correction` of an image, which is what `image_hash` takes; on return it is on disk."""
         now, asked = datetime.now(UTC).isoformat(timespec="seconds"), Request.of(force, forbid)
         one = Correction(image_hash(image), *asked, label, undo, file, who, now, why)
         request = self._request(one)

@@ -272,20 +272,13 @@ class Evidence:
 def smallest_change(directions: Array, products: Array, signs: Array, constant: float) -> Array | None:
     """The shortest c at which ``f = sum_i signs_i (products_i + <directions_i, c>)**2 - constant`` vanishes.
 
+    None where f is not positive to begin with, or always is. Directions are (k, n_dims), products and signs (k,). As c
+    is in the span of the directions, the problem has at most k dimensions. There, with ``M = sum signs q q^T`` and g
+    half the gradient at 0, the shortest c is ``-mu (I + mu M)^-1 g`` for the one mu at which f vanishes: f falls with
+    mu as long as ``I + mu M`` is positive definite. (J. J. Moré, "Generalizations of the trust region problem", 1993.)
+
     >>> smallest_change(np.eye(2), np.array([3.0, 1.0]), np.array([1.0, -1.0]), 0.0).round(6)
     array([-1.,  1.])
-
-    None where f is not positive to begin with, or always is. Directions are (k, n_dims), products and signs (k,).
-
-    Notes
-    -----
-    c is in the span of the directions, so the problem has at most k dimensions. There, with ``M = sum signs q q^T``
-    and g half the gradient at 0, the shortest c is ``-mu (I + mu M)^-1 g`` for the one mu at which f vanishes (a
-    generalised trust region [1]_): f falls with mu as long as ``I + mu M`` is positive definite.
-
-    References
-    ----------
-    .. [1] J. J. Moré, "Generalizations of the trust region problem", Optimization Methods and Software, 1993.
     """
     from scipy.optimize import brentq
 

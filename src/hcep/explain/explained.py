@@ -67,21 +67,15 @@ class Level(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """An image as it was searched, for further questions.
-
-    x : raw embedding
-    node, label : end of its path in the path tree, and its class, by position
-    request : what was forced and forbidden
-    odds, row : probabilities of classes, those that matter, and which row is the image's
-    """
+    """An image as it was searched, for further questions."""
 
     explainer: Explainer
-    x: NDArray[Any]
-    node: int
-    label: int
-    request: Request
-    odds: sparse.csr_array
-    row: int
+    x: NDArray[Any]  # raw embedding
+    node: int  # end of its path in the path tree
+    label: int  # position of its class
+    request: Request  # what was forced and forbidden
+    odds: sparse.csr_array  # probabilities of classes, those that matter
+    row: int  # which of them is the image's
 
 
 @dataclass(frozen=True)

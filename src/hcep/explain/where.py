@@ -166,16 +166,14 @@ def concept_maps(
 ) -> list[EvidenceMap]:
     """A map per concept of a path, whose shares and constant add up to the concept's coefficient.
 
+    With ``a = (D D^T + lambda I)^-1 (D z + lambda 1)`` and z affine in the embedding x, which is the mean of the
+    features f_ij, position ij adds exactly ``G T(f_ij) / (height * width)``, T the linear part of the transform.
+
     Parameters
     ----------
     atoms : the path's atoms, from the root down
     anchor : of the pursuit that found it
     features : (n_dims, height, width); the feature map whose mean over positions is the image's raw embedding
-
-    Notes
-    -----
-    With ``a = (D D^T + lambda I)^-1 (D z + lambda 1)`` and z affine in the embedding x, which is the mean of the
-    features f_ij, position ij adds exactly ``G T(f_ij) / (height * width)``, T the linear part of the transform.
     """
     return PathMaps(dictionary, anchor).maps(atoms, (), features)[0]
 
@@ -185,19 +183,14 @@ def margin_map(
 ) -> EvidenceMap:
     """What in the picture speaks for one path rather than another: positive for the chosen one.
 
+    The margin ``objective(rival) - objective(chosen)`` is quadratic in the embedding, so integrated gradients
+    (Sundararajan, Taly, Yan, ICML 2017) from the mean of the classes are exact with the mean of the gradients at both
+    ends. The constant is the margin there.
+
     Parameters
     ----------
     chosen, rival : the two paths' atoms
     features : (n_dims, height, width)
-
-    Notes
-    -----
-    The margin ``objective(rival) - objective(chosen)`` is quadratic in the embedding, so integrated gradients [1]_ from
-    the mean of the classes are exact with the mean of the gradients at both ends. The constant is the margin there.
-
-    References
-    ----------
-    .. [1] M. Sundararajan, A. Taly, Q. Yan, "Axiomatic Attribution for Deep Networks", ICML 2017.
     """
     return PathMaps(dictionary, anchor).maps(chosen, [rival], features)[1][0]
 

@@ -121,8 +121,9 @@ def summarize_atoms(
 ) -> Summaries:
     """Sum up the phrases of every atom that has some, by the rules of the paper.
 
-    Raises HCEPError: when `rounds` is below 1. A server that fails raises nothing: atoms without an answer are in
-    ``failures``.
+    An answer passes when it is one line of 3 to 10 words without quotation marks, markup, control characters, chatter
+    or the names of either synset (their merged chains and aliases included; whatever the case, plural or hyphens). A
+    server that fails raises nothing: atoms without an answer are in ``failures``.
 
     Parameters
     ----------
@@ -133,11 +134,6 @@ def summarize_atoms(
     rounds : answers to ask for at most; a rejected one goes back with what is wrong with it
     seed : for servers that draw by it
     progress : show a progress bar
-
-    Notes
-    -----
-    An answer passes when it is one line of 3 to 10 words without quotation marks, markup, control characters, chatter
-    or the names of either synset (their merged chains and aliases included; whatever the case, plural or hyphens).
     """
 
     def accept(forbidden: Sequence[str], answer: str) -> str:
