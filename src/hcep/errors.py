@@ -18,6 +18,10 @@ class DictionaryError(HCEPError):
     """Images, labels and hierarchy do not make a concept dictionary."""
 
 
+class DatasetError(HCEPError):
+    """Images, labels or splits are not where they were looked for, or contradict each other."""
+
+
 class MissingExtraError(ImportError):
     """An optional dependency is needed; the message has the command that installs it."""
 

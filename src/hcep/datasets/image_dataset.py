@@ -13,14 +13,10 @@ from PIL import Image
 
 from hcep._files import replacing
 from hcep.embeddings.store.manifest import ImageItem as ImageItem
-from hcep.errors import HCEPError, quoted
+from hcep.errors import DatasetError as DatasetError, quoted
 
 _SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation", "dev"), "test": ("test", "testing")}
 SPLIT_NAMES = {name: split for split, names in _SPLITS.items() for name in names}
-
-
-class DatasetError(HCEPError):
-    """Images, labels or splits are not where they were looked for, or contradict each other."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

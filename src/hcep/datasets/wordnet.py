@@ -7,8 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from hcep.datasets.image_dataset import DatasetError
-from hcep.errors import near_matches
+from hcep.errors import DatasetError, near_matches
 from hcep.hierarchy import Hierarchy
 
 
