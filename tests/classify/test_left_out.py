@@ -117,7 +117,7 @@ def test_shares_are_what_averaging_upwards_makes_of_an_identity() -> None:
 def test_refined_leaves_lower_the_left_out_loss_and_a_heavy_prior_holds_them() -> None:
     given = training(noise=1.0)
     moments = given.sums(1.0, True)
-    dictionary = ConceptDictionary.from_moments(given.hierarchy, moments, shrinkage=0.5, rescale=True)
+    dictionary = ConceptDictionary.from_images(given.hierarchy, moments, shrinkage=0.5, rescale=True)
     free, held = (refine(given, dictionary, moments, 0.3, 0.3, prior) for prior in (1.0, 1e9))
     means = dictionary.transform.after_unit_norm(moments.class_means())
     s = LeftOut.of(dictionary.transform, given.images, given.own, given.folds.counts, moments.class_means(), given.tree)
@@ -213,7 +213,7 @@ def test_a_calibration_in_the_units_of_the_dictionary(n_images: int) -> None:
     moments = given.sums(1.0, False)
     found = []
     for rescale in (True, False):
-        dictionary = ConceptDictionary.from_moments(given.hierarchy, moments, rescale=rescale)
+        dictionary = ConceptDictionary.from_images(given.hierarchy, moments, rescale=rescale)
         found.append(calibrate(given, dictionary, moments, 0.0).temperature * dictionary.transform.scale**-2)
     assert found[0] == pytest.approx(found[1], rel=1e-3)
 

@@ -360,7 +360,7 @@ def test_moments_give_the_dictionary_of_their_images(options: dict[str, Any]) ->
     X, y = np.random.default_rng(0).standard_normal((20, 3)), ["cat", "dog"] * 10
     moments = class_moments(h, X, y, unit_norm=options.get("unit_norm", False), second_moment=True)
     summed, direct = (
-        ConceptDictionary.from_moments(h, moments, **options),
+        ConceptDictionary.from_images(h, moments, **options),
         ConceptDictionary.from_images(h, X, y, **options),
     )
     assert np.array_equal(summed.atoms, direct.atoms)

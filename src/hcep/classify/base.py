@@ -261,7 +261,7 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _dictionary_of(self, moments: ClassMoments) -> ConceptDictionary:
         """The dictionary of class means at the fitted power, metric and anchor."""
-        return ConceptDictionary.from_moments(
+        return ConceptDictionary.from_images(
             self.hierarchy_,
             moments,
             unit_norm=self.unit_norm,

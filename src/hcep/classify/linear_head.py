@@ -76,8 +76,15 @@ def open_linear_head(
     leaves = class_leaves(graph, labels)
     synsets = average_upwards(graph, dict(zip(leaves.tolist(), embeddings, strict=True)))
     dictionary = ConceptDictionary(graph, synsets, transform)
-    wanted = None if logits is None else leaves[logits.argmax(axis=1)]
-    found, agreement = _anchor(dictionary, anchor, rows, wanted)
+    tried = ANCHORS if anchor == "auto" else (require_not_negative("anchor", anchor),)
+    found, agreement = SAFE_ANCHOR if anchor == "auto" else tried[0], float("nan")
+    if rows is not None and logits is not None:
+        wanted = leaves[logits.argmax(axis=1)]
+        for found in tried:
+            paths = hb_omp(rows, dictionary, beam_width=None, anchor=found)
+            agreement = float(np.mean(paths.leaves == wanted))
+            if agreement >= AGREEMENT:
+                break
     # At an infinite anchor objectives differ by 2 * scale * (difference of logits).
     assembled(model, labels, dictionary, found, 2.0 * scale)
     model.agreement_ = agreement
@@ -96,23 +103,6 @@ def assembled(
     model.anchor_, model.shrinkage_, model.calibration_ = float(anchor), None, Calibration(temperature)
     model.leave_one_out_, model.head_, model.n_iter_, model.n_features_in_ = [], None, 1, dictionary.n_dims
     return model
-
-
-def _anchor(
-    dictionary: ConceptDictionary, anchor: float | str, images: NDArray[Any] | None, leaves: NDArray[Any] | None
-) -> tuple[float, float]:
-    """The anchor to use, and how often a path ends in the classifier's leaf at it."""
-    if anchor == "auto" and images is None:
-        return SAFE_ANCHOR, float("nan")
-    tried = ANCHORS if anchor == "auto" else (require_not_negative("anchor", anchor),)
-    agreement = float("nan")
-    for one in tried:
-        if images is not None:
-            found = hb_omp(images, dictionary, beam_width=None, anchor=one)
-            agreement = float(np.mean(found.leaves == leaves))
-            if agreement >= AGREEMENT:
-                break
-    return one, agreement
 
 
 def _checked(

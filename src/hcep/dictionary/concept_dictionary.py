@@ -56,7 +56,7 @@ class ConceptDictionary:
     def from_images(
         cls,
         hierarchy: Hierarchy,
-        X: ArrayLike | Iterable[Batch],
+        X: ArrayLike | Iterable[Batch] | ClassMoments,
         y: ArrayLike | None = None,
         *,
         unit_norm: bool = False,
@@ -76,7 +76,8 @@ class ConceptDictionary:
 
         Parameters
         ----------
-        X : (n_images, n_dims) array, or an iterable of (X, y) batches, which are summed up one at a time and not kept
+        X : (n_images, n_dims) array, or an iterable of (X, y) batches, which are summed up one at a time and not kept,
+            or the `ClassMoments` of images that went through `unit_norm` and `power`
         y : (n_images,) array of str; the class of each row. An inner synset gets a leaf of its own below it.
         unit_norm : scale each embedding to norm 1 first
         center : subtract the mean of all training images
@@ -87,30 +88,9 @@ class ConceptDictionary:
         missing : {"raise", "drop"}; what to do about leaves without an image
         power : raise every number of an embedding to this power before anything else, its sign kept
         """
-        moments = class_moments(hierarchy, X, y, unit_norm=unit_norm, second_moment=shrinkage is not None, power=power)
-        options: dict[str, Any] = {"center": center, "shrinkage": shrinkage, "rescale": rescale, "missing": missing}
-        return cls.from_moments(hierarchy, moments, unit_norm=unit_norm, power=power, **options)
-
-    @classmethod
-    def from_moments(
-        cls,
-        hierarchy: Hierarchy,
-        moments: ClassMoments,
-        *,
-        unit_norm: bool = False,
-        center: bool = False,
-        shrinkage: float | None = None,
-        rescale: bool = False,
-        missing: Missing = "raise",
-        power: float = 1.0,
-    ) -> "ConceptDictionary":
-        """Build a dictionary from the moments of images that are already summed up; options as of `from_images`.
-
-        Parameters
-        ----------
-        moments : from `class_moments`, with a second moment where there is a `shrinkage`
-        unit_norm, power : what the embeddings went through before they were summed up
-        """
+        done: dict[str, Any] = {"unit_norm": unit_norm, "power": power}
+        second = shrinkage is not None
+        moments = X if isinstance(X, ClassMoments) else class_moments(hierarchy, X, y, second_moment=second, **done)
         mean = moments.total_mean() if center else None
         whitener = None if shrinkage is None else shrunk_inverse_root(moments.within_covariance(), shrinkage)
         scale = 1.0 / np.sqrt(moments.mean_square_norm(mean, whitener)) if rescale else 1.0
@@ -321,40 +301,33 @@ def class_moments(
     for i, batch in enumerate(batches):
         if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise DictionaryError(f"batch {i} is not an (X, y) pair but {type(batch).__name__}")
-        _add_batch(moments, hierarchy, batch[0], batch[1], unit_norm, power)
+        rows, labels = check_shape(batch[0]), np.asarray(batch[1])
+        expected = moments.n_dims if moments.n_images else rows.shape[1]
+        if rows.shape[1] != expected:
+            raise DictionaryError(
+                f"X has {rows.shape[1]:,} dimensions, the batches before it {expected:,}; do not mix encoders"
+            )
+        if labels.ndim != 1 or len(labels) != len(rows):
+            raise DictionaryError(f"y must hold one label a row: X has {len(rows):,} rows, y has shape {labels.shape}")
+        if not len(rows):
+            continue
+        refuse_non_finite(rows, first_row=moments.n_images)
+        if labels.dtype == object and not all(isinstance(label, str) for label in labels):
+            odd = next(label for label in labels if not isinstance(label, str))
+            raise DictionaryError(
+                f"labels must be synset ids (strings), got {quoted([odd])} ({type(odd).__name__}); use str()"
+            )
+        if labels.dtype.kind not in "UOT":
+            raise DictionaryError(f"labels must be synset ids (strings), got dtype {labels.dtype}; use str()")
+        classes, index, counts = np.unique(labels, return_inverse=True, return_counts=True)
+        names = [str(c) for c in classes]
+        _refuse_unknown(names, hierarchy, counts)
+        for start in range(0, len(rows), CHUNK):
+            chunk = as_embeddings(rows[start : start + CHUNK])
+            moments.update(prepared_rows(chunk, power, unit_norm), names, index[start : start + CHUNK])
     if moments.n_images == 0:
         raise DictionaryError("X holds no image")
     return moments
-
-
-def _add_batch(
-    moments: ClassMoments, hierarchy: Hierarchy, X: ArrayLike, y: ArrayLike, unit_norm: bool, power: float
-) -> None:
-    rows = check_shape(X)
-    expected = moments.n_dims if moments.n_images else rows.shape[1]
-    if rows.shape[1] != expected:
-        raise DictionaryError(
-            f"X has {rows.shape[1]:,} dimensions, the batches before it {expected:,}; do not mix encoders"
-        )
-    labels = np.asarray(y)
-    if labels.ndim != 1 or len(labels) != len(rows):
-        raise DictionaryError(f"y must hold one label a row: X has {len(rows):,} rows, y has shape {labels.shape}")
-    if not len(rows):
-        return
-    refuse_non_finite(rows, first_row=moments.n_images)
-    if labels.dtype == object and not all(isinstance(label, str) for label in labels):
-        odd = next(label for label in labels if not isinstance(label, str))
-        raise DictionaryError(
-            f"labels must be synset ids (strings), got {quoted([odd])} ({type(odd).__name__}); use str()"
-        )
-    if labels.dtype.kind not in "UOT":
-        raise DictionaryError(f"labels must be synset ids (strings), got dtype {labels.dtype}; use str()")
-    classes, index, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    names = [str(c) for c in classes]
-    _refuse_unknown(names, hierarchy, counts)
-    for start in range(0, len(rows), CHUNK):
-        chunk = as_embeddings(rows[start : start + CHUNK])
-        moments.update(prepared_rows(chunk, power, unit_norm), names, index[start : start + CHUNK])
 
 
 def _refuse_unknown(labels: list[str], hierarchy: Hierarchy, counts: NDArray[np.intp] | None = None) -> None:

@@ -54,7 +54,7 @@ def lasso(
     alpha : penalty, as a share of each image's own smallest one at which its code is empty. By default the share at
         which up to 200 of the images use `n_nonzero` atoms on average, or that from 0.001 to 0.95 which comes nearest
     positive : coefficients of at least 0, as in SpLiCE; else of any sign: basis pursuit denoising
-    n_jobs : accepted as everywhere; the solver runs on one thread
+    n_jobs : accepted as everywhere; the solver, skglm's coordinate descent, runs on one thread
 
     Notes
     -----
@@ -62,16 +62,15 @@ def lasso(
 
         minimise over w   1/2 ||x - U^T w||**2 + alpha * alpha_max(x) * ||w||_1
 
-    by skglm's coordinate descent; ``z = w / ||d||`` are the coefficients of the dictionary's atoms. A code of more than
-    `n_nonzero` atoms keeps those with the largest ``|w|``, the order of ``selected``, as they are. Of atoms with equal
-    directions (or opposite ones, where signs are free) only the first is used. Images for which the conditions of
-    optimality do not hold within ``1e-4 * alpha_max(x)`` are counted in a `NotConvergedWarning`.
+    ``z = w / ||d||`` are the coefficients of the dictionary's atoms. Longer codes keep the largest ``|w|``, as they
+    are. Of atoms with equal directions (or opposite ones, where signs are free) only the first is used. Images for
+    which the conditions of optimality do not hold within ``1e-4 * alpha_max(x)`` are counted in a
+    `NotConvergedWarning`.
 
     References
     ----------
-    Tibshirani, Regression shrinkage and selection via the lasso, JRSS B 58, 1996; Chen, Donoho, Saunders, Atomic
-    decomposition by basis pursuit, SIAM J. Sci. Comput. 20, 1998; Bertrand et al., Beyond L1: faster and better sparse
-    models with skglm, NeurIPS 2022.
+    Tibshirani, Regression shrinkage and selection via the lasso, JRSS B 58, 1996; Bertrand et al., Beyond L1: faster
+    and better sparse models with skglm, NeurIPS 2022.
 
     Examples
     --------

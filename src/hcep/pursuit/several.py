@@ -100,8 +100,7 @@ def search_several(
     for one path the objective of `hb_omp`. Given the paths it is one small ridge problem. Sets of paths are found by a
     beam: every partial sum is extended by every class, ranked in the limit of a large anchor (``||x - sum w_j a(j)||``,
     shares of the partial sum scaled), and the 4 best for each place in the beam are solved jointly. A set is lost when
-    no part of it is among the best partial sums, or when its leaves alone rank it behind all that are solved; with as
-    many places in the beam as classes two paths lose nothing but by the ranking.
+    no part of it is among the best partial sums, or when its leaves alone rank it behind all that are solved.
     """
     from hcep.pursuit import searches
     from hcep.pursuit.several_kernel import Products, SumRules, Sums, search_sums
