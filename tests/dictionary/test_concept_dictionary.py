@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from hcep import ConceptDictionary, Hierarchy, HierarchyError
-from hcep.dictionary import DictionaryError, EmbeddingTransform, class_moments
+from hcep.dictionary import ClassMoments, DictionaryError, EmbeddingTransform
+from hcep.dictionary.transform import unit_rows
 
 
 @pytest.fixture
@@ -358,7 +359,8 @@ def test_real_embeddings_in_batches(tiny_imagenet):
 def test_moments_give_the_dictionary_of_their_images(options: dict[str, Any]) -> None:
     h = Hierarchy.from_edges([("thing", "cat"), ("thing", "dog")])
     X, y = np.random.default_rng(0).standard_normal((20, 3)), ["cat", "dog"] * 10
-    moments = class_moments(h, X, y, unit_norm=options.get("unit_norm", False), second_moment=True)
+    moments = ClassMoments(second_moment=True)
+    moments.update(unit_rows(X) if "unit_norm" in options else X, ["cat", "dog"], np.arange(20) % 2)
     summed, direct = (
         ConceptDictionary.from_images(h, moments, **options),
         ConceptDictionary.from_images(h, X, y, **options),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -88,9 +88,9 @@ class ConceptDictionary:
         missing : {"raise", "drop"}; what to do about leaves without an image
         power : raise every number of an embedding to this power before anything else, its sign kept
         """
-        done: dict[str, Any] = {"unit_norm": unit_norm, "power": power}
-        second = shrinkage is not None
-        moments = X if isinstance(X, ClassMoments) else class_moments(hierarchy, X, y, second_moment=second, **done)
+        moments = X
+        if not isinstance(moments, ClassMoments):
+            moments = _summed_up(hierarchy, X, y, shrinkage is not None, power, unit_norm)
         mean = moments.total_mean() if center else None
         whitener = None if shrinkage is None else shrunk_inverse_root(moments.within_covariance(), shrinkage)
         scale = 1.0 / np.sqrt(moments.mean_square_norm(mean, whitener)) if rescale else 1.0
@@ -278,27 +278,14 @@ def _mean_of_children(hierarchy: Hierarchy) -> tuple[sparse.csr_array, NDArray[n
     return sparse.csr_array((weights, hierarchy.child_index, hierarchy.child_pointer), shape=shape), n_children
 
 
-def class_moments(
-    hierarchy: Hierarchy,
-    X: ArrayLike | Iterable[Batch],
-    y: ArrayLike | None = None,
-    *,
-    unit_norm: bool = False,
-    second_moment: bool = False,
-    power: float = 1.0,
+def _summed_up(
+    hierarchy: Hierarchy, X: Any, y: ArrayLike | None, second_moment: bool, power: float, unit_norm: bool
 ) -> ClassMoments:
-    """Check labelled images, or batches of them, and sum them up: one pass, whatever is made of the moments later.
-
-    Parameters
-    ----------
-    hierarchy, X, y, unit_norm, power : as for `ConceptDictionary.from_images`
-    second_moment : sum up products of dimensions too, which the within-class covariance needs
-    """
+    """Check labelled images, or batches of them, and sum them up: one pass, whatever is made of the moments later."""
     moments = ClassMoments(second_moment=second_moment)
     if y is None and isinstance(X, np.ndarray):
         raise DictionaryError("y is missing: from_images takes X and y, or one iterable of (X, y) batches")
-    batches: Iterable[Any] = cast(Iterable[Any], X) if y is None else [(X, y)]
-    for i, batch in enumerate(batches):
+    for i, batch in enumerate(X if y is None else [(X, y)]):
         if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise DictionaryError(f"batch {i} is not an (X, y) pair but {type(batch).__name__}")
         rows, labels = check_shape(batch[0]), np.asarray(batch[1])
