@@ -15,7 +15,7 @@ from hcep.hierarchy import Hierarchy
 def load_sample() -> Bunch:
     """Load the bundled ImageNette sample.
 
-    Of ``X_train``, ``X_val``, (500, 1280) float32, pooled features of EfficientNet-Lite2; ``y_train``, ``y_val``,
+    A Bunch: ``X_train``, ``X_val``, (500, 1280) float32, features of EfficientNet-Lite2; ``y_train``, ``y_val``,
     (500,) str, ImageNet's WordNet ids; ``images_train``, ``images_val``, (500,) str, file names in ImageNette; and
     ``hierarchy``, the WordNet DAG above the ten classes, chains and all.
 

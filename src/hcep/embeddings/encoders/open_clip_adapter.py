@@ -47,16 +47,9 @@ def load(
             lambda: open_clip.get_tokenizer(architecture),
             lambda tokenizer, few: runner.run(network.encode_text, tokenizer(few)),
         )
-    return torch_runner.torch_encoder(
-        name,
-        runner,
-        network,
-        network.encode_image,
-        preprocessing=as_preprocessing(preprocessing, _own_preprocessing(network.visual.preprocess_cfg)),
-        architecture=config,
-        texts=texts,
-        maps=_maps(network.visual),
-    )
+    steps = as_preprocessing(preprocessing, _own_preprocessing(network.visual.preprocess_cfg))
+    maps = _maps(network.visual)
+    return torch_runner.torch_encoder(name, runner, network, network.encode_image, steps, config, texts, maps)
 
 
 def _maps(tower: Any) -> torch_runner.Forward | None:

@@ -34,17 +34,10 @@ def load(
     require("timm", _EXTRA, "this encoder")  # before torch, which may be missing too
     runner = TorchRunner.choose(device, precision, _EXTRA)
     network = create(model)
-    data = require("timm.data", _EXTRA, "this encoder")
-    own = _own_preprocessing(data.resolve_model_data_config(network))
-    return torch_encoder(
-        f"timm:{model}",
-        runner,
-        network,
-        network,
-        preprocessing=as_preprocessing(preprocessing, own),
-        architecture=network.pretrained_cfg["architecture"],
-        maps=timm_map(network),
-    )
+    config = require("timm.data", _EXTRA, "this encoder").resolve_model_data_config(network)
+    steps = as_preprocessing(preprocessing, _own_preprocessing(config))
+    architecture = network.pretrained_cfg["architecture"]
+    return torch_encoder(f"timm:{model}", runner, network, network, steps, architecture, maps=timm_map(network))
 
 
 def create(model: str, with_classifier: bool = False) -> Any:

@@ -69,7 +69,6 @@ def torch_encoder(
     runner: TorchRunner,
     network: Any,
     forward: Callable[..., Any],
-    *,
     preprocessing: Preprocessing,
     architecture: object,
     texts: Callable[[Sequence[str]], Any] | str = "the model has no text tower",

@@ -62,20 +62,11 @@ def load(
 
         return runner.run(forward, *(tokens[key] for key in names))
 
-    return torch_encoder(
-        name,
-        runner,
-        network,
-        images,
-        preprocessing=as_preprocessing(preprocessing, steps),
-        architecture={
-            f"{tower}.{key}": getattr(getattr(config, f"{tower}_config", None), key, None)
-            for tower in ("text", "vision")
-            for key in _FACTS
-        },
-        texts=text_tower(model, folder, lambda: transformers.AutoTokenizer.from_pretrained(model, **where), encode),
-        maps=_maps(network),
-    )
+    towers = {tower: getattr(config, f"{tower}_config", None) for tower in ("text", "vision")}
+    facts = {f"{name}.{key}": getattr(tower, key, None) for name, tower in towers.items() for key in _FACTS}
+    texts = text_tower(model, folder, lambda: transformers.AutoTokenizer.from_pretrained(model, **where), encode)
+    steps = as_preprocessing(preprocessing, steps)
+    return torch_encoder(name, runner, network, images, steps, facts, texts, _maps(network))
 
 
 def _maps(network: Any) -> Forward | None:
