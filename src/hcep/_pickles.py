@@ -86,10 +86,8 @@ class _Machine:
             push(_EMPTY[name]())
         elif name == "MARK":
             self.marks.append(len(self.stack))
-        elif name in ("BINPUT", "LONG_BINPUT", "PUT"):
-            self.memo[int(argument)] = self.stack[-1]
-        elif name == "MEMOIZE":
-            self.memo[len(self.memo)] = self.stack[-1]
+        elif name in ("BINPUT", "LONG_BINPUT", "PUT", "MEMOIZE"):
+            self.memo[len(self.memo) if name == "MEMOIZE" else int(argument)] = self.stack[-1]
         elif name in ("BINGET", "LONG_BINGET", "GET"):
             push(self.memo[int(argument)])
         elif name == "GLOBAL":

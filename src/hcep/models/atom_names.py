@@ -82,14 +82,9 @@ class AtomName:
     def updated(self, newer: Self) -> Self:
         """This record with what `newer` has in its place; a summary of phrases that changed is dropped."""
         stale = bool(newer.phrases) and newer.phrases != self.phrases
-        return replace(
-            self,
-            phrases=newer.phrases or self.phrases,
-            summary=newer.summary or (None if stale else self.summary),
-            exemplars=newer.exemplars or self.exemplars,
-            contrast=newer.contrast or (() if newer.exemplars else self.contrast),
-            gloss=newer.gloss or self.gloss,
-        )
+        known: dict[str, Any] = {n: getattr(newer, n) or getattr(self, n) for n in ("phrases", "exemplars", "gloss")}
+        known["summary"] = newer.summary or (None if stale else self.summary)
+        return replace(self, **known, contrast=newer.contrast or (() if newer.exemplars else self.contrast))
 
 
 @dataclass(frozen=True)

@@ -148,16 +148,14 @@ class ChangeRecord(_Record, frozen=True):
     before: str
 
 
+_DTYPES = r"^(U[1-9][0-9]{0,8}|object|u?int(8|16|32|64)|float(32|64)|bool)$"
+_DTYPE_WORDS = "'object' or 'U' and a width for strings, or an integer, float or boolean type of numpy"
+
+
 class ClassRecord(_Record, frozen=True):
     """Labels and the name of their numpy type: sorted, each once."""
 
-    dtype: Annotated[
-        str,
-        Meta(
-            pattern=r"^(U[1-9][0-9]{0,8}|object|u?int(8|16|32|64)|float(32|64)|bool)$",
-            description="'object' or 'U' and a width for strings, or an integer, float or boolean type of numpy",
-        ),
-    ]
+    dtype: Annotated[str, Meta(pattern=_DTYPES, description=_DTYPE_WORDS)]
     labels: Annotated[list[Any], Meta(min_length=1, description="a list of at least one label")]
 
     def array(self) -> NDArray[Any]:
