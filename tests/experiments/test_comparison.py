@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hcep.datasets import load_sample
-from hcep.experiments.comparison import compare_methods, only_ours_right
+from hcep.experiments.measuring import compare_methods, only_ours_right
 from hcep.experiments.tasks import sample as sample_task
 
 

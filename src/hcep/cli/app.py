@@ -25,7 +25,7 @@ from hcep.errors import HCEPError, MissingExtraError
 #: By module and function, in the order of `--help`; then groups, by module.
 COMMANDS = """
 demo.demo encode.data encode.encode fit.fit explain.explain explain.correct model.open interpret.interpret
-predict.predict evaluate.evaluate audit.audit serve.serve reproduce.reproduce info.info info.encoders
+explain.predict evaluate.evaluate audit.audit serve.serve reproduce.reproduce info.info info.encoders
 """
 GROUPS = {"model": "model", "hierarchy": "hierarchy_edits", "induce": "induce", "store": "encode"}
 app = group("Image classification explained by rooted paths of concepts (animal → mammal → cat).", name="hcep")

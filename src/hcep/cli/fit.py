@@ -23,7 +23,9 @@ def fit(
     *,
     data: opt.OptionalData = None,
     output: Annotated[Path, option("Folder of the model.", "--output", "-o")],
-    hierarchy: Annotated[str | None, option("File (see `hcep hierarchy formats`), `imagenet` or `flat`.")] = None,
+    hierarchy: Annotated[
+        str | None, option("File (`hcep hierarchy formats` lists what is read), `imagenet`, `flat`.")
+    ] = None,
     hierarchy_format: Annotated[str | None, option("Its format, where the ending does not tell it.")] = None,
     options: opt.ReaderOptions = None,
     split: Annotated[str | None, option("Split to train on; train where there is one.")] = None,

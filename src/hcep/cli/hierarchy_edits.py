@@ -16,7 +16,7 @@ from hcep._files import refuse_existing
 from hcep._progress import progress
 from hcep.cli.console import Console, say, say_json, show_notes, table_of
 from hcep.cli.hierarchy import File, ReadAs, app as app, read
-from hcep.cli.options import Force, Json, Label, Labels, ReaderOptions, Vectors, option, reader_options
+from hcep.cli.options import Force, Json, Label, Labels, ReaderOptions, Vectors, lines_in, option, reader_options
 from hcep.curation import Add, Edit, Finding, Merge, Move, Remove, Rename, apply_edits
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy, write_hierarchy
@@ -100,7 +100,7 @@ def lint(
             file,
             None if data is None else (data.X, data.y, data.ids),
             None if others is None else (others.X, others.y),
-            classes=_labels_in(classes),
+            classes=lines_in(classes),
             mend=apply or collapse,
             collapse=collapse,
             n_moves=fix_moves,
@@ -164,7 +164,7 @@ def edit(
     edits = parse_edits(hierarchy, add or (), merge or (), move or (), remove or (), rename or ())
     if not edits:
         raise HCEPError("nothing to do: give --move, --add, --merge, --remove or --rename")
-    known = None if classes is None else list(class_ids(hierarchy, _labels_in(classes) or ()).values())
+    known = None if classes is None else list(class_ids(hierarchy, lines_in(classes) or ()).values())
     after = apply_edits(hierarchy, edits, known)
     refuse_inner_classes(hierarchy, after, known)
     effects, kept, is_model = {}, {*(known or ())}, (Path(file) / "hierarchy.json").is_file()
@@ -234,17 +234,6 @@ def _parts(option: str, form: str, text: str, *checks: Callable[[str], bool]) ->
         return pieces  # a synset that is not there: the edit itself says which, with near matches
     what = "can be taken apart in several ways" if ways else "is not of this form, or names no concept"
     raise HCEPError(f"{option}: expected {form}; {text!r} {what}. Give concepts by id")
-
-
-def _labels_in(file: Path | None) -> list[str] | None:
-    """The labels of --classes."""
-    if file is None:
-        return None
-    try:
-        return [line.strip() for line in file.read_text("utf-8-sig").splitlines() if line.strip()]
-    except UnicodeDecodeError as error:
-        told = f"--classes: {str(file)!r} is not text in UTF-8 ({error}); expected one label per line"
-        raise HCEPError(told) from None
 
 
 def labelled(place: Path, split: str | None, default: str = "train", **parts: Any) -> emb.Embeddings:

@@ -43,8 +43,7 @@ def open(
 
     if output.exists() and not force:
         raise HCEPError(f"--output: {str(output)!r} is there already; pass --force to replace it, or give another name")
-    labels = None if classes is None else [line for line in classes.read_text("utf-8").splitlines() if line.strip()]
-    tree = None
+    labels, tree = opt.lines_in(classes), None
     if hierarchy is not None:
         tree = datasets.find_hierarchy(hierarchy, labels or (), on_note=tell, **opt.reader_options(options))
     X = None if images is None else embeddings.read_embeddings(images).X

@@ -68,11 +68,7 @@ _ADDRESS = re.compile(r"auto|local|(ray://)?[\w.-]+:\d+")
 
 
 def with_ray_address(arguments: Sequence[str]) -> list[str]:
-    """The arguments of a command, with the default for a --ray that has no address.
-
-    >>> with_ray_address(["encode", "--ray", "photos/"]), with_ray_address(["encode", "--ray", "head:6379"])
-    (['encode', '--ray', '', 'photos/'], ['encode', '--ray', 'head:6379'])
-    """
+    """The arguments of a command, with the default for a --ray that has no address."""
     made: list[str] = []
     for one, after in zip_longest(arguments, arguments[1:], fillvalue=""):
         made += [one, ""] if one == "--ray" and not _ADDRESS.fullmatch(after) else [one]
@@ -101,6 +97,15 @@ def reader_options(given: Sequence[str] | None) -> dict[str, Any]:
         except ValueError:
             raise typer.BadParameter(f"{key} must be a number, got {value!r}", param_hint="--option") from None
     return found
+
+
+def lines_in(file: Path | None, flag: str = "--classes") -> list[str] | None:
+    """The lines of a text file, such as labels; None without one."""
+    try:
+        return [line.strip() for line in file.read_text("utf-8-sig").splitlines() if line.strip()] if file else None
+    except UnicodeDecodeError as error:
+        told = f"{flag}: {str(file)!r} is not text in UTF-8 ({error}); expected one label per line"
+        raise HCEPError(told) from None
 
 
 def embeddings_for(model: Any, data: Path, split: str | None, **options: Any) -> embeddings.Embeddings:

@@ -66,13 +66,11 @@ def _simplices(geometry: Geometry, config: Config) -> Iterator[Row]:
 
 def _recovery(geometry: Geometry, config: Config) -> Iterator[Row]:
     found = geometry.recovery()
-    for level in range(found.nested.shape[1]):
-        here = found.nested[:, level]
+    for level, column in enumerate(found.nested.T):
         before = found.nested[:, max(level - 1, 0)]
-        both = np.isfinite(before) & np.isfinite(here)
-        rise = (here[both] - before[both]).max(initial=0.0)
-        here = here[~np.isnan(here)]
-        finite = here[np.isfinite(here)]
+        both = np.isfinite(before) & np.isfinite(column)
+        rise = (column[both] - before[both]).max(initial=0.0)
+        here, finite = column[~np.isnan(column)], column[np.isfinite(column)]
         if len(finite):
             low, middle, high = np.quantile(finite, [0.1, 0.5, 0.9])
             row = {"level": level, "erc_median": middle, "erc_low": low, "erc_high": high}

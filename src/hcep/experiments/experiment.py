@@ -110,7 +110,7 @@ def run(
             known = ", ".join(dict.fromkeys(cell["method"] for _, cell in work if "method" in cell)) or "none by method"
             raise HCEPError(f"{experiment.name} has no cells of {', '.join(methods)}; it has {known}")
         work, keys = [work[i] for i in chosen], [keys[i] for i in chosen]
-        records.drop(keys)
+        records.keep(records.done.difference(keys))
     spent = records.provenance.get("seconds") or 0.0
     if not records.done.issuperset(keys):  # what is measured is measured here and now; older rows keep their origin
         records.describe(config, [task for task in tasks if task], spent)

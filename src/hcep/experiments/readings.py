@@ -231,15 +231,6 @@ def counted(verdicts: Iterable[Verdict]) -> str:
 def by_method(rows: Sequence[Row], across: str, metrics: Sequence[str], *, interval: bool = False) -> str:
     """One line per label, one column per value of `across`; several metrics are separated by slashes. In bold: the
     best of each column, and all that are tied with it.
-
-    Examples
-    --------
-    >>> rows = [{"label": "OMP", "shots": 1, "accuracy": 0.5}, {"label": "HCEP", "shots": 1, "accuracy": 0.75}]
-    >>> print(by_method(rows, "shots", ["accuracy"]), end="")
-    | | 1 |
-    |---|---|
-    | OMP | .500 |
-    | HCEP | **.750** |
     """
     columns = sorted({row[across] for row in rows})
     heads = {c: f"{c:g}" if isinstance(c, float) else str(c) for c in columns}

@@ -40,13 +40,6 @@ class Records:
 
     Every row carries the key of its cell: a hash of the experiment, the cell's settings and the data. What a row has
     under `OF_IMAGES` goes to `images.parquet`, packed by `packed`.
-
-    >>> import tempfile
-    >>> records = Records(tempfile.mkdtemp(), "demo")
-    >>> key = records.key({"method": "omp", "seed": 0}, data="none")
-    >>> records.add(key, [{"method": "omp", "seed": 0, "accuracy": 0.5}])
-    >>> key in Records(records.folder, "demo").done, records.rows
-    (True, [{'method': 'omp', 'seed': 0, 'accuracy': 0.5}])
     """
 
     def __init__(self, folder: str | os.PathLike[str], experiment: str) -> None:
@@ -85,10 +78,6 @@ class Records:
         """Put rows into the order of their cells, so that tables do not depend on when a cell was measured."""
         place = {key: i for i, key in enumerate(keys)}
         self._rows.sort(key=lambda row: place[row["cell"]])
-
-    def drop(self, keys: Iterable[str]) -> None:
-        """Forget the rows of some cells, so that they are measured again."""
-        self.keep(self.done.difference(keys))
 
     def describe(self, config: Any, tasks: Iterable[Any], seconds: float | None = None) -> None:
         """Set what the rows come from: settings, versions, data; written with the next rows."""
@@ -156,13 +145,7 @@ class Records:
 
 
 def packed(scores: Any) -> dict[str, Bytes]:
-    """Columns of `ImageScores` that verdicts need, one byte per image (see `PER_IMAGE`).
-
-    >>> from hcep.evaluate import ImageScores
-    >>> one = packed(ImageScores(("a", "b"), None, {name: np.array([1.0, np.nan]) for name in PER_IMAGE}))
-    >>> one["correct"], unpacked(one, "support_recall"), unpacked(one, "tree_distance")
-    (array([254, 255], dtype=uint8), array([ 1., nan]), array([ 1., nan]))
-    """
+    """Columns of `ImageScores` that verdicts need, one byte per image (see `PER_IMAGE`)."""
     return {
         name: np.where(np.isnan(scores[name]), 255, np.round(np.nan_to_num(scores[name]) * steps)).astype(np.uint8)
         for name, steps in PER_IMAGE.items()

@@ -95,11 +95,7 @@ def mosaics(config: Config, seed: int) -> list[Mosaic]:
 
 
 def share_in_cell(shares: Array, cell: int) -> float:
-    """Share of positive evidence in one quarter of a map; seams, where a position sees several photos, are left out.
-
-    >>> round(share_in_cell(np.array([[3.0, 9.0, 1.0], [9.0, 9.0, 9.0], [-2.0, 9.0, 0.0]]), 0), 2)
-    0.75
-    """
+    """Share of positive evidence in one quarter of a map; seams, where a position sees several photos, are left out."""
     rows, columns = ((slice(0, n // 2), slice(-(n // 2), None)) for n in shares.shape)
     sums = [np.maximum(shares[rows[k // 2], columns[k % 2]], 0.0).sum() for k in range(4)]
     return float(sums[cell] / sum(sums)) if sum(sums) > 0 else CHANCE
