@@ -106,14 +106,12 @@ def tree_lasso(
 
     Notes
     -----
-    For unit-norm atoms u, one variable for every node v of the tree of rooted paths (in a DAG an atom may have
-    several, which are added up afterwards), and ``w_below(v)`` those of v and of all nodes below it::
+    As `lasso`, by FISTA with the exact proximal operator, one variable for every node v of the tree of rooted paths (in
+    a DAG an atom may have several, which are added up afterwards), and the penalty::
 
-        minimise over w   1/2 ||x - U^T w||**2 + alpha * alpha_max(x) * penalty(w)
-        penalty(w) = sum over v of  (1 - mixing) |w_v| + mixing ||w_below(v)||
+        sum over v of  (1 - mixing) |w_v| + mixing ||w of v and of all nodes below it||
 
-    by FISTA with the exact proximal operator. All groups weigh the same. A code of more than `n_nonzero` nodes keeps
-    those whose own term of the sum is largest, the order of ``selected``, as they are. At ``mixing=1`` a node's term is
+    Longer codes keep the nodes whose own term of the sum is largest, as they are. At ``mixing=1`` a node's term is
     never below its children's, so that what is kept is closed under ancestors too.
 
     References

@@ -84,33 +84,22 @@ METHODS: dict[str, Method] = {
 _RENAMED = {"splice": "nn-lasso"}
 
 
-def make_method(
-    name: str,
-    hierarchy: Hierarchy | None = None,
-    *,
-    max_steps: int | None = None,
-    head: Any = None,
-    beam_width: int | None = None,
-    **options: Any,
-) -> Any:
+def make_method(name: str, hierarchy: Hierarchy | None = None, *, beam_width: int | None = None, **options: Any) -> Any:
     """Make an estimator by the name of its method, unfitted: ``fit``, ``pursue``, ``predict``, ``predict_proba``.
 
     Parameters
     ----------
     name : a key of `METHODS`
-    max_steps : most atoms a code may use; the depth of the hierarchy by default
-    head : {"path", "logistic", "adamw"} or a scikit-learn classifier; the method's own by default. "path" is for rooted
-        paths only; "nn", "nearest-mean" and "lda" have none.
     beam_width : of "hb-omp"; other methods do not heed it, so that one call makes every row of a table
-    **options : anything else the estimator takes, such as ``n_jobs`` or ``mixing``
+    **options : ``max_steps``, most atoms a code may use, the depth of the hierarchy by default; ``head``, {"path",
+        "logistic", "adamw"} or a scikit-learn classifier, the method's own by default ("path" is for rooted paths only;
+        "nn", "nearest-mean" and "lda" have none); anything else the estimator takes, such as ``n_jobs`` or ``mixing``
     """
     name = _RENAMED.get(name, name)
     if name not in METHODS:
         close = near_matches(name, METHODS)
         raise HCEPError(f"method {name!r} is unknown; the methods are {quoted(METHODS, len(METHODS))}.{close}")
-    given = {**options, "max_steps": max_steps}
-    if head is not None:
-        given["head"] = head
+    given = {key: value for key, value in options.items() if value is not None or key != "head"}
     if beam_width is not None and name == "hb-omp":
         given["beam_width"] = beam_width
     make = METHODS[name].make

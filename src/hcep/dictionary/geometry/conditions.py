@@ -136,15 +136,6 @@ class Conditions:
         return below
 
     @cached_property
-    def _above(self) -> list[Ints]:
-        """Ancestors of each synset, the root left out."""
-        lower = np.concatenate(self._below[1:])
-        upper = np.repeat(np.arange(1, len(self.hierarchy)), [len(b) for b in self._below[1:]])
-        order = np.argsort(lower, kind="stable")
-        counts = np.bincount(lower, minlength=len(self.hierarchy))
-        return np.split(upper[order], np.cumsum(counts)[:-1])
-
-    @cached_property
     def _angles_below(self) -> list[Floats]:
         """Angle between each synset and each of its descendants; empty for the root."""
         units = self._units
@@ -217,10 +208,11 @@ class Conditions:
             depth = cones[rows, None] - _degrees(self._units[rows] @ self._units.T)
             inside = depth >= -ANGLE_TOLERANCE
             others, above = np.ones(depth.shape, dtype=bool), np.zeros(depth.shape, dtype=bool)
-            others[:, 0] = False
             for row, i in enumerate(range(rows.start, rows.stop)):
-                above[row, self._above[i]] = True
-                others[row, [i, *self._above[i], *self._below[i]]] = False
+                up = [self.hierarchy.index(a) for a in self.hierarchy.ancestors(self.hierarchy.ids[i])]
+                above[row, up] = True
+                others[row, [i, *up, *self._below[i]]] = False
+            above[:, 0] = others[:, 0] = False
             n_others[rows] = others.sum(axis=1)
             fraction[rows] = _share(inside & others, others)
             violation[rows] = np.where(others, np.maximum(depth, 0.0), 0.0).sum(axis=1) / np.maximum(n_others[rows], 1)
