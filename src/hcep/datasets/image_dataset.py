@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -160,13 +161,10 @@ def _write_once(target: Path, pixels: NDArray[np.uint8]) -> None:
         with replacing(target, DatasetError) as partial:
             Image.fromarray(pixels).save(partial, format="PNG")
         return
-    try:
-        with Image.open(target) as image:
-            same = np.array_equal(np.asarray(image), pixels)
-    except OSError:
-        same = False
-    if not same:
-        raise DatasetError(f"{str(target)!r} is there already and is another image; export to an empty folder")
+    with suppress(OSError), Image.open(target) as image:
+        if np.array_equal(np.asarray(image), pixels):
+            return
+    raise DatasetError(f"{str(target)!r} is there already and is another image; export to an empty folder")
 
 
 def k_shot_rows(ids: Sequence[str], labels: Sequence[str | None], k: int, seed: int) -> list[int]:

@@ -111,10 +111,8 @@ def _check_file(path: str | os.PathLike[str]) -> None:
         raise ImageProblem("broken symlink" if Path(path).is_symlink() else "no such file", path) from error
     except (OSError, ValueError) as error:
         raise ImageProblem(_in_one_line(error), path) from error
-    if stat.S_ISDIR(status.st_mode):
-        raise ImageProblem("is a directory", path)
     if not stat.S_ISREG(status.st_mode):
-        raise ImageProblem("not a regular file", path)
+        raise ImageProblem("is a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file", path)
     if status.st_size == 0:
         raise ImageProblem("empty file", path)
 

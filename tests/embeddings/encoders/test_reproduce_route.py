@@ -34,6 +34,7 @@ def photos(tmp_path):
     return tmp_path / "photos"
 
 
+@pytest.mark.slow
 def test_an_open_clip_model_from_photos_to_figure(torchvision, photos, tmp_path):
     open_clip = pytest.importorskip("open_clip", reason="open_clip is not installed")
     folder_of(open_clip, tmp_path / "clip", CLIP, {})

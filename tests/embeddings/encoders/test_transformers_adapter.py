@@ -134,6 +134,7 @@ def test_images_are_prepared_as_transformers_does(request, transformers, picture
     np.testing.assert_allclose(load_encoder(f"transformers:{folder}").preprocess(picture), theirs, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_without_torchvision(clip, picture, tmp_path):
     folder, _ = clip
     encoder = load_encoder(f"transformers:{folder}", device="cpu")

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -98,7 +98,13 @@ def encode_to_store(
     was not.
     """
     started = time.perf_counter()
-    wanted = _as_items(items)
+    wanted = [item if isinstance(item, ImageItem) else ImageItem(*item) for item in items]
+    odd = [item.label for item in wanted if not isinstance(item.label, str | None)]
+    if odd:
+        raise StoreError(f"labels must be strings or None, got {quoted(odd[:1])} ({type(odd[0]).__name__}); use str()")
+    twice = [key for key, n in Counter(item.id for item in wanted).items() if n > 1]
+    if twice:
+        raise StoreError(f"{len(twice):,} ids are not unique: {quoted(twice)}; give each image its own")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = min(8, cores) if n_workers is None else n_workers
     for name, value in {"batch_size": batch_size, "shard_size": shard_size, "n_workers": workers}.items():
@@ -128,18 +134,6 @@ def encode_to_store(
         seconds=time.perf_counter() - started,
         n_relabelled=moved + relabelled,
     )
-
-
-def _as_items(items: Iterable[ImageItem | tuple[Any, ...]]) -> list[ImageItem]:
-    wanted = [item if isinstance(item, ImageItem) else ImageItem(*item) for item in items]
-    odd = [item.label for item in wanted if not isinstance(item.label, str | None)]
-    if odd:
-        raise StoreError(f"labels must be strings or None, got {quoted(odd[:1])} ({type(odd[0]).__name__}); use str()")
-    seen: set[str] = set()
-    twice = [item.id for item in wanted if item.id in seen or seen.add(item.id)]  # type: ignore[func-returns-value]
-    if twice:
-        raise StoreError(f"{len(twice):,} ids are not unique: {quoted(twice)}; give each image its own")
-    return wanted
 
 
 class _Decoded(NamedTuple):
