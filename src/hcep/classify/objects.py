@@ -2,19 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep.classify.base import ConceptEstimator
 from hcep.classify.left_out import spread
+from hcep.classify.path_model import PathModel
 from hcep.dictionary import ConceptDictionary
 from hcep.errors import HCEPError
 from hcep.pursuit.several import MAX_PATHS, Stopping, search_several
-
-if TYPE_CHECKING:
-    from hcep.classify.path_model import PathModel
 
 #: Of pictures with one object, the share that may be taken for several.
 FALSE_ALARMS = 0.03
@@ -33,7 +31,7 @@ class ObjectsMixin(ConceptEstimator):
 
     #: When ``pursue(n_paths="auto")`` adds no further path; None before `fit_objects`.
     stopping_: Stopping | None = None
-    path_model: Callable[[], "PathModel"]
+    path_model: Callable[[], PathModel]
 
     def fit_objects(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from the training images, of one object each, when a picture has a further one (`stopping_rule`).
@@ -47,7 +45,7 @@ class ObjectsMixin(ConceptEstimator):
         return self
 
 
-def stopping_rule(model: "PathModel", images: NDArray[Any], index: NDArray[np.intp]) -> Stopping | None:
+def stopping_rule(model: PathModel, images: NDArray[Any], index: NDArray[np.intp]) -> Stopping | None:
     """The rule by which ``n_paths="auto"`` stops, by training images held out of the means; None where they are few.
 
     `images` are raw, of one object each, `index` their classes as positions in ``model.classes``. Mixtures of two
@@ -74,7 +72,7 @@ def stopping_rule(model: "PathModel", images: NDArray[Any], index: NDArray[np.in
 
 
 def counted_rule(
-    model: "PathModel", single: NDArray[Any], index: NDArray[np.intp], picture: NDArray[np.intp], X: NDArray[Any]
+    model: PathModel, single: NDArray[Any], index: NDArray[np.intp], picture: NDArray[np.intp], X: NDArray[Any]
 ) -> Stopping | None:
     """The rule that best counts the objects of pictures X that are held out of the dictionary's means.
 
@@ -104,7 +102,7 @@ def _slopes(gains: NDArray[np.float64], unexplained: NDArray[np.float64]) -> lis
     return [unit * steep for steep in SLOPES]
 
 
-def _folds(model: "PathModel", images: NDArray[Any], index: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+def _folds(model: PathModel, images: NDArray[Any], index: NDArray[np.intp]) -> list[NDArray[np.intp]]:
     """Rows to hold out, once or in turn, `MOST` at a time: every fourth of a class, of few images every other."""
     counts = np.bincount(index, minlength=len(model.classes))
     if not model.options.anchor > 0.0 or np.count_nonzero(counts >= 2) < 2 or np.median(counts) < PER_CLASS:
@@ -131,7 +129,7 @@ def _mixtures(images: NDArray[Any], index: NDArray[np.intp], rows: NDArray[np.in
 
 
 def _without(
-    model: "PathModel", images: NDArray[Any], index: NDArray[np.intp], rows: NDArray[np.intp]
+    model: PathModel, images: NDArray[Any], index: NDArray[np.intp], rows: NDArray[np.intp]
 ) -> ConceptDictionary:
     """The dictionary as if the rows had not been among its images; of many images, the metric stays."""
     dictionary, transform, shifts = model.dictionary, model.dictionary.transform, {}
@@ -150,7 +148,7 @@ def _without(
 
 
 def _gains(
-    model: "PathModel", dictionary: ConceptDictionary, images: NDArray[Any], n_paths: int = 2
+    model: PathModel, dictionary: ConceptDictionary, images: NDArray[Any], n_paths: int = 2
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Share of the objective that each further path takes away, and share of each image that one path leaves."""
     found = search_several(images, dictionary, replace(model.options, beam_width=None), n_paths).objectives
