@@ -90,7 +90,10 @@ def record(one: ExplainedImage) -> dict[str, Any]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of a list of explained images."""
-    return msgspec.json.schema(list[ImageRecord])
+    found = msgspec.json.schema(list[ImageRecord])
+    for part in found["$defs"].values():
+        part["description"] = part["description"].partition("\n")[0]
+    return found
 
 
 def _as(kind: Any, value: Any) -> Any:
