@@ -114,9 +114,9 @@ def photos() -> list[Path]:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """Chromium."""
+    """Chromium; Playwright has a loop in this thread while it is open, so tests of other files come after its end."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (extra test-web)")
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed")

@@ -268,7 +268,11 @@ def test_a_lasso_on_the_map_shows_the_paths_of_a_group(served, page):
     page.goto(served.url + "collection")
     page.wait_for_selector(".tile img")
     page.get_by_role("tab", name="Map").click()
-    area = page.locator(".chart .nsewdrag:visible").bounding_box()
+    page.wait_for_selector(".chart .nsewdrag:visible")
+    area, before = page.locator(".chart .nsewdrag:visible").bounding_box(), None
+    while area != before:  # until the chart has found its place
+        page.wait_for_timeout(300)
+        area, before = page.locator(".chart .nsewdrag:visible").bounding_box(), area
     x, y, width, height = (area[side] for side in ("x", "y", "width", "height"))
     page.mouse.move(x + 4, y + 4)
     page.mouse.down()

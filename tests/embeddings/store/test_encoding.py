@@ -361,11 +361,12 @@ class Slowly:
     def __getattr__(self, name):
         return getattr(encoder, name)
 
-    def encode_images(self, batch):
+    def encode_on_one_core(self, batch):
         time.sleep(float(sys.argv[4]))
-        return encoder.encode_images(batch)
+        return encoder.encode_on_one_core(batch)
 
 
+assert encoder.has_one_core
 print("encoding", flush=True)
 encode_to_store(folder_items(Path(sys.argv[2])), Slowly(), sys.argv[3], batch_size=8, shard_size=8)
 """
@@ -378,8 +379,8 @@ def test_kill_9_with_a_real_encoder(store, monkeypatch):
     command = [sys.executable, "-c", ENCODE_JPEGS, model, images]
     monkeypatch.chdir(Path(__file__).parents[3])  # where the program finds `tests`
     moments = random.Random(0)
-    # 25 batches at a second each are more than all the moments together, on any machine.
-    codes = [killed_after([*command, store, "1.0"], moments.uniform(1.5, 4.0)) for _ in range(3)]
+    # 25 batches, two at a time, at two seconds each are more than all the moments together, on any machine.
+    codes = [killed_after([*command, store, "2.0"], moments.uniform(1.5, 4.0)) for _ in range(3)]
     assert codes == [-9] * 3
     assert 0 < len(EmbeddingStore(store)) < 200
     subprocess.run([*command, store, "0"], check=True, capture_output=True)
