@@ -95,6 +95,25 @@ def test_a_family_whose_mean_is_the_parent_has_a_product_less(pets_dictionary):
     assert len(Fold.of(free, free.path_basis, "float64").directions) == len(free.path_basis.directions)
 
 
+def test_paths_of_a_dag_share_products_and_have_the_scores_of_the_search():
+    rng = np.random.default_rng(0)
+    groups, leaves = [f"g{i}" for i in range(6)], [f"leaf{i}" for i in range(24)]
+    edges = [("root", group) for group in groups]
+    edges += [(groups[g], leaf) for leaf in leaves for g in rng.choice(6, 2, replace=False)]
+    means = rng.standard_normal((24, 60)) + 1.0
+    X = (np.repeat(means, 20, axis=0) + rng.standard_normal((480, 60))).astype(np.float32)
+    model = HCEPClassifier(edges, power=1.0, shrinkage=0.3, anchor=0.3, refine=False).fit(X, np.repeat(leaves, 20))
+    fold = Fold.of(model.dictionary_, model.dictionary_.anchored_path_basis(model.anchor_), "float32")
+    assert len(fold.directions) <= 24 < len(fold.directions) + fold.others.shape[1]
+    found, best = scores(X, model.dictionary_, model.anchor_)
+    expected = path_objectives(X.astype(np.float64), model.dictionary_, anchor=model.anchor_)
+    gaps, wanted = found.max(axis=1, keepdims=True) - found, expected - expected.min(axis=1, keepdims=True)
+    np.testing.assert_allclose(gaps, wanted, atol=2e-5)
+    clear = np.sort(wanted, axis=1)[:, 1] > 1e-4
+    assert clear.sum() > 400
+    np.testing.assert_array_equal(best[clear], expected.argmin(axis=1)[clear])
+
+
 def test_an_exact_tie_goes_to_the_first_node(pets_dictionary):
     # Without an anchor the two children of `vehicle` explain every image alike.
     found, best = scores(np.array([[0.0, 0.0, 0.3, 5.0]]), pets_dictionary, 0.0)

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import qr, solve_triangular
 
 from hcep.dictionary import ConceptDictionary, PathBasis
 from hcep.dictionary.checks import CHUNK, Embeddings, check_shape, refuse_non_finite, working_dtype
@@ -27,11 +28,14 @@ from hcep.pursuit.tables import Array
 #: A block of images, the score of the best path of each class, and the class of the best path of all.
 OnScores = Callable[[slice, NDArray[np.float64], NDArray[np.intp]], None]
 #: Images per block.
-BLOCK = 512
+BLOCK = 1024
 #: Images that the kernel has side by side.
 LANES = 16
 #: Most that rounding may be of an image's largest product, before products are taken in double precision.
 ROUNDING = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-8}
+#: So many times more directions than they span are worth a look, up to so many; what is left of one, as a share of the
+#: longest, is rounding: far below that of single precision, in which alone this is done.
+WORTH, MOST_SPANNED, SPANNED = 1.1, 512, 1e-10
 #: Atoms of one parent's children that add up to less than this share of the largest add up to zero.
 ZERO_SUM = 1e-12
 
@@ -55,11 +59,13 @@ class Fold:
 
     An inner synset that is the mean of its children has atoms below it that add up to zero, and so do their parts
     outside the span of the atoms above. One product per family is therefore derived from the others, that of the
-    largest part, which adds no rounding: a tree of such means has as many products as leaves.
+    largest part, which adds no rounding: a tree of such means has as many products as leaves. A DAG has more paths
+    than leaves; what its directions have in common is left to `others`, products as sums of the first ones.
     """
 
     dictionary: ConceptDictionary
     directions: Embeddings
+    others: Embeddings
     nodes: Nodes
     longest: float
     folded: bool
@@ -87,28 +93,33 @@ class Fold:
         of_node = np.where(basis.column >= 0, basis.sign * offset[basis.column], 0.0)
         nodes = Nodes(tree.parent, column, basis.sign, of_node, norm, derived, first, first + n_children)
         longest = float(np.linalg.norm(directions, axis=1).max(initial=0.0))
-        return cls(dictionary, directions[used].astype(precision or np.float64), nodes, longest, precision is not None)
+        order, others = _spanned(directions[used], len(dictionary.hierarchy.leaves), precision == "float32")
+        place = np.argsort(order)
+        nodes = nodes._replace(column=np.where(column >= 0, place[column], -1) if len(place) else column)
+        longest *= max(1.0, float(np.abs(others).sum(axis=0).max(initial=0.0)))
+        dtype, own = np.dtype(precision or np.float64), directions[used[order[: len(others)]]]
+        return cls(dictionary, own.astype(dtype), others.astype(dtype), nodes, longest, precision is not None)
 
     def products(self, rows: Embeddings, first_row: int, kept: dict[str, Embeddings]) -> Embeddings | None:
         """Products of raw images; None where rounding could decide an answer. Refuses NaN and infinite values.
 
         They are in `kept`, a thread's own, and so is the next block's: fresh memory costs more than the roots in it.
         """
-        transform, directions = self.dictionary.transform, self.directions.T
-        rows = rows.astype(directions.dtype, copy=False)
+        transform = self.dictionary.transform
+        rows = rows.astype(self.directions.dtype, copy=False)
         if not self.folded:
             refuse_non_finite(rows, first_row)
-            return np.asarray(transform(rows) @ directions)
+            return self._times(transform(rows), kept)
         x, p = rows, np.full((1, 1), np.nan, rows.dtype)
         if transform.power in (0.5, 1.0):
             with np.errstate(invalid="ignore"):
                 # A negative number under the root, and any that is not finite, becomes NaN in all products of its row.
                 x = np.sqrt(rows, out=_room(kept, "roots", rows.shape, rows)) if transform.power == 0.5 else rows
-                p = np.matmul(x, directions, out=_room(kept, "products", (len(x), directions.shape[1]), x))
+                p = self._times(x, kept)
         if not (p.shape[1] and np.isfinite(p[:, 0].sum())):
             refuse_non_finite(rows, first_row)
             x = prepared_rows(rows, transform.power, False)
-            p = x @ directions
+            p = self._times(x, kept)
         if transform.unit_norm:
             norms = np.sqrt(squared_norms(x))[:, None]
             p /= np.where(norms > 0, norms, 1).astype(p.dtype)
@@ -116,6 +127,13 @@ class Fold:
         some = slice(None, None, 1 + len(x) // 16)
         rounding = np.finfo(p.dtype).eps * self.longest * np.sqrt(squared_norms(x[some]))
         return p if (rounding <= ROUNDING[p.dtype] * np.abs(p[some]).max(axis=1, initial=0.0)).all() else None
+
+    def _times(self, x: Embeddings, kept: dict[str, Embeddings]) -> Embeddings:
+        first = len(self.directions)
+        p = _room(kept, "products", (len(x), first + self.others.shape[1]), x)
+        np.matmul(x, self.directions.T, out=p[:, :first])
+        np.matmul(p[:, :first], self.others, out=p[:, first:])
+        return p
 
 
 def _room(kept: dict[str, Embeddings], name: str, shape: tuple[int, int], like: Embeddings) -> Embeddings:
@@ -211,6 +229,19 @@ def _folded(transform: EmbeddingTransform, q: NDArray[np.float64]) -> tuple[NDAr
     directions = transform.scale * (q[:, :n_own] if transform.whitener is None else q[:, :n_own] @ transform.whitener.T)
     constant = np.zeros(len(q)) if transform.mean is None else -(directions @ transform.mean)
     return directions, constant if transform.constants is None else constant + q[:, n_own:] @ transform.constants
+
+
+def _spanned(q: NDArray[np.float64], n_leaves: int, wanted: bool) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """An order of directions, and those after the first as sums of these; none where hardly any product is saved."""
+    nothing = np.arange(len(q)), np.zeros((len(q), 0))
+    if not wanted or not WORTH * n_leaves < len(q) <= MOST_SPANNED:
+        return nothing
+    triangle, order = qr(q.T, mode="r", pivoting=True)
+    sizes = np.abs(np.diagonal(triangle))
+    rank = int(np.count_nonzero(sizes > SPANNED * sizes[0]))
+    if WORTH * rank >= len(q):
+        return nothing
+    return order, solve_triangular(triangle[:rank, :rank], triangle[:rank, rank:])
 
 
 def _derived(basis: PathBasis, norm: NDArray[np.float64]) -> NDArray[np.intp]:
