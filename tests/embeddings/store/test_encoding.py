@@ -321,10 +321,13 @@ def test_a_crash_at_every_write_of_a_run_over_changed_images(images, items, stor
     assert EmbeddingStore(store).skipped == EmbeddingStore(whole).skipped
 
 
-def killed_after(command, seconds):
-    """Start a program, wait until it encodes, and end it with SIGKILL a moment later; its return code."""
+def killed_after(command, seconds, store=None):
+    """Start a program, wait until it encodes, or has a shard more, and end it with SIGKILL a moment later; its code."""
+    before = len(list(store.glob("shard-*"))) if store else 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "encoding\n"
+        while store and process.poll() is None and len(list(store.glob("shard-*"))) <= before:
+            time.sleep(0.02)
         time.sleep(seconds)
         process.kill()
     return process.returncode
@@ -379,8 +382,8 @@ def test_kill_9_with_a_real_encoder(store, monkeypatch):
     command = [sys.executable, "-c", ENCODE_JPEGS, model, images]
     monkeypatch.chdir(Path(__file__).parents[3])  # where the program finds `tests`
     moments = random.Random(0)
-    # 25 batches, two at a time, at two seconds each are more than all the moments together, on any machine.
-    codes = [killed_after([*command, store, "2.0"], moments.uniform(1.5, 4.0)) for _ in range(3)]
+    # 25 batches, two at a time, at a second each: each run is ended after its first and long before the last.
+    codes = [killed_after([*command, store, "1.0"], moments.uniform(0.0, 1.5), store) for _ in range(3)]
     assert codes == [-9] * 3
     assert 0 < len(EmbeddingStore(store)) < 200
     subprocess.run([*command, store, "0"], check=True, capture_output=True)
