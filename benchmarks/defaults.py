@@ -17,13 +17,13 @@ from typing import Any
 
 from rich.progress import Progress
 
+from experiments.readings import by_method
+from experiments.records import OF_IMAGES, Row, packed
+from experiments.tasks import Task, cifar10, imagenette, tiny_imagenet
 from hcep import HCEPClassifier
 from hcep.classify import make_method
 from hcep.dictionary import DependentAtomsWarning
 from hcep.evaluate import grade
-from hcep.experiments.readings import by_method
-from hcep.experiments.records import OF_IMAGES, Row, packed
-from hcep.experiments.tasks import Task, cifar10, imagenette, tiny_imagenet
 
 PAGE = Path(__file__).parents[1] / "docs" / "defaults.md"
 BEGIN, END = "<!-- tables -->", "<!-- end of tables -->"

@@ -19,7 +19,7 @@ import torch
 
 import hcep
 from hcep import HCEPClassifier
-from hcep.torch import class_positions, path_loss
+from hcep.pursuit.path_loss import class_positions, path_loss
 
 SHARED = Path(os.environ.get("HCEP_SHARED", Path(__file__).parents[2] / "shared"))
 GEOMETRY = ("orthogonality_mean_abs_cosine", "sibling_cones_fraction_intersecting", "sibling_cones_mean_overlap")

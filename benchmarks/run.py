@@ -28,8 +28,8 @@ from solvers import BARE, BEAM, EXACT, FLAT, SKLEARN, SOLVERS, SPAMS, Run, Solve
 from speed_task import SpeedTask, make_task
 from threadpoolctl import threadpool_limits
 
+from experiments.records import Records
 from hcep._files import write_text
-from hcep.experiments.records import Records
 
 RESULTS = Path(__file__).parents[1] / "experiments" / "results" / "bench"
 Times = dict[str, NDArray[np.float64]]

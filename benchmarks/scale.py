@@ -4,7 +4,7 @@
                                                   data of HCEP_SHARED), writes experiments/results/scale.json
     python benchmarks/scale.py                    the tables of docs/scale.md from that file
 
-The simulation hands out shards as `hcep.distributed` does, kills machines and workers at random,
+The simulation hands out shards as `hcep.ray` does, kills machines and workers at random,
 redoes what was in flight, and starts the dead again after a while.
 """
 
@@ -50,7 +50,7 @@ def measure() -> dict[str, float]:
     """Images per second of one core, bytes per image, seconds per actor and per task."""
     from areas import call, encoder, model
 
-    from hcep import distributed
+    from hcep import ray as distributed
     from hcep.datasets import read_images
     from hcep.dictionary.moments import ClassMoments
     from hcep.embeddings import EmbeddingStore, encode_to_store
@@ -83,7 +83,7 @@ def listed_bytes(rows: list[tuple[str, str]]) -> float:
     """Memory that the driver's list of images takes, per image."""
     import tracemalloc
 
-    from hcep.distributed.encoding import _Image
+    from hcep.ray.encoding import _Image
 
     tracemalloc.start()
     listed = [_Image("/data/images/" + path, label, path + "", None) for path, label in rows]

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from hcep import read_hierarchy
-from hcep.curation import diff, fix, lint
+from hcep.taxonomy import diff, fix, lint
 
 table = Path(tempfile.mkdtemp()) / "animals.csv"
 table.write_text(

@@ -1,22 +1,17 @@
 from . import (
-    audit as audit,
     classify as classify,
     cli as cli,
-    curation as curation,
     datasets as datasets,
     dictionary as dictionary,
-    distributed as distributed,
     embeddings as embeddings,
     errors as errors,
     evaluate as evaluate,
-    experiments as experiments,
     explain as explain,
     hierarchy as hierarchy,
-    induction as induction,
-    llm as llm,
     models as models,
     pursuit as pursuit,
-    torch as torch,
+    ray as ray,
+    taxonomy as taxonomy,
     web as web,
 )
 from .classify import HCEPClassifier as HCEPClassifier, HCEPTransformer as HCEPTransformer
@@ -24,8 +19,9 @@ from .dictionary import ConceptDictionary as ConceptDictionary
 from .errors import HCEPError as HCEPError, HierarchyError as HierarchyError
 from .evaluate import support_scores as support_scores, tree_distances as tree_distances
 from .explain import explain_images as explain_images
-from .hierarchy import Hierarchy as Hierarchy, read_hierarchy as read_hierarchy
+from .hierarchy import Hierarchy as Hierarchy
 from .models import load as load
 from .pursuit import hb_omp as hb_omp, omp as omp
+from .taxonomy import read_hierarchy as read_hierarchy
 
 __version__: str

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import typer.main
+from tests.hierarchy.test_wordnet_database import write_database
 from typer.testing import CliRunner
 
 from hcep.cli.app import app
 from hcep.datasets import load_sample
 from hcep.errors import MissingExtraError
-from tests.hierarchy.test_wordnet_database import write_database
-from tests.llm.chat_server import running_chat
+from tests.taxonomy.llm.chat_server import running_chat
 from tests.test_docs import unknown_words
 
 ROOT = typer.main.get_command(app)

@@ -12,13 +12,13 @@ from hcep.cli.app import app
 from hcep.datasets import load_sample
 from hcep.embeddings import EmbeddingArrays, import_arrays, load_encoder
 from hcep.errors import HCEPError
-from hcep.explain.naming import AtomName, AtomNames, Phrase
 from hcep.explain.report import part
 from hcep.models import load_atom_names, load_model, save_atom_names, save_model
-from tests.explain.bear_space import BEARS, PHRASES, RIGHT, bear_images, counted_words
-from tests.llm.chat_server import Answering, running_chat, status
+from hcep.taxonomy.naming import AtomName, AtomNames, Phrase
+from tests.taxonomy.llm.chat_server import Answering, running_chat, status
+from tests.taxonomy.naming.bear_space import BEARS, PHRASES, RIGHT, bear_images, counted_words
 
-ENCODER = "function:tests.explain.bear_space:colour_vectors"
+ENCODER = "function:tests.taxonomy.naming.bear_space:colour_vectors"
 
 
 def invoke(*words):

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from experiments.tasks import SHARED
 from hcep.cli.app import app
 from hcep.datasets import load_sample
 from hcep.errors import HCEPError
-from hcep.experiments.tasks import SHARED
 
 NO_DATA = "nothing here"
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
@@ -81,7 +81,7 @@ def test_data_without_a_split(tmp_path):
 
 def test_all_skips_what_has_no_data(monkeypatch):
     """Only the lists are shortened: two experiments, one of which has no data here."""
-    from hcep.experiments import all_experiments
+    from experiments import all_experiments
 
     kept = {name: all_experiments.EXPERIMENTS[name] for name in ("beam-ablation", "siglip")}
     monkeypatch.setattr(all_experiments, "EXPERIMENTS", kept)
@@ -92,7 +92,7 @@ def test_all_skips_what_has_no_data(monkeypatch):
 
 
 def test_a_stand_in_says_so_in_title_folder_and_output(monkeypatch, tmp_path):
-    from hcep.experiments import all_experiments
+    from experiments import all_experiments
 
     own = replace(all_experiments.EXPERIMENTS["beam-ablation"], name="imagenet", stand_in="sample-standin")
     monkeypatch.setattr(all_experiments, "EXPERIMENTS", {"imagenet": own})

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
+from experiments.tasks import SHARED, cifar10
 from hcep import ConceptDictionary
 from hcep.dictionary import DictionaryError
 from hcep.dictionary.from_text import text_dictionary, text_vectors
 from hcep.dictionary.transform import unit_rows
 from hcep.evaluate import paired_draws
-from hcep.experiments.tasks import SHARED, cifar10
 from hcep.models.fitting import text_classifier
 from tests.conftest import shared_file
 

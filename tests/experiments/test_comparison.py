@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from experiments.measuring import compare_methods, only_ours_right
+from experiments.tasks import sample as sample_task
 from hcep.datasets import load_sample
-from hcep.experiments.measuring import compare_methods, only_ours_right
-from hcep.experiments.tasks import sample as sample_task
 
 
 @pytest.fixture(scope="module")

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from experiments import synthetic
+from experiments.all_experiments import EXPERIMENTS
+from experiments.experiment import Experiment, draw, run
+from experiments.figures import panels
+from experiments.readings import Verdict, by_method
+from experiments.records import OF_IMAGES, PER_IMAGE, packed
+from experiments.tasks import task_from_arrays
 from hcep import Hierarchy
 from hcep.errors import HCEPError, MissingExtraError
 from hcep.evaluate import ImageScores
-from hcep.experiments import synthetic
-from hcep.experiments.all_experiments import EXPERIMENTS
-from hcep.experiments.experiment import Experiment, draw, run
-from hcep.experiments.figures import panels
-from hcep.experiments.readings import Verdict, by_method
-from hcep.experiments.records import OF_IMAGES, PER_IMAGE, packed
-from hcep.experiments.tasks import task_from_arrays
 
 HIERARCHY = Hierarchy.from_edges([("r", "cat"), ("r", "dog")])
 
@@ -38,7 +38,7 @@ class Counting:
         yield {"label": "OMP", **cell, "accuracy": cell["x"] ** 2 / 10}
 
 
-def squares(counting, config=Config()):  # noqa: B008
+def squares(counting, config=Config()):
     return Experiment(
         name="squares",
         title="Squares",
@@ -185,7 +185,7 @@ def test_another_number_of_shots_where_there_is_one():
 
 
 def test_a_package_that_is_missing_is_said_before_anything_runs(monkeypatch):
-    monkeypatch.setattr("hcep.experiments.measuring.is_installed", lambda module: module != "skglm")
+    monkeypatch.setattr("experiments.measuring.is_installed", lambda module: module != "skglm")
     (told,) = EXPERIMENTS["synthetic"].missing([None])
     assert told.endswith('left out: skglm is not installed; pip install "hcep[baselines]"')
 

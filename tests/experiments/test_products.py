@@ -4,9 +4,9 @@ import importlib
 
 import pytest
 
-from hcep.experiments.measuring import method_cell
-from hcep.experiments.sparsity import FEWSHOT as EXPERIMENT
-from hcep.experiments.tasks import sample
+from experiments.measuring import method_cell
+from experiments.sparsity import FEWSHOT as EXPERIMENT
+from experiments.tasks import sample
 
 search = importlib.import_module("hcep.pursuit.search")
 

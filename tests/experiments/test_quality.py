@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from hcep.experiments.measuring import OUR_LABEL
-from hcep.experiments.quality import (
+from experiments.measuring import OUR_LABEL
+from experiments.quality import (
     CONTROLS,
     FOR_LOSS,
     MEAN,
@@ -22,7 +22,7 @@ from hcep.experiments.quality import (
     tuned_regression,
     verdicts,
 )
-from hcep.experiments.tasks import Task, sample
+from experiments.tasks import Task, sample
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from experiments.readings import Verdict, ahead, best_labels, by_metric, counted, difference, outcome
+from experiments.records import OF_IMAGES, PER_IMAGE, packed, unpacked
 from hcep.evaluate import ImageScores, expected_calibration_error, paired_bootstrap
-from hcep.experiments.readings import Verdict, ahead, best_labels, by_metric, counted, difference, outcome
-from hcep.experiments.records import OF_IMAGES, PER_IMAGE, packed, unpacked
 
 N = 1000
 

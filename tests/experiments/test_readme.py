@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hcep.experiments.all_experiments import EXPERIMENTS
-from hcep.experiments.page import TABLE_MARKS, results_page, with_tables
+from experiments.all_experiments import EXPERIMENTS
+from experiments.page import TABLE_MARKS, results_page, with_tables
 
 PROJECT = Path(__file__).parents[2]
 RESULTS = PROJECT / "experiments" / "results"

@@ -3,9 +3,9 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
+from experiments.records import Records
+from experiments.synthetic import Config
 from hcep.errors import HCEPError
-from hcep.experiments.records import Records
-from hcep.experiments.synthetic import Config
 
 
 def test_rows_are_read_back(tmp_path):

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from hcep.experiments.all_experiments import EXPERIMENTS
-from hcep.experiments.experiment import run
-from hcep.experiments.page import MARK, results_page
-from hcep.experiments.synthetic import Config, cells, measure
-from hcep.experiments.tasks import SHARED, imagenette
+from experiments.all_experiments import EXPERIMENTS
+from experiments.experiment import run
+from experiments.page import MARK, results_page
+from experiments.synthetic import Config, cells, measure
+from experiments.tasks import SHARED, imagenette
 from tests.conftest import shared_file
 
 ON_SAMPLE = ("imagenette", "fewshot", "beam-ablation", "runtime", "geometry", "wrong-tree", "heads")
@@ -38,7 +38,7 @@ def test_rows_figures_tables_and_verdicts(name, results):
     experiment, folder = EXPERIMENTS[name], results / name
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in (folder / "figure.svg").read_bytes()
-    from hcep.experiments.records import Records
+    from experiments.records import Records
 
     rows = Records(folder, name).rows
     assert rows
@@ -48,7 +48,7 @@ def test_rows_figures_tables_and_verdicts(name, results):
 
 @pytest.mark.slow
 def test_metrics_are_shares(results):
-    from hcep.experiments.records import Records
+    from experiments.records import Records
 
     rows = Records(results / "imagenette", "imagenette").rows
     names = ("accuracy", "support_precision", "support_recall")
@@ -59,7 +59,7 @@ def test_metrics_are_shares(results):
 
 @pytest.mark.slow
 def test_a_method_is_better_than_chance_on_the_sample(results):
-    from hcep.experiments.records import Records
+    from experiments.records import Records
 
     rows = Records(results / "imagenette", "imagenette").rows
     full = {r["label"]: r["accuracy"] for r in rows if r["sparsity"] == r["depth"]}
@@ -111,8 +111,8 @@ def test_synthetic_defaults_hold_what_is_claimed(tmp_path):
 @pytest.mark.slow
 def test_fewshot_on_tiny_imagenet_holds_what_is_claimed(tmp_path, monkeypatch):
     """HB-OMP above OMP and HNN as published, ours above HB-OMP, at 1 and 5 images a class."""
-    from hcep.experiments.sparsity import FEWSHOT as EXPERIMENT, FewShotConfig
-    from hcep.experiments.tasks import tiny_imagenet
+    from experiments.sparsity import FEWSHOT as EXPERIMENT, FewShotConfig
+    from experiments.tasks import tiny_imagenet
 
     monkeypatch.setenv(SHARED, str(shared_file("data/tinyimagenet200_efficientnet_lite2.npz").parents[1]))
     methods = ("omp", "hnn", "hb-omp", "hcep")

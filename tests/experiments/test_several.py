@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from hcep.experiments.several import AUTO, AVERAGES, EXPERIMENT, LABELS, MIXTURES, OURS, SINGLES, Config, cells, measure
-from hcep.experiments.tasks import SHARED
+from experiments.several import AUTO, AVERAGES, EXPERIMENT, LABELS, MIXTURES, OURS, SINGLES, Config, cells, measure
+from experiments.tasks import SHARED
 from tests.conftest import shared_file
 
 CIFAR = "CIFAR-10 by CLIP, averages"

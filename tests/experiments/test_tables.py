@@ -1,8 +1,8 @@
 import pytest
 
+from experiments.figures import style
+from experiments.readings import by_method, series
 from hcep._tables import markdown, number
-from hcep.experiments.figures import style
-from hcep.experiments.readings import by_method, series
 
 ROWS = [
     {"label": "OMP", "shots": 1, "accuracy": 0.2, "residual": 0.5},

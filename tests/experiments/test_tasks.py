@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from experiments.tasks import SHARED, Task, cifar10, imagenette, task_from_arrays, tiny_imagenet
 from hcep import Hierarchy
 from hcep.datasets import load_sample
 from hcep.errors import HCEPError
-from hcep.experiments.tasks import SHARED, Task, cifar10, imagenette, task_from_arrays, tiny_imagenet
 from tests.conftest import shared_file
 
 HIERARCHY = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])

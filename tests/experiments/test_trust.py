@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from hcep.experiments.tasks import Task, sample
-from hcep.experiments.trust import EXPERIMENT, FIXED, HEDGED, KIND, SCORE, Config, cells
+from experiments.tasks import Task, sample
+from experiments.trust import EXPERIMENT, FIXED, HEDGED, KIND, SCORE, Config, cells
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from experiments.where import EXPERIMENT, LABELS, OURS, RANDOM, Config, cells, mosaics, photos, share_in_cell
 from hcep.errors import HCEPError
-from hcep.experiments.where import EXPERIMENT, LABELS, OURS, RANDOM, Config, cells, mosaics, photos, share_in_cell
 from tests.conftest import shared_file
 
 

@@ -1,10 +1,10 @@
 import pytest
 from hypothesis import given, strategies as st
 
+from experiments.wrong_tree import KINDS, corrupt
 from hcep import Hierarchy
 from hcep.datasets import cifar10_hierarchy, imagenet_hierarchy
 from hcep.errors import HCEPError
-from hcep.experiments.wrong_tree import KINDS, corrupt
 
 TREE = imagenet_hierarchy().as_tree().restrict(imagenet_hierarchy().leaves[::25]).collapse()
 

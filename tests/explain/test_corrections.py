@@ -17,7 +17,7 @@ from hcep import HCEPClassifier, explain_images
 from hcep.errors import HCEPError
 from hcep.explain.corrections import Correction, Corrections, image_hash
 from hcep.pursuit.limits import PathLimits, Request
-from tests.explain.bear_space import BEARS, bear_images
+from tests.taxonomy.naming.bear_space import BEARS, bear_images
 
 A, B = "a" * 64, "b" * 64
 

@@ -14,7 +14,7 @@ from hcep.errors import HCEPError
 from hcep.explain import Explanation, Step
 from hcep.explain.explained import UNLIKE, ExplainedImage, percent
 from hcep.explain.report import photo_report
-from tests.explain.bear_space import BEARS, LEAVES, bear_images
+from tests.taxonomy.naming.bear_space import BEARS, LEAVES, bear_images
 
 PATH = Explanation("thing", (Step("bear", "bear", (), 0.9, 0.5, None, 0.4),), 0.1, ())
 
@@ -127,7 +127,7 @@ def test_folders_named_after_a_class_say_what_is_right(bears, tmp_path):
     for folder in ("polar_bear", "Polar Bear", "holiday"):
         (tmp_path / folder).mkdir()
         Image.new("RGB", (32, 32), "red").save(tmp_path / folder / "x.png")
-    encoder = "function:tests.explain.bear_space:colour_vectors"
+    encoder = "function:tests.taxonomy.naming.bear_space:colour_vectors"
     found = explain_images(tmp_path, bears, encoder=encoder)
     assert {one.file.split("/")[-2]: one.truth for one in found} == {
         "polar_bear": "polar_bear", "Polar Bear": "polar_bear", "holiday": None

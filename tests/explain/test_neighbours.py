@@ -13,7 +13,7 @@ from hcep.explain import nearest_photos, neighbours
 from hcep.explain.neighbours import concept_photos, training_photos
 from hcep.explain.report import photo_report
 from hcep.models import fit_model, read_model
-from tests.explain.bear_space import BEARS, LEAVES
+from tests.taxonomy.naming.bear_space import BEARS, LEAVES
 
 MIX = np.array([LEAVES["polar_bear"], LEAVES["car"], LEAVES["bus"]])
 COLOURS = {"polar_bear": (230, 10, 10), "car": (10, 230, 10), "bus": (10, 10, 230), "grizzly": (200, 120, 10)}

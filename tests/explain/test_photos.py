@@ -15,9 +15,9 @@ from hcep.errors import HCEPError
 from hcep.explain import explain, explain_images, photos, report
 from hcep.models import read_model, save_atom_names, save_model
 from hcep.models.atom_names import AtomName, AtomNames
-from tests.explain.bear_space import BEARS, bear_images
+from tests.taxonomy.naming.bear_space import BEARS, bear_images
 
-ENCODER = "function:tests.explain.bear_space:colour_vectors"
+ENCODER = "function:tests.taxonomy.naming.bear_space:colour_vectors"
 
 
 def by_colour(images, model, **options):

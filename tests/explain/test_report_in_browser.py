@@ -9,8 +9,8 @@ from PIL import Image
 from hcep import HCEPClassifier, explain_images
 from hcep.explain.neighbours import TrainingPhoto
 from hcep.explain.report import photo_report
-from tests.explain.bear_space import BEARS, bear_images
 from tests.explain.test_where_photos import encoder, half_red
+from tests.taxonomy.naming.bear_space import BEARS, bear_images
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]

@@ -14,7 +14,7 @@ from hcep.explain import photos
 from hcep.explain.map_drawing import drawn_on
 from hcep.explain.report import photo_report
 from tests.conftest import shared_file
-from tests.explain.bear_space import BEARS, LEAVES, bear_images
+from tests.taxonomy.naming.bear_space import BEARS, LEAVES, bear_images
 
 STEPS = {"size": 32, "edge": 32}
 #: Red is fur and white, as of polar bears; blue metal and length, as of buses.

@@ -15,17 +15,17 @@ from PIL import Image
 from pyarrow.csv import read_csv
 
 from hcep import HCEPClassifier, explain_images
-from hcep.audit import audit
 from hcep.embeddings import EmbeddingStore, load_encoder, read_embeddings
 from hcep.embeddings.arrays import EmbeddingArrays
 from hcep.embeddings.store.writer import import_arrays
 from hcep.errors import HCEPError
+from hcep.evaluate import audit
 from hcep.explain.photos import explained_batches
 from hcep.models import fit_model, fitting, load_model, save_model
 from tests.cli.test_workflow import run
-from tests.explain.bear_space import BEARS, bear_images
+from tests.taxonomy.naming.bear_space import BEARS, bear_images
 
-ENCODER = "function:tests.explain.bear_space:colour_vectors"
+ENCODER = "function:tests.taxonomy.naming.bear_space:colour_vectors"
 
 PEAK = """
 import sys
@@ -119,7 +119,7 @@ def test_checks_of_a_store_that_stays_on_disk_are_those_in_memory(fitted, monkey
     train, val = store.select(splits="train"), store.select(splits="val")
     arrays = [(part.to_numpy(np.float32), part.labels) for part in (val, train)]
     whole = audit(model, *arrays[0], train=arrays[1])
-    monkeypatch.setattr("hcep.audit.checks.BLOCK", 250)
+    monkeypatch.setattr("hcep.evaluate.audit_checks.BLOCK", 250)
     parts = audit(model, val, val.labels, train=(train, train.labels))
     assert parts.accuracy == whole.accuracy
     for ours, theirs in zip(parts.checks, whole.checks, strict=True):

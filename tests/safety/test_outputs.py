@@ -15,9 +15,9 @@ from hcep.embeddings import load_encoder
 from hcep.errors import HCEPError
 from hcep.models import save_model
 from tests.cli.test_workflow import run
-from tests.explain.bear_space import BEARS, bear_images
+from tests.taxonomy.naming.bear_space import BEARS, bear_images
 
-ENCODER = "function:tests.explain.bear_space:colour_vectors"
+ENCODER = "function:tests.taxonomy.naming.bear_space:colour_vectors"
 MINE = "what I wrote myself\n"
 #: What a command says of a file of the user's, by command and output; {mine} is the file, {x} another input.
 REFUSED = {

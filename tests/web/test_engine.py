@@ -19,8 +19,8 @@ from hcep.explain.corrections import Corrections
 from hcep.models import read_model
 from hcep.web.batching import Batcher, Busy
 from hcep.web.engine import Engine, Limits, PhotoNotFound, ReadOnly
-from tests.explain.bear_space import BEARS, bear_images
 from tests.explain.test_where_photos import encoder, half_red
+from tests.taxonomy.naming.bear_space import BEARS, bear_images
 
 
 def test_what_comes_meanwhile_goes_together():

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier
-from hcep.curation import Move
 from hcep.datasets import make_hierarchical_concepts
 from hcep.embeddings import EmbeddingArrays, EmbeddingStore, import_arrays
+from hcep.taxonomy import Move
 from tests.web.at_hand import looks_well
 
 pytest.importorskip("nicegui", reason="NiceGUI is not installed (extra web)")

@@ -16,8 +16,8 @@ from hcep.embeddings import EmbeddingArrays, import_arrays
 from hcep.errors import HCEPError
 from hcep.web.batching import Busy
 from hcep.web.pages.looking import Looking, Training, a
-from tests.explain.bear_space import BEARS, bear_images
 from tests.explain.test_where_photos import encoder, half_red
+from tests.taxonomy.naming.bear_space import BEARS, bear_images
 from tests.web.test_engine import file_of, with_engine
 
 

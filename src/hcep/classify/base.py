@@ -24,9 +24,10 @@ from hcep.dictionary.checks import CHUNK, refuse_odd_scale
 from hcep.dictionary.moments import ClassMoments
 from hcep.dictionary.transform import prepared_rows
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
-from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy, read_hierarchy
+from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit.penalised import require_fraction
+from hcep.taxonomy import read_hierarchy
 
 Auto = Literal["auto"]
 #: What `as_hierarchy` takes; the last is a networkx graph.

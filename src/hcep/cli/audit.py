@@ -7,7 +7,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from hcep import audit as auditing, evaluate, models
+from hcep import evaluate, evaluate as auditing, models
 from hcep._files import refuse_existing, write_text
 from hcep.cli import options as opt
 from hcep.cli.console import say, show_notes

@@ -36,8 +36,8 @@ def demo(
     OMP, HNN, NN, the paper's HB-OMP and ours, explains a few images as rooted paths, shows one that the paper's rule
     gets wrong and why, and writes HTML reports. `hcep reproduce sample` has more methods and controls.
     """
-    from hcep.experiments.measuring import compare_methods, only_ours_right
-    from hcep.experiments.tasks import sample as sample_task
+    from experiments.measuring import compare_methods, only_ours_right
+    from experiments.tasks import sample as sample_task
 
     if output.is_file() and not as_json:
         raise HCEPError(f"--output: {str(output)!r} is a file; give a folder")

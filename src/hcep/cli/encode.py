@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from hcep import datasets, distributed, embeddings
+from hcep import datasets, embeddings, ray as distributed
 from hcep._escape import markup as escape
 from hcep.cli import options as opt
 from hcep.cli.console import Console, say, say_json, show_notes
@@ -94,8 +94,8 @@ def encode(
     Images that cannot be read are skipped and listed with the reason. A killed run loses at most the shard under way.
     """
     from hcep.datasets.encoding import copy_notes, folder_notes, tree_notes
-    from hcep.distributed.places import is_url
     from hcep.embeddings.encoders import DEFAULT
+    from hcep.ray.places import is_url
 
     listing: dict[str, Any] = {"layout": layout, "split": split}
     listing |= {"path_column": path_column, "label_column": label_column}

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from rich.table import Table
 
-from hcep import distributed, embeddings, evaluate as ev, hierarchy as hi, models
+from hcep import embeddings, evaluate as ev, hierarchy as hi, models, ray as distributed
 from hcep._escape import markup as escape
 from hcep._files import refuse_existing, replacing, write_text
 from hcep._tables import NOTHING, number

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, cast
 import typer
 from rich.padding import Padding
 
-from hcep import distributed, explain as explaining, models
+from hcep import explain as explaining, models, ray as distributed
 from hcep._escape import markup as escape
 from hcep._files import refuse_existing, replacing, write_text
 from hcep.cli import options as opt

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from hcep import classify, datasets, embeddings, hierarchy as hi, models
+from hcep import classify, datasets, embeddings, hierarchy as hi, models, taxonomy
 from hcep._escape import markup as escape
 from hcep.cli import options as opt
 from hcep.cli.console import Console, say_json, show_notes, tell
@@ -75,7 +75,9 @@ def fit(
             leaves = "--hierarchy, whose leaves are the classes,"
             raise HCEPError(f"--from-text needs {leaves} and --encoder with a text tower")
         reading = opt.reader_options(options)
-        graph = datasets.imagenet_hierarchy() if hierarchy == "imagenet" else hi.read_hierarchy(hierarchy, **reading)
+        graph = (
+            datasets.imagenet_hierarchy() if hierarchy == "imagenet" else taxonomy.read_hierarchy(hierarchy, **reading)
+        )
         _fit_text(output, graph.collapse(), encoder, images, data, as_json, templates=template, name=name)
         opt.save_resolved(context, output)
         return
@@ -96,7 +98,7 @@ def fit(
         key: None if isinstance(v, str) and v == "none" else v for key, v in given.items() if v is not None
     }
     if ray is not None:
-        from hcep.distributed.fitting import fit_model as fit_on_cluster
+        from hcep.ray.fitting import fit_model as fit_on_cluster
 
         if paper or corrections:
             raise HCEPError("--paper, with its linear head, and --corrections are for one process: leave out --ray")
@@ -150,8 +152,8 @@ def _fit_text(
 ) -> None:
     """Fit to the names of the hierarchy's leaves, save and say what was made of them."""
     from hcep.dictionary.from_text import TEMPLATES
-    from hcep.explain.naming.phrases import wordnet_words
     from hcep.models.fitting import fit_text_model
+    from hcep.taxonomy.naming.phrases import wordnet_words
 
     unlabelled, labelled = (
         None if one is None else datasets.embeddings_of(one, encoder=encoder, progress=not as_json, on_labels=check)

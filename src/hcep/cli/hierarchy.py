@@ -10,10 +10,11 @@ from hcep._files import refuse_existing
 from hcep.cli.console import Console, say, say_json, show_notes, table_of
 from hcep.cli.options import Force, Json, ReaderOptions, argument, group, option, reader_options
 from hcep.errors import HCEPError
-from hcep.hierarchy import FORMATS, Hierarchy, write_hierarchy
-from hcep.hierarchy.files import branch, in_words
-from hcep.hierarchy.formats import find_format
-from hcep.hierarchy.formats.writing import graph_loss
+from hcep.hierarchy import Hierarchy
+from hcep.taxonomy import FORMATS, write_hierarchy
+from hcep.taxonomy.files import branch, in_words
+from hcep.taxonomy.formats import find_format
+from hcep.taxonomy.formats.writing import graph_loss
 
 app = group("Look at a hierarchy, check it, convert it.")
 _FILE = "Hierarchy: a file (see `hcep hierarchy formats`), a folder tree, an http(s):// address, a model folder, "

@@ -10,18 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
-from hcep import curation, datasets, embeddings as emb, models
+from hcep import datasets, embeddings as emb, models, taxonomy
 from hcep._escape import markup as escape
 from hcep._files import refuse_existing
 from hcep._progress import progress
 from hcep.cli.console import Console, say, say_json, show_notes, table_of
 from hcep.cli.hierarchy import File, ReadAs, app as app, read
 from hcep.cli.options import Force, Json, Label, Labels, ReaderOptions, Vectors, lines_in, option, reader_options
-from hcep.curation import Add, Edit, Finding, Merge, Move, Remove, Rename, apply_edits
 from hcep.errors import HCEPError, quoted
-from hcep.hierarchy import Hierarchy, write_hierarchy
-from hcep.hierarchy.files import class_ids, in_words, named_as_ids
-from hcep.hierarchy.formats.source import counted
+from hcep.hierarchy import Hierarchy
+from hcep.taxonomy import Add, Edit, Finding, Merge, Move, Remove, Rename, apply_edits, write_hierarchy
+from hcep.taxonomy.files import class_ids, in_words, named_as_ids
+from hcep.taxonomy.formats.source import counted
 
 Many = list[str] | None
 Texts = Sequence[str]
@@ -42,7 +42,7 @@ METRICS = {
 def diff(old: File, new: File, *, read_as: ReadAs = None, options: ReaderOptions = None, as_json: Json = False) -> None:
     """Tell what changed between two: - and + edges, ~ names, = what was merged; ids in brackets where names differ."""
     before, after = (read(place, read_as, options) for place in (old, new))
-    _report([], before, curation.diff(before, after), {}, True, None, as_json)
+    _report([], before, taxonomy.diff(before, after), {}, True, None, as_json)
 
 
 @app.command()
@@ -96,7 +96,7 @@ def lint(
             advance = bars.enter_context(progress("measuring", n_moves, shown=not as_json))
             return lambda: advance(1)
 
-        found = curation.review(
+        found = taxonomy.review(
             file,
             None if data is None else (data.X, data.y, data.ids),
             None if others is None else (others.X, others.y),
@@ -155,9 +155,9 @@ def edit(
     are given by id, or by a name that only one has. Where FILE is a model folder its class means are used and the
     images of --embeddings are new to it; otherwise the images are held out in turn. Without -o nothing is written.
     """
-    from hcep.curation.edits import refuse_inner_classes
-    from hcep.curation.embedding_checks import ids_of
-    from hcep.curation.what_if import HeldOut, compare
+    from hcep.taxonomy.edits import refuse_inner_classes
+    from hcep.taxonomy.embedding_checks import ids_of
+    from hcep.taxonomy.what_if import HeldOut, compare
 
     hierarchy = read(file, read_as, options)
     refuse_existing(output, force, "--output")
@@ -176,7 +176,7 @@ def edit(
             held_out = HeldOut.from_images(hierarchy, data.X, ids_of(hierarchy, data.y))
         kept |= {*held_out.classes}
         effects = {f"{len(held_out.y):,} held-out images of {data.source}": compare(held_out, after)}
-    changes = curation.diff(hierarchy, after)
+    changes = taxonomy.diff(hierarchy, after)
     if not is_model and all(hierarchy.name(s) == s for s in hierarchy):  # who knows no ids need not see any
         after = named_as_ids(after, kept)
     if output is not None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from hcep import embeddings as emb, induction
+from hcep import embeddings as emb
 from hcep._escape import markup as escape
 from hcep._files import refuse_existing
 from hcep._tables import NOTHING
@@ -23,8 +23,8 @@ from hcep.cli.hierarchy import read
 from hcep.cli.hierarchy_edits import labelled
 from hcep.cli.options import argument, option
 from hcep.errors import HCEPError
-from hcep.hierarchy import write_hierarchy
-from hcep.hierarchy.formats import find_format
+from hcep.taxonomy import induction, write_hierarchy
+from hcep.taxonomy.formats import find_format
 
 app = opt.group("Make a hierarchy for classes that have none.")
 Classes = Annotated[Path, argument("Class names: a text file, one per line, or a JSON list.")]
@@ -102,7 +102,7 @@ def text(
 
     Exit code 1 where the text places some classes nowhere: they hang from the root.
     """
-    from hcep.induction.from_text import read_lines
+    from hcep.taxonomy.induction.from_text import read_lines
 
     _check_output(output, force, evidence, "--evidence")
     names = induction.read_names(classes)
@@ -233,7 +233,7 @@ def _chat(model: str | None, base_url: str | None, prices: str | None, **options
 
 
 def _vocabulary(path: Path, encoder: str | None, template: str, n_dims: int) -> tuple[tuple[str, ...], Any]:
-    from hcep.explain.naming import embed_phrases, read_embedded_phrases, read_phrases
+    from hcep.taxonomy.naming import embed_phrases, read_embedded_phrases, read_phrases
 
     if path.suffix == ".npz":
         return read_embedded_phrases(path, n_dims)

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
 
-from hcep import __version__, datasets, embeddings, hierarchy, models
+from hcep import __version__, datasets, embeddings, models, taxonomy
 from hcep._escape import markup as escape
 from hcep.cli.console import Console, say_json, table_of
 from hcep.cli.options import Json, argument
@@ -69,7 +69,7 @@ def _describe(path: Path) -> dict[str, Any]:
     if is_embeddings(path):
         return _arrays(embeddings.read_arrays(path, label_names=usual_label_names(path)))
     if path.suffix in (".json", ".csv", ".tsv"):
-        found, told = hierarchy.read_described(path)
+        found, told = taxonomy.read_described(path)
         return {"kind": "hierarchy", "read_as": told, "hierarchy": repr(found)}
     return {"kind": "images", "images": repr(datasets.read_images(path))}
 

@@ -45,7 +45,7 @@ def interpret(
 
     Without anything to name them by, the names that the model has, or WordNet's definitions, are shown.
     """
-    from hcep.explain import naming
+    from hcep.taxonomy import naming
 
     if format != "text" and not table:
         raise HCEPError(f"--format {format} is of the table; add --table")

@@ -12,10 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hcep import embeddings, hierarchy, llm
+from hcep import embeddings, hierarchy
 from hcep._files import write_text
 from hcep.cli.console import show_notes
 from hcep.errors import HCEPError, near_matches
+from hcep.taxonomy import llm
 
 
 def option(text: str, *names: str, **settings: Any) -> Any:

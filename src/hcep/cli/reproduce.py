@@ -20,9 +20,9 @@ from hcep.cli.options import Json, ReaderOptions, argument, option, reader_optio
 from hcep.errors import HCEPError, near_matches, quoted
 
 if TYPE_CHECKING:
-    from hcep.experiments.experiment import Experiment
-    from hcep.experiments.records import Records
-    from hcep.experiments.tasks import Task
+    from experiments.experiment import Experiment
+    from experiments.records import Records
+    from experiments.tasks import Task
 
 RESULTS, SMOKE = Path("experiments/results"), Path("experiments/smoke")
 #: The encoder of what is fetched, where no other is said: it needs no model hub.
@@ -57,8 +57,8 @@ def reproduce(
     or the bundled sample; where that is not the paper's data, name and title say so. A stopped run goes on where it
     was; each cell is measured once.
     """
+    from experiments.all_experiments import EXPERIMENTS
     from hcep.classify.methods import METHODS
-    from hcep.experiments.all_experiments import EXPERIMENTS
 
     results = output or (SMOKE if smoke else RESULTS)
     by_name = {experiment.on_hand: name for name, experiment in EXPERIMENTS.items()} | {n: n for n in EXPERIMENTS}
@@ -128,7 +128,7 @@ def _run(
     experiment: Experiment, given: Task | None, folder: Path, console: Console, *, skip: bool, **options: Any
 ) -> Records | None:
     """Run one experiment with a progress bar; under --all one whose data is not at hand is skipped with the reason."""
-    from hcep.experiments.experiment import run
+    from experiments.experiment import run
 
     if given is not None and not experiment.data:
         raise HCEPError(f"{experiment.name} makes its own data; leave --data out")
@@ -174,7 +174,7 @@ def _list(experiments: dict[str, Experiment], as_json: bool) -> None:
 
 def _given_task(data: Path, encoder: str | None, preprocessing: str | None, hierarchy: Any, results: Path) -> Task:
     """The user's data as a task; a folder of images is encoded into a store beside the results first."""
-    from hcep.experiments.tasks import task_from_arrays
+    from experiments.tasks import task_from_arrays
     from hcep.hierarchy import Hierarchy
 
     if encoder is not None and not embeddings.is_store(data):
@@ -208,8 +208,8 @@ def _split(data: Path, wanted: tuple[str, ...]) -> str:
 
 
 def _show(experiment: Experiment, records: Records, report: dict[str, Any]) -> None:
-    from hcep.experiments.page import heading
-    from hcep.experiments.readings import MARKS
+    from experiments.page import heading
+    from experiments.readings import MARKS
 
     console = Console()
     title = escape(heading(experiment, records))
@@ -226,7 +226,7 @@ def _show(experiment: Experiment, records: Records, report: dict[str, Any]) -> N
 
 
 def _write_pages(experiments: dict[str, Experiment], results: Path, page: Path | None, readme: Path | None) -> None:
-    from hcep.experiments.page import MARK, results_page, with_tables
+    from experiments.page import MARK, results_page, with_tables
 
     if page is not None:
         if page.exists() and not page.read_text(encoding="utf-8").startswith(MARK):

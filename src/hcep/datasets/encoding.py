@@ -22,7 +22,7 @@ from hcep.embeddings.images import content_hash
 from hcep.embeddings.reading import is_embeddings, is_store, read_embeddings
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
-from hcep.hierarchy.formats.source import counted
+from hcep.taxonomy.formats.source import counted
 
 
 def encode_images(

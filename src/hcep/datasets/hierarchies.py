@@ -8,7 +8,8 @@ from typing import Any
 
 from hcep.datasets.wordnet import imagenet_hierarchy
 from hcep.errors import HCEPError, quoted
-from hcep.hierarchy import Hierarchy, match_classes, read_hierarchy
+from hcep.hierarchy import Hierarchy
+from hcep.taxonomy import match_classes, read_hierarchy
 
 logger = logging.getLogger(__name__)
 

@@ -1,3 +1,5 @@
+from .audit_checks import Check as Check
+from .audit_report import Audit as Audit, audit as audit
 from .compare import (
     DEFAULT_COLUMNS as DEFAULT_COLUMNS,
     RunningScores as RunningScores,

@@ -1,4 +1,4 @@
-from . import naming as naming, report as report
+from . import report as report
 from .corrections import Correction as Correction, Corrections as Corrections, image_hash as image_hash
 from .evidence import Contributions as Contributions, Flip as Flip, WhyNot as WhyNot
 from .explained import (

@@ -1,20 +1,7 @@
-"""Graphs and names only: the rooted DAG of synsets, its files, WordNet."""
+"""The rooted DAG of concepts and its rooted paths. `hcep.taxonomy` reads it from files and improves it."""
 
 from hcep.errors import HierarchyError
 from hcep.hierarchy.edges import VIRTUAL_ROOT, PathTree
-from hcep.hierarchy.files import match_classes, read_described, read_hierarchy, write_hierarchy
-from hcep.hierarchy.formats import FORMATS, Format
 from hcep.hierarchy.graph import Hierarchy
 
-__all__ = [
-    "FORMATS",
-    "VIRTUAL_ROOT",
-    "Format",
-    "Hierarchy",
-    "HierarchyError",
-    "PathTree",
-    "match_classes",
-    "read_described",
-    "read_hierarchy",
-    "write_hierarchy",
-]
+__all__ = ["VIRTUAL_ROOT", "Hierarchy", "HierarchyError", "PathTree"]

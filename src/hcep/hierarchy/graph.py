@@ -348,7 +348,7 @@ class Hierarchy:
         ``leaf`` and ``name`` for level columns; ``relationships`` for OBO and OWL; ``language`` and ``ids`` for RDF.
         Raises HierarchyError: a file that is absent, too large, malformed, or not a rooted DAG.
         """
-        from hcep.hierarchy.files import read_hierarchy
+        from hcep.taxonomy.files import read_hierarchy
 
         return read_hierarchy(place, format, **options)
 
@@ -358,7 +358,7 @@ class Hierarchy:
         A failure leaves what was there. With `lossy` it is written also where the format cannot hold the graph itself:
         several parents of a synset.
         """
-        from hcep.hierarchy.files import write_hierarchy
+        from hcep.taxonomy.files import write_hierarchy
 
         return write_hierarchy(self, path, format, lossy=lossy)
 
@@ -404,13 +404,13 @@ class Hierarchy:
         database : folder with WordNet's ``data.noun`` and ``index.noun``; looked for in the usual places when left out
         on_ambiguous : a word of several senses is refused, with the senses listed, or taken in its most frequent one
         """
-        from hcep.hierarchy.wordnet import WordNet
+        from hcep.taxonomy.wordnet import WordNet
 
         return WordNet(database, pos=pos).hierarchy(ids_or_words, on_ambiguous=on_ambiguous)
 
     def format_tree(self, max_depth: int | None = None, max_children: int | None = None) -> str:
         """The hierarchy drawn with box characters, one synset per line; a synset met before points back to it."""
-        from hcep.hierarchy.formats.writing import tree
+        from hcep.taxonomy.formats.writing import tree
 
         return tree(self, max_depth, max_children)
 

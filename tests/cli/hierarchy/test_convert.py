@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from hcep import HCEPError, Hierarchy, HierarchyError
 from hcep.cli.app import app, main
-from hcep.hierarchy import FORMATS
-from hcep.hierarchy.files import in_words
+from hcep.taxonomy import FORMATS
+from hcep.taxonomy.files import in_words
 
 
 def run(*words):

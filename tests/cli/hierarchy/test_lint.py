@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 from hcep import HCEPClassifier, HCEPError, Hierarchy, HierarchyError
 from hcep.cli.app import app
 from hcep.cli.hierarchy_edits import parse_edits
-from hcep.curation import Add, Merge, Move, Remove, Rename
-from hcep.hierarchy import read_hierarchy
+from hcep.taxonomy import Add, Merge, Move, Remove, Rename, read_hierarchy
 
 LABELS = ["cat", "dog", "fox", "bat", "car", "bus", "van"]
 

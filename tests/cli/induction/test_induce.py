@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from hcep.cli.app import app
 from hcep.errors import HCEPError
-from hcep.hierarchy import read_hierarchy
-from hcep.llm import LLMError
+from hcep.taxonomy import read_hierarchy
+from hcep.taxonomy.llm import LLMError
 from tests.hierarchy.cifar10 import CIFAR, CORPUS, GOOD, TREE, without
-from tests.llm.chat_server import ok, running_chat, status
+from tests.taxonomy.llm.chat_server import ok, running_chat, status
 
 
 def invoke(*words):

@@ -1,0 +1,198 @@
+"""The beam: what a wider one brings on ImageNette, and what it costs at twelve images per class; and the linear head as
+published (AdamW) beside the convex solver: which is better, and how long does each take?
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from experiments.experiment import described
+from experiments.figures import Figure, canvas, curves, style
+from experiments.measuring import OUR_LABEL, Cell, measured, method_cell
+from experiments.readings import TITLES, Verdict, ahead, by_method, labels_of, verdicts_by_data
+from experiments.records import Row
+from experiments.sparsity import MAIN
+from experiments.tasks import Task
+from hcep._tables import markdown, number
+from hcep.evaluate.grade import timed
+
+
+@dataclass(frozen=True)
+class AblationConfig:
+    """Beams; 0 is the exact search of all paths."""
+
+    beams: tuple[int, ...] = (1, 4, 8, 0)
+    shots: int | None = None
+    n_val: int | None = None
+
+
+def ablation_cells(config: AblationConfig, task: Task) -> Iterator[Cell]:
+    for beam in config.beams:
+        yield method_cell("hb-omp" if beam else "exact", beam, shots=config.shots)
+
+
+def ablation(config: AblationConfig, task: Task, cell: Cell) -> Iterator[Row]:
+    task = task.shots(config.shots, 0).first_images(config.n_val)
+    depth = task.hierarchy.depth
+    for level in range(1, depth + 1):
+        yield {**measured(cell, task, images=level == depth, max_steps=level)[0], "sparsity": level}
+
+
+@verdicts_by_data
+def ablation_verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
+    """Does a beam of 8 recover more than greedy search?"""
+    full = [r for r in rows if r["sparsity"] == max(r["sparsity"] for r in rows)]
+    for metric in MAIN[1:]:
+        yield from ahead(full, f"{data}, full depth", "HB-OMP (beam 8)", ["HB-OMP (beam 1)"], metric, paper=True)
+
+
+ABLATION = described(
+    "beam-ablation",
+    *(ablation_cells, ablation, curves("sparsity", MAIN, "sparsity level", by=None), ablation_verdicts),
+    *(lambda rows: by_method(rows, "sparsity", MAIN), AblationConfig()),
+    AblationConfig(beams=(1, 8), shots=5, n_val=200),
+)
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """Twelve images per class at full depth, as published; methods are timed in turns, `repeats` times."""
+
+    beams: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    methods: tuple[str, ...] = ("omp", "hnn", "nn", "nearest-mean", "no-tree", "exact", "anchored", "hcep")
+    shots: int | None = 12
+    repeats: int = 9
+    n_val: int | None = None
+
+
+def runtime_cells(config: RuntimeConfig, task: Task) -> Iterator[Cell]:
+    """One cell for all methods: times are only comparable within one run."""
+    yield {"beams": list(config.beams), "methods": list(config.methods), "shots": config.shots}
+
+
+def runtime(config: RuntimeConfig, task: Task, cell: Cell) -> Iterator[Row]:
+    """Seconds to search all validation images, beside accuracy and support scores."""
+    task = task.shots(config.shots, 0).first_images(config.n_val)
+    plan = [method_cell("hb-omp", beam) for beam in config.beams] + [method_cell(name) for name in config.methods]
+    graded = [measured(one, task) for one in plan]
+    # In turns, so that a slow moment of the machine hits all.
+    times = np.array(
+        [[timed(partial(found.estimator.pursue, task.X_val))[1] for _, found in graded] for _ in range(config.repeats)]
+    )
+    for (row, _), own in zip(graded, times.T, strict=True):
+        low, middle, high = np.quantile(own, [0.25, 0.5, 0.75])
+        spread = {"seconds": middle, "seconds_low": low, "seconds_high": high}
+        turns = {f"seconds_{i}": seconds for i, seconds in enumerate(own)}
+        yield {**row, **spread, **turns, "images_per_second": len(task.y_val) / middle}
+
+
+def draw_runtime(rows: list[Row]) -> Figure:
+    figure = canvas(8, 3.4)
+    beams, others = [r for r in rows if r["beam"]], [r for r in rows if not r["beam"]]
+    for metric, axes in zip(("support_precision", "accuracy"), figure.subplots(1, 2), strict=True):
+        axes.plot([r["seconds"] for r in beams], [r[metric] for r in beams], **style("HB-OMP"))
+        for row in beams:
+            place = {"fontsize": 7, "xytext": (3, 3), "textcoords": "offset points"}
+            axes.annotate(f"B {row['beam']}", (row["seconds"], row[metric]), **place)
+        for row in others:
+            axes.plot(row["seconds"], row[metric], label=row["label"], **{**style(row["label"]), "linestyle": ""})
+        axes.set(xlabel="seconds for all validation images", ylabel=TITLES[metric], xscale="log")
+        axes.grid(alpha=0.25)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
+    return figure
+
+
+@verdicts_by_data
+def runtime_verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
+    """Does precision improve with the beam, what does it cost, and what does ours?"""
+    beams = [label for label in labels_of(rows) if label.startswith("HB-OMP")]
+    yield from ahead(rows, data, beams[-1], beams[:1], "support_precision", paper=True)
+    turns = []
+    for row in rows:
+        seconds = {name.removeprefix("seconds_"): row[name] for name in row if name.startswith("seconds_")}
+        turns += [{"label": row["label"], "seed": i, "seconds": s} for i, s in seconds.items() if i.isdigit()]
+    for ours in ("Exact", OUR_LABEL):
+        for other in (beams[-1], beams[0], "OMP", "NN"):
+            yield from ahead(turns, data, ours, [other], "seconds")
+
+
+def runtime_table(rows: list[Row]) -> str:
+    lines = []
+    for r in rows:
+        times = (f"{1000 * r[name]:.0f}" for name in ("seconds", "seconds_low", "seconds_high"))
+        scores = (number(np.nan if r[m] is None else r[m]) for m in MAIN)
+        lines.append((r["label"], *times, f"{r['images_per_second']:,.0f}", *scores))
+    quartiles = ("ms for all images, median", "quarter", "three quarters")
+    return markdown(("method", *quartiles, "images/s", *(TITLES[m] for m in MAIN)), lines)
+
+
+RUNTIME = described(
+    "runtime",
+    *(runtime_cells, runtime, draw_runtime, runtime_verdicts, runtime_table, RuntimeConfig()),
+    RuntimeConfig(beams=(1, 8), methods=("omp", "exact", "hcep"), shots=5, repeats=3, n_val=300),
+)
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """HB-OMP codes at full depth, under AdamW and under the convex solver: its default C, and a weak one."""
+
+    Cs: tuple[float, ...] = (1.0, 1000.0)
+    beam: int = 8
+    shots: int | None = None
+    n_val: int | None = None
+
+
+def head_cells(config: HeadConfig, task: Task) -> Iterator[Cell]:
+    yield method_cell("hb-omp", config.beam, shots=config.shots, C=None)
+    for C in config.Cs:
+        yield method_cell("hb-omp:convex", config.beam, shots=config.shots, C=C)
+
+
+def heads(config: HeadConfig, task: Task, cell: Cell) -> Iterator[Row]:
+    """One row; the dictionary and the codes are the same for all heads."""
+    task = task.shots(config.shots, 0).first_images(config.n_val)
+    options = {"head": LogisticRegression(C=cell["C"], max_iter=5000)} if cell["C"] else {}
+    measured(cell, task.first_classes(3), **options)  # compiles the kernels, so that no head pays for it
+    row, _ = measured(cell, task, **options)
+    yield {**row, "label": f"convex, C {cell['C']:g}" if cell["C"] else "AdamW"}
+
+
+def draw_heads(rows: list[Row]) -> Figure:
+    figure = canvas(11, 2.8)
+    left, right = figure.subplots(1, 2)
+    low = [r["accuracy"] - r["accuracy_low"] for r in rows]
+    high = [r["accuracy_high"] - r["accuracy"] for r in rows]
+    left.errorbar(range(len(rows)), [r["accuracy"] for r in rows], yerr=(low, high), fmt="o", capsize=3)
+    right.bar(range(len(rows)), [r["fit_seconds"] for r in rows], color="#1f77b4")
+    for axes, title in ((left, "accuracy"), (right, "seconds to fit")):
+        axes.set_xticks(range(len(rows)), [f"{r['data']}\n{r['label']}" for r in rows], fontsize=7)
+        axes.set_title(title)
+    return figure
+
+
+@verdicts_by_data
+def head_verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
+    """The convex head against the published one, in accuracy and calibration."""
+    for label in (label for label in labels_of(rows) if label != "AdamW"):
+        for metric in ("accuracy", "ece"):
+            yield from ahead(rows, data, label, ["AdamW"], metric)
+
+
+def head_table(rows: list[Row]) -> str:
+    lines = []
+    for r in rows:
+        between = f"{number(r['accuracy_low'])} to {number(r['accuracy_high'])}"
+        scores = (number(r["accuracy"]), between, number(r["ece"]), f"{r['fit_seconds']:.1f}")
+        lines.append((r["data"], r["label"], *scores))
+    return markdown(("data", "head", "accuracy", "95 % interval", "calibration error", "seconds to fit"), lines)
+
+
+HEADS = described(
+    "heads",
+    *(head_cells, heads, draw_heads, head_verdicts, head_table, HeadConfig()),
+    HeadConfig(Cs=(1.0,), shots=5, n_val=200),
+)

@@ -1,0 +1,168 @@
+"""What an experiment is, and how one runs: config -> cells -> rows, a cell at a time and never twice."""
+
+import time
+import warnings
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+
+from experiments.figures import Figure
+from experiments.measuring import Cell, missing_extras
+from experiments.readings import Verdict
+from experiments.records import TEXTS, Records, Row
+from experiments.tasks import BUNDLED, Task
+from hcep._files import replacing
+from hcep.dictionary import DependentAtomsWarning
+from hcep.errors import HCEPError, MissingExtraError
+
+#: Classes that the short settings keep.
+SMOKE_CLASSES = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """One figure or table of the paper; `name` and what follows is as texts.toml describes it.
+
+    Rows carry the settings they differ in, and metrics; a table is Markdown; `smoke` are short settings.
+    """
+
+    cells: Callable[[Any, Any], Iterable[Cell]]
+    measure: Callable[[Any, Any, Cell], Iterable[Row]]
+    draw: Callable[[list[Row]], Figure]
+    verdicts: Callable[[list[Row]], list[Verdict]]
+    table: Callable[[list[Row]], str]
+    config: Any
+    smoke: Any
+    name: str
+    title: str
+    paper: str
+    question: str
+    data: tuple[str, ...]
+    reading: str = ""
+    short: str = ""
+    stand_in: str = ""
+    smoke_seconds: int = 5
+
+    @property
+    def on_hand(self) -> str:
+        """Its name on the data at hand, and that of its folder: a stand-in says that it is one."""
+        return self.stand_in or self.name
+
+    def tasks(self, *, smoke: bool = False) -> list[Task | None]:
+        """The data at hand, for the short settings a few of its classes; None for synthetic data, made by the cells."""
+        found = [BUNDLED[name]() for name in self.data]
+        return [task.first_classes(SMOKE_CLASSES) if smoke else task for task in found] or [None]
+
+    def with_shots(self, shots: int | None) -> Self:
+        """The same with another number of training images per class; None is all."""
+        if not isinstance(getattr(self.config, "shots", ()), int | None):
+            raise HCEPError(f"{self.name} has no single number of images per class; leave --shots out")
+        return replace(self, config=replace(self.config, shots=shots), smoke=replace(self.smoke, shots=shots))
+
+    def missing(self, tasks: Sequence[Task | None], *, smoke: bool = False) -> list[str]:
+        """What must be installed for all of its cells, one sentence per package."""
+        cells = [cell for task in tasks for cell in self.cells(self.smoke if smoke else self.config, task)]
+        return list(missing_extras(cell["method"] for cell in cells if "method" in cell))
+
+
+def described(name: str, *steps: Any) -> Experiment:
+    """The experiment of that name: `cells` to `smoke` in their order; its words are those of texts.toml."""
+    words = TEXTS[name] | {"name": name, "data": tuple(TEXTS[name]["data"])}
+    other = TEXTS[words.pop("like")] if "like" in words else {}
+    return Experiment(*steps, **(other | words))
+
+
+def run(
+    experiment: Experiment,
+    tasks: Sequence[Task | None],
+    output: str | PathLike[str],
+    *,
+    smoke: bool = False,
+    fresh: bool = False,
+    methods: Collection[str] | None = None,
+    on_cell: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> Records:
+    """Measure what is not measured yet and draw the figure; return the rows of these tasks.
+
+    Cells whose extra is not installed are skipped and listed in the rows' provenance.
+
+    Parameters
+    ----------
+    output : folder of this experiment's rows and figures
+    smoke, fresh : the short settings; measure everything anew
+    methods : measure the cells of these methods anew, and no others: rows of the rest stay
+    on_cell : called with what is under way and how many cells are done of how many
+    """
+    config, folder = experiment.smoke if smoke else experiment.config, Path(output)
+    if fresh:
+        (folder / "rows.json").unlink(missing_ok=True)
+    records = Records(folder, experiment.name)
+    work = [(task, cell) for task in tasks for cell in experiment.cells(config, task)]
+    digests = {id(task): task.digest if task else "synthetic" for task in tasks}
+    keys = [records.key(cell, digests[id(task)]) for task, cell in work]
+    records.keep(keys)
+    order = keys
+    if methods is not None:
+        chosen = [i for i, (_, cell) in enumerate(work) if cell.get("method") in methods]
+        if not chosen:
+            known = ", ".join(dict.fromkeys(cell["method"] for _, cell in work if "method" in cell)) or "none by method"
+            raise HCEPError(f"{experiment.name} has no cells of {', '.join(methods)}; it has {known}")
+        work, keys = [work[i] for i in chosen], [keys[i] for i in chosen]
+        records.keep(records.done.difference(keys))
+    spent = records.provenance.get("seconds") or 0.0
+    if not records.done.issuperset(keys):  # what is measured is measured here and now; older rows keep their origin
+        records.describe(config, [task for task in tasks if task], spent)
+    records.provenance["skipped"] = {}
+    start = time.perf_counter()
+    for i, ((task, cell), key) in enumerate(zip(work, keys, strict=True)):
+        if key in records.done:
+            continue
+        on_cell(_shown(task, cell), i, len(work))
+        try:
+            about = {} if task is None else {"data": task.name, "encoder": task.encoder}
+            rows = [about | row for row in _quietly(experiment, config, task, cell)]
+        except MissingExtraError as error:
+            records.provenance["skipped"][_shown(task, cell)] = str(error)
+            continue
+        records.provenance["seconds"] = round(spent + time.perf_counter() - start, 1)
+        records.add(key, rows)
+    on_cell("drawing", len(work), len(work))
+    records.sort(order)
+    records.write()
+    draw(experiment, records.rows, folder)
+    return records
+
+
+def draw(experiment: Experiment, rows: list[Row], folder: str | PathLike[str]) -> list[Path]:
+    """Draw the figure from the rows alone, as PNG and SVG."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    # Ids and dates in an SVG would make two drawings of the same rows differ.
+    look: Any = {"svg.hashsalt": experiment.name, "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+    files = []
+    with mpl.rc_context(look):
+        figure = experiment.draw(rows)
+        for kind, canvas, undated in (("png", FigureCanvasAgg, "Software"), ("svg", FigureCanvasSVG, "Date")):
+            files.append(Path(folder) / f"figure.{kind}")
+            with replacing(files[-1]) as partial:
+                canvas(figure)
+                figure.savefig(partial, dpi=110 if kind == "png" else "figure", format=kind, metadata={undated: None})
+    return files
+
+
+def _quietly(experiment: Experiment, config: Any, task: Task | None, cell: Cell) -> list[Row]:
+    """Rows of a cell without the warnings that are part of the setting."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DependentAtomsWarning)
+        warnings.filterwarnings("ignore", message="The number of unique classes")  # one image per class is meant
+        warnings.filterwarnings("ignore", message="lbfgs failed to converge")
+        return list(experiment.measure(config, task, cell))
+
+
+def _shown(task: Task | None, cell: Cell) -> str:
+    settings = ", ".join(f"{name} {value}" for name, value in cell.items() if value is not None)
+    return f"{task.name}: {settings}" if task else settings

@@ -1,0 +1,130 @@
+"""One method in one setting: made as published or as ours, graded by the one grader, as a row."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.records import OF_IMAGES, Row, packed
+from experiments.tasks import Task
+from hcep._optional import install_command, is_installed
+from hcep.classify import HCEPClassifier
+from hcep.classify.heads import AdamWHead
+from hcep.classify.methods import METHODS, make_method
+from hcep.evaluate import Graded, grade, grade_methods
+from hcep.pursuit import PathResult
+
+#: The settings of one cell: what is measured, saved and resumed as a whole.
+Cell = dict[str, Any]
+#: The paper trains a linear head on their codes, by AdamW; "NAME:convex" is the same code under the convex solver.
+PUBLISHED = ("omp", "hier-omp", "hb-omp", "cbm", "hnn")
+CONVEX = ":convex"
+#: What stands beside every claim of ours: linear models on the same features, and our own without a tree.
+CONTROLS = ("linear-probe", "lda", "nearest-mean", "no-tree")
+OUR_LABEL = METHODS["hcep"].label
+#: Raised where a method's answers change, so that its cells, and no others, are measured again.
+REVISIONS: dict[str, int] = dict.fromkeys(("hcep", "no-tree", "nearest-mean", "lda", "nn", "anchored"), 1)
+#: Packages some methods need, and the extra that brings them.
+NEEDS = {"nn-lasso": ("skglm", "baselines"), "basis-pursuit": ("skglm", "baselines")}
+#: From this many classes the head is trained as published for ImageNet: twice the epochs, four times the batch.
+MANY_CLASSES = 200
+
+
+def method_cell(name: str, beam: int = 8, **settings: Any) -> Cell:
+    """The cell of a method: its name, head and beam, where it has them, and further settings.
+
+    >>> method_cell("hb-omp:convex", beam=32, seed=0)
+    {'method': 'hb-omp', 'head': 'logistic', 'beam': 32, 'seed': 0}
+    """
+    method = name.removesuffix(CONVEX)
+    head = ("logistic" if name != method else "adamw") if method in PUBLISHED else None
+    cell = {"method": method, "head": head, "beam": beam if method == "hb-omp" else None, **settings}
+    return {**cell, "revision": REVISIONS[method]} if method in REVISIONS else cell
+
+
+def labelled(cell: Cell) -> str:
+    """How a cell's method is called in tables and figures.
+
+    >>> labelled(method_cell("hb-omp", beam=32)), labelled(method_cell("omp:convex"))
+    ('HB-OMP (beam 32)', 'OMP, convex head')
+    """
+    beam = f" (beam {cell['beam']})" if cell["beam"] else ""
+    return METHODS[cell["method"]].label + beam + (", convex head" if cell["head"] == "logistic" else "")
+
+
+def estimator(cell: Cell, task: Task, **options: Any) -> Any:
+    """The unfitted method of a cell, its head as published for a task of that size."""
+    if cell["head"] == "adamw":
+        many = len(task.hierarchy.leaves) >= MANY_CLASSES
+        published = {"epochs": 1000, "batch_size": 16384} if many else {"epochs": 500, "batch_size": 4096}
+        options["head"] = AdamWHead(**published)
+        if cell["method"] == "cbm":
+            options["batch_size"] = published["batch_size"]  # its concepts are trained in such batches too
+    elif cell["head"] is not None:
+        options.setdefault("head", cell["head"])
+    return make_method(cell["method"], task.hierarchy, beam_width=cell["beam"], **options)
+
+
+def measured(cell: Cell, task: Task, method: Any = None, *, images: bool = True, **options: Any) -> tuple[Row, Graded]:
+    """Fit (unless a fitted `method` is given) and grade a cell's method on a task; `options` are of the estimator.
+
+    With `images` the row also has what each image got, for paired intervals.
+    """
+    train = (task.X, task.y) if method is None else None
+    method = estimator(cell, task, **options) if method is None else method
+    found = grade(method, (task.X_val, task.y_val), train, energy=False, hierarchy=task.hierarchy)
+    metrics = {k: v for k, v in found.row().items() if not k.startswith(("explained_", "reconstruction", "prefix_"))}
+    row = {**cell, "label": labelled(cell), **metrics, "n_train": len(task.y), "n_val": len(task.y_val)}
+    return {**row, OF_IMAGES: packed(found.scores)} if images else row, found
+
+
+def missing_extras(methods: Iterable[str]) -> Iterator[str]:
+    """A sentence for each package that some of the methods need and that is not installed."""
+    wanted: dict[tuple[str, str], list[str]] = {}
+    for name in dict.fromkeys(methods):
+        if name in NEEDS and not is_installed(NEEDS[name][0]):
+            wanted.setdefault(NEEDS[name], []).append(METHODS[name].label)
+    for (package, extra), labels in wanted.items():
+        yield f"{', '.join(labels)} left out: {package} is not installed; {install_command(extra)}"
+
+
+#: What stands in the demo's table, and how it is called there.
+IN_DEMO = {"omp": "OMP", "hnn": "HNN", "nn": "NN", "hb-omp": "HB-OMP (paper)", "hcep": "HCEP (ours)"}
+
+#: Its columns, and the scores they are means of.
+COLUMNS = {"accuracy": "correct", "precision": "support_precision", "recall": "support_recall"}
+COLUMNS["tree_distance"] = "tree_distance"
+
+
+class Comparison(NamedTuple):
+    """Rows, and what is needed to explain single images: the fitted classifier and the paper's paths."""
+
+    rows: list[dict[str, Any]]
+    ours: HCEPClassifier
+    ours_result: PathResult
+    paper_result: PathResult
+
+
+def compare_methods(task: Task, beam_width: int = 8, on_step: Callable[[str], None] = lambda name: None) -> Comparison:
+    """Fit and grade the demo's methods, the published ones with the published head, the others by the leaf.
+
+    Speeds are those of the pursuit alone, kernels compiled.
+    """
+    made = {label: estimator(method_cell(name, beam_width), task) for name, label in IN_DEMO.items()}
+    found = grade_methods(made, (task.X_val, task.y_val), (task.X, task.y), on_method=on_step).graded
+    rows: list[dict[str, Any]] = []
+    for name, label in IN_DEMO.items():
+        means = found[label].scores.summary()
+        row = {"method": label, "label_from": "published head" if name in PUBLISHED else "leaf of the path"}
+        scores = {column: means[score] for column, score in COLUMNS.items()}
+        rows.append({**row, **scores, "images_per_second": found[label].speed(task.X_val)})
+    ours, paper = found[IN_DEMO["hcep"]], found[IN_DEMO["hb-omp"]]
+    return Comparison(rows, ours.estimator, ours.result, paper.result)
+
+
+def only_ours_right(comparison: Comparison, y_val: NDArray[Any]) -> Iterator[int]:
+    """Images whose path is wrong by the paper's rule and right by ours; two-way splits first."""
+    found = np.flatnonzero((comparison.paper_result.leaves != y_val) & (comparison.ours_result.leaves == y_val))
+    negative = [comparison.paper_result.coefficients(int(i)).min() for i in found]
+    yield from (int(i) for i in found[np.argsort(negative, kind="stable")])

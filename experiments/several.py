@@ -1,0 +1,230 @@
+"""Several objects in one picture: averages of embeddings, real mosaics of two photos, labels of mixtures."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+from sklearn.multiclass import OneVsRestClassifier
+
+from experiments import where
+from experiments.experiment import described
+from experiments.figures import Figure, bars, canvas
+from experiments.measuring import Cell
+from experiments.readings import (
+    Verdict,
+    ahead,
+    by_data,
+    by_metric,
+    mean_of,
+    table_by_data,
+    threshold,
+    verdicts_by_data,
+)
+from experiments.records import OF_IMAGES, PER_IMAGE, Row, packed
+from experiments.tasks import BUNDLED, Task
+from hcep._tables import markdown, number
+from hcep.classify import HCEPClassifier, MultiLabelHCEP, make_method
+from hcep.classify.multilabel import example_f1
+from hcep.embeddings.images import open_image
+from hcep.pursuit import lasso, omp, path_objectives
+
+Array = NDArray[Any]
+OURS, AUTO, SINGLES, PROBE = "ours, two paths", "ours, auto", "two best single paths", "linear probe, two likeliest"
+FLAT, LASSO = "flat OMP", "non-negative lasso"
+LABELS, MULTILABEL = (OURS, AUTO, SINGLES, PROBE, FLAT, LASSO), ("ours", "one-versus-rest logistic regression")
+MOSAICS = "ImageNette, mosaics of two photos"
+#: What is averaged, and the data whose images it is.
+AVERAGES = {"Tiny-ImageNet-200, averages": "tiny-imagenet", "CIFAR-10 by CLIP, averages": "cifar10"}
+MIXTURES = {"CIFAR-10 by CLIP, mixtures": "cifar10", "ImageNette, mixtures": "imagenette"}
+#: Penalties tried for the logistic regression of labels; the best on the *validation* pictures is shown.
+PENALTIES = (1.0, 10.0, 100.0)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Pictures per seed: averages of two embeddings, mosaics of two photos, mixtures of one to three to learn from."""
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    n_averages: int = 500
+    n_mosaics: int = 150
+    n_mixtures: int = 400
+    data: tuple[str, ...] = (MOSAICS, *AVERAGES, *MIXTURES)
+
+
+def cells(config: Config, task: None) -> Iterator[Cell]:
+    for data in config.data:
+        for seed in config.seeds:
+            for label in MULTILABEL if data in MIXTURES else LABELS:
+                yield {"data": data, "label": label, "seed": seed}
+
+
+def measure(config: Config, task: None, cell: Cell) -> Iterator[Row]:
+    """One row: the share of pictures of which both classes, and no others, are found; of mixtures the labels' F1."""
+    data, seed = cell["data"], cell["seed"]
+    if data in MIXTURES:
+        right, more = _labels(config, BUNDLED[MIXTURES[data]](), seed, cell["label"])
+        yield {**cell, "example_f1": float(right.mean()), **more, "n": len(right), OF_IMAGES: _kept(right)}
+        return
+    X, pairs = _mosaics(config.n_mosaics, seed) if data == MOSAICS else _averages(config.n_averages, seed, data)
+    name = "imagenette" if data == MOSAICS else AVERAGES[data]
+    found = _classes(name, X, cell["label"])
+    right = np.array([set(some) == pair for some, pair in zip(found, pairs, strict=True)], dtype=float)
+    row = {**cell, "both": float(right.mean()), "n": len(right), OF_IMAGES: _kept(right)}
+    if cell["label"] == AUTO:
+        row["several"] = float(np.mean([len(some) > 1 for some in found]))
+        alone = _photos() if data == MOSAICS else BUNDLED[name]().X_val[:1000]
+        row["one_of_one"] = float(np.mean(_model(name).pursue(alone, n_paths="auto").n_paths == 1))
+    yield row
+
+
+def _kept(values: Array) -> dict[str, Array]:
+    """What each picture got, for paired intervals."""
+    return packed({name: values if name == "correct" else np.full(len(values), np.nan) for name in PER_IMAGE})
+
+
+@cache
+def _model(name: str, probe: bool = False) -> Any:
+    """Ours fitted to a data set, or the linear probe."""
+    task = BUNDLED[name]()
+    if probe:
+        return make_method("linear-probe", task.hierarchy).fit(task.X, task.y)
+    return HCEPClassifier(task.hierarchy).fit(task.X, task.y).fit_objects(task.X, task.y)
+
+
+def _classes(name: str, X: Array, label: str) -> list[tuple[str, ...]]:
+    """The classes that a method finds in each picture."""
+    model = _model(name)
+    if label in (OURS, AUTO):
+        return [tuple(map(str, some)) for some in model.pursue(X, n_paths=2 if label == OURS else "auto").leaves]
+    if label == PROBE:
+        probe = _model(name, probe=True)
+        return _two_best(probe.classes_, probe.predict_proba(X))
+    tree = model.hierarchy_.path_tree
+    ends = np.array(model.hierarchy_.ids)[tree.synset[tree.leaf_nodes]]
+    if label == SINGLES:
+        return _two_best(ends, -path_objectives(X, model.dictionary_, anchor=model.anchor_))
+    dictionary, n_atoms = model.dictionary_, 2 * model.hierarchy_.depth
+    codes = (omp(X, dictionary, n_atoms) if label == FLAT else lasso(X, dictionary, n_atoms, positive=True)).codes
+    shares = codes.toarray() * np.linalg.norm(dictionary.atoms, axis=1)
+    # A class by the atom that ends in it, where none does by all that lead there.
+    nodes = tree.ancestors()[tree.leaf_nodes]
+    along = np.where(nodes >= 0, np.maximum(shares, 0.0)[:, tree.edge[nodes]], 0.0).sum(axis=2)
+    return _two_best(ends, shares[:, tree.edge[tree.leaf_nodes]] + 1e-3 * along)
+
+
+def _two_best(classes: Array, scores: Array) -> list[tuple[str, ...]]:
+    """The two different classes of highest score."""
+    ranked = np.argsort(-scores, axis=1, kind="stable")
+    return [tuple(dict.fromkeys(str(classes[k]) for k in row))[:2] for row in ranked]
+
+
+def _averages(n: int, seed: int, data: str) -> tuple[Array, list[set[str]]]:
+    """Means of two validation embeddings of different classes."""
+    task = BUNDLED[AVERAGES[data]]()
+    rng, found = np.random.default_rng(seed), list[tuple[int, int]]()
+    while len(found) < n:
+        a, b = rng.integers(len(task.y_val), size=2)
+        if task.y_val[a] != task.y_val[b]:
+            found.append((a, b))
+    first, second = np.array(found).T
+    pairs = [{str(task.y_val[a]), str(task.y_val[b])} for a, b in found]
+    return (task.X_val[first] + task.X_val[second]) / 2, pairs
+
+
+@cache
+def _mosaics(n: int, seed: int) -> tuple[Array, list[set[str]]]:
+    """Pictures of two validation photos of different classes side by side, each cropped to its half; encoded."""
+    from PIL import Image, ImageOps
+
+    rng, files, encoder = np.random.default_rng(seed), where.photos(), where._encoder()
+    height, width = encoder.preprocessing["size"]
+    vectors, pairs = [], []
+    for _ in range(n):
+        classes, chosen = where.drawn_photos(files, 2, rng)
+        picture = Image.new("RGB", (width, height))
+        for k, photo in enumerate(chosen):
+            picture.paste(ImageOps.fit(photo, (width // 2, height), Image.Resampling.BICUBIC), (k * (width // 2), 0))
+        vectors.append(encoder.encode_images(encoder.preprocess(picture)[None])[0])
+        pairs.append(set(classes))
+    return np.array(vectors), pairs
+
+
+@cache
+def _photos() -> Array:
+    """Embeddings of the validation photos themselves."""
+    encoder, files = where._encoder(), where.photos()
+    pixels = [encoder.preprocess(open_image(file)) for some in files.values() for file in some]
+    return np.concatenate([encoder.encode_images(np.stack(pixels[i : i + 16])) for i in range(0, len(pixels), 16)])
+
+
+def _labels(config: Config, task: Task, seed: int, label: str) -> tuple[Array, Row]:
+    """Example F1 of each mixture, and the mean average precision over labels."""
+    rng, classes = np.random.default_rng(seed), np.unique(task.y)
+    (X, Y), (X_val, Y_val) = (
+        _mixtures(X, y, classes, config.n_mixtures, rng) for X, y in ((task.X, task.y), (task.X_val, task.y_val))
+    )
+    tried = []
+    if label == "ours":
+        model = MultiLabelHCEP(task.hierarchy, labels=[str(c) for c in classes]).fit(X, Y)
+        tried.append((model.predict(X_val) > 0, model.label_scores(X_val)))
+    for penalty in () if label == "ours" else PENALTIES:
+        probe = OneVsRestClassifier(LogisticRegression(C=penalty, max_iter=2000)).fit(X, Y)
+        tried.append((probe.predict(X_val) > 0, probe.decision_function(X_val)))
+    scored = [(example_f1(Y_val > 0, guessed), float(average_precision_score(Y_val, s))) for guessed, s in tried]
+    best, precision = max(scored, key=lambda one: float(one[0].mean()))
+    return best, {"average_precision": precision}
+
+
+def _mixtures(X: Array, y: Array, classes: Array, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Means of one to three embeddings of different classes, and which."""
+    rows, truth = [], np.zeros((n, len(classes)), dtype=int)
+    for labels in truth:
+        chosen = rng.choice(len(classes), rng.integers(1, 4), replace=False)
+        labels[chosen] = 1
+        rows.append(X[[rng.choice(np.flatnonzero(y == classes[c])) for c in chosen]].mean(axis=0))
+    return np.array(rows), truth
+
+
+def draw(rows: list[Row]) -> Figure:
+    groups = by_data(rows)
+    figure = canvas(7, 1.7 * len(groups) + 0.5)
+    panels = figure.subplots(len(groups), squeeze=False)[:, 0]
+    for (data, group), axes in zip(groups.items(), panels, strict=True):
+        bars(axes, group, "both" if "both" in group[0] else "example_f1")
+        axes.set_title(data)
+    return figure
+
+
+@verdicts_by_data
+def verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
+    """Ours against what reads two classes from other answers; one object stays one."""
+    if data in MIXTURES:
+        yield from ahead(rows, data, MULTILABEL[0], MULTILABEL[1:], "example_f1")
+        return
+    for other in (SINGLES, PROBE, FLAT, LASSO):
+        yield from ahead(rows, data, OURS, [other], "both")
+    alone = mean_of(rows, AUTO, "one_of_one")
+    if alone is not None:
+        claim = f"{data}: of pictures with one object at least 95 % get one path"
+        yield threshold(claim, alone - 0.95, number(alone))
+
+
+@table_by_data
+def table(data: str, rows: list[Row]) -> str:
+    """Both classes found by each method; what "auto" does; labels of mixtures."""
+    if data in MIXTURES:
+        return f"{data} of one to three, labels:\n\n{by_metric(rows, ('example_f1', 'average_precision'))}\n"
+    means = [mean_of(rows, AUTO, metric) for metric in ("several", "both", "one_of_one")]
+    auto = [(data, *("" if mean is None else number(mean) for mean in means))]
+    heads = ("auto", "says several", "both right", "one object: one path")
+    both = by_metric(rows, ("both",))
+    return f"{data}, both classes found and no other:\n\n{both}\n{markdown(heads, auto)}\n"
+
+
+SMOKE = Config(seeds=(0,), n_averages=30, n_mosaics=2, n_mixtures=60, data=(MOSAICS, *list(AVERAGES)[1:]))
+EXPERIMENT = described("several", cells, measure, draw, verdicts, table, Config(), SMOKE)

@@ -1,0 +1,224 @@
+"""How sure, and none of these: coverage of hedged answers, and images of classes that the model does not know."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+
+from experiments.experiment import described
+from experiments.figures import Figure, canvas
+from experiments.measuring import Cell
+from experiments.readings import Verdict, ahead, mean_of, series, table_by_data, threshold, verdicts_by_data
+from experiments.records import Row
+from experiments.tasks import Task
+from hcep._tables import markdown, number
+from hcep.classify import HCEPClassifier
+from hcep.classify.hedging import class_sets, hedged_nodes, held_out, kinds, unknown_scores
+from hcep.classify.methods import make_method
+from hcep.classify.path_model import Inference, PathModel
+from hcep.evaluate import risk_coverage
+
+HEDGED, BY_CLASS, SETS, FIXED = "hedged", "hedged, by class", "sets", "fixed level"
+SCORE, OURS, PROBE, RESIDUAL = "unknown score", "max probability", "max probability, linear probe", "residual norm"
+KIND, PARENT = "a kind of", "parent of the predicted class"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Calibration splits for coverage; draws of unknown classes (a fifth of them) and of training images."""
+
+    alphas: tuple[float, ...] = (0.05, 0.1, 0.2)
+    splits: int = 20
+    # The weight of the unknown score was chosen on draws 0 to 3.
+    draws: tuple[int, ...] = tuple(range(10, 20))
+    shots: int | None = 25
+    false_alarms: float = 0.05
+    kind_alpha: float = 0.2
+
+
+def cells(config: Config, task: Task) -> Iterator[Cell]:
+    yield {"part": "coverage", "splits": config.splits}
+    for seed in config.draws:
+        yield {"part": "unknown", "seed": seed, "shots": config.shots}
+
+
+def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
+    rows = _coverage(config, task) if cell["part"] == "coverage" else _unknown(config, task, cell["seed"])
+    yield from ({**cell, **row} for row in rows)
+
+
+def _coverage(config: Config, task: Task) -> Iterator[Row]:
+    """One fit to all training images; half of the validation images, drawn anew each time, promise for the other."""
+    fitted = HCEPClassifier(task.hierarchy).fit(task.X, task.y)
+    model, found = fitted.path_model(), fitted.infer(task.X_val, explained=True)
+    own = np.searchsorted(fitted.classes_, task.y_val)
+    tree, below = model.hierarchy.path_tree, model._below.toarray() > 0
+    sizes = below.sum(axis=0)
+    for seed in range(config.splits):
+        order = np.random.default_rng(seed).permutation(len(own))
+        first, test = order[: len(own) // 2], order[len(own) // 2 :]
+        ready = replace(model, held_out=held_out(model, found.take(first), own[first]))
+        new, truth = found.take(test), own[test]
+        for alpha in config.alphas:
+            at = {"seed": seed, "alpha": alpha}
+            for label in (HEDGED, BY_CLASS):
+                nodes = hedged_nodes(ready, new, alpha, by_class=label == BY_CLASS)
+                concepts = tree.synset[nodes]
+                right = below[truth, concepts]
+                facts = {"depth": float(tree.level[nodes].mean()), "classes": float(sizes[concepts].mean())}
+                yield {**at, "label": label, **_covered(right, truth), **facts}
+                if label == HEDGED:
+                    yield {**at, "label": FIXED, **_fixed_level(model, new, truth, float(right.mean()))}
+            sets = class_sets(ready, new, alpha)
+            right = sets[np.arange(len(truth)), truth]
+            yield {**at, "label": SETS, **_covered(right, truth), "classes": float(sets.sum(axis=1).mean())}
+
+
+def _covered(right: NDArray[np.bool_], truth: NDArray[np.intp]) -> Row:
+    """Coverage of all images, and of the classes: the mean over the worst tenth of them."""
+    by_class = np.sort([right[truth == c].mean() for c in np.unique(truth)])
+    return {"coverage": float(right.mean()), "worst_classes": float(by_class[: max(1, len(by_class) // 10)].mean())}
+
+
+def _fixed_level(model: PathModel, found: Inference, truth: NDArray[np.intp], coverage: float) -> Row:
+    """Mean depth and classes of answers all cut at one level, between the two levels nearest to the coverage."""
+    tree, below = model.hierarchy.path_tree, model._below.toarray() > 0
+    paths, sizes = tree.ancestors()[found.paths.nodes], below.sum(axis=0)
+    rows = [(1.0, 0.0, float(len(model.classes)))]
+    for level in range(tree.depth):
+        nodes = np.where(paths[:, level] >= 0, paths[:, level], found.paths.nodes)
+        right = below[truth, tree.synset[nodes]]
+        rows.append((right.mean(), tree.level[nodes].mean(), sizes[tree.synset[nodes]].mean()))
+    covered, depth, classes = np.array(rows)[::-1].T
+    depth, classes = (float(np.interp(coverage, covered, column)) for column in (depth, classes))
+    return {"coverage": coverage, "depth": depth, "classes": classes}
+
+
+def _unknown(config: Config, task: Task, seed: int) -> Iterator[Row]:
+    """A fifth of the classes taken away from training: are their images told from others, and placed?"""
+    classes = np.unique(task.y)
+    away = np.random.default_rng(seed).permutation(classes)[: max(1, len(classes) // 5)]
+    few = task.shots(config.shots, seed)
+    X, y = (a[~np.isin(few.y, away)] for a in (few.X, few.y))
+    fitted = HCEPClassifier(task.hierarchy).fit(X, y)
+    unknown = np.isin(task.y_val, away)
+    found, model = fitted.infer(task.X_val, explained=True), fitted.path_model()
+    probe = make_method("linear-probe", task.hierarchy).fit(X, y)
+    likely = probe.predict_proba(task.X_val)
+    scores = {
+        SCORE: unknown_scores(model, found),
+        OURS: -found.probabilities.max(axis=1),
+        PROBE: -likely.max(axis=1),
+        RESIDUAL: found.paths.residual_norms,
+    }
+    known = np.flatnonzero(~unknown)
+    correct = {OURS: found.labels == task.y_val, PROBE: probe.classes_[np.argmax(likely, axis=1)] == task.y_val}
+    for label, values in scores.items():
+        row = {"label": label, "auroc": float(roc_auc_score(unknown, values))}
+        if label in correct:
+            row["risk_area"] = risk_coverage(-values[known], correct[label][known]).area
+        yield row
+    # False alarms among known images, and whether unknown ones are called a kind of what they are.
+    known = np.random.default_rng(seed).permutation(known)
+    first, test = known[: len(known) // 2], known[len(known) // 2 :]
+    fitted.calibrate(task.X_val[first], task.y_val[first])
+    model = fitted.path_model()
+    alarms = fitted.is_unknown(task.X_val, config.false_alarms)
+    tree, strange = model.hierarchy.path_tree, found.take(np.flatnonzero(unknown))
+    parents = np.maximum(tree.parent[strange.paths.nodes], 0)
+    answers = {KIND: kinds(model, strange, config.kind_alpha), PARENT: parents}
+    above = {c: {task.hierarchy.root, *task.hierarchy.ancestors(c)} for c in np.unique(task.y_val[unknown]).tolist()}
+    truth, ids = task.y_val[unknown].tolist(), np.array(model.hierarchy.ids)
+    for label, nodes in answers.items():
+        right = [concept in above[c] for concept, c in zip(ids[tree.synset[nodes]].tolist(), truth, strict=True)]
+        row = {"label": label, "right_kind": float(np.mean(right)), "depth": float(tree.level[nodes].mean())}
+        if label == KIND:
+            row |= {"false_alarms": float(alarms[test].mean()), "caught": float(alarms[unknown].mean())}
+        yield row
+
+
+def draw(rows: list[Row]) -> Figure:
+    figure = canvas(11, 3)
+    left, middle, right = figure.subplots(1, 3)
+    covered = [r for r in rows if r["part"] == "coverage"]
+    for label in (HEDGED, BY_CLASS, SETS, FIXED):
+        mine = [{**r, "nominal": 1.0 - r["alpha"]} for r in covered if r["label"] == label]
+        for axes, metric in ((left, "coverage"), (middle, "depth")):
+            xs, means, *_ = series(mine, "nominal", metric)
+            if xs and not (label == FIXED and metric == "coverage"):
+                axes.plot(xs, means, "o-", label=label)
+    left.axline((0.8, 0.8), slope=1, color="#999999", linewidth=0.8)
+    left.set(title="coverage", xlabel="promised")
+    middle.set(title="mean depth of answers", xlabel="promised coverage")
+    for axes in (left, middle):
+        axes.legend(frameon=False, fontsize=7)
+    told = [r for r in rows if "auroc" in r]
+    for i, label in enumerate((SCORE, OURS, PROBE, RESIDUAL)):
+        right.plot([r["auroc"] for r in told if r["label"] == label], [i] * sum(r["label"] == label for r in told), ".")
+    right.set_yticks(range(4), [SCORE, OURS, PROBE, RESIDUAL], fontsize=7)
+    right.set(title="unknown images told apart (AUROC)")
+    return figure
+
+
+@verdicts_by_data
+def verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
+    """Coverage as promised, answers deeper than a fixed level's, unknowns told apart better, and placed."""
+    covered, told = ([r for r in rows if r["part"] == part] for part in ("coverage", "unknown"))
+    for alpha in sorted({r["alpha"] for r in covered}):
+        mean = mean_of([r for r in covered if r["alpha"] == alpha], HEDGED, "coverage") or 0.0
+        claim = f"{data}: coverage of {1 - alpha:g} within one point"
+        yield threshold(claim, 0.01 - abs(mean - 1 + alpha), f"{mean:.3f}")
+    yield from ahead(covered, data, HEDGED, [FIXED], "depth", at="alpha")
+    yield from ahead(told, data, SCORE, [OURS, PROBE, RESIDUAL], "auroc")
+    yield from ahead(told, data, OURS, [PROBE], "risk_area")
+    alarms = mean_of(told, KIND, "false_alarms")
+    if alarms is not None:
+        off = 0.01 - abs(alarms - 0.05)
+        yield threshold(f"{data}: false alarms within one point of 5 %", off, f"{alarms:.3f}")
+        right = mean_of(told, KIND, "right_kind") or 0.0
+        yield threshold(f"{data}: most unknown images are a kind of what is said", right - 0.5, f"{right:.3f}")
+
+
+@table_by_data
+def table(data: str, rows: list[Row]) -> str:
+    covered, told = ([r for r in rows if r["part"] == part] for part in ("coverage", "unknown"))
+    lines = []
+    for alpha in sorted({r["alpha"] for r in covered}):
+        for label in (HEDGED, FIXED, BY_CLASS, SETS):
+            here = [r for r in covered if r["alpha"] == alpha and r["label"] == label]
+            lines.append([f"{1 - alpha:g}", label, *(_mean(here, m) for m in COLUMNS)])
+    n, draws = (len({r["seed"] for r in part}) for part in (covered, told))
+    text = f"{data}, mean over {n} calibration splits (worst classes: the lowest tenth of them):\n\n"
+    text += markdown(("promised", "answers", *COLUMNS.values()), lines) + "\n"
+    text += f"Unknown classes, a fifth of all, {draws} draws (mean ± half the 95 % interval):\n\n"
+    labels = (SCORE, OURS, PROBE, RESIDUAL, KIND, PARENT)
+    lines = [[label, *(_mean(told, m, label) for m in UNKNOWN)] for label in labels]
+    return text + markdown(("", *UNKNOWN.values()), lines) + "\n"
+
+
+COLUMNS = {"coverage": "coverage", "worst_classes": "worst classes", "depth": "depth", "classes": "classes left"}
+UNKNOWN = {
+    "auroc": "AUROC",
+    "risk_area": "mean risk over coverages",
+    "false_alarms": "false alarms at 5 %",
+    "caught": "unknown ones caught",
+    "right_kind": "right ancestor",
+    "depth": "its depth",
+}
+
+
+def _mean(rows: list[Row], metric: str, label: Any = None) -> str:
+    mine = [{**r, "all": 0} for r in rows if metric in r and label in (None, r["label"])]
+    if not mine:
+        return "–"
+    _, means, lows, highs = series(mine, "all", metric)
+    half = (highs[0] - lows[0]) / 2
+    text = number(means[0]) if means[0] < 1 else f"{means[0]:.1f}"
+    return text if label is None or half == 0 else f"{text} ± {number(half)}"
+
+
+SMOKE = Config(splits=2, draws=(10, 11), shots=5)
+EXPERIMENT = described("trust", cells, measure, draw, verdicts, table, Config(), SMOKE)

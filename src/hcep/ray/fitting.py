@@ -1,0 +1,248 @@
+"""A model fitted on a store by many machines, its predictions of a store, and its scores.
+
+Fitting: each machine sums up its shards, the sums are added, and a sample makes the choices. Predictions go into a
+folder of Parquet files, one per shard.
+"""
+
+import hashlib
+import json
+import pickle
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.classify import HCEPClassifier
+from hcep.dictionary.moments import ClassMoments
+from hcep.embeddings.store.manifest import ShardRecord
+from hcep.errors import HCEPError
+from hcep.evaluate import ImageScores, evaluate_method
+from hcep.explain.predictions import write_predictions
+from hcep.models import read_model
+from hcep.models.fitting import FittedModel, quotas, sum_up, take_sample, with_moments
+from hcep.models.loading import SavedModel
+from hcep.models.model_encoder import refuse_other_encoder
+from hcep.models.saving import save_model
+from hcep.models.schema import ATOMS, DOCUMENT
+from hcep.ray.cluster import Cluster, Work
+from hcep.ray.places import Place, Stored, shards_of
+
+#: Images that metric, anchor, calibration and refinement are chosen on: all, where there are no more.
+SAMPLE = 50_000
+#: Tasks per actor: sums are large, and the more images in each the fewer are sent.
+TASKS_PER_ACTOR = 4
+#: What a folder of predictions is of; readers of Parquet folders pass over names like this.
+ABOUT = "_predictions.json"
+#: Images and labels, shard by shard.
+Batches = Iterator[tuple[NDArray[Any], NDArray[np.str_]]]
+
+
+def fit(
+    store: str | PathLike[str],
+    hierarchy: Any = None,
+    *,
+    split: str | None = None,
+    cluster: Mapping[str, Any] | None = None,
+    **parameters: Any,
+) -> HCEPClassifier:
+    """Fit a classifier on the labelled images of a store, on a Ray cluster.
+
+    Parameters
+    ----------
+    store : that all machines reach
+    hierarchy : as of `HCEPClassifier`, or what makes one of the list of classes
+    split : only these images; the split ``train`` by default, where there is one
+    cluster : of `hcep.ray.Cluster`: address, n_workers, progress
+    **parameters : of `HCEPClassifier`; the head is the path's
+
+    Means, covariance and so the dictionary are of all images and equal, to rounding, those of one process. What is
+    "auto", the calibration, the refinement of leaves and the floor of explained shares are of a sample of
+    `SAMPLE` images, as many of each class; where the store has no more, they too are what one process finds.
+    """
+    model, machines = HCEPClassifier(hierarchy, **parameters), Cluster(**(cluster or {}))
+    if not (isinstance(model.head, str) and model.head == "path"):
+        raise HCEPError("fitting on a cluster has the head 'path' only; fit a linear head in one process")
+    stored, shards = Stored.of(store, split, default_split="train")
+    tasks = stored.tasks(shards, TASKS_PER_ACTOR * machines.n_actors)
+
+    def each(description: str, work: Callable[..., Any], vectors: bool = True, **options: Any) -> Iterator[Any]:
+        make = partial(_over, stored, vectors, partial(work, **options))
+        for row in machines.run(tasks, make, description, sum(shard.n_images for shard in shards)):
+            yield pickle.loads(row["made"])
+
+    counts = dict(each("counting", _count_labels, vectors=False))
+    total = sum(counts.values(), Counter[str]())
+    if not total:
+        where = f" in the split {split!r}" if split else ""
+        raise HCEPError(f"{stored.place.address!r} has no image to fit on{where}")
+    if callable(hierarchy):
+        model.set_params(hierarchy=hierarchy(sorted(total)))
+    sample = [part for _, part in sorted(each("sampling", take_sample, quotas=quotas(counts, total, SAMPLE)))]
+    model.fit(*(np.concatenate(column) for column in zip(*sample, strict=True)))
+    leaves = dict(zip(map(str, model.classes_.tolist()), model._leaves.tolist(), strict=True))
+    second = model.shrinkage_ is not None
+    moments = ClassMoments(second_moment=second)
+    options: dict[str, Any] = {"power": model.power_, "unit_norm": model.unit_norm, "second": second}
+    for part in each("summing", sum_up, leaves=leaves, **options):
+        moments.merge(part)
+    return with_moments(model, moments, np.array([total[str(c)] for c in model.classes_.tolist()]))
+
+
+def fit_model(
+    store: str | PathLike[str],
+    hierarchy: Any,
+    folder: str | PathLike[str],
+    *,
+    split: str | None = None,
+    name: str | None = None,
+    cluster: Mapping[str, Any] | None = None,
+    **parameters: Any,
+) -> FittedModel:
+    """`fit` and save, as `hcep.models.fit_model` does in one process.
+
+    Parameters
+    ----------
+    store, hierarchy, split, cluster, **parameters : as for `fit`
+    folder, name : as for `hcep.models.fit_model`
+    """
+    replaced, names_dropped = (Path(folder, file).is_file() for file in (DOCUMENT, ATOMS))
+    model = fit(store, hierarchy, split=split, cluster=cluster, **parameters)
+    stored, _ = Stored.of(store, split, default_split="train")
+    facts: dict[str, Any] = {"encoder": stored.head.encoder, "name": name, "data": stored.source}
+    facts["images_per_class"] = {label: n for label, (_, n) in model._known().items()}
+    save_model(model, folder, **facts)
+    scores = evaluate(folder, store, split=stored.split, **(cluster or {}))
+    metrics = {"training accuracy": float(scores["correct"].mean())}
+    save_model(model, folder, metrics=metrics, **facts)
+    return FittedModel(model, metrics, replaced, names_dropped)
+
+
+def _over(stored: Stored, vectors: bool, work: Callable[[int, Batches], Any]) -> Work:
+    def over(task: Mapping[str, Any]) -> dict[str, Any]:
+        shards = shards_of(task)
+        made = work(int(task["number"]), (stored.labelled(shard, vectors) for shard in shards))
+        return {"n_images": sum(shard.n_images for shard in shards), "made": pickle.dumps(made)}
+
+    return over
+
+
+def _count_labels(number: int, batches: Batches) -> tuple[int, Counter[str]]:
+    return number, Counter(label for _, y in batches for label in y.tolist())
+
+
+def predict(
+    model: str | PathLike[str],
+    store: str | PathLike[str],
+    output: str | PathLike[str],
+    *,
+    split: str | None = None,
+    force: bool = False,
+    **cluster: Any,
+) -> int:
+    """Predict class and path of every image of a store on a Ray cluster; returns how many images there are.
+
+    Parameters
+    ----------
+    model, store : that all machines reach
+    output : path or URL of a folder: ``part-000000.parquet`` and so on, in the order of the store's shards, with the
+        columns of `hcep predict`. A run that was stopped goes on where it was.
+    split : only these images
+    force : replace predictions of another model, store or split
+    **cluster : of `hcep.ray.Cluster`: address, n_workers, n_gpus, progress
+    """
+    machines, (stored, shards), target = Cluster(**cluster), Stored.of(store, split), Place.of(output)
+    place, digest = Place.of(model), hashlib.sha256()
+    _refuse_other_encoder(place, stored)
+    for name in sorted(place.sizes()):
+        digest.update(name.encode() + (place.read(name) or b""))
+    about = json.dumps({"model": digest.hexdigest(), "shards": [s.sha256 for s in shards], "split": split})
+    there = target.read(ABOUT)
+    if there is not None and there.decode() != about:
+        if not force:
+            raise HCEPError(f"{target.address!r} holds other predictions; pass --force to replace them")
+        target.remove()
+    target.write(ABOUT, about.encode())
+    done = target.sizes()
+    left = [shard for shard in shards if _part(shard) not in done]
+    actor = partial(_predicting, place, stored, target)
+    deque(machines.run(stored.tasks(left, len(left)), actor, "predicting", sum(s.n_images for s in left)), maxlen=0)
+    return sum(shard.n_images for shard in shards)
+
+
+def evaluate(
+    model: str | PathLike[str],
+    store: str | PathLike[str],
+    *,
+    split: str | None = None,
+    top_k: Sequence[int] = (1, 5),
+    **cluster: Any,
+) -> ImageScores:
+    """Score a model on the labelled images of a store on a Ray cluster, as `hcep.evaluate.evaluate_method` does.
+
+    Parameters
+    ----------
+    model, store, **cluster : as for `predict`
+    split : only these images; the split ``val`` by default, where there is one
+    top_k : accuracies to measure
+    """
+    machines, (stored, shards) = Cluster(**cluster), Stored.of(store, split, default_split="val")
+    _refuse_other_encoder(Place.of(model), stored)
+    actor = partial(_scoring, Place.of(model), stored, tuple(top_k))
+    made = machines.run(stored.tasks(shards, len(shards)), actor, "evaluating", sum(s.n_images for s in shards))
+    scores = [pickle.loads(part) for _, part in sorted((row["number"], row["scores"]) for row in made) if part]
+    if not scores:
+        raise HCEPError(f"no image of {stored.place.address!r} is in the split {split!r}")
+    columns = {name: np.concatenate([part.columns[name] for part in scores]) for name in scores[0].columns}
+    labels, predicted = (tuple(chain(*(getattr(part, name) for part in scores))) for name in ("labels", "predicted"))
+    return ImageScores(labels, predicted, columns)
+
+
+def _predicting(model: Place, stored: Stored, target: Place) -> Work:
+    """What an actor does: one model, shard after shard."""
+    path_model = _opened(model).path_model
+
+    def work(task: Mapping[str, Any]) -> dict[str, Any]:
+        (shard,) = shards_of(task)
+        X, known = stored.read(shard)
+        labels = known["label"] if (known["label"] != None).any() else None  # noqa: E711 - element by element
+        with TemporaryDirectory(prefix="hcep-") as scratch:
+            part = Path(scratch, _part(shard))
+            write_predictions(path_model, X, part, ids=known["id"], labels=labels)
+            target.write(part.name, part.read_bytes())
+        return {"number": task["number"], "n_images": shard.n_images}
+
+    return work
+
+
+def _scoring(model: Place, stored: Stored, top_k: tuple[int, ...]) -> Work:
+    classifier = _opened(model).classifier
+
+    def work(task: Mapping[str, Any]) -> dict[str, Any]:
+        (shard,) = shards_of(task)
+        X, labels = stored.labelled(shard)
+        scores = pickle.dumps(evaluate_method(classifier, X, labels, top_k=top_k)) if len(X) else b""
+        return {"number": task["number"], "n_images": shard.n_images, "scores": scores}
+
+    return work
+
+
+def _part(shard: ShardRecord) -> str:
+    return f"part-{shard.number:06d}.parquet"
+
+
+def _opened(model: Place) -> SavedModel:
+    """A model's folder; of one elsewhere, its files."""
+    if model.local is not None:
+        return read_model(model.local)
+    return SavedModel(model.address, {name: model.read(name) or b"" for name in model.sizes()})
+
+
+def _refuse_other_encoder(model: Place, stored: Stored) -> None:
+    refuse_other_encoder(_opened(model).summary.encoder, stored.head.encoder, stored.place.address)

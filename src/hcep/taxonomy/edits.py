@@ -1,0 +1,327 @@
+"""Edits of a hierarchy: move, add, merge, remove, rename, cut, collapse; and what changed between two hierarchies."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.hierarchy.edges import reach
+from hcep.hierarchy.graph import Hierarchy
+from hcep.taxonomy.files import class_ids
+
+
+class WorkingCopy:
+    """A hierarchy while it is edited: dictionaries, so that an edit costs what it touches; no edit may lose a class."""
+
+    def __init__(self, hierarchy: Hierarchy, classes: Iterable[str]) -> None:
+        self.root = hierarchy.root
+        self.parents = {synset: list(hierarchy.parents(synset)) for synset in hierarchy}
+        # Dictionaries for their order: sets would make the result depend on hashes.
+        self.children = {synset: dict.fromkeys(hierarchy.children(synset)) for synset in hierarchy}
+        self.names = {synset: hierarchy.name(synset) for synset in hierarchy}
+        self.merged = {synset: hierarchy.merged(synset) for synset in hierarchy}
+        self.own_leaves = dict(hierarchy.own_leaves)
+        self.classes = {c for c in class_ids(hierarchy, classes).values() if c in hierarchy or c in self.own_leaves}
+        self._class_of = {leaf: c for c, leaf in self.own_leaves.items()}
+        self._emptied: list[str] = []
+        self._deleted: list[str] = []
+
+    def find(self, wanted: str) -> str:
+        """The id meant by an id, or by a name that one synset alone has."""
+        if wanted in self.parents:
+            return wanted
+        found = [synset for synset, name in self.names.items() if name.casefold() == wanted.casefold()]
+        if len(found) > 1:
+            raise HierarchyError(f"{len(found)} concepts are called {wanted!r}: {quoted(found)}; say which by its id")
+        if not found:
+            known = [*self.parents, *(name for synset, name in self.names.items() if name != synset)]
+            raise HierarchyError(f"{wanted!r} is neither id nor name of a concept.{near_matches(wanted, known)}")
+        return found[0]
+
+    def label(self, synset: str) -> str:
+        name = self.names[synset]
+        return repr(synset) if name == synset else f"{name!r} ({synset})"
+
+    def link(self, parent: str, child: str, instead_of: str | None = None) -> None:
+        """Add an edge; in the child's list of parents it stands before `instead_of`, which keeps the first first."""
+        if child in self.children[parent]:
+            return
+        above = self.parents[child]
+        above.insert(above.index(instead_of) if instead_of in above else len(above), parent)
+        self.children[parent][child] = None
+
+    def unlink(self, parent: str, child: str) -> None:
+        self.parents[child].remove(parent)
+        del self.children[parent][child]
+        self._emptied.append(parent)
+
+    def hand_up(self, child: str, synset: str) -> None:
+        """Hang a child of a synset that is about to go from the parents of that synset."""
+        for parent in list(self.parents[synset]):
+            self.link(parent, child, instead_of=synset)
+
+    def delete(self, synset: str) -> None:
+        """Take a synset and its edges out."""
+        for parent in list(self.parents[synset]):
+            self.unlink(parent, synset)
+        for child in list(self.children[synset]):
+            self.unlink(synset, child)
+        self._deleted.append(synset)
+        del self.parents[synset], self.children[synset], self.names[synset], self.merged[synset]
+
+    def settle(self) -> None:
+        """Drop inner synsets that lost their last child, unless they are classes; refuse the loss of a class."""
+        while self._emptied:
+            synset = self._emptied.pop()
+            if synset in self.children and not self.children[synset] and synset not in self.classes:
+                if synset == self.root:
+                    raise HierarchyError("nothing would be left below the root")
+                self.delete(synset)
+        gone, self._deleted = self._deleted, []
+        lost = [label for label in (self._class_of.get(s, s) for s in gone) if label in self.classes]
+        lost = [label for label in lost if self.own_leaves.get(label, label) not in self.parents]
+        if lost:
+            raise HierarchyError(
+                f"class {quoted(lost)} would be lost: images with this label would have no leaf. Keep the concept, or "
+                "relabel the images and give the classes that are left (--classes on the command line)"
+            )
+
+    def require_edge(self, parent: str, child: str) -> None:
+        if child not in self.children[parent]:
+            above = ", ".join(map(self.label, self.parents[child])) or "none"
+            told = f"{self.label(parent)} is not a parent of {self.label(child)}; its parents are {above}"
+            raise HierarchyError(told)
+
+    def refuse_root(self, synset: str, instead: str) -> None:
+        if synset == self.root:
+            raise HierarchyError(f"{self.label(synset)} is the root{instead}")
+
+    def refuse_cycle(self, parent: str, child: str) -> None:
+        """Raise when an edge parent → child would close a cycle: the parent is the child, or below it."""
+        if child == parent or child in reach([parent], self.parents.__getitem__):
+            where = "is the same concept" if parent == child else f"is below {self.label(child)}"
+            raise HierarchyError(f"this would close a cycle: {self.label(parent)} {where}")
+
+    def refuse_own_leaf_parent(self, parent: str) -> None:
+        if parent in self._class_of:
+            raise HierarchyError(
+                f"{self.label(parent)} is the leaf of the class {self._class_of[parent]!r} and cannot have children; "
+                f"hang them from {self.label(self.parents[parent][0])}"
+            )
+
+    def hierarchy(self) -> Hierarchy:
+        place = {synset: i for i, synset in enumerate(self.parents)}
+        parents = [[place[p] for p in above] for above in self.parents.values()]
+        return Hierarchy(list(self.parents), parents, self.names, self.merged, self.own_leaves)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of a hierarchy; synsets are given by id, or by a display name that only one has."""
+
+    words: ClassVar[str]
+
+    def apply(self, copy: WorkingCopy) -> None:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.words.format_map(vars(self))
+
+
+@dataclass(frozen=True)
+class Move(Edit):
+    """Hang a synset, and all below it, from another parent; without `from_parent` it leaves every parent it has."""
+
+    synset: str
+    to_parent: str
+    from_parent: str | None = None
+
+    def apply(self, copy: WorkingCopy) -> None:
+        synset, target = copy.find(self.synset), copy.find(self.to_parent)
+        old = [copy.find(self.from_parent)] if self.from_parent is not None else list(copy.parents[synset])
+        copy.refuse_root(synset, "; move what is below it instead")
+        copy.require_edge(old[0], synset)
+        copy.refuse_own_leaf_parent(target)
+        copy.refuse_cycle(target, synset)
+        copy.link(target, synset, instead_of=old[0])
+        for parent in old:
+            if parent != target:
+                copy.unlink(parent, synset)
+
+    def __str__(self) -> str:
+        source = "" if self.from_parent is None else f" from {self.from_parent!r}"
+        return f"move {self.synset!r}{source} to {self.to_parent!r}"
+
+
+@dataclass(frozen=True)
+class Add(Edit):
+    """A new synset below `parent` that takes over `children`: from `parent`, or from the one parent they have."""
+
+    words = "add {synset!r} below {parent!r}"
+    synset: str
+    parent: str
+    children: tuple[str, ...] = ()
+    name: str | None = None
+
+    def apply(self, copy: WorkingCopy) -> None:
+        synset, parent, children = self.synset, copy.find(self.parent), list(map(copy.find, self.children))
+        copy.refuse_own_leaf_parent(parent)
+        if not synset.strip():
+            raise HierarchyError("the new concept needs an id that is not blank")
+        if synset in copy.parents:
+            raise HierarchyError(f"there is a concept {copy.label(synset)} already; choose another id")
+        copy.parents[synset], copy.children[synset] = [], {}
+        copy.names[synset], copy.merged[synset] = self.name or synset, ()
+        copy.link(parent, synset)
+        for child in children:
+            above = copy.parents[child]
+            if parent not in above and len(above) != 1:
+                raise HierarchyError(
+                    f"{copy.label(child)} has {len(above)} parents and {copy.label(parent)} is none of them; "
+                    "say which it leaves with a Move"
+                )
+            Move(child, synset, parent if parent in above else above[0]).apply(copy)
+
+
+@dataclass(frozen=True)
+class Merge(Edit):
+    """Make one synset of two: `into` keeps its id, name and place, and takes over the children of `synset`."""
+
+    words = "merge {synset!r} into {into!r}"
+    synset: str
+    into: str
+
+    def apply(self, copy: WorkingCopy) -> None:
+        synset, into = copy.find(self.synset), copy.find(self.into)
+        if synset == into:
+            raise HierarchyError(f"cannot merge {copy.label(synset)} into itself")
+        copy.refuse_root(synset, f" and stays; merge {copy.label(into)} into it")
+        copy.refuse_own_leaf_parent(into)
+        children = [child for child in copy.children[synset] if child != into]
+        for child in children:
+            copy.refuse_cycle(into, child)
+        if into in copy.children[synset]:
+            copy.hand_up(into, synset)
+        for child in children:
+            copy.link(into, child, instead_of=synset)
+        copy.merged[into] = (*copy.merged[into], *copy.merged[synset], (synset, copy.names[synset]))
+        copy.delete(synset)
+
+
+@dataclass(frozen=True)
+class Remove(Edit):
+    """Take a synset out; its children go to its parents."""
+
+    words = "remove {synset!r}"
+    synset: str
+
+    def apply(self, copy: WorkingCopy) -> None:
+        synset = copy.find(self.synset)
+        copy.refuse_root(synset, " and cannot be removed; merge a child into it")
+        for child in list(copy.children[synset]):
+            copy.hand_up(child, synset)
+        copy.delete(synset)
+
+
+@dataclass(frozen=True)
+class Rename(Edit):
+    """Give a synset another display name; its id, and with it every label, stays."""
+
+    words = "rename {synset!r} to {name!r}"
+    synset: str
+    name: str
+
+    def apply(self, copy: WorkingCopy) -> None:
+        synset = copy.find(self.synset)
+        if not self.name.strip():
+            raise HierarchyError(f"the new name of {copy.label(synset)} is blank; give it one that can be read")
+        copy.names[synset] = self.name
+
+
+@dataclass(frozen=True)
+class Cut(Edit):
+    """Drop one edge; the child must have another parent."""
+
+    words = "drop the edge {parent!r} → {child!r}"
+    parent: str
+    child: str
+
+    def apply(self, copy: WorkingCopy) -> None:
+        parent, child = copy.find(self.parent), copy.find(self.child)
+        copy.require_edge(parent, child)
+        if len(copy.parents[child]) == 1:
+            told = f"{copy.label(parent)} is the only parent of {copy.label(child)}; move the child, or remove it"
+            raise HierarchyError(told)
+        copy.unlink(parent, child)
+
+
+@dataclass(frozen=True)
+class Collapse(Edit):
+    """Merge a synset with one child into that child, as `Hierarchy.collapse` does to every such synset."""
+
+    words = "collapse {synset!r} into its only child"
+    synset: str
+
+    def apply(self, copy: WorkingCopy) -> None:
+        synset = copy.find(self.synset)
+        child, *others = copy.children[synset] or [""]
+        if others or not child:
+            told = f"{copy.label(synset)} has {len(copy.children[synset])} children; only a concept with one collapses"
+            raise HierarchyError(told)
+        if synset == copy.root:
+            if not copy.children[child]:
+                raise HierarchyError(f"{copy.label(synset)} is the root and {copy.label(child)} all that is below it")
+            copy.root = child
+        copy.hand_up(child, synset)
+        copy.merged[child] = (*copy.merged[synset], (synset, copy.names[synset]), *copy.merged[child])
+        copy.delete(synset)
+
+
+def apply_edits(hierarchy: Hierarchy, edits: Iterable[Edit], classes: Iterable[str] | None = None) -> Hierarchy:
+    """Apply edits one after the other; the hierarchy given does not change.
+
+    `classes` are the labels that must survive, by default those of the leaves. An inner synset that an edit leaves
+    without children is dropped, so that it does not turn into a class.
+    """
+    copy = WorkingCopy(hierarchy, map(hierarchy.class_of, hierarchy.leaves) if classes is None else classes)
+    for edit in edits:
+        try:
+            edit.apply(copy)
+            copy.settle()
+        except HierarchyError as error:
+            raise HierarchyError(f"cannot {edit}: {error}") from None
+    return copy.hierarchy()
+
+
+def refuse_inner_classes(before: Hierarchy, after: Hierarchy, classes: Sequence[str] | None = None) -> None:
+    """Refuse edits that hang something below a class: a file keeps no note of it, and the class is gone when read."""
+    kept = before.leaves if classes is None else [leaf for leaf in before.leaves if leaf in classes]
+    inner = [leaf for leaf in kept if leaf in after and after.children(leaf)]
+    if inner:
+        raise HierarchyError(
+            f"class {quoted(inner)} would be lost: with {quoted(after.children(inner[0]))} below it, {inner[0]!r} is "
+            f"no leaf. Add an inner concept above both instead (--add NAME:PARENT:{inner[0]} --move CONCEPT:NAME), or, "
+            "where it is no class, give those that are in --classes"
+        )
+
+
+def diff(before: Hierarchy, after: Hierarchy) -> list[str]:
+    """What changed, a line each: ``-`` and ``+`` edges, ``~`` names, ``=`` merges; ids in brackets behind names."""
+
+    def shown(synset: str, name: str) -> str:
+        return name if name == synset else f"{name} ({synset})"
+
+    def edges(sign: str, of: Hierarchy, other: Hierarchy) -> list[str]:
+        known = set(other.edges)
+        names = (map(shown, edge, map(of.name, edge)) for edge in of.edges if edge not in known)
+        return [f"{sign} {' → '.join(pair)}" for pair in names]
+
+    renamed = ((s, before.name(s), after.name(s)) for s in after if s in before)
+    known = {s: before.merged(s) for s in before}
+    merged = ((s, pair) for s in after for pair in after.merged(s) if pair not in known.get(s, ()))
+    return [
+        *edges("-", before, after),
+        *edges("+", after, before),
+        *(f"~ {synset}: {old!r} → {new!r}" for synset, old, new in renamed if old != new),
+        *(f"= {shown(*pair)} merged into {shown(synset, after.name(synset))}" for synset, pair in merged),
+    ]

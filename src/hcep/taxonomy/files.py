@@ -1,0 +1,167 @@
+"""Hierarchies in files: read by what they are, written with word of what is lost."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.hierarchy.edges import is_virtual
+from hcep.hierarchy.graph import Hierarchy
+from hcep.taxonomy.formats import FORMATS, check_options, find_format
+from hcep.taxonomy.formats.source import MAX_BYTES, Place, Source, counted, open_source
+from hcep.taxonomy.formats.writing import detail_losses, graph_loss, write_whole
+
+logger = logging.getLogger(__name__)
+
+
+def read_hierarchy(
+    place: Place,
+    format: str | None = None,
+    *,
+    told: Callable[[str], object] | None = None,
+    max_bytes: int = MAX_BYTES,
+    timeout: float = 20.0,
+    **options: Any,
+) -> Hierarchy:
+    """Read a hierarchy from a file, a directory or a web address; see `Hierarchy.read`.
+
+    Parameters
+    ----------
+    told : called with a sentence of what the file was taken for, then with each of what the reader passed over
+        (obsolete terms, branch lengths); they are logged by default
+    """
+    source = open_source(place, format, max_bytes, timeout)
+    hierarchy = hierarchy_in(source, **options)
+    for note in (understood(source, hierarchy), *source.notes):
+        told(note) if told else logger.info("%s", note)
+    return hierarchy
+
+
+def read_described(place: Place, format: str | None = None, **options: Any) -> tuple[Hierarchy, str]:
+    r"""`read_hierarchy` with a sentence of what the file was taken for."""
+    told: list[str] = []
+    return read_hierarchy(place, format, told=told.append, **options), told[0]
+
+
+def understood(source: Source, hierarchy: Hierarchy) -> str:
+    """What a file was taken for, in a sentence, and where its cells or lines decided, how to say otherwise."""
+    levels = "flat" if hierarchy.depth == 1 and is_virtual(hierarchy.root) else _levels(hierarchy)
+    what = f"{source.understood or source.format}, {levels}, {counted(len(hierarchy.leaves), 'class')}"
+    otherwise = source.otherwise or (levels == "flat" and "if it has levels, say how it is written with --format")
+    return f"{source.name}: {what}" + (f"; {otherwise}" if otherwise else "")
+
+
+def in_words(hierarchy: Hierarchy) -> str:
+    """Its size for a terminal."""
+    concepts, classes = counted(len(hierarchy), "concept"), counted(len(hierarchy.leaves), "class")
+    return f"{concepts}, {classes}, {counted(hierarchy.n_edges, 'edge')}, {_levels(hierarchy)}, root {hierarchy.root!r}"
+
+
+def _levels(hierarchy: Hierarchy) -> str:
+    return counted(hierarchy.depth + (not is_virtual(hierarchy.root)), "level")
+
+
+def hierarchy_in(source: Source, *, root: str | None = None, encoding: str | None = None, **options: Any) -> Hierarchy:
+    """The hierarchy in a source that is open; its notes grow by what the reader passes over."""
+    known = FORMATS[source.format]
+    check_options(known, options)
+    source.encoding = encoding
+    try:
+        hierarchy = known.function("read")(source, **options)
+        return hierarchy if root is None else branch(hierarchy, root)
+    except HierarchyError as error:
+        told = str(error)
+        raise HierarchyError(told if told.startswith(source.name) else f"{source.name}: {told}") from None
+
+
+def write_hierarchy(
+    hierarchy: Hierarchy, path: Place, format: str | None = None, *, lossy: bool = False
+) -> tuple[str, ...]:
+    """Write a hierarchy; see `Hierarchy.write`."""
+    file = Path(path)
+    known = find_format(file.name, format, to="write")
+    changed = graph_loss(known, hierarchy)
+    if changed and not lossy:
+        raise HierarchyError(
+            f"{changed}; pass lossy=True to write it all the same, hierarchy.as_tree(policy) to choose the parents, "
+            "or write .json (--lossy, --tree on the command line)"
+        )
+    text = known.function("write")(hierarchy, known.name)
+    if "\0" in text:
+        synset = next(s for s in hierarchy if "\0" in s + hierarchy.name(s))
+        raise HierarchyError(f"{known.name} cannot hold concept {synset!r}: it has a NUL character; rename it")
+    lost = ((changed,) if changed else ()) + detail_losses(known, hierarchy)
+    write_whole(file, text)
+    return lost
+
+
+def branch(hierarchy: Hierarchy, root: str) -> Hierarchy:
+    """What is below one synset, given by its id or, where it is the only one of that name, by its name."""
+    named = [root] if root in hierarchy else [s for s in hierarchy if hierarchy.name(s) == root]
+    if len(named) > 1:
+        raise HierarchyError(f"root {root!r} is the name of {len(named)} concepts: {quoted(named)}; give the id of one")
+    if not named:
+        known = [*hierarchy.ids, *map(hierarchy.name, hierarchy.ids)]
+        raise HierarchyError(f"root {root!r} is neither an id nor a name here.{near_matches(root, known)}")
+    synset = named[0]
+    inside = (synset, *hierarchy.descendants(synset))
+    if len(inside) == 1:
+        raise HierarchyError(f"root {root!r} has no concepts below it; give an inner concept")
+    kept = set(inside)
+    edges = [(parent, child) for child in inside for parent in hierarchy.parents(child) if parent in kept]
+    return Hierarchy.from_edges(edges, {s: hierarchy.name(s) for s in inside}, root=synset)
+
+
+def match_classes(hierarchy: Hierarchy, classes: Iterable[str]) -> tuple[Hierarchy, tuple[str, ...]]:
+    """The hierarchy with the ids of some synsets as the classes spell them, and what was matched, in sentences.
+
+    A class that is no id of the hierarchy is the synset whose id differs in ``_`` for a blank (as in Newick, where an
+    underscore out of quotes is one), or else whose name it is; where several are, none.
+    """
+    known = {*hierarchy, *(hierarchy.class_of(leaf) for leaf in hierarchy.leaves)}
+    absent = [label for label in dict.fromkeys(classes) if label not in known]
+    if hierarchy.own_leaves or any(hierarchy.merged(synset) for synset in hierarchy):
+        absent = []  # a file of this package's own, which says what its classes are
+    spaced: dict[str, list[str]] = {}
+    named: dict[str, list[str]] = {}
+    for synset in hierarchy if absent else ():
+        spaced.setdefault(synset.replace("_", " "), []).append(synset)
+        named.setdefault(hierarchy.name(synset).replace("_", " "), []).append(synset)
+    own: dict[str, str] = {}
+    told = []
+    for found, what in ((spaced, "with '_' for a blank"), (named, "by name")):
+        meant = {label: found.get(label.replace("_", " "), []) for label in absent if label not in own.values()}
+        sure = {label: synsets[0] for label, synsets in meant.items() if len(synsets) == 1 and synsets[0] not in own}
+        own |= {synset: label for label, synset in sure.items()}
+        pairs = [f"{label!r} is {synset!r}" for label, synset in sure.items()]
+        more = f" and {len(pairs) - 3:,} more" if len(pairs) > 3 else ""
+        told += [f"matched {what}: {', '.join(pairs[:3])}{more}"] if pairs else []
+    return with_ids(hierarchy, own), tuple(told)
+
+
+def class_ids(hierarchy: Hierarchy, classes: Iterable[str]) -> dict[str, str]:
+    """The id that each class has in the hierarchy, found as `match_classes` does; an unknown class stays as it is."""
+    labels = list(classes)
+    own = dict(zip(match_classes(hierarchy, labels)[0], hierarchy, strict=True))
+    return {label: own.get(label, label) for label in labels}
+
+
+def with_ids(hierarchy: Hierarchy, ids: Mapping[str, str]) -> Hierarchy:
+    """The hierarchy, in the same order, with other ids for some of its synsets."""
+    if not ids:
+        return hierarchy
+    new = {synset: ids.get(synset, synset) for synset in hierarchy}
+    parents = [[hierarchy.index(p) for p in hierarchy.parents(s)] for s in hierarchy]
+    names = {new[s]: hierarchy.name(s) for s in hierarchy}
+    merged = {new[s]: hierarchy.merged(s) for s in hierarchy}
+    own_leaves = {new.get(c, c): new[leaf] for c, leaf in hierarchy.own_leaves.items()}
+    return Hierarchy(list(new.values()), parents, names, merged, own_leaves)
+
+
+def named_as_ids(hierarchy: Hierarchy, kept: Iterable[str]) -> Hierarchy:
+    """The hierarchy with names for ids, but for the ids to keep and where a name does not tell concepts apart."""
+    named, stay = Counter(map(hierarchy.name, hierarchy)), {*kept, *hierarchy.own_leaves}
+    ids = {s: hierarchy.name(s) for s in hierarchy if s not in stay}
+    return with_ids(hierarchy, {s: name for s, name in ids.items() if named[name] == 1 and name not in hierarchy})

@@ -1,0 +1,150 @@
+"""Writing: an order, labels of one's own, what a format cannot hold in words; trees of box characters, DOT, Mermaid."""
+
+import gzip
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from hcep import _files
+from hcep.errors import HierarchyError, quoted
+from hcep.hierarchy.graph import Hierarchy
+from hcep.taxonomy.formats import Format
+from hcep.taxonomy.formats.source import counted
+
+MAX_INDENTED = 5_000
+DOT_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
+Branch = tuple[str, str, str, int, bool]  # synset, text before it, text before its children, depth, whether a bare line
+
+
+def outline_order(hierarchy: Hierarchy) -> Iterator[tuple[int, str, str | None, bool]]:
+    """Yield (depth, synset, parent, met before) from the root down; what is below a synset comes only once."""
+    seen: set[str] = set()
+    waiting: list[tuple[int, str, str | None]] = [(0, hierarchy.root, None)]
+    while waiting:
+        depth, synset, parent = waiting.pop()
+        again = synset in seen
+        yield depth, synset, parent, again
+        if not again:
+            seen.add(synset)
+            waiting += [(depth + 1, child, synset) for child in reversed(hierarchy.children(synset))]
+
+
+def refuse_deep(hierarchy: Hierarchy, format: str) -> None:
+    """Indentation grows with the square of the depth: refuse what would fill a disk."""
+    if hierarchy.depth > MAX_INDENTED:
+        told = f"{format} cannot hold {hierarchy.depth:,} levels, more than {MAX_INDENTED:,}; write .csv or .json"
+        raise HierarchyError(told)
+
+
+def order_survives(hierarchy: Hierarchy) -> bool:
+    """Whether synsets numbered as `outline_order` meets them, level by level, get the index they have now."""
+    parents: dict[str, list[str]] = {}
+    for _, synset, parent, _ in outline_order(hierarchy):
+        parents.setdefault(synset, []).extend([] if parent is None else [parent])
+    by_level = tuple(sorted(parents, key=hierarchy.level))
+    return by_level == hierarchy.ids and all(tuple(above) == hierarchy.parents(s) for s, above in parents.items())
+
+
+def labels(hierarchy: Hierarchy) -> dict[str, str]:
+    """A label of its own for each synset: its name, with the id in brackets where several share it."""
+    found = {synset: hierarchy.name(synset) for synset in hierarchy}
+    count = Counter(found.values())
+    taken = {name for name, n in count.items() if n == 1}
+    for synset, label in found.items():
+        if count[label] > 1:
+            label = f"{label} ({synset})" if synset != label else label
+            while label in taken:
+                label += "'"
+            taken.add(label)
+            found[synset] = label
+    return found
+
+
+def graph_loss(format: Format, hierarchy: Hierarchy) -> str | None:
+    """What the format would change in the graph itself; None when it holds it."""
+    if "parents" in format.keeps or hierarchy.is_tree:
+        return None
+    n_shared = sum(len(hierarchy.parents(s)) > 1 for s in hierarchy)
+    n_dropped = len(hierarchy) - len(hierarchy.as_tree())
+    are = "is" if n_dropped == 1 else "are"
+    dropped = f" and {counted(n_dropped, 'inner concept')} left without children {are} dropped" if n_dropped else ""
+    lose = "loses" if n_shared == 1 else "lose"
+    return f"{format.name} keeps one parent per concept: {counted(n_shared, 'concept')} {lose} the others{dropped}"
+
+
+def detail_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
+    """What else is lost, a sentence each: ids, numbering, merged chains, classes that are inner synsets."""
+    n_renamed = sum(hierarchy.name(s) != s for s in hierarchy)
+    merged = {s: hierarchy.merged(s) for s in hierarchy if hierarchy.merged(s)}
+    chains = quoted(name for pairs in merged.values() for _, name in pairs)
+    n_own = len(hierarchy.own_leaves)
+    some_share = len({hierarchy.name(s) for s in hierarchy}) < len(hierarchy)
+    shared = "; a name that several share has the id behind it" if some_share and format.reads else ""
+    lost = [
+        ("ids", n_renamed, f"names kept, ids lost ({counted(n_renamed, 'concept')}){shared}"),
+        ("merged", len(merged), f"the names merged into {counted(len(merged), 'concept')} are lost ({chains})"),
+        ("classes", n_own, f"the own leaf of {counted(n_own, 'inner class')} is a plain leaf: its class is lost"),
+    ]
+    said = [text for kept, n, text in lost if n and kept not in format.keeps]
+    if format.reads and "order" not in format.keeps and not order_survives(hierarchy):
+        said.append("concepts will be numbered in another order, and with them a dictionary's atoms")
+    return tuple(f"{format.name}: {text}" for text in said)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write text in UTF-8, compressed where the path ends in ``.gz``; a failure leaves no file and no change."""
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        told = f"cannot write {str(path)!r}: a name holds {error.object[error.start]!r}, no character of UTF-8"
+        raise HierarchyError(f"{told}; rename the concept") from None
+    packed = gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data
+    _files.write_bytes(path, packed, HierarchyError)
+
+
+def tree(hierarchy: Hierarchy, max_depth: int | None, max_children: int | None) -> str:
+    """Draw the hierarchy; a synset reached a second time is drawn once more without what is below it."""
+    lines: list[str] = []
+    seen: set[str] = set()
+    waiting: list[Branch] = [(hierarchy.root, "", "", 0, False)]
+    while waiting:
+        synset, before, indent, depth, bare = waiting.pop()
+        if bare:
+            lines.append(before)
+            continue
+        merged = ", ".join(name for _, name in hierarchy.merged(synset))
+        label = hierarchy.name(synset) + (f" ({merged})" if merged else "")
+        children = hierarchy.children(synset)
+        again = " ↑" if children and synset in seen else ""
+        n_below = len(hierarchy.descendants(synset)) if children and depth == max_depth else 0
+        hidden = f" … {n_below:,} concept{'s' if n_below > 1 else ''} below" if n_below else ""
+        lines.append(before + label + (again or hidden))
+        if again or hidden:
+            continue
+        seen.add(synset)
+        shown, more = children[:max_children], len(children[max_children:]) if max_children is not None else 0
+        branches: list[Branch] = [(c, f"{indent}├── ", f"{indent}│   ", depth + 1, False) for c in shown]
+        if more:
+            branches.append(("", f"{indent}└── … {more:,} more", "", depth, True))
+        elif branches:
+            branches[-1] = (shown[-1], f"{indent}└── ", f"{indent}    ", depth + 1, False)
+        waiting += branches[::-1]
+    return "\n".join(lines)
+
+
+def write(hierarchy: Hierarchy, format: str) -> str:
+    """Every synset, then every edge, in index order.
+
+    In DOT ids are the nodes, names the labels. Mermaid's nodes are numbered: its own ids allow few characters and some
+    words, such as end, break it; of its labels all but letters, digits and plain punctuation become #code; entities.
+    """
+    if format == "dot":
+        node = {s: f'"{s.translate(DOT_ESCAPES)}"' for s in hierarchy}
+        nodes = [f'  {node[s]} [label="{hierarchy.name(s).translate(DOT_ESCAPES)}"];' for s in hierarchy]
+        edges = [f"  {node[parent]} -> {node[child]};" for parent, child in hierarchy.edges]
+        return "\n".join(["digraph hierarchy {", "  node [shape=box];", *nodes, *edges, "}"]) + "\n"
+    plain, index = set(" .,-()/"), hierarchy.index
+    names = ["".join(c if c.isalnum() or c in plain else f"#{ord(c)};" for c in hierarchy.name(s)) for s in hierarchy]
+    nodes = [f'  s{i}["{name}"]' for i, name in enumerate(names)]
+    edges = [f"  s{index(parent)} --> s{index(child)}" for parent, child in hierarchy.edges]
+    return "\n".join(["flowchart TD", *nodes, *edges]) + "\n"

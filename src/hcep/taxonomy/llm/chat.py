@@ -1,0 +1,255 @@
+"""The chat model: asked with messages, patient with its server, remembering its answers on disk."""
+
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from hcep._checks import is_number, require_not_negative
+from hcep._files import write_text
+from hcep.errors import HCEPError
+from hcep.taxonomy.llm.endpoint import (
+    Answer,
+    Endpoint,
+    LLMError,
+    Prices,
+    TransientError,
+    UnsupportedParameterError,
+    Usage,
+)
+
+Messages = Sequence[Mapping[str, str]]
+Accepted = TypeVar("Accepted")
+Heard = Callable[[Messages, Answer, str], None]
+FORMAT = "hcep-chat-answer"
+#: Seconds; a wait between two tries doubles up to here unless the server asks for another.
+LONGEST_BACKOFF = 8.0
+#: Of a rejected answer, what the model is shown again.
+SHOWN = 400
+
+
+class RejectedError(Exception):
+    """An answer does not pass; the message is the end of "it …"."""
+
+
+class ChatModel:
+    """A language model behind any server that speaks OpenAI's chat protocol (OpenAI, vLLM, Ollama, llama.cpp, ...).
+
+    Parameters
+    ----------
+    model : the model's name on the server
+    base_url : address of the server, as a rule ending in ``/v1``; OPENAI_BASE_URL, then OpenAI's, where it is left out
+    api_key : OPENAI_API_KEY where it is left out; a server given by `base_url` may need none
+    temperature : none leaves the choice to the server
+    max_tokens : limit of the answer; what it cuts off has ``finish_reason == "length"``
+    timeout : seconds for one whole answer
+    max_retries : further tries after too many requests, faults of the server, time-outs and broken connections
+    max_wait : most seconds waited between the tries of one answer in all; a server that asks for more is not waited for
+    backoff : first wait in seconds where the server names none; it doubles up to 8 s
+    cache : folder that keeps every answer as JSON, by the hash of model, messages and parameters
+    offline : answer from `cache` alone
+    prices : (float, float), optional; price of a million prompt tokens and of a million completion tokens, for `usage`
+
+    Attributes
+    ----------
+    usage : calls, tokens and cost so far. Safe to use from several threads.
+
+    Examples
+    --------
+    >>> from hcep.taxonomy.llm import ChatModel
+    >>> chat = ChatModel("smollm2", "http://127.0.0.1:8080/v1", cache="answers", offline=True)
+    >>> chat.ask([{"role": "user", "content": "Name a bird."}])
+    Traceback (most recent call last):
+    hcep.taxonomy.llm.endpoint.LLMError: offline, and no answer to prompt bfc2ebbd33e5 in 'answers': ...
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        temperature: float | None = 0.0,
+        max_tokens: int | None = 4096,
+        timeout: float = 60.0,
+        max_retries: int = 4,
+        max_wait: float = 120.0,
+        backoff: float = 0.5,
+        cache: str | Path | None = None,
+        offline: bool = False,
+        prices: Prices | None = None,
+    ) -> None:
+        if not isinstance(model, str) or not model.strip():
+            raise HCEPError(f"model must be the name of a model on the server, got {model!r}")
+        if offline and cache is None:
+            raise HCEPError("offline answers come from cache; pass the folder of a recorded run")
+        if not is_number(timeout) or not 0 < timeout < float("inf"):
+            raise HCEPError(f"timeout must be a finite number above 0, got {timeout!r}")
+        for name, value in {"max_wait": max_wait, "backoff": backoff, "max_retries": max_retries}.items():
+            require_not_negative(name, value)
+        require_not_negative("temperature", 0 if temperature is None else temperature)
+        require_not_negative("max_tokens", 1 if max_tokens is None else max_tokens, least=1)
+        self.model = model
+        self.base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
+        if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
+            told = f"base_url {self.base_url!r} is no web address; expected http://host:port/v1 or https://host/v1 "
+            raise HCEPError(told + "(--base-url on the command line, or OPENAI_BASE_URL)")
+        self.timeout, self.max_retries, self.max_wait, self.backoff = timeout, max_retries, max_wait, backoff
+        self.offline = offline
+        self.cache = None if cache is None else Path(cache)
+        if self.cache is not None and self.cache.exists() and not self.cache.is_dir():
+            raise HCEPError(f"cache must be a folder, and {str(cache)!r} is a file; name another place")
+        self.prices = _prices(prices)
+        self.usage = Usage(cost=None if self.prices is None else 0.0)
+        self._api_key = api_key
+        self._parameters = {"temperature": temperature, "max_tokens": max_tokens}
+        self._renamed: dict[str, str | None] = {}  # parameters this model wants under another name, or not at all
+        self._endpoint: Endpoint | None = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        where = "offline" if self.offline else self.base_url or "OpenAI"
+        return f"ChatModel({self.model!r}, {where}; {self.usage})"
+
+    def ask(self, messages: Messages, *, seed: int | None = None) -> Answer:
+        """Answer a conversation; different seeds, for servers that draw by them, are different requests on disk.
+
+        Raises LLMError: the server refused, or kept failing for all tries, or `offline` and not on disk.
+        """
+        request = self._request(messages, seed)
+        # Not by the address of the server: a recorded run replays wherever it is carried, and two servers that give one
+        # name to different models need different folders.
+        canonical = json.dumps(request, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode()
+        place = None if self.cache is None else self.cache / f"{hashlib.sha256(canonical).hexdigest()}.json"
+        answer = None if place is None else _kept_answer(place, request)
+        if answer is None:
+            if self.offline and place is not None:
+                told = f"offline, and no answer to prompt {place.stem[:12]} in {str(place.parent)!r}: run once with a "
+                raise LLMError(told + "server and this cache, with the same model, options and messages")
+            answer = self._ask_patiently(request)
+            if place is not None:
+                kept = {key: value for key, value in asdict(answer).items() if key != "cached"}
+                record = {"format": FORMAT, "request": request, "answer": kept}
+                write_text(place, json.dumps(record, indent=2, ensure_ascii=False))
+        with self._lock:
+            self.usage = self.usage.with_answer(answer, self.prices)
+        return answer
+
+    def _request(self, messages: Messages, seed: int | None) -> dict[str, Any]:
+        if isinstance(messages, str) or not messages:
+            raise HCEPError('messages must be a list of {"role": ..., "content": ...}, with one at least')
+        for message in messages:
+            role, content = message.get("role"), message.get("content")
+            if role not in ("system", "user", "assistant") or not isinstance(content, str):
+                told = 'a message needs a "role" (system, user or assistant) and a "content" of text; '
+                raise HCEPError(told + f"got role {role!r} and content of type {type(content).__name__}")
+        said = [{"role": message["role"], "content": message["content"]} for message in messages]
+        request = {"model": self.model, "messages": said, **self._parameters, "seed": seed}
+        return {name: value for name, value in request.items() if value is not None}
+
+    def _ask_patiently(self, request: dict[str, Any]) -> Answer:
+        with self._lock:
+            if self._endpoint is None:
+                # A server of one's own looks at no key.
+                key = self._api_key or os.environ.get("OPENAI_API_KEY") or ("not-needed" if self.base_url else None)
+                self._endpoint = Endpoint(self.base_url, key, self.timeout)
+            endpoint = self._endpoint
+        waited = 0.0
+        for n_failed in range(self.max_retries + 1):
+            try:
+                return self._ask_adapting(endpoint, request)
+            except TransientError as error:
+                wait = min(self.backoff * 2**n_failed, LONGEST_BACKOFF) if error.wait is None else error.wait
+                if n_failed == self.max_retries:
+                    raise LLMError(f"gave up after {n_failed + 1} tries: {error}") from error
+                if waited + wait > self.max_wait:
+                    raise LLMError(
+                        f"gave up: the next try would be in {wait:g} s, beyond max_wait={self.max_wait:g} s: {error}"
+                    ) from error
+            time.sleep(wait)
+            waited += wait
+            with self._lock:
+                self.usage = replace(self.usage, retries=self.usage.retries + 1)
+        raise AssertionError("the last failure raises")
+
+    def _ask_adapting(self, endpoint: Endpoint, request: dict[str, Any]) -> Answer:
+        """Ask; leave out or rename what this model refuses (the newest take no temperature, and rename the limit)."""
+        for _ in range(4):
+            wanted = {self._renamed.get(name, name): value for name, value in request.items()}
+            try:
+                return endpoint.complete({str(name): value for name, value in wanted.items() if name is not None})
+            except UnsupportedParameterError as error:
+                if error.parameter in self._renamed:
+                    raise
+                self._renamed[error.parameter] = "max_completion_tokens" if error.parameter == "max_tokens" else None
+        raise AssertionError("each parameter is renamed once")
+
+
+def ask_until_accepted(
+    chat: ChatModel,
+    messages: Messages,
+    accept: Callable[[str], Accepted],
+    rounds: int,
+    seed: int | None = None,
+    heard: Heard = lambda messages, answer, fault: None,
+) -> Accepted:
+    """The first answer that `accept` takes; a rejected one goes back with the reason.
+
+    Parameters
+    ----------
+    messages : the conversation so far
+    accept : what makes something of an answer's text, or raises `RejectedError`
+    rounds : answers to ask for at most; when none of them passes, the last `RejectedError` is raised
+    seed : of every question
+    heard : called with the messages, the answer and what is wrong with it, or ""
+    """
+    for left in range(rounds - 1, -1, -1):
+        answer = chat.ask(messages, seed=seed)
+        try:
+            if answer.truncated:
+                raise RejectedError("was cut off at the limit of tokens")
+            accepted = accept(answer.text)
+        except RejectedError as error:
+            heard(messages, answer, f"it {error}")
+            if not left:
+                raise
+            said = [{"role": "assistant", "content": answer.text[:SHOWN]}] if answer.text.strip() else []
+            again = f"This cannot be used: it {error}. Answer again and keep to the rules."
+            messages = [*messages, *said, {"role": "user", "content": again}]
+        else:
+            heard(messages, answer, "")
+            return accepted
+    raise AssertionError("the last rejection raises")
+
+
+class _Kept(msgspec.Struct):
+    format: str
+    request: dict[str, Any]
+    answer: Answer
+
+
+def _kept_answer(place: Path, request: dict[str, Any]) -> Answer | None:
+    """The answer in a readable JSON file; one that is damaged, or holds another request, counts as absent."""
+    try:
+        kept = msgspec.json.decode(place.read_bytes(), type=_Kept)
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return replace(kept.answer, cached=True) if kept.format == FORMAT and kept.request == request else None
+
+
+def _prices(prices: Any) -> Prices | None:
+    try:
+        prompt, completion = (0.0, 0.0) if prices is None else (float(price) for price in prices)
+    except (TypeError, ValueError):
+        prompt = completion = -1.0
+    if not (0 <= prompt < float("inf") and 0 <= completion < float("inf")):
+        told = "prices must be two numbers of at least 0, the price of a million prompt tokens and of a million "
+        raise HCEPError(told + f"completion tokens; got {prices!r}")
+    return None if prices is None else (prompt, completion)

@@ -1,0 +1,194 @@
+"""OBO and OWL through pronto."""
+
+import pytest
+
+from hcep import Hierarchy, HierarchyError
+from hcep.errors import MissingExtraError
+from tests.taxonomy.formats.reading import read_with_notes
+
+pytest.importorskip("pronto", reason="comes with the extra formats")
+
+# The import would be fetched from a port where nothing listens.
+OBO = """format-version: 1.2
+ontology: demo
+import: http://127.0.0.1:9/other.obo
+
+[Term]
+id: D:0
+name: body part
+
+[Term]
+id: D:1
+name: naïve organ "猫"
+is_a: D:0 ! body part
+
+[Term]
+id: D:2
+name: eye
+is_a: D:1
+
+[Term]
+id: D:3
+name: lens
+relationship: part_of D:2
+
+[Term]
+id: D:4
+name: gone
+is_obsolete: true
+
+[Term]
+id: D:5
+name: limb
+is_a: D:0
+
+[Term]
+id: D:6
+name: eye of a limb
+is_a: D:5
+is_a: D:2
+
+[Typedef]
+id: part_of
+name: part of
+"""
+
+OWL = """<?xml version="1.0"?>
+<!DOCTYPE rdf:RDF [
+  <!ENTITY owl "http://www.w3.org/2002/07/owl#" >
+  <!ENTITY obo "http://purl.obolibrary.org/obo/" >
+]>
+<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+         xmlns:rdfs="http://www.w3.org/2000/01/rdf-schema#" xmlns:owl="http://www.w3.org/2002/07/owl#">
+  <owl:Ontology rdf:about="&obo;demo.owl"><owl:imports rdf:resource="http://127.0.0.1:9/x.owl"/></owl:Ontology>
+  <owl:ObjectProperty rdf:about="&obo;BFO_0000050"><rdfs:label>part of</rdfs:label></owl:ObjectProperty>
+  <owl:Class rdf:about="&obo;D_0">
+    <rdfs:label>body part</rdfs:label><rdfs:subClassOf rdf:resource="&owl;Thing"/>
+  </owl:Class>
+  <owl:Class rdf:about="&obo;D_1"><rdfs:label>œil</rdfs:label><rdfs:subClassOf rdf:resource="&obo;D_0"/></owl:Class>
+  <owl:Class rdf:about="&obo;D_2"><rdfs:label>limb</rdfs:label><rdfs:subClassOf rdf:resource="&obo;D_0"/></owl:Class>
+  <owl:Class rdf:about="&obo;D_3"><rdfs:label>lens</rdfs:label>
+    <rdfs:subClassOf><owl:Restriction>
+      <owl:onProperty rdf:resource="&obo;BFO_0000050"/><owl:someValuesFrom rdf:resource="&obo;D_1"/>
+    </owl:Restriction></rdfs:subClassOf>
+  </owl:Class>
+  <owl:Class rdf:about="&obo;D_4">
+    <owl:deprecated rdf:datatype="http://www.w3.org/2001/XMLSchema#boolean">true</owl:deprecated>
+  </owl:Class>
+</rdf:RDF>
+"""
+
+
+@pytest.fixture
+def obo(tmp_path):
+    (tmp_path / "demo.obo").write_text(OBO, encoding="utf-8-sig")
+    return tmp_path / "demo.obo"
+
+
+@pytest.fixture
+def owl(tmp_path):
+    (tmp_path / "demo.owl").write_text(OWL, encoding="utf-8")
+    return tmp_path / "demo.owl"
+
+
+def test_is_a_edges_and_names(obo):
+    h, notes = read_with_notes(obo)
+    assert set(h.edges) == {("D:0", "D:1"), ("D:1", "D:2"), ("D:0", "D:5"), ("D:2", "D:6"), ("D:5", "D:6")}
+    assert h.name("D:1") == 'naïve organ "猫"'
+    assert notes == ("passed over: 1 obsolete term", "passed over: 1 term without parents and children")
+
+
+def test_other_relationships(obo):
+    h, notes = read_with_notes(obo, relationships=("is_a", "part_of"))
+    assert h.parents("D:3") == ("D:2",)
+    assert notes == ("passed over: 1 obsolete term",)
+    assert Hierarchy.read(obo, relationships="part of").edges == (("D:2", "D:3"),)
+    with pytest.raises(
+        HierarchyError, match=r"no term has a parent by 'has_part'; it has 'is_a', .*-O relationships=is_a"
+    ):
+        Hierarchy.read(obo, relationships=["has_part"])
+
+
+def test_one_branch_by_its_name(obo):
+    assert Hierarchy.read(obo, root="eye").edges == (("D:2", "D:6"),)
+
+
+def test_a_parent_that_the_file_does_not_define(obo):
+    obo.write_text(OBO.replace("is_a: D:5\n", "is_a: X:9\n"), encoding="utf-8")
+    with pytest.raises(HierarchyError, match=r"demo\.obo: 'X:9' is a parent but no term of this file; imports are not"):
+        Hierarchy.read(obo)
+
+
+def test_several_roots_are_joined(obo):
+    obo.write_text(OBO.replace("id: D:5\nname: limb\nis_a: D:0", "id: D:5\nname: limb"), encoding="utf-8")
+    assert Hierarchy.read(obo).children("(root)") == ("D:0", "D:5")
+
+
+def test_owl_with_namespaces_as_entities(owl):
+    h, notes = read_with_notes(owl)
+    assert h.edges == (("D:0", "D:1"), ("D:0", "D:2"))
+    assert h.name("D:1") == "œil"
+    assert notes[0] == "passed over: 1 obsolete term"
+    assert Hierarchy.read(owl, relationships=("is_a", "part of")).parents("D:3") == ("D:1",)
+
+
+def test_without_pronto(obo, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pronto", None)
+    with pytest.raises(MissingExtraError, match=r'reading OBO needs pronto, .* pip install "hcep\[formats\]"'):
+        Hierarchy.read(obo)
+
+
+def test_lines_of_comment(obo):
+    plain = Hierarchy.read(obo)
+    commented = OBO.replace("ontology:", "! of the header\nontology:").replace("is_a: D:1", "  ! of a term\nis_a: D:1")
+    obo.write_text(commented, encoding="utf-8")
+    assert Hierarchy.read(obo) == plain
+
+
+def test_a_parser_that_gives_up(obo, monkeypatch):
+    """The parser in Rust raises what is no Exception; no file is known that makes it do so again."""
+    panic = type("PanicException", (BaseException,), {})
+
+    def give_up(*args, **kwargs):
+        raise panic("unwrap on an Err")
+
+    strict, _ = read_with_notes(obo)
+    monkeypatch.setattr("pronto.Ontology", give_up)
+    lenient, notes = read_with_notes(obo)
+    assert lenient == strict
+    assert notes[0].startswith("the strict parser refuses it (cannot be read as OBO: its parser gave up (unwrap on an")
+    obo.write_text("this is prose\n")
+    with pytest.raises(
+        HierarchyError, match=r"demo\.obo: cannot be read as OBO: its parser gave up \(unwrap on an Err\)"
+    ):
+        Hierarchy.read(obo)
+
+
+def test_an_interruption_is_passed_on(obo, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pronto.Ontology", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        Hierarchy.read(obo)
+
+
+def test_dirt_is_passed_over_and_told(obo):
+    dirt = OBO.replace("name: limb", 'name: limb\ndef: "unclosed {and odd\nsynonym "no colon"\n@@@')
+    dirt = dirt.replace("is_a: D:5\n", 'is_a: D:5 {is_inferred="true"} ! limb\nis_a: X:9\n')
+    clean = Hierarchy.read(obo)
+    obo.write_text(dirt, encoding="utf-8")
+    h, notes = read_with_notes(obo)
+    assert h == clean
+    assert notes[0].startswith("the strict parser refuses it (line 33: is not OBO: expected XrefList")
+    assert notes[1:] == (
+        "passed over: 2 lines without 'tag: value', from line 33",
+        "passed over: 1 obsolete term",
+        "passed over: 1 parent that is no term of this file",
+        "passed over: 1 term without parents and children",
+    )
+
+
+def test_other_relationships_of_a_dirty_file(obo):
+    obo.write_text(OBO.replace("name: limb", "name: limb\n@@@"), encoding="utf-8")
+    assert Hierarchy.read(obo, relationships=["is_a", "part_of"]).parents("D:3") == ("D:2",)
