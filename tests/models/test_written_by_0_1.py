@@ -1,0 +1,115 @@
+"""Models and stores that hcep 0.1.0 wrote load, and answer as they did then (see written_by_0_1/write.py)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hcep.embeddings import EmbeddingStore
+from hcep.models import load_atom_names, load_model, load_summary, model_log, undo_change
+
+FOLDER = Path(__file__).parent / "written_by_0_1"
+NAMES = sorted(path.parent.name for path in FOLDER.glob("*/model.json"))
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, np.ndarray]:
+    with np.load(FOLDER / "answers.npz", allow_pickle=False) as archive:
+        return dict(archive)
+
+
+def test_there_is_one_model_of_each_kind() -> None:
+    assert NAMES == [
+        "adamw_head",
+        "calibrated",
+        "flat_integers",
+        "grown",
+        "logistic_head",
+        "named_atoms",
+        "opened_head",
+        "path_head",
+        "several_objects",
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_predicts_what_it_did(name: str, answers: dict[str, np.ndarray]) -> None:
+    model = load_model(FOLDER / name)
+    X = answers["X"]
+    assert model.predict(X).tolist() == answers[f"{name}.labels"].tolist()
+    np.testing.assert_allclose(model.predict_proba(X), answers[f"{name}.probabilities"], rtol=1e-5, atol=1e-9)
+    found = model.pursue(X)
+    assert ["/".join(path) for path in found.paths] == answers[f"{name}.paths"].tolist()
+    np.testing.assert_allclose(found.codes.toarray(), answers[f"{name}.codes"], rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(found.residual_norms, answers[f"{name}.residual_norms"], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_summary_is_complete(name: str) -> None:
+    summary = load_summary(FOLDER / name)
+    assert summary.hcep_version == "0.1.0"
+    assert summary.training.data == "pets.npz"
+    assert summary.encoder.name == "onnx:tiny.onnx"
+    assert summary.encoder.fingerprint == "f" * 64
+    assert summary.encoder.preprocessing == {"size": [8, 8], "resize": "squash"}
+    assert len(summary.classes) == 6 + (name == "grown")
+
+
+def test_a_calibrated_model_keeps_its_guarantees(answers: dict[str, np.ndarray]) -> None:
+    model = load_model(FOLDER / "calibrated")
+    assert model.predict_concept(answers["X"], 0.3).tolist() == answers["calibrated.concepts"].tolist()
+    np.testing.assert_allclose(model.unknown_score(answers["X"]), answers["calibrated.unknown_scores"], rtol=1e-5)
+
+
+def test_a_model_keeps_its_rule_for_several_objects(answers: dict[str, np.ndarray]) -> None:
+    model = load_model(FOLDER / "several_objects")
+    assert model.stopping_.intercept == pytest.approx(0.633045651321473)
+    sums = model.pursue(answers["several_objects.mixed"], n_paths="auto")
+    assert ["+".join(leaves) for leaves in sums.leaves] == answers["several_objects.sums"].tolist()
+
+
+def test_a_grown_model_keeps_its_versions(tmp_path: Path, answers: dict[str, np.ndarray]) -> None:
+    folder = Path(shutil.copytree(FOLDER / "grown", tmp_path / "grown"))
+    assert [change.what for change in model_log(folder)] == ["added class 'van'", "renamed fox"]
+    assert load_model(folder).hierarchy_.name("fox") == "Vulpes"
+    undo_change(folder)
+    assert load_model(folder).hierarchy_.name("fox") == "red fox"
+    assert undo_change(folder).what == "added class 'van'"
+    first = load_model(folder)
+    assert "van" not in first.classes_
+    assert first.predict(answers["X"]).tolist() == answers["path_head.labels"].tolist()
+
+
+def test_a_grown_model_goes_on_growing(answers: dict[str, np.ndarray]) -> None:
+    model = load_model(FOLDER / "grown")
+    model.add_class("bike", "vehicle", np.full((3, 6), 9.0))
+    assert model.predict(np.full((1, 6), 9.0)).tolist() == ["bike"]
+
+
+def test_names_of_atoms_are_read() -> None:
+    names = load_atom_names(FOLDER / "named_atoms")
+    assert names is not None
+    assert (names.encoder, names.template, names.centered, names.llm) == (
+        "open_clip:tiny",
+        "a photo of {}",
+        True,
+        "loopback",
+    )
+    cat, fox = names["animal", "cat"], names["animal", "fox"]
+    assert (cat.meaning, cat.phrases[0].text, cat.phrases[0].score) == ("slit eyes", "long whiskers", 0.5)
+    assert (fox.exemplars[0].id, fox.contrast[0].projection) == ("a.jpg", -0.5)
+
+
+def test_a_store_is_read(answers: dict[str, np.ndarray]) -> None:
+    store = EmbeddingStore(FOLDER / "store")
+    store.verify()
+    np.testing.assert_array_equal(store.to_numpy(), answers["store.X"])
+    for name in ("ids", "paths", "labels", "splits", "content_hashes"):
+        assert getattr(store, name).astype(str).tolist() == answers[f"store.{name}"].tolist()
+    assert len(store.select(splits="val")) == 2
+    (broken,) = store.skipped
+    assert (broken.id, broken.reason) == ("dog/1.png", "not an image, or not in a format that can be read")
+    assert store.encoder.name == "function:tiny:pixels"
