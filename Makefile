@@ -30,10 +30,10 @@ fuzz: $(VENV)/test ## new counterexamples: ROUNDS=10 times the property tests, 1
 	HCEP_FUZZ=10000 $(BIN)/python -m pytest -q -m slow tests/safety/test_fuzz.py
 
 smoke: $(VENV)/test ## run every experiment of the paper in its short settings (under 3 minutes)
-	$(BIN)/hcep reproduce --all --smoke --fresh
+	$(BIN)/python -m experiments --all --smoke --fresh
 
 reproduce: $(VENV)/all ## run every experiment in full (about an hour) and write docs/results.md
-	$(BIN)/hcep reproduce --all --page docs/results.md
+	$(BIN)/python -m experiments --all --page docs/results.md
 
 lint: $(VENV)/lint ## ruff, mypy and the order of packages, as CI runs them
 	$(BIN)/ruff check .

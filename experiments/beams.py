@@ -15,8 +15,8 @@ from experiments.measuring import OUR_LABEL, Cell, measured, method_cell
 from experiments.readings import TITLES, Verdict, ahead, by_method, labels_of, verdicts_by_data
 from experiments.records import Row
 from experiments.sparsity import MAIN
+from experiments.tables import markdown, number
 from experiments.tasks import Task
-from hcep._tables import markdown, number
 from hcep.evaluate.grade import timed
 
 

@@ -11,8 +11,8 @@ from experiments.figures import Axes, Figure, canvas
 from experiments.measuring import Cell
 from experiments.readings import Verdict, by_data, outcome, threshold, verdicts_by_data
 from experiments.records import Row
+from experiments.tables import markdown, number
 from experiments.tasks import Task
-from hcep._tables import markdown, number
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.geometry import Geometry
 from hcep.evaluate import paired_draws

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from experiments.figures import Figure
+from experiments.files import replacing
 from experiments.measuring import Cell, missing_extras
 from experiments.readings import Verdict
 from experiments.records import TEXTS, Records, Row
 from experiments.tasks import BUNDLED, Task
-from hcep._files import replacing
 from hcep.dictionary import DependentAtomsWarning
 from hcep.errors import HCEPError, MissingExtraError
 

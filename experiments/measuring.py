@@ -1,19 +1,14 @@
 """One method in one setting: made as published or as ours, graded by the one grader, as a row."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from experiments.records import OF_IMAGES, Row, packed
 from experiments.tasks import Task
 from hcep._optional import install_command, is_installed
-from hcep.classify import HCEPClassifier
 from hcep.classify.heads import AdamWHead
 from hcep.classify.methods import METHODS, make_method
-from hcep.evaluate import Graded, grade, grade_methods
-from hcep.pursuit import PathResult
+from hcep.evaluate import Graded, grade
 
 #: The settings of one cell: what is measured, saved and resumed as a whole.
 Cell = dict[str, Any]
@@ -87,44 +82,3 @@ def missing_extras(methods: Iterable[str]) -> Iterator[str]:
             wanted.setdefault(NEEDS[name], []).append(METHODS[name].label)
     for (package, extra), labels in wanted.items():
         yield f"{', '.join(labels)} left out: {package} is not installed; {install_command(extra)}"
-
-
-#: What stands in the demo's table, and how it is called there.
-IN_DEMO = {"omp": "OMP", "hnn": "HNN", "nn": "NN", "hb-omp": "HB-OMP (paper)", "hcep": "HCEP (ours)"}
-
-#: Its columns, and the scores they are means of.
-COLUMNS = {"accuracy": "correct", "precision": "support_precision", "recall": "support_recall"}
-COLUMNS["tree_distance"] = "tree_distance"
-
-
-class Comparison(NamedTuple):
-    """Rows, and what is needed to explain single images: the fitted classifier and the paper's paths."""
-
-    rows: list[dict[str, Any]]
-    ours: HCEPClassifier
-    ours_result: PathResult
-    paper_result: PathResult
-
-
-def compare_methods(task: Task, beam_width: int = 8, on_step: Callable[[str], None] = lambda name: None) -> Comparison:
-    """Fit and grade the demo's methods, the published ones with the published head, the others by the leaf.
-
-    Speeds are those of the pursuit alone, kernels compiled.
-    """
-    made = {label: estimator(method_cell(name, beam_width), task) for name, label in IN_DEMO.items()}
-    found = grade_methods(made, (task.X_val, task.y_val), (task.X, task.y), on_method=on_step).graded
-    rows: list[dict[str, Any]] = []
-    for name, label in IN_DEMO.items():
-        means = found[label].scores.summary()
-        row = {"method": label, "label_from": "published head" if name in PUBLISHED else "leaf of the path"}
-        scores = {column: means[score] for column, score in COLUMNS.items()}
-        rows.append({**row, **scores, "images_per_second": found[label].speed(task.X_val)})
-    ours, paper = found[IN_DEMO["hcep"]], found[IN_DEMO["hb-omp"]]
-    return Comparison(rows, ours.estimator, ours.result, paper.result)
-
-
-def only_ours_right(comparison: Comparison, y_val: NDArray[Any]) -> Iterator[int]:
-    """Images whose path is wrong by the paper's rule and right by ours; two-way splits first."""
-    found = np.flatnonzero((comparison.paper_result.leaves != y_val) & (comparison.ours_result.leaves == y_val))
-    negative = [comparison.paper_result.coefficients(int(i)).min() for i in found]
-    yield from (int(i) for i in found[np.argsort(negative, kind="stable")])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.records import OF_IMAGES, TEXTS, Row, unpacked
-from hcep._tables import NOTHING, markdown, number
+from experiments.tables import NOTHING, markdown, number
 from hcep.evaluate import Difference, SupportScores, paired_draws
 from hcep.evaluate.statistics import calibration_gaps
 

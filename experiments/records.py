@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep._files import replacing, write_text
+from experiments.files import replacing, write_text
 from hcep.errors import HCEPError
 
 Row = dict[str, Any]
@@ -141,7 +141,9 @@ class Records:
             problem = "a row has no cell"
         except (ValueError, KeyError, TypeError) as error:
             problem = f"{type(error).__name__}: {error}"
-        raise HCEPError(f"{str(file)!r} is not what `hcep reproduce` writes ({problem}); move it away or pass --fresh")
+        raise HCEPError(
+            f"{str(file)!r} is not what `python -m experiments` writes ({problem}); move it away or pass --fresh"
+        )
 
 
 def packed(scores: Any) -> dict[str, Bytes]:

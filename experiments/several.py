@@ -26,8 +26,8 @@ from experiments.readings import (
     verdicts_by_data,
 )
 from experiments.records import OF_IMAGES, PER_IMAGE, Row, packed
+from experiments.tables import markdown, number
 from experiments.tasks import BUNDLED, Task
-from hcep._tables import markdown, number
 from hcep.classify import HCEPClassifier, MultiLabelHCEP, make_method
 from hcep.classify.multilabel import example_f1
 from hcep.embeddings.images import open_image

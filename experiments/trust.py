@@ -13,8 +13,8 @@ from experiments.figures import Figure, canvas
 from experiments.measuring import Cell
 from experiments.readings import Verdict, ahead, mean_of, series, table_by_data, threshold, verdicts_by_data
 from experiments.records import Row
+from experiments.tables import markdown, number
 from experiments.tasks import Task
-from hcep._tables import markdown, number
 from hcep.classify import HCEPClassifier
 from hcep.classify.hedging import class_sets, hedged_nodes, held_out, kinds, unknown_scores
 from hcep.classify.methods import make_method

@@ -15,8 +15,8 @@ from experiments.figures import Figure, bars, canvas
 from experiments.measuring import Cell
 from experiments.readings import Verdict, ahead, labels_of, series
 from experiments.records import Row
+from experiments.tables import markdown, number
 from experiments.tasks import SHARED, shared_data
-from hcep._tables import markdown, number
 from hcep.classify import HCEPClassifier
 from hcep.datasets import imagenet_classes, load_sample
 from hcep.embeddings import load_encoder

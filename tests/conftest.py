@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 #: The files that take longest, so that no worker is left with one of them at the end (`--durations=25` tells).
 LONGEST = (
     "test_reproductions.py", "test_methods.py", "test_docs.py", "test_workflow.py", "test_pursuit_equals_oracle.py",
-    "test_demo.py", "test_estimators.py", "test_reproduce.py", "test_geometry.py", "test_evaluate.py",
+    "test_demo.py", "test_estimators.py", "test_command.py", "test_geometry.py", "test_evaluate.py",
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 PROJECT = Path(__file__).parents[1]
 #: Commands that would measure for an hour or fetch gigabytes: their --help must be there, the rest is tested elsewhere.
-LONG = ("reproduce synthetic", "reproduce imagenet", "reproduce --all", "reproduce fewshot", "data ", "serve")
+LONG = ("data ", "serve")
 
 
 def commands(text):

@@ -19,6 +19,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from experiments.command import app as experiments_app
 from hcep.cli.app import app
 from hcep.datasets import DatasetError, download, fetch, read_images
 from hcep.datasets.download import ARCHIVES, Archive, unpack
@@ -360,13 +361,13 @@ def test_experiments_run_on_what_is_fetched(server: Server, tmp_path: Path, monk
     monkeypatch.setenv("HCEP_CACHE", str(tmp_path / "cache"))
     asked = []
 
-    def given_task(*arguments: object) -> None:
+    def user_task(*arguments: object) -> None:
         asked.extend(arguments)
         raise DatasetError("far enough")
 
-    monkeypatch.setattr("hcep.cli.reproduce._given_task", given_task)
+    monkeypatch.setattr("experiments.command.user_task", user_task)
     with pytest.raises(DatasetError, match="far enough"):
-        CliRunner().invoke(app, ["reproduce", "fewshot", "--download", "cifar10"], catch_exceptions=False)
+        CliRunner().invoke(experiments_app, ["fewshot", "--download", "cifar10"], catch_exceptions=False)
     assert asked[:2] == [tmp_path / "cache" / "data" / "cifar-10-batches-py", "efficientnet-lite2"]
     with pytest.raises(ValueError, match="--data and --download exclude each other"):
-        CliRunner().invoke(app, ["reproduce", "fewshot", "--download", "x", "--data", "y"], catch_exceptions=False)
+        CliRunner().invoke(experiments_app, ["fewshot", "--download", "x", "--data", "y"], catch_exceptions=False)

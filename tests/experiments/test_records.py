@@ -60,7 +60,7 @@ def test_cells_that_are_not_wanted_any_more_are_forgotten(tmp_path):
 @pytest.mark.parametrize("content", ["", "[]", '{"rows": []}', '{"provenance": {}, "rows": [{"n": 1}]}', '{"rows": 3}'])
 def test_a_strange_file_is_refused_and_kept(tmp_path, content):
     (tmp_path / "rows.json").write_text(content, encoding="utf-8")
-    with pytest.raises(HCEPError, match=r"rows\.json' is not what `hcep reproduce` writes .* --fresh"):
+    with pytest.raises(HCEPError, match=r"rows\.json' was not written by an experiment .* --fresh"):
         Records(tmp_path, "demo")
     assert (tmp_path / "rows.json").read_text(encoding="utf-8") == content
 

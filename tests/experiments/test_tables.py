@@ -2,7 +2,7 @@ import pytest
 
 from experiments.figures import style
 from experiments.readings import by_method, series
-from hcep._tables import markdown, number
+from experiments.tables import markdown, number
 
 ROWS = [
     {"label": "OMP", "shots": 1, "accuracy": 0.2, "residual": 0.5},

@@ -37,14 +37,13 @@ REFUSED = {
     ("induce text", "output"): "induce text {x} -o {mine}.json --corpus {x}",
     ("induce text", "evidence"): "induce text {x} -o {new}.json --corpus {x} --evidence {mine}.json",
     ("induce geometry", "output"): "induce geometry {x} -o {mine}.json",
-    ("reproduce", "page"): "reproduce --page {mine}.md",
     ("fit", "output"): "fit {data} --hierarchy flat -o {mine}",
     ("open", "output"): "open {x} -o {mine}",
     ("encode", "output"): "encode {photos} -e " + ENCODER + " -o {mine}",
 }
-#: Outputs that are a folder of the command's own, or tables inside a page that are marked as such.
-OWN = {("demo", "output"), ("data", "output"), ("reproduce", "output"), ("reproduce", "readme")}
-OUTPUTS = {"output", "target", "html", "where_png", "per_image", "figures", "transcript", "evidence", "page", "readme"}
+#: Outputs that are a folder of the command's own.
+OWN = {("demo", "output"), ("data", "output")}
+OUTPUTS = {"output", "target", "html", "where_png", "per_image", "figures", "transcript", "evidence"}
 
 
 def commands(group, above=()):

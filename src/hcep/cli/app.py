@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -25,7 +26,7 @@ from hcep.errors import HCEPError, MissingExtraError
 #: By module and function, in the order of `--help`; then groups, by module.
 COMMANDS = """
 demo.demo encode.data encode.encode fit.fit explain.explain explain.correct model.open interpret.interpret
-explain.predict evaluate.evaluate audit.audit serve.serve reproduce.reproduce info.info info.encoders
+explain.predict evaluate.evaluate audit.audit serve.serve info.info info.encoders
 """
 GROUPS = {"model": "model", "hierarchy": "hierarchy_edits", "induce": "induce", "store": "encode"}
 app = group("Image classification explained by rooted paths of concepts (animal → mammal → cat).", name="hcep")
@@ -34,6 +35,21 @@ for place in COMMANDS.split():
     app.command(name=name)(getattr(import_module(f"hcep.cli.{module}"), name))
 for name, module in GROUPS.items():
     app.add_typer(import_module(f"hcep.cli.{module}").app, name=name)
+
+#: Commands of earlier versions, and what to use instead.
+MOVED = {"reproduce": "`python -m experiments`, in a clone of the repository"}
+
+
+def _moved(name: str, new: str) -> Callable[[], None]:
+    def moved() -> None:
+        raise HCEPError(f"`hcep {name}` is now {new}")
+
+    return moved
+
+
+for name, new in MOVED.items():
+    loose = {"ignore_unknown_options": True, "allow_extra_args": True}
+    app.command(name=name, hidden=True, context_settings=loose)(_moved(name, new))
 
 
 def _show_version(wanted: bool) -> None:

@@ -34,17 +34,16 @@ def demo(
 
     The photos (they come with scikit-learn) need the built-in encoder: pip install "hcep[photos]". Then it compares
     OMP, HNN, NN, the paper's HB-OMP and ours, explains a few images as rooted paths, shows one that the paper's rule
-    gets wrong and why, and writes HTML reports. `hcep reproduce sample` has more methods and controls.
+    gets wrong and why, and writes HTML reports. docs/results.md has more methods and controls.
     """
-    from experiments.measuring import compare_methods, only_ours_right
-    from experiments.tasks import sample as sample_task
+    from hcep.evaluate.sample import compare_on_sample, only_ours_right
 
     if output.is_file() and not as_json:
         raise HCEPError(f"--output: {str(output)!r} is a file; give a folder")
-    sample, task = datasets.load_sample(), sample_task(tree=True)
+    sample = datasets.load_sample()
     with Console(stderr=True).status("compiling kernels (first run only) …") as status:
-        found = compare_methods(
-            task, beam_width, lambda name: status.update(f"{name} … (the first run compiles the kernels)")
+        found = compare_on_sample(
+            beam_width, lambda name: status.update(f"{name} … (the first run compiles the kernels)")
         )
     if as_json:
         say_json(found.rows)

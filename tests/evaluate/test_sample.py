@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments.measuring import compare_methods, only_ours_right
-from experiments.tasks import sample as sample_task
 from hcep.datasets import load_sample
+from hcep.evaluate.sample import compare_on_sample, only_ours_right
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +14,7 @@ def sample():
 
 @pytest.fixture(scope="module")
 def comparison():
-    return compare_methods(sample_task(tree=True))
+    return compare_on_sample()
 
 
 def test_every_method_has_a_row(comparison):

@@ -1,7 +1,9 @@
-"""`hcep reproduce` as a user runs it."""
+"""`python -m experiments`, as a user runs it."""
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,8 +12,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from experiments.command import app
 from experiments.tasks import SHARED
-from hcep.cli.app import app
+from hcep.cli.app import app as hcep_app
 from hcep.datasets import load_sample
 from hcep.errors import HCEPError
 
@@ -25,8 +28,8 @@ def nothing_shared(monkeypatch, tmp_path):
     monkeypatch.setenv(SHARED, NO_DATA)
 
 
-def hcep(*args):
-    return CliRunner().invoke(app, ["reproduce", *map(str, args)], catch_exceptions=False)
+def run(*args):
+    return CliRunner().invoke(app, [*map(str, args)], catch_exceptions=False)
 
 
 def sample_file(folder: Path) -> Path:
@@ -42,41 +45,41 @@ def sample_file(folder: Path) -> Path:
 
 
 def test_without_a_name_the_experiments_are_listed():
-    assert "wrong-tree" in hcep().output
-    assert json.loads(hcep("--json").output)["synthetic"] == "Support recovery on synthetic hierarchies"
+    assert "wrong-tree" in run().output
+    assert json.loads(run("--json").output)["synthetic"] == "Support recovery on synthetic hierarchies"
 
 
 def test_an_unknown_experiment():
     with pytest.raises(HCEPError, match=r"'fewshots'.* Near matches: 'fewshot'"):
-        hcep("fewshots")
+        run("fewshots")
 
 
 def test_data_that_is_not_at_hand():
     with pytest.raises(HCEPError, match="no data: tinyimagenet200"):
-        hcep("imagenet", "--smoke")
+        run("imagenet", "--smoke")
 
 
 def test_images_without_an_encoder(tmp_path):
     (tmp_path / "photos").mkdir()
-    with pytest.raises(HCEPError, match="is a folder of images: say with --encoder"):
-        hcep("imagenette", "--data", "photos")
+    with pytest.raises(HCEPError, match="is a folder of images; pass --encoder"):
+        run("imagenette", "--data", "photos")
 
 
 def test_an_encoder_without_data():
-    with pytest.raises(HCEPError, match="--encoder and --hierarchy belong to data of your own"):
-        hcep("imagenette", "--encoder", "onnx:x.onnx")
+    with pytest.raises(HCEPError, match="--encoder and --hierarchy describe your own data"):
+        run("imagenette", "--encoder", "onnx:x.onnx")
 
 
 def test_synthetic_data_is_its_own(tmp_path):
-    with pytest.raises(HCEPError, match="synthetic makes its own data; leave --data out"):
-        hcep("synthetic", "--smoke", "--data", sample_file(tmp_path))
+    with pytest.raises(HCEPError, match="synthetic generates its own data; leave --data out"):
+        run("synthetic", "--smoke", "--data", sample_file(tmp_path))
 
 
 def test_data_without_a_split(tmp_path):
     data = load_sample()
     np.savez("flat.npz", embeddings=data.X_val, labels=data.y_val)
-    with pytest.raises(HCEPError, match=r"must have a train split .* it has none"):
-        hcep("imagenette", "--data", "flat.npz")
+    with pytest.raises(HCEPError, match=r"must have a train split and a val or test split; its splits: none"):
+        run("imagenette", "--data", "flat.npz")
 
 
 def test_all_skips_what_has_no_data(monkeypatch):
@@ -85,7 +88,7 @@ def test_all_skips_what_has_no_data(monkeypatch):
 
     kept = {name: all_experiments.EXPERIMENTS[name] for name in ("beam-ablation", "siglip")}
     monkeypatch.setattr(all_experiments, "EXPERIMENTS", kept)
-    result = hcep("--all", "--smoke")
+    result = run("--all", "--smoke")
     assert result.exit_code == 0
     assert "skipped siglip: no data: cifar10_500" in result.stderr.replace("\n", " ")
     assert "beam-ablation" in result.stdout
@@ -96,50 +99,50 @@ def test_a_stand_in_says_so_in_title_folder_and_output(monkeypatch, tmp_path):
 
     own = replace(all_experiments.EXPERIMENTS["beam-ablation"], name="imagenet", stand_in="sample-standin")
     monkeypatch.setattr(all_experiments, "EXPERIMENTS", {"imagenet": own})
-    result = hcep("sample-standin", "--smoke")
-    assert "imagenet on other data than the paper's: sample-standin, ImageNette sample" in result.stderr
+    result = run("sample-standin", "--smoke")
+    assert "imagenet does not run on the paper's data but on sample-standin, ImageNette sample" in result.stderr
     assert "ImageNette sample standing in" in " ".join(result.stdout.split())
     assert (tmp_path / "experiments/smoke/sample-standin/rows.json").is_file()
-    hcep("--smoke", "--page", "docs/results.md")
+    run("--smoke", "--page", "docs/results.md")
     assert "standing in" in Path("docs/results.md").read_text(encoding="utf-8")
 
 
 def test_shots_and_methods(tmp_path):
     command = ("beam-ablation", "--smoke", "--json")
-    first = json.loads(hcep(*command, "--shots", "3").stdout)["beam-ablation"]
+    first = json.loads(run(*command, "--shots", "3").stdout)["beam-ablation"]
     assert first["folder"].endswith("beam-ablation/shots-3")
     assert first["verdicts"][0]["outcome"] in ("better", "tied", "worse")
-    again = json.loads(hcep(*command, "--shots", "3", "--methods", "hb-omp").stdout)["beam-ablation"]
+    again = json.loads(run(*command, "--shots", "3", "--methods", "hb-omp").stdout)["beam-ablation"]
     assert again["rows"] == first["rows"]
-    with pytest.raises(HCEPError, match="--shots: a number of images per class or `all`, got '0'"):
-        hcep(*command, "--shots", "0")
+    with pytest.raises(HCEPError, match="--shots must be a positive number of images per class or `all`, got '0'"):
+        run(*command, "--shots", "0")
     with pytest.raises(HCEPError, match=r"--methods: no method 'hbomp'. Near matches: 'hb-omp'"):
-        hcep(*command, "--methods", "hbomp")
+        run(*command, "--methods", "hbomp")
 
 
 def test_one_experiment_on_the_bundled_sample_and_a_page_of_it(tmp_path):
-    result = hcep("beam-ablation", "--smoke")
+    result = run("beam-ablation", "--smoke")
     assert result.exit_code == 0
     assert "short settings: about" in result.stderr
     assert "ImageNette sample" in result.stdout
     assert (tmp_path / "experiments/smoke/beam-ablation/figure.png").is_file()
-    assert hcep("--smoke", "--page", "docs/results.md").exit_code == 0
+    assert run("--smoke", "--page", "docs/results.md").exit_code == 0
     assert "Ablation of the beam" in Path("docs/results.md").read_text(encoding="utf-8")
     Path("docs/own.md").write_text("# Mine\n", encoding="utf-8")
-    with pytest.raises(HCEPError, match=r"own\.md' was not written by this command; nothing is overwritten"):
-        hcep("--smoke", "--page", "docs/own.md")
+    with pytest.raises(HCEPError, match=r"own\.md' was not written by this command and is not overwritten"):
+        run("--smoke", "--page", "docs/own.md")
 
 
 def test_a_users_own_file_has_a_folder_for_each_hierarchy(tmp_path):
     file = sample_file(tmp_path)
     command = ("beam-ablation", "--smoke", "-o", "out", "--json")
-    first = json.loads(hcep(*command, "--data", file).stdout)["beam-ablation"]
+    first = json.loads(run(*command, "--data", file).stdout)["beam-ablation"]
     assert first["data"] == ["mine.npz"]
     assert first["rows"] == 8
-    second = json.loads(hcep(*command, "--data", file, "--hierarchy", "flat").stdout)["beam-ablation"]
+    second = json.loads(run(*command, "--data", file, "--hierarchy", "flat").stdout)["beam-ablation"]
     assert first["folder"] != second["folder"]
     assert all((Path(found["folder"]) / "rows.json").is_file() for found in (first, second))
-    assert hcep("-o", "out", "--page", "results.md").exit_code == 0
+    assert run("-o", "out", "--page", "results.md").exit_code == 0
     assert Path("results.md").read_text(encoding="utf-8").count("figure.png") == 2
 
 
@@ -147,12 +150,33 @@ def test_tables_of_a_page_are_filled_from_the_rows():
     shutil.copytree(RESULTS / "sample", "experiments/smoke/sample")
     page = "# Mine\n<!-- rows: sample -->\nold\n<!-- end of rows -->\nrest\n"
     Path("README.md").write_text(page, encoding="utf-8")
-    hcep("--smoke", "--readme", "README.md")
+    run("--smoke", "--readme", "README.md")
     filled = Path("README.md").read_text(encoding="utf-8")
     assert "| HCEP (ours) | " in filled
     assert "old" not in filled
     assert filled.endswith("<!-- end of rows -->\nrest\n")
-    for name, told in (("samples", "no table 'samples'. Near matches: 'sample'"), ("bench", "table 'bench': no rows")):
+    for name, message in (
+        ("samples", "no table 'samples'. Near matches: 'sample'"),
+        ("bench", "table 'bench': no rows"),
+    ):
         Path("README.md").write_text(page.replace("rows: sample", f"rows: {name}"), encoding="utf-8")
-        with pytest.raises(HCEPError, match=told):
-            hcep("--smoke", "--readme", "README.md")
+        with pytest.raises(HCEPError, match=message):
+            run("--smoke", "--readme", "README.md")
+
+
+def test_the_module_runs_and_an_error_is_one_line():
+    command = [sys.executable, "-m", "experiments"]
+    root = RESULTS.parents[1]
+    shown = subprocess.run([*command, "--help"], cwd=root, capture_output=True, text=True, check=True)
+    assert "python -m experiments" in shown.stdout
+    assert "--smoke" in shown.stdout
+    unknown = subprocess.run([*command, "fewshots"], cwd=root, capture_output=True, text=True, check=False)
+    assert unknown.returncode == 2
+    assert unknown.stderr.startswith("error: no experiment 'fewshots'")
+    assert "Traceback" not in unknown.stderr
+
+
+def test_the_old_command_names_the_new_one():
+    with pytest.raises(HCEPError, match="`hcep reproduce` is now `python -m experiments`"):
+        CliRunner().invoke(hcep_app, ["reproduce", "fewshot", "--smoke"], catch_exceptions=False)
+    assert "reproduce" not in CliRunner().invoke(hcep_app, ["--help"]).output

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from hcep.cli.app import app
+from experiments.command import app
 
 # Before the next import: a module that was skipped halfway has nothing to give.
 pytest.importorskip("torch", reason="torch is not installed")
@@ -38,7 +38,7 @@ def photos(tmp_path):
 def test_an_open_clip_model_from_photos_to_figure(torchvision, photos, tmp_path):
     open_clip = pytest.importorskip("open_clip", reason="open_clip is not installed")
     folder_of(open_clip, tmp_path / "clip", CLIP, {})
-    command = ["reproduce", "imagenette", "--smoke", "--data", photos, "-o", tmp_path / "out", "--json"]
+    command = ["imagenette", "--smoke", "--data", photos, "-o", tmp_path / "out", "--json"]
     command += ["--encoder", f"open_clip:local-dir:{tmp_path / 'clip'}"]
     result = CliRunner().invoke(app, [str(part) for part in command], catch_exceptions=False)
     report = json.loads(result.stdout[result.stdout.index("{\n") :])["imagenette"]
