@@ -10,13 +10,13 @@ change. Every figure adds up exactly; nothing is fitted after the fact.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hcep import HCEPClassifier
+from hcep import HCEPClassifier, explain_images
 from hcep.datasets import load_sample
 
 data = load_sample()
 model = HCEPClassifier(data.hierarchy).fit(data.X_train, data.y_train)
 sure = model.predict_proba(data.X_val).max(axis=1)
-doubtful = model.explain(data.X_val[[np.argmin(sure)]])[0]
+doubtful = explain_images(data.X_val[[np.argmin(sure)]], model)[0]
 print(doubtful)
 
 # %%

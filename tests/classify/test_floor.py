@@ -6,6 +6,7 @@ import pytest
 from hcep import HCEPClassifier
 from hcep.classify.hedging import explained_floor
 from hcep.datasets import load_sample
+from hcep.models import load_model, save_model
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +45,8 @@ def test_one_image_per_class_says_nothing():
 
 def test_the_floor_is_saved_and_old_models_have_none(sample, tmp_path):
     model = HCEPClassifier(sample.hierarchy, anchor=0.03, shrinkage=None).fit(sample.X_train, sample.y_train)
-    loaded = HCEPClassifier.load(model.save(tmp_path / "m"))
+    loaded = load_model(save_model(model, tmp_path / "m"))
     np.testing.assert_array_equal(loaded.explained_floor_, model.explained_floor_)
     np.testing.assert_array_equal(loaded.path_model().explained_floor, model.explained_floor_)
     model.explained_floor_ = None
-    assert HCEPClassifier.load(model.save(tmp_path / "old")).explained_floor_ is None
+    assert load_model(save_model(model, tmp_path / "old")).explained_floor_ is None

@@ -227,7 +227,7 @@ def test_coverage_on_tiny_imagenet(tiny_imagenet: dict[str, np.ndarray]) -> None
 
 def test_what_can_be_said_is_said_in_words(calibrated: HCEPClassifier) -> None:
     X, y = images(50, 12)
-    said = calibrated.explain(X[y == "cat"])  # no coverage asked for
+    said = explain_images(X[y == "cat"], calibrated)  # no coverage asked for
     assert all(one.hedged is None for one in said)
     found = [one.hedged for one in explain_images(X, calibrated, coverage=0.9)]
     assert [h.concept for h in found] == calibrated.predict_concept(X, 0.1).tolist()

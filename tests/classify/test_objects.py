@@ -35,9 +35,9 @@ def test_single_pictures_get_one_path_and_averages_two(fitted, sample):
 
 
 def test_the_rule_sees_no_validation_image_and_is_saved(fitted, sample, tmp_path):
-    from hcep.models import load_model, read_model
+    from hcep.models import load_model, read_model, save_model
 
-    fitted.save(tmp_path / "model")
+    save_model(fitted, tmp_path / "model")
     again = load_model(tmp_path / "model")
     assert again.stopping_ == fitted.stopping_ == read_model(tmp_path / "model").path_model.stopping
     X, _ = averages(sample, 20)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from experiments.tasks import SHARED, cifar10
-from hcep import ConceptDictionary
+from hcep import ConceptDictionary, save
 from hcep.dictionary import DictionaryError
 from hcep.dictionary.from_text import text_dictionary, text_vectors
 from hcep.dictionary.transform import unit_rows
@@ -109,7 +109,7 @@ def test_probabilities_sum_to_one_and_the_model_is_saved(task, tmp_path):
     from hcep.models import load_model
 
     model = text_classifier(text_dictionary(task.hierarchy, synthetic_texts(task), task.X))
-    model.save(tmp_path / "model")
+    save(model, tmp_path / "model")
     again = load_model(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(task.X_val[:5]), model.predict_proba(task.X_val[:5]))
     np.testing.assert_allclose(model.predict_proba(task.X_val).sum(axis=1), 1.0)

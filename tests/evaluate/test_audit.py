@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from experiments.tasks import imagenette
-from hcep import HCEPClassifier
+from hcep import HCEPClassifier, save
 from hcep.classify.path_model import Inference
 from hcep.cli.app import app
 from hcep.datasets import load_sample
@@ -112,7 +112,7 @@ def test_images_of_the_calibration_do_not_judge_its_promise(sample, tmp_path: Pa
     first, n = HCEPClassifier(sample.hierarchy, **SETTINGS).fit(sample.X_train, sample.y_train), len(sample.y_val)
     half = np.arange(n) < 100
     first.calibrate(sample.X_val[half], sample.y_val[half])
-    saved = load_model(first.save(tmp_path / "model"))
+    saved = load_model(save(first, tmp_path / "model"))
     for model in (first, saved):
         check = by_name(audit(model, sample.X_val[half][::-1], sample.y_val[half][::-1]))["calibration and coverage"]
         assert check.passed is None
@@ -190,7 +190,7 @@ def test_embeddings_come_back_from_the_dictionary_s_space(sample, options) -> No
 
 
 def test_the_command(model, sample, tmp_path: Path) -> None:
-    folder = model.save(tmp_path / "model")
+    folder = save(model, tmp_path / "model")
     X, y = np.vstack([sample.X_train, sample.X_val]), np.concatenate([sample.y_train, sample.y_val])
     split = np.repeat(["train", "val"], [len(sample.y_train), len(sample.y_val)])
     np.savez(tmp_path / "data.npz", X=X, y=y, split=split)

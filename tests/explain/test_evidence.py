@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from hcep import HCEPClassifier
+from hcep import HCEPClassifier, explain_images
 from hcep.datasets import load_sample, make_hierarchical_concepts
 from hcep.errors import HCEPError
 from hcep.explain.evidence import smallest_change
@@ -44,7 +44,7 @@ def objectives(model, x):
 
 
 def test_contributions_add_up_to_the_score(model):
-    for one, x in zip(model.explain(NEW), NEW.astype(np.float64), strict=True):
+    for one, x in zip(explain_images(NEW, model), NEW.astype(np.float64), strict=True):
         z = model.dictionary_.transform(x[None])[0]
         r, a = one.explanation.residual_norm, np.array([step.coefficient for step in one.explanation.steps])
         objective = r**2 + model.anchor_ * ((a - 1) ** 2).sum()
@@ -56,7 +56,7 @@ def test_contributions_add_up_to_the_score(model):
 def test_evidence_adds_up_to_the_difference_of_the_objectives(model):
     if model.max_steps:
         pytest.skip("objectives of complete paths are not those of cut ones")
-    for one, x in zip(model.explain(NEW), NEW.astype(np.float64), strict=True):
+    for one, x in zip(explain_images(NEW, model), NEW.astype(np.float64), strict=True):
         known = objectives(model, x)
         for other in [c for c in model.classes_ if c != one.label and not is_answer(one, c)]:
             why = one.contrast(other)
@@ -72,9 +72,9 @@ def test_evidence_adds_up_to_the_difference_of_the_objectives(model):
 
 def test_no_smaller_change_makes_the_two_equal(model):
     rng = np.random.default_rng(0)
-    transform, evidence = model.dictionary_.transform, model.explain(NEW[:1])[0].searched.explainer.evidence
+    transform, evidence = model.dictionary_.transform, explain_images(NEW[:1], model)[0].searched.explainer.evidence
     checked = 0
-    for one in model.explain(NEW[:4]):
+    for one in explain_images(NEW[:4], model):
         for why in [one.contrast(rival.label) for rival in one.rivals if not is_answer(one, rival.label)]:
             if why.flip is None:
                 assert model.signed or why.margin <= 0
@@ -106,7 +106,7 @@ def test_no_smaller_change_makes_the_two_equal(model):
 
 def test_just_beyond_the_smallest_change_the_answer_is_another(model):
     turned = 0
-    for one in model.explain(NEW[:4]):
+    for one in explain_images(NEW[:4], model):
         for why in [one.contrast(rival.label) for rival in one.rivals if not is_answer(one, rival.label)]:
             if why.flip is None or why.flip.prepared:
                 continue
@@ -137,7 +137,7 @@ def test_logits_are_sums_over_concepts(head, two):
     model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN, head=head).fit(X[rows], Y[rows])
     logits = np.atleast_2d(model.head_.decision_function(model.pursue(NEW).codes).T).T
     logits = np.hstack([np.zeros_like(logits), logits]) if logits.shape[1] == 1 and head == "logistic" else logits
-    for one, row in zip(model.explain(NEW), logits, strict=True):
+    for one, row in zip(explain_images(NEW, model), logits, strict=True):
         questions = one.searched
         assert one.contributions.kind == "logit"
         sums = [
@@ -160,14 +160,14 @@ def test_logits_are_sums_over_concepts(head, two):
 
 def test_a_head_without_weights_has_no_parts():
     model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN, head=RandomForestClassifier(5))
-    one = model.fit(X, Y).explain(NEW[:1])[0]
+    one = explain_images(NEW[:1], model.fit(X, Y))[0]
     with pytest.raises(HCEPError, match="RandomForestClassifier, is not linear"):
         one.contributions  # noqa: B018
 
 
 def test_questions_that_make_no_sense_are_one_sentence():
     model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN).fit(X, Y)
-    one = next(one for one in model.explain(NEW) if one.name == "tench")
+    one = next(one for one in explain_images(NEW, model) if one.name == "tench")
     with pytest.raises(HCEPError, match="'tench' is what this image was taken for; ask about another concept"):
         one.contrast("tench")
     with pytest.raises(HCEPError, match="'vertebrate' is what this image was taken for"):
@@ -180,7 +180,7 @@ def test_questions_that_make_no_sense_are_one_sentence():
 
 def test_an_inner_concept_is_compared_by_its_best_class():
     model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN).fit(X, Y)
-    one = next(one for one in model.explain(NEW) if one.name == "tench")
+    one = next(one for one in explain_images(NEW, model) if one.name == "tench")
     why = one.contrast("artifact")
     assert why.rival.label == one.what_if(force="artifact").label
     assert why.rival.total == max(one.contrast(c).rival.total for c in ("church", "gas pump", why.rival.label))
@@ -194,24 +194,26 @@ def test_an_inner_concept_is_compared_by_its_best_class():
 
 def test_what_if_moves_the_image_along_the_atoms():
     model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN).fit(X, Y)
-    one = next(one for one in model.explain(NEW) if len(one.explanation.steps) > 1)
+    one = next(one for one in explain_images(NEW, model) if len(one.explanation.steps) > 1)
     same = one.what_if(coefficients={step.synset: step.coefficient for step in one.explanation.steps})
     assert (same.label, same.probability) == (one.label, pytest.approx(one.probability, abs=1e-4))
     leaf = one.explanation.steps[-1]
     atom = model.dictionary_.atoms[[child == leaf.synset for _, child in model.dictionary_.edges]][0]
     scale = model.dictionary_.transform.scale
-    by_hand = model.explain((one.searched.x.astype(np.float64) - (leaf.coefficient + 1.0) * atom / scale)[None])[0]
+    by_hand = explain_images(
+        (one.searched.x.astype(np.float64) - (leaf.coefficient + 1.0) * atom / scale)[None], model
+    )[0]
     gone = one.what_if(coefficients={leaf.name: -1.0})
     assert gone.label == by_hand.label
     assert gone.probability == pytest.approx(by_hand.probability, abs=1e-6)
     assert gone.what_if(force=one.label).label == one.label  # questions of answers to questions
     with pytest.raises(HCEPError, match="coefficients: 'church' is not on the path of this image, which has"):
-        next(one for one in model.explain(NEW) if one.name == "tench").what_if(coefficients={"church": 0.0})
+        next(one for one in explain_images(NEW, model) if one.name == "tench").what_if(coefficients={"church": 0.0})
 
 
 def test_what_if_gives_a_linear_head_the_changed_code():
     model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN, head="logistic").fit(X, Y)
-    one = model.explain(NEW[:1])[0]
+    one = explain_images(NEW[:1], model)[0]
     code = model.pursue(NEW[:1]).codes.copy()
     code.data[-1] = -2.0
     changed = one.what_if(coefficients={one.explanation.leaf: -2.0})
@@ -222,11 +224,11 @@ def test_what_if_gives_a_linear_head_the_changed_code():
 
 def test_forced_answers_say_what_was_asked():
     model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN).fit(X, Y)
-    one = model.explain(NEW[:1])[0].what_if(force="artifact", forbid=["church", "device"])
+    one = explain_images(NEW[:1], model)[0].what_if(force="artifact", forbid=["church", "device"])
     assert one.request == (("artifact",), ("church", "device"))
     assert {"artifact"} <= {step.name for step in one.explanation.steps}
     assert not {rival.name for rival in one.rivals} & {"church", "tench", "cassette player"}
-    assert model.explain(NEW[:1])[0].request == ((), ())
+    assert explain_images(NEW[:1], model)[0].request == ((), ())
 
 
 def test_nothing_to_ask_without_the_model():
@@ -241,7 +243,7 @@ def test_nothing_to_ask_without_the_model():
 def test_a_flat_or_tiny_model_can_be_asked_too():
     data = make_hierarchical_concepts(branching=2, depth=1, dim=3, noise=0.05)
     model = HCEPClassifier(shrinkage=None, anchor=0.1).fit(data.X, data.y)
-    one = model.explain(data.X[:1])[0]
+    one = explain_images(data.X[:1], model)[0]
     why = one.contrast(next(c for c in model.classes_ if c != one.label))
     assert why.shared == ()
     assert why.margin > 0

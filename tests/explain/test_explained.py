@@ -104,7 +104,8 @@ def test_shares_never_fall_below_zero_where_the_running_figure_dips():
     rng = np.random.default_rng(3)
     y = np.repeat(["b", "c", "d"], 5)
     X = np.repeat(rng.normal(size=(3, 6)), 5, axis=0) + 0.5 * rng.normal(size=(15, 6))
-    found = HCEPClassifier(tree, shrinkage=None, anchor=0.05).fit(X, y).explain(3 * rng.normal(size=(200, 6)))
+    model = HCEPClassifier(tree, shrinkage=None, anchor=0.05).fit(X, y)
+    found = explain_images(3 * rng.normal(size=(200, 6)), model)
     steps = [step for one in found for step in one.explanation.steps]
     assert min(step.explained for step in steps) < 0
     assert min(step.share for step in steps) >= 0
@@ -150,13 +151,13 @@ def test_what_was_not_asked_for_is_said(bears):
 
 def test_the_classifier_explains_embeddings(bears):
     X, _ = bear_images(2)
-    assert bears.explain(X) == explain_images(X, bears)
+    assert [one.label for one in explain_images(X, bears)] == bears.predict(X).tolist()
     assert hcep.explain_images(X, bears, n_best=1)[0].rivals == ()
 
 
 def test_everything_shows_itself_in_a_notebook_and_none_is_a_wall(bears):
     X, _ = bear_images(24)
-    found = bears.explain(X)
+    found = explain_images(X, bears)
     paths = bears.pursue(X)
     shown = [
         found, found[0], found[0].explanation, paths, bears.hierarchy_, bears.dictionary_.geometry

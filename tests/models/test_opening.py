@@ -6,7 +6,7 @@ from hcep.cli.app import app
 from hcep.embeddings.encoders import load_encoder
 from hcep.embeddings.images import open_image
 from hcep.errors import HCEPError
-from hcep.models import builtin_model, load_model
+from hcep.models import builtin_model, load_model, save_model
 from hcep.models.opening import LinearHead, linear_head, open_encoder
 from tests.conftest import shared_file
 
@@ -115,7 +115,7 @@ def test_on_the_three_hundred_photos(imagenet):
 
 def test_saved_and_loaded_it_predicts_the_same(imagenet, tmp_path):
     model = imagenet.classifier
-    again = load_model(model.save(tmp_path / "copy"))
+    again = load_model(save_model(model, tmp_path / "copy"))
     X = np.random.default_rng(0).random((5, 1280)).astype(np.float32)
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
 

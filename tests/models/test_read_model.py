@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hcep import HCEPClassifier
+from hcep import HCEPClassifier, save
 from hcep.models import ModelError, load_model, load_summary, loading as loading_module, read_model, schema
 from tests.models.conftest import PET_LABELS, images
 from tests.models.damage import drop, edit_document
@@ -86,6 +86,6 @@ def test_a_model_without_names_has_none(saved: Path) -> None:
 
 def test_a_model_saved_without_a_word_still_says_how_many_images_it_had(tmp_path: Path) -> None:
     X, y = images(PET_LABELS)
-    HCEPClassifier().fit(X, y).save(tmp_path / "m")
+    save(HCEPClassifier().fit(X, y), tmp_path / "m")
     facts = load_summary(tmp_path / "m").facts()
     assert (facts["images"], facts["trained_on"]) == (len(X), "not said")

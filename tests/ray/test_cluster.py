@@ -20,7 +20,7 @@ import pytest
 from PIL import Image
 
 import hcep
-from hcep import HCEPClassifier, HCEPError, Hierarchy
+from hcep import HCEPClassifier, HCEPError, Hierarchy, save
 from hcep.datasets import encode_images
 from hcep.embeddings import EmbeddingArrays, EmbeddingStore, import_arrays
 from hcep.evaluate import evaluate_method
@@ -246,7 +246,7 @@ def test_predictions_and_scores_are_those_of_one_process(nodes: Any, data: Any, 
     folder, tree, X, y = data
     train = np.arange(600) % 5 != 0
     model = HCEPClassifier(tree).fit(X[train], y[train])
-    model.save(tmp_path / "model")
+    save(model, tmp_path / "model")
     n_images = hcep.ray.predict(tmp_path / "model", folder, tmp_path / "predictions", n_workers=2)
     parts = sorted((tmp_path / "predictions").glob("*.parquet"))
     assert (n_images, len(parts)) == (600, 6)

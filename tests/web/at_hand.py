@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from hcep import HCEPClassifier
+from hcep import HCEPClassifier, save
 from hcep.datasets.wordnet import imagenet_hierarchy
 from hcep.embeddings import EmbeddingArrays, import_arrays, load_encoder
 from tests.conftest import SHARED, shared_file
@@ -39,7 +39,7 @@ def model_of(store: Path, folder: Path, n_train: int = 200, **options) -> Path:
     every = slice(None, None, len(train) // n_train)
     given = {"shrinkage": 0.6, "anchor": 0.3, "power": 0.5, "refine": False, **options}
     model = HCEPClassifier(imagenet_hierarchy(), **given).fit(train.to_numpy(np.float32)[every], train.labels[every])
-    model.save(folder, encoder=load_encoder(BUILT_IN), data="ten classes", name="ten")
+    save(model, folder, encoder=load_encoder(BUILT_IN), data="ten classes", name="ten")
     return folder
 
 

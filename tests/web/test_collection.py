@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hcep import HCEPClassifier, Hierarchy
+from hcep import HCEPClassifier, Hierarchy, save
 from hcep.datasets import make_hierarchical_concepts
 from hcep.embeddings import EmbeddingArrays, EmbeddingStore, import_arrays
 from hcep.embeddings.images import ImageProblem
@@ -365,7 +365,7 @@ def many(start_server, tmp_path_factory):
     )
     rng = np.random.default_rng(0)
     data = make_hierarchical_concepts(branching=4, depth=3, dim=8, noise=0.05, samples_per_leaf=5)
-    HCEPClassifier(data.hierarchy, shrinkage=0.5, anchor=0.1).fit(data.X, data.y).save(folder / "model")
+    save(HCEPClassifier(data.hierarchy, shrinkage=0.5, anchor=0.1).fit(data.X, data.y), folder / "model")
     for i in range(40):
         Image.new("RGB", (64, 64), tuple(rng.integers(0, 255, 3).tolist())).save(folder / f"{i}.png")
     rows = rng.integers(0, len(data.X), N)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from os import PathLike
-from pathlib import Path
 from typing import Any, Self, overload
 from weakref import WeakKeyDictionary
 
@@ -16,7 +14,6 @@ from sklearn.base import ClassifierMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-import hcep
 from hcep._checks import require_positive
 from hcep.classify.base import Auto, ConceptEstimator, HierarchyLike
 from hcep.classify.calibration import Calibration, Priors, class_priors
@@ -255,15 +252,6 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
 
         return open_linear_head(coef, intercept, classes, hierarchy, **options)
 
-    def save(self, folder: str | PathLike[str], **details: Any) -> Path:
-        """Write the fitted model to a folder: safetensors, JSON and a model card (see `hcep.models.save_model`)."""
-        return hcep.models.save_model(self, folder, **details)
-
-    @staticmethod
-    def load(folder: str | PathLike[str]) -> HCEPClassifier:
-        """Read a model that `save` wrote; nothing in it is executed (see `hcep.models.load_model`)."""
-        return hcep.models.load_model(folder)
-
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Build the dictionary, choose power, metric and anchor where "auto", calibrate, refine, fit the head."""
         by_path = isinstance(self.head, str) and self.head == "path"
@@ -320,10 +308,6 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
         images, model = self._checked_images(X), self.path_model()
         asked: dict[str, Any] = {"trace": trace, "progress": progress, "explained": explained}
         return model.infer(images, n_best=n_best, limits=model.limits(force, forbid), **asked)
-
-    def explain(self, X: ArrayLike, **options: Any) -> hcep.explain.ExplainedImages:
-        """Class, path and runners-up of each image, for people; all options of `hcep.explain_images` (``coverage``)."""
-        return hcep.explain_images(self._checked_images(X), self, **options)
 
     def predict(self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = ()) -> NDArray[Any]:
         """Class of each image; with concepts forced or forbidden as for `pursue`, the best that is left."""

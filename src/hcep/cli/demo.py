@@ -76,7 +76,7 @@ def demo(
         console.print(f"  [green]✓[/] {OURS}:             {escape(ours.trail())}")
         console.print(Padding(escape(sentence), (0, 0, 1, 2)))
         text, shown = f"{text} {WRONG}: {photo}. {sentence}", [*shown, i]
-    explained = found.ours.explain(sample.X_val[shown])
+    explained = explain.explain_images(sample.X_val[shown], found.ours)
     for k, i in enumerate(shown):
         explained[k] = replace(explained[k], file=str(sample.images_val[i]), truth=str(sample.y_val[i]))
     path, above = output / "report.html", f"<p>{html(text)}</p>{html_table(heads, cells)}"

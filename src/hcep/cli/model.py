@@ -50,7 +50,7 @@ def open(
     head = linear_head(encoder)
     model = models.open_encoder(encoder, head=head, classes=labels, hierarchy=tree, images=X)
     inside = f"#{head.features}" if head.features else ""
-    model.save(output, encoder=of or (encoder + inside if encoder.partition(":")[0] in SOURCES else None))
+    models.save_model(model, output, encoder=of or (encoder + inside if encoder.partition(":")[0] in SOURCES else None))
     agreed = "" if np.isnan(model.agreement_) else f", agrees with the layer on {model.agreement_:.1%}"
     say(f"{output}: {len(model.classes_):,} classes, {model.hierarchy_.depth} levels, anchor {model.anchor_:g}{agreed}")
 

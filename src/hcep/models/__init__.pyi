@@ -25,6 +25,7 @@ from .opening import builtin_model as builtin_model, open_encoder as open_encode
 from .saving import (
     change_model as change_model,
     model_log as model_log,
+    save as save,
     save_model as save_model,
     undo_change as undo_change,
 )

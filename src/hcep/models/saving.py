@@ -66,6 +66,10 @@ def save_model(
     return Path(folder)
 
 
+#: The same, as `hcep.save`.
+save = save_model
+
+
 def pack(
     model: HCEPClassifier,
     *,

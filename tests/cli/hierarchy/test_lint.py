@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from hcep import HCEPClassifier, HCEPError, Hierarchy, HierarchyError
+from hcep import HCEPClassifier, HCEPError, Hierarchy, HierarchyError, save
 from hcep.cli.app import app
 from hcep.cli.hierarchy_edits import parse_edits
 from hcep.taxonomy import Add, Merge, Move, Remove, Rename, read_hierarchy
@@ -360,7 +360,7 @@ def test_edit_a_model_measures_on_images_it_has_not_seen(odd_one, tmp_path):
     arrays = np.load(data)
     train = arrays["split"] == "train"
     model = HCEPClassifier(read_hierarchy(file)).fit(arrays["embeddings"][train], arrays["labels"][train])
-    model.save(tmp_path / "model")
+    save(model, tmp_path / "model")
     record = loaded("edit", tmp_path / "model", "--move", "bat:vehicle", "--embeddings", data)
     ((where, effect),) = record["effects"].items()
     assert where.startswith("42 held-out images")
