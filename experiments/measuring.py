@@ -5,7 +5,7 @@ from typing import Any
 
 from experiments.records import OF_IMAGES, Row, packed
 from experiments.tasks import Task
-from hcep._optional import install_command, is_installed
+from hcep._checks import install_command, is_installed
 from hcep.classify.heads import AdamWHead
 from hcep.classify.methods import METHODS, make_method
 from hcep.evaluate import Graded, grade

@@ -1,10 +1,21 @@
-"""Options of functions and estimators: what each may be, and the sentence that says what came instead."""
+"""Values and text from outside: checked when they come in, escaped when they are shown; and optional imports."""
 
-from typing import Any
+import html
+import json
+import math
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
+import msgspec
 import numpy as np
+from msgspec import Meta, Struct
 
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, MissingExtraError, near_matches, quoted
 
 
 def is_number(value: object) -> bool:
@@ -33,3 +44,267 @@ def require_share(name: str, value: Any) -> float:
     if is_number(value) and 0.0 <= float(value) <= 1.0:
         return float(value)
     raise HCEPError(f"{name} must be a number from 0 to 1, got {value!r}")
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra of this package."""
+    return f'pip install "hcep[{extra}]"'
+
+
+def is_installed(module: str) -> bool:
+    """Whether a package is there, without importing it."""
+    return find_spec(module) is not None
+
+
+def require(module: str, extra: str, wanted_by: str) -> Any:
+    """Import `module`, which comes with the extra `extra` and which `wanted_by` (the words for a message) needs.
+
+    Raises MissingExtraError when it, or something it needs, is not installed; HCEPError when its import fails.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        told = f"{wanted_by} needs {(error.name or module).partition('.')[0]}, which is not installed"
+        raise MissingExtraError(f"{told}: {install_command(extra)}") from error
+    except Exception as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        told = f"{module} is installed but does not import ({reason}); its parts may not fit together, "
+        raise HCEPError(told + f"install them anew: {install_command(extra)}") from error
+
+
+T = TypeVar("T")
+#: The second for half a pair of surrogates, which JSON's escapes can spell.
+_FAILURES = (msgspec.ValidationError, UnicodeEncodeError)
+
+_LARGE, _LARGEST = 1 << 60, sys.float_info.max
+# An integer stays one, so that what is saved again is the same text; JSON's 1e999 and Python's NaN are refused.
+_Whole = Annotated[int, Meta(ge=-_LARGE, le=_LARGE)]
+_FromZero = Annotated[int, Meta(ge=0, le=_LARGE)]
+_AboveZero = Annotated[int, Meta(gt=0, le=_LARGE)]
+_Bit = Annotated[int, Meta(ge=0, le=1)]
+_One = Annotated[int, Meta(gt=0, le=1)]
+Finite = _Whole | Annotated[float, Meta(ge=-_LARGEST, le=_LARGEST, description="a finite number")]
+NotNegative = _FromZero | Annotated[float, Meta(ge=0, le=_LARGEST, description="a finite number of at least 0")]
+Positive = _AboveZero | Annotated[float, Meta(gt=0, le=_LARGEST, description="a finite number above 0")]
+Share = _Bit | Annotated[float, Meta(ge=0, le=1, description="a finite number of at least 0 and at most 1")]
+PositiveShare = _One | Annotated[float, Meta(gt=0, le=1, description="a finite number above 0 and at most 1")]
+Count = Annotated[int, Meta(ge=0, le=_LARGE, description="an integer of at least 0")]
+PositiveCount = Annotated[int, Meta(ge=1, le=_LARGE, description="an integer of at least 1")]
+
+
+def parse_json(data: bytes) -> Any:
+    """The value that JSON text holds; ValueError where it is not JSON, or too deeply nested."""
+    try:
+        return json.loads(data.decode("utf-8"))
+    except RecursionError as error:
+        raise ValueError(f"nested too deeply: {error}") from None
+
+
+def convert_record(value: Any, kind: type[T], where: str, error: type[HCEPError]) -> T:
+    """A parsed JSON value as a `kind` of record, a msgspec.Struct.
+
+    The `error` names the file (`where`), the field, what it must be (its ``Meta(description=…)``) and what it is.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except _FAILURES as failure:
+        raise error(f"{where}: {_problem(value, kind, '', str(failure))}") from None
+
+
+def short_repr(value: object) -> str:
+    """A value for a message, not longer than 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _problem(value: Any, kind: Any, path: str, failure: str) -> str:
+    """Say what is wrong with a value that is not of a kind, by going down to the part that is not."""
+    choice = _meant(kind, value)
+    if choice is None:
+        return f"{path or 'the file'} must be {_expected(kind)}, got {short_repr(value)}"
+    if _is_record(choice):
+        config, fields = choice.__struct_config__, msgspec.structs.fields(choice)
+        tags = [member.__struct_config__.tag for member in map(_bare, _members(kind)) if _is_record(member)]
+        if config.tag_field and value.get(config.tag_field, config.tag) not in tags:
+            tag = value[config.tag_field]
+            return f"{_at(path, config.tag_field)} must be one of {quoted(tags)}, got {short_repr(tag)}"
+        known = [*([config.tag_field] if config.tag_field else ()), *(field.encode_name for field in fields)]
+        unknown = [key for key in value if key not in known and config.forbid_unknown_fields]
+        if unknown:
+            return f"unknown field {_at(path, unknown[0])!r}.{near_matches(unknown[0], known)}"
+        missing = [field.encode_name for field in fields if field.required and field.encode_name not in value]
+        if missing:
+            return f"field {quoted(_at(path, key) for key in missing)} is missing"
+    for key, inner, part in _parts(value, choice, path):
+        try:
+            msgspec.convert(value[key], inner)
+        except _FAILURES as deeper:
+            return _problem(value[key], inner, part, str(deeper))
+    if failure.startswith("Expected `"):
+        return f"{path} must be {_expected(kind)}, got {short_repr(value)}"
+    # Each part is right by itself: the record's own check failed.
+    return _at(path, failure.partition(" - at `")[0])
+
+
+def _parts(value: Any, choice: Any, path: str) -> Iterator[tuple[Any, Any, str]]:
+    """Key, kind and place of what an object or a list holds."""
+    if isinstance(value, list):
+        yield from ((i, get_args(choice)[0], f"{path}[{i}]") for i in range(len(value)))
+    elif _is_record(choice):
+        fields = {field.encode_name: field.type for field in msgspec.structs.fields(choice)}
+        yield from ((key, kind, _at(path, key)) for key, kind in fields.items() if key in value)
+    else:
+        yield from ((key, get_args(choice)[1], _at(path, key)) for key in value)
+
+
+def _is_record(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _members(kind: Any) -> list[Any]:
+    """The kinds of a union, or the one."""
+    return list(get_args(kind)) if get_origin(kind) in (Union, UnionType) else [kind]
+
+
+def _bare(kind: Any) -> Any:
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _meant(kind: Any, value: Any) -> Any:
+    """The member of a union that an object or a list was meant to be; None where there is none."""
+    if isinstance(value, list):
+        return next((m for m in map(_bare, _members(kind)) if get_origin(m) in (list, tuple)), None)
+    if not isinstance(value, dict):
+        return None
+    members = [member for member in map(_bare, _members(kind)) if _is_record(member) or get_origin(member) is dict]
+    configs = {m: m.__struct_config__ for m in members if _is_record(m)}
+    tagged = (m for m, config in configs.items() if value.get(config.tag_field) == config.tag)
+    return next(tagged, members[0] if members else None)
+
+
+def _expected(kind: Any) -> str:
+    members = _members(kind)
+    for member in members:
+        notes = [note.description for note in get_args(member)[1:] if isinstance(note, Meta) and note.description]
+        if get_origin(member) is Annotated and notes:
+            return str(notes[0])
+    words = [word for member in members if get_origin(member) is Literal for word in get_args(member)]
+    if words:
+        return f"one of {quoted([*words, *([None] if NoneType in members else [])], 10)}"
+    return next((_name(member) for member in map(_bare, members) if member is not NoneType), "null")
+
+
+def _name(kind: Any) -> str:
+    plain = {str: "a string", bool: "true or false", int: "an integer", float: "a finite number"}
+    if kind in plain:
+        return plain[kind]
+    if (get_origin(kind) or kind) in (list, tuple):
+        return "a list of strings" if str in get_args(kind) else "a list"
+    return "a JSON object"
+
+
+def _at(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+# Controls of ASCII and beyond, line ends that only some obey, marks that reorder what is read, half pairs.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_MARKDOWN = re.compile(r"([\\`*_\[\]#~])")
+
+
+def escape_terminal(text: str, keep: str = "\n\t") -> str:
+    r"""Text for a terminal: controls are shown as escapes, bytes of no encoding as the replacement character.
+
+    >>> escape_terminal("a\x1b[2Jb", keep="")
+    'a\\x1b[2Jb'
+    """
+    return _CONTROL.sub(lambda match: match[0] if match[0] in keep else _escaped(match[0]), text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if 0xD800 <= code < 0xE000:
+        return "\ufffd"
+    # \u from DEL on: also right inside a JSON string, where anything below stands escaped already.
+    return f"\\x{code:02x}" if code < 0x7F else f"\\u{code:04x}"
+
+
+def escape_markup(text: str) -> str:
+    """Text inside rich's markup, on one line."""
+    from rich.markup import escape
+
+    return escape(escape_terminal(text, keep=""))
+
+
+def escape_markdown(text: str) -> str:
+    r"""Text inside Markdown, on one line, table cells too.
+
+    >>> escape_markdown("a|b *<script>*")
+    'a&#124;b \\*&lt;script&gt;\\*'
+    """
+    line = escape_terminal(" ".join(text.split()), keep="")
+    return _MARKDOWN.sub(r"\\\1", html.escape(line, quote=False)).replace("|", "&#124;")
+
+
+def markdown_code(text: str) -> str:
+    """Text as a code span of Markdown, which nothing in it ends."""
+    return f"`{escape_terminal(' '.join(text.split()), keep='').replace('`', chr(39))}`"
+
+
+def escape_html(text: str) -> str:
+    """Text inside an HTML document, in attributes too."""
+    return html.escape(escape_terminal(text))
+
+
+def escape_spreadsheet(text: str) -> str:
+    """Text as a cell that no spreadsheet takes for a formula.
+
+    >>> escape_spreadsheet("=1+1"), escape_spreadsheet("cat")
+    ("'=1+1", 'cat')
+    """
+    line = escape_terminal(" ".join(text.split()), keep="")
+    return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
+
+
+#: What stands for a number that is not defined.
+NO_NUMBER = "–"
+
+
+def rounded(value: float) -> str:
+    """Three digits after the point (one from 10 up), shares without the zero before it.
+
+    >>> rounded(0.5), rounded(1.0), rounded(-0.25), rounded(-0.0001), rounded(12.34), rounded(float("nan"))
+    ('.500', '1.000', '-.250', '.000', '12.3', '–')
+    """
+    if math.isnan(value):
+        return NO_NUMBER
+    text = f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+    text = text.replace("-0.000", "0.000")  # too small to have a sign
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    r"""A Markdown table, its bars in cells escaped; ends in a newline.
+
+    >>> print(markdown_table(["a", "b"], [["1", "x|y"]]), end="")
+    | a | b |
+    |---|---|
+    | 1 | x\|y |
+    """
+    lines = [_line(head), "|---" * len(head) + "|", *map(_line, rows)]
+    return "\n".join(lines) + "\n"
+
+
+def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table for a notebook, every text in it escaped.
+
+    >>> html_table(["a"], [["1 < 2"]])
+    '<table><tr><th>a</th></tr><tr><td>1 &lt; 2</td></tr></table>'
+    """
+    lines = [("th", head), *(("td", row) for row in rows)]
+    cells = ("".join(f"<{tag}>{escape_html(cell)}</{tag}>" for cell in line) for tag, line in lines)
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"

@@ -36,7 +36,7 @@ def broken(*_arguments, **_options):
 
 
 def test_what_is_no_fault_of_the_input_is_called_a_bug(run, monkeypatch):
-    monkeypatch.setattr("hcep.embeddings.store.manifest._json.parse", broken)
+    monkeypatch.setattr("hcep.embeddings.store.manifest.parse_json", broken)
     code, _, said = run("store", "check", os.path.dirname(__file__))
     assert code == 2  # no store there: that is about the input
     assert "manifest.json is missing" in said

@@ -5,14 +5,15 @@ import sys
 
 import pytest
 
-from hcep import HCEPClassifier, Hierarchy, _escape
+from hcep import HCEPClassifier, Hierarchy
+from hcep._checks import escape_html, escape_markdown, escape_markup, escape_terminal
 from hcep.models import model_card
 
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 COMMANDS = "cat\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
 
 
-@pytest.mark.parametrize("escape", [_escape.terminal, _escape.markup, _escape.markdown, _escape.html])
+@pytest.mark.parametrize("escape", [escape_terminal, escape_markup, escape_markdown, escape_html])
 def test_no_control_character_passes(escape):
     shown = escape(COMMANDS + "".join(map(chr, range(32))) + "\x7f\x85\udcff")
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]", shown)
@@ -22,7 +23,7 @@ def test_no_control_character_passes(escape):
 
 def test_plain_names_of_any_language_stay_as_they_are():
     for name in ("Großer Panda", "北極熊", "דוב קוטב", "café (species 1)", "👩‍🔬"):
-        assert _escape.terminal(name) == _escape.html(name) == _escape.markdown(name) == _escape.markup(name) == name
+        assert escape_terminal(name) == escape_html(name) == escape_markdown(name) == escape_markup(name) == name
 
 
 def test_a_class_name_is_no_script_in_a_model_card():
@@ -52,5 +53,5 @@ def test_no_escape_of_a_name_reaches_the_terminal(tmp_path, monkeypatch, capfd):
 def test_colons_in_a_name_are_no_emoji(capsys):
     from hcep.cli.console import Console
 
-    Console().print(_escape.markup("life:bird:owl"))
+    Console().print(escape_markup("life:bird:owl"))
     assert capsys.readouterr().out == "life:bird:owl\n"

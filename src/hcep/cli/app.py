@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from hcep import __version__
-from hcep._escape import markup as escape
+from hcep._checks import escape_markup as escape
 from hcep._files import remove_unfinished
 from hcep.cli.console import Console, say
 from hcep.cli.options import group, option, with_ray_address

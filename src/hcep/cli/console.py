@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from hcep import explain
-from hcep._escape import markup as escape, terminal
+from hcep._checks import escape_markup as escape, escape_terminal
 
 Texts = Sequence[str]
 
@@ -26,7 +26,7 @@ class Console(rich.console.Console):
 
 def say(text: object, err: bool = False) -> None:
     """Print text, without markup; controls in it are shown as escapes."""
-    typer.echo(terminal(str(text)), err=err)
+    typer.echo(escape_terminal(str(text)), err=err)
 
 
 def say_json(value: object) -> None:

@@ -7,10 +7,8 @@ from typing import Annotated, Any
 from rich.padding import Padding
 
 from hcep import datasets, explain
-from hcep._escape import html, markup as escape
+from hcep._checks import escape_html, escape_markup as escape, html_table, install_command, is_installed, rounded
 from hcep._files import write_text
-from hcep._optional import install_command, is_installed
-from hcep._tables import html as html_table, number
 from hcep.cli.console import Console, path_tree, say_json, table_of, verdict
 from hcep.cli.options import Json, option
 from hcep.errors import HCEPError
@@ -54,7 +52,7 @@ def demo(
     size = f"{len(tree.leaves)} classes, {tree.depth} levels of WordNet"
     console.print(f"\n[bold]HCEP[/] on {what}, {size}; embeddings of EfficientNet-Lite2.\n")
     heads = ("method", *COLUMNS.values(), "images/s")
-    cells = [(r["method"], *(number(r[c]) for c in COLUMNS), f"{r['images_per_second']:,.0f}") for r in found.rows]
+    cells = [(r["method"], *(rounded(r[c]) for c in COLUMNS), f"{r['images_per_second']:,.0f}") for r in found.rows]
     console.print(table_of(heads, cells, styles=[""] * (len(cells) - 1) + ["bold green"]))
     console.print(
         f"[dim]Ours chose shrinkage {found.ours.shrinkage_} and anchor {found.ours.anchor_} by leaving out training "
@@ -79,7 +77,7 @@ def demo(
     explained = explain.explain_images(sample.X_val[shown], found.ours)
     for k, i in enumerate(shown):
         explained[k] = replace(explained[k], file=str(sample.images_val[i]), truth=str(sample.y_val[i]))
-    path, above = output / "report.html", f"<p>{html(text)}</p>{html_table(heads, cells)}"
+    path, above = output / "report.html", f"<p>{escape_html(text)}</p>{html_table(heads, cells)}"
     write_text(path, explain.report.photo_report(explained, "HCEP on the bundled sample", above))
     console.print(f"The report, with bars: [bold]{escape(str(path))}[/]")
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hcep import datasets, embeddings, ray as distributed
-from hcep._escape import markup as escape
+from hcep._checks import escape_markup as escape
 from hcep.cli import options as opt
 from hcep.cli.console import Console, say, say_json, show_notes
 from hcep.cli.options import argument, option

@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal
 from rich.table import Table
 
 from hcep import embeddings, evaluate as ev, hierarchy as hi, models, ray as distributed
-from hcep._escape import markup as escape
+from hcep._checks import NO_NUMBER, escape_markup as escape, rounded
 from hcep._files import refuse_existing, replacing, write_text
-from hcep._tables import NOTHING, number
 from hcep.cli import options as opt
 from hcep.cli.console import Console, say, show_notes, table_of, tell
 from hcep.cli.options import option
@@ -326,17 +325,17 @@ def _print_scores(facts: dict[str, Any], table: ev.ScoreTable | None) -> None:
 
 def _shown(value: Any) -> str:
     if isinstance(value, list):
-        return " ".join(NOTHING if one is None else f"{one:.3f}" for one in value)
+        return " ".join(NO_NUMBER if one is None else f"{one:.3f}" for one in value)
     if isinstance(value, float):
         return f"{value:.4f}"
-    return NOTHING if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    return NO_NUMBER if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _method_table(table: ev.ScoreTable, width: int) -> Table:
     """Methods as rows, with intervals where the terminal is wide enough."""
 
     def cell(score: ev.Score) -> str:
-        text = f"[bold green]{number(score.mean)}[/]" if score.best else number(score.mean)
+        text = f"[bold green]{rounded(score.mean)}[/]" if score.best else rounded(score.mean)
         text += "†" if table.is_significant(score) else ""
         return f"{text}\n[dim]{escape(score.between)}[/]" if width >= WIDE and score.n_images else text
 

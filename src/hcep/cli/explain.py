@@ -14,7 +14,7 @@ import typer
 from rich.padding import Padding
 
 from hcep import explain as explaining, models, ray as distributed
-from hcep._escape import markup as escape
+from hcep._checks import escape_markup as escape
 from hcep._files import refuse_existing, replacing, write_text
 from hcep.cli import options as opt
 from hcep.cli.console import Console, path_tree, say, say_json, verdict

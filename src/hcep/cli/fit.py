@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from hcep import classify, datasets, embeddings, hierarchy as hi, models, taxonomy
-from hcep._escape import markup as escape
+from hcep._checks import escape_markup as escape
 from hcep.cli import options as opt
 from hcep.cli.console import Console, say_json, show_notes, tell
 from hcep.cli.options import option

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from hcep import datasets, embeddings as emb, models, taxonomy
-from hcep._escape import markup as escape
+from hcep._checks import escape_markup as escape
 from hcep._files import refuse_existing
 from hcep._progress import progress
 from hcep.cli.console import Console, say, say_json, show_notes, table_of

@@ -14,9 +14,8 @@ import numpy as np
 import typer
 
 from hcep import embeddings as emb
-from hcep._escape import markup as escape
+from hcep._checks import NO_NUMBER, escape_markup as escape
 from hcep._files import refuse_existing
-from hcep._tables import NOTHING
 from hcep.cli import options as opt
 from hcep.cli.console import Console, say, say_json, table_of, tell
 from hcep.cli.hierarchy import read
@@ -213,7 +212,7 @@ def compare(
         best = better(known) if better and known and len(rows) > 1 else None
         heads += [title] if values else []
         for name, value in values.items():
-            shown = NOTHING if math.isnan(value) else f"{value:.3f}" if better else f"{value:,.0f}"
+            shown = NO_NUMBER if math.isnan(value) else f"{value:.3f}" if better else f"{value:,.0f}"
             cells[name].append(f"[bold]{shown}[/]" if value == best else shown)
     Console().print(table_of(heads, cells.values()))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from hcep import __version__, datasets, embeddings, models, taxonomy
-from hcep._escape import markup as escape
+from hcep._checks import escape_markup as escape
 from hcep.cli.console import Console, say_json, table_of
 from hcep.cli.options import Json, argument
 from hcep.errors import HCEPError, quoted

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from hcep import embeddings
-from hcep._escape import markup as escape
+from hcep._checks import escape_markup as escape
 from hcep.cli import options as opt
 from hcep.cli.console import Console, say, say_json, tell
 from hcep.cli.options import option

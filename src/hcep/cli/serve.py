@@ -8,7 +8,7 @@ import webbrowser
 from pathlib import Path
 from typing import Annotated
 
-from hcep._optional import require
+from hcep._checks import require
 from hcep.cli.console import say
 from hcep.cli.options import OwnEncoder, argument, option
 from hcep.errors import HCEPError

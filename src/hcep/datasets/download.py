@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from hcep._checks import require
 from hcep._files import cache_folder
-from hcep._optional import require
 from hcep._progress import progress as progress_bar
 from hcep.datasets.image_dataset import DatasetError
 from hcep.errors import near_matches, quoted

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep._pickles import PickleError, read_pickle
+from hcep.embeddings.pickles import PickleError, read_pickle
 
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 _BFLOAT16 = "bfloat16"

@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hcep import _tables
-from hcep._escape import html as escape
+from hcep._checks import escape_html as escape, html_table, rounded
 from hcep.classify import HCEPClassifier
 from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
@@ -132,7 +131,7 @@ def _section(check: Check) -> str:
     if check.rows:
         head = list(check.rows[0])
         cells = [[row[key] for key in head] for row in check.rows]
-        rows = _tables.html(head, [[_tables.number(v) if isinstance(v, float) else str(v) for v in r] for r in cells])
+        rows = html_table(head, [[rounded(v) if isinstance(v, float) else str(v) for v in r] for r in cells])
     return (
         f"<h2>{escape(check.name)}: <span class={word}>{word}</span></h2><p>{escape(check.question)} "
         f"{escape(check.measured)}.</p>{rows}"

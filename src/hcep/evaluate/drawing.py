@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hcep._escape import html as escape
+from hcep._checks import escape_html as escape
 from hcep._files import replacing, write_text
 from hcep.evaluate.statistics import RiskCoverage, risk_coverage
 from hcep.evaluate.support import as_labels

@@ -8,8 +8,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from hcep import _escape
-from hcep._tables import NOTHING, markdown, number
+from hcep._checks import NO_NUMBER, escape_markdown, markdown_table, rounded
 from hcep.errors import HCEPError, near_matches, quoted
 
 BOLD = " Bold: the best of a column, and what is not significantly worse."
@@ -19,7 +18,7 @@ LATEX_ESCAPES = {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
 #: In a whole LaTeX table: dash, dagger and arrows.
-LATEX_SYMBOLS = str.maketrans({NOTHING: "--", "†": r"$^{\dagger}$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"})
+LATEX_SYMBOLS = str.maketrans({NO_NUMBER: "--", "†": r"$^{\dagger}$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"})
 
 
 class Metric(NamedTuple):
@@ -59,9 +58,9 @@ def metric_of(column: str) -> Metric:
     """The metric a column of `ImageScores` belongs to: ``prefix_3`` is the prefix metric at level 3."""
     if column in METRICS:
         return METRICS[column]
-    stem, _, number = column.rpartition("_")
+    stem, _, level = column.rpartition("_")
     family = METRICS[stem]
-    return Metric(f"{family.title}{'-' if stem == 'top' else ' '}{number}", family.better)
+    return Metric(f"{family.title}{'-' if stem == 'top' else ' '}{level}", family.better)
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Score:
     @property
     def between(self) -> str:
         """The interval, for tables."""
-        return f"[{number(self.low)}, {number(self.high)}]"
+        return f"[{rounded(self.low)}, {rounded(self.high)}]"
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,8 +137,8 @@ class ScoreTable:
 
     def to_markdown(self, *, intervals: bool = True) -> str:
         """A Markdown table, methods as rows, best values in bold, and a line that says how to read it."""
-        rows = [[_escape.markdown(name), *cells] for name, cells in self._cells("**{}**", "{} {}", intervals)]
-        return f"{markdown(['method', *self.titles], rows)}\n{self.note}"
+        rows = [[escape_markdown(name), *cells] for name, cells in self._cells("**{}**", "{} {}", intervals)]
+        return f"{markdown_table(['method', *self.titles], rows)}\n{self.note}"
 
     def to_latex(self, *, intervals: bool = True) -> str:
         """A LaTeX tabular; needs the package booktabs."""
@@ -161,7 +160,7 @@ class ScoreTable:
         """Each method with its cells; the templates put a number in bold, and its interval behind it."""
 
         def cell(score: Score) -> str:
-            shown = bold.format(number(score.mean)) if score.best else number(score.mean)
+            shown = bold.format(rounded(score.mean)) if score.best else rounded(score.mean)
             shown += "†" if self.is_significant(score) else ""
             whole = intervals and not math.isnan(score.mean)
             return with_interval.format(shown, score.between) if whole else shown

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from hcep import _json
+from hcep._checks import convert_record, parse_json
 from hcep._files import sync_folder
 from hcep.embeddings import Embeddings
 from hcep.errors import HCEPError, quoted
@@ -114,10 +114,10 @@ class Corrections:
             where = f"{path} line {number}"
             if line.strip():
                 try:
-                    value = _json.parse(line)
+                    value = parse_json(line)
                 except ValueError as error:
                     raise HCEPError(f"{where}: not JSON: {error}") from None
-                self._stand(_json.convert(value, Correction, where, HCEPError), where)
+                self._stand(convert_record(value, Correction, where, HCEPError), where)
         for one, where in [said[-1] for said in self._standing.values() if said]:
             try:
                 self._requests[one.image] = self._request(one)
@@ -220,7 +220,7 @@ def class_meant(hierarchy: Hierarchy, name: str) -> str:
 def _is_whole(line: bytes) -> bool:
     """Whether a line without an end is all there: an object is, once its last brace is written."""
     with suppress(ValueError):
-        return isinstance(_json.parse(line), dict)
+        return isinstance(parse_json(line), dict)
     return False
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from hcep._escape import html as escape
-from hcep._tables import html as html_table
+from hcep._checks import escape_html as escape, html_table
 from hcep.errors import HCEPError
 from hcep.explain.explained import UNLIKE, ExplainedImage, Level, Rival, percent
 from hcep.explain.explanation import Explanation, Step

@@ -13,9 +13,8 @@ from typing import Any, Literal, NoReturn, TextIO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep._escape import html as escape
+from hcep._checks import escape_html as escape, require
 from hcep._files import write_bytes
-from hcep._optional import require
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy import serial
 from hcep.hierarchy.edges import Names, PathTree, longest_levels, reach, read_edges, unfold

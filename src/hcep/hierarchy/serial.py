@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
-from hcep import _json
+from hcep._checks import convert_record
 from hcep.errors import HierarchyError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def loads(source: str | Path) -> HierarchyRecord:
     if data.get("version") != VERSION:
         told = f"hierarchy file of version {data.get('version')!r}; this release reads version {VERSION}: upgrade hcep"
         raise HierarchyError(told)
-    record = _json.convert(data, HierarchyRecord, "hierarchy file", HierarchyError)
+    record = convert_record(data, HierarchyRecord, "hierarchy file", HierarchyError)
     known: set[str] = set()
     for synset in record.synsets:
         if synset.id in known:

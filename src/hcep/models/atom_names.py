@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 from msgspec import Meta, Struct
 
-from hcep import _json
-from hcep._json import Finite, shown
+from hcep._checks import Finite, convert_record, short_repr
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.models.folder import update_folder
@@ -176,10 +175,10 @@ def dump_names(names: AtomNames, hierarchy: Hierarchy) -> bytes:
 def parse_names(data: bytes, hierarchy: Hierarchy) -> AtomNames:
     """Read ``atoms.json`` and check every field, and that the hierarchy has its edges."""
     document = json_object(ATOMS, data)
-    _json.convert(document, _File, ATOMS, ModelError)
+    convert_record(document, _File, ATOMS, ModelError)
     form, version = document["format"], document["version"]
     if form != ATOMS_FORMAT:
-        raise ModelError(f'{ATOMS}: format must be "{ATOMS_FORMAT}", got {shown(form)}')
+        raise ModelError(f'{ATOMS}: format must be "{ATOMS_FORMAT}", got {short_repr(form)}')
     if version != VERSION:
         raise ModelError(f"{ATOMS}: version must be {VERSION}, which this release of hcep reads, got {version}")
     try:
@@ -195,7 +194,7 @@ class _Record(Struct, forbid_unknown_fields=True):
         for name in ("text", "summary", "gloss", "encoder", "template", "llm"):
             text = getattr(self, name, None)
             if text is not None and odd_character(text) is not None:
-                raise ValueError(f"{name} must be a text without control characters, got {shown(text)}")
+                raise ValueError(f"{name} must be a text without control characters, got {short_repr(text)}")
 
 
 def _record(kind: Any, more: Mapping[str, Any] = {}, **lists: Any) -> Any:

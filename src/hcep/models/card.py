@@ -10,8 +10,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 import hcep
-from hcep import _tables
-from hcep._escape import markdown, markdown_code, terminal
+from hcep._checks import escape_markdown, escape_terminal, markdown_code, markdown_table
 from hcep.classify import HCEPClassifier
 from hcep.embeddings.protocol import Encoder, EncoderRecord as EncoderRecord
 
@@ -71,14 +70,14 @@ def model_card(
     coder = markdown_code(record.name) if record else None
     vectors = f"{model.n_features_in_:,}-dimensional embeddings"
     shape = "a tree" if h.is_tree else "a DAG: some synsets have several parents"
-    measured = [(markdown(key), f"{value:.4g}") for key, value in (metrics or {}).items()]
+    measured = [(escape_markdown(key), f"{value:.4g}") for key, value in (metrics or {}).items()]
     words = {
         "license": _quoted(license),
         "language": f"language: {_quoted(language)}" if language is not None else "",
         "tags": "\n".join(f"- {_quoted(tag)}" for tag in dict.fromkeys([*_TAGS, *tags])),
-        "title": markdown(name or repo_id or "HCEP classifier"),
+        "title": escape_markdown(name or repo_id or "HCEP classifier"),
         "source": f"{vectors} of {coder}" if coder else f"{vectors} (the encoder was not recorded)",
-        "trail": " → ".join(markdown(h.name(synset)) for synset in h.paths(h.ids[-1])[0]),
+        "trail": " → ".join(escape_markdown(h.name(synset)) for synset in h.paths(h.ids[-1])[0]),
         "head": _HEADS.get(kind, f"The class is predicted by a `{kind}` on the path's coefficients."),
         "hierarchy": f"{len(h.leaves):,} classes, {len(h):,} synsets, {h.n_edges:,} edges (one atom each), depth "
         f"{h.depth}, at most {h.max_branching:,} children; {shape}.",
@@ -86,7 +85,7 @@ def model_card(
         "training": _training(model, data, images_per_class),
         "metrics": _table(("metric", "value"), measured) if measured else UNMEASURED,
         "verb": "pull_model" if repo_id else "load_model",
-        "place": json.dumps(terminal(repo_id or "path/to/this/folder")),
+        "place": json.dumps(escape_terminal(repo_id or "path/to/this/folder")),
         "which": f"the encoder {coder}" if coder else "the same encoder",
         "seen": coder or "the encoder",
         "configuration": _configuration(model, record),
@@ -96,13 +95,16 @@ def model_card(
 
 
 def _training(model: HCEPClassifier, data: str | None, counts: Mapping[Any, int] | None) -> str:
-    title = f"Trained on {markdown(data)}." if data else "The training data was not recorded."
+    title = f"Trained on {escape_markdown(data)}." if data else "The training data was not recorded."
     if not counts:
         return f"{title} Images per class were not recorded; there are {len(model.classes_):,} classes."
     hierarchy = model.hierarchy_
     by_label = {str(label): n for label, n in counts.items()}
     known = [(str(label), hierarchy.leaf_of(str(label))) for label in model.classes_.tolist()]
-    rows = [(markdown(label), markdown(hierarchy.name(leaf)), f"{by_label.get(label, 0):,}") for label, leaf in known]
+    rows = [
+        (escape_markdown(label), escape_markdown(hierarchy.name(leaf)), f"{by_label.get(label, 0):,}")
+        for label, leaf in known
+    ]
     more = f"\n\n… and {len(rows) - MAX_CLASSES:,} more classes." if len(rows) > MAX_CLASSES else ""
     total = f"{title} {sum(by_label.values()):,} images of {len(rows):,} classes.\n\n"
     return total + _table(("class", "name", "images"), rows[:MAX_CLASSES]) + more
@@ -112,7 +114,7 @@ def _configuration(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:
     rows: list[tuple[str, str]] = []
     for key, value in model.get_params(deep=False).items():
         flat = "flat" if value is None else "in `hierarchy.json`"
-        rows.append((key, flat if key == "hierarchy" else markdown(str(value))))
+        rows.append((key, flat if key == "hierarchy" else escape_markdown(str(value))))
     rows.append(("anchor used", f"{model.anchor_:.4g}"))
     rows.append(("shrinkage used", "none" if model.shrinkage_ is None else f"{model.shrinkage_:.4g}"))
     rows.append(("power used", f"{model.power_:.4g}"))
@@ -120,19 +122,19 @@ def _configuration(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:
         moved = f"by {model.leaf_moves_.mean():.2g} on average, {model.leaf_moves_.max():.2g} at most"
         rows.append(("refined", f"class embeddings moved from their means {moved}, where images have norm 1"))
     if encoder is not None:
-        fingerprint = markdown(encoder.fingerprint or "not recorded")
+        fingerprint = escape_markdown(encoder.fingerprint or "not recorded")
         rows += [("encoder", markdown_code(encoder.name)), ("encoder fingerprint", fingerprint)]
     rows.append(("hcep", hcep.__version__))
     return _table(("parameter", "value"), rows)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return _tables.markdown(head, rows).rstrip("\n")
+    return markdown_table(head, rows).rstrip("\n")
 
 
 def _fenced(text: str) -> str:
     """A code block whose fence is longer than any run of backticks in it."""
-    text = terminal(text)
+    text = escape_terminal(text)
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{text}\n{fence}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import hcep
-from hcep._optional import require
+from hcep._checks import require
 from hcep.classify import HCEPClassifier
 from hcep.embeddings.encoders.hub import error_chain, is_silence
 from hcep.errors import quoted

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import hcep
+from hcep._checks import require
 from hcep._files import cache_folder
-from hcep._optional import require
 from hcep.embeddings.encoders import DEFAULT as BUILT_IN
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy

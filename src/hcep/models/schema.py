@@ -11,8 +11,18 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 from numpy.typing import NDArray
 
-from hcep import _json
-from hcep._json import Count, Finite, NotNegative, Positive, PositiveCount, PositiveShare, Share, shown
+from hcep._checks import (
+    Count,
+    Finite,
+    NotNegative,
+    Positive,
+    PositiveCount,
+    PositiveShare,
+    Share,
+    convert_record,
+    parse_json,
+    short_repr,
+)
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.errors import HCEPError, near_matches
 
@@ -185,7 +195,7 @@ class ClassRecord(_Record, frozen=True):
         return next((kind for start, kind in kinds.items() if self.dtype.startswith(start)), int)
 
     def _refuse(self, field: str, expected: str) -> None:
-        raise ValueError(f"{field} must be {expected}, got {shown(getattr(self, field))}")
+        raise ValueError(f"{field} must be {expected}, got {short_repr(getattr(self, field))}")
 
 
 class TrainingRecord(_Record, frozen=True):
@@ -336,7 +346,7 @@ def parse_document(data: bytes) -> ModelSummary:
         raise ModelError(told + "upgrade hcep, or save the model again")
     head = document.get("head")  # in version 1 it could only be of one kind
     newer = {**document, "head": {"kind": "logistic", **head}} if isinstance(head, dict) else document
-    summary = _json.convert(newer, ModelSummary, DOCUMENT, ModelError)
+    summary = convert_record(newer, ModelSummary, DOCUMENT, ModelError)
     if summary.checksum != checksum(document):
         told = f"{DOCUMENT}: the content does not match its field 'checksum', so it changed after it was saved; "
         raise ModelError(told + "copy or download it again")
@@ -345,7 +355,7 @@ def parse_document(data: bytes) -> ModelSummary:
 
 def json_object(file: str, data: bytes) -> dict[str, Any]:
     try:
-        document = _json.parse(data)
+        document = parse_json(data)
     except ValueError as error:
         raise ModelError(f"{file}: not valid JSON ({error}); copy or download it again") from None
     if not isinstance(document, dict):

@@ -7,8 +7,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep._checks import require_not_negative
-from hcep._optional import require
+from hcep._checks import require, require_not_negative
 from hcep.dictionary.concept_dictionary import average_upwards
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hcep._checks import is_number, require_not_negative, require_positive, require_share
-from hcep._optional import require
+from hcep._checks import is_number, require, require_not_negative, require_positive, require_share
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import check_shape, working_dtype
 from hcep.errors import HCEPError

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hcep._tables import html
+from hcep._checks import html_table
 from hcep.dictionary import ConceptDictionary
 from hcep.hierarchy import PathTree
 
@@ -131,7 +131,7 @@ class PathResult:
             for i, path in enumerate(path_of(self.dictionary, int(node)) for node in self.nodes[:N_SHOWN])
         ]
         more = f"<p>and {len(self) - N_SHOWN:,} more</p>" if len(self) > N_SHOWN else ""
-        return html(["image", "path and coefficients", "residual norm"], rows) + more
+        return html_table(["image", "path and coefficients", "residual norm"], rows) + more
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep._checks import require_positive
-from hcep._optional import require
+from hcep._checks import require, require_positive
 from hcep._progress import progress as bar
 from hcep.dictionary import ConceptDictionary, PathBasis
 from hcep.dictionary.checks import check_shape

@@ -12,8 +12,7 @@ from functools import cache
 from socket import create_connection
 from typing import Any
 
-from hcep._checks import require_positive
-from hcep._optional import require
+from hcep._checks import require, require_positive
 from hcep._progress import progress as progress_bar
 from hcep.errors import HCEPError, MissingExtraError
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import fs as arrow_fs
 
-from hcep._optional import require
+from hcep._checks import require
 from hcep.embeddings.reading import OF_SPLIT
 from hcep.embeddings.store import manifest as disk
 from hcep.embeddings.store.manifest import MANIFEST, Manifest, ShardRecord, StoreError, write_atomically

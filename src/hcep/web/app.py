@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from hcep._optional import require
+from hcep._checks import require
 from hcep.web.engine import Engine
 
 if TYPE_CHECKING:

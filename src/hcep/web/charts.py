@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep._escape import terminal
+from hcep._checks import escape_terminal
 from hcep.web.collection import Collection
 
 #: Colours of groups that colour-blind people tell apart, of all that is in none, and of what has no colour of its own.
@@ -34,7 +34,7 @@ def plain(text: str) -> str:
     >>> plain("a<b>")
     'a&lt;b&gt;'
     """
-    return terminal(text, keep="").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escape_terminal(text, keep="").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def concepts(collection: Collection, counts: NDArray[np.int64], node: int) -> dict[str, Any]:

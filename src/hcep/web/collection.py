@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from hcep._escape import spreadsheet
+from hcep._checks import escape_spreadsheet, is_installed, require
 from hcep._files import cache_folder, replacing
-from hcep._optional import is_installed, require
 from hcep.classify.path_model import PathModel
 from hcep.embeddings import EmbeddingStore
 from hcep.embeddings.images import ImageProblem, open_image
@@ -270,7 +269,9 @@ class Collection:
             answer, right = self.predicted[row], "" if self.truth[row] < 0 else "no"
             cells = [self.photos.names[row], self.photos.labels[row] or "", str(self.model.classes[answer])]
             cells += [self.class_names[answer], f"{self.probability[row]:.4f}", " → ".join(self.path(row))]
-            writer.writerow(map(spreadsheet, [*cells, self.doubt(row), "yes" if self.masks["right"][row] else right]))
+            writer.writerow(
+                map(escape_spreadsheet, [*cells, self.doubt(row), "yes" if self.masks["right"][row] else right])
+            )
         return text.getvalue()
 
     def report(self, rows: Rows, title: str) -> str:

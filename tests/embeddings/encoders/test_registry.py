@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from hcep._optional import require
+from hcep._checks import require
 from hcep.embeddings.encoders import SOURCES, available_encoders, load_encoder
 from hcep.errors import HCEPError, MissingExtraError
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep._pickles import PickleError, Stateful, read_pickle
 from hcep.datasets.image_dataset import DatasetError, ImageDataset, choose_splits
 from hcep.datasets.layouts.listing import OWN_LABEL, Request, column_error, read_lines
+from hcep.embeddings.pickles import PickleError, Stateful, read_pickle
 from hcep.errors import quoted
 
 SIDE, CHANNELS = 32, 3

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from hcep._escape import html as escape
-from hcep._tables import html, number
+from hcep._checks import escape_html as escape, html_table, rounded
 from hcep.dictionary.checks import blocks
 from hcep.dictionary.geometry.conditions import Conditions, Floats, Ints, refuse_quadratic
 from hcep.dictionary.path_basis import PathBasis
@@ -94,8 +93,8 @@ class Geometry(Conditions):
         return f"Geometry({len(self.hierarchy):,} synsets, {n_atoms:,} atoms, {n_dims:,} dimensions)"
 
     def _repr_html_(self) -> str:
-        rows = [[key.replace("_", " "), number(value)] for key, value in self.summary().items()]
-        return f"<p>{escape(repr(self))}</p>{html(['diagnostic', 'value'], rows)}"
+        rows = [[key.replace("_", " "), rounded(value)] for key, value in self.summary().items()]
+        return f"<p>{escape(repr(self))}</p>{html_table(['diagnostic', 'value'], rows)}"
 
     def summary(self) -> dict[str, float]:
         """Every diagnostic as one or two floats: means over inner synsets, sibling pairs or atoms, shares of leaves.

@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hcep._optional import install_command, is_installed
+from hcep._checks import install_command, is_installed
 from hcep.embeddings.encoders.function import FunctionEncoder, ImageFunction
 from hcep.embeddings.encoders.hub import HubUnreachableError as HubUnreachableError
 from hcep.embeddings.preprocessing import PreprocessingLike

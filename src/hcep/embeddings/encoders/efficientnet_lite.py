@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep._checks import require
 from hcep._files import cache_folder, write_bytes
-from hcep._optional import require
 from hcep.embeddings.encoders.function import FunctionEncoder, ImageFunction
 from hcep.embeddings.encoders.onnx_adapter import one_core, open_session
 from hcep.embeddings.images import content_hash

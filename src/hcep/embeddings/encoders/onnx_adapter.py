@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep._optional import is_installed, require
+from hcep._checks import is_installed, require
 from hcep.embeddings.encoders.function import FunctionEncoder, ImageFunction
 from hcep.embeddings.encoders.hub import loading
 from hcep.embeddings.images import content_hash

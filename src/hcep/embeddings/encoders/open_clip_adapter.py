@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hcep._optional import require
+from hcep._checks import require
 from hcep.embeddings.encoders import torch_runner
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading, quiet_root_logger

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hcep._optional import require
+from hcep._checks import require
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
 from hcep.embeddings.encoders.torch_runner import FOLDER, TorchRunner, is_place, timm_map, torch_encoder

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from hcep._optional import require
+from hcep._checks import require
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
 from hcep.embeddings.encoders.torch_runner import Forward, TorchRunner, text_tower, tokens_map, torch_encoder

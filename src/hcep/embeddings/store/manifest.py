@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
-from hcep import _json
+from hcep._checks import Count, PositiveCount, convert_record, parse_json
 from hcep._files import replacing, sync_folder
-from hcep._json import Count, PositiveCount
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.errors import HCEPError
 
@@ -214,7 +213,7 @@ def read_manifest(folder: Path) -> Manifest:
 def parse_manifest(content: bytes, path: object) -> Manifest:
     """The manifest that bytes are; `path` is what messages call them."""
     try:
-        data = _json.parse(content)
+        data = parse_json(content)
     except ValueError as error:
         raise StoreError(
             f"{str(path)!r} is damaged: invalid JSON ({error}); restore it, or encode again with --fresh (resume=False)"
@@ -225,7 +224,7 @@ def parse_manifest(content: bytes, path: object) -> Manifest:
         raise StoreError(
             f"{str(path)!r} is of version {data.get('version')!r}; this release reads version {VERSION}: upgrade hcep"
         )
-    manifest = _json.convert(data, Manifest, f"{str(path)!r} is damaged", StoreError)
+    manifest = convert_record(data, Manifest, f"{str(path)!r} is damaged", StoreError)
     if data.get("n_images") != manifest.n_images:
         raise StoreError(
             f"{str(path)!r} is damaged: n_images is {data.get('n_images')!r}, its shards hold {manifest.n_images:,}"

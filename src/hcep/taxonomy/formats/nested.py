@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from hcep._optional import require
+from hcep._checks import require
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy import serial
 from hcep.hierarchy.edges import with_lone_tops

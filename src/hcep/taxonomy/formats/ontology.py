@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 from xml.parsers import expat
 
-from hcep._optional import require
+from hcep._checks import require
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy.graph import Hierarchy
 from hcep.taxonomy.formats.source import Source, counted

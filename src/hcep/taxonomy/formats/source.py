@@ -177,10 +177,10 @@ def _fetched(url: str, max_bytes: int, timeout: float) -> bytes:
     """The body at an address: bounded in size and waiting, and clear about what failed."""
     from http.client import HTTPException
 
-    from hcep._web import BrokenOffError, TooLargeError, TooSlowError, exchange
+    from hcep._files import BrokenOffError, TooLargeError, TooSlowError, fetch
 
     try:
-        answer = exchange(url, timeout=timeout, seconds=PATIENCE * timeout, max_bytes=max_bytes, follow=True)
+        answer = fetch(url, timeout=timeout, seconds=PATIENCE * timeout, max_bytes=max_bytes, follow=True)
     except TooLargeError:
         raise _too_large(url, max_bytes) from None
     except (OSError, ValueError, HTTPException) as error:

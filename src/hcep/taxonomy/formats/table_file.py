@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hcep._optional import require
+from hcep._checks import require
 from hcep.errors import quoted
 from hcep.taxonomy.formats.source import MAX_BYTES, Source
 

@@ -11,7 +11,7 @@ from http.client import HTTPException, InvalidURL
 from typing import Any, Self
 
 import hcep
-from hcep import _web
+from hcep._files import BrokenOffError, TooLargeError, TooSlowError, WebResponse, fetch
 from hcep.errors import HCEPError
 
 #: No answer that we ask for comes near; an endpoint that sends more is broken or hostile.
@@ -136,17 +136,17 @@ class Endpoint:
             error.args = tuple(map(self._masked, error.args))
             raise
 
-    def _sent(self, data: bytes) -> _web.Answer:
+    def _sent(self, data: bytes) -> WebResponse:
         url, seconds = f"{self._base_url}/chat/completions", self._timeout
-        request = partial(_web.exchange, url, data=data, headers=self._headers)
+        request = partial(fetch, url, data=data, headers=self._headers)
         try:
             return request(timeout=seconds, seconds=seconds, max_bytes=MAX_BODY)
-        except _web.TooSlowError:
+        except TooSlowError:
             told = f"no whole answer within {seconds:g} s; raise timeout, or ask for fewer tokens"
             raise TransientError(told) from None
-        except _web.TooLargeError:
+        except TooLargeError:
             raise LLMError(f"the endpoint sent more than {MAX_BODY:,} bytes; stopped reading") from None
-        except _web.BrokenOffError as error:
+        except BrokenOffError as error:
             raise TransientError(f"the connection broke off in the middle of the answer ({error})") from None
         except (InvalidURL, ValueError) as error:
             told = f"base_url {self._base_url!r} is no address: {error}; expected http://host:port/v1"
@@ -181,7 +181,7 @@ def _completion(body: bytes, content_type: str, asked_model: str) -> Answer:
     return Answer(text if isinstance(text, str) else "", n_in, n_out, model, finished)
 
 
-def _status_error(answer: _web.Answer) -> LLMError:
+def _status_error(answer: WebResponse) -> LLMError:
     """What an answer that is an error says of it: the protocol's record, or whatever stands there."""
     try:
         told = json.loads(answer.body)

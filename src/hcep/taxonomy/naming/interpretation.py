@@ -9,8 +9,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from hcep._escape import markdown as escape
-from hcep._tables import markdown
+from hcep._checks import escape_markdown as escape, markdown_table
 from hcep.dictionary import ConceptDictionary
 from hcep.embeddings import Embeddings, EmbeddingStore, Encoder
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
@@ -298,7 +297,7 @@ def interpretation_table(
         (f"{parent} → {child}", "; ".join(text for text, _ in _concepts(atom, top_k)), atom.meaning or "")
         for parent, child, atom in named
     ]
-    return markdown(HEAD, [[escape(cell) for cell in row] for row in rows]).rstrip("\n")
+    return markdown_table(HEAD, [[escape(cell) for cell in row] for row in rows]).rstrip("\n")
 
 
 def _concepts(atom: AtomName, top_k: int) -> list[tuple[str, float]]:

@@ -8,7 +8,7 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
-from hcep._optional import require
+from hcep._checks import require
 from hcep.errors import HCEPError
 from hcep.web.batching import Busy
 

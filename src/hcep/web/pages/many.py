@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from hcep._optional import require
+from hcep._checks import require
 from hcep.embeddings.images import ImageProblem, small_jpeg
 from hcep.errors import HCEPError
 from hcep.explain.explained import percent

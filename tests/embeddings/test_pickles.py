@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from hcep._pickles import PickleError, Stateful, read_pickle
+from hcep.embeddings.pickles import PickleError, Stateful, read_pickle
 
 
 class Calls:
