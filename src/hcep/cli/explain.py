@@ -70,6 +70,9 @@ def explain(
     if objects not in (None, "auto") and not (objects.isdigit() and int(objects) > 0):
         raise HCEPError(f"--objects: a number of objects or `auto`, got {objects!r}")
     opened = models.builtin_model() if model is None else models.read_model(model)
+    if objects == "auto" and opened.path_model.stopping is None:
+        learn = "`hcep fit --several-objects` learns one"
+        Console(stderr=True).print(f"note: the model has no rule of its own for the number of objects ({learn})")
     kept = explaining.ExplainedImages()
     drawn = html is not None or where_png is not None
     if where and not drawn and not as_json:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -50,6 +50,7 @@ def fit(
     batch_size: Annotated[int | None, option("Of the head adamw; published: 4096, ImageNet 16384.", min=1)] = None,
     lr: Annotated[float | None, option("Learning rate of the head adamw; published: 0.1.", min=0)] = None,
     corrections: opt.CorrectionsFile = None,
+    several_objects: Annotated[bool, option("Also learn how many objects a photo shows (--objects auto).")] = False,
     images: Annotated[Path | None, option("The store's images, which must agree; of --from-text unlabelled.")] = None,
     force: opt.Force = False,
     from_text: Annotated[bool, option("Classes from the hierarchy's names, by --encoder's text tower.")] = False,
@@ -61,11 +62,8 @@ def fit(
 ) -> None:
     """Fit a classifier on embeddings, or straight on a folder of images, and save it."""
     from hcep.datasets.encoding import refuse_out_of_step, tree_notes
+    from hcep.datasets.hierarchies import NAMED
     from hcep.models.fitting import IN_MEMORY
-
-    def tree_of(classes: Sequence[str], told: Callable[[str], None] = tell) -> Any:
-        reading = {"format": hierarchy_format, **opt.reader_options(options)}
-        return datasets.find_hierarchy(hierarchy, classes, on_note=told, **reading)
 
     if (output / "model.json").exists() and not force:
         how = "pass --force to replace it, or give another name"
@@ -83,8 +81,15 @@ def fit(
         return
     if data is None:
         raise HCEPError("say what to fit on: embeddings or a folder of photos; or the names of classes, --from-text")
-    if hierarchy not in (None, "flat", "imagenet"):
-        tree_of((), told=lambda note: None)  # what cannot be read is told before anything is encoded
+    source: hi.Hierarchy | str | None = hierarchy
+    if hierarchy not in (None, "flat", *NAMED):  # read now: a file with an error is reported before hours of encoding
+        reading = {"format": hierarchy_format, **opt.reader_options(options)}
+        source = datasets.find_hierarchy(hierarchy, on_note=tell, **reading)
+
+    @cache
+    def tree_above(classes: tuple[str, ...]) -> hi.Hierarchy | None:
+        return checked_tree(data, classes, datasets.find_hierarchy(source, classes, on_note=tell))
+
     if images is not None:
         if not embeddings.is_store(data):
             raise HCEPError(f"--images is for a store, and {str(data)!r} is none")
@@ -100,47 +105,60 @@ def fit(
     if ray is not None:
         from hcep.ray.fitting import fit_model as fit_on_cluster
 
-        if paper or corrections:
-            raise HCEPError("--paper, with its linear head, and --corrections are for one process: leave out --ray")
+        if paper or corrections or several_objects:
+            raise HCEPError("--paper, --corrections and --several-objects are not supported with --ray")
         where = {"address": ray, "progress": not as_json}
-        fitted = fit_on_cluster(data, tree_of, output, split=split, name=name, cluster=where, **parameters)
+        fitted = fit_on_cluster(
+            data,
+            lambda classes: tree_above(tuple(classes)),
+            output,
+            split=split,
+            name=name,
+            cluster=where,
+            **parameters,
+        )
         _show(context, output, fitted, hierarchy is not None, as_json, f"hcep explain {output} IMAGE")
         return
     columns: dict[str, Any] = {"vectors": vectors, "label": label, "labels": labels, "in_memory": IN_MEMORY}
     place: dict[str, Any] = {"encoder": encoder, "preprocessing": preprocessing, "store": output / "store"}
     if corrections is None:  # which may give every photo another class
-        place["on_labels"] = lambda y: checked_tree(data, y, partial(tree_of, told=lambda note: None))
+        place["on_labels"] = lambda y: tree_above(classes_of(y))
     found = datasets.embeddings_of(data, split, default_split="train", progress=not as_json, **place, **columns)
     show_notes(found.notes)
     kept = opt.kept_corrections(corrections, None)
     if kept is not None:
         found, n = kept.corrected(found)
         tell(f"{n:,} of {len(found.X):,} images have another class by {corrections}")
-    graph = checked_tree(data, found.y, tree_of)
-    if graph is not None and hierarchy not in (None, "imagenet"):
-        show_notes(tree_notes(found.y.tolist(), graph))
+    tree_of_classes = tree_above(classes_of(found.y))
+    if tree_of_classes is not None and hierarchy not in (None, "imagenet"):
+        show_notes(tree_notes(found.y.tolist(), tree_of_classes))
     with Console(stderr=True).status("fitting … (the first run compiles kernels)"):
-        fitted = models.fit_model(found, graph, output, paper=paper, name=name, **parameters)
-    if graph is not None:
+        asked: dict[str, Any] = {"paper": paper, "name": name, "several_objects": several_objects}
+        fitted = models.fit_model(found, tree_of_classes, output, **asked, **parameters)
+    if tree_of_classes is not None:
         fitted_tree = fitted.model.hierarchy_
         merged = [f"{n!r} in {fitted_tree.name(s)!r}" for s in fitted_tree.ids for _, n in fitted_tree.merged(s)]
         shown = ", ".join(merged[:3]) + (f" and {len(merged) - 3:,} more" if len(merged) > 3 else "")
         single = f"{len(merged):,} of the concepts have a single one below: no step of their own in answers"
         show_notes([f"{single}, they are shown as part of that one: {shown}"] if merged else ())
     photos = f"hcep explain {output} IMAGE" if found.encoder else f"hcep predict {output} {data} -o predictions.csv"
-    _show(context, output, fitted, graph is not None, as_json, photos)
+    _show(context, output, fitted, tree_of_classes is not None, as_json, photos)
 
 
-def checked_tree(data: Path, y: Any, tree_of: Callable[[Sequence[str]], Any]) -> Any:
-    """The hierarchy above the labels; where it lacks classes, the error points at other names of them in the file."""
+def classes_of(y: Any) -> tuple[str, ...]:
+    """The classes that labels name, sorted."""
+    return tuple(sorted(set(y.tolist())))
+
+
+def checked_tree(data: Path, classes: Sequence[str], graph: hi.Hierarchy | None) -> hi.Hierarchy | None:
+    """The hierarchy, if it has all classes; the error names arrays of the file whose names are in the hierarchy."""
     from hcep.classify.base import refuse_unknown
     from hcep.embeddings.arrays import label_array_in
 
-    classes = sorted(set(y.tolist()))
-    graph = tree_of(classes)
     try:
         refuse_unknown(graph, classes)
     except HierarchyError as error:
+        assert graph is not None
         other = label_array_in(data, {*graph.ids, *map(graph.name, graph)})
         hint = f" The names in {other!r} of {data.name} are in the hierarchy: pass --label {other}." if other else ""
         raise HierarchyError(f"{error}{hint}") from None

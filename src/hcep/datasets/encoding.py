@@ -81,9 +81,10 @@ def embeddings_of(
     """
     of_images = encoder is not None and _lists_images(Path(data))
     if not of_images and (is_embeddings(data) or not Path(data).exists() or any(columns.values())):
-        found = read_embeddings(data, split, default_split=default_split, in_memory=in_memory, **columns)
-        of = found.X if isinstance(found.X, EmbeddingStore) else EmbeddingStore(data) if is_store(data) else None
-        return found if of is None else replace(found, notes=(*found.notes, *copy_notes(of)))
+        opened = EmbeddingStore(data) if is_store(data) else None
+        source = data if opened is None else opened
+        found = read_embeddings(source, split, default_split=default_split, in_memory=in_memory, **columns)
+        return found if opened is None else replace(found, notes=(*found.notes, *copy_notes(opened)))
     dataset = read_images(data)
     part = split or (default_split if default_split in dataset.splits else None)
     listed = dataset if part is None else dataset.split(part)  # refused now, not after hours of encoding
@@ -98,8 +99,9 @@ def embeddings_of(
         place = ready
     else:
         encode_images(dataset, model, place, progress=progress, remove_vanished=True)
-    found = read_embeddings(place, split, default_split=default_split, in_memory=in_memory)
-    notes = (*folder_notes(dataset), *copy_notes(EmbeddingStore(place)))
+    opened = EmbeddingStore(place)
+    found = read_embeddings(opened, split, default_split=default_split, in_memory=in_memory)
+    notes = (*folder_notes(dataset), *copy_notes(opened))
     return replace(found, source=found.source.replace(str(place), str(data), 1), notes=notes)
 
 

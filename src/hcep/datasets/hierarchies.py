@@ -77,7 +77,7 @@ NAMED: dict[Any, Callable[[], Hierarchy]] = {
 
 
 def find_hierarchy(
-    wanted: str | os.PathLike[str] | None = None,
+    wanted: Hierarchy | str | os.PathLike[str] | None = None,
     classes: Iterable[str] = (),
     *,
     format: str | None = None,
@@ -89,9 +89,9 @@ def find_hierarchy(
     Parameters
     ----------
     wanted : "imagenet" (WordNet above ImageNet's classes), "cifar10", "cifar100"; "flat" for none; otherwise a place
-        that `Hierarchy.read` takes, or the folder of a model. A file called like one of the names is given as
-        ``./imagenet``. Unsaid, it is the hierarchy above the classes: CIFAR's where they are exactly CIFAR's, else
-        WordNet's where all of them are in it.
+        that `read_hierarchy` takes, the folder of a model, or a hierarchy that was read before. Write ``./imagenet``
+        for a file that has one of these names. By default it is the hierarchy above the classes: CIFAR's if they are
+        exactly CIFAR's, otherwise WordNet's if it has all of them.
     classes : iterable of str; labels of the data: for the choice, and to find those that a file writes differently
         (`match_classes`). The hierarchy is neither restricted to them nor collapsed.
     format, **options : of `Hierarchy.read`
@@ -106,8 +106,10 @@ def find_hierarchy(
         return None
     if wanted is None:
         wanted = next((n for n in ("cifar10", "cifar100") if set(labels) == set(NAMED[n]().leaves)), "imagenet")
-    if wanted not in NAMED:
-        read = read_hierarchy(place_of(wanted, format), format, told=on_note, **options)
+    if isinstance(wanted, Hierarchy) or wanted not in NAMED:
+        read = wanted
+        if not isinstance(read, Hierarchy):
+            read = read_hierarchy(place_of(read, format), format, told=on_note, **options)
         matched, notes = match_classes(read, labels)
         for note in notes:
             (on_note or logger.info)(note)

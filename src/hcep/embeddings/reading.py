@@ -92,7 +92,7 @@ def is_embeddings(path: str | os.PathLike[str]) -> bool:
 
 
 def read_embeddings(
-    path: str | os.PathLike[str],
+    path: EmbeddingStore | str | os.PathLike[str],
     split: str | None = None,
     *,
     default_split: str | None = None,
@@ -114,10 +114,11 @@ def read_embeddings(
     """
 
     def source(wanted: str | None) -> str:
-        return str(path) if wanted is None else f"{path}{OF_SPLIT}{wanted}"
+        place = path.folder if isinstance(path, EmbeddingStore) else path
+        return str(place) if wanted is None else f"{place}{OF_SPLIT}{wanted}"
 
-    if is_store(path):
-        store = EmbeddingStore(path)
+    if isinstance(path, EmbeddingStore) or is_store(path):
+        store = path if isinstance(path, EmbeddingStore) else EmbeddingStore(path)
         wanted = split or (default_split if default_split in store.splits.tolist() else None)
         chosen = store.select(splits=wanted) if wanted else store
         if in_memory is not None and len(chosen) > in_memory:

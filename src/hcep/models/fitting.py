@@ -53,6 +53,7 @@ def fit_model(
     *,
     paper: bool = False,
     name: str | None = None,
+    several_objects: bool = False,
     progress: bool = False,
     **parameters: Any,
 ) -> FittedModel:
@@ -68,12 +69,15 @@ def fit_model(
     folder : a model that is there is replaced
     paper : begin with the published configuration
     name : of the model, for its card
+    several_objects : also learn how many objects a picture shows, for ``n_paths="auto"``
     progress : show bars while images are read from disk
     **parameters : of `HCEPClassifier`
     """
     X, y = embeddings.X, embeddings.y
     replaced, names_dropped = (Path(folder, file).is_file() for file in (DOCUMENT, ATOMS))
     model = (HCEPClassifier.paper if paper else HCEPClassifier)(hierarchy, **parameters)
+    if several_objects and (model.signed or model.tol or model.max_steps):
+        raise HCEPError("several_objects needs complete paths: leave out signed, tol and max_steps")
     by_path = isinstance(model.head, str) and model.head == "path"
     if isinstance(X, EmbeddingStore) and by_path:
         images = fit_streaming(model, X, y, progress)
@@ -83,7 +87,7 @@ def fit_model(
         refuse_non_finite(X, name="the data")
         images = X, y
         metrics = {"training accuracy": float(model.fit(X, y).score(X, y))}
-    if not (model.signed or model.tol or model.max_steps):  # sums of several objects are of complete paths
+    if several_objects:
         model.fit_objects(*images)
     used = (model.power_, model.shrinkage_, model.anchor_)
     chosen = [s for s in model.leave_one_out_ if (s.power, s.shrinkage, s.anchor) == used]
