@@ -1,24 +1,24 @@
-"""Files that are written whole or not at all, and never over another one unasked; the folder for what can be remade."""
+"""Files, written whole or not at all, and never over another one unasked; and the one function that uses HTTP."""
 
-import functools
-import io
+import asyncio
 import logging
 import os
 import secrets
 import threading
 import time
-import urllib.request as urls
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.error import HTTPError, URLError
-from urllib.request import HTTPSHandler, OpenerDirector, Request
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcep.errors import HCEPError
 
+if TYPE_CHECKING:
+    import httpx
+
 logger = logging.getLogger(__name__)
+MAX_REDIRECTS = 10
 #: Half-written files of this process, which a forced exit removes.
 _UNFINISHED: set[Path] = set()
 _HELD = threading.local()
@@ -140,152 +140,145 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-#: Bytes of status lines and headers, of redirects too; the standard library refuses a single long line itself.
-_HEADERS = 1 << 20
+class WebError(OSError):
+    """A server cannot be reached."""
 
 
-class TooSlowError(OSError):
-    """The exchange is not over when it should be."""
+class AddressError(WebError):
+    """An address is not one that HTTP can use."""
 
 
-class TooLargeError(OSError):
-    """The server sends more than is taken."""
+class TooSlowError(WebError):
+    """A response has not come in time."""
 
 
-class BrokenOffError(OSError):
-    """The connection ended, or failed, in the middle of the answer."""
+class TooLargeError(WebError):
+    """A response has more bytes than allowed."""
+
+
+class BrokenOffError(WebError):
+    """A connection ended before the whole response came, or the response is not HTTP."""
 
 
 class WebResponse(NamedTuple):
-    """What a server said, whatever its status."""
+    """A server's response, whatever its status; the keys of `headers` ignore case."""
 
     status: int
     reason: str
-    headers: Any
-    body: bytes
+    headers: Mapping[str, str]
+    body: bytes = b""
 
 
-class _Bounds:
-    """What is left of an exchange's time and bytes."""
-
-    def __init__(self, timeout: float, seconds: float, max_bytes: int) -> None:
-        self.timeout, self.seconds, self.n_left = timeout, seconds, max_bytes
-        self.end = time.monotonic() + seconds
-
-    def wait(self) -> float:
-        """Seconds that the next step may take."""
-        left = self.end - time.monotonic()
-        if left <= 0:
-            raise TooSlowError(f"it takes longer than {self.seconds:g} s")
-        return min(self.timeout, left)
+#: Called with a response without its body; returns the function that takes the body piece by piece.
+Saver = Callable[[WebResponse], Callable[[bytes], object]]
 
 
 def fetch(
     url: str,
     *,
     timeout: float,
-    seconds: float,
     max_bytes: int,
+    max_seconds: float | None = None,
     data: bytes | None = None,
     headers: Mapping[str, str] | None = None,
     follow: bool = False,
+    save: Saver | None = None,
 ) -> WebResponse:
-    """Send a request, by POST where there is `data`, and read the answer; headers also go along redirects.
+    """Send an HTTP request and read the response, within limits that hold whatever the server does.
 
-    It gives up after `timeout` seconds without a byte, and after `seconds` in all; a body of up to `max_bytes` is never
-    unpacked. Raises TooSlowError, TooLargeError, BrokenOffError; OSError where the server cannot be reached; ValueError
-    for what is no address, http.client.HTTPException for an answer that is not HTTP.
+    Parameters
+    ----------
+    url : an address that starts with http:// or https://
+    timeout : seconds of silence after which to give up
+    max_bytes : maximum size of the body, which is never decompressed
+    max_seconds : maximum seconds for the whole exchange, including redirects; None for no limit
+    data : sent by POST; without it the method is GET
+    headers : sent with the request; those that carry credentials never go to another host
+    follow : follow redirects, to web addresses only
+    save : receives the body instead of `WebResponse.body`
+
+    Raises
+    ------
+    TooSlowError, TooLargeError, BrokenOffError : a limit was reached, or the connection failed halfway
+    WebError : the server cannot be reached
+    AddressError : `url` is not a web address
     """
-    bounds = _Bounds(timeout, seconds, max_bytes + _HEADERS)
-    opener = OpenerDirector()  # of its own: the standard one would also follow a redirect to ftp://
-    kinds: list[Any] = [
-        urls.ProxyHandler,
-        urls.UnknownHandler,
-        urls.HTTPDefaultErrorHandler,
-        functools.partial(_Handler, bounds),
-    ]
-    for kind in (*kinds, *((urls.HTTPRedirectHandler, urls.HTTPErrorProcessor) if follow else ())):
-        opener.add_handler(kind())
-    try:
-        answer = opener.open(Request(url, data, dict(headers or {})), timeout=timeout)
-    except HTTPError as error:
-        error.close()
-        return WebResponse(error.code, " ".join(str(error.reason).split()), error.headers, b"")
-    except URLError as error:
-        raise error.reason if isinstance(error.reason, OSError) else error from None
-    except TimeoutError:
-        raise TooSlowError("timed out") from None
-    with answer:
-        return WebResponse(answer.status, answer.reason, answer.headers, _body(answer, max_bytes))
+    import httpx
 
-
-def _body(answer: Any, max_bytes: int) -> bytes:
-    data = bytearray()
-    expected = answer.headers.get("Content-Length", "")
+    exchange = _exchange(url, timeout, max_bytes, max_seconds, data, headers, follow, save)
     try:
-        while chunk := answer.read1(65_536):
-            data += chunk
-            if len(data) > max_bytes:
-                raise TooLargeError("too large")
-    except (TooSlowError, TooLargeError):
-        raise
-    except TimeoutError:
+        return _run(exchange)
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        raise AddressError(str(error)) from None
+    except httpx.TimeoutException:
         raise TooSlowError("timed out") from None
-    except (OSError, ValueError, HTTPException) as error:
+    except TimeoutError:
+        raise TooSlowError(f"it takes longer than {max_seconds:g} s") from None
+    except (httpx.ConnectError, httpx.ProxyError) as error:
+        raise WebError(_reason(error)) from None
+    except httpx.HTTPError as error:
         raise BrokenOffError(str(error) or type(error).__name__) from None
-    if expected.isdecimal() and len(data) < int(expected):
-        raise BrokenOffError(f"it ended after {len(data):,} of {int(expected):,} bytes")
-    return bytes(data)
 
 
-class _BoundedFile(io.RawIOBase):
-    """What a socket sends, within bounds: a server that drips byte by byte never times out by itself."""
-
-    def __init__(self, socket: Any, bounds: _Bounds) -> None:
-        self._socket, self._bounds, self._raw = socket, bounds, socket.makefile("rb", buffering=0)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._socket.settimeout(self._bounds.wait())
-        try:
-            n_read: int = self._raw.readinto(buffer) or 0
-        except TimeoutError:
-            self._bounds.wait()
-            raise
-        self._bounds.n_left -= n_read
-        if self._bounds.n_left < 0:
-            raise TooLargeError("too large")
-        return n_read
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
+def _reason(error: BaseException) -> str:
+    """The system's words for a failed connection, such as "Connection refused", which httpx keeps as the cause."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno:
+            # asyncio writes its own text over the system's; a failed lookup of a name has a negative number.
+            return os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
 
 
-class _Handler(HTTPSHandler):
-    """Connections, plain and encrypted, whose answers are read within bounds."""
+def _run(exchange: Coroutine[Any, Any, WebResponse]) -> WebResponse:
+    """Wait for an exchange, also inside a running event loop, such as a notebook's."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(exchange)
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        return threads.submit(asyncio.run, exchange).result()
 
-    def __init__(self, bounds: _Bounds) -> None:
-        super().__init__()
-        self._bounds = bounds
 
-    def http_open(self, request: Request) -> Any:
-        return self.do_open(functools.partial(self._connection, HTTPConnection), request)
+async def _exchange(
+    url: str,
+    timeout: float,
+    max_bytes: int,
+    max_seconds: float | None,
+    data: bytes | None,
+    headers: Mapping[str, str] | None,
+    follow: bool,
+    save: Saver | None,
+) -> WebResponse:
+    import ssl
 
-    def https_open(self, request: Request) -> Any:
-        return self.do_open(functools.partial(self._connection, HTTPSConnection), request, context=self._context)  # type: ignore[attr-defined]
+    import httpx
 
-    http_request = HTTPSHandler.https_request
+    certificates = ssl.create_default_context()  # the system's: companies add their own there
+    async with asyncio.timeout(max_seconds), httpx.AsyncClient(timeout=timeout, verify=certificates) as client:
+        method, own = "GET" if data is None else "POST", {"Accept-Encoding": "identity"}
+        request = client.build_request(method, url, content=data, headers={**own, **(headers or {})})
+        # httpx would follow redirects too, but reads each one's body whole, however large it is.
+        for _ in range(MAX_REDIRECTS + 1):
+            response = await client.send(request, stream=True)
+            async with aclosing(response):
+                if not follow or response.next_request is None:
+                    return await _read_response(response, max_bytes, save)
+            request = response.next_request
+            if request.url.scheme not in ("http", "https"):
+                location = response.headers["Location"]
+                raise WebError(f"it redirects to {location!r:.200}, which is not a web address")
+        raise WebError(f"it redirects more than {MAX_REDIRECTS} times")
 
-    def _connection(self, kind: Any, *arguments: Any, **options: Any) -> Any:
-        connection = kind(*arguments, **options)
-        connection.response_class = self._response
-        return connection
 
-    def _response(self, socket: Any, **options: Any) -> HTTPResponse:
-        response = HTTPResponse(socket, **options)
-        response.fp.close()
-        response.fp = io.BufferedReader(_BoundedFile(socket, self._bounds))
-        return response
+async def _read_response(response: "httpx.Response", max_bytes: int, save: Saver | None) -> WebResponse:
+    head = WebResponse(response.status_code, response.reason_phrase, response.headers)
+    body, n_bytes = bytearray(), 0
+    write = body.extend if save is None else save(head)
+    async for chunk in response.aiter_raw():
+        n_bytes += len(chunk)
+        if n_bytes > max_bytes:
+            raise TooLargeError(f"it sends more than {max_bytes:,} bytes")
+        write(chunk)
+    return head._replace(body=bytes(body))

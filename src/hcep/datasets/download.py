@@ -7,20 +7,21 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from hcep._checks import require
-from hcep._files import cache_folder
+from hcep._files import WebResponse, cache_folder, fetch as fetch_url
 from hcep._progress import progress as progress_bar
 from hcep.datasets.image_dataset import DatasetError
 from hcep.errors import near_matches, quoted
 
 #: Address of a mirror that has the archives under their file names, instead of where they are published.
 MIRROR = "HCEP_DATA_MIRROR"
-#: Seconds to connect, and of silence.
-TIMEOUT = (10, 60)
+#: Seconds of silence.
+TIMEOUT = 60
 CHUNK = 1 << 20
 #: An archive may unpack to so many times its published size, and to so many files.
 MAX_RATIO, MAX_FILES = 20, 2_000_000
@@ -131,34 +132,28 @@ def download(
     return Path(found)
 
 
-def _fetch(url: str, part: Path, max_bytes: int, progress: bool) -> None:
-    """Fetch a file; goes on where an earlier run stopped."""
-    import requests
+def _fetch(url: str, part: Path, max_bytes: int, show_progress: bool) -> None:
+    """Download a file, continuing the part of it that an earlier run left."""
+    n_before = part.stat().st_size if part.exists() else 0
+    headers = {"Range": f"bytes={n_before}-"} if n_before else {}
+    with ExitStack() as resources:
 
-    have = part.stat().st_size if part.exists() else 0
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
-    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
-        if answer.status_code == 416:  # nothing is left to send, or the part is of another file: the hash will say
-            return
-        if answer.status_code not in (200, 206):
-            raise DatasetError(f"cannot fetch {url}: the server answers {answer.status_code} {answer.reason}")
-        have = have if answer.status_code == 206 else 0
-        total = have + int(answer.headers.get("Content-Length", 0))
-        if total > max_bytes:
-            raise DatasetError(f"{url} has {total:,} bytes, too many to be the published archive")
-        with (
-            part.open("ab" if have else "wb") as file,
-            progress_bar(f"fetching {part.stem}", total, progress, "bytes") as advance,
-        ):
-            advance(have)
-            for chunk in answer.iter_content(CHUNK):
-                file.write(chunk)
-                have += len(chunk)
-                advance(len(chunk))
-                if have > max_bytes:
-                    raise DatasetError(f"{url} sends more than {max_bytes:,} bytes, too many for the archive")
-    if have < total:
-        raise DatasetError(f"{url} ended after {have:,} of {total:,} bytes; run it again to resume")
+        def save(response: WebResponse) -> Callable[[bytes], object]:
+            if response.status == 416:  # nothing is left to send, or the part is of another file: the hash will tell
+                return lambda chunk: None
+            if response.status not in (200, 206):
+                raise DatasetError(f"cannot fetch {url}: the server answers {response.status} {response.reason}")
+            start = n_before if response.status == 206 else 0
+            total = start + int(response.headers.get("Content-Length", 0))
+            if total > max_bytes:
+                raise DatasetError(f"{url} has {total:,} bytes, too many to be the published archive")
+            file = resources.enter_context(part.open("ab" if start else "wb"))
+            bar = progress_bar(f"fetching {part.stem}", total, show_progress, "bytes")
+            advance = resources.enter_context(bar)
+            advance(start)
+            return lambda chunk: advance(file.write(chunk))
+
+        fetch_url(url, timeout=TIMEOUT, max_bytes=max_bytes, headers=headers, follow=True, save=save)
 
 
 def unpack(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
+from hcep._files import BrokenOffError, TooLargeError, TooSlowError, WebError, fetch
 from hcep.errors import HierarchyError
 from hcep.taxonomy.formats import find_format
 
@@ -175,18 +176,14 @@ def _too_large(name: str, max_bytes: int) -> HierarchyError:
 
 def _fetched(url: str, max_bytes: int, timeout: float) -> bytes:
     """The body at an address: bounded in size and waiting, and clear about what failed."""
-    from http.client import HTTPException
-
-    from hcep._files import BrokenOffError, TooLargeError, TooSlowError, fetch
-
     try:
-        answer = fetch(url, timeout=timeout, seconds=PATIENCE * timeout, max_bytes=max_bytes, follow=True)
+        answer = fetch(url, timeout=timeout, max_seconds=PATIENCE * timeout, max_bytes=max_bytes, follow=True)
     except TooLargeError:
         raise _too_large(url, max_bytes) from None
-    except (OSError, ValueError, HTTPException) as error:
+    except WebError as error:
         hints = ((TooSlowError, "; pass a longer timeout="), (BrokenOffError, "; try again"))
         hint = next((told for kind, told in hints if isinstance(error, kind)), "")
-        raise HierarchyError(f"cannot fetch {url!r}: {str(error) or type(error).__name__}{hint}") from None
+        raise HierarchyError(f"cannot fetch {url!r}: {error}{hint}") from None
     if answer.status >= 300:
         raise HierarchyError(f"cannot fetch {url!r}: the server answered {answer.status} {answer.reason}")
     return answer.body

@@ -6,12 +6,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from email.utils import parsedate_to_datetime
-from functools import partial
-from http.client import HTTPException, InvalidURL
 from typing import Any, Self
 
 import hcep
-from hcep._files import BrokenOffError, TooLargeError, TooSlowError, WebResponse, fetch
+from hcep._files import AddressError, BrokenOffError, TooLargeError, TooSlowError, WebError, WebResponse, fetch
 from hcep.errors import HCEPError
 
 #: No answer that we ask for comes near; an endpoint that sends more is broken or hostile.
@@ -138,22 +136,21 @@ class Endpoint:
 
     def _sent(self, data: bytes) -> WebResponse:
         url, seconds = f"{self._base_url}/chat/completions", self._timeout
-        request = partial(fetch, url, data=data, headers=self._headers)
+        limits: Any = {"timeout": seconds, "max_seconds": seconds, "max_bytes": MAX_BODY}
         try:
-            return request(timeout=seconds, seconds=seconds, max_bytes=MAX_BODY)
+            return fetch(url, data=data, headers=self._headers, **limits)
         except TooSlowError:
             told = f"no whole answer within {seconds:g} s; raise timeout, or ask for fewer tokens"
             raise TransientError(told) from None
         except TooLargeError:
             raise LLMError(f"the endpoint sent more than {MAX_BODY:,} bytes; stopped reading") from None
         except BrokenOffError as error:
-            raise TransientError(f"the connection broke off in the middle of the answer ({error})") from None
-        except (InvalidURL, ValueError) as error:
-            told = f"base_url {self._base_url!r} is no address: {error}; expected http://host:port/v1"
-            raise LLMError(told) from None
-        except (OSError, HTTPException) as error:
-            reason = str(error) or type(error).__name__
-            raise TransientError(f"cannot reach {self._base_url}: {reason}; is the server running?") from None
+            raise TransientError(f"the connection broke off before the whole answer came ({error})") from None
+        except AddressError as error:
+            message = f"base_url {self._base_url!r} is not an address: {error}; expected http://host:port/v1"
+            raise LLMError(message) from None
+        except WebError as error:
+            raise TransientError(f"cannot reach {self._base_url}: {error}; is the server running?") from None
 
     def _masked(self, text: str) -> str:
         """Text without the key, which a server may send back."""
