@@ -16,8 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("HCEP_SHARED", ROOT.parent / "shared"))
-DATASETS = ROOT / "src" / "hcep" / "datasets"
-TARGET = DATASETS / "wordnet" / "imagenet1k.json.gz"
+PACKAGE = ROOT / "src" / "hcep"
+TARGET = PACKAGE / "hierarchy" / "wordnet" / "imagenet1k.json.gz"
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
     TARGET.parent.mkdir(parents=True, exist_ok=True)
     # No time stamp: the file is the same whenever it is made.
     TARGET.write_bytes(gzip.compress(text.encode("utf-8"), compresslevel=9, mtime=0))
-    shutil.copyfile(DATASETS / "sample" / "WORDNET_LICENSE", TARGET.with_name("WORDNET_LICENSE"))
+    shutil.copyfile(PACKAGE / "datasets" / "sample" / "WORDNET_LICENSE", TARGET.with_name("WORDNET_LICENSE"))
     print(f"{len(synsets):,} synsets, {len(dag['leaf_wnids']):,} classes, {TARGET.stat().st_size / 1e3:.0f} KB")
 
 

@@ -39,3 +39,9 @@ def near_matches(unknown: object, known: Iterable[str]) -> str:
     """Phrase the closest of `known` to `unknown` as the end of a sentence, or return ''."""
     close = get_close_matches(str(unknown), list(known), n=3, cutoff=0.6)
     return f" Near matches: {quoted(close)}." if close else ""
+
+
+def counted(n: int, what: str) -> str:
+    """A number with its noun in the right form, as in "1 class" and "2 classes"."""
+    plural = "leaves" if what == "leaf" else f"{what}es" if what.endswith("s") else f"{what}s"
+    return f"{n:,} {what if n == 1 else plural}"

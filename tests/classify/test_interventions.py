@@ -7,7 +7,6 @@ from sklearn.svm import LinearSVC
 from hcep import HCEPClassifier
 from hcep.datasets import load_sample
 from hcep.errors import HCEPError, HierarchyError
-from hcep.pursuit.limits import find_concept
 
 SAMPLE = load_sample()
 X, Y = SAMPLE.X_train[::5], SAMPLE.y_train[::5]
@@ -29,7 +28,7 @@ def model(request):
 def below(model, name):
     """Classes below a concept."""
     h = model.hierarchy_
-    concept = find_concept(h, name)
+    concept = h.find(name)
     return {c for c in model.classes_ if c == concept or concept in h.ancestors(h.leaf_of(c))}
 
 

@@ -42,7 +42,7 @@ def test_why_not_is_told_in_words_and_json(model, cat):  # noqa: F811
     why = record["contrasts"][0]
     assert why["margin"] == pytest.approx(why["chosen"]["total"] - why["rival"]["total"])
     assert sum(c["value"] for c in record["contributions"]["concepts"]) == pytest.approx(why["chosen"]["total"])
-    fails("'buss' is no concept of this hierarchy. Near matches: 'bus'", "explain", model, cat, "--why-not", "buss")
+    fails("'buss' is not a concept of this hierarchy. Near matches: 'bus'", "explain", model, cat, "--why-not", "buss")
 
 
 def test_the_schema_on_the_page_is_the_one_of_the_code():

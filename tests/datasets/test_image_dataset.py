@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from hcep.datasets import DatasetError, ImageDataset, ImageItem, read_images
-from hcep.datasets.wordnet import imagenet_wnid
 from hcep.errors import HCEPError
+from hcep.hierarchy.imagenet import imagenet_wnid
 from tests.conftest import shared_file
 from tests.datasets.tiny_files import VAL, cifar10, cifar100, imagenet, tiny_imagenet, touch, write
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.io import savemat
 
 from hcep.datasets import DatasetError, read_images
-from hcep.datasets.wordnet import imagenet_classes
+from hcep.hierarchy.imagenet import imagenet_classes
 from tests.datasets.tiny_files import VAL, VAL_LABELS, imagenet, touch, write
 
 DEVKIT = "ILSVRC2012_devkit_t12/data"

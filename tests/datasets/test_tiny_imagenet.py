@@ -3,7 +3,7 @@
 import pytest
 
 from hcep.datasets import DatasetError, read_images
-from hcep.datasets.wordnet import imagenet_hierarchy
+from hcep.hierarchy.imagenet import imagenet_hierarchy
 from tests.datasets.tiny_files import tiny_imagenet, touch, write
 
 

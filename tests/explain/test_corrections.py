@@ -121,7 +121,7 @@ def test_a_line_has_who_when_and_why(tmp_path):
         ("{oh", "line 2: not JSON"),
         (
             f'{{"image": "{A}", "force": ["beer"]}}',
-            "line 2: 'beer' is no concept of this hierarchy. Near matches: 'bear'",
+            "line 2: 'beer' is not a concept of this hierarchy. Near matches: 'bear'",
         ),
         (f'{{"image": "{A}", "class": "beer"}}', "line 2: 'beer' is no concept"),
         (f'{{"image": "{A}", "force": ["bus"], "forbid": ["vehicle"]}}', "line 2: forbid: no path has 'bus' without"),

@@ -173,7 +173,7 @@ def test_questions_that_make_no_sense_are_one_sentence():
     with pytest.raises(HCEPError, match="'vertebrate' is what this image was taken for"):
         one.contrast("vertebrate")
     with pytest.raises(
-        HCEPError, match=r"'garbige truck' is no concept of this hierarchy\. Near matches: 'garbage truck'"
+        HCEPError, match=r"'garbige truck' is not a concept of this hierarchy\. Near matches: 'garbage truck'"
     ):
         one.contrast("garbige truck")
 

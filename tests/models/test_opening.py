@@ -46,7 +46,7 @@ def test_the_built_in_model_is_made_once(imagenet, caplog):
 
 
 def test_its_leaf_is_the_networks_own_class(imagenet):
-    from hcep.datasets.wordnet import imagenet_classes
+    from hcep.hierarchy.imagenet import imagenet_classes
 
     data = np.load(shared_file("data/imagenette_efficientnet_lite2.npz"), allow_pickle=False)
     X = data["embeddings"][data["split"] == "val"][::8].astype(np.float32)
@@ -98,7 +98,7 @@ def test_how_good_the_floor_is(imagenet):
 
 @pytest.mark.slow
 def test_on_the_three_hundred_photos(imagenet):
-    from hcep.datasets.wordnet import imagenet_classes
+    from hcep.hierarchy.imagenet import imagenet_classes
 
     encoder = load_encoder("efficientnet-lite2")
     paths = sorted(shared_file("data/imagenette_images").rglob("*.JPEG"))

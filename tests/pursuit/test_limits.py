@@ -10,7 +10,7 @@ from hcep import ConceptDictionary, Hierarchy
 from hcep.datasets import load_sample, make_hierarchical_concepts
 from hcep.errors import HCEPError, HierarchyError
 from hcep.pursuit import SearchOptions, path_objectives, search
-from hcep.pursuit.limits import PathLimits, Request, find_concept
+from hcep.pursuit.limits import PathLimits, Request
 
 DATA = make_hierarchical_concepts(branching=3, depth=3, dim=14, noise=0.3)
 DICTIONARY = ConceptDictionary.from_images(DATA.hierarchy, DATA.X, DATA.y)
@@ -117,7 +117,7 @@ def test_forcing_what_is_on_the_answer_changes_nothing(seed, depth, signed):
         ({"force": "cat", "forbid": "animal"}, "forbid: no path has 'cat' without 'animal'"),
         ({"forbid": ["animal", "vehicle"]}, "forbid: no path is left without 'animal', 'vehicle'"),
         ({"forbid": "thing"}, "no path is left"),
-        ({"force": "animl"}, "'animl' is no concept of this hierarchy. Near matches: 'animal'"),
+        ({"force": "animl"}, "'animl' is not a concept of this hierarchy. Near matches: 'animal'"),
     ],
 )
 def test_what_no_path_can_meet_is_refused_in_one_sentence(pets, asked, match):
@@ -138,10 +138,10 @@ def test_limits_of_another_hierarchy_are_refused(pets_dictionary, diamond):
 
 def test_concepts_are_found_by_id_name_merged_name_and_synonym():
     tree = load_sample().hierarchy.as_tree().collapse()
-    assert find_concept(tree, "n03417042") == "n03417042"
+    assert tree.find("n03417042") == "n03417042"
     for name in ("garbage truck", "Garbage_Truck", "garbage trucks", "dustcart"):
-        assert find_concept(tree, name) == "n03417042"
-    assert find_concept(tree, "dog") == find_concept(tree, "English springer")  # merged into it
+        assert tree.find(name) == "n03417042"
+    assert tree.find("dog") == tree.find("English springer")  # merged into it
     twice = Hierarchy.from_edges([("x", "a"), ("x", "b")], {"a": "crane", "b": "crane"})
     with pytest.raises(HierarchyError, match="'crane' is the name of 2 concepts; give the id of one: 'a', 'b'"):
-        find_concept(twice, "crane")
+        twice.find("crane")

@@ -7,9 +7,9 @@ import time
 import msgspec
 import pytest
 
-from hcep import Hierarchy, HierarchyError
+from hcep import HierarchyError
 from hcep.datasets import imagenet_hierarchy
-from hcep.datasets.wordnet import imagenet_classes, synset_gloss
+from hcep.hierarchy.imagenet import imagenet_classes, synset_gloss
 from hcep.taxonomy import wordnet as wordnet_files
 from hcep.taxonomy.wordnet import Sense, WordNet
 
@@ -111,18 +111,18 @@ def test_however_a_word_is_joined(word, wordnet, ids):
 
 
 def test_a_hierarchy_by_ids_names_and_words(database, ids):
-    h = Hierarchy.from_wordnet(["cat.n.01", ids["machine"], "t-shirt"], database)
+    h = WordNet(database).hierarchy(["cat.n.01", ids["machine"], "t-shirt"])
     assert set(h.leaves) == {ids["cat"], ids["machine"], ids["T-shirt"]}
     assert h.parents(ids["cat"]) == (ids["feline"], ids["pet"])
     assert h.name(ids["T-shirt"]) == "T-shirt"
 
 
 def test_all_of_wordnet(database):
-    assert len(Hierarchy.from_wordnet(database=database)) == 9
+    assert len(WordNet(database).hierarchy()) == 9
 
 
 def test_a_class_above_another_is_a_class_of_its_own(database, ids):
-    h = Hierarchy.from_wordnet(["animal", "cat.n.01"], database)
+    h = WordNet(database).hierarchy(["animal", "cat.n.01"])
     assert h.class_of(h.leaf_of(ids["animal"])) == ids["animal"]
 
 
@@ -133,7 +133,7 @@ def test_an_ambiguous_word_lists_its_senses(wordnet, ids, database):
     ):
         wordnet.id("cat")
     assert wordnet.id("cat", on_ambiguous="first") == ids["cat"]
-    assert ids["cat"] in Hierarchy.from_wordnet(["cat"], database, on_ambiguous="first").leaves
+    assert ids["cat"] in WordNet(database).hierarchy(["cat"], on_ambiguous="first").leaves
     with pytest.raises(HierarchyError, match="on_ambiguous must be 'raise' or 'first', got 'last'"):
         wordnet.id("cat", on_ambiguous="last")
 
@@ -141,7 +141,7 @@ def test_an_ambiguous_word_lists_its_senses(wordnet, ids, database):
 def test_all_that_is_wrong_is_told_at_once(database):
     words = ["cat", "unicorn", "n00000001", "animl", "felin", "t-shirt"]
     with pytest.raises(HierarchyError) as caught:
-        Hierarchy.from_wordnet(words, database)
+        WordNet(database).hierarchy(words)
     told = str(caught.value).splitlines()
     assert len(told) == 4
     assert told[1] == "'unicorn' is not in WordNet 3.0 as a noun."
@@ -171,25 +171,25 @@ def test_another_version_is_named(tmp_path):
     with pytest.raises(
         HierarchyError, match=r"no synset of WordNet 3\.1 .* of ImageNet are of WordNet 3\.0 .*pass database="
     ):
-        Hierarchy.from_wordnet(["n02121620"], tmp_path / "31")
+        WordNet(tmp_path / "31").hierarchy(["n02121620"])
 
 
 def test_arguments_that_make_no_hierarchy(database):
     with pytest.raises(HierarchyError, match=r"ids_or_words is empty \(on the command line: no word"):
-        Hierarchy.from_wordnet([], database)
+        WordNet(database).hierarchy([])
     with pytest.raises(HierarchyError, match="must be several ids or words, got the string 'cat'"):
-        Hierarchy.from_wordnet("cat", database)
+        WordNet(database).hierarchy("cat")
     with pytest.raises(HierarchyError, match=r"'n\d{8}' is at the top of WordNet; give a synset below it"):
-        Hierarchy.from_wordnet(["entity"], database)
+        WordNet(database).hierarchy(["entity"])
     with pytest.raises(HierarchyError, match="pos must be 'noun' or 'verb', which have hypernyms; got 'adj'"):
-        Hierarchy.from_wordnet(["cat"], database, pos="adj")
+        WordNet(database, pos="adj").hierarchy(["cat"])
 
 
 def test_several_tops_get_a_virtual_root(tmp_path):
     write_database(
         tmp_path / "verbs", synsets=[("run", [], "go"), ("sleep", [], "rest"), ("sprint", ["@ run"], "fast")]
     )
-    h = Hierarchy.from_wordnet(["sleep", "sprint"], tmp_path / "verbs")
+    h = WordNet(tmp_path / "verbs").hierarchy(["sleep", "sprint"])
     assert h.root == "(root)"
     assert sorted(h.name(s) for s in h.leaves) == ["sleep", "sprint"]
 
@@ -321,14 +321,14 @@ def installed(real, monkeypatch):
 def test_imagenet(installed):
     WordNet(installed)
     start = time.process_time()
-    h = Hierarchy.from_wordnet(imagenet_classes(), installed)
+    h = WordNet(installed).hierarchy(imagenet_classes())
     assert time.process_time() - start < 2.0
     assert (len(h), h.n_edges) == (1_860, 1_937)
     assert h == imagenet_hierarchy()
 
 
 def test_the_shared_dag(installed, wordnet_dag):
-    assert Hierarchy.from_wordnet(wordnet_dag.leaves, installed) == wordnet_dag
+    assert WordNet(installed).hierarchy(wordnet_dag.leaves) == wordnet_dag
 
 
 def test_words_of_the_real_one(installed):
@@ -343,5 +343,5 @@ def test_words_of_the_real_one(installed):
 
 
 def test_verbs_of_the_real_one(installed):
-    h = Hierarchy.from_wordnet(["sprint.v.01", "sleep.v.01"], installed, pos="verb")
+    h = WordNet(installed, pos="verb").hierarchy(["sprint.v.01", "sleep.v.01"])
     assert h.name(h.leaves[0]) in ("sprint", "sleep")

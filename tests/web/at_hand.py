@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier, save
-from hcep.datasets.wordnet import imagenet_hierarchy
 from hcep.embeddings import EmbeddingArrays, import_arrays, load_encoder
+from hcep.hierarchy.imagenet import imagenet_hierarchy
 from tests.conftest import SHARED, shared_file
 
 BUILT_IN = "efficientnet-lite2"

@@ -13,7 +13,6 @@ from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.concept_dictionary import average_upwards
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.hierarchy import Hierarchy
-from hcep.pursuit.limits import find_concept
 
 #: Of new images, the share unlike the training images of their class from which on the metric is in doubt; of training
 #: images it is one in twenty.
@@ -65,7 +64,7 @@ class GrowingMixin(ConceptEstimator):
             raise HCEPError(f"name must be of the type of the other classes, {self.classes_.dtype}; got {name!r}")
         graph = self._graph()
         try:
-            above = graph.root if parent is None else find_concept(graph, parent)
+            above = graph.root if parent is None else graph.find(parent)
         except HierarchyError as error:
             top = f"The groups at the top are {quoted(map(graph.name, graph.children(graph.root)))}"
             raise HierarchyError(f"{error} {top}; a new one goes into the tree: then fit again.") from None
@@ -89,7 +88,7 @@ class GrowingMixin(ConceptEstimator):
         """Hang a concept, with all that is below it, under another parent and no other."""
         self._may_grow()
         graph = self._graph()
-        self._rebuild(_moved(graph, find_concept(graph, concept), find_concept(graph, parent)), self._known())
+        self._rebuild(_moved(graph, graph.find(concept), graph.find(parent)), self._known())
         return self
 
     def rename(self, concept: str, name: str) -> Self:
@@ -98,7 +97,7 @@ class GrowingMixin(ConceptEstimator):
         if not (isinstance(name, str) and name.strip()):
             raise HCEPError(f"name must be a text, got {name!r}")
         graph = self._graph()
-        synset = find_concept(graph, concept)
+        synset = graph.find(concept)
         # In the order they are in: a linear head counts on that of the atoms.
         self.hierarchy = None if self.hierarchy is None else _renamed(graph, synset, name)
         self.hierarchy_ = _renamed(self.hierarchy_, synset, name)

@@ -267,13 +267,12 @@ def _print(found: Iterable[explaining.ExplainedImage], tree: bool, all_rivals: b
 def _answers(one: explaining.ExplainedImage, h: Hierarchy) -> Iterator[str]:
     """Lines above the path: what was asked for, the answer that is promised, the objects."""
     from hcep.explain.explained import percent
-    from hcep.pursuit.limits import find_concept
 
     if one.correction is not None:
         yield f"[bold]{escape(one.correction.told())}[/]"
     for what, names in zip(("with", "without"), one.request, strict=True):
         if names:
-            asked = ", ".join(h.name(find_concept(h, name)) for name in names)
+            asked = ", ".join(h.name(h.find(name)) for name in names)
             yield f"[dim]as asked, {what} {escape(asked)}[/]"
     if one.hedged is not None:
         yield f"answer: [bold]{escape(str(one.hedged))}[/]"

@@ -11,7 +11,7 @@ from hcep.cli.console import Console, say, say_json, show_notes, table_of
 from hcep.cli.options import Force, Json, ReaderOptions, argument, group, option, reader_options
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
-from hcep.taxonomy import FORMATS, write_hierarchy
+from hcep.taxonomy import FORMATS, WordNet, write_hierarchy
 from hcep.taxonomy.files import branch, in_words
 from hcep.taxonomy.formats import find_format
 from hcep.taxonomy.formats.writing import graph_loss
@@ -125,10 +125,7 @@ def wordnet(
     find_format(output.name, to, to="write")
     refuse_existing(output, force, "--output")
     lines = [Path(w).read_text("utf-8-sig").splitlines() if Path(w).is_file() else [w] for w in words]
-    hierarchy = Hierarchy.from_wordnet(
-        [line.strip() for several in lines for line in several if line.strip()],
-        database,
-        pos=pos,  # type: ignore[arg-type] # checked there
-        on_ambiguous="first" if first_sense else "raise",
-    )
+    wanted = [line.strip() for several in lines for line in several if line.strip()]
+    source = WordNet(database, pos=pos)  # type: ignore[arg-type] # checked there
+    hierarchy = source.hierarchy(wanted, on_ambiguous="first" if first_sense else "raise")
     _write(hierarchy.collapse() if collapse else hierarchy, output, to, lossy)

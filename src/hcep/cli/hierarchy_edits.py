@@ -17,11 +17,10 @@ from hcep._progress import progress
 from hcep.cli.console import Console, say, say_json, show_notes, table_of
 from hcep.cli.hierarchy import File, ReadAs, app as app, read
 from hcep.cli.options import Force, Json, Label, Labels, ReaderOptions, Vectors, lines_in, option, reader_options
-from hcep.errors import HCEPError, quoted
+from hcep.errors import HCEPError, counted, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.taxonomy import Add, Edit, Finding, Merge, Move, Remove, Rename, apply_edits, write_hierarchy
 from hcep.taxonomy.files import class_ids, in_words, named_as_ids
-from hcep.taxonomy.formats.source import counted
 
 Many = list[str] | None
 Texts = Sequence[str]

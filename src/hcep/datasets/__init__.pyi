@@ -4,15 +4,13 @@ from .hierarchies import (
     cifar10_hierarchy as cifar10_hierarchy,
     cifar100_hierarchy as cifar100_hierarchy,
     find_hierarchy as find_hierarchy,
-)
-from .image_dataset import DatasetError as DatasetError, ImageDataset as ImageDataset, ImageItem as ImageItem
-from .layouts import read_images as read_images
-from .sample_data import load_sample as load_sample, write_sample as write_sample
-from .synthetic import make_hierarchical_concepts as make_hierarchical_concepts
-from .wordnet import (
     imagenet_classes as imagenet_classes,
     imagenet_hierarchy as imagenet_hierarchy,
     imagenet_wnid as imagenet_wnid,
     synset_gloss as synset_gloss,
     synset_lemmas as synset_lemmas,
 )
+from .image_dataset import DatasetError as DatasetError, ImageDataset as ImageDataset, ImageItem as ImageItem
+from .layouts import read_images as read_images
+from .sample_data import load_sample as load_sample, write_sample as write_sample
+from .synthetic import make_hierarchical_concepts as make_hierarchical_concepts

@@ -20,9 +20,8 @@ from hcep.embeddings import Embeddings, EmbeddingStore, Encoder, EncodeReport, e
 from hcep.embeddings.encoders import DEFAULT
 from hcep.embeddings.images import content_hash
 from hcep.embeddings.reading import is_embeddings, is_store, read_embeddings
-from hcep.errors import HCEPError, quoted
+from hcep.errors import HCEPError, counted, quoted
 from hcep.hierarchy import Hierarchy
-from hcep.taxonomy.formats.source import counted
 
 
 def encode_images(

@@ -6,9 +6,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from hcep.datasets.wordnet import imagenet_hierarchy
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.imagenet import (
+    imagenet_classes as imagenet_classes,
+    imagenet_hierarchy as imagenet_hierarchy,
+    imagenet_wnid as imagenet_wnid,
+    synset_gloss as synset_gloss,
+    synset_lemmas as synset_lemmas,
+)
 from hcep.taxonomy import match_classes, read_hierarchy
 
 logger = logging.getLogger(__name__)
@@ -94,7 +100,7 @@ def find_hierarchy(
         exactly CIFAR's, otherwise WordNet's if it has all of them.
     classes : iterable of str; labels of the data: for the choice, and to find those that a file writes differently
         (`match_classes`). The hierarchy is neither restricted to them nor collapsed.
-    format, **options : of `Hierarchy.read`
+    format, **options : of `hcep.read_hierarchy`
     on_note : told a sentence of what the file was taken for, then each of what the reader passed over; else logged
 
     >>> from hcep.datasets import find_hierarchy

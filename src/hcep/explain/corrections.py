@@ -25,7 +25,7 @@ from hcep._files import sync_folder
 from hcep.embeddings import Embeddings
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
-from hcep.pursuit.limits import Concepts, PathLimits, Request, find_concept
+from hcep.pursuit.limits import Concepts, PathLimits, Request
 
 HASH = re.compile(r"[0-9a-f]{64}")
 
@@ -203,7 +203,7 @@ class Corrections:
 
 def request_of(hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = (), label: str | None = None) -> Request:
     """Concepts by id, those of a class among the forced ones; raises as `PathLimits.of`."""
-    forced, forbidden = ([find_concept(hierarchy, name) for name in names] for names in Request.of(force, forbid))
+    forced, forbidden = ([hierarchy.find(name) for name in names] for names in Request.of(force, forbid))
     own = [] if label is None else [hierarchy.leaf_of(class_meant(hierarchy, label))]
     PathLimits.of(hierarchy, [*forced, *own], forbidden)
     return Request.of([*forced, *own], forbidden)
@@ -211,7 +211,7 @@ def request_of(hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = ()
 
 def class_meant(hierarchy: Hierarchy, name: str) -> str:
     """The label of a class by its label, name or synonym; a concept above classes is refused."""
-    concept = hierarchy.own_leaves.get(name) or find_concept(hierarchy, name)
+    concept = hierarchy.own_leaves.get(name) or hierarchy.find(name)
     if not hierarchy.is_leaf(concept):
         raise HCEPError(f"{name!r} is no class but a concept above {quoted(hierarchy.children(concept), 3)}; force it")
     return hierarchy.class_of(concept)

@@ -15,7 +15,6 @@ from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
 from hcep.explain.neighbours import TrainingPhoto, nearest_photos
 from hcep.explain.where import EvidenceMap, _Solver, _solver as path_solver
-from hcep.pursuit.limits import find_concept
 from hcep.pursuit.result import path_of
 
 Array = NDArray[np.float64]
@@ -182,7 +181,7 @@ class Evidence:
     def meant(self, concept: str) -> str:
         """The id of a class or concept by id, name or synonym; of a class that is an inner concept, its own leaf."""
         h = self.model.hierarchy
-        return find_concept(h, h.own_leaves.get(concept, concept))
+        return h.find(h.own_leaves.get(concept, concept))
 
     def is_answer(self, concept: str, node: int, label: int) -> bool:
         """Whether a class or concept is on the path to a node, or is the class."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hcep.errors import HCEPError, quoted
 from hcep.explain.explanation import Explanation
-from hcep.pursuit.limits import Concepts, Request, find_concept
+from hcep.pursuit.limits import Concepts, Request
 from hcep.pursuit.result import path_codes
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class ExplainedImage:
         if not coefficients and not scale:
             return explainer.again(self, x, limits=limits, request=request)
         h, steps = model.hierarchy, {step.synset: step for step in self.explanation.steps}
-        values, factors = ({find_concept(h, n): v for n, v in (some or {}).items()} for some in (coefficients, scale))
+        values, factors = ({h.find(n): v for n, v in (some or {}).items()} for some in (coefficients, scale))
         absent = [h.name(synset) for synset in values | factors if synset not in steps]
         if absent:
             raise HCEPError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -15,9 +14,11 @@ from numpy.typing import NDArray
 
 from hcep._checks import escape_html as escape, require
 from hcep._files import write_bytes
-from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.hierarchy import serial
+from hcep.hierarchy.drawing import draw_tree
 from hcep.hierarchy.edges import Names, PathTree, longest_levels, reach, read_edges, unfold
+from hcep.hierarchy.names import spelling_key
 
 TreePolicy = Literal["first", "shortest", "longest"]
 Merged = tuple[tuple[str, str], ...]
@@ -25,7 +26,7 @@ T = TypeVar("T", bound=np.generic)
 
 
 class Hierarchy:
-    """A rooted DAG of synsets, its leaves the classes. Build one with `from_edges`, `read` or `from_wordnet`.
+    """A rooted DAG of synsets, its leaves the classes. Build one with `from_edges` or `hcep.read_hierarchy`.
 
     Synsets are addressed by string id. Inside they are numbered so that the root is 0 and every parent comes before
     its children; `edges`, and with it the atoms of a dictionary, is ordered by parent, then by child. The object never
@@ -157,6 +158,39 @@ class Hierarchy:
         except (KeyError, TypeError):
             close = near_matches(synset, self.ids)
             raise HierarchyError(f"{quoted([synset])} is not a concept of this hierarchy.{close}") from None
+
+    def find(self, name: str) -> str:
+        """The id of a concept by its id, its name, a name merged into it, or a WordNet synonym.
+
+        Case, plurals and the way words are joined do not matter. Synonyms are known for the synsets above ImageNet's
+        classes. Raises HierarchyError where no concept has the name, or several have it.
+
+        >>> from hcep.datasets import imagenet_hierarchy
+        >>> imagenet_hierarchy(["garbage truck", "tench"]).find("dustcart")
+        'n03417042'
+        """
+        if name in self:
+            return name
+        key = spelling_key(name)
+        by_name = [i for i in self if spelling_key(self.name(i)) == key]
+        merged = [i for i in self if any(name == m or spelling_key(called) == key for m, called in self.merged(i))]
+        matches = by_name or merged or self._by_synonym(name)
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            message = f"{name!r} is the name of {len(matches)} concepts; give the id of one: {quoted(matches)}"
+            raise HierarchyError(message)
+        close = near_matches(name, dict.fromkeys([*self.ids, *map(self.name, self)]))
+        raise HierarchyError(f"{name!r} is not a concept of this hierarchy.{close}")
+
+    def _by_synonym(self, name: str) -> list[str]:
+        from hcep.hierarchy.imagenet import imagenet_wnid
+
+        try:
+            wnid = imagenet_wnid(name)
+        except HCEPError:
+            return []
+        return [i for i in self if wnid == i or any(wnid == other for other, _ in self.merged(i))]
 
     def children(self, synset: str) -> tuple[str, ...]:
         """Ids of the children of a synset."""
@@ -337,31 +371,6 @@ class Hierarchy:
         return cls(list(place), parents, names, merged, record.classes)
 
     @classmethod
-    def read(cls, place: str | os.PathLike[str], format: str | None = None, **options: Any) -> Hierarchy:
-        """Read a hierarchy from a file, a directory, or a ``file://``, ``http://`` or ``https://`` address.
-
-        A file may be compressed by gzip. `format` is a name of `hcep.hierarchy.FORMATS`; by default the ending tells
-        it. Of the options ``root`` takes one branch, by id or name; ``max_bytes`` (50 million) and ``timeout`` (20 s
-        without an answer) bound what is read. The others are those of the format: ``repeated`` ("raise", "merge" or
-        "qualify": what a label in several places means) for nested ones, outlines, Newick and folders; ``levels``,
-        ``leaf`` and ``name`` for level columns; ``relationships`` for OBO and OWL; ``language`` and ``ids`` for RDF.
-        Raises HierarchyError: a file that is absent, too large, malformed, or not a rooted DAG.
-        """
-        from hcep.taxonomy.files import read_hierarchy
-
-        return read_hierarchy(place, format, **options)
-
-    def write(self, path: str | os.PathLike[str], format: str | None = None, *, lossy: bool = False) -> tuple[str, ...]:
-        """Write the hierarchy in the format of the file's ending or of `format`; return what is lost, a sentence each.
-
-        A failure leaves what was there. With `lossy` it is written also where the format cannot hold the graph itself:
-        several parents of a synset.
-        """
-        from hcep.taxonomy.files import write_hierarchy
-
-        return write_hierarchy(self, path, format, lossy=lossy)
-
-    @classmethod
     def from_networkx(cls, graph: Any, *, root: str | None = None) -> Hierarchy:
         """Build a hierarchy from a networkx DiGraph: edges from parent to child, names in the attribute ``name``."""
         if not hasattr(graph, "is_directed") or not graph.is_directed():
@@ -382,36 +391,9 @@ class Hierarchy:
         graph.add_edges_from((parent, child) for child in self for parent in self.parents(child))
         return graph
 
-    @classmethod
-    def from_wordnet(
-        cls,
-        ids_or_words: Iterable[str] | None = None,
-        database: str | os.PathLike[str] | None = None,
-        *,
-        pos: Literal["noun", "verb"] = "noun",
-        on_ambiguous: Literal["raise", "first"] = "raise",
-    ) -> Hierarchy:
-        """Build the hierarchy of WordNet above some synsets, along all their hypernyms.
-
-        Ids are WordNet ids, names the first lemmas. A synset that is above another given one becomes a class of its
-        own, as in `with_classes`.
-
-        Parameters
-        ----------
-        ids_or_words : WordNet ids as ImageNet's (``"n02121620"``), synset names (``"cat.n.01"``) or words
-            (``"tench"``). All of WordNet's nouns (or verbs) when left out.
-        database : folder with WordNet's ``data.noun`` and ``index.noun``; looked for in the usual places when left out
-        on_ambiguous : a word of several senses is refused, with the senses listed, or taken in its most frequent one
-        """
-        from hcep.taxonomy.wordnet import WordNet
-
-        return WordNet(database, pos=pos).hierarchy(ids_or_words, on_ambiguous=on_ambiguous)
-
     def format_tree(self, max_depth: int | None = None, max_children: int | None = None) -> str:
-        """The hierarchy drawn with box characters, one synset per line; a synset met before points back to it."""
-        from hcep.taxonomy.formats.writing import tree
-
-        return tree(self, max_depth, max_children)
+        """Draw the hierarchy with box characters, one synset per line; a synset drawn before is marked ``↑``."""
+        return draw_tree(self, max_depth, max_children)
 
     def print_tree(
         self, max_depth: int | None = None, max_children: int | None = None, file: TextIO | None = None

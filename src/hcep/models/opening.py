@@ -73,7 +73,7 @@ def open_encoder(
     """
     from hcep.classify.linear_head import open_linear_head
     from hcep.datasets import load_sample
-    from hcep.datasets.wordnet import imagenet_classes, imagenet_hierarchy
+    from hcep.hierarchy.imagenet import imagenet_classes, imagenet_hierarchy
 
     name = encoder if isinstance(encoder, str) else encoder.name
     found = head or linear_head(name)

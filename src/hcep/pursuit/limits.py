@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
+from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy import Hierarchy, PathTree
-from hcep.hierarchy.names import spelling_key
 from hcep.pursuit.tables import CLOSED, ON_THE_WAY, OPEN, REACHED
 
 #: A concept by id, name or synonym, or several.
@@ -92,7 +91,7 @@ def _above(tree: PathTree) -> NDArray[np.int32]:
 
 def _asked(hierarchy: Hierarchy, above: NDArray[np.int32], request: Request) -> NDArray[np.int8]:
     """The states that a request leaves, or the error that says why it cannot be met."""
-    tree, ids = hierarchy.path_tree, [[find_concept(hierarchy, name) for name in names] for names in request]
+    tree, ids = hierarchy.path_tree, [[hierarchy.find(name) for name in names] for names in request]
     force, forbid = ([np.flatnonzero(tree.synset == hierarchy.index(i)) for i in part] for part in ids)
     found = _passing(tree, above, force, forbid)
     if found[0] != CLOSED:
@@ -128,34 +127,3 @@ def _passing(
     just = done & (np.where(kept > 0, n_met[tree.parent[kept]], -1) < len(force)) & bool(force)
     state[kept] = np.where(just, REACHED, np.where(done, OPEN, ON_THE_WAY))
     return state
-
-
-def find_concept(hierarchy: Hierarchy, name: str) -> str:
-    """The id of a concept by its id, its name, a name that was merged into it, or WordNet's synonyms.
-
-    Raises HierarchyError: a name that no concept has, or several; near matches, or their ids, are listed.
-    """
-    if name in hierarchy:
-        return name
-    key = spelling_key(name)
-    by_name = [i for i in hierarchy if spelling_key(hierarchy.name(i)) == key]
-    merged = [
-        i for i in hierarchy if any(name == m or spelling_key(called) == key for m, called in hierarchy.merged(i))
-    ]
-    found = by_name or merged or _by_synonym(hierarchy, name)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise HierarchyError(f"{name!r} is the name of {len(found)} concepts; give the id of one: {quoted(found)}")
-    known = [*hierarchy.ids, *map(hierarchy.name, hierarchy)]
-    raise HierarchyError(f"{name!r} is no concept of this hierarchy.{near_matches(name, dict.fromkeys(known))}")
-
-
-def _by_synonym(hierarchy: Hierarchy, name: str) -> list[str]:
-    from hcep.datasets.wordnet import imagenet_wnid
-
-    try:
-        wnid = imagenet_wnid(name)
-    except HCEPError:
-        return []
-    return [i for i in hierarchy if wnid == i or any(wnid == other for other, _ in hierarchy.merged(i))]

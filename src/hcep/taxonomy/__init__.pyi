@@ -1,4 +1,4 @@
-from . import formats as formats, induction as induction, llm as llm, naming as naming, wordnet as wordnet
+from . import formats as formats, induction as induction, llm as llm, naming as naming
 from .checks import Finding as Finding, fix as fix, lint as lint, lint_edges as lint_edges, lint_file as lint_file
 from .edits import (
     Add as Add,
@@ -25,3 +25,4 @@ from .files import (
 )
 from .formats import FORMATS as FORMATS, Format as Format
 from .what_if import HeldOut as HeldOut
+from .wordnet import WordNet as WordNet

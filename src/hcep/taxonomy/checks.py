@@ -10,14 +10,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hcep.datasets.hierarchies import NAMED, place_of
-from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.errors import HierarchyError, counted, near_matches, quoted
 from hcep.hierarchy import serial
 from hcep.hierarchy.edges import find_cycles, is_virtual
 from hcep.hierarchy.graph import Hierarchy
 from hcep.hierarchy.names import nearly_same, same_but_for_spelling, tidy
 from hcep.taxonomy.edits import Collapse, Cut, Edit, Rename, apply_edits
 from hcep.taxonomy.files import class_ids, hierarchy_in
-from hcep.taxonomy.formats.source import MAX_BYTES, Source, counted, open_source
+from hcep.taxonomy.formats.source import MAX_BYTES, Source, open_source
 from hcep.taxonomy.formats.table_file import DELIMITERS
 from hcep.taxonomy.formats.tables import edge_rows
 
@@ -253,7 +253,7 @@ def lint_file(
     place : what `find_hierarchy` takes. Edge lists and this package's JSON are looked at row by row first; of other
         formats the reader's own complaint is the finding.
     classes : as for `lint`
-    format, **options : as for `Hierarchy.read`
+    format, **options : as for `hcep.read_hierarchy`
     """
     if place in NAMED:
         named = NAMED[str(place)]()

@@ -227,7 +227,7 @@ def review(
     mend, collapse : apply the safe repairs; merge chains as well
     n_moves : apply up to this many of the moves that help
     n_images, max_moves, progress : as for `lint_embeddings`
-    **reading : as for `Hierarchy.read`
+    **reading : as for `hcep.read_hierarchy`
     """
     labels = classes if classes is not None or images is None else np.unique(np.asarray(images[1], dtype=str)).tolist()
     findings, before = lint_file(place, labels, **reading)

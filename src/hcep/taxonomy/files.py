@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.errors import HierarchyError, counted, near_matches, quoted
 from hcep.hierarchy.edges import is_virtual
 from hcep.hierarchy.graph import Hierarchy
 from hcep.taxonomy.formats import FORMATS, check_options, find_format
-from hcep.taxonomy.formats.source import MAX_BYTES, Place, Source, counted, open_source
+from hcep.taxonomy.formats.source import MAX_BYTES, Place, Source, open_source
 from hcep.taxonomy.formats.writing import detail_losses, graph_loss, write_whole
 
 logger = logging.getLogger(__name__)
@@ -25,12 +25,24 @@ def read_hierarchy(
     timeout: float = 20.0,
     **options: Any,
 ) -> Hierarchy:
-    """Read a hierarchy from a file, a directory or a web address; see `Hierarchy.read`.
+    """Read a hierarchy from a file, a folder, or a ``file://``, ``http://`` or ``https://`` address.
 
     Parameters
     ----------
-    told : called with a sentence of what the file was taken for, then with each of what the reader passed over
-        (obsolete terms, branch lengths); they are logged by default
+    place : the file, which may be compressed by gzip
+    format : a name in `hcep.taxonomy.FORMATS`; the file's ending decides by default
+    told : called with a sentence that says how the file was read, then with a sentence for everything the reader
+        skipped (obsolete terms, branch lengths); these are logged by default
+    max_bytes : maximum size of the file, uncompressed
+    timeout : seconds to wait for a silent server
+    **options : ``root`` (read one branch, by id or name), ``encoding``, and the options of the format: ``repeated``
+        ("raise", "merge" or "qualify": what a label that stands in several places means) for nested files, outlines,
+        Newick and folders; ``levels``, ``leaf`` and ``name`` for columns of levels; ``relationships`` for OBO and OWL;
+        ``language`` and ``ids`` for RDF
+
+    Raises
+    ------
+    HierarchyError : the file is missing, too large, malformed, or not a rooted DAG
     """
     source = open_source(place, format, max_bytes, timeout)
     hierarchy = hierarchy_in(source, **options)
@@ -79,7 +91,11 @@ def hierarchy_in(source: Source, *, root: str | None = None, encoding: str | Non
 def write_hierarchy(
     hierarchy: Hierarchy, path: Place, format: str | None = None, *, lossy: bool = False
 ) -> tuple[str, ...]:
-    """Write a hierarchy; see `Hierarchy.write`."""
+    """Write a hierarchy in the format that `format` or the file's ending names; a failure leaves the old file.
+
+    Returns a sentence for everything the format cannot hold. A format that cannot hold several parents per concept
+    raises HierarchyError unless `lossy` is True.
+    """
     file = Path(path)
     known = find_format(file.name, format, to="write")
     changed = graph_loss(known, hierarchy)

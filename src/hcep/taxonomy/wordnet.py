@@ -126,7 +126,15 @@ class WordNet:
         return senses[0].id
 
     def hierarchy(self, ids_or_words: Iterable[str] | None = None, *, on_ambiguous: Ambiguous = "raise") -> Hierarchy:
-        """The hierarchy above some synsets, or all of WordNet; see `Hierarchy.from_wordnet`."""
+        """Build the hierarchy above some synsets, along all their hypernyms; ids are WordNet ids, names first lemmas.
+
+        Parameters
+        ----------
+        ids_or_words : WordNet ids such as ImageNet's (``"n02121620"``), synset names (``"cat.n.01"``) or words
+            (``"tench"``); all of WordNet by default. A synset above another of them becomes a class of its own, as in
+            `Hierarchy.with_classes`.
+        on_ambiguous : "raise" lists the senses of a word that has several; "first" takes the most frequent sense
+        """
         if ids_or_words is None:
             return self._hierarchy(self.tables.synsets)
         if isinstance(ids_or_words, str):

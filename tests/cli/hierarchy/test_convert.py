@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from hcep import HCEPError, Hierarchy, HierarchyError
 from hcep.cli.app import app, main
-from hcep.taxonomy import FORMATS
+from hcep.taxonomy import FORMATS, read_hierarchy
 from hcep.taxonomy.files import in_words
 
 
@@ -42,8 +42,8 @@ def test_what_was_written_is_told_and_not_what_was_read(tmp_path):
     both.to_json(tmp_path / "both.json")
     target = tmp_path / "tree.nwk"
     result = run("convert", tmp_path / "both.json", target, "--lossy")
-    assert result.stdout == f"{target}: {in_words(Hierarchy.read(target))}\n"
-    assert len(Hierarchy.read(target)) == len(both) - 1
+    assert result.stdout == f"{target}: {in_words(read_hierarchy(target))}\n"
+    assert len(read_hierarchy(target)) == len(both) - 1
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_formats_by_name_and_options_of_the_reader(file, tmp_path, diamond):
     run("convert", file, tmp_path / "notes", "--to", "outline")
     again = run("convert", tmp_path / "notes", tmp_path / "h.csv", "--format", "outline", "-O", "repeated=merge")
     assert again.exit_code == 0
-    assert Hierarchy.read(tmp_path / "h.csv") == diamond
+    assert read_hierarchy(tmp_path / "h.csv") == diamond
 
 
 def test_show_levels_and_one_branch(tmp_path):
@@ -148,7 +148,7 @@ def test_wordnet(database, tmp_path):
     (tmp_path / "words.txt").write_text("dog\n\n")
     result = run("wordnet", "cat.n.01", tmp_path / "words.txt", "-o", tmp_path / "h.json", "--database", database)
     assert result.exit_code == 0
-    assert Hierarchy.read(tmp_path / "h.json").leaves == ("n00000200", "n00000400")
+    assert read_hierarchy(tmp_path / "h.json").leaves == ("n00000200", "n00000400")
 
 
 def test_wordnet_asks_for_the_sense(database, tmp_path, monkeypatch, capsys):
@@ -163,7 +163,7 @@ def test_wordnet_asks_for_the_sense(database, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [*command, "--first-sense"])
     with pytest.raises(SystemExit, match="0"):
         main()
-    assert "n00000200" in Hierarchy.read(out)
+    assert "n00000200" in read_hierarchy(out)
 
 
 def test_wordnet_does_not_overwrite(database, tmp_path):

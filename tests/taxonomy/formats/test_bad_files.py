@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from hcep import Hierarchy, HierarchyError
+from hcep import HierarchyError
+from hcep.taxonomy import read_hierarchy
 
 LAUGHS = """<?xml version="1.0"?>
 <!DOCTYPE lolz [<!ENTITY lol "lol"><!ENTITY lol2 "&lol;&lol;&lol;">]>
@@ -137,7 +138,7 @@ def test_every_bad_file_has_its_message(name, tmp_path):
     content, message = BAD[name]
     (tmp_path / name).write_bytes(content)
     with pytest.raises(HierarchyError, match=message):
-        Hierarchy.read(tmp_path / name)
+        read_hierarchy(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", list(BAD)[::3])
@@ -159,19 +160,19 @@ def test_a_file_beyond_the_bound(ending, tmp_path):
     file = tmp_path / f"big{ending}"
     file.write_bytes(2_000 * b"x")
     with pytest.raises(HierarchyError, match=r"big.* holds more than 1,000 bytes; pass max_bytes="):
-        Hierarchy.read(file, max_bytes=1_000)
+        read_hierarchy(file, max_bytes=1_000)
 
 
 def test_a_small_file_that_unpacks_beyond_the_bound(tmp_path):
     (tmp_path / "big.csv.gz").write_bytes(gzip.compress(10_000_000 * b"x"))
     with pytest.raises(HierarchyError, match=r"big\.csv\.gz, unpacked, holds more than 1,000,000 bytes"):
-        Hierarchy.read(tmp_path / "big.csv.gz", max_bytes=1_000_000)
+        read_hierarchy(tmp_path / "big.csv.gz", max_bytes=1_000_000)
 
 
 def test_absent_and_unreadable(tmp_path):
     with pytest.raises(HierarchyError, match=r"cannot read '.*h\.nwk': No such file"):
-        Hierarchy.read(tmp_path / "h.nwk")
+        read_hierarchy(tmp_path / "h.nwk")
     with pytest.raises(HierarchyError, match=r"cannot read 'h\\x00\.csv': embedded null byte"):
-        Hierarchy.read("h\0.csv")
+        read_hierarchy("h\0.csv")
     with pytest.raises(HierarchyError, match=r"cannot read '.*': it is no regular file; give a file or a folder"):
-        Hierarchy.read(tmp_path, format="csv")
+        read_hierarchy(tmp_path, format="csv")

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from hcep import Hierarchy, HierarchyError
+from hcep import HierarchyError
+from hcep.taxonomy import read_hierarchy
 
 RANKS = ("kingdom", "phylum", "class", "order", "family", "genus")
 
@@ -43,7 +44,7 @@ def inaturalist(request, tmp_path):
 
 
 def test_inaturalist(inaturalist):
-    h = Hierarchy.read(inaturalist)
+    h = read_hierarchy(inaturalist)
     assert h.leaves == ("Felis catus", "Panthera leo", "Morus bassanus", "Morus alba")
     assert h.paths("Felis catus") == (
         ("Animalia", "Chordata", "Mammalia", "Carnivora", "Felidae", "Felis", "Felis catus"),
@@ -52,17 +53,17 @@ def test_inaturalist(inaturalist):
 
 
 def test_a_name_that_stands_for_two_taxa_gets_two_ids(inaturalist):
-    h = Hierarchy.read(inaturalist)
+    h = read_hierarchy(inaturalist)
     assert h.parents("Morus bassanus") == ("Sulidae/Morus",)
     assert h.parents("Morus alba") == ("Moraceae/Morus",)
     assert h.name("Moraceae/Morus") == "Morus"
 
 
 def test_the_ids_of_the_classes_may_come_from_another_column(inaturalist):
-    h = Hierarchy.read(inaturalist, leaf="image_dir_name", name="common_name")
+    h = read_hierarchy(inaturalist, leaf="image_dir_name", name="common_name")
     assert h.leaves[1] == "00001_Animalia_Chordata_Mammalia_Carnivora_Felidae_Panthera_leo"
     assert h.name(h.leaves[1]) == "Lion"
-    assert Hierarchy.read(inaturalist, leaf="id").name("1") == "Panthera leo"
+    assert read_hierarchy(inaturalist, leaf="id").name("1") == "Panthera leo"
 
 
 def test_coco(tmp_path):
@@ -71,7 +72,7 @@ def test_coco(tmp_path):
         {"id": 2, "name": "car", "supercategory": "vehicle"},
     ]
     (tmp_path / "instances.json").write_text(json.dumps({"images": [], "categories": categories}))
-    assert set(Hierarchy.read(tmp_path / "instances.json").edges) >= {("animal", "cat"), ("vehicle", "car")}
+    assert set(read_hierarchy(tmp_path / "instances.json").edges) >= {("animal", "cat"), ("vehicle", "car")}
 
 
 @pytest.mark.parametrize(("ending", "apart"), [("csv", ","), ("tsv", "\t")])
@@ -83,7 +84,7 @@ def test_a_table_with_ranks_in_its_header(ending, apart, tmp_path):
         "Felidae,,jubatus,no genus",
     ]
     (tmp_path / f"h.{ending}").write_text("\r\n".join(row.replace(",", apart) for row in rows), newline="")
-    assert set(Hierarchy.read(tmp_path / f"h.{ending}").edges) == {
+    assert set(read_hierarchy(tmp_path / f"h.{ending}").edges) == {
         ("Felidae", "Felis"),
         ("Felis", "catus"),
         ("Felidae", "Panthera"),
@@ -94,12 +95,12 @@ def test_a_table_with_ranks_in_its_header(ending, apart, tmp_path):
 
 def test_levels_of_ones_own(tmp_path):
     (tmp_path / "shop.csv").write_text("sku,department,shelf\n17,food,bread\n18,food,milk\n19,toys,bread\n")
-    h = Hierarchy.read(tmp_path / "shop.csv", levels=["department", "shelf"], leaf="sku")
+    h = read_hierarchy(tmp_path / "shop.csv", levels=["department", "shelf"], leaf="sku")
     assert set(h.edges) >= {("food", "17"), ("food", "18"), ("toys", "19")}
     assert h.name("17") == "bread"
-    deeper = Hierarchy.read(tmp_path / "shop.csv", levels=["department", "shelf", "sku"])
+    deeper = read_hierarchy(tmp_path / "shop.csv", levels=["department", "shelf", "sku"])
     assert deeper.parents("19") == ("toys/bread",)
-    assert Hierarchy.read(tmp_path / "shop.csv", levels=["department", "shelf"], format="levels").leaves == (
+    assert read_hierarchy(tmp_path / "shop.csv", levels=["department", "shelf"], format="levels").leaves == (
         "food/bread",
         "milk",
         "toys/bread",
@@ -109,23 +110,23 @@ def test_levels_of_ones_own(tmp_path):
 def test_columns_that_are_not_there(tmp_path):
     (tmp_path / "shop.csv").write_text("sku,department\n17,food\n")
     with pytest.raises(HierarchyError, match=r"shop\.csv: has no column 'departement'; .* Near matches: 'department'"):
-        Hierarchy.read(tmp_path / "shop.csv", levels=["departement", "sku"])
+        read_hierarchy(tmp_path / "shop.csv", levels=["departement", "sku"])
     with pytest.raises(
         HierarchyError, match=r"none of the columns 'sku', 'department' is known as a level; pass levels="
     ):
-        Hierarchy.read(tmp_path / "shop.csv", format="levels")
+        read_hierarchy(tmp_path / "shop.csv", format="levels")
 
 
 def test_records_that_are_none(tmp_path):
     (tmp_path / "h.json").write_text('{"categories": [1, 2]}')
     with pytest.raises(HierarchyError, match=r'h\.json: expected a list of records such as \{"kingdom"'):
-        Hierarchy.read(tmp_path / "h.json", format="levels")
+        read_hierarchy(tmp_path / "h.json", format="levels")
 
 
 @pytest.mark.parametrize("header", ["level1,level2,level10", "Level_1,Level_2,Level_3"])
 def test_numbered_levels_highest_first(tmp_path, header):
     (tmp_path / "h.csv").write_text(f"{header}\nanimal,mammal,cat\nanimal,mammal,dog\nvehicle,car,\n")
-    h = Hierarchy.read(tmp_path / "h.csv")
+    h = read_hierarchy(tmp_path / "h.csv")
     assert h.leaves == ("car", "cat", "dog")
     assert h.parents("cat") == ("mammal",)
     assert h.parents("mammal") == ("animal",)
@@ -135,9 +136,9 @@ def test_numbered_levels_highest_first(tmp_path, header):
 def test_columns_that_are_no_levels_name_the_option_of_the_command_line(tmp_path):
     (tmp_path / "h.csv").write_text("a,b\nx,y\n")
     with pytest.raises(HierarchyError, match=r"is known as a level; pass levels=\[highest, \.\.\.\] \(-O levels="):
-        Hierarchy.read(tmp_path / "h.csv", format="levels")
+        read_hierarchy(tmp_path / "h.csv", format="levels")
 
 
 def test_a_rank_that_no_row_has_is_passed_over(tmp_path):
     (tmp_path / "h.csv").write_text("kingdom,phylum,class,species\nAnimalia,,Mammalia,cat\nAnimalia,,Aves,owl\n")
-    assert Hierarchy.read(tmp_path / "h.csv").paths("cat") == (("Mammalia", "cat"),)
+    assert read_hierarchy(tmp_path / "h.csv").paths("cat") == (("Mammalia", "cat"),)

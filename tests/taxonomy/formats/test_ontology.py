@@ -2,8 +2,9 @@
 
 import pytest
 
-from hcep import Hierarchy, HierarchyError
+from hcep import HierarchyError
 from hcep.errors import MissingExtraError
+from hcep.taxonomy import read_hierarchy
 from tests.taxonomy.formats.reading import read_with_notes
 
 pytest.importorskip("pronto", reason="comes with the extra formats")
@@ -102,26 +103,26 @@ def test_other_relationships(obo):
     h, notes = read_with_notes(obo, relationships=("is_a", "part_of"))
     assert h.parents("D:3") == ("D:2",)
     assert notes == ("passed over: 1 obsolete term",)
-    assert Hierarchy.read(obo, relationships="part of").edges == (("D:2", "D:3"),)
+    assert read_hierarchy(obo, relationships="part of").edges == (("D:2", "D:3"),)
     with pytest.raises(
         HierarchyError, match=r"no term has a parent by 'has_part'; it has 'is_a', .*-O relationships=is_a"
     ):
-        Hierarchy.read(obo, relationships=["has_part"])
+        read_hierarchy(obo, relationships=["has_part"])
 
 
 def test_one_branch_by_its_name(obo):
-    assert Hierarchy.read(obo, root="eye").edges == (("D:2", "D:6"),)
+    assert read_hierarchy(obo, root="eye").edges == (("D:2", "D:6"),)
 
 
 def test_a_parent_that_the_file_does_not_define(obo):
     obo.write_text(OBO.replace("is_a: D:5\n", "is_a: X:9\n"), encoding="utf-8")
     with pytest.raises(HierarchyError, match=r"demo\.obo: 'X:9' is a parent but no term of this file; imports are not"):
-        Hierarchy.read(obo)
+        read_hierarchy(obo)
 
 
 def test_several_roots_are_joined(obo):
     obo.write_text(OBO.replace("id: D:5\nname: limb\nis_a: D:0", "id: D:5\nname: limb"), encoding="utf-8")
-    assert Hierarchy.read(obo).children("(root)") == ("D:0", "D:5")
+    assert read_hierarchy(obo).children("(root)") == ("D:0", "D:5")
 
 
 def test_owl_with_namespaces_as_entities(owl):
@@ -129,20 +130,20 @@ def test_owl_with_namespaces_as_entities(owl):
     assert h.edges == (("D:0", "D:1"), ("D:0", "D:2"))
     assert h.name("D:1") == "œil"
     assert notes[0] == "passed over: 1 obsolete term"
-    assert Hierarchy.read(owl, relationships=("is_a", "part of")).parents("D:3") == ("D:1",)
+    assert read_hierarchy(owl, relationships=("is_a", "part of")).parents("D:3") == ("D:1",)
 
 
 def test_without_pronto(obo, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pronto", None)
     with pytest.raises(MissingExtraError, match=r'reading OBO needs pronto, .* pip install "hcep\[formats\]"'):
-        Hierarchy.read(obo)
+        read_hierarchy(obo)
 
 
 def test_lines_of_comment(obo):
-    plain = Hierarchy.read(obo)
+    plain = read_hierarchy(obo)
     commented = OBO.replace("ontology:", "! of the header\nontology:").replace("is_a: D:1", "  ! of a term\nis_a: D:1")
     obo.write_text(commented, encoding="utf-8")
-    assert Hierarchy.read(obo) == plain
+    assert read_hierarchy(obo) == plain
 
 
 def test_a_parser_that_gives_up(obo, monkeypatch):
@@ -161,7 +162,7 @@ def test_a_parser_that_gives_up(obo, monkeypatch):
     with pytest.raises(
         HierarchyError, match=r"demo\.obo: cannot be read as OBO: its parser gave up \(unwrap on an Err\)"
     ):
-        Hierarchy.read(obo)
+        read_hierarchy(obo)
 
 
 def test_an_interruption_is_passed_on(obo, monkeypatch):
@@ -170,13 +171,13 @@ def test_an_interruption_is_passed_on(obo, monkeypatch):
 
     monkeypatch.setattr("pronto.Ontology", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        Hierarchy.read(obo)
+        read_hierarchy(obo)
 
 
 def test_dirt_is_passed_over_and_told(obo):
     dirt = OBO.replace("name: limb", 'name: limb\ndef: "unclosed {and odd\nsynonym "no colon"\n@@@')
     dirt = dirt.replace("is_a: D:5\n", 'is_a: D:5 {is_inferred="true"} ! limb\nis_a: X:9\n')
-    clean = Hierarchy.read(obo)
+    clean = read_hierarchy(obo)
     obo.write_text(dirt, encoding="utf-8")
     h, notes = read_with_notes(obo)
     assert h == clean
@@ -191,4 +192,4 @@ def test_dirt_is_passed_over_and_told(obo):
 
 def test_other_relationships_of_a_dirty_file(obo):
     obo.write_text(OBO.replace("name: limb", "name: limb\n@@@"), encoding="utf-8")
-    assert Hierarchy.read(obo, relationships=["is_a", "part_of"]).parents("D:3") == ("D:2",)
+    assert read_hierarchy(obo, relationships=["is_a", "part_of"]).parents("D:3") == ("D:2",)

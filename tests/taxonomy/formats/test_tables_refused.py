@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from hcep import Hierarchy, HierarchyError
-from hcep.taxonomy import read_described
+from hcep import HierarchyError
+from hcep.taxonomy import read_described, read_hierarchy
 
 REFUSED = {
     "header-or-data.csv": (
@@ -109,7 +109,7 @@ def test_what_is_not_clear_is_refused_with_what_to_say(name, tmp_path):
     content, match = REFUSED[name]
     (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(HierarchyError, match=match) as raised:
-        Hierarchy.read(tmp_path / name)
+        read_hierarchy(tmp_path / name)
     assert str(raised.value).startswith(name)
 
 
@@ -120,7 +120,7 @@ def written(tmp_path, name, text):
 
 def test_each_refusal_is_settled_by_its_option(tmp_path):
     def read(name, **options):
-        return Hierarchy.read(written(tmp_path, name, REFUSED[name][0]), **options)
+        return read_hierarchy(written(tmp_path, name, REFUSED[name][0]), **options)
 
     assert set(read("header-or-data.csv", parent="1", child="2", header="no").edges) >= {
         ("Obst", "Apfel"),
@@ -151,7 +151,7 @@ def test_each_refusal_is_settled_by_its_option(tmp_path):
 def test_options_that_do_not_fit(options, match, tmp_path):
     file = written(tmp_path, "birds.csv", "Class,Family,Species\nAves,Corvidae,raven\nAves,Paridae,tit\n")
     with pytest.raises(HierarchyError, match=match):
-        Hierarchy.read(file, **options)
+        read_hierarchy(file, **options)
 
 
 def test_what_was_decided_by_cells_says_how_to_say_otherwise(tmp_path):
@@ -170,8 +170,6 @@ def test_notes_say_what_was_guessed_and_left_out(tmp_path):
     told = []
     text = "Family;Species;Note\nCorvidae;Krähe;x\nCorvidae;Krähe;y\nParidae;Meise;z\n"
     (tmp_path / "h.csv").write_bytes(text.encode("cp1252"))
-    from hcep.taxonomy import read_hierarchy
-
     read_hierarchy(tmp_path / "h.csv", told=told.append)
     assert told[1:] == [
         "not UTF-8: read as Windows-1252, 'Krähe' in line 2; if names look wrong, pass -O encoding=NAME",
@@ -208,10 +206,10 @@ def test_several_sheets_are_not_guessed(workbook):
     with pytest.raises(
         HierarchyError, match=r"book\.xlsx: has several sheets, 'Birds', 'Mammals'; choose with sheet= \(-O"
     ):
-        Hierarchy.read(file)
-    assert Hierarchy.read(file, sheet="Mammals").leaves == ("cat", "lion")
+        read_hierarchy(file)
+    assert read_hierarchy(file, sheet="Mammals").leaves == ("cat", "lion")
     with pytest.raises(HierarchyError, match="has no sheet 'Fish'"):
-        Hierarchy.read(file, sheet="Fish")
+        read_hierarchy(file, sheet="Fish")
 
 
 def test_a_name_that_became_a_date(workbook):
@@ -219,29 +217,29 @@ def test_a_name_that_became_a_date(workbook):
 
     file = workbook(Genes=[*ROWS, ("Aves", "Corvidae", datetime.datetime(2026, 3, 1))])
     with pytest.raises(HierarchyError, match=r"cell C4 holds a date, 2026-03-01 00:00:00; Excel makes dates of names"):
-        Hierarchy.read(file)
+        read_hierarchy(file)
 
 
 def test_a_date_in_another_column_is_left_out(workbook):
     import datetime
 
     rows = [(*row, "Added" if i == 0 else datetime.date(2026, 1, i)) for i, row in enumerate(ROWS)]
-    assert Hierarchy.read(workbook(Birds=rows)).leaves == ("raven", "jay")
+    assert read_hierarchy(workbook(Birds=rows)).leaves == ("raven", "jay")
 
 
 def test_a_formula_without_its_value(workbook):
     with pytest.raises(HierarchyError, match="cell C4 holds a formula without its value; open and save it in Excel"):
-        Hierarchy.read(workbook(Birds=[*ROWS, ("Aves", "Paridae", '="great "&"tit"')]))
+        read_hierarchy(workbook(Birds=[*ROWS, ("Aves", "Paridae", '="great "&"tit"')]))
 
 
 def test_an_empty_workbook(workbook):
     with pytest.raises(HierarchyError, match=r"book\.xlsx: is empty; expected a table"):
-        Hierarchy.read(workbook(Empty=[]))
+        read_hierarchy(workbook(Empty=[]))
 
 
 def test_numbers_and_a_table_that_does_not_start_in_the_corner(workbook):
     rows = [(None, None, None), (None, "parent", "child"), (None, 1.0, 2), (None, 1.0, 3), (None, 2, 4)]
-    hierarchy = Hierarchy.read(workbook(Sheet=rows))
+    hierarchy = read_hierarchy(workbook(Sheet=rows))
     assert hierarchy.root == "1"
     assert hierarchy.leaves == ("3", "4")
 
@@ -258,4 +256,4 @@ def test_without_the_library(tmp_path, monkeypatch):
     (tmp_path / "h.xlsx").write_bytes(packed.getvalue())
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(MissingExtraError, match=r'reading \.xlsx needs openpyxl.* pip install "hcep\[formats\]"'):
-        Hierarchy.read(tmp_path / "h.xlsx")
+        read_hierarchy(tmp_path / "h.xlsx")

@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from hcep import Hierarchy, HierarchyError
+from hcep import HierarchyError
+from hcep.taxonomy import read_hierarchy
 
 CSV = b"r,a\nr,b\n"
 
@@ -85,12 +86,12 @@ def server():
 
 @pytest.mark.parametrize("path", ["good.csv", "good.csv?version=2#top", "packed.csv.gz", "moved.csv"])
 def test_good_answers(server, path):
-    assert Hierarchy.read(f"{server}/{path}").leaves == ("a", "b")
+    assert read_hierarchy(f"{server}/{path}").leaves == ("a", "b")
 
 
 def test_the_body_of_a_redirect_is_not_read(server):
     tracemalloc.start()
-    assert Hierarchy.read(f"{server}/moved-with-an-endless-body.csv").leaves == ("a", "b")
+    assert read_hierarchy(f"{server}/moved-with-an-endless-body.csv").leaves == ("a", "b")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 5_000_000
@@ -98,15 +99,15 @@ def test_the_body_of_a_redirect_is_not_read(server):
 
 def test_a_running_event_loop_does_not_matter(server):
     async def in_a_notebook():
-        return Hierarchy.read(f"{server}/good.csv")
+        return read_hierarchy(f"{server}/good.csv")
 
     assert asyncio.run(in_a_notebook()).leaves == ("a", "b")
 
 
 def test_a_format_by_name(server):
-    assert Hierarchy.read(f"{server}/good", format="csv").leaves == ("a", "b")
+    assert read_hierarchy(f"{server}/good", format="csv").leaves == ("a", "b")
     with pytest.raises(HierarchyError, match=r"the ending tells no format that can be read; .* or pass format="):
-        Hierarchy.read(f"{server}/good")
+        read_hierarchy(f"{server}/good")
 
 
 @pytest.mark.parametrize(
@@ -126,14 +127,14 @@ def test_a_format_by_name(server):
 )
 def test_bad_answers(server, path, message):
     with pytest.raises(HierarchyError, match=message):
-        Hierarchy.read(f"{server}/{path}", max_bytes=50_000, timeout=0.5)
+        read_hierarchy(f"{server}/{path}", max_bytes=50_000, timeout=0.5)
 
 
 def test_a_server_that_drips(server):
     with pytest.raises(HierarchyError, match=r"cannot fetch .*: it takes longer than 1 s; pass a longer timeout="):
-        Hierarchy.read(f"{server}/drip.csv", timeout=0.1)
+        read_hierarchy(f"{server}/drip.csv", timeout=0.1)
 
 
 def test_nobody_listens():
     with pytest.raises(HierarchyError, match=r"cannot fetch 'http://127\.0\.0\.1:9/h\.csv': .*refused"):
-        Hierarchy.read("http://127.0.0.1:9/h.csv")
+        read_hierarchy("http://127.0.0.1:9/h.csv")

@@ -194,7 +194,7 @@ def cifar10_wordnet():
         WordNet()
     except HCEPError as error:
         pytest.skip(f"needs WordNet's database: {error}")
-    whole = Hierarchy.from_wordnet(f"{word}.n.01" for word in WORDS)
+    whole = WordNet().hierarchy(f"{word}.n.01" for word in WORDS)
     ids = {leaf: {"car": "automobile"}.get(whole.name(leaf), whole.name(leaf)) for leaf in whole.leaves}
     names = {synset: whole.name(synset) for synset in whole if synset not in ids}
     # By child, its first parent first: that one is WordNet's first hypernym.

@@ -90,7 +90,7 @@ def _read_solution(source: Path, file: Path) -> dict[str, str]:
 def _read_list(source: Path, file: Path) -> dict[str, str]:
     """val.txt: a file name and a class, which is a WordNet id or counts from 0 in ImageNet's order."""
     # Here, because the module of the bundled hierarchy imports from this package.
-    from hcep.datasets.wordnet import imagenet_classes
+    from hcep.hierarchy.imagenet import imagenet_classes
 
     labels = {}
     by_number: Mapping[int, str] | None = None

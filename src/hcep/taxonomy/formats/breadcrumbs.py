@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from hcep.errors import counted
 from hcep.hierarchy.edges import with_lone_tops
 from hcep.hierarchy.graph import Hierarchy
 from hcep.taxonomy.formats.draft import Draft
-from hcep.taxonomy.formats.source import Source, counted
+from hcep.taxonomy.formats.source import Source
 from hcep.taxonomy.formats.table_file import Table
 
 #: What categories are apart by, the surest first.

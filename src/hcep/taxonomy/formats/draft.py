@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.errors import HierarchyError, counted, near_matches, quoted
 from hcep.hierarchy.edges import virtual_root
 from hcep.hierarchy.graph import Hierarchy
-from hcep.taxonomy.formats.source import Source, counted
+from hcep.taxonomy.formats.source import Source
 
 Repeated = Literal["raise", "merge", "qualify"]
 MAX_DIRECTORIES = 1_000_000

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from hcep._checks import require
-from hcep.errors import HierarchyError, quoted
+from hcep.errors import HierarchyError, counted, quoted
 from hcep.hierarchy import serial
 from hcep.hierarchy.edges import with_lone_tops
 from hcep.hierarchy.graph import Hierarchy
 from hcep.taxonomy.formats import breadcrumbs, tables
 from hcep.taxonomy.formats.draft import Draft, Repeated
-from hcep.taxonomy.formats.source import Source, counted
+from hcep.taxonomy.formats.source import Source
 from hcep.taxonomy.formats.table_file import PARENT, Table, known_levels, plain
 from hcep.taxonomy.formats.tables import Columns, Told
 from hcep.taxonomy.formats.writing import outline_order, refuse_deep

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import NamedTuple
 
-from hcep.errors import quoted
+from hcep.errors import counted, quoted
 from hcep.hierarchy.graph import Hierarchy
 from hcep.taxonomy.formats.draft import Draft, Repeated
-from hcep.taxonomy.formats.source import Source, counted
+from hcep.taxonomy.formats.source import Source
 from hcep.taxonomy.formats.writing import labels
 
 TOKEN = re.compile(r"(?P<space>\s+)|(?P<quoted>'(?:[^']|'')*')|(?P<mark>[(),:;])|(?P<bare>[^\s()',:;]+)")

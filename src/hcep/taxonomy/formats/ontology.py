@@ -10,9 +10,9 @@ from typing import Any, Literal
 from xml.parsers import expat
 
 from hcep._checks import require
-from hcep.errors import HierarchyError, quoted
+from hcep.errors import HierarchyError, counted, quoted
 from hcep.hierarchy.graph import Hierarchy
-from hcep.taxonomy.formats.source import Source, counted
+from hcep.taxonomy.formats.source import Source
 
 TAG = re.compile(r"[A-Za-z][\w-]*")
 #: Qualifiers behind a value of OBO: ``is_a: X:1 {is_inferred="true"}``.

@@ -114,12 +114,6 @@ def _western(data: bytes) -> str | None:
     return text if words and not strange and 2 * n_high <= sum(map(len, words)) else None
 
 
-def counted(n: int, what: str) -> str:
-    """A number with its noun: 1 synset, 2 synsets, 2 classes, 2 leaves."""
-    plural = "leaves" if what == "leaf" else f"{what}es" if what.endswith("s") else f"{what}s"
-    return f"{n:,} {what if n == 1 else plural}"
-
-
 def open_source(place: Place, format: str | None = None, max_bytes: int = MAX_BYTES, timeout: float = 20.0) -> Source:
     """What is at a path or an address, never more than `max_bytes`, unpacked or not, with the format it is in.
 

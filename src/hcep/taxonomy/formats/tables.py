@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from hcep.errors import HierarchyError, quoted
+from hcep.errors import HierarchyError, counted, quoted
 from hcep.hierarchy.edges import with_lone_tops
 from hcep.hierarchy.graph import Hierarchy
 from hcep.taxonomy.formats import breadcrumbs, table_file as words
 from hcep.taxonomy.formats.draft import Draft
-from hcep.taxonomy.formats.source import Source, counted
+from hcep.taxonomy.formats.source import Source
 from hcep.taxonomy.formats.table_file import DELIMITERS, Row, Table, read_table
 from hcep.taxonomy.formats.table_shape import Evidence, Shape, chosen_columns
 

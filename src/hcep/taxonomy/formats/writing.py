@@ -1,4 +1,4 @@
-"""Writing: an order, labels of one's own, what a format cannot hold in words; trees of box characters, DOT, Mermaid."""
+"""Writing: an order, labels of one's own, what a format cannot hold in words; DOT and Mermaid."""
 
 import gzip
 from collections import Counter
@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hcep import _files
-from hcep.errors import HierarchyError, quoted
+from hcep.errors import HierarchyError, counted, quoted
 from hcep.hierarchy.graph import Hierarchy
 from hcep.taxonomy.formats import Format
-from hcep.taxonomy.formats.source import counted
 
 MAX_INDENTED = 5_000
 DOT_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
-Branch = tuple[str, str, str, int, bool]  # synset, text before it, text before its children, depth, whether a bare line
 
 
 def outline_order(hierarchy: Hierarchy) -> Iterator[tuple[int, str, str | None, bool]]:
@@ -100,36 +98,6 @@ def write_whole(path: Path, text: str) -> None:
         raise HierarchyError(f"{told}; rename the concept") from None
     packed = gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data
     _files.write_bytes(path, packed, HierarchyError)
-
-
-def tree(hierarchy: Hierarchy, max_depth: int | None, max_children: int | None) -> str:
-    """Draw the hierarchy; a synset reached a second time is drawn once more without what is below it."""
-    lines: list[str] = []
-    seen: set[str] = set()
-    waiting: list[Branch] = [(hierarchy.root, "", "", 0, False)]
-    while waiting:
-        synset, before, indent, depth, bare = waiting.pop()
-        if bare:
-            lines.append(before)
-            continue
-        merged = ", ".join(name for _, name in hierarchy.merged(synset))
-        label = hierarchy.name(synset) + (f" ({merged})" if merged else "")
-        children = hierarchy.children(synset)
-        again = " ↑" if children and synset in seen else ""
-        n_below = len(hierarchy.descendants(synset)) if children and depth == max_depth else 0
-        hidden = f" … {n_below:,} concept{'s' if n_below > 1 else ''} below" if n_below else ""
-        lines.append(before + label + (again or hidden))
-        if again or hidden:
-            continue
-        seen.add(synset)
-        shown, more = children[:max_children], len(children[max_children:]) if max_children is not None else 0
-        branches: list[Branch] = [(c, f"{indent}├── ", f"{indent}│   ", depth + 1, False) for c in shown]
-        if more:
-            branches.append(("", f"{indent}└── … {more:,} more", "", depth, True))
-        elif branches:
-            branches[-1] = (shown[-1], f"{indent}└── ", f"{indent}    ", depth + 1, False)
-        waiting += branches[::-1]
-    return "\n".join(lines)
 
 
 def write(hierarchy: Hierarchy, format: str) -> str:

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from hcep.errors import DatasetError, near_matches
-from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.graph import Hierarchy
 
 
 @cache
@@ -25,7 +25,7 @@ def imagenet_hierarchy(classes: Iterable[str] | None = None) -> Hierarchy:
 
     Ids are WordNet ids, names the first lemmas. Single-child chains are kept: see `Hierarchy.collapse`.
 
-    >>> from hcep.datasets.wordnet import imagenet_hierarchy
+    >>> from hcep.hierarchy.imagenet import imagenet_hierarchy
     >>> imagenet_hierarchy()
     Hierarchy(1,860 synsets, 1,000 leaves, 1,937 edges, depth 18, branching at most 29, root 'n00001740')
     """
@@ -44,7 +44,7 @@ def imagenet_wnid(name: str) -> str:
     is the first lemma come first, then those of which it is any lemma; among them, ImageNet's classes come before the
     synsets above.
 
-    >>> from hcep.datasets.wordnet import imagenet_wnid
+    >>> from hcep.hierarchy.imagenet import imagenet_wnid
     >>> imagenet_wnid("tench"), imagenet_wnid("golf_ball"), imagenet_wnid("dog"), imagenet_wnid("n01440764")
     ('n01440764', 'n03445777', 'n02084071', 'n01440764')
     """
@@ -89,7 +89,7 @@ def _synsets() -> dict[str, _Synset]:
 
 @cache
 def _content() -> dict[str, Any]:
-    packed = (files("hcep.datasets") / "wordnet" / "imagenet1k.json.gz").read_bytes()
+    packed = (files("hcep.hierarchy") / "wordnet" / "imagenet1k.json.gz").read_bytes()
     content: dict[str, Any] = json.loads(gzip.decompress(packed))
     return content
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hcep.datasets import DatasetError
-from hcep.datasets.wordnet import (
+from hcep.hierarchy.imagenet import (
     imagenet_classes,
     imagenet_hierarchy,
     imagenet_wnid,
@@ -106,6 +106,6 @@ def test_no_classes():
 
 
 def test_it_is_small_and_has_its_licence():
-    folder = files("hcep.datasets") / "wordnet"
+    folder = files("hcep.hierarchy") / "wordnet"
     assert len((folder / "imagenet1k.json.gz").read_bytes()) < 200_000
     assert "Princeton University" in (folder / "WORDNET_LICENSE").read_text(encoding="utf-8")
