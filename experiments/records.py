@@ -141,9 +141,7 @@ class Records:
             problem = "a row has no cell"
         except (ValueError, KeyError, TypeError) as error:
             problem = f"{type(error).__name__}: {error}"
-        raise HCEPError(
-            f"{str(file)!r} is not what `python -m experiments` writes ({problem}); move it away or pass --fresh"
-        )
+        raise HCEPError(f"{str(file)!r} was not written by an experiment ({problem}); move it away or pass --fresh")
 
 
 def packed(scores: Any) -> dict[str, Bytes]:
