@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from experiments import all_experiments
+from experiments.baselines.methods import METHODS
 from experiments.experiment import Experiment, run
 from experiments.files import write_text
 from experiments.page import MARK, heading, results_page, with_tables
@@ -22,7 +23,6 @@ from experiments.readings import MARKS
 from experiments.records import Records
 from experiments.tasks import Task, task_from_arrays
 from hcep import Hierarchy, datasets, embeddings
-from hcep.classify.methods import METHODS
 from hcep.errors import HCEPError, MissingExtraError, near_matches, quoted
 
 RESULTS, SMOKE = Path("experiments/results"), Path("experiments/smoke")

@@ -1,13 +1,13 @@
 """One method in one setting: made as published or as ours, graded by the one grader, as a row."""
 
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
+from experiments.baselines.methods import METHODS, make_method
 from experiments.records import OF_IMAGES, Row, packed
 from experiments.tasks import Task
-from hcep._checks import install_command, is_installed
-from hcep.classify.heads import AdamWHead
-from hcep.classify.methods import METHODS, make_method
+from hcep.classify import AdamWHead
 from hcep.evaluate import Graded, grade
 
 #: The settings of one cell: what is measured, saved and resumed as a whole.
@@ -20,8 +20,8 @@ CONTROLS = ("linear-probe", "lda", "nearest-mean", "no-tree")
 OUR_LABEL = METHODS["hcep"].label
 #: Raised where a method's answers change, so that its cells, and no others, are measured again.
 REVISIONS: dict[str, int] = dict.fromkeys(("hcep", "no-tree", "nearest-mean", "lda", "nn", "anchored"), 1)
-#: Packages some methods need, and the extra that brings them.
-NEEDS = {"nn-lasso": ("skglm", "baselines"), "basis-pursuit": ("skglm", "baselines")}
+#: The optional package that some methods need.
+NEEDS = {"nn-lasso": "skglm", "basis-pursuit": "skglm"}
 #: From this many classes the head is trained as published for ImageNet: twice the epochs, four times the batch.
 MANY_CLASSES = 200
 
@@ -75,10 +75,10 @@ def measured(cell: Cell, task: Task, method: Any = None, *, images: bool = True,
 
 
 def missing_extras(methods: Iterable[str]) -> Iterator[str]:
-    """A sentence for each package that some of the methods need and that is not installed."""
-    wanted: dict[tuple[str, str], list[str]] = {}
+    """Yield a sentence for each package that some of the methods need and that is not installed."""
+    labels: dict[str, list[str]] = {}
     for name in dict.fromkeys(methods):
-        if name in NEEDS and not is_installed(NEEDS[name][0]):
-            wanted.setdefault(NEEDS[name], []).append(METHODS[name].label)
-    for (package, extra), labels in wanted.items():
-        yield f"{', '.join(labels)} left out: {package} is not installed; {install_command(extra)}"
+        if name in NEEDS and find_spec(NEEDS[name]) is None:
+            labels.setdefault(NEEDS[name], []).append(METHODS[name].label)
+    for package, missing in labels.items():
+        yield f"{', '.join(missing)} left out: {package} is not installed; pip install {package}"

@@ -16,7 +16,7 @@ from experiments.readings import Verdict, ahead, by_method, difference, table_by
 from experiments.records import Row
 from experiments.tasks import Task
 from hcep.classify.left_out import rank_in_class
-from hcep.classify.methods.flat import LinearProbe
+from hcep.classify.methods import LinearProbe
 from hcep.dictionary.transform import prepared_rows
 
 Floats = NDArray[np.float64]

@@ -12,6 +12,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.multiclass import OneVsRestClassifier
 
 from experiments import where
+from experiments.baselines.penalised import lasso
 from experiments.experiment import described
 from experiments.figures import Figure, bars, canvas
 from experiments.measuring import Cell
@@ -31,7 +32,7 @@ from experiments.tasks import BUNDLED, Task
 from hcep.classify import HCEPClassifier, MultiLabelHCEP, make_method
 from hcep.classify.multilabel import example_f1
 from hcep.embeddings.images import open_image
-from hcep.pursuit import lasso, omp, path_objectives
+from hcep.pursuit import omp, path_objectives
 
 Array = NDArray[Any]
 OURS, AUTO, SINGLES, PROBE = "ours, two paths", "ours, auto", "two best single paths", "linear probe, two likeliest"

@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from experiments.baselines.methods import METHODS
+from experiments.baselines.penalised import lasso, tree_lasso
 from experiments.experiment import described
 from experiments.figures import Figure, panels
 from experiments.measuring import Cell
 from experiments.readings import Verdict, ahead, by_method, mean_of, threshold
 from experiments.records import Row
 from hcep.classify import hnn, nn
-from hcep.classify.methods import METHODS
 from hcep.datasets import make_hierarchical_concepts
 from hcep.dictionary import ConceptDictionary
 from hcep.evaluate import support_scores
-from hcep.pursuit import FlatResult, PathResult, hb_omp, lasso, omp, tree_lasso
+from hcep.pursuit import FlatResult, PathResult, hb_omp, omp
 
 Pursuit = Callable[[Any, ConceptDictionary, int], PathResult | FlatResult]
 ANCHOR = 0.03

@@ -15,9 +15,8 @@ from experiments.readings import Verdict, ahead, mean_of, series, table_by_data,
 from experiments.records import Row
 from experiments.tables import markdown, number
 from experiments.tasks import Task
-from hcep.classify import HCEPClassifier
+from hcep.classify import HCEPClassifier, make_method
 from hcep.classify.hedging import class_sets, hedged_nodes, held_out, kinds, unknown_scores
-from hcep.classify.methods import make_method
 from hcep.classify.path_model import Inference, PathModel
 from hcep.evaluate import risk_coverage
 

@@ -10,7 +10,7 @@ import numba  # noqa: F401  (a few images are searched without a compiler where 
 import numpy as np
 
 import hcep
-from hcep.pursuit import SearchOptions, search, tree_lasso
+from hcep.pursuit import SearchOptions, search
 
 PACKAGE = Path(hcep.__file__).parent
 #: What each process compiles; they take about as long.
@@ -24,7 +24,6 @@ KERNELS = {
     "others": [
         "pursuit/folded.py",
         "classify/left_out_kernel.py",
-        "classify/adamw_kernel.py",
     ],
 }
 
@@ -57,9 +56,6 @@ def main(part: str) -> None:
         else:
             hcep.hb_omp(images, d, beam_width=None)
             hcep.HCEPClassifier(tree).fit(images, y).predict_proba(images)
-    if part == "others":
-        hcep.HCEPClassifier.paper(tree).fit(X, y)
-        tree_lasso(X, d, 2)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hcep import HCEPClassifier, HCEPError, HCEPTransformer, Hierarchy
 from hcep.classify import make_method
-from hcep.classify.adamw_kernel import exp2
 from hcep.classify.heads import AdamWHead, make_head, restored_head
 from hcep.models import ModelError, load_model, save_model
 from hcep.models.schema import seal
@@ -117,7 +115,7 @@ def test_every_step_is_that_of_torch(n_epochs: int, weight_decay: float, contain
 
 @pytest.mark.parametrize("n_atoms", [1, 2, 3, 4, 5, 8, 13])
 def test_rows_of_any_length(n_atoms: int) -> None:
-    """Rows are taken in fours, of one support and of many, of four entries at a time: every remainder counts."""
+    """Sparse rows of any length, empty ones too, train the same head as dense ones."""
     rng = np.random.default_rng(n_atoms)
     codes = rng.standard_normal((200, n_atoms)) * (rng.random((200, n_atoms)) < rng.choice([0.0, 0.5, 1.0], (200, 1)))
     y = rng.integers(0, 3, 200)
@@ -142,12 +140,6 @@ def test_the_answer_does_not_depend_on_the_number_of_threads(monkeypatch: pytest
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
         heads.append(AdamWHead(3).fit(codes, y).coef_.tolist())
     assert heads[0] == heads[1]
-
-
-@pytest.mark.parametrize("exponent", [-200.0, -69.3, -1.5, -0.5, 0.0, 0.49, 3.7, 100.0])
-def test_powers_of_two(exponent: float) -> None:
-    expected = max(2.0**exponent, 2.0**-70)
-    assert exp2(np.float32(exponent)) == pytest.approx(expected, rel=1e-5)
 
 
 # -- predicting ------------------------------------------------------------------------------------
@@ -288,7 +280,7 @@ def test_adamw_is_the_same_again_and_depends_on_the_seed() -> None:
     assert a.tolist() != c.tolist()
 
 
-@pytest.mark.parametrize("name", ["hb-omp", "omp", "cbm", "linear-probe"])
+@pytest.mark.parametrize("name", ["hb-omp", "omp", "linear-probe"])
 def test_methods_take_the_head(name: str, pets: Hierarchy) -> None:
     rng = np.random.default_rng(0)
     y = np.repeat(pets.leaves, 6)
@@ -313,23 +305,16 @@ def test_both_heads_agree_to_half_a_point_on_imagenette(wordnet_dag: Hierarchy) 
 
 
 @pytest.mark.slow
-@pytest.mark.alone
-def test_tiny_imagenet_as_torch_in_a_fraction_of_the_time(wordnet_dag: Hierarchy) -> None:
-    """Published settings on HB-OMP codes, three seeds; accuracy within 0.3 points, the best time of each compared."""
+def test_tiny_imagenet_is_classified_as_by_torch(wordnet_dag: Hierarchy) -> None:
+    """Published settings on HB-OMP codes, three seeds; accuracy within 0.3 points."""
     pytest.importorskip("torch", reason=TORCH)
     data = np.load(shared_file("data/tinyimagenet200_efficientnet_lite2.npz"), allow_pickle=False)
     X, y, train = data["embeddings"].astype(np.float32), data["labels"], data["split"] == "train"
     model = HCEPTransformer(wordnet_dag.as_tree(), beam_width=32, anchor=0.0, shrinkage=None)
     codes = model.fit(X[train], data["wnids"][y[train]]).transform(X)
-    AdamWHead(1).fit(codes[train], y[train])  # compiles
-    seconds, differences = [], []
+    differences = []
     for seed in range(3):
-        start = perf_counter()
         head = AdamWHead(random_state=seed).fit(codes[train], y[train])
-        middle = perf_counter()
         reference = restored_head(*torch_head(codes[train], y[train], head), head.classes_)
-        seconds.append((middle - start, perf_counter() - middle))
         differences.append(head.score(codes[~train], y[~train]) - reference.score(codes[~train], y[~train]))
     assert np.abs(differences).max() <= 0.003
-    ours, theirs = np.min(seconds, axis=0)
-    assert ours <= 0.2 * theirs  # 0.14 on two cores, torch on both of them

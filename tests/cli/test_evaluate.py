@@ -2,7 +2,6 @@
 
 import csv
 import json
-import sys
 from io import StringIO
 
 import numpy as np
@@ -14,7 +13,8 @@ from typer.testing import CliRunner
 from hcep.classify.methods import METHODS
 from hcep.cli.app import app
 from hcep.datasets import load_sample
-from hcep.errors import HCEPError, MissingExtraError
+from hcep.dictionary import DependentAtomsWarning
+from hcep.errors import HCEPError
 
 N_DIMS = 160
 
@@ -231,33 +231,34 @@ def test_really_all_methods(model, data):
     table = json.loads(run("evaluate", model, data, "--compare", "all", "--json"))
     methods = {score["method"] for score in table["scores"]} | {one["method"] for one in table["skipped"]}
     assert methods == {"ours", *(method.label for method in METHODS.values())}
-    assert all("pip install" in one["reason"] for one in table["skipped"])
 
 
-def test_a_missing_extra_is_skipped_under_all_and_an_error_by_name(model, data, monkeypatch):
-    few = {name: METHODS[name] for name in ("nn", "nn-lasso")}
+def test_a_method_that_cannot_run_is_skipped_under_all_and_an_error_by_name(model, data, monkeypatch):
+    few = {name: METHODS[name] for name in ("nn", "omp")}
     monkeypatch.setattr("hcep.classify.methods.all_methods.METHODS", few)
-    for part in ("", ".solvers", ".datafits", ".penalties"):
-        monkeypatch.setitem(sys.modules, f"skglm{part}", None)  # what an import of a missing package finds
+    monkeypatch.setattr("hcep.pursuit.flat.MAX_ATOMS", 3)
     result = invoke("evaluate", model, data, "--compare", "all", "--json")
     (skipped,) = json.loads(result.stdout)["skipped"]
-    assert skipped["method"] == "Non-negative lasso"
-    assert "pip install" in skipped["reason"]
-    assert f"skipped: Non-negative lasso: {skipped['reason']}" in result.stderr
-    fails("pip install", "evaluate", model, data, "--compare", "nn-lasso", error=MissingExtraError)
+    assert skipped["method"] == "OMP"
+    assert "atoms are more than 3" in skipped["reason"]
+    assert f"skipped: OMP: {skipped['reason']}" in result.stderr
+    fails("atoms are more than 3", "evaluate", model, data, "--compare", "omp")
 
 
 def test_one_warning_of_several_methods_is_shown_once(data, tmp_path):
     run("fit", data, "-o", tmp_path / "dag", "--anchor", "0.03", "--shrinkage", "none")
-    result = invoke("evaluate", tmp_path / "dag", data, "--compare", "exact", "--compare", "hier-omp", "--json")
+    paper = tmp_path / "paper"
+    with pytest.warns(DependentAtomsWarning):
+        run("fit", data, "-o", paper, "--paper", "--epochs", "2")
+    result = invoke("evaluate", tmp_path / "dag", data, "--compare", "hb-omp", "--compare", paper, "--json")
     assert result.stderr.count("warning:") == 1
-    assert "warning: Exact, Hierarchical OMP: 2 of 18 atoms are zero or lie in the span" in result.stderr
+    assert f"warning: HB-OMP, {paper}: 2 of 18 atoms are zero or lie in the span" in result.stderr
 
 
 def test_unknown_names_list_near_matches(model, data):
     fails("'hbomp' is neither a method nor the folder of a model. Near matches: 'hb-omp'", "evaluate", model, data,
           "--compare", "hbomp")  # fmt: skip
-    fails("'xyz' is neither .* The methods are 'all', 'omp', 'hier-omp'", "evaluate", model, data, "--compare", "xyz")
+    fails("'xyz' is neither .* The methods are 'all', 'omp', 'hb-omp'", "evaluate", model, data, "--compare", "xyz")
 
 
 def test_a_folder_without_a_model(model, data, tmp_path):

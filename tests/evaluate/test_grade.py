@@ -16,7 +16,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def grades(data):
-    methods = {name: make_method(name, data.hierarchy) for name in ("nn", "hier-omp")}
+    methods = {name: make_method(name, data.hierarchy) for name in ("nn", "hb-omp")}
     return grade_methods(methods, (data.X, data.y), (data.X, data.y))
 
 

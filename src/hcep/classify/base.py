@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hcep._checks import is_number, require_not_negative, require_positive, require_share
+from hcep._checks import is_number, require_not_negative, require_positive
 from hcep.classify import choosing, refining
 from hcep.classify.calibration import Calibration, require_priors
 from hcep.classify.choosing import LeaveOneOutScore, Training
@@ -26,7 +26,6 @@ from hcep.dictionary.transform import prepared_rows
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy
 from hcep.hierarchy.graph import TreePolicy
-from hcep.pursuit.penalised import require_fraction
 from hcep.taxonomy import read_hierarchy
 
 Auto = Literal["auto"]
@@ -69,10 +68,6 @@ CONSTRAINTS: dict[str, Callable[[str, Any], object]] = {
     "power": _require_power,
     "refine": _require_auto_or_bool,
     "priors": require_priors,
-    "alpha": require_fraction,
-    "mixing": require_share,
-    "concept_epochs": require_positive,
-    "batch_size": require_positive,
 }
 
 

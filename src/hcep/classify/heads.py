@@ -1,8 +1,5 @@
-"""Linear heads on codes: softmax regression by AdamW, the published training, without torch; scikit-learn's."""
+"""Linear heads that predict the class from a code: scikit-learn's, and the published softmax trained with AdamW."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -17,46 +14,42 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hcep._checks import require_not_negative, require_positive
 from hcep.errors import HCEPError
-from hcep.pursuit.blocks import n_threads
 
 HeadKind = Literal["logistic", "adamw"]
 HEADS: tuple[str, ...] = get_args(HeadKind)
-#: Rows of a batch that one thread takes at a time. Fixed, so that the answer is the same on any number of threads.
-ROWS_PER_BLOCK = 2048
-
-#: The exponential of less is lost beside 1, yet times a weight still a normal number: others are very slow.
+#: Logits this far below the largest count as this far: single precision is very slow with smaller exponentials.
 LEAST = np.float32(-48.0)
-
-Floats = NDArray[np.float32]
-#: Adds the gradient of the mean cross entropy of some rows to (n_blocks, n_atoms + 1, n_classes).
-AddGradient = Callable[[NDArray[np.intp], Floats, Floats], None]
 
 
 class AdamW:
-    """AdamW (Loshchilov and Hutter, 2019) with betas 0.9 and 0.999 and eps 1e-8, in place; without decay it is Adam."""
+    """AdamW (Loshchilov and Hutter, 2019) with betas 0.9 and 0.999 and eps 1e-8; without weight decay it is Adam.
 
-    def __init__(self, weights: Floats, lr: float, weight_decay: float = 0.0) -> None:
-        self.weights = weights.reshape(-1)  # a view: the array must be contiguous
-        self.lr, self.keep, self.n_steps = lr, np.float32(1.0 - lr * weight_decay), 0
-        self.first, self.second = np.zeros_like(self.weights), np.zeros_like(self.weights)
+    Parameters
+    ----------
+    weights : array that `step` updates in place
+    """
 
-    def step(self, gradients: Floats) -> None:
-        r"""One update by the sum of gradients (n_blocks, \*weights.shape), which is cleared."""
-        from hcep.classify.adamw_kernel import adamw_step
+    def __init__(self, weights: NDArray[np.float32], lr: float, weight_decay: float = 0.0) -> None:
+        self.weights, self.lr, self.weight_decay, self.n_steps = weights, lr, weight_decay, 0
+        # In double precision, as squares of small gradients are too small for single precision.
+        self.mean, self.square = np.zeros(weights.shape), np.zeros(weights.shape)
 
+    def step(self, gradient: NDArray[np.floating]) -> None:
+        """Update the weights by a gradient of the same shape."""
         self.n_steps += 1
-        size = np.float32(self.lr / (1.0 - 0.9**self.n_steps))
-        root = np.float32(1.0 / np.sqrt(1.0 - 0.999**self.n_steps))
-        flat = gradients.reshape(len(gradients), -1)
-        adamw_step(self.weights, flat, self.first, self.second, self.keep, size, root)
+        self.mean += 0.1 * (gradient - self.mean)
+        self.square += 0.001 * (np.square(gradient, dtype=np.float64) - self.square)
+        size = np.sqrt(self.square / (1.0 - 0.999**self.n_steps)) + 1e-8
+        self.weights *= np.float32(1.0 - self.lr * self.weight_decay)
+        self.weights -= self.lr / (1.0 - 0.9**self.n_steps) * self.mean / size
 
 
 class AdamWHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear softmax classifier trained by minibatch AdamW, as the paper trains its head.
+    """A linear softmax classifier trained with minibatch AdamW, as the paper trains its head.
 
-    Like logistic regression it minimises cross entropy; they differ in the penalty, ``||W||**2 / (2 C n_images)``
-    against AdamW's decoupled decay, which shrinks weights by ``lr * weight_decay`` per step. That decay is so weak that
-    at separable codes the epochs, not the decay, decide where the weights end: AdamW acts like a large C.
+    Like logistic regression it minimises the cross entropy. The two differ in the penalty: logistic regression adds
+    ``||W||**2 / (2 C n_images)``, and AdamW shrinks the weights by ``lr * weight_decay`` in each step. This decay is so
+    weak that on separable codes the number of epochs decides where the weights end: AdamW acts like a large C.
 
     >>> codes = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.2, 0.8]])
     >>> AdamWHead(epochs=50).fit(codes, ["cat", "cat", "dog", "dog"]).predict([[0.8, 0.1]]).tolist()
@@ -64,9 +57,9 @@ class AdamWHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    epochs, batch_size : published for ImageNette and CIFAR-100; for ImageNet 1000 and 16384
-    lr, weight_decay : published for all data sets
-    random_state : orders the batches
+    epochs, batch_size : the defaults are published for ImageNette and CIFAR-100; for ImageNet they are 1000 and 16384
+    lr, weight_decay : the defaults are published for all data sets
+    random_state : seed of the order of the batches
     """
 
     coef_: NDArray[np.float32]
@@ -86,31 +79,29 @@ class AdamWHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.lr, self.weight_decay = lr, weight_decay
 
     def fit(self, codes: Any, y: ArrayLike) -> Self:
-        """Train on codes (n_images, n_atoms), CSR or dense."""
+        """Train on codes, a CSR or dense array of shape (n_images, n_atoms)."""
         require_positive("epochs", self.epochs)
         require_positive("batch_size", self.batch_size)
         lr, weight_decay = (require_not_negative(name, getattr(self, name)) for name in ("lr", "weight_decay"))
         codes, y = validate_data(self, codes, y, accept_sparse="csr", dtype=(np.float32, np.float64))
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        rng, n_images = np.random.default_rng(self.random_state), len(labels)
-        # Cross entropy of a linear model is convex: zeros are as good a start as any. The last row is the bias.
-        weights = np.zeros((codes.shape[1] + 1, len(self.classes_)), dtype=np.float32)
+        rng, n_images, codes = np.random.default_rng(self.random_state), len(labels), _with_ones(codes)
+        # The cross entropy of a linear model is convex, so zeros are as good a start as any. The last row is the bias.
+        weights = np.zeros((codes.shape[1], len(self.classes_)), dtype=np.float32)
         optimizer = AdamW(weights, lr, weight_decay)
-        gradients = np.zeros((-(-min(self.batch_size, n_images) // ROWS_PER_BLOCK), *weights.shape), dtype=np.float32)
-        with ThreadPoolExecutor(min(n_threads(None), len(gradients))) as pool:
-            add_gradient = (_of_sparse if sparse.issparse(codes) else _of_dense)(codes, labels, pool)
-            for _ in range(self.epochs):
-                order = rng.permutation(n_images)
-                for start in range(0, n_images, self.batch_size):
-                    add_gradient(order[start : start + self.batch_size], weights, gradients)
-                    optimizer.step(gradients)
+        for _ in range(self.epochs):
+            order = rng.permutation(n_images)
+            for start in range(0, n_images, self.batch_size):
+                rows = np.sort(order[start : start + self.batch_size])
+                batch = codes if len(rows) == n_images else codes[rows]
+                optimizer.step(_gradient(batch, labels[rows], weights))
         self.coef_, self.intercept_ = np.ascontiguousarray(weights[:-1].T), weights[-1].copy()
         self.n_iter_ = np.array([self.epochs], dtype=np.int32)
         return self
 
     def decision_function(self, codes: Any) -> NDArray[Any]:
-        """Logits, (n_images, n_classes); of two classes, by how much the second's is larger, (n_images,)."""
+        """Logits, (n_images, n_classes); for two classes the second minus the first, (n_images,)."""
         logits = self._logits(codes)
         return np.asarray(logits[:, 1] - logits[:, 0]) if logits.shape[1] == 2 else logits
 
@@ -134,66 +125,28 @@ class AdamWHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _of_sparse(codes: Any, labels: NDArray[np.intp], pool: ThreadPoolExecutor) -> AddGradient:
-    """Rows of the same support are stored next to one another: the kernel takes such neighbours together."""
-    from hcep.classify import adamw_kernel
-
-    codes = sparse.csr_array(codes)
-    codes.sort_indices()
-    known: dict[bytes, int] = {}
-    cuts = pairwise(codes.indptr.tolist())
-    support = np.array([known.setdefault(codes.indices[a:b].tobytes(), len(known)) for a, b in cuts])
-    stored = np.argsort(support, kind="stable")
-    place = np.argsort(stored)
-    support, labels = support[stored], labels[stored].astype(np.int64)
-    packed = adamw_kernel.Codes(*_in_fours(codes[stored]), support, labels)
-
-    def add_gradient(batch: NDArray[np.intp], weights: Floats, gradients: Floats) -> None:
-        chosen = np.zeros(len(labels), dtype=bool)
-        chosen[place[batch]] = True
-        rows = np.flatnonzero(chosen)
-        mean = np.float32(1.0 / len(rows))
-
-        def work(block: int) -> None:
-            some = rows[block * ROWS_PER_BLOCK : (block + 1) * ROWS_PER_BLOCK]
-            adamw_kernel.add_gradient(some, packed, mean, weights, gradients[block])
-
-        list(pool.map(work, range(-(-len(rows) // ROWS_PER_BLOCK))))
-
-    return add_gradient
+def _with_ones(codes: Any) -> Any:
+    """Add a last column of ones, for the bias, in single precision."""
+    ones = np.ones((codes.shape[0], 1), dtype=np.float32)
+    if sparse.issparse(codes):
+        return sparse.csr_array(sparse.hstack([codes, ones], format="csr", dtype=np.float32))
+    return np.hstack([codes.astype(np.float32), ones])
 
 
-def _in_fours(codes: sparse.csr_array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Begin, length, indices and values of rows that end in a 1 for the bias, then zeros up to a multiple of four."""
-    n_entries = np.diff(codes.indptr).astype(np.int64)
-    length = n_entries + 1
-    begin = np.concatenate([[0], np.cumsum(-(-length // 4) * 4)])
-    indices, values = np.full(begin[-1], codes.shape[1]), np.zeros(begin[-1], dtype=np.float32)
-    place = np.arange(codes.nnz) + np.repeat(begin[:-1] - codes.indptr[:-1], n_entries)
-    indices[place], values[place] = codes.indices, codes.data
-    values[begin[:-1] + n_entries] = 1.0
-    return begin, length, indices, values
-
-
-def _of_dense(codes: Any, labels: NDArray[np.intp], pool: ThreadPoolExecutor) -> AddGradient:
-    codes = np.asarray(codes, dtype=np.float32)
-
-    def add_gradient(batch: NDArray[np.intp], weights: Floats, gradients: Floats) -> None:
-        rows = np.sort(batch)
-        x = codes[rows]
-        errors = x @ weights[:-1] + weights[-1]
-        errors -= errors.max(axis=1, keepdims=True)
-        np.exp(np.maximum(errors, LEAST, out=errors), out=errors)
-        errors /= errors.sum(axis=1, keepdims=True) * np.float32(len(rows))
-        errors[np.arange(len(rows)), labels[rows]] -= np.float32(1.0 / len(rows))
-        np.matmul(x.T, errors, out=gradients[0, :-1])
-        errors.sum(axis=0, out=gradients[0, -1])
-
-    return add_gradient
+def _gradient(codes: Any, labels: NDArray[np.intp], weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Gradient of the mean cross entropy with respect to the weights, (n_atoms + 1, n_classes)."""
+    errors = codes @ weights
+    errors -= errors.max(axis=1, keepdims=True)
+    np.exp(np.maximum(errors, LEAST, out=errors), out=errors)
+    errors /= errors.sum(axis=1, keepdims=True)
+    errors[np.arange(len(labels)), labels] -= 1.0
+    gradient: NDArray[np.float32] = codes.T @ errors
+    gradient /= np.float32(len(labels))
+    return gradient
 
 
 def restored_head(coef: NDArray[Any], intercept: NDArray[Any], classes: NDArray[Any], **parameters: Any) -> AdamWHead:
-    """A trained AdamW head from its arrays, as a saved model holds them."""
+    """Make a trained AdamW head from the arrays in a saved model."""
     head = AdamWHead(**parameters)
     head.coef_, head.intercept_, head.classes_ = coef, intercept, classes
     head.n_features_in_, head.n_iter_ = coef.shape[1], np.array([head.epochs], dtype=np.int32)
@@ -201,7 +154,7 @@ def restored_head(coef: NDArray[Any], intercept: NDArray[Any], classes: NDArray[
 
 
 def make_head(head: Any) -> Any:
-    """An unfitted classifier: of a name in `HEADS`, or a clone of the scikit-learn classifier that is given."""
+    """Make an unfitted classifier from a name in `HEADS`, or clone a scikit-learn classifier."""
     require_head(head)
     if isinstance(head, str):
         return LogisticRegression(max_iter=1000) if head == "logistic" else AdamWHead()
@@ -209,29 +162,29 @@ def make_head(head: Any) -> Any:
 
 
 def head_name(head: Any) -> str:
-    """The name under which a head is saved; only those of `HEADS`, and "path", can be."""
+    """Return the name under which a head is saved: one of `HEADS`, or "path"."""
     if isinstance(head, str):
         return head
     names = {LogisticRegression: "logistic", AdamWHead: "adamw"}
     if type(head) not in names:
         raise HCEPError(
-            f"a head of type {type(head).__name__} cannot be saved; LogisticRegression and AdamWHead can, and the path"
+            f"cannot save a head of type {type(head).__name__}; use LogisticRegression, AdamWHead or head='path'"
         )
     return names[type(head)]
 
 
 def head_parameter(name: str, fitted: Any) -> Any:
-    """The parameter `head` that a fitted head was made by: its name, where all settings are the defaults."""
+    """Return the parameter `head` that makes this fitted head again; its name if all its settings are defaults."""
     return name if fitted is None or fitted.get_params() == make_head(name).get_params() else clone(fitted)
 
 
 def n_iterations(head: Any) -> int:
-    """Iterations a fitted head took; 1 where it does not say."""
+    """Return the number of iterations of a fitted head, or 1 if it does not record them."""
     return int(np.max(getattr(head, "n_iter_", 1)))
 
 
 def require_head(head: object, others: tuple[str, ...] = ()) -> None:
-    """Refuse a head that is neither one of `HEADS` nor of `others` nor a scikit-learn classifier."""
+    """Raise HCEPError unless a head is one of `HEADS` or `others`, or a scikit-learn classifier."""
     known = (*others, *HEADS)
     accepted = head in known if isinstance(head, str) else isinstance(head, BaseEstimator) and is_classifier(head)
     if not accepted:

@@ -1,7 +1,6 @@
 """Atoms + vectors -> rooted paths and sparse codes."""
 
 from hcep.pursuit.flat import omp
-from hcep.pursuit.penalised import lasso, tree_lasso
 from hcep.pursuit.result import FlatResult, Hypothesis, PathResult
 from hcep.pursuit.search import SearchOptions, hb_omp, path_objectives, search
 from hcep.pursuit.several import PathSums, Stopping, search_several
@@ -14,10 +13,8 @@ __all__ = [
     "SearchOptions",
     "Stopping",
     "hb_omp",
-    "lasso",
     "omp",
     "path_objectives",
     "search",
     "search_several",
-    "tree_lasso",
 ]

@@ -1,4 +1,4 @@
-"""Nearest embeddings: NN over the classes, HNN down the hierarchy; as functions on a dictionary, and as estimators."""
+"""Nearest embeddings: NN over the classes and HNN down the hierarchy, as functions and as estimators."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from hcep.classify.base import Auto, HierarchyLike
 from hcep.classify.calibration import Calibration
 from hcep.classify.choosing import MEAN_ANCHOR
-from hcep.classify.methods.base import CodeClassifier, ConceptMethod
+from hcep.classify.methods.baselines import CodeClassifier, ConceptMethod
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import check_shape, working_dtype
 from hcep.pursuit import PathResult
@@ -22,9 +22,9 @@ Pick = Callable[[NDArray[Any]], NDArray[np.int32]]
 def nn(
     X: ArrayLike, dictionary: ConceptDictionary, *, n_jobs: int | None = None, max_steps: int | None = None
 ) -> PathResult:
-    """Nearest class embedding; the path is the class's first, or `max_steps` synsets of it, its code all ones.
+    """Find the nearest class embedding: ``argmin over leaves of ||x - a(leaf)||``, the paper's black-box baseline.
 
-    The paper's black-box baseline: ``argmin over leaves of ||x - a(leaf)||``.
+    The path is the class's first path, or its first `max_steps` synsets. Its coefficients are all 1.
 
     >>> from hcep import ConceptDictionary, Hierarchy
     >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("animal", "dog"), ("thing", "car")])
@@ -41,7 +41,7 @@ def nn(
 def hnn(
     X: ArrayLike, dictionary: ConceptDictionary, *, n_jobs: int | None = None, max_steps: int | None = None
 ) -> PathResult:
-    """Hierarchical nearest neighbour: from the root, step to the child nearest to the image until a leaf."""
+    """Find a path by hierarchical nearest neighbours: from the root, step to the nearest child until a leaf."""
     tree = dictionary.hierarchy.path_tree
 
     def pick(distances: NDArray[Any]) -> NDArray[np.int32]:
@@ -59,7 +59,7 @@ def hnn(
 def _nearest_path(
     X: ArrayLike, dictionary: ConceptDictionary, pick: Pick, n_jobs: int | None, max_steps: int | None
 ) -> PathResult:
-    """Let `pick` choose a path-tree node from the squared distances (less ``||x||**2``) to every synset."""
+    """Let `pick` choose a path-tree node from the squared distances (minus ``||x||**2``) to every synset."""
     rows, tree = check_shape(X, dictionary.n_dims), dictionary.hierarchy.path_tree
     dtype = working_dtype(rows)
     synsets = dictionary.synset_embeddings.astype(dtype)
@@ -72,7 +72,7 @@ def _nearest_path(
         while (beyond := tree.level[ends] > (max_steps or tree.depth)).any():
             ends[beyond] = tree.parent[ends[beyond]]
         nodes[block] = ends
-        # Atoms are differences, so that ones along a path add up to its last synset's embedding.
+        # Atoms are differences, so coefficients of 1 along a path add up to the embedding of its last synset.
         norms[block] = np.linalg.norm(x - synsets[tree.synset[nodes[block]]], axis=1)
 
     for_blocks(len(rows), work, n_jobs)
@@ -81,21 +81,21 @@ def _nearest_path(
 
 
 class HNNClassifier(ConceptMethod):
-    """Step to the nearest child until a leaf; the 0/1 code of the path goes to a linear head, as published."""
+    """Step to the nearest child until a leaf, then classify the 0/1 code of the path by a linear head, as published."""
 
     def _code(self, images: NDArray[Any]) -> PathResult:
         return hnn(images, self.dictionary_, n_jobs=self.n_jobs, max_steps=self.max_steps)
 
 
 class NNClassifier(CodeClassifier):
-    """The class whose embedding is nearest: the paper's black box. It has no head.
+    """Predict the class whose embedding is nearest: the paper's black box. It has no head.
 
     Parameters
     ----------
     hierarchy, tree, collapse, unit_norm, center, n_jobs : as in `hcep.classify.base.ConceptEstimator`
-    max_steps : synsets of the class's path to report as the support; the prediction does not depend on it
-    shrinkage : float in (0, 1], None or "auto"; metric: None is Euclidean, as published; "auto" picks by held-out
-        training images, on which the probabilities are calibrated too
+    max_steps : number of synsets of the class's path in the support; the prediction does not depend on it
+    shrinkage : float in (0, 1], None or "auto"; None is the Euclidean metric, as published. "auto" chooses a metric on
+        held-out training images, on which the probabilities are calibrated too
     """
 
     calibration_: Calibration
@@ -107,21 +107,21 @@ class NNClassifier(CodeClassifier):
         self.shrinkage = shrinkage
 
     def _metric(self) -> tuple[Any, ...]:
-        # Calibrated at an infinite anchor, where objectives are squared distances.
+        # The calibration is at an infinite anchor, where objectives are squared distances.
         return self.shrinkage, MEAN_ANCHOR if self.shrinkage is not None else 0.0, 1.0, False, np.inf
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Class of each image."""
+        """Return the class of each image, (n_images,)."""
         images = self._checked_images(X)
         return np.asarray(self.classes_[self._nearest(images)])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Those of `Calibration` by squared distances, (n_images, n_classes); the largest is the predicted class's."""
+        """Return the calibrated probability of each class, (n_images, n_classes)."""
         images = self._checked_images(X)
         means = np.stack([self.dictionary_.synset_embedding(leaf) for leaf in self._leaves])
         distances = np.einsum("ij,ij->i", means, means) - 2.0 * (self.dictionary_.embed(images) @ means.T)
         scores = self.calibration_.probabilities(np.asarray(distances, dtype=np.float64))
-        # The prediction is made in the images' own precision; where rounding decides, it has the last word.
+        # `predict` works in the images' own precision; if rounding decides, its class must have the largest number.
         scores[np.arange(len(scores)), self._nearest(images)] = scores.max(axis=1) * (1.0 + 1e-12)
         return np.asarray(scores / scores.sum(axis=1, keepdims=True))
 

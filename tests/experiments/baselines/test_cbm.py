@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.baselines.cbm import CBMClassifier, fit_concept_predictor, sigmoid
 from hcep import HCEPError, Hierarchy
 from hcep.classify.heads import AdamW
-from hcep.classify.methods import CBMClassifier
-from hcep.classify.methods.cbm import fit_concept_predictor, sigmoid
 
 
 def draw(classes: tuple[str, ...], n: int = 6, n_dims: int = 8) -> tuple[np.ndarray, np.ndarray]:
@@ -45,9 +44,9 @@ def test_two_steps_of_adam_by_hand() -> None:
     """With gradients 2 and 1: moments 0.2, 0.28 and 0.004, 0.004996, divided by 1 - beta**t."""
     parameters = np.zeros(1, dtype=np.float32)
     adam = AdamW(parameters, lr=0.1)
-    adam.step(np.array([[2.0]], dtype=np.float32))
+    adam.step(np.array([2.0], dtype=np.float32))
     assert parameters[0] == pytest.approx(-0.1, rel=1e-5)
-    adam.step(np.array([[1.0]], dtype=np.float32))
+    adam.step(np.array([1.0], dtype=np.float32))
     second = (0.28 / 0.19) / np.sqrt(0.004996 / (1 - 0.999**2))
     assert parameters[0] == pytest.approx(-0.1 - 0.1 * second, rel=1e-4)
 
@@ -61,7 +60,7 @@ def test_adam_is_that_of_torch() -> None:
     for gradient in rng.standard_normal((50, 5, 3)).astype(np.float32):
         theirs.grad = torch.from_numpy(gradient.copy())
         reference.step()
-        adam.step(gradient[None])
+        adam.step(gradient)
     assert ours == pytest.approx(theirs.detach().numpy(), abs=1e-4)
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import sparse
 
+from experiments.baselines import tree_penalty
+from experiments.baselines.penalised import NotConvergedWarning, TreeLasso, lasso, tree_lasso
 from hcep import ConceptDictionary, HCEPError, Hierarchy
 from hcep.dictionary import DictionaryError
-from hcep.pursuit import flat_kernel, lasso, tree_lasso
-from hcep.pursuit.penalised import NotConvergedWarning, TreeLasso
 from tests.reference.random_problems import random_dictionary, random_hierarchy
 
 SEEDS = st.integers(0, 10**6)
@@ -49,7 +49,7 @@ def prox_by_dual_ascent(u: np.ndarray, soft: float, group: float, parent: np.nda
 
 def prox(u: np.ndarray, soft: float, group: float, parent: np.ndarray) -> np.ndarray:
     out = u.copy()
-    flat_kernel.prox(out, soft, group, parent, np.empty(len(u)))
+    tree_penalty.prox(out, soft, group, parent, np.empty(len(u)))
     return out
 
 
@@ -289,6 +289,7 @@ def test_what_does_not_converge_is_counted() -> None:
         ({"alpha": -0.1}, r"alpha must be a number above 0 and at most 1, .*; got -0.1"),
         ({"n_nonzero": 0}, r"n_nonzero must be a positive integer, or None for the depth"),
         ({"max_iter": 0}, r"max_iter must be a positive integer"),
+        ({"n_jobs": 0}, r"n_jobs must be a positive integer, or None for all cores"),
         ({"tol": -1.0}, r"tol must be a finite number of at least 0"),
     ],
 )

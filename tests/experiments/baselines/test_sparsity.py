@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from hcep.pursuit.penalised import alpha_for, spread, strongest
-from hcep.pursuit.result import codes_of
+from experiments.baselines.penalised import alpha_for, sparse_codes, spread, strongest
 
 
 @given(wanted=st.floats(1.0, 50.0), rate=st.floats(0.3, 3.0))
@@ -42,7 +41,7 @@ def test_strongest_by_eye() -> None:
 
 
 def test_codes_have_sorted_atoms() -> None:
-    codes = codes_of(
+    codes = sparse_codes(
         np.array([[3, 1, -1], [0, -1, -1]], dtype=np.int32), np.array([[1.0, 2.0, 9.0], [3.0, 9.0, 9.0]]), 4
     )
     assert codes.has_sorted_indices

@@ -1,0 +1,1 @@
+"""Methods that only the paper's comparisons need, and every method by name."""
