@@ -85,7 +85,7 @@ def test_requests_that_cannot_be_met_are_one_sentence():
     model = HCEPClassifier(SAMPLE.hierarchy, shrinkage=None, anchor=0.1).fit(X, Y)
     with pytest.raises(HierarchyError, match="force: no path has 'tench', 'garbage truck' together"):
         model.predict(NEW, force=["tench", "garbage truck"])
-    with pytest.raises(HierarchyError, match=r"'garbge truck' is no concept.*Near matches: 'garbage truck'"):
+    with pytest.raises(HierarchyError, match=r"'garbge truck' is not a concept.*Near matches: 'garbage truck'"):
         model.predict_proba(NEW, forbid="garbge truck")
 
 

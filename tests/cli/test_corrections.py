@@ -103,7 +103,7 @@ def test_corrections_are_kept_honoured_and_taken_back(model, cat, photos, tmp_pa
     assert explained(model, cat, "--corrections", file).startswith("cat, ")
     fails("has no correction in", *correct, "--undo")
     fails("say what is right or wrong", *correct)
-    fails("'cow' is no concept", *correct, "--class", "cow")
+    fails("'cow' is not a concept", *correct, "--class", "cow")
     fails("'animal' is no class but a concept above 'cat', 'dog'; force it", *correct, "--class", "animal")
     fails("force: no path has 'animal', 'bus' together", *correct, "--class", "bus", "--force", "animal")
 
@@ -148,7 +148,7 @@ def test_unknown_concepts_and_torn_lines_of_a_file_are_told(model, cat, tmp_path
     file.write_bytes(whole + b'{"image": "' + b"a" * 64 + b'", "forbid": ["cow"]}\n')
     text, aside = run("explain", model, cat, "--encoder", ENCODER, "--corrections", file)
     assert text.startswith("bus, ")  # the others hold
-    assert re.search(r"kept\.jsonl line 2: 'cow' is no concept.* does not count", aside.replace("\n", " "))
+    assert re.search(r"kept\.jsonl line 2: 'cow' is not a concept.* does not count", aside.replace("\n", " "))
 
 
 def test_a_correction_in_the_concepts_of_another_model_stops_nothing(model, cat, tmp_path):  # noqa: F811
@@ -159,7 +159,7 @@ def test_a_correction_in_the_concepts_of_another_model_stops_nothing(model, cat,
     text, aside = run("explain", model, cat, "--encoder", ENCODER, "--corrections", file)
     assert text.startswith("cat, ")
     assert "corrected" not in text
-    assert "kept.jsonl line 1: 'n03417042' is no concept" in aside.replace("\n", " ")
+    assert "kept.jsonl line 1: 'n03417042' is not a concept" in aside.replace("\n", " ")
     words = ("predict", model, cat.parents[2], "--encoder", ENCODER, "--split", "val", "-o", tmp_path / "p.csv")
     assert "0 of 12 images have a correction" in run(*words, "--corrections", file)[1]
     run(*correct, "--undo")

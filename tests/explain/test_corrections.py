@@ -123,7 +123,7 @@ def test_a_line_has_who_when_and_why(tmp_path):
             f'{{"image": "{A}", "force": ["beer"]}}',
             "line 2: 'beer' is not a concept of this hierarchy. Near matches: 'bear'",
         ),
-        (f'{{"image": "{A}", "class": "beer"}}', "line 2: 'beer' is no concept"),
+        (f'{{"image": "{A}", "class": "beer"}}', "line 2: 'beer' is not a concept"),
         (f'{{"image": "{A}", "force": ["bus"], "forbid": ["vehicle"]}}', "line 2: forbid: no path has 'bus' without"),
     ],
 )
@@ -144,7 +144,7 @@ def test_only_what_stands_must_be_known_to_the_hierarchy(tmp_path):
     file.write_text(f'{wrong}{{"image": "{B}", "force": ["bus"]}}\n', encoding="utf-8")
     kept = Corrections(file, BEARS, lenient=True)
     assert len(kept.problems) == 1
-    assert kept.problems[0].startswith(f"{file} line 1: 'beer' is no concept")
+    assert kept.problems[0].startswith(f"{file} line 1: 'beer' is not a concept")
     assert kept.requests([A, B]) == [Request(), Request(("bus",))]
     assert kept.honoured(A) is None
     assert kept.honoured(B).force == ("bus",)
@@ -166,7 +166,7 @@ def test_a_file_that_is_not_there_is_an_error_unless_it_may_be_new(tmp_path):
 def test_what_is_added_holds_at_once_and_nothing_wrong_is_written(tmp_path):
     file, x = tmp_path / "kept.jsonl", np.arange(4.0)
     kept = Corrections(file, BEARS, missing=True)
-    with pytest.raises(HCEPError, match="'beer' is no concept"):
+    with pytest.raises(HCEPError, match="'beer' is not a concept"):
         kept.add(x, label="beer")
     with pytest.raises(HCEPError, match="no such file"):
         kept.add("photo.jpg", label="bus")
