@@ -274,7 +274,7 @@ def in_tree(n_leaves: int, width: int | None) -> Run:
 
 def bare_product(n_leaves: int) -> Run:
     dictionary, X = random_dictionary(n_leaves)
-    directions = dictionary.path_basis.directions32
+    directions = dictionary.path_problem().directions32
     return lambda: [X[i : i + 256] @ directions.T for i in range(0, len(X), 256)]
 
 

@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from speed_task import random_tree
 
 from hcep import ConceptDictionary
-from hcep.dictionary import PathBasis
+from hcep.dictionary import PathProblem
 
 Floats = NDArray[np.float64]
 
 
-def path_norms(p: Floats, basis: PathBasis) -> Floats:
+def path_norms(p: Floats, basis: PathProblem) -> Floats:
     """``sqrt(score + anchor * length)`` of every complete path from products with directions, (n, n_leaf_paths)."""
     tree, column = basis.tree, np.maximum(basis.column, 0)
     squares = np.where(basis.column >= 0, ((p + basis.offset)[:, column] * basis.sign) ** 2, 0.0)
@@ -41,7 +41,7 @@ def path_norms(p: Floats, basis: PathBasis) -> Floats:
     return np.sqrt(squares[:, tree.leaf_nodes])
 
 
-def spectral_norms(rest: Floats, basis: PathBasis) -> Floats:
+def spectral_norms(rest: Floats, basis: PathProblem) -> Floats:
     """``||S||_2`` of every complete path, (n_leaf_paths,)."""
     found = np.zeros(len(basis.tree.leaf_nodes))
     for k, path in enumerate(basis.nodes_of_path[basis.tree.leaf_nodes]):
@@ -51,7 +51,7 @@ def spectral_norms(rest: Floats, basis: PathBasis) -> Floats:
     return found
 
 
-def scores_and_bounds(x: Floats, basis: PathBasis, shares: list[float]) -> tuple[Floats, list[Floats]]:
+def scores_and_bounds(x: Floats, basis: PathProblem, shares: list[float]) -> tuple[Floats, list[Floats]]:
     """Score of every complete path of images in the dictionary's space, and its bounds by shares of the coordinates."""
     q = basis.directions
     axes = np.linalg.eigh(q.T @ q)[1][:, ::-1]
@@ -79,7 +79,7 @@ def main() -> None:
     print(f"{dictionary!r}\npaths left, and the middle bound over the best score, by share of the coordinates\n")
     for noise in (0.1, 0.3, 0.5, 0.7):
         x = picked + noise * rng.standard_normal(picked.shape)
-        scores, bounds = scores_and_bounds(x, dictionary.path_basis, shares)
+        scores, bounds = scores_and_bounds(x, dictionary.path_problem(), shares)
         best = scores.max(axis=1, keepdims=True)
         told = float((best[:, 0] / (x**2).sum(axis=1)).mean())
         left = [

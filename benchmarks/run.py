@@ -160,7 +160,7 @@ def main() -> int:
 def measure_pursuit(options: argparse.Namespace) -> tuple[int, list[dict[str, Any]]]:
     """The pursuit and its peers: how many bounds are missed, and the rows."""
     task = make_task(options.images)
-    basis = task.dictionary.path_basis
+    basis = task.dictionary.path_problem()
     shape = f"{len(task.X):,} images of {task.X.shape[1]} dimensions, float32; {task.n_nonzero} atoms for flat OMP; "
     shape += f"{len(basis.directions):,} distinct directions for {basis.tree.n_nodes - 1:,} nodes"
     print(f"{task.dictionary!r}\n{shape}; {options.turns} turns, 1 to {options.threads} threads\n")

@@ -30,7 +30,7 @@ class Solver:
 
 def bare_product(task: SpeedTask, threads: int) -> Run:
     """X @ Q.T with one row of Q for every node of the tree, shared directions or not."""
-    basis = task.dictionary.path_basis
+    basis = task.dictionary.path_problem()
     Q = basis.directions32[np.maximum(basis.column[1:], 0)]
     return lambda: task.X @ Q.T
 

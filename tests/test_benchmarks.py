@@ -65,7 +65,7 @@ def test_no_bound_of_a_path_is_below_its_score_and_pruning_keeps_the_best(benchm
     scores_and_bounds = benchmark("bound").scores_and_bounds
     for seed in range(40):  # trees and DAGs, inner synsets means or free
         problem = random_problem(seed, n_images=6)
-        basis = problem.dictionary.anchored_path_basis(problem.options["anchor"])
+        basis = problem.dictionary.path_problem(problem.options["anchor"])
         scores, bounds = scores_and_bounds(problem.X, basis, [0.2, 0.5, 0.9])
         objectives = path_objectives(problem.X, problem.dictionary, anchor=basis.anchor)
         assert (problem.X**2).sum(axis=1)[:, None] - scores == pytest.approx(objectives)

@@ -267,7 +267,7 @@ def test_twenty_of_two_hundred_classes_in_a_fifteenth_of_a_fit(tiny_imagenet: di
     start = time.process_time()
     for name in names:
         model.add_class(name, hierarchy.parents(name)[0], X[y == name])
-    model.dictionary_.anchored_path_basis(model.anchor_)
+    model.dictionary_.path_problem(model.anchor_)
     grown = time.process_time() - start
     assert fit > 15 * grown
     assert set(model.hierarchy_.edges) == set(full.hierarchy_.edges)

@@ -333,12 +333,12 @@ def test_the_embedding_of_an_unknown_synset(pets_dictionary):
 @pytest.mark.parametrize("anchor", [-0.1, np.nan, np.inf])
 def test_an_anchor_out_of_range(pets_dictionary, anchor):
     with pytest.raises(DictionaryError, match="anchor must be a finite number, 0 or above; got"):
-        pets_dictionary.anchored_path_basis(anchor)
+        pets_dictionary.path_problem(anchor)
 
 
 def test_path_bases_are_built_once(pets_dictionary):
-    assert pets_dictionary.path_basis is pets_dictionary.anchored_path_basis(0.0)
-    assert pets_dictionary.anchored_path_basis(0.5) is pets_dictionary.anchored_path_basis(0.5)
+    assert pets_dictionary.path_problem() is pets_dictionary.path_problem(0.0)
+    assert pets_dictionary.path_problem(0.5) is pets_dictionary.path_problem(0.5)
 
 
 def test_the_transform_is_carried_along(pets):

@@ -87,12 +87,12 @@ def test_an_ill_conditioned_metric_gives_single_precision_images_the_answers_of_
 
 
 def test_a_family_whose_mean_is_the_parent_has_a_product_less(pets_dictionary):
-    basis = pets_dictionary.anchored_path_basis(0.3)
+    basis = pets_dictionary.path_problem(0.3)
     fold = Fold.of(pets_dictionary, basis, "float64")
     assert len(basis.directions) == 7
     assert len(fold.directions) == len(pets_dictionary.hierarchy.leaves)
     free = random_problem(3).dictionary  # every embedding free
-    assert len(Fold.of(free, free.path_basis, "float64").directions) == len(free.path_basis.directions)
+    assert len(Fold.of(free, free.path_problem(), "float64").directions) == len(free.path_problem().directions)
 
 
 def test_paths_of_a_dag_share_products_and_have_the_scores_of_the_search():
@@ -103,7 +103,7 @@ def test_paths_of_a_dag_share_products_and_have_the_scores_of_the_search():
     means = rng.standard_normal((24, 60)) + 1.0
     X = (np.repeat(means, 20, axis=0) + rng.standard_normal((480, 60))).astype(np.float32)
     model = HCEPClassifier(edges, power=1.0, shrinkage=0.3, anchor=0.3, refine=False).fit(X, np.repeat(leaves, 20))
-    fold = Fold.of(model.dictionary_, model.dictionary_.anchored_path_basis(model.anchor_), "float32")
+    fold = Fold.of(model.dictionary_, model.dictionary_.path_problem(model.anchor_), "float32")
     assert len(fold.directions) <= 24 < len(fold.directions) + fold.others.shape[1]
     found, best = scores(X, model.dictionary_, model.anchor_)
     expected = path_objectives(X.astype(np.float64), model.dictionary_, anchor=model.anchor_)

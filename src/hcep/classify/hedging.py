@@ -249,19 +249,20 @@ def _left_out_shares(
     What the path leaves is nearly along r.
     """
     transform, tree, dictionary = model.dictionary.transform, model.hierarchy.path_tree, model.dictionary
-    x, atoms = dictionary.embed(images).astype(np.float32), dictionary.atoms.astype(np.float32)
+    problem, x = dictionary.path_problem(model.options.anchor), dictionary.embed(images).astype(np.float32)
     leaves = np.array([model.hierarchy.index(leaf) for leaf in model.leaves.tolist()])
     r = x - dictionary.synset_embeddings[leaves[own]].astype(np.float32)
     squares, left = np.einsum("ij,ij->i", x, x), np.full(len(x), np.inf)
-    nodes = tree.ancestors()[tree.leaf_nodes][:, : model.options.max_steps]
     columns, first = model._paths_by_class
     number = np.diff(np.append(first, len(columns)))
+    ends = tree.cut(tree.leaf_nodes[columns], model.options.max_steps)
     for k in range(number.max()):
-        with_one = np.flatnonzero(number[own] > k)
-        for rows in np.array_split(with_one, -(-len(with_one) // 256)):
-            path = nodes[columns[first[own[rows]] + k]]
-            along = np.where(path[..., None] >= 0, atoms[tree.edge[path]], 0.0)
-            left[rows] = np.minimum(left[rows], _left_by(x[rows], along, model.options.anchor))
+        rows = np.flatnonzero(number[own] > k)
+        nodes = ends[first[own[rows]] + k]
+        along = problem.along_images(nodes, x[rows])
+        a = problem.coefficients(nodes, along)
+        residuals = problem.squared_residuals(x[rows], squares[rows].astype(np.float64), nodes, along, a)
+        left[rows] = np.minimum(left[rows], residuals)
     grown, g = counts[own] / (counts[own] - 1.0), np.zeros(len(x))
     if transform.shrinkage is not None:
         n_free = max(counts.sum() - np.count_nonzero(counts), 1)
@@ -270,19 +271,6 @@ def _left_out_shares(
     along = np.einsum("ij,ij->i", x, r)
     left_out: NDArray[np.float64] = grown**2 * (left + g * left**2) / np.maximum(squares + g * along**2, 1e-300)
     return 1.0 - left_out
-
-
-def _left_by(x: NDArray[Any], atoms: NDArray[Any], anchor: float) -> NDArray[Any]:
-    """What the atoms of a path, (n_images, length, n_dims), leave of ``||x||**2``, with the pursuit's coefficients."""
-    gram = (atoms @ atoms.swapaxes(1, 2)).astype(np.float64)
-    right = (atoms @ x[:, :, None]).astype(np.float64) + anchor
-    anchored = gram + anchor * np.eye(gram.shape[1])
-    if anchor > 1e-9 * gram.max(initial=0.0):
-        coefficients = np.linalg.solve(anchored, right)
-    else:  # atoms may depend on each other
-        coefficients = np.linalg.pinv(anchored, rcond=1e-12, hermitian=True) @ right
-    rest = x - np.einsum("nl,nld->nd", coefficients[:, :, 0].astype(np.float32), atoms)
-    return np.asarray(np.einsum("ij,ij->i", rest, rest))
 
 
 def unknown_scores(model: PathModel, found: Inference) -> NDArray[np.float64]:

@@ -17,7 +17,6 @@ from hcep.dictionary.concept_dictionary import leaf_shares
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit import PathResult, PathSums, SearchOptions, Stopping, search, search_several
-from hcep.pursuit.few_images import are_few
 from hcep.pursuit.limits import Concepts, PathLimits
 
 if TYPE_CHECKING:
@@ -241,7 +240,7 @@ class PathModel:
         """Whether the scores of complete paths decide everything, which one product with raw images gives."""
         asked, depth = self.options, self.hierarchy.path_tree.depth
         exact = asked.beam_width is None and asked.tol == 0.0 and (asked.max_steps or depth) >= depth
-        return exact and not asked.signed and limits is None and not are_few(len(images))
+        return exact and not asked.signed and limits is None
 
     def _score(self, images: NDArray[Any], keep: OnProbabilities, n_classes: int) -> None:
         from hcep.pursuit.folded import for_scores

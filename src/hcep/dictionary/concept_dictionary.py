@@ -10,7 +10,7 @@ from scipy import sparse
 
 from hcep.dictionary.checks import CHUNK, Embeddings, as_embeddings, check_shape, refuse_non_finite
 from hcep.dictionary.moments import ClassMoments
-from hcep.dictionary.path_basis import PathBasis, build_path_basis
+from hcep.dictionary.path_problem import PathProblem, build_path_problem
 from hcep.dictionary.transform import EmbeddingTransform, prepared_rows, shrunk_inverse_root
 from hcep.errors import DictionaryError, near_matches, quoted
 from hcep.hierarchy import Hierarchy
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Missing = Literal["raise", "drop"]
 Batch = tuple[ArrayLike, ArrayLike]
 #: Path bases kept, one per anchor: each is as large as the dictionary.
-KEPT_BASES = 4
+KEPT_PROBLEMS = 4
 
 
 class ConceptDictionary:
@@ -50,7 +50,7 @@ class ConceptDictionary:
         embeddings[0] = 0.0
         embeddings.setflags(write=False)
         self.synset_embeddings = embeddings
-        self._bases: dict[float, PathBasis] = {}
+        self._problems: dict[float, PathProblem] = {}
 
     @classmethod
     def from_images(
@@ -214,20 +214,16 @@ class ConceptDictionary:
         """Embeddings of the leaves, (n_leaves, n_dims), in the order of ``hierarchy.leaves``."""
         return np.asarray(self.synset_embeddings[self.hierarchy.leaf_index])
 
-    @property
-    def path_basis(self) -> PathBasis:
-        """The orthonormal directions of every rooted path (see `PathBasis`)."""
-        return self.anchored_path_basis(0.0)
-
-    def anchored_path_basis(self, anchor: float) -> PathBasis:
-        """The path basis of the atoms augmented by the anchor; built once for each anchor."""
+    def path_problem(self, anchor: float = 0.0) -> PathProblem:
+        """The anchored least-squares problem on every rooted path (see `PathProblem`); built once for each anchor."""
         if not 0.0 <= anchor < np.inf:
             raise DictionaryError(f"anchor must be a finite number, 0 or above; got {anchor!r}")
-        if anchor not in self._bases:
-            while len(self._bases) >= KEPT_BASES:
-                self._bases.pop(next(iter(self._bases)))
-            self._bases[anchor] = build_path_basis(self.hierarchy, self.atoms, anchor)
-        return self._bases[anchor]
+        anchor = float(anchor)
+        if anchor not in self._problems:
+            while len(self._problems) >= KEPT_PROBLEMS:
+                self._problems.pop(next(iter(self._problems)))
+            self._problems[anchor] = build_path_problem(self.hierarchy, self.atoms, anchor)
+        return self._problems[anchor]
 
     @cached_property
     def geometry(self) -> "Geometry":

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep.dictionary import ConceptDictionary
+from hcep.dictionary.checks import blocks
+from hcep.dictionary.path_problem import gram_schmidt
 from hcep.errors import HCEPError
 
 #: Images worked on at once: their products with all atoms are held in memory.
 BLOCK = 4096
-#: An atom with less than this share of its energy outside the span of those before it adds nothing.
-DEPENDENT = 1e-11
 
 
 def energy_columns(result: Any, X: ArrayLike | None, n_images: int, depth: int) -> dict[str, NDArray[np.float64]]:
@@ -64,29 +64,20 @@ def explained_energy(
 ) -> NDArray[np.float64]:
     """Squared norm of the projection of each image onto its first l atoms, for l = 1 … n_steps.
 
-    With the atoms' Gram matrix ``G = L L^T`` (Cholesky) and ``b = D x``, the projections onto the orthogonalised atoms
-    are ``p = L^-1 b``; one column of L per step, for all images at once. Along a rooted path these are the p_u of
-    docs/method.md.
+    It is the running sum of the squared products with the orthogonalised atoms: along a rooted path, of the p_u of
+    `PathProblem`.
 
-    `x`: (n_images, n_dims) float64; in the dictionary's space. `order`: (n_images, n_steps) int32; atoms, -1 beyond the
-    last: a support that has ended explains what it did at its end.
+    Parameters
+    ----------
+    x : (n_images, n_dims) float64; in the dictionary's space
+    order : (n_images, n_steps) int32; atoms, -1 beyond the last: a support that has ended explains what it did at its end
     """
-    n_images, n_steps = order.shape
-    inside = order >= 0
-    used, place = np.unique(np.where(inside, order, 0), return_inverse=True)
-    place = place.reshape(order.shape)
-    gram = dictionary.atoms[used] @ dictionary.atoms[used].T
-    products = np.take_along_axis(x @ dictionary.atoms[used].T, place, axis=1)
-    lower = np.zeros((n_images, n_steps, n_steps))
-    p = np.zeros((n_images, n_steps))
-    for k in range(n_steps):
-        new = gram[place[:, k], place[:, k]]
-        for j in range(k):
-            along = gram[place[:, k], place[:, j]] - np.einsum("ni,ni->n", lower[:, k, :j], lower[:, j, :j])
-            lower[:, k, j] = np.divide(along, lower[:, j, j], out=np.zeros(n_images), where=lower[:, j, j] > 0)
-        left = new - np.einsum("ni,ni->n", lower[:, k, :k], lower[:, k, :k])
-        independent = inside[:, k] & (left > DEPENDENT * new)
-        lower[:, k, k] = np.sqrt(np.where(independent, left, 0.0))
-        unexplained = products[:, k] - np.einsum("ni,ni->n", lower[:, k, :k], p[:, :k])
-        np.divide(unexplained, lower[:, k, k], out=p[:, k], where=independent)
-    return np.cumsum(p**2, axis=1)
+    supports, place = np.unique(order, axis=0, return_inverse=True)
+    along, place = np.zeros(order.shape), place.ravel()
+    for part in blocks(0, len(supports), order.shape[1] * x.shape[1]):
+        chosen = supports[part]
+        q, _ = gram_schmidt(np.where((chosen >= 0)[..., None], dictionary.atoms[chosen], 0.0))
+        rows = np.flatnonzero((place >= part.start) & (place < part.stop))
+        for at in (rows[start : start + len(chosen)] for start in range(0, len(rows), max(len(chosen), 1))):
+            along[at] = np.einsum("nkd,nd->nk", q[place[at] - part.start], x[at])
+    return np.cumsum(along**2, axis=1)

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.classify.path_model import PathModel
+from hcep.dictionary.path_problem import CLOSED
 from hcep.explain.evidence import Evidence
 from hcep.pursuit import search
 from hcep.pursuit.limits import PathLimits, Request
-from hcep.pursuit.tables import CLOSED
 
 #: Paths that the beam keeps where the model's own search keeps all.
 WIDTH = 4
@@ -37,12 +37,9 @@ def beam_levels(model: PathModel, x: NDArray[Any], request: Request) -> Levels:
     trace = search(x[None], model.dictionary, options, trace=True, limits=limits).trace
     assert trace is not None
     beams = [row[row >= 0].tolist() for row in trace.nodes[0] if (row >= 0).any()]
-    evidence, nodes = Evidence(model), np.arange(1, tree.n_nodes)
-    directions, offset = evidence._directions(nodes)
-    z, products, scores = evidence.metric(x), np.zeros(tree.n_nodes), np.zeros(tree.n_nodes)
-    products[1:] = directions @ z + offset
-    for node in nodes.tolist():  # parents come before children
-        scores[node] = scores[tree.parent[node]] + products[node] ** 2 - model.options.anchor
+    problem, z = model.dictionary.path_problem(model.options.anchor), Evidence(model).metric(x)
+    products = problem.values(problem.products(z[None]))
+    scores, products = problem.scores(products)[:, 0], products[:, 0]
     answer = tree.ancestors()[beams[-1][0]].tolist()
 
     def tried(node: int, why: str) -> Tried:

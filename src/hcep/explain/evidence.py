@@ -10,11 +10,11 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from hcep.classify.path_model import PathModel
-from hcep.dictionary import ConceptDictionary, EmbeddingTransform
+from hcep.dictionary import ConceptDictionary, EmbeddingTransform, PathProblem
 from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
 from hcep.explain.neighbours import TrainingPhoto, nearest_photos
-from hcep.explain.where import EvidenceMap, _Solver, _solver as path_solver
+from hcep.explain.where import EvidenceMap
 from hcep.pursuit.result import path_of
 
 Array = NDArray[np.float64]
@@ -134,11 +134,12 @@ class Evidence:
         """The score of a class, a position in ``model.classes``, for a raw embedding whose path ends in `node`."""
         z, ids, constant = self.metric(x), path_of(self.model.dictionary, node), 0.0
         if self.model.head is None:
-            directions, offset = self._directions(self.nodes(node))
+            directions, offset = self.problem.path_directions(self.nodes(node))
             values = (directions @ z + offset) ** 2 - self.model.options.anchor
         else:
             weights, constant = self._logit(label)
-            values = self._solver(node).coefficients(z) * weights[self.edges(node)]
+            gain, prior = self.problem.affine(node)
+            values = (gain @ z + prior) * weights[self.edges(node)]
         named = zip(ids, map(self.model.hierarchy.name, ids), values.tolist(), strict=True)
         told, total = tuple(Contribution(*one) for one in named), constant + float(values.sum())
         kind: Literal["path", "logit"] = "path" if self.model.head is None else "logit"
@@ -199,26 +200,17 @@ class Evidence:
         plain = ConceptDictionary(d.hierarchy, d.synset_embeddings, EmbeddingTransform())
         return replace(self.model, dictionary=plain)
 
-    def nodes(self, node: int) -> NDArray[np.intp]:
+    def nodes(self, node: int) -> NDArray[np.int32]:
         """Along the path to a node."""
-        tree, nodes = self.model.hierarchy.path_tree, []
-        while node > 0:
-            nodes.append(node)
-            node = int(tree.parent[node])
-        return np.array(nodes[::-1], dtype=np.intp)
+        return np.asarray(self.problem.nodes_of_path[node][: self.problem.tree.level[node]])
 
     def edges(self, node: int) -> NDArray[np.int32]:
         """The atoms along the path to a node, by number."""
         return self.model.hierarchy.path_tree.edge[self.nodes(node)]
 
-    def _solver(self, node: int) -> _Solver:
-        return path_solver(self.model.dictionary.atoms[self.edges(node)], self.model.options.anchor)
-
-    def _directions(self, nodes: NDArray[np.intp]) -> tuple[Array, Array]:
-        """The directions q_v of some nodes and what the anchor adds to the products with them."""
-        basis = self.model.dictionary.anchored_path_basis(float(self.model.options.anchor))
-        column, sign = basis.column[nodes], basis.sign[nodes]  # a dependent atom has sign 0
-        return sign[:, None] * basis.directions[column], sign * basis.offset[column]
+    @property
+    def problem(self) -> PathProblem:
+        return self.model.dictionary.path_problem(self.model.options.anchor)
 
     def called(self, label: int) -> tuple[str, str]:
         """Label and name of a class by its position."""
@@ -236,7 +228,7 @@ class Evidence:
     def _flip(self, x: NDArray[Any], node: int, other: int, n: int) -> Flip | None:
         """Between two paths: below the fork, after n concepts, the products of one side decide against the other's."""
         own, rival = self.nodes(node)[n:], self.nodes(other)[n:]
-        directions, offset = self._directions(np.concatenate([own, rival]))
+        directions, offset = self.problem.path_directions(np.concatenate([own, rival]))
         signs = np.repeat([1.0, -1.0], [len(own), len(rival)])
         start, pulled = self._pulled(x, directions)
         constant = self.model.options.anchor * float(signs.sum())
@@ -246,10 +238,11 @@ class Evidence:
 
     def _logit_flip(self, x: NDArray[Any], node: int, label: int, rival: int) -> Flip | None:
         """Between two logits on one path, which are linear in the embedding."""
-        (ours, a), (theirs, b), solver = self._logit(label), self._logit(rival), self._solver(node)
+        (ours, a), (theirs, b), (gain, prior) = self._logit(label), self._logit(rival), self.problem.affine(node)
         weights = (ours - theirs)[self.edges(node)]
-        start, pulled = self._pulled(x, (weights @ solver.gain)[None])
-        margin, square = float(weights @ solver.coefficients(self.metric(x)) + a - b), float(pulled[0] @ pulled[0])
+        start, pulled = self._pulled(x, (weights @ gain)[None])
+        margin = float(weights @ (gain @ self.metric(x) + prior) + a - b)
+        square = float(pulled[0] @ pulled[0])
         return self._told(start, None if margin < 0 or square == 0 else -margin / square * pulled[0])
 
     def _pulled(self, x: NDArray[Any], directions: Array) -> tuple[Array, Array]:

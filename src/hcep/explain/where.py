@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.dictionary import ConceptDictionary
-from hcep.dictionary.path_basis import DEPENDENT
+from hcep.dictionary import ConceptDictionary, PathProblem
 from hcep.embeddings import Encoder
 from hcep.errors import HCEPError, near_matches, quoted
 
@@ -38,49 +37,32 @@ class EvidenceMap:
         return float(self.shares.sum() + self.constant)
 
 
-@dataclass(frozen=True, eq=False)
-class _Solver:
-    """Coefficients of a path, affine in the embedding z of the dictionary's space: ``a = G z + prior``."""
+class _OpenPath:
+    """One path of a problem, opened: what its numbers are as functions of the embedding z in the dictionary's space."""
 
-    atoms: Array
-    gain: Array
-    prior: Array
+    def __init__(self, problem: PathProblem, node: int) -> None:
+        self.gain, self.prior = problem.affine(node)
+        self.directions, self.offset = problem.path_directions(problem.nodes_of_path[node][: len(self.gain)])
+        self.anchor = problem.anchor
 
     def coefficients(self, z: Array) -> Array:
         return z @ self.gain.T + self.prior
 
+    def scores(self, z: Array) -> Array:
+        """By how much the path lowers the objective of every row of z below its squared norm."""
+        return np.asarray(((z @ self.directions.T + self.offset) ** 2 - self.anchor).sum(axis=1))
+
     def reconstruction(self, z: Array) -> Array:
-        """The path's part of the embedding at its best coefficients."""
-        return self.atoms.T @ self.coefficients(z)
-
-    def objectives(self, z: Array, anchor: float) -> Array:
-        """``||z - D^T a||**2 + anchor ||a - 1||**2`` of every row of z."""
-        a = self.coefficients(np.atleast_2d(z))
-        rest = z - a @ self.atoms
-        return np.asarray(np.einsum("ij,ij->i", rest, rest) + anchor * np.einsum("ij,ij->i", a - 1.0, a - 1.0))
-
-
-def _solver(atoms: Array, anchor: float) -> _Solver:
-    """``G = (D D^T + lambda I)^-1 D``; an atom in the span of those above it has coefficient 0, as in the pursuit."""
-    kept: list[int] = list(range(len(atoms))) if anchor > 0 else []
-    for i, atom in enumerate(atoms if anchor == 0 else ()):
-        above = atoms[kept]
-        rest = atom - above.T @ np.linalg.lstsq(above.T, atom, rcond=None)[0] if kept else atom
-        if np.linalg.norm(rest) > DEPENDENT * np.linalg.norm(atom):
-            kept.append(i)
-    chosen = atoms[kept]
-    inverse = np.linalg.inv(chosen @ chosen.T + anchor * np.eye(len(kept)))
-    gain, prior = np.zeros_like(atoms), np.zeros(len(atoms))
-    gain[kept], prior[kept] = inverse @ chosen, anchor * inverse.sum(axis=1)
-    return _Solver(atoms, gain, prior)
+        """The path's part of the embedding at its best coefficients, and half the slope of its score."""
+        return (z @ self.directions.T + self.offset) @ self.directions
 
 
 class PathMaps:
     """Maker of maps for the paths of one dictionary and a pursuit's anchor; what a path needs is solved once."""
 
     def __init__(self, dictionary: ConceptDictionary, anchor: float) -> None:
-        self.dictionary, self.anchor = dictionary, float(anchor)
-        self._solvers: dict[tuple[int, ...], _Solver] = {}
+        self.dictionary, self.problem = dictionary, dictionary.path_problem(anchor)
+        self._paths: dict[int, _OpenPath] = {}
 
     def maps(
         self, chosen: Atoms, rivals: Sequence[Atoms], features: NDArray[np.floating], vector: NDArray[Any] | None = None
@@ -91,14 +73,14 @@ class PathMaps:
         mean it is given as `vector`, and maps are approximate.
         """
         positions, rest = self._parts(features)
-        own, start, whole = self._solver(chosen), self._start, positions.sum(axis=0) + rest
+        own, start, whole = self._path(chosen), self._start, positions.sum(axis=0) + rest
         constants = (own.gain @ rest + own.prior).tolist()
         found = [*zip(own.gain @ positions.T, constants, strict=True)]
-        for other in map(self._solver, rivals):
-            # The gradient of min_a ||z - D^T a||^2 + ... is 2 (z - D^T a); the images cancel in the difference.
+        for other in map(self._path, rivals):
+            # The gradient of the objective is 2 (z - D^T a); the images cancel in the difference.
             slope = sum(own.reconstruction(end) - other.reconstruction(end) for end in (start, whole))
             shares = positions @ slope + (rest - start) @ slope / len(positions)
-            found.append((shares, self._margins(own, other, start[None]).item()))
+            found.append((shares, (own.scores(start[None]) - other.scores(start[None])).item()))
         totals = [None] * len(found) if vector is None else self._numbers(chosen, rivals, vector[None])[:, 0].tolist()
         maps, exact = [], vector is None and self.dictionary.transform.power == 1.0
         for (shares, constant), total in zip(found, totals, strict=True):
@@ -119,7 +101,7 @@ class PathMaps:
     def lowest(self, paths: Sequence[Atoms], vector: NDArray[Any]) -> int:
         """Which of some paths has the lowest objective for a raw embedding."""
         z = self.dictionary.transform(np.atleast_2d(vector).astype(np.float64))
-        return int(np.argmin([self._solver(path).objectives(z, self.anchor)[0] for path in paths]))
+        return int(np.argmax([self._path(path).scores(z)[0] for path in paths]))
 
     def _parts(self, features: NDArray[np.floating]) -> tuple[Array, Array]:
         """Every position's part of the embedding in the dictionary's space, and the rest: together they are it.
@@ -140,25 +122,21 @@ class PathMaps:
 
     def _numbers(self, chosen: Atoms, rivals: Sequence[Atoms], vectors: NDArray[Any]) -> Array:
         """What maps are of, for raw embeddings: coefficients of a path, margins over its rivals, a column each."""
-        z, own = self.dictionary.transform(vectors.astype(np.float64)), self._solver(chosen)
-        margins = [self._margins(own, other, z)[None] for other in map(self._solver, rivals)]
+        z, own = self.dictionary.transform(vectors.astype(np.float64)), self._path(chosen)
+        margins = [(own.scores(z) - other.scores(z))[None] for other in map(self._path, rivals)]
         return np.concatenate([own.coefficients(z).T, *margins])
 
-    def _solver(self, path: Atoms) -> _Solver:
-        key = tuple(path.tolist())
-        if key not in self._solvers:
-            self._solvers[key] = _solver(self.dictionary.atoms[path], self.anchor)
-        return self._solvers[key]
+    def _path(self, atoms: Atoms) -> _OpenPath:
+        node = self.problem.tree.node_along(atoms)
+        if node not in self._paths:
+            self._paths[node] = _OpenPath(self.problem, node)
+        return self._paths[node]
 
     @cached_property
     def _start(self) -> Array:
         """What counts as "nothing to see" in margins: the mean of the classes."""
         means: Array = self.dictionary.synset_embeddings[self.dictionary.hierarchy.leaf_index].mean(axis=0)
         return means
-
-    def _margins(self, chosen: _Solver, rival: _Solver, z: Array) -> Array:
-        """``objective(rival) - objective(chosen)`` of every row of z."""
-        return rival.objectives(z, self.anchor) - chosen.objectives(z, self.anchor)
 
 
 def concept_maps(

@@ -220,6 +220,21 @@ class PathTree:
         """Nodes whose path is complete: it ends in a leaf of the hierarchy."""
         return np.flatnonzero(self.n_children == 0)
 
+    def cut(self, nodes: NDArray[np.intp], max_steps: int | None) -> NDArray[np.intp]:
+        """Each path after at most `max_steps` steps."""
+        while max_steps is not None and (self.level[nodes] > max_steps).any():
+            nodes = np.where(self.level[nodes] > max_steps, self.parent[nodes], nodes)
+        return nodes
+
+    def node_along(self, edges: Iterable[int]) -> int:
+        """The node at the end of a path, by its edges from the root down; a path that is none raises IndexError."""
+        node = 0
+        for edge in edges:
+            first = int(self.first_child[node])
+            children = self.edge[first : first + int(self.n_children[node])]
+            node = first + int(np.flatnonzero(children == edge)[0])
+        return node
+
     def ancestors(self) -> NDArray[np.int32]:
         """Nodes along each path, (n_nodes, depth), position l - 1 holding the one at level l; -1 beyond the path."""
         table = np.full((self.n_nodes, self.depth), -1, dtype=np.int32)

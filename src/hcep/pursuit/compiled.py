@@ -1,32 +1,85 @@
-"""How kernels are compiled, and the hypotheses that they rank.
+"""How kernels are compiled and cached, and what several of them use: heaps of hypotheses, a Cholesky factor, vectors.
 
 Kernels work on trusted arrays, one block of images at a time, with no state between images. No fastmath where a
-comparison picks. Numba's cache looks at the file of a kernel alone: after an edit of a function that kernels of other
-files call, delete ``__pycache__``.
+comparison picks.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
-from numba import njit
+from numba import config, njit
+from numpy.typing import NDArray
 
-from hcep.pursuit.tables import Array
+from hcep._files import cache_folder
 
 F = TypeVar("F", bound=Callable[..., object])
+Array = NDArray[Any]
 
 #: Not a plain 0 and 1, for which numba would compile what they are given to once more.
 ZERO, ONE = cast(int, np.int64(0)), cast(int, np.int64(1))
-#: What Python calls.
-kernel = cast(Callable[[F], F], njit(cache=True, nogil=True))
+#: A pivot of a Gram matrix below this share of its diagonal is rounding: squares lose half of the digits of norms.
+ROUNDING = 1e-12
+
+
+def kernel_sources(package: Path) -> list[Path]:
+    """Files that kernels are made of: this one, the records they take, and every ``*_kernel.py``."""
+    shared = [package / "pursuit" / name for name in ("compiled.py", "tables.py")]
+    return [*shared, *sorted(package.rglob("*_kernel.py"))]
+
+
+def kernel_folder() -> Path:
+    """Where compiled kernels are kept: a folder per state of *all* kernel sources.
+
+    numba looks only at the file that a kernel is in, so an edit of a function that it calls elsewhere would go
+    unnoticed.
+    """
+    sources = kernel_sources(Path(__file__).parents[1])
+    state = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    base = Path(os.environ["NUMBA_CACHE_DIR"]) if os.environ.get("NUMBA_CACHE_DIR") else cache_folder("kernels")
+    return base / state
+
+
+def _writable(folder: Path) -> bool:
+    """Make the folder, and remove those of sources that nobody has used for two months; whether it can be written."""
+    try:
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            for other in folder.parent.iterdir():
+                if other.is_dir() and len(other.name) == 16 and time.time() - other.stat().st_mtime > 60 * 86_400:
+                    shutil.rmtree(other, ignore_errors=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+def kernel(function: F) -> F:
+    """Compile a function that Python calls; the machine code is kept on disk where that is possible."""
+    before, config.CACHE_DIR = config.CACHE_DIR, str(_FOLDER)  # numba reads it here, and here alone
+    try:
+        return cast(F, njit(cache=_CACHED, nogil=True)(function))
+    finally:
+        config.CACHE_DIR = before
+
+
+_FOLDER = kernel_folder()
+_CACHED = _writable(_FOLDER)
 #: What kernels alone call: inlined, as a tuple of arrays is handed over number by number, and with no way in from
 #: Python, which takes as long to compile as the rest.
 INNER: dict[str, Any] = {"nogil": True, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 piece = cast(Callable[[F], F], njit(**INNER))
 #: The same, free to reorder sums, which is several times faster; for numbers that no comparison looks at.
 summing = cast(Callable[[F], F], njit(**INNER, fastmath={"reassoc"}))
+
+
+# -- hypotheses ----------------------------------------------------------------------------------------
 
 
 class Beam(NamedTuple):
@@ -131,3 +184,66 @@ def keep_best(scores: Array, nodes: Array, size: int, limit: int) -> int:
         else:
             break
     return limit
+
+
+# -- vectors and triangles -----------------------------------------------------------------------------
+
+
+@piece
+def subtract(target: Array, factor: float, row: Array) -> None:
+    """``target -= factor * row``."""
+    for j in range(len(target)):
+        target[j] -= factor * row[j]
+
+
+@piece
+def squared_norm(vector: Array) -> float:
+    total = 0.0
+    for j in range(len(vector)):
+        total += vector[j] * vector[j]
+    return total
+
+
+@summing
+def dot(u: Array, v: Array) -> float:
+    """In the precision of the factors and any order of summands, as a matrix product is."""
+    total: float = u[0] * v[0]
+    for j in range(1, len(u)):
+        total += u[j] * v[j]
+    return total
+
+
+@piece
+def factor_row(factor: Array, m: int, ridge: float) -> None:
+    """Row m of a Cholesky factor, in place of that row of the Gram matrix, whose diagonal `ridge` is added to.
+
+    A vector that depends on those before it leaves rounding on the diagonal, which becomes 0: it explains nothing more.
+    """
+    for q in range(m):
+        total = factor[m, q]
+        for k in range(q):
+            total -= factor[m, k] * factor[q, k]
+        factor[m, q] = total / factor[q, q] if factor[q, q] > 0.0 else 0.0
+    diagonal = factor[m, m] + ridge
+    total = diagonal
+    for k in range(m):
+        total -= factor[m, k] * factor[m, k]
+    factor[m, m] = np.sqrt(total) if total > ROUNDING * diagonal else 0.0
+
+
+@piece
+def forward_step(factor: Array, solution: Array, m: int, right: float) -> float:
+    """Entry m of the solution of ``L y = right``, from the entries before it."""
+    for k in range(m):
+        right -= factor[m, k] * solution[k]
+    return right / factor[m, m] if factor[m, m] > 0.0 else 0.0
+
+
+@piece
+def solve_transposed(factor: Array, size: int, right: Array, solution: Array) -> None:
+    """Solve ``L^T z = right``; 0 where the factor's diagonal is."""
+    for m in range(size - 1, -1, -1):
+        total = right[m]
+        for q in range(m + 1, size):
+            total -= factor[q, m] * solution[q]
+        solution[m] = total / factor[m, m] if factor[m, m] > 0.0 else 0.0

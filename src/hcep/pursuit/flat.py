@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike, NDArray
 from hcep._checks import require_not_negative, require_positive
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import check_shape, working_dtype
-from hcep.dictionary.path_basis import equal_or_opposite
+from hcep.dictionary.path_problem import equal_or_opposite
 from hcep.errors import HCEPError
 from hcep.pursuit.blocks import for_blocks
 from hcep.pursuit.result import FlatResult, codes_of

@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcep.pursuit.along_path import squared_norm, subtract
-from hcep.pursuit.compiled import ZERO, copy, kernel, piece
-from hcep.pursuit.tables import Array, Images
+from hcep.pursuit.compiled import ZERO, Array, copy, kernel, piece, squared_norm, subtract
+from hcep.pursuit.tables import Images
 
 
 class Atoms(NamedTuple):

@@ -11,26 +11,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import qr, solve_triangular
 
-from hcep.dictionary import ConceptDictionary, PathBasis
+from hcep.dictionary import ConceptDictionary, PathProblem
 from hcep.dictionary.checks import CHUNK, Embeddings, check_shape, refuse_non_finite, working_dtype
 from hcep.dictionary.transform import EmbeddingTransform, prepared_rows
 from hcep.pursuit.blocks import block_size, for_blocks, squared_norms
-from hcep.pursuit.compiled import kernel
-from hcep.pursuit.tables import Array
+from hcep.pursuit.search import FEW, score_labels
+from hcep.pursuit.tables import Tables
 
 #: A block of images, the score of the best path of each class, and the class of the best path of all.
 OnScores = Callable[[slice, NDArray[np.float64], NDArray[np.intp]], None]
 #: Images per block.
 BLOCK = 1024
-#: Images that the kernel has side by side.
-LANES = 16
 #: Most that rounding may be of an image's largest product, before products are taken in double precision.
 ROUNDING = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-8}
 #: So many times more directions than they span are worth a look, up to so many; what is left of one, as a share of the
@@ -38,19 +37,6 @@ ROUNDING = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-8}
 WORTH, MOST_SPANNED, SPANNED = 1.1, 512, 1e-10
 #: Atoms of one parent's children that add up to less than this share of the largest add up to zero.
 ZERO_SUM = 1e-12
-
-
-class Nodes(NamedTuple):
-    """What the kernel needs of each node of the path tree; `column` is -1 where a value is derived, or always zero."""
-
-    parent: Array
-    column: Array
-    sign: Array
-    offset: Array
-    norm: Array
-    derived: Array
-    first: Array
-    last: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,41 +50,49 @@ class Fold:
     """
 
     dictionary: ConceptDictionary
+    problem: PathProblem
     directions: Embeddings
     others: Embeddings
-    nodes: Nodes
+    tables: Tables
     longest: float
     folded: bool
 
     @classmethod
-    def of(cls, dictionary: ConceptDictionary, basis: PathBasis, precision: str | None) -> Fold:
+    def of(cls, dictionary: ConceptDictionary, problem: PathProblem, precision: str | None) -> Fold:
         """Made once for each basis and precision."""
-        kept = _KEPT.setdefault(basis, {})
+        kept = _KEPT.setdefault(problem, {})
         if precision not in kept:
-            kept[precision] = cls._made(dictionary, basis, precision)
+            kept[precision] = cls._made(dictionary, problem, precision)
         return kept[precision]
 
     @classmethod
-    def _made(cls, dictionary: ConceptDictionary, basis: PathBasis, precision: str | None) -> Fold:
-        tree, directions, offset = basis.tree, basis.directions, basis.offset
+    def _made(cls, dictionary: ConceptDictionary, problem: PathProblem, precision: str | None) -> Fold:
+        tree, directions, offset = problem.tree, problem.directions, problem.offset
         if precision is not None:
             directions, constant = _folded(dictionary.transform, directions)
             offset = offset + constant
         norm = np.zeros(tree.n_nodes)
-        norm[1:] = basis.triangle[np.arange(1, tree.n_nodes), tree.level[1:] - 1]
-        derived, column = _derived(basis, norm), basis.column.copy()
-        column[derived] = -1
-        used, column[column >= 0] = np.unique(column[column >= 0], return_inverse=True)
-        first, n_children = (each[tree.parent[derived]] for each in (tree.first_child, tree.n_children))
-        of_node = np.where(basis.column >= 0, basis.sign * offset[basis.column], 0.0)
-        nodes = Nodes(tree.parent, column, basis.sign, of_node, norm, derived, first, first + n_children)
+        norm[1:] = problem.triangle[np.arange(1, tree.n_nodes), tree.level[1:] - 1]
+        weights = _weights(problem, norm)
+        used = np.unique(weights.indices)
         longest = float(np.linalg.norm(directions, axis=1).max(initial=0.0))
         order, others = _spanned(directions[used], len(dictionary.hierarchy.leaves), precision == "float32")
-        place = np.argsort(order)
-        nodes = nodes._replace(column=np.where(column >= 0, place[column], -1) if len(place) else column)
+        place = np.zeros(len(directions), dtype=np.int64)
+        place[used[order]] = np.arange(len(used))
+        tables = Tables.of(problem)._replace(
+            pointer=weights.indptr.astype(np.int64), column=place[weights.indices], weight=weights.data,
+            offset=problem.sign * offset[problem.column],
+        )  # fmt: skip
         longest *= max(1.0, float(np.abs(others).sum(axis=0).max(initial=0.0)))
         dtype, own = np.dtype(precision or np.float64), directions[used[order[: len(others)]]]
-        return cls(dictionary, own.astype(dtype), others.astype(dtype), nodes, longest, precision is not None)
+        folded = precision is not None
+        return cls(dictionary, problem, own.astype(dtype), others.astype(dtype), tables, longest, folded)
+
+    def values(self, products: Embeddings) -> NDArray[np.float64]:
+        """``p_v`` of every node, (n_nodes, n_images), as `PathProblem.values` gives them."""
+        tables, shape = self.tables, (self.problem.tree.n_nodes, products.shape[1])
+        weights = sparse.csr_array((tables.weight, tables.column, tables.pointer), shape=shape)
+        return np.asarray(weights @ products.T.astype(np.float64)) + tables.offset[:, None]
 
     def products(self, rows: Embeddings, first_row: int, kept: dict[str, Embeddings]) -> Embeddings | None:
         """Products of raw images; None where rounding could decide an answer. Refuses NaN and infinite values.
@@ -143,7 +137,7 @@ def _room(kept: dict[str, Embeddings], name: str, shape: tuple[int, int], like: 
     return kept[name][: shape[0]]
 
 
-_KEPT: WeakKeyDictionary[PathBasis, dict[str | None, Fold]] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[PathProblem, dict[str | None, Fold]] = WeakKeyDictionary()
 
 
 def for_scores(
@@ -167,60 +161,37 @@ def for_scores(
         node where some are equal. Blocks come from several threads and in any order.
     """
     rows = check_shape(X, dictionary.n_dims)
-    basis = dictionary.anchored_path_basis(anchor)
+    problem = dictionary.path_problem(anchor)
     precisions = (working_dtype(rows).name, "float64", None)
-    Fold.of(dictionary, basis, precisions[0])  # once, before threads ask for it
+    Fold.of(dictionary, problem, precisions[0])  # once, before threads ask for it
     own = threading.local()
 
     def work(block: slice) -> None:
         for precision in precisions:
-            fold = Fold.of(dictionary, basis, precision)
+            fold = Fold.of(dictionary, problem, precision)
             p = fold.products(rows[block], block.start, vars(own))
             if p is not None:
                 break
         assert p is not None  # without a fold products are always there
-        n, more = len(p), -len(p) % LANES
-        p = np.pad(p, ((0, more), (0, 0))) if more else p
-        scores, best = np.empty((n_classes, n + more)), np.empty(n + more, np.intp)
-        class_scores(p, fold.nodes, float(anchor), class_of_node, scores, best)
-        keep(block, scores[:, :n].T, best[:n])
+        if len(rows) <= FEW:
+            keep(block, *_few_scores(fold, p, class_of_node, n_classes))
+            return
+        scores, best = score_labels(p, fold.tables, float(anchor), class_of_node, n_classes)
+        keep(block, scores.T, best)
 
-    for_blocks(len(rows), work, n_jobs, block=min(BLOCK, block_size(len(basis.directions))))
+    for_blocks(len(rows), work, n_jobs, block=min(BLOCK, block_size(len(problem.directions))))
 
 
-@kernel
-def class_scores(p: Array, nodes: Nodes, anchor: float, class_of_node: Array, out: Array, best: Array) -> None:
-    """Score all paths of each image: ``out`` (n_classes, n) the best of each class, ``best`` (n,) the best class.
-
-    LANES images at a time, of which n is a multiple: loops over as many, known when compiled, are vectorised.
-    """
-    parent, column, sign, offset, norm, derived, first, last = nodes
-    value, score, top = np.zeros((len(parent), LANES)), np.zeros((len(parent), LANES)), np.zeros(LANES)
-    for start in range(0, len(p), LANES):
-        for v in range(1, len(parent)):
-            c, signed = column[v], sign[v]
-            for i in range(LANES):
-                value[v, i] = p[start + i, c] * signed if c >= 0 else 0.0
-        for k in range(len(derived)):
-            own = derived[k]
-            for v in range(first[k], last[k]):
-                share = -norm[v] / norm[own] if v != own else 0.0
-                for i in range(LANES):
-                    value[own, i] += share * value[v, i]
-        out[:, start : start + LANES] = -np.inf
-        top[:] = -np.inf
-        for v in range(1, len(parent)):
-            above, constant, c = parent[v], offset[v], class_of_node[v]
-            for i in range(LANES):
-                full = value[v, i] + constant
-                score[v, i] = score[above, i] + full * full - anchor
-            if c >= 0 and len(out):
-                for i in range(LANES):
-                    out[c, start + i] = max(out[c, start + i], score[v, i])
-            if c >= 0:
-                for i in range(LANES):
-                    if score[v, i] > top[i]:
-                        top[i], best[start + i] = score[v, i], c
+def _few_scores(
+    fold: Fold, p: Embeddings, class_of_node: NDArray[np.int32], n_classes: int
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """As `score_labels` for a few images, by the path problem's own lines."""
+    ends = np.flatnonzero(class_of_node >= 0)
+    scores = fold.problem.scores(fold.values(p))[ends]
+    by_class = np.full((n_classes, len(p)), -np.inf)
+    if n_classes:
+        np.maximum.at(by_class, class_of_node[ends], scores)
+    return by_class.T, class_of_node[ends[scores.argmax(axis=0)]].astype(np.intp)
 
 
 def _folded(transform: EmbeddingTransform, q: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -244,15 +215,33 @@ def _spanned(q: NDArray[np.float64], n_leaves: int, wanted: bool) -> tuple[NDArr
     return order, solve_triangular(triangle[:rank, :rank], triangle[:rank, rank:])
 
 
-def _derived(basis: PathBasis, norm: NDArray[np.float64]) -> NDArray[np.intp]:
+def _weights(problem: PathProblem, norm: NDArray[np.float64]) -> sparse.csr_array:
+    """The value of each node, but for its offset, as a sum of products with directions: (n_nodes, n_columns).
+
+    Where the atoms of a family add up to zero, that of the largest part follows from its siblings'.
+    """
+    tree, derived = problem.tree, _derived(problem, norm)
+    first, n_children = tree.first_child[tree.parent[derived]], tree.n_children[tree.parent[derived]]
+    of_family = np.repeat(np.arange(len(derived)), n_children)
+    sibling = np.repeat(first - np.cumsum(n_children) + n_children, n_children) + np.arange(len(of_family))
+    own = derived[of_family]
+    other = (sibling != own) & (problem.column[sibling] >= 0)
+    own, sibling = own[other], sibling[other]
+    direct = np.setdiff1d(np.flatnonzero(problem.column >= 0), derived)
+    rows, nodes = np.concatenate([direct, own]), np.concatenate([direct, sibling])
+    data = problem.sign[nodes] * np.concatenate([np.ones(len(direct)), -norm[sibling] / norm[own]])
+    return sparse.csr_array((data, (rows, problem.column[nodes])), (tree.n_nodes, len(problem.directions)))
+
+
+def _derived(problem: PathProblem, norm: NDArray[np.float64]) -> NDArray[np.intp]:
     """Nodes whose product follows from their siblings': of each family whose atoms add up to zero the largest."""
-    tree, sums = basis.tree, []
+    tree, sums = problem.tree, []
     inner = np.flatnonzero(tree.n_children)
     for some in np.array_split(inner, min(len(inner), 1 + tree.n_nodes // CHUNK)):
         nodes = np.arange(tree.first_child[some[0]], tree.first_child[some[-1]] + tree.n_children[some[-1]])
-        parts = (norm * basis.sign)[nodes, None] * basis.directions[basis.column[nodes]]
+        parts = (norm * problem.sign)[nodes, None] * problem.directions[problem.column[nodes]]
         sums.append(np.linalg.norm(np.add.reduceat(parts, tree.first_child[some] - nodes[0]), axis=1))
     largest = np.lexsort((norm[1:], tree.parent[1:]))[np.cumsum(tree.n_children[inner]) - 1] + 1
-    n_users = np.bincount(basis.column[basis.column >= 0], minlength=len(basis.directions) + 1)
-    alone = (basis.column[largest] >= 0) & (n_users[basis.column[largest]] == 1)
+    n_users = np.bincount(problem.column[problem.column >= 0], minlength=len(problem.directions) + 1)
+    alone = (problem.column[largest] >= 0) & (n_users[problem.column[largest]] == 1)
     return np.asarray(largest[alone & (np.concatenate(sums) <= ZERO_SUM * norm[largest])])

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep.dictionary.path_problem import CLOSED, ON_THE_WAY, OPEN, REACHED
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy import Hierarchy, PathTree
-from hcep.pursuit.tables import CLOSED, ON_THE_WAY, OPEN, REACHED
 
 #: A concept by id, name or synonym, or several.
 Concepts = str | Iterable[str]
@@ -33,7 +33,7 @@ class PathLimits:
 
     Attributes
     ----------
-    state : (n_rows, n_nodes) int8; each OPEN, CLOSED, ON_THE_WAY or REACHED, see `hcep.pursuit.tables`
+    state : (n_rows, n_nodes) int8; each OPEN, CLOSED, ON_THE_WAY or REACHED, see `hcep.dictionary.path_problem`
     rows : (n_images,) int32, or None; the row that holds for each image; the first for all where None
     """
 

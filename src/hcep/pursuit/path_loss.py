@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep._checks import require, require_not_negative
+from hcep.dictionary import PathProblem
 from hcep.dictionary.concept_dictionary import average_upwards
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
@@ -93,7 +94,7 @@ def path_loss_terms(
     scale = X.square().sum(dim=1).mean().clamp_min(1e-12).rsqrt()
     x, synsets = X * scale, shape.means @ (leaf_embeddings * scale)
     atoms = synsets[shape.child] - synsets[shape.parent]
-    objectives = shape.objectives(x, synsets, atoms, anchor)
+    objectives = shape.objectives(x, atoms, anchor)
     by_class = torch.full((len(x), len(leaf_embeddings)), torch.inf, dtype=x.dtype, device=x.device)
     by_class = by_class.scatter_reduce(1, shape.leaf_of_path.expand(len(x), -1), objectives, "amin")
     return {
@@ -112,42 +113,29 @@ class _Shape:
             return torch.from_numpy(np.array(values, dtype=np.int64).reshape(shape)).to(like.device)
 
         tree, n_children = hierarchy.path_tree, np.diff(hierarchy.child_pointer)
-        nodes, ends = tree.ancestors()[tree.leaf_nodes], tree.synset[tree.leaf_nodes]
+        ends = tree.synset[tree.leaf_nodes]
         unit = dict(zip(hierarchy.leaves, np.eye(len(hierarchy.leaves)), strict=True))
         place = {synset: k for k, synset in enumerate(hierarchy.leaf_index.tolist())}
         inner = [i for i in np.flatnonzero(n_children).tolist() if i]
         below = [[j for j in map(hierarchy.index, hierarchy.descendants(hierarchy.ids[i])) if j != i] for i in inner]
         children = np.split(hierarchy.child_index, hierarchy.child_pointer[1:-1])
-        self.torch = torch
+        self.torch, self.tree = torch, tree
         #: (n_synsets, n_leaves): every synset as a mean of leaves
         self.means = torch.from_numpy(average_upwards(hierarchy, unit)).to(like)
         #: of each atom
         self.parent, self.child = index(np.repeat(np.arange(len(hierarchy)), n_children)), index(hierarchy.child_index)
-        #: (n_paths, depth): atoms of every complete path, 0 beyond its end
-        self.path = index(np.where(nodes >= 0, tree.edge[np.maximum(nodes, 0)], 0), nodes.shape)
-        self.inside = torch.from_numpy(nodes >= 0).to(like.device)
-        #: of each path
-        self.leaf_of_path, self.leaf_synset = index([place[synset] for synset in ends.tolist()]), index(ends)
+        #: the leaf of each complete path
+        self.leaf_of_path = index([place[synset] for synset in ends.tolist()])
         #: pairs of a synset and one below it
         self.above = index(np.repeat(inner, list(map(len, below))))
         self.below = index([j for some in below for j in some])
         self.siblings = index([pair for group in children for pair in combinations(group.tolist(), 2)], (-1, 2))
 
-    def objectives(self, x: Tensor, synsets: Tensor, atoms: Tensor, anchor: float) -> Tensor:
-        """Objective of every image on every complete path, (n_images, n_paths).
-
-        With ``e = x - a(leaf)`` and ``b = a - 1`` it is the ridge problem ``min_b ||e - D^T b||**2 + lambda ||b||**2``,
-        so ``||e||**2 - (D e) . (D D^T + lambda I)^-1 (D e)``: products of images, leaves and atoms are enough.
-        """
-        torch, leaves = self.torch, synsets[self.leaf_synset]
-        own = torch.where(self.inside[:, :, None], atoms[self.path], 0.0)  # (n_paths, depth, n_dims)
-        gram = own @ own.transpose(1, 2) + anchor * torch.eye(own.shape[1], dtype=x.dtype, device=x.device)
-        on_leaf = torch.einsum("pkd,pd->pk", own, leaves)
-        along = torch.where(self.inside, (x @ atoms.T)[:, self.path] - on_leaf, 0.0)  # (n_images, n_paths, depth)
-        root = torch.linalg.cholesky(gram)
-        solved = torch.linalg.solve_triangular(root, along.permute(1, 2, 0), upper=False)
-        squares = x.square().sum(dim=1)[:, None] - 2.0 * x @ leaves.T + leaves.square().sum(dim=1)
-        return squares - solved.square().sum(dim=1).T
+    def objectives(self, x: Tensor, atoms: Tensor, anchor: float) -> Tensor:
+        """Objective of every image on every complete path, (n_images, n_paths), with a gradient by images and atoms."""
+        problem = PathProblem.of(self.tree, atoms, anchor)
+        scores = problem.scores(problem.values(problem.products(x)))[self.tree.leaf_nodes]
+        return x.square().sum(dim=1)[:, None] - scores.T.to(x.dtype)
 
     def orthogonality(self, synsets: Tensor, atoms: Tensor) -> Tensor:
         inner = self.parent > 0

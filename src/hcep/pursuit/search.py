@@ -1,6 +1,7 @@
 """Hierarchical Beam OMP: one matrix product, then a search over numbers that are already there.
 
-The searches themselves are in `exact` and `beam`.
+The compiled searches are in `search_kernel`. A few images are searched exactly by the lines of `PathProblem` itself, to
+the same answer: loading the compiler would take longer.
 """
 
 from __future__ import annotations
@@ -8,25 +9,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import require_not_negative, require_positive
-from hcep.dictionary import ConceptDictionary, PathBasis
+from hcep.dictionary import ConceptDictionary, PathProblem
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
+from hcep.dictionary.path_problem import namespace
 from hcep.errors import HCEPError
 from hcep.pursuit.blocks import BLOCK, block_size, for_blocks, n_threads
-from hcep.pursuit.few_images import are_few
 from hcep.pursuit.limits import PathLimits
 from hcep.pursuit.result import PathResult, Trace, path_codes
-from hcep.pursuit.tables import Images, Rules, Tables
+from hcep.pursuit.tables import LANES, Images, Rules, Tables
 
 if TYPE_CHECKING:
     from hcep.pursuit.several import PathSums
 
+#: Up to this many images are few.
+FEW = 64
+#: Paths whose coefficients are solved together.
+SOLVED = 8192
 #: Entries of the largest trace that is kept.
 MAX_TRACE = 200_000_000
 #: A beam that visits a smaller share of all directions than one in so many takes its products lazily.
@@ -146,7 +150,8 @@ def hb_omp(
 
         if trace:
             raise HCEPError("trace=True is not for tensors: pass X.cpu().numpy()")
-        rules = _prepared(dictionary, options)[2]
+        problem = dictionary.path_problem(anchor)
+        rules = search_rules(problem, options)
         return search_tensors(X, dictionary, rules, exact=beam_width is None, n_best=n_best, progress=progress)
     return search(X, dictionary, options, n_best=n_best, trace=trace, progress=progress)
 
@@ -163,7 +168,7 @@ def search(
     on_objectives: OnObjectives | None = None,
     limits: PathLimits | None = None,
 ) -> PathResult:
-    """As `hb_omp`, with all that else is known from the same products of images and directions.
+    """As `hb_omp`, plus everything else that the same products of images and directions give.
 
     Parameters
     ----------
@@ -177,21 +182,19 @@ def search(
     """
     rows = check_shape(X, dictionary.n_dims)
     require_positive("n_best", n_best)
-    exact = options.beam_width is None and options.tol == 0.0 and not trace
-    kernels = _kernels(exact and are_few(len(rows)))
-    basis, tables, rules = _prepared(dictionary, options, limits)
-    if limits is not None and limits.state.shape[1] != basis.tree.n_nodes:
+    problem = dictionary.path_problem(options.anchor)
+    if limits is not None and limits.state.shape[1] != problem.tree.n_nodes:
         raise HCEPError("limits are of another hierarchy than the dictionary's")
-    n, depth = len(rows), basis.tree.depth
+    rules, n, depth = search_rules(problem, options), len(rows), problem.tree.depth
     if trace and n * (rules.max_steps + 1) * rules.width > MAX_TRACE:
         raise HCEPError(
             f"a trace of {n:,} images, {rules.max_steps} steps and {rules.width:,} hypotheses is too large; "
             "trace fewer images, or with a narrower beam"
         )
-    # Taken one by one, and only those that a beam asks for, products take several times as long as all in one.
-    n_asked = LAZY * rules.width * depth * basis.tree.n_nodes / np.count_nonzero(basis.tree.n_children)
-    lazily = bool(len(basis.directions) > n_asked) and options.tol == 0.0
-    lazily = lazily and not exact and not trace and on_objectives is None
+    exact = options.beam_width is None and options.tol == 0.0 and not trace
+    lazily = not exact and not trace and on_objectives is None and _is_lazy(problem, rules)
+    find = _few if exact and n <= FEW else _exact if exact else _lazy_beam if lazily else _beam
+    tables = Tables.of(problem, None if limits is None else limits.state)
     nodes = np.full((n, n_best), -1, dtype=np.int32)
     norms = np.full((n, n_best), np.nan)
     coefficients = np.zeros((n, depth), dtype=working_dtype(rows))
@@ -200,25 +203,17 @@ def search(
     shares, own_shares = (np.full((n, depth), np.nan) if explained else None for _ in range(2))
 
     def work(block: slice) -> None:
-        images = project(rows, block, dictionary, basis, limits, lazily)
-        if lazily:
-            kernels.search_beam_lazily(images, tables, rules, nodes[block])
-        elif exact:
-            kernels.search_all(images, tables, rules, nodes[block])
-        else:
-            kernels.search_beam(images, tables, rules, nodes[block], steps[block])
+        images = project(rows, block, dictionary, problem, limits, lazily)
+        find(problem, images, tables, rules, nodes[block], steps[block])
         if on_objectives is not None:
-            on_objectives(block, _objectives(images, basis, tables, rules, kernels), nodes[block])
-        kernels.finish_paths(images, tables, rules, nodes[block], coefficients[block], norms[block])
+            on_objectives(block, leaf_objectives(problem, images, tables, rules), nodes[block])
+        coefficients[block] = _solve(problem, images, nodes[block], norms[block])
         if trace:
-            beams, left = (a[block].reshape(len(images.x), -1) for a in (steps, step_norms))
-            kernels.finish_paths(images, tables, rules, beams, coefficients[:0], left)
+            _solve(problem, images, *(a[block].reshape(len(images.x), -1) for a in (steps, step_norms)))
         if shares is not None and own_shares is not None:
-            kernels.explained_shares(
-                images, tables, nodes[block], coefficients[block], shares[block], own_shares[block]
-            )
+            shares[block], own_shares[block] = problem.shares(images.x, nodes[block, 0], coefficients[block])
 
-    for_blocks(n, work, options.n_jobs, progress, "pursuit", BLOCK if lazily else block_size(len(basis.directions)))
+    for_blocks(n, work, options.n_jobs, progress, "pursuit", BLOCK if lazily else block_size(len(problem.directions)))
     answer = np.ascontiguousarray(nodes[:, 0])
     codes, beams = path_codes(dictionary, answer, coefficients), Trace(dictionary, steps, step_norms) if trace else None
     best = np.ascontiguousarray(norms[:, 0])
@@ -243,13 +238,15 @@ def path_objectives(
     X, dictionary, signed, anchor, n_jobs : as for `hb_omp`
     """
     rows = check_shape(X, dictionary.n_dims)
-    basis, tables, rules = _prepared(dictionary, SearchOptions(signed=signed, anchor=anchor, n_jobs=n_jobs))
-    out, kernels = np.empty((len(rows), len(basis.tree.leaf_nodes))), _kernels(are_few(len(rows)))
+    options = SearchOptions(signed=signed, anchor=anchor, n_jobs=n_jobs)
+    problem = dictionary.path_problem(anchor)
+    tables, rules = Tables.of(problem), search_rules(problem, options)
+    out = np.empty((len(rows), len(problem.tree.leaf_nodes)))
 
     def work(block: slice) -> None:
-        out[block] = _objectives(project(rows, block, dictionary, basis), basis, tables, rules, kernels)
+        out[block] = leaf_objectives(problem, project(rows, block, dictionary, problem), tables, rules)
 
-    for_blocks(len(rows), work, n_jobs, block=block_size(len(basis.directions)))
+    for_blocks(len(rows), work, n_jobs, block=block_size(len(problem.directions)))
     return out
 
 
@@ -257,7 +254,7 @@ def project(
     rows: NDArray[Any],
     block: slice,
     dictionary: ConceptDictionary,
-    basis: PathBasis,
+    problem: PathProblem,
     limits: PathLimits | None = None,
     lazily: bool = False,
 ) -> Images:
@@ -265,20 +262,18 @@ def project(
     raw = rows[block].astype(working_dtype(rows), copy=False)
     refuse_non_finite(raw, first_row=block.start)
     x = np.ascontiguousarray(dictionary.transform(raw))
-    directions = basis.directions32 if x.dtype == np.float32 else basis.directions
-    p = np.zeros((len(x), 0), x.dtype) if lazily else x @ directions.T
+    directions = problem.directions32 if x.dtype == np.float32 else problem.directions
+    p = np.zeros((len(x), 0), x.dtype) if lazily else problem.products(x)
     return Images.of(x, p, None if limits is None else limits.limit(block), directions)
 
 
-def _prepared(
-    dictionary: ConceptDictionary, options: SearchOptions, limits: PathLimits | None = None
-) -> tuple[PathBasis, Tables, Rules]:
-    basis = dictionary.anchored_path_basis(float(options.anchor))
-    tree = basis.tree
+def search_rules(problem: PathProblem, options: SearchOptions) -> Rules:
+    """The options of a search, as far as the tree goes."""
+    tree = problem.tree
     n_paths, widest = len(tree.leaf_nodes), int(tree.n_children.max())
     width = min(int(options.beam_width or n_paths), n_paths)
     max_steps = min(int(options.max_steps or tree.depth), tree.depth)
-    rules = Rules(
+    return Rules(
         width=width,
         widest=widest,
         # Hypotheses of one step are disjoint subtrees, so that there are never more of them than leaves.
@@ -289,26 +284,126 @@ def _prepared(
         signed=bool(options.signed),
         anchor=float(options.anchor),
     )
-    return basis, Tables.of(dictionary, basis, None if limits is None else limits.state), rules
 
 
-def _kernels(few: bool) -> Any:
-    """What searches a block of images: compiled, or for a few of them without a compiler."""
-    from hcep.pursuit import few_images
-
-    if few:
-        return few_images
-    from hcep.pursuit import along_path, searches
-
-    return SimpleNamespace(**vars(along_path) | vars(searches))
+def _is_lazy(problem: PathProblem, rules: Rules) -> bool:
+    """Whether a beam visits so few directions that products are cheaper one by one, as they are needed."""
+    n_asked = LAZY * rules.width * problem.tree.depth * problem.tree.n_nodes / np.count_nonzero(problem.tree.n_children)
+    return bool(len(problem.directions) > n_asked) and rules.tol == 0.0
 
 
-def _objectives(images: Images, basis: PathBasis, tables: Tables, rules: Rules, kernels: Any) -> NDArray[np.float64]:
-    leaves = basis.tree.leaf_nodes
+# -- one block of images: each fills nodes (n_images, n_best), and the beams of all steps where these are asked for ----
+
+
+def _few(problem: PathProblem, images: Images, tables: Tables, rules: Rules, nodes: Any, steps: Any) -> None:
+    nodes[:] = best_paths(problem, images.p, rules, nodes.shape[1], _states(images, tables))
+
+
+def _exact(problem: PathProblem, images: Images, tables: Tables, rules: Rules, nodes: Any, steps: Any) -> None:
+    from hcep.pursuit import search_kernel as kernels
+
+    tree = problem.tree
+    if nodes.shape[1] > 1 or rules.signed or len(images.limit):
+        kernels.search_all(images, tables, rules, nodes)
+        return
+    ends = (tree.n_children == 0) & (tree.level <= rules.max_steps) | (tree.level == rules.max_steps)
+    label = np.where(ends, np.arange(tree.n_nodes), -1)
+    nodes[:, 0] = score_labels(images.p, tables, rules.anchor, label, 0)[1]
+
+
+def _beam(problem: PathProblem, images: Images, tables: Tables, rules: Rules, nodes: Any, steps: Any) -> None:
+    from hcep.pursuit import search_kernel as kernels
+
+    kernels.search_beam(images, tables, rules, nodes, steps)
+
+
+def _lazy_beam(problem: PathProblem, images: Images, tables: Tables, rules: Rules, nodes: Any, steps: Any) -> None:
+    from hcep.pursuit import search_kernel as kernels
+
+    kernels.search_beam_lazily(images, tables, rules, nodes)
+
+
+def _states(images: Images, tables: Tables) -> NDArray[np.int8] | None:
+    """Which nodes are open to each image, (n_nodes, n_images); None where all are."""
+    return tables.state[images.limit].T if len(images.limit) else None
+
+
+def best_paths(problem: PathProblem, products: Any, rules: Rules, n_best: int, state: Any = None) -> Any:
+    """Best complete paths of each image, (n_images, n_best), -1 where there are fewer; for arrays and for tensors.
+
+    A path is complete at a leaf, at the step limit, or with all children barred. Ties go to the lowest node.
+    """
+    xp, n, within = namespace(products), len(products), slice(0, rules.n_within)
+    state = None if state is None else state[within]
+    score = problem.scores(problem.values(products, within), signed=rules.signed, state=state)
+    n_open = xp.zeros((len(score) + 1, n), **_where(score))
+    n_open[1:] = xp.cumsum(1.0 * (score > -np.inf), 0)
+    first = np.minimum(problem.tree.first_child[within], len(score))
+    last = np.minimum(first + problem.tree.n_children[within], len(score))
+    score[n_open[last] > n_open[first]] = -np.inf
+    nodes = xp.full((n, n_best), -1, **_where(score, xp.int64))
+    image = xp.arange(n, **_where(score, xp.int64))
+    for k in range(min(n_best, len(score))):
+        best = score.argmax(0)
+        nodes[:, k] = xp.where(score[best, image] > -np.inf, best, -1)
+        score[best, image] = -np.inf
+    return nodes
+
+
+def _where(array: Any, dtype: Any = None) -> dict[str, Any]:
+    """Keywords that make another array of the same kind, on the same device."""
+    place = {} if isinstance(array, np.ndarray) else {"device": array.device}
+    return place | {"dtype": dtype or array.dtype}
+
+
+def score_labels(
+    p: NDArray[Any], tables: Tables, anchor: float, label: NDArray[Any], n_labels: int
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Where all paths are open: the best score of each label, (n_labels, n_images), and the label of the best path."""
+    from hcep.pursuit import search_kernel as kernels
+
+    n, missing = len(p), max(0, LANES - len(p))
+    p = np.pad(p, ((0, missing), (0, 0))) if missing else p
+    scores, best = np.empty((n_labels, n + missing)), np.zeros(n + missing, np.intp)
+    kernels.score_labels(p, tables, anchor, label, scores, best)
+    return scores[:, :n], best[:n]
+
+
+def leaf_objectives(problem: PathProblem, images: Images, tables: Tables, rules: Rules) -> NDArray[np.float64]:
+    """Objectives of complete paths, (n_images, n_leaf_paths); a path that is closed to an image counts as open."""
+    leaves, open_to_all = problem.tree.leaf_nodes, images._replace(limit=images.limit[:0])
+    free = images.squares[:, None] - _leaf_scores(problem, open_to_all, tables, rules, leaves)
+    if not len(images.limit):
+        return free
+    out = images.squares[:, None] - _leaf_scores(problem, images, tables, rules, leaves)
+    return np.where(np.isfinite(out), out, free)
+
+
+def _leaf_scores(problem: PathProblem, images: Images, tables: Tables, rules: Rules, leaves: Any) -> NDArray[Any]:
+    if len(images.x) <= FEW:
+        values, state = problem.values(images.p), _states(images, tables)
+        return np.asarray(problem.scores(values, signed=rules.signed, state=state)[leaves].T)
+    if not rules.signed and not len(images.limit):
+        label = np.full(problem.tree.n_nodes, -1)
+        label[leaves] = np.arange(len(leaves))
+        return score_labels(images.p, tables, rules.anchor, label, len(leaves))[0].T
+    from hcep.pursuit import search_kernel as kernels
+
     out = np.empty((len(images.x), len(leaves)))
-    kernels.leaf_objectives(images, tables, rules, leaves, out)
-    if len(images.limit):
-        free = np.empty_like(out)
-        kernels.leaf_objectives(images._replace(limit=images.limit[:0]), tables, rules, leaves, free)
-        out = np.where(np.isfinite(out), out, free)
+    kernels.score_nodes(images, tables, rules, leaves, out)
     return out
+
+
+def _solve(problem: PathProblem, images: Images, nodes: NDArray[np.int32], norms: NDArray[Any]) -> NDArray[np.float64]:
+    """Fill the residual norms of k nodes per image, NaN for none; the coefficients of each image's first node."""
+    owner, place = np.nonzero(nodes >= 0)
+    first = np.zeros((len(nodes), problem.tree.depth))
+    for start in range(0, len(owner), SOLVED):
+        at, rank = owner[start : start + SOLVED], place[start : start + SOLVED]
+        ends, x = nodes[at, rank], images.x[at]
+        along = problem.along(ends, images.p, at) if images.p.shape[1] else problem.along_images(ends, x)
+        a = problem.coefficients(ends, along)
+        left = problem.squared_residuals(x, images.squares[at], ends, along, a)
+        norms[at, rank] = np.sqrt(np.maximum(left, 0.0))
+        first[at[rank == 0]] = a[rank == 0]
+    return first

@@ -15,7 +15,8 @@ from hcep.errors import HCEPError
 from hcep.pursuit.blocks import block_size, for_blocks
 from hcep.pursuit.flat import MAX_ATOMS
 from hcep.pursuit.result import Path, codes_of, path_of
-from hcep.pursuit.search import SearchOptions, _objectives, _prepared, project
+from hcep.pursuit.search import SearchOptions, leaf_objectives, project, search_rules
+from hcep.pursuit.tables import Tables
 
 #: Partial sums kept where `beam_width` is None, and joint problems solved for each that is kept.
 WIDTH, TRIED = 10, 4
@@ -102,12 +103,12 @@ def search_several(
     shares of the partial sum scaled), and the 4 best for each place in the beam are solved jointly. A set is lost when
     no part of it is among the best partial sums, or when its leaves alone rank it behind all that are solved.
     """
-    from hcep.pursuit import searches
     from hcep.pursuit.several_kernel import Products, SumRules, Sums, search_sums
 
     _refuse(dictionary, options, n_paths)
     rows = check_shape(X, dictionary.n_dims)
-    basis, tables, path_rules = _prepared(dictionary, options)
+    problem = dictionary.path_problem(options.anchor)
+    tables, path_rules = Tables.of(problem), search_rules(problem, options)
     order, leaves, vectors = _leaves(dictionary)
     n_leaves = len(leaves.first) - 1
     most = min(MAX_PATHS if n_paths == "auto" else n_paths, n_leaves)
@@ -121,8 +122,8 @@ def search_several(
     )  # fmt: skip
 
     def work(block: slice) -> None:
-        images = project(rows, block, dictionary, basis)
-        singles = _objectives(images, basis, tables, path_rules, searches)[:, order]
+        images = project(rows, block, dictionary, problem)
+        singles = leaf_objectives(problem, images, tables, path_rules)[:, order]
         products = images.x.astype(np.float64) @ vectors.T
         block_of = Products(images.squares, products, np.ascontiguousarray(singles))
         search_sums(block_of, leaves, rules, Sums(*(part[block] for part in sums)))

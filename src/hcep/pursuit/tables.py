@@ -1,4 +1,4 @@
-"""What the compiled searches take: a dictionary's tree of rooted paths, a block of images, the rules of the search."""
+"""What the searches take: a path problem, a block of images, the rules of the search. None of it needs a compiler."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.dictionary import ConceptDictionary, PathBasis
+from hcep.dictionary.path_problem import CANCELLED, PathProblem
 from hcep.pursuit.blocks import squared_norms
 
 Array = NDArray[Any]
-
-#: Below this share of ||x||**2 (plus the anchor's part) a residual is a difference of nearly equal numbers, and is
-#: measured instead.
-CANCELLED = {np.dtype(np.float32): 1e-2, np.dtype(np.float64): 1e-6}
-#: What a path may do at a node: pass or end; nothing; pass whatever its sign, but not end; either, whatever its sign.
-OPEN, CLOSED, ON_THE_WAY, REACHED = 0, 1, 2, 3
+#: Images that the exact kernel has side by side: loops over as many, known when compiled, are vectorised.
+LANES = 16
 
 
 class Images(NamedTuple):
@@ -39,32 +35,38 @@ class Images(NamedTuple):
         x = x.view()
         x.flags.writeable = False
         limit = np.zeros(0, np.int32) if limit is None else limit
-        return cls(x, p, squared_norms(x), CANCELLED[x.dtype], limit, x[:0] if directions is None else directions)
+        return cls(x, p, squared_norms(x), CANCELLED[x.dtype.name], limit, x[:0] if directions is None else directions)
 
 
 class Tables(NamedTuple):
-    """The tree of rooted paths (see `PathTree`), the directions of its nodes (see `PathBasis`), and which are open."""
+    """A path problem as the kernels take it, and which nodes are open to whom.
+
+    The value of node v is ``offset[v]`` plus ``weight[k] * p[column[k]]`` over k from ``pointer[v]`` up to
+    ``pointer[v + 1]``: one product, or none, or several where one follows from others.
+    """
 
     parent: Array
     level: Array
     first_child: Array
     n_children: Array
     edge: Array
+    pointer: Array
     column: Array
-    sign: Array
-    share: Array
+    weight: Array
     offset: Array
+    share: Array
     triangle: Array
     atoms: Array
     state: Array
 
     @classmethod
-    def of(cls, dictionary: ConceptDictionary, basis: PathBasis, state: Array | None = None) -> Tables:
-        """The tables of one dictionary and anchor: nothing is copied."""
-        tree = basis.tree
+    def of(cls, problem: PathProblem, state: Array | None = None) -> Tables:
+        """Nothing of size is copied."""
+        tree, there = problem.tree, problem.column >= 0
         return cls(
             tree.parent, tree.level, tree.first_child, tree.n_children, tree.edge,
-            basis.column, basis.sign, basis.share, basis.offset, basis.triangle, dictionary.atoms,
+            np.concatenate([[0], np.cumsum(there)]), problem.column[there].astype(np.int64), problem.sign[there],
+            problem.sign * problem.offset[problem.column], problem.share, problem.triangle, problem.atoms,
             np.zeros((0, 0), np.int8) if state is None else state,
         )  # fmt: skip
 

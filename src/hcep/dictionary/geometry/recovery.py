@@ -12,7 +12,7 @@ from scipy.linalg import solve_triangular
 from hcep._checks import escape_html as escape, html_table, rounded
 from hcep.dictionary.checks import blocks
 from hcep.dictionary.geometry.conditions import Conditions, Floats, Ints, refuse_quadratic
-from hcep.dictionary.path_basis import PathBasis
+from hcep.dictionary.path_problem import PathProblem
 
 #: A recovery coefficient must be this far below 1: opposite atoms make it 1 up to rounding, on either side.
 RECOVERY_TOLERANCE = 1e-9
@@ -159,54 +159,54 @@ class Geometry(Conditions):
         return self._recovery(self.hierarchy.leaves)
 
     def _recovery(self, leaves: tuple[str, ...]) -> Recovery:
-        basis = self.dictionary.path_basis
-        tree = basis.tree
+        problem = self.dictionary.path_problem()
+        tree = problem.tree
         place = np.full(len(self.hierarchy), -1, dtype=np.int64)
         place[[self.hierarchy.index(leaf) for leaf in leaves]] = np.arange(len(leaves))
         ends = tree.leaf_nodes[place[tree.synset[tree.leaf_nodes]] >= 0]
         what = "recovery compares every rooted path with every atom"
         refuse_quadratic(len(ends), self.dictionary.n_atoms, what, "; pass leaves=[...]")
-        paths = [basis.nodes_of_path[v, : tree.level[v]] for v in ends]
+        paths = [problem.nodes_of_path[v, : tree.level[v]] for v in ends]
         return Recovery(
             leaves=leaves,
             paths=tuple(tuple(self.hierarchy.ids[i] for i in tree.synset[path]) for path in paths),
             leaf_of_path=place[tree.synset[ends]],
-            path_nested=self._nested_coefficients(basis, paths),
-            path_radius=self._greedy_radii(basis, ends),
+            path_nested=self._nested_coefficients(problem, paths),
+            path_radius=self._greedy_radii(problem, ends),
         )
 
-    def _nested_coefficients(self, basis: PathBasis, paths: list[NDArray[np.int32]]) -> Floats:
+    def _nested_coefficients(self, problem: PathProblem, paths: list[NDArray[np.int32]]) -> Floats:
         """ERC(S | T_l) of every path, (n_paths, depth + 1), in blocks of neighbouring paths that share ancestors."""
         atoms = self._unit_atoms
-        nested = np.full((len(paths), basis.tree.depth + 1), np.nan)
-        for rows in blocks(0, len(paths), len(atoms) * basis.tree.depth):
+        nested = np.full((len(paths), problem.tree.depth + 1), np.nan)
+        for rows in blocks(0, len(paths), len(atoms) * problem.tree.depth):
             nodes = np.unique(np.concatenate(paths[rows]))
-            along = _directions(basis, nodes) @ atoms.T
+            along = problem.path_directions(nodes)[0] @ atoms.T
             for row, path in enumerate(paths[rows], rows.start):
-                nested[row, : len(path) + 1] = self._coefficients_of(basis, path, along[np.searchsorted(nodes, path)])
+                nested[row, : len(path) + 1] = self._coefficients_of(problem, path, along[np.searchsorted(nodes, path)])
         return nested
 
-    def _coefficients_of(self, basis: PathBasis, path: NDArray[np.int32], along: Floats) -> Floats:
+    def _coefficients_of(self, problem: PathProblem, path: NDArray[np.int32], along: Floats) -> Floats:
         """ERC(S | T_l), l = 0 .. len(path), from ``along = Q_S^T D``: pinv(D_S) is R^-1 Q_S^T."""
-        if (basis.column[path] < 0).any():
+        if (problem.column[path] < 0).any():
             return np.full(len(path) + 1, np.inf)
-        edges = basis.tree.edge[path]
-        triangle = basis.triangle[path, : len(path)].T / np.linalg.norm(self.dictionary.atoms[edges], axis=1)
+        edges = problem.tree.edge[path]
+        triangle = problem.triangle[path, : len(path)].T / np.linalg.norm(self.dictionary.atoms[edges], axis=1)
         competitors: Floats = np.abs(solve_triangular(triangle, along, check_finite=False)).sum(axis=0)
         competitors[edges] = 0.0
         # Deepest l with the atom in T_l. The sets below the path's synsets are nested: deeper ones overwrite.
         deepest = np.zeros(len(self.hierarchy), dtype=np.int64)
-        for level, synset in enumerate(basis.tree.synset[path], 1):
+        for level, synset in enumerate(problem.tree.synset[path], 1):
             deepest[synset] = level
             deepest[self._below[synset]] = level
         largest = np.zeros(len(path) + 1)
         np.maximum.at(largest, deepest[self._edge_parents], competitors)
         return np.maximum.accumulate(largest[::-1])[::-1]
 
-    def _greedy_radii(self, basis: PathBasis, ends: Ints) -> Floats:
+    def _greedy_radii(self, problem: PathProblem, ends: Ints) -> Floats:
         """Exact radius around a(leaf) in which HB-OMP with a beam of 1 follows the path to each node of `ends`."""
-        tree = basis.tree
-        nodes = basis.nodes_of_path[ends]
+        tree = problem.tree
+        nodes = problem.nodes_of_path[ends]
         radius = np.full(len(ends), np.inf)
         for level in range(tree.level[ends].max(initial=0)):
             rows = np.flatnonzero(nodes[:, level] >= 0)
@@ -214,11 +214,11 @@ class Geometry(Conditions):
             for parent in np.unique(parents):
                 group = rows[parents == parent]
                 children = tree.first_child[parent] + np.arange(tree.n_children[parent])
-                u = basis.share[children, None] * _directions(basis, children)
+                u = problem.share[children, None] * problem.path_directions(children)[0]
                 images = self.dictionary.synset_embeddings[tree.synset[ends[group]]]
                 reach = _step_radius(u, images, nodes[group, level] - children[0])
                 radius[group] = np.minimum(radius[group], reach)
-        dependent = ((basis.column[nodes] < 0) & (nodes >= 0)).any(axis=1)
+        dependent = ((problem.column[nodes] < 0) & (nodes >= 0)).any(axis=1)
         radius[dependent] = 0.0
         return radius
 
@@ -246,14 +246,6 @@ def _step_radius(u: Floats, images: Floats, chosen: NDArray[np.int32]) -> Floats
     distance[lead <= RECOVERY_TOLERANCE * np.linalg.norm(images, axis=1)[:, None]] = 0.0
     distance[np.arange(len(score)), chosen] = np.inf
     return np.asarray(distance.min(axis=1))
-
-
-def _directions(basis: PathBasis, nodes: NDArray[np.integer[Any]]) -> Floats:
-    """q_v of each node; zero for dependent atoms."""
-    rows = np.zeros((len(nodes), basis.directions.shape[1]))
-    found = basis.column[nodes] >= 0
-    rows[found] = basis.sign[nodes[found], None] * basis.directions[basis.column[nodes[found]]]
-    return rows
 
 
 def _ratio(a: Floats, b: Floats) -> Floats:

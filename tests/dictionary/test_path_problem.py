@@ -35,8 +35,8 @@ def path_directions(basis, node):
 
 
 def path_atoms(dictionary, node):
-    nodes = dictionary.path_basis.nodes_of_path[node]
-    return dictionary.atoms[dictionary.path_basis.tree.edge[nodes[nodes >= 0]]]
+    nodes = dictionary.path_problem().nodes_of_path[node]
+    return dictionary.atoms[dictionary.path_problem().tree.edge[nodes[nodes >= 0]]]
 
 
 def triangle_of(basis, node):
@@ -53,14 +53,14 @@ def least_squares(atoms, x):
 
 
 def all_nodes(dictionary):
-    return range(1, dictionary.path_basis.tree.n_nodes)
+    return range(1, dictionary.path_problem().tree.n_nodes)
 
 
 @laws
 @given(dictionaries())
 def test_directions_are_orthonormal_along_each_path_and_r_gives_back_the_atoms(d):
     for node in all_nodes(d):
-        q, r = path_directions(d.path_basis, node), triangle_of(d.path_basis, node)
+        q, r = path_directions(d.path_problem(), node), triangle_of(d.path_problem(), node)
         np.testing.assert_allclose(q @ q.T, np.eye(len(q)), atol=1e-12)
         np.testing.assert_allclose(r.T @ q, path_atoms(d, node), atol=1e-10)
         np.testing.assert_array_equal(r, np.triu(r))
@@ -71,10 +71,10 @@ def test_directions_are_orthonormal_along_each_path_and_r_gives_back_the_atoms(d
 def test_residuals_and_coefficients_are_those_of_least_squares(d, seed):
     x = np.random.default_rng(seed).standard_normal(12)
     for node in all_nodes(d):
-        p = path_directions(d.path_basis, node) @ x
+        p = path_directions(d.path_problem(), node) @ x
         coefficients, left = least_squares(path_atoms(d, node), x)
         np.testing.assert_allclose(x @ x - p @ p, left, atol=1e-10)
-        np.testing.assert_allclose(np.linalg.solve(triangle_of(d.path_basis, node), p), coefficients, atol=1e-7)
+        np.testing.assert_allclose(np.linalg.solve(triangle_of(d.path_problem(), node), p), coefficients, atol=1e-7)
 
 
 @laws
@@ -86,15 +86,15 @@ def test_the_share_turns_a_projection_into_the_cosine_with_the_residual(d, seed)
         above, own = atoms[:-1], atoms[-1]
         residual = x - least_squares(above, x)[0] @ above
         expected = abs(residual @ own) / np.linalg.norm(own)
-        p = path_directions(d.path_basis, node)[-1] @ x
-        np.testing.assert_allclose(abs(p) * d.path_basis.share[node], expected, atol=1e-10)
+        p = path_directions(d.path_problem(), node)[-1] @ x
+        np.testing.assert_allclose(abs(p) * d.path_problem().share[node], expected, atol=1e-10)
 
 
 @laws
 @given(dictionaries(), st.integers(0, 2**32 - 1), st.floats(1e-3, 10.0))
 def test_the_anchored_problem_is_least_squares_on_augmented_vectors(d, seed, anchor):
     x = np.random.default_rng(seed).standard_normal(12)
-    basis = d.anchored_path_basis(anchor)
+    basis = d.path_problem(anchor)
     for node in all_nodes(d):
         nodes = basis.nodes_of_path[node][basis.nodes_of_path[node] >= 0]
         atoms = path_atoms(d, node)
@@ -119,7 +119,7 @@ def stem():
 def test_a_path_of_two_atoms_by_hand():
     h = Hierarchy.from_edges([("r", "a"), ("a", "x"), ("a", "y"), ("r", "b")])
     d = ConceptDictionary.from_synset_embeddings(h, {"a": [2, 0, 0], "x": [5, 4, 0], "y": [2, 0, 1], "b": [0, 0, 3]})
-    basis = d.path_basis
+    basis = d.path_problem()
     assert [h.ids[s] for s in basis.tree.synset] == ["r", "a", "b", "x", "y"]
     np.testing.assert_allclose(path_directions(basis, 3), [[1, 0, 0], [0, 1, 0]], atol=1e-15)
     np.testing.assert_allclose(triangle_of(basis, 3), [[2, 3], [0, 4]])
@@ -134,7 +134,7 @@ def test_the_siblings_of_a_two_way_split_share_one_direction():
     rng = np.random.default_rng(3)
     h = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("r", "c"), ("a", "x"), ("a", "y"), ("b", "u"), ("b", "v")])
     d = ConceptDictionary.from_leaf_embeddings(h, {leaf: rng.standard_normal(6) for leaf in h.leaves})
-    basis = d.path_basis
+    basis = d.path_problem()
     a, b = basis.tree.first_child[1], basis.tree.first_child[2]
     for first in (a, b):
         assert basis.column[first] == basis.column[first + 1]
@@ -146,7 +146,7 @@ def test_the_siblings_of_a_two_way_split_share_one_direction():
 def test_three_siblings_on_one_line_share_it_with_their_signs():
     h = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("r", "c"), ("r", "d")])
     vectors = {"a": [3.0, 4.0], "b": [-6.0, -8.0], "c": [1.0, 0.0], "d": [0.3, 0.4]}
-    basis = ConceptDictionary.from_leaf_embeddings(h, vectors).path_basis
+    basis = ConceptDictionary.from_leaf_embeddings(h, vectors).path_problem()
     assert basis.column.tolist() == [-1, 0, 0, 1, 0]
     assert basis.sign.tolist() == [0.0, 1.0, -1.0, 1.0, 1.0]
     assert basis.share.tolist() == [0.0, 1.0, 1.0, 1.0, 1.0]
@@ -154,21 +154,21 @@ def test_three_siblings_on_one_line_share_it_with_their_signs():
 
 def test_siblings_that_differ_along_their_parent_share_a_direction_but_not_the_cosine(stem):
     d = ConceptDictionary.from_synset_embeddings(stem, {"a": [1, 0], "b": [0, 1], "x": [1, 2], "y": [4, 4]})
-    assert d.path_basis.column.tolist() == [-1, 0, 1, 2, 2]
-    np.testing.assert_allclose(d.path_basis.share, [0, 1, 1, 1, 0.8])
+    assert d.path_problem().column.tolist() == [-1, 0, 1, 2, 2]
+    np.testing.assert_allclose(d.path_problem().share, [0, 1, 1, 1, 0.8])
 
 
 def test_cousins_do_not_share():
     h = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "x"), ("a", "y"), ("b", "u"), ("b", "v")])
     vectors = {"x": [4, 0, 1], "y": [4, 0, -1], "u": [0, 4, 1], "v": [0, 4, -1]}
-    basis = ConceptDictionary.from_leaf_embeddings(h, vectors).path_basis
+    basis = ConceptDictionary.from_leaf_embeddings(h, vectors).path_problem()
     assert basis.column.tolist() == [-1, 0, 1, 2, 2, 3, 3]
 
 
 def test_opposite_siblings_part_under_an_anchor():
     h = Hierarchy.from_edges([("r", "a"), ("a", "x"), ("a", "y"), ("r", "b")])
     d = ConceptDictionary.from_leaf_embeddings(h, {"x": [4, 1], "y": [4, -1], "b": [0, 3]})
-    basis = d.anchored_path_basis(0.5)
+    basis = d.path_problem(0.5)
     assert len(set(basis.column[1:].tolist())) == 4
 
 
@@ -176,7 +176,7 @@ def test_many_two_way_splits_share_at_once():
     n = 2**13
     h = Hierarchy.from_edges((f"{i // 2}", f"{i}") for i in range(2, n))
     rng = np.random.default_rng(0)
-    basis = ConceptDictionary.from_leaf_embeddings(h, {leaf: rng.standard_normal(16) for leaf in h.leaves}).path_basis
+    basis = ConceptDictionary.from_leaf_embeddings(h, {leaf: rng.standard_normal(16) for leaf in h.leaves}).path_problem()
     inner = basis.tree.n_children[1:] > 0
     first = basis.tree.first_child[1:][inner]
     np.testing.assert_array_equal(basis.column[first], basis.column[first + 1])
@@ -190,7 +190,7 @@ def dependent(h, vectors, count):
     """The path basis, and that one warning came with this count."""
     d = ConceptDictionary.from_synset_embeddings(h, vectors)
     with pytest.warns(DependentAtomsWarning, match=rf"{count} atoms are zero or lie in the span") as caught:
-        basis = d.path_basis
+        basis = d.path_problem()
     assert len(caught) == 1
     return basis
 
@@ -234,25 +234,25 @@ def test_a_shortcut_past_an_ancestor_counts_its_atoms_not_its_paths():
 def test_the_warning_names_edges_and_the_way_out(stem):
     d = ConceptDictionary.from_synset_embeddings(stem, {"a": [1, 0], "b": [0, 1], "x": [1, 0], "y": [1, 0]})
     with pytest.warns(DependentAtomsWarning, match=r"2 of 4 atoms .*'a → x', 'a → y'.*hierarchy.collapse\(\)"):
-        _ = d.path_basis
+        _ = d.path_problem()
 
 
 def test_an_anchor_makes_zero_atoms_independent(stem):
     d = ConceptDictionary.from_synset_embeddings(stem, {"a": [1, 0], "b": [0, 1], "x": [1, 0], "y": [1, 2]})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert n_dependent(d.anchored_path_basis(0.1)) == 0
+        assert n_dependent(d.path_problem(0.1)) == 0
 
 
 def test_duplicate_classes_share_a_direction(stem):
     d = ConceptDictionary.from_synset_embeddings(stem, {"a": [1, 0], "b": [0, 1], "x": [1, 2], "y": [1, 2]})
-    assert d.path_basis.column.tolist() == [-1, 0, 1, 2, 2]
-    assert d.path_basis.sign.tolist() == [0.0, 1.0, 1.0, 1.0, 1.0]
+    assert d.path_problem().column.tolist() == [-1, 0, 1, 2, 2]
+    assert d.path_problem().sign.tolist() == [0.0, 1.0, 1.0, 1.0, 1.0]
 
 
 def test_bases_can_be_compared_and_hashed(pets_dictionary):
-    assert pets_dictionary.path_basis != pets_dictionary.anchored_path_basis(1.0)
-    assert len({pets_dictionary.path_basis, pets_dictionary.anchored_path_basis(1.0)}) == 2
+    assert pets_dictionary.path_problem() != pets_dictionary.path_problem(1.0)
+    assert len({pets_dictionary.path_problem(), pets_dictionary.path_problem(1.0)}) == 2
 
 
 def test_nearly_dependent_atoms_stay_orthogonal_to_working_precision():
@@ -262,13 +262,13 @@ def test_nearly_dependent_atoms_stay_orthogonal_to_working_precision():
     d = ConceptDictionary.from_synset_embeddings(
         h, {"a": base, "b": 2 * base + small[0], "c": 4 * base + small[0] + small[1]}
     )
-    q = path_directions(d.path_basis, 3)
+    q = path_directions(d.path_problem(), 3)
     np.testing.assert_allclose(q @ q.T, np.eye(3), atol=1e-13)
 
 
 def test_only_the_latest_bases_are_kept(pets_dictionary):
-    first = pets_dictionary.anchored_path_basis(0.5)
-    assert pets_dictionary.anchored_path_basis(0.5) is first
+    first = pets_dictionary.path_problem(0.5)
+    assert pets_dictionary.path_problem(0.5) is first
     for anchor in (1.0, 2.0, 3.0, 4.0):
-        pets_dictionary.anchored_path_basis(anchor)
-    assert pets_dictionary.anchored_path_basis(0.5) is not first
+        pets_dictionary.path_problem(anchor)
+    assert pets_dictionary.path_problem(0.5) is not first

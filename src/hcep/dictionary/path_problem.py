@@ -1,0 +1,421 @@
+"""The path problem: anchored least squares on every rooted path, prepared once so that an image costs one product.
+
+This module is the only place where the problem is written for arrays; the same lines serve numpy arrays and torch
+tensors. `hcep.pursuit.search_kernel` has its compiled searches.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep.errors import quoted
+from hcep.hierarchy import Hierarchy, PathTree
+
+#: A numpy array, or a torch tensor on any device.
+Array = Any
+#: An atom whose part outside the span of its ancestors is below this share of its norm counts as dependent on them.
+DEPENDENT = 1e-10
+#: Below this share of ``||x||**2`` (plus the anchor's part) a squared residual is a difference of nearly equal numbers.
+#: It is then measured on the residual vector instead.
+CANCELLED = {"float32": 1e-2, "float64": 1e-6}
+#: Numbers gathered at once where every image has atoms or directions of its own.
+GATHERED = 4_000_000
+
+
+class DependentAtomsWarning(UserWarning):
+    """Some atoms are zero or lie in the span of their ancestors; their coefficient is 0."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PathProblem:
+    """The problem on every rooted path of a dictionary.
+
+    For the path to node v, with atoms d_u along it, and an image x in the dictionary's space::
+
+        minimise over a   ||x - sum_u a_u d_u||**2 + lambda * ||a - 1||**2
+
+    The support of a path is fixed, so its projection does not depend on the image. With P the projection onto the
+    atoms of the parent's path::
+
+        q_v = (d_v - P d_v) / ||d_v - P d_v||        s_v = ||d_v - P d_v|| / ||d_v||        p_v = <x, q_v>
+
+    the minimum is ``||x||**2 - score``, where the score of a path is the sum of ``p_u**2 - lambda`` along it, and
+    ``|p_v| * s_v`` is the cosine (times the residual's norm) by which the published algorithm picks v. The anchored
+    problem is the plain one on atoms ``[d_v; sqrt(lambda) e_level]`` and images ``[x; sqrt(lambda) 1]``.
+
+    Attributes
+    ----------
+    tree : PathTree; its node v stands for one rooted path, with atom d_v at the end
+    anchor : weight lambda of the prior that coefficients are 1; 0 is least squares
+    atoms : (n_atoms, n_dims)
+    directions : (n_columns, n_dims); the distinct q_v. Siblings whose atoms are opposite or equal share one, so that
+        they tie exactly.
+    offset : (n_columns,); what the anchor adds to ``<x, q_v>``; zero without one
+    column : (n_nodes,) int; row of `directions` of each node; -1 for the root and for dependent atoms, whose q_v is 0
+    sign : (n_nodes,); 1, -1, or 0 where there is no column
+    share : (n_nodes,); s_v
+    triangle : (n_nodes, depth); row v is the last column of the R of the path's QR: ``<q_u, d_v>`` for u along the path
+    """
+
+    tree: PathTree
+    anchor: float
+    atoms: Array
+    directions: Array
+    offset: Array
+    column: Array
+    sign: Array
+    share: Array
+    triangle: Array
+    _on_devices: dict[Any, PathProblem] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tree: PathTree, atoms: Array, anchor: float) -> PathProblem:
+        """Orthogonalise every atom against its ancestors, level by level.
+
+        Tensors keep their gradient: directions, and all that is made of them, are functions of the atoms.
+        """
+        q, triangle, share = _orthogonalise(tree, atoms, anchor)
+        n_dims, xp = atoms.shape[1], namespace(atoms)
+        if xp is np:
+            column, sign = _share_columns(tree, q, share)
+        else:
+            inside = share > 0
+            column, sign = xp.where(inside, _like(share, np.arange(tree.n_nodes)), -1), inside.to(atoms)
+        rows = np.unique(_numpy(column[column >= 0]))
+        places = np.full(tree.n_nodes + 1, -1, dtype=np.int32)
+        places[rows] = np.arange(len(rows))
+        kept = q[rows] if len(rows) else q[:1]  # one row of zeros, where no atom has a direction
+        return cls(
+            tree=tree,
+            anchor=anchor,
+            atoms=atoms,
+            directions=kept[:, :n_dims] * 1.0,
+            offset=anchor**0.5 * kept[:, n_dims:].sum(1),
+            column=_like(column, places[_numpy(column)]),
+            sign=sign,
+            share=share,
+            triangle=triangle,
+        )
+
+    # -- index arrays -------------------------------------------------------------------------------------
+
+    @cached_property
+    def nodes_of_path(self) -> Array:
+        """Nodes along each path, (n_nodes, depth), -1 beyond its end."""
+        return _like(self.column, self.tree.ancestors())
+
+    @cached_property
+    def _parent(self) -> Array:
+        return _like(self.column, self.tree.parent)
+
+    @cached_property
+    def edges(self) -> Array:
+        """The atom at the end of each path, (n_nodes,), -1 at the root."""
+        return _like(self.column, self.tree.edge)
+
+    @cached_property
+    def _levels(self) -> list[tuple[int, int]]:
+        """First node of each level, and the first one beyond it."""
+        ends = np.searchsorted(self.tree.level, np.arange(1, self.tree.depth + 2)).tolist()
+        return list(pairwise(ends))
+
+    # -- products, scores and objectives ------------------------------------------------------------------
+
+    @cached_property
+    def directions32(self) -> NDArray[np.float32]:
+        return np.asarray(self.directions, dtype=np.float32)
+
+    def products(self, x: Array) -> Array:
+        """``<x, q>`` of images and directions, (n_images, n_columns), in the images' precision."""
+        if isinstance(x, np.ndarray):
+            return x @ (self.directions32 if x.dtype == np.float32 else self.directions).T
+        return (self.directions @ x.T).T  # so that picking nodes copies whole rows
+
+    def values(self, products: Array, nodes: Any = slice(None)) -> Array:
+        """``p_v`` of every node, or of some, in double precision: (n_nodes, n_images)."""
+        column, sign = self.column[nodes], self.sign[nodes]
+        return (_double(products.T[column]) + self.offset[column][:, None]) * sign[:, None]
+
+    def scores(self, values: Array, *, signed: bool = False, state: Array | None = None) -> Array:
+        """Score of the path to every node, (n_nodes, n_images): a running sum down the tree.
+
+        Parameters
+        ----------
+        values : (n_nodes, n_images); of the first nodes, or of all
+        signed : a path may not go on to a node of ``p_v <= 0``; it and all below it score ``-inf``
+        state : (n_nodes, n_images) or (n_nodes, 1); which nodes are open to each image, as in `PathLimits`
+        """
+        score = values * 0.0
+        for start, stop in self._levels:
+            at = slice(start, min(stop, len(values)))
+            if start >= len(values):
+                break
+            score[at] = score[self._parent[at]] + values[at] * values[at] - self.anchor
+            if signed or state is not None:
+                score[at][barred(values[at], signed, None if state is None else state[at])] = -np.inf
+        return score
+
+    # -- one path of each image ---------------------------------------------------------------------------
+
+    def along(self, nodes: Array, products: Array, images: Array) -> Array:
+        """``p_u`` along the paths to some nodes, each with the number of an image: (n_paths, depth), 0 beyond their ends."""
+        column, inside, xp = *self._columns(nodes), namespace(self.column)
+        return xp.where(inside, self._with_offset(nodes, _double(products[images[:, None], column])), 0.0)
+
+    def along_images(self, nodes: NDArray[Any], x: NDArray[Any]) -> NDArray[np.float64]:
+        """As `along` for one node per image, from the images (n_images, n_dims), where products are not at hand."""
+        column, inside = self._columns(nodes)
+        step, values = max(1, GATHERED // max(column.shape[1] * x.shape[1], 1)), np.zeros(column.shape)
+        for at in (slice(start, start + step) for start in range(0, len(column), step)):
+            values[at] = np.einsum("nkd,nd->nk", self.directions[column[at]], x[at])
+        return np.where(inside, self._with_offset(nodes, values), 0.0)
+
+    def _columns(self, nodes: Array) -> tuple[Array, Array]:
+        path = self.nodes_of_path[nodes]
+        return self.column[path], path >= 0
+
+    def _with_offset(self, nodes: Array, values: Array) -> Array:
+        path = self.nodes_of_path[nodes]
+        return (values + self.offset[self.column[path]]) * self.sign[path]
+
+    def coefficients(self, nodes: Array, along: Array) -> Array:
+        """Coefficients along one path per image, (n_images, depth), 0 beyond its end.
+
+        They come by back substitution in the path's R. A dependent atom, whose diagonal is zero, has coefficient 0.
+        """
+        path = self.nodes_of_path[nodes]
+        xp, depth = namespace(path), path.shape[1]
+        triangle = xp.where((path >= 0)[:, :, None], self.triangle[path], 0.0)
+        solution: list[Array] = [along[:, 0]] * depth
+        for k in range(depth - 1, -1, -1):
+            total = along[:, k]
+            for m in range(k + 1, depth):
+                total = total - triangle[:, m, k] * solution[m]
+            independent = triangle[:, k, k] != 0.0
+            solution[k] = xp.where(independent, total / xp.where(independent, triangle[:, k, k], 1.0), 0.0)
+        return xp.stack(solution, 1)
+
+    def squared_residuals(self, x: Array, squares: Array, nodes: Array, along: Array, coefficients: Array) -> Array:
+        """``||x - D^T a||**2`` of one path per image: from its products, or measured where these cancel."""
+        path = self.nodes_of_path[nodes]
+        xp, inside = namespace(path), path >= 0
+        off = xp.where(inside, coefficients - 1.0, 0.0)
+        augmented = squares + self.anchor * inside.sum(1)
+        left = augmented - (along * along + self.anchor * off * off).sum(1)
+        near = np.flatnonzero(_numpy(left <= CANCELLED[str(x.dtype).rsplit(".")[-1]] * augmented))
+        step = max(1, GATHERED // max(path.shape[1] * x.shape[1], 1))
+        for rows in (near[start : start + step] for start in range(0, len(near), step)):
+            atoms = _double(self.atoms[self.edges[xp.where(inside[rows], path[rows], 0)]])
+            rest = _double(x[rows]) - xp.einsum("nk,nkd->nd", coefficients[rows], atoms)
+            left[rows] = (rest * rest).sum(1)
+        return left
+
+    def shares(self, x: NDArray[Any], nodes: NDArray[Any], coefficients: NDArray[Any]) -> tuple[Array, Array]:
+        """What one path per image explains of ``||x||**2``, both (n_images, depth), NaN beyond its end.
+
+        First the share that its first k atoms explain with these coefficients; then the share along what the k-th atom
+        adds to the span of those above, without an anchor: never negative, and in all the share in the path's span.
+        """
+        distinct, place = np.unique(nodes, return_inverse=True)
+        path = self.nodes_of_path[distinct]
+        explained, own = np.full((2, len(x), path.shape[1]), np.nan)
+        step = max(1, GATHERED // max(path.shape[1] * x.shape[1], 1))
+        order = np.argsort(place, kind="stable")
+        for first in range(0, len(distinct), step):
+            part = slice(first, first + step)
+            atoms = np.where((path[part] >= 0)[..., None], self.atoms[self.edges[np.maximum(path[part], 0)]], 0.0)
+            q, triangle = gram_schmidt(atoms)
+            rows = order[np.searchsorted(place[order], first) : np.searchsorted(place[order], first + step)]
+            for at in (rows[start : start + step] for start in range(0, len(rows), step)):
+                which = place[at] - first
+                along = np.einsum("nkd,nd->nk", q[which], x[at])
+                squares = np.einsum("nd,nd->n", x[at], x[at], dtype=np.float64)[:, None]
+                squares[squares == 0.0] = 1.0
+                # In the basis q the first k atoms explain the running sum of a_m times row m of the triangle.
+                partial = np.cumsum(coefficients[at][:, :, None] * triangle[which], axis=1)
+                explained[at] = (2.0 * np.einsum("nkj,nj->nk", partial, along) - (partial**2).sum(2)) / squares
+                own[at] = along**2 / squares
+        beyond = self.nodes_of_path[nodes] < 0
+        explained[beyond] = own[beyond] = np.nan
+        return explained, own
+
+    # -- one path, opened ---------------------------------------------------------------------------------
+
+    def path_directions(self, nodes: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Directions q_v of some nodes, (n_nodes, n_dims), and what the anchor adds to the products with them."""
+        column, sign = self.column[nodes], self.sign[nodes]  # a dependent atom has sign 0
+        return sign[:, None] * self.directions[column], sign * self.offset[column]
+
+    def affine(self, node: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """A path's coefficients as an affine map of the image, ``a = gain @ x + prior``; gain is (length, n_dims)."""
+        nodes = self.nodes_of_path[node][: self.tree.level[node]]
+        directions, offset = self.path_directions(nodes)
+        triangle = self.triangle[nodes, : len(nodes)].T.copy()
+        triangle[np.diag_indices(len(nodes))] += np.diagonal(triangle) == 0.0
+        solution = np.linalg.solve(triangle, np.column_stack([directions, offset]))
+        return solution[:, :-1], solution[:, -1]
+
+    # -- tensors ------------------------------------------------------------------------------------------
+
+    def on(self, like: Array) -> PathProblem:
+        """The same problem as tensors where `like` is, atoms and directions in its precision; made once for each."""
+        place = like.device, like.dtype
+        if place not in self._on_devices:
+            torch = sys.modules["torch"]
+
+            def put(name: str, dtype: Any) -> Array:
+                return torch.from_numpy(np.array(getattr(self, name))).to(like.device, dtype)
+
+            own = {name: put(name, like.dtype) for name in ("atoms", "directions")}
+            own |= {name: put(name, torch.float64) for name in ("offset", "sign", "share", "triangle")}
+            self._on_devices[place] = replace(self, **own, column=put("column", torch.int64), _on_devices={})
+        return self._on_devices[place]
+
+    def __repr__(self) -> str:
+        return f"PathProblem({self.tree.n_nodes - 1:,} paths, {len(self.directions):,} directions, {self.anchor=:g})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"_on_devices": {}}
+
+
+def barred(values: Array, signed: bool, state: Array | None) -> Array:
+    """Which nodes no path may go on to: closed ones, and by the signed rule open ones of ``p_v <= 0``."""
+    away = ~(values > 0.0) if signed else values != values
+    return away if state is None else (state == CLOSED) | (away & (state == OPEN))
+
+
+#: What a path may do at a node: pass or end; nothing; pass whatever its sign, but not end; either, whatever its sign.
+OPEN, CLOSED, ON_THE_WAY, REACHED = 0, 1, 2, 3
+
+
+def namespace(array: Array) -> Any:
+    """The module whose functions take the array: numpy, or torch."""
+    return np if isinstance(array, np.ndarray) else sys.modules["torch"]
+
+
+def _numpy(array: Array) -> NDArray[Any]:
+    return array if isinstance(array, np.ndarray) else array.detach().cpu().numpy()
+
+
+def _like(array: Array, values: NDArray[Any]) -> Array:
+    """Whole numbers in the same kind of array, and on the same device."""
+    if isinstance(array, np.ndarray):
+        return values
+    return sys.modules["torch"].from_numpy(values.astype(np.int64)).to(array.device)
+
+
+def _double(array: Array) -> Array:
+    return array.astype(np.float64, copy=False) if isinstance(array, np.ndarray) else array.double()
+
+
+# -- building ------------------------------------------------------------------------------------------
+
+
+def build_path_problem(hierarchy: Hierarchy, atoms: NDArray[np.float64], anchor: float) -> PathProblem:
+    """The problem of a dictionary; warns once of atoms that depend on their ancestors."""
+    problem = PathProblem.of(hierarchy.path_tree, atoms, anchor)
+    if not problem.share[1:].all():
+        _warn_dependent(hierarchy, np.unique(problem.tree.edge[1:][problem.share[1:] == 0]))
+    return problem
+
+
+def orthogonal_part(vectors: Array, above: Array) -> tuple[Array, Array]:
+    """Vectors (n, n_dims) less their part in the span of orthonormal rows (n, k, n_dims), and their products with these."""
+    xp = namespace(vectors)
+    along = 0.0
+    for _ in range(2):  # after cancellation one pass is not orthogonal to working precision
+        part = xp.einsum("nkd,nd->nk", above, vectors)
+        vectors = vectors - xp.einsum("nkd,nk->nd", above, part)
+        along = along + part
+    return vectors, along
+
+
+def _orthogonalise(tree: PathTree, atoms: Array, anchor: float) -> tuple[Array, Array, Array]:
+    """q, triangle and share of every node, level by level, in chunks that keep the gathered ancestors small."""
+    xp, nodes, n_dims = namespace(atoms), tree.ancestors(), atoms.shape[1]
+    like = {} if xp is np else {"dtype": atoms.dtype, "device": atoms.device}
+    q = xp.zeros((tree.n_nodes, n_dims + (tree.depth if anchor else 0)), **like)
+    triangle, share = xp.zeros((tree.n_nodes, tree.depth), **like), xp.zeros(tree.n_nodes, **like)
+    for level in range(1, tree.depth + 1):
+        at_level = np.flatnonzero(tree.level == level)
+        step = max(1, GATHERED // (level * q.shape[1]))
+        for chunk in (at_level[start : start + step] for start in range(0, len(at_level), step)):
+            vectors = xp.zeros((len(chunk), q.shape[1]), **like)
+            vectors[:, :n_dims] = atoms[tree.edge[chunk]]
+            if anchor:
+                vectors[:, n_dims + level - 1] = anchor**0.5
+            rest, along = orthogonal_part(vectors, q[nodes[chunk, : level - 1]])
+            triangle[chunk, : level - 1] = along
+            norms, left = (vectors * vectors).sum(1) ** 0.5, (rest * rest).sum(1) ** 0.5
+            kept = (left > DEPENDENT * norms) & (norms > 0)
+            at, left = chunk[_numpy(kept)], left[kept]
+            q[at], triangle[at, level - 1], share[at] = rest[kept] / left[:, None], left, left / norms[kept]
+    return q, triangle, share
+
+
+def gram_schmidt(vectors: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Make sequences of vectors (n, k, n_dims) orthonormal; one that depends on those before it becomes zero.
+
+    Also returns the triangle (n, k, k) whose row m holds the products of the m-th vector with the results.
+    """
+    q, triangle = np.zeros(vectors.shape), np.zeros((*vectors.shape[:2], vectors.shape[1]))
+    for m in range(vectors.shape[1]):
+        rest, triangle[:, m, :m] = orthogonal_part(vectors[:, m].astype(np.float64), q[:, :m])
+        norms, left = np.linalg.norm(vectors[:, m], axis=1), np.linalg.norm(rest, axis=1)
+        kept = (left > DEPENDENT * norms) & (norms > 0)
+        q[kept, m], triangle[kept, m, m] = rest[kept] / left[kept, None], left[kept]
+    return q, triangle
+
+
+def equal_or_opposite(units: NDArray[np.float64], group: NDArray[Any]) -> Iterator[tuple[int, int, float]]:
+    """Pairs of parallel rows of norm 1 within a group, and their cosine; pairs link all rows that are parallel."""
+    key = np.abs(units @ np.random.default_rng(0).standard_normal(units.shape[1]))
+    order = np.lexsort((key, group))
+    close = (np.diff(group[order]) == 0) & (np.diff(key[order]) < 1e-9)
+    for u, v in zip(order[:-1][close].tolist(), order[1:][close].tolist(), strict=True):
+        cosine = float(units[u] @ units[v])
+        if abs(cosine) > 1 - 1e-12:
+            yield u, v, cosine
+
+
+def _share_columns(
+    tree: PathTree, q: NDArray[np.float64], share: NDArray[np.float64]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Let siblings with equal or opposite directions use one of them, that of the lowest index.
+
+    In a two-way split the atoms are opposite; only rounding would tell ``|p|`` of one from that of the other, and the
+    pick would then depend on the machine. Sharing the product makes the tie exact.
+    """
+    independent = share > 0
+    column = np.where(independent, np.arange(tree.n_nodes), -1).astype(np.int32)
+    sign = np.where(independent, 1.0, 0.0)
+    for u, v, cosine in equal_or_opposite(q, tree.parent):
+        first = tree.first_child[tree.parent[u]]
+        siblings = np.arange(first, first + tree.n_children[tree.parent[u]])
+        low, high = sorted((column[u], column[v]))
+        moved = siblings[column[siblings] == high]
+        sign[moved] *= np.sign(cosine) * sign[u] * sign[v]
+        column[moved] = low
+        if abs(share[u] - share[v]) <= 1e-9 * share[u]:
+            share[v] = share[u]
+    return column, sign
+
+
+def _warn_dependent(hierarchy: Hierarchy, edges: NDArray[np.int32]) -> None:
+    examples = [" → ".join(hierarchy.edges[e]) for e in edges[:3]]
+    warnings.warn(
+        f"{len(edges):,} of {hierarchy.n_edges:,} atoms are zero or lie in the span of the atoms above them "
+        f"(such as {quoted(examples, 3)}); their coefficient is 0. Single-child chains cause this; "
+        "hierarchy.collapse() merges them. So do synsets that hang from a parent and also from its parent",
+        DependentAtomsWarning,
+        stacklevel=4,
+    )
