@@ -176,7 +176,9 @@ def test_many_two_way_splits_share_at_once():
     n = 2**13
     h = Hierarchy.from_edges((f"{i // 2}", f"{i}") for i in range(2, n))
     rng = np.random.default_rng(0)
-    basis = ConceptDictionary.from_leaf_embeddings(h, {leaf: rng.standard_normal(16) for leaf in h.leaves}).path_problem()
+    basis = ConceptDictionary.from_leaf_embeddings(
+        h, {leaf: rng.standard_normal(16) for leaf in h.leaves}
+    ).path_problem()
     inner = basis.tree.n_children[1:] > 0
     first = basis.tree.first_child[1:][inner]
     np.testing.assert_array_equal(basis.column[first], basis.column[first + 1])

@@ -84,7 +84,10 @@ def test_no_smaller_change_makes_the_two_equal(model):
             def margins(changes, one=one, why=why, start=start):
                 z = transform.after_unit_norm(start + changes)
                 nodes = [evidence.nodes(node) for node in (one.searched.node, why.rival_node)]
-                scores = [((z @ d.T + o) ** 2 - model.anchor_).sum(axis=1) for d, o in map(evidence._directions, nodes)]
+                scores = [
+                    ((z @ d.T + o) ** 2 - model.anchor_).sum(axis=1)
+                    for d, o in map(evidence.problem.path_directions, nodes)
+                ]
                 return scores[0] - scores[1]
 
             assert margins(np.zeros((1, len(start))))[0] == pytest.approx(why.margin)
@@ -92,7 +95,7 @@ def test_no_smaller_change_makes_the_two_equal(model):
             assert why.flip.norm == pytest.approx(np.linalg.norm(why.flip.change))
             # Random changes in the span where the margin lives, and around the best one, a little shorter than it.
             nodes = np.concatenate([evidence.nodes(node) for node in (one.searched.node, why.rival_node)])
-            span = evidence._pulled(one.searched.x, evidence._directions(nodes)[0])[1]
+            span = evidence._pulled(one.searched.x, evidence.problem.path_directions(nodes)[0])[1]
             tries = rng.standard_normal((4000, len(span))) @ span
             near = why.flip.change + 0.3 * why.flip.norm * rng.standard_normal((4000, 1)) * tries / np.linalg.norm(
                 tries, axis=1, keepdims=True

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from hcep import ConceptDictionary, hb_omp
+from hcep import ConceptDictionary, Hierarchy, HierarchyError, hb_omp
 from hcep.explain.where import concept_maps, margin_map
 from hcep.pursuit import path_objectives
 
@@ -73,8 +73,18 @@ def test_a_margin_adds_up_to_the_difference_of_objectives(pets, settings, anchor
     assert found.total == pytest.approx(objectives[second] - objectives[first], abs=1e-8)
 
 
-def test_a_dependent_atom_has_no_map(pets_dictionary):
-    maps = concept_maps(pets_dictionary, np.array([0, 0]), 0.0, np.ones((4, 2, 2)))
+@pytest.mark.filterwarnings("ignore::hcep.dictionary.DependentAtomsWarning")
+def test_a_dependent_atom_has_no_map():
+    chain = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "x")])  # a is the mean of x alone: its atom is zero
+    dictionary = ConceptDictionary.from_leaf_embeddings(chain, {"x": np.ones(4), "b": np.eye(4)[0]})
+    tree = chain.path_tree
+    path = tree.edge[tree.ancestors()[tree.leaf_nodes[-1]]]
+    maps = concept_maps(dictionary, path, 0.0, np.ones((4, 2, 2)))
     assert maps[0].shares.any()
     assert maps[1].total == 0.0
     assert not maps[1].shares.any()
+
+
+def test_atoms_that_are_not_a_rooted_path_are_rejected(pets_dictionary):
+    with pytest.raises(HierarchyError, match=r"edges \[0, 0\] are not a rooted path: 0 does not start where the path"):
+        concept_maps(pets_dictionary, np.array([0, 0]), 0.0, np.ones((4, 2, 2)))

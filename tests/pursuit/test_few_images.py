@@ -16,22 +16,21 @@ WITHOUT_COMPILER = """
 import sys
 import numpy as np
 from hcep import ConceptDictionary, Hierarchy, hb_omp
-from hcep.pursuit.few_images import FEW
+from hcep.pursuit.search import FEW
 h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("animal", "dog"), ("thing", "car")])
 d = ConceptDictionary.from_leaf_embeddings(h, {"cat": [2.0, 1, 0], "dog": [2.0, -1, 0], "car": [0.0, 0, 3]})
 X = np.array([[2.0, 1.2, 0.0]])
 print(hb_omp(X, d, beam_width=None).paths, "numba" in sys.modules)
 print(hb_omp(np.repeat(X, FEW, axis=0), d, beam_width=None).paths[0], "numba" in sys.modules)
 print(hb_omp(np.repeat(X, FEW + 1, axis=0), d, beam_width=None).paths[0], "numba" in sys.modules)
-print(hb_omp(X, d, beam_width=None).paths, "numba" in sys.modules)
 """
 
 
 def both(monkeypatch, ask):
     """An answer of the kernels and one without them."""
     answers = []
-    for few in (False, True):
-        monkeypatch.setattr(import_module("hcep.pursuit.search"), "are_few", lambda n, few=few: few)
+    for few in (0, 10_000):
+        monkeypatch.setattr(import_module("hcep.pursuit.search"), "FEW", few)
         answers.append(ask())
     return answers
 
@@ -68,14 +67,25 @@ def test_objectives_are_the_same_to_the_bit(monkeypatch, signed):
     np.testing.assert_array_equal(few, compiled)
 
 
-def test_no_compiler_is_loaded_for_a_few_images_and_none_is_avoided_once_it_is_there():
+def test_no_compiler_is_loaded_for_a_few_images():
     told = subprocess.run([sys.executable, "-c", WITHOUT_COMPILER], capture_output=True, text=True, check=True).stdout
     assert told.splitlines() == [
         "[('animal', 'cat')] False",
         "('animal', 'cat') False",
         "('animal', 'cat') True",
-        "[('animal', 'cat')] True",
     ]
+
+
+def test_the_choice_depends_on_the_number_of_images_alone(monkeypatch):
+    kernels = import_module("hcep.pursuit.search_kernel")  # the compiler is loaded
+    search_module, called = import_module("hcep.pursuit.search"), []
+    monkeypatch.setattr(kernels, "search_all", lambda *arguments: called.append("compiled"))
+    dictionary = random_problem(0).dictionary
+    options = SearchOptions(beam_width=None, signed=True)
+    for n in (search_module.FEW, search_module.FEW + 1):
+        search(np.ones((n, dictionary.n_dims)), dictionary, options)
+        called.append(n)
+    assert called == [search_module.FEW, "compiled", search_module.FEW + 1]
 
 
 def test_what_explains_a_photo_loads_no_compiler():

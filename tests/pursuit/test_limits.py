@@ -51,8 +51,9 @@ def test_an_exact_search_finds_the_best_of_what_remains():
 def test_a_few_images_are_searched_alike_without_a_compiler(signed, monkeypatch):
     asked = {"force": INNER[0], "forbid": DATA.hierarchy.children(INNER[0])[:1]}
     options = SearchOptions(None, signed=signed, anchor=0.1)
+    monkeypatch.setattr(sys.modules["hcep.pursuit.search"], "FEW", 0)
     compiled = pursued(options, **asked)
-    monkeypatch.setattr(sys.modules["hcep.pursuit.search"], "are_few", lambda n: True)
+    monkeypatch.setattr(sys.modules["hcep.pursuit.search"], "FEW", 10_000)
     few = pursued(options, **asked)
     assert np.array_equal(few.n_best_nodes, compiled.n_best_nodes)
     assert np.allclose(few.codes.toarray(), compiled.codes.toarray())

@@ -167,7 +167,7 @@ class PathProblem:
     # -- one path of each image ---------------------------------------------------------------------------
 
     def along(self, nodes: Array, products: Array, images: Array) -> Array:
-        """``p_u`` along the paths to some nodes, each with the number of an image: (n_paths, depth), 0 beyond their ends."""
+        """``p_u`` along the paths to some nodes, each with an image's number: (n_paths, depth), 0 beyond their ends."""
         column, inside, xp = *self._columns(nodes), namespace(self.column)
         return xp.where(inside, self._with_offset(nodes, _double(products[images[:, None], column])), 0.0)
 
@@ -239,11 +239,11 @@ class PathProblem:
                 which = place[at] - first
                 along = np.einsum("nkd,nd->nk", q[which], x[at])
                 squares = np.einsum("nd,nd->n", x[at], x[at], dtype=np.float64)[:, None]
-                squares[squares == 0.0] = 1.0
                 # In the basis q the first k atoms explain the running sum of a_m times row m of the triangle.
                 partial = np.cumsum(coefficients[at][:, :, None] * triangle[which], axis=1)
-                explained[at] = (2.0 * np.einsum("nkj,nj->nk", partial, along) - (partial**2).sum(2)) / squares
-                own[at] = along**2 / squares
+                left = squares - 2.0 * np.einsum("nkj,nj->nk", partial, along) + (partial**2).sum(2)
+                squares[squares == 0.0] = 1.0
+                explained[at], own[at] = 1.0 - left / squares, along**2 / squares
         beyond = self.nodes_of_path[nodes] < 0
         explained[beyond] = own[beyond] = np.nan
         return explained, own
@@ -329,7 +329,7 @@ def build_path_problem(hierarchy: Hierarchy, atoms: NDArray[np.float64], anchor:
 
 
 def orthogonal_part(vectors: Array, above: Array) -> tuple[Array, Array]:
-    """Vectors (n, n_dims) less their part in the span of orthonormal rows (n, k, n_dims), and their products with these."""
+    """Vectors (n, n_dims) less their part in the span of orthonormal rows (n, k, n_dims), and products with these."""
     xp = namespace(vectors)
     along = 0.0
     for _ in range(2):  # after cancellation one pass is not orthogonal to working precision

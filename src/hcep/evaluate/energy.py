@@ -70,7 +70,7 @@ def explained_energy(
     Parameters
     ----------
     x : (n_images, n_dims) float64; in the dictionary's space
-    order : (n_images, n_steps) int32; atoms, -1 beyond the last: a support that has ended explains what it did at its end
+    order : (n_images, n_steps) int32; atoms, -1 beyond the last, where a support explains as much as at its end
     """
     supports, place = np.unique(order, axis=0, return_inverse=True)
     along, place = np.zeros(order.shape), place.ravel()

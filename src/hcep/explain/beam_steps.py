@@ -4,7 +4,6 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hcep.classify.path_model import PathModel

@@ -227,12 +227,14 @@ class PathTree:
         return nodes
 
     def node_along(self, edges: Iterable[int]) -> int:
-        """The node at the end of a path, by its edges from the root down; a path that is none raises IndexError."""
-        node = 0
-        for edge in edges:
+        """The node at the end of a rooted path, by its edges from the root down."""
+        node, path = 0, [int(edge) for edge in edges]
+        for edge in path:
             first = int(self.first_child[node])
-            children = self.edge[first : first + int(self.n_children[node])]
-            node = first + int(np.flatnonzero(children == edge)[0])
+            below = np.flatnonzero(self.edge[first : first + int(self.n_children[node])] == edge)
+            if not len(below):
+                raise HierarchyError(f"edges {path} are not a rooted path: {edge} does not start where the path ends")
+            node = first + int(below[0])
         return node
 
     def ancestors(self) -> NDArray[np.int32]:

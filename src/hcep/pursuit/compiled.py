@@ -62,11 +62,12 @@ def _writable(folder: Path) -> bool:
 
 def kernel(function: F) -> F:
     """Compile a function that Python calls; the machine code is kept on disk where that is possible."""
-    before, config.CACHE_DIR = config.CACHE_DIR, str(_FOLDER)  # numba reads it here, and here alone
+    before = config.CACHE_DIR  # type: ignore[attr-defined]
+    config.CACHE_DIR = str(_FOLDER)  # type: ignore[attr-defined]  # numba reads it here, and here alone
     try:
         return cast(F, njit(cache=_CACHED, nogil=True)(function))
     finally:
-        config.CACHE_DIR = before
+        config.CACHE_DIR = before  # type: ignore[attr-defined]
 
 
 _FOLDER = kernel_folder()

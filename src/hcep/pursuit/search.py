@@ -372,7 +372,7 @@ def score_labels(
 def leaf_objectives(problem: PathProblem, images: Images, tables: Tables, rules: Rules) -> NDArray[np.float64]:
     """Objectives of complete paths, (n_images, n_leaf_paths); a path that is closed to an image counts as open."""
     leaves, open_to_all = problem.tree.leaf_nodes, images._replace(limit=images.limit[:0])
-    free = images.squares[:, None] - _leaf_scores(problem, open_to_all, tables, rules, leaves)
+    free: NDArray[np.float64] = images.squares[:, None] - _leaf_scores(problem, open_to_all, tables, rules, leaves)
     if not len(images.limit):
         return free
     out = images.squares[:, None] - _leaf_scores(problem, images, tables, rules, leaves)

@@ -159,9 +159,7 @@ def _codes(torch: Any, problem: PathProblem, n_atoms: int, nodes: Tensor, coeffi
     return torch.sparse_coo_tensor(at, coefficients[rows, places], size, check_invariants=False).coalesce()
 
 
-def _search_beam(
-    problem: PathProblem, x: Tensor, p: Tensor, squares: Tensor, rules: Rules, n_best: int
-) -> Tensor:
+def _search_beam(problem: PathProblem, x: Tensor, p: Tensor, squares: Tensor, rules: Rules, n_best: int) -> Tensor:
     """The paper's Algorithm 2 for all images at once: hypotheses are a flat list of (image, node, score).
 
     Of one image, hypotheses always stand in the order of nodes: those that ended come from levels above. So stable
