@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier
-from hcep.classify.hedging import explained_floor
 from hcep.datasets import load_sample
 from hcep.models import load_model, save_model
 
@@ -40,7 +39,6 @@ def test_one_image_per_class_says_nothing():
     X, y = np.eye(3), np.array(["a", "b", "c"])
     model = HCEPClassifier(anchor=0.1, shrinkage=None).fit(X, y)
     assert model.explained_floor_ is None
-    assert explained_floor(model.path_model(), X, np.arange(3)) is None
 
 
 def test_the_floor_is_saved_and_old_models_have_none(sample, tmp_path):

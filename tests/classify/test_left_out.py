@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from hcep.classify.choosing import POWERS, SHRINKAGES, LeaveOneOutScore, Training, _best, calibrate, choose
+from hcep.classify.choosing import POWERS, SHRINKAGES, LeaveOneOutScore, _best, choose
+from hcep.classify.fitting import calibrate
 from hcep.classify.left_out import MAX_IMAGES, ClassTree, Folds, LeftOut, in_tree_order, nearest_rivals, rank_in_class
-from hcep.classify.refining import loss_and_gradient, pays, refine
+from hcep.classify.refining import is_worth_it, loss_and_gradient, refine
+from hcep.classify.training import TrainingSet
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.concept_dictionary import average_upwards, leaf_shares
 from hcep.dictionary.transform import EmbeddingTransform
@@ -30,14 +34,14 @@ def images(n: int = 6, noise: float = 0.4, seed: int = 0) -> tuple[np.ndarray, n
     return (centres[own] + noise * rng.standard_normal((len(own), 8))).astype(np.float32), own
 
 
-def training(n: int = 6, noise: float = 0.4, hierarchy: str = "tree", **options: bool) -> Training:
+def training(n: int = 6, noise: float = 0.4, hierarchy: str = "tree") -> TrainingSet:
     X, own = images(n, noise)
-    return Training(HIERARCHIES[hierarchy], X, own, LEAVES, **options)
+    return TrainingSet(HIERARCHIES[hierarchy], LEAVES, X, own, np.ones(len(own)))
 
 
-def space(given: Training, gamma: float = 0.0) -> LeftOut:
-    means = given.sums(1.0, False).class_means()
-    return LeftOut(given.images, given.own, given.folds.counts, means, gamma, given.tree)
+def space(given: TrainingSet, gamma: float = 0.0) -> LeftOut:
+    moments = given.moments(1.0, False)
+    return LeftOut(given.images, given.own, given.weights, moments.weights, moments.class_means(), gamma, given.tree)
 
 
 def plain_objectives(
@@ -116,44 +120,49 @@ def test_shares_are_what_averaging_upwards_makes_of_an_identity() -> None:
 
 def test_refined_leaves_lower_the_left_out_loss_and_a_heavy_prior_holds_them() -> None:
     given = training(noise=1.0)
-    moments = given.sums(1.0, True)
+    moments = given.moments(1.0, True)
     dictionary = ConceptDictionary.from_images(given.hierarchy, moments, shrinkage=0.5, rescale=True)
     free, held = (refine(given, dictionary, moments, 0.3, 0.3, prior) for prior in (1.0, 1e9))
     means = dictionary.transform.after_unit_norm(moments.class_means())
-    s = LeftOut.of(dictionary.transform, given.images, given.own, given.folds.counts, moments.class_means(), given.tree)
+    s = given.left_out(np.arange(len(given.own)), dictionary.transform, moments)
     rivals = nearest_rivals(s.images, s.own, means, 4)
     before, after = (loss_and_gradient(s, means + shift, rivals, 0.3, 0.3)[0] for shift in (0.0, free))
     assert after < before
     assert np.abs(held).max() < 1e-6 < np.abs(free).max()
 
 
-def test_refining_pays_from_four_images_per_class_and_at_an_anchor() -> None:
-    assert [pays(training(n), 0.3) for n in (1, 3, 4)] == [False, False, True]
-    assert not pays(training(6), 0.1)
+def test_refining_is_worth_it_from_four_images_per_class_and_at_an_anchor() -> None:
+    assert [is_worth_it(training(n), 0.3) for n in (1, 3, 4)] == [False, False, True]
+    assert not is_worth_it(training(6), 0.1)
 
 
 # -- folds -----------------------------------------------------------------------------------------
 
 
+def equal_folds(own: np.ndarray) -> Folds:
+    """Folds of images that all count the same."""
+    return Folds.of(own, 1.0 / np.bincount(own)[own])
+
+
 def test_a_fold_takes_as_many_images_out_of_every_class() -> None:
     own = np.repeat([0, 1, 2, 3], [7, 7, 7, 1])
-    folds = Folds.of(own, 4)
+    folds = equal_folds(own)
     assert 21 not in folds.rows
     for fold in range(7):
-        assert folds.own[folds.fold == fold].tolist() == [0, 1, 2]
+        assert own[folds.rows[folds.fold == fold]].tolist() == [0, 1, 2]
 
 
 def test_large_classes_have_few_folds_and_small_ones_lose_one_image_at_a_time() -> None:
     own = np.repeat([0, 1], [10_000, 5])
-    folds = Folds.of(own, 2)
+    folds = equal_folds(own)
     assert folds.fold.max() < 60
-    assert np.bincount(folds.fold[folds.own == 1]).tolist() == [1] * 5
+    assert np.bincount(folds.fold[own[folds.rows] == 1]).tolist() == [1] * 5
     assert folds.scored.all()
     assert len(folds.rows) <= MAX_IMAGES
 
 
 def test_of_more_classes_than_images_to_score_every_mean_still_loses_one() -> None:
-    folds = Folds.of(np.repeat(np.arange(2 * MAX_IMAGES), 2), 2 * MAX_IMAGES)
+    folds = equal_folds(np.repeat(np.arange(2 * MAX_IMAGES), 2))
     assert len(folds.rows) == 2 * MAX_IMAGES
     assert folds.scored.sum() == MAX_IMAGES
     assert folds.only(10).scored.sum() == 10
@@ -170,7 +179,7 @@ def test_ranks_count_the_images_of_a_class() -> None:
 
 def score(log_losses: list[float], shrinkage: float = 0.5) -> LeaveOneOutScore:
     losses = np.array(log_losses)
-    return LeaveOneOutScore(shrinkage, 0.3, 0.5, float(losses.mean()), 1.0, losses < 1, 1.0, losses)
+    return LeaveOneOutScore(shrinkage, 0.3, 0.5, float(losses.mean()), 1.0, losses < 1, 1.0, losses, np.ones(3))
 
 
 def test_a_start_is_left_only_for_a_gain_beyond_chance() -> None:
@@ -181,18 +190,19 @@ def test_a_start_is_left_only_for_a_gain_beyond_chance() -> None:
 
 def test_the_power_is_chosen_first_and_then_the_metric() -> None:
     given = training()
-    given = Training(given.hierarchy, np.abs(given.images), given.own, LEAVES)
+    given = replace(given, images=np.abs(given.images))
     power, shrinkage, anchor, moments, tried = choose(given, POWERS, SHRINKAGES, (0.3,))
     assert [s.power for s in tried[:3]] == list(POWERS)
     assert {s.power for s in tried[3:]} == {power}
     assert (power, shrinkage, anchor) in {(s.power, s.shrinkage, s.anchor) for s in tried}
-    np.testing.assert_allclose(moments.class_means(), given.sums(power, False).class_means())
+    np.testing.assert_allclose(moments.class_means(), given.moments(power, False).class_means())
 
 
 def test_powers_are_compared_on_a_sample_of_many_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hcep.classify.choosing.POWER_IMAGES", 30)
-    X, own = images(20)
-    tried = choose(Training(HIERARCHIES["tree"], np.abs(X), own, LEAVES), POWERS, SHRINKAGES[:2], (0.3,))[-1]
+    given = training(20)
+    given = replace(given, images=np.abs(given.images))
+    tried = choose(given, POWERS, SHRINKAGES[:2], (0.3,)).tried
     assert [len(s.correct) for s in tried] == [30] * 3 + [100] * 2
 
 
@@ -203,14 +213,14 @@ def test_nothing_is_chosen_where_nothing_can_be_held_out() -> None:
 
 def test_images_far_from_all_others_do_not_break_the_metric() -> None:
     given = training()
-    lonely = LeftOut(given.images * 1e3, given.own, given.folds.counts, np.zeros((5, 8)), 10.0, given.tree)
+    lonely = replace(space(given, 10.0), images=given.images * 1e3, means=np.zeros((5, 8)))
     assert np.isfinite(lonely.norms).all()
 
 
 @pytest.mark.parametrize("n_images", [1, 2, 6])
 def test_a_calibration_in_the_units_of_the_dictionary(n_images: int) -> None:
     given = training(n_images)
-    moments = given.sums(1.0, False)
+    moments = given.moments(1.0, False)
     found = []
     for rescale in (True, False):
         dictionary = ConceptDictionary.from_images(given.hierarchy, moments, rescale=rescale)

@@ -2,9 +2,10 @@ import logging
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from hcep.dictionary import moments as module
-from hcep.dictionary.moments import ClassMoments
+from hcep.dictionary.moments import ClassMoments, one_hot
 
 
 def moments_of(X, y, second_moment=True, n_batches=1):
@@ -147,3 +148,53 @@ def test_merged_sums_are_those_of_all_images(offset):
     np.testing.assert_allclose(merged.within_covariance(), whole.within_covariance(), atol=1e-9)
     np.testing.assert_allclose(merged.second_moment(), whole.second_moment(), rtol=1e-9)
     assert merged.mean_square_norm(None, None) == pytest.approx(whole.mean_square_norm(None, None))
+
+
+@pytest.mark.parametrize("n_batches", [1, 3])
+def test_integer_weights_equal_repeated_images(images, n_batches):
+    X, y = images
+    weights = np.random.default_rng(1).integers(1, 4, size=len(X))
+    classes, index = np.unique(y, return_inverse=True)
+    weighted = ClassMoments(second_moment=True)
+    for rows in np.array_split(np.arange(len(X)), n_batches):
+        weighted.update(X[rows], classes.tolist(), one_hot(index[rows], 3, weights[rows].astype(float)))
+    repeated = moments_of(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    assert weighted.counts.tolist() == moments_of(X, y).counts.tolist()
+    assert weighted.weights.tolist() == repeated.counts.tolist()
+    np.testing.assert_allclose(weighted.class_means(), repeated.class_means(), rtol=1e-12)
+    np.testing.assert_allclose(weighted.total_mean(), repeated.total_mean(), rtol=1e-12)
+    np.testing.assert_allclose(weighted.within_covariance(), repeated.within_covariance(), rtol=1e-11)
+    np.testing.assert_allclose(weighted.second_moment(), repeated.second_moment(), rtol=1e-11)
+    assert weighted.mean_square_norm(None, None) == pytest.approx(repeated.mean_square_norm(None, None))
+
+
+def test_an_image_may_count_for_several_classes():
+    half = sparse.csr_array([[0.5, 0.5], [0.0, 1.0]])
+    moments = ClassMoments(second_moment=True)
+    moments.update(np.array([[0.0], [3.0]]), ["a", "b"], half)
+    assert moments.weights.tolist() == [0.5, 1.5]
+    assert moments.class_means().tolist() == [[0.0], [2.0]]
+    assert moments.total_mean().tolist() == [1.5]
+    assert moments.second_moment().tolist() == [[4.5]]
+
+
+@pytest.mark.parametrize("scale", [1e-6, 0.3])
+def test_small_weights_leave_a_covariance_of_the_same_shape(images, scale):
+    X, y = images
+    classes, index = np.unique(y, return_inverse=True)
+    moments = ClassMoments(second_moment=True)
+    moments.update(X, classes.tolist(), one_hot(index, 3, np.full(len(X), scale)))
+    np.testing.assert_allclose(moments.within_covariance(), within(X, y), rtol=1e-9)
+
+
+def test_merged_weights_are_those_of_all_images(images):
+    X, y = images
+    classes, index = np.unique(y, return_inverse=True)
+    weighted = one_hot(index, 3, np.linspace(0.5, 2.0, len(X)))
+    whole, merged, part = (ClassMoments(second_moment=True) for _ in range(3))
+    whole.update(X, classes.tolist(), weighted)
+    merged.update(X[:20], classes.tolist(), weighted[:20])
+    part.update(X[20:], classes.tolist(), weighted[20:])
+    merged.merge(part)
+    np.testing.assert_allclose(merged.class_means(), whole.class_means(), rtol=1e-12)
+    np.testing.assert_allclose(merged.within_covariance(), whole.within_covariance(), rtol=1e-10)

@@ -6,29 +6,28 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
 from os import PathLike
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hcep._checks import is_number, require_not_negative, require_positive
-from hcep.classify import choosing, refining
 from hcep.classify.calibration import Calibration, require_priors
-from hcep.classify.choosing import LeaveOneOutScore, Training
+from hcep.classify.choosing import Auto, LeaveOneOutScore
+from hcep.classify.fitting import dictionary_of, fit_dictionary
 from hcep.classify.heads import require_head
+from hcep.classify.training import TrainingSet
 from hcep.dictionary import ConceptDictionary
-from hcep.dictionary.checks import CHUNK, refuse_odd_scale
+from hcep.dictionary.checks import refuse_odd_scale
 from hcep.dictionary.moments import ClassMoments
-from hcep.dictionary.transform import prepared_rows
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy
 from hcep.hierarchy.graph import TreePolicy
 from hcep.taxonomy import read_hierarchy
 
-Auto = Literal["auto"]
 #: What `as_hierarchy` takes; the last is a networkx graph.
 HierarchyLike = Hierarchy | str | PathLike[str] | list[tuple[str, str]] | Any
 
@@ -216,74 +215,50 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         anchor: float | Auto = 0.0,
         power: float | Auto = 1.0,
         refine: bool | Auto = False,
-        calibrate: float | None = None,
-    ) -> tuple[NDArray[Any], NDArray[np.intp]]:
-        """Fix classes, hierarchy, power, metric, anchor, dictionary and calibration; return checked images and classes.
+        calibrate: bool | float = False,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> TrainingSet:
+        """Fix classes, hierarchy, power, metric, anchor, dictionary and calibration; return the images they are from.
 
         The dictionary is a function of `moments_`, power, shrinkage, anchor and the shifts of a refinement alone.
 
         Parameters
         ----------
-        X, y : images and labels
-        shrinkage, anchor, power, refine : as of `HCEPClassifier`
-        calibrate : the anchor to calibrate at; NaN is the fitted one
+        X, y, sample_weight : images, labels and weights, as given to ``fit``
+        shrinkage, anchor, power, refine : as the parameters of `HCEPClassifier`
+        calibrate : whether to calibrate; a number is the anchor to calibrate at, instead of the fitted one
         """
         self._check_parameters()
+        training = self._training_set(X, y, sample_weight)
+        fitted = fit_dictionary(
+            training, shrinkage=shrinkage, anchor=anchor, power=power, refined=refine, calibrated=calibrate
+        )
+        self.power_, self.shrinkage_, self.anchor_, self.moments_, self.leave_one_out_ = fitted.choice
+        self.dictionary_, self.leaf_moves_ = fitted.dictionary, fitted.leaf_moves
+        if fitted.calibration is not None:
+            self.calibration_ = fitted.calibration
+        return training
+
+    def _training_set(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> TrainingSet:
+        """Check images, labels and weights; fix the classes and their hierarchy. Images of weight 0 are left out."""
         images, labels = validate_data(self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=1)
+        weights = checked_weights(sample_weight, images)
+        if not weights.all():
+            images, labels, weights = (array[weights > 0.0] for array in (images, labels, weights))
         refuse_odd_scale(images)
         if np.asarray(labels).dtype.kind == "f":  # synset ids are no regression target, even at one image per class
             check_classification_targets(labels)
-        self.classes_, index = np.unique(labels, return_inverse=True)
+        self.classes_, own = np.unique(labels, return_inverse=True)
         self.hierarchy_ = self._hierarchy_of(self.classes_)
         self._leaves = class_leaves(self.hierarchy_, self.classes_)
-        if shrinkage == "auto" and not _varies(prepared_rows(images, 1.0, self.unit_norm), index):
-            shrinkage = None  # there is no covariance to whiten by
-        training = Training(self.hierarchy_, images, index, self._leaves, self.unit_norm, self.center)
-        values = self._values_to_try(training, power, shrinkage, anchor)
-        chosen = choosing.choose(training, *values)
-        self.power_, self.shrinkage_, self.anchor_, self.moments_, self.leave_one_out_ = chosen
-        self.dictionary_ = self._dictionary_of(self.moments_)
-        self.leaf_moves_ = None
-        refine = refining.pays(training, self.anchor_) if refine == "auto" else refine and len(self.classes_) > 1
-        if calibrate is not None or refine:
-            anchor = self.anchor_ if calibrate is None or np.isnan(calibrate) else calibrate
-            self.calibration_ = choosing.calibrate(training, self.dictionary_, self.moments_, anchor)
-        if refine:
-            temperature = self.calibration_.temperature
-            shifts = refining.refine(training, self.dictionary_, self.moments_, self.anchor_, temperature)
-            self.dictionary_ = self.dictionary_.moved(dict(zip(self._leaves.tolist(), shifts, strict=True)))
-            self.leaf_moves_ = np.linalg.norm(shifts, axis=1)
-        return images, index
+        how: dict[str, Any] = {"unit_norm": self.unit_norm, "center": self.center}
+        return TrainingSet(self.hierarchy_, self._leaves, images, own, weights, **how)
 
     def _dictionary_of(self, moments: ClassMoments) -> ConceptDictionary:
         """The dictionary of class means at the fitted power, metric and anchor."""
-        return ConceptDictionary.from_images(
-            self.hierarchy_,
-            moments,
-            unit_norm=self.unit_norm,
-            center=self.center,
-            shrinkage=self.shrinkage_,
-            # Without an anchor a common scale cancels in every coefficient; residuals then keep the images' units.
-            rescale=self.anchor_ > 0,
-            power=self.power_,
-        )
-
-    def _values_to_try(self, training: Training, power: Any, shrinkage: Any, anchor: Any) -> tuple[Any, Any, Any]:
-        """Powers, shrinkages and anchors, where the choice begins first; one each where there is none."""
-        counts = training.folds.counts
-        negative = power != 1.0 and bool(training.images.min() < 0.0)
-        if negative and power != "auto":
-            raise HCEPError(f"power must be 1 or 'auto' for embeddings with negative numbers, got {power!r}")
-        usual = choosing.ANCHOR if np.median(counts) >= choosing.FEW else choosing.FEW_ANCHOR
-        # Held-out images of classes of two are scored by means of one, at which other powers do best than at two.
-        powers = (1.0,) if negative else choosing.POWERS if np.median(counts) > 2 else choosing.POWERS[:1]
-        shrinkages: Any = choosing.SHRINKAGES if (counts > 1).any() else (choosing.FALLBACK_SHRINKAGE,)
-        anchors = choosing.ANCHORS if shrinkage is None else (usual,)
-        return (
-            powers if power == "auto" else (power,),
-            shrinkages if shrinkage == "auto" else (shrinkage,),
-            anchors if anchor == "auto" else (anchor,),
-        )
+        how: dict[str, Any] = {"unit_norm": self.unit_norm, "center": self.center, "power": self.power_}
+        return dictionary_of(self.hierarchy_, moments, self.shrinkage_, self.anchor_, **how)
 
     def _hierarchy_of(self, classes: NDArray[Any]) -> Hierarchy:
         return class_hierarchy(self.hierarchy, classes, self.tree, self.collapse)
@@ -296,14 +271,11 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         return images
 
 
-def _varies(X: NDArray[Any], index: NDArray[np.intp]) -> bool:
-    """Whether images of a class (of all, where each class has one) differ by more than rounding."""
-    if len(X) < 3:
-        return False
-    groups = index if len(X) > len(np.unique(index)) else np.zeros_like(index)
-    _, first = np.unique(groups, return_index=True)
-    rounding = 10 * np.finfo(X.dtype).eps * max(X.max(), -X.min())
-    return any(
-        bool(np.abs(X[i : i + CHUNK] - X[first[groups[i : i + CHUNK]]]).max() > rounding)
-        for i in range(0, len(X), CHUNK)
-    )
+def checked_weights(sample_weight: ArrayLike | None, images: NDArray[Any]) -> NDArray[np.float64]:
+    """The weight of each image, (n_images,), 1 by default; raises ValueError unless all are numbers of at least 0."""
+    if sample_weight is not None and not np.any(sample_weight):
+        raise HCEPError("sample_weight must be above 0 for at least one image; got only zeros")
+    weights = np.asarray(_check_sample_weight(sample_weight, images, dtype=np.float64))
+    if (weights < 0.0).any():
+        raise HCEPError(f"sample_weight must be numbers of at least 0; got {weights.min():g}")
+    return weights

@@ -1,7 +1,7 @@
 """Objectives of classes into probabilities that mean what they say."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,11 +63,18 @@ def _mean_gaps(gaps: Floats) -> Floats:
     return np.asarray(gaps.sum(axis=1) / max(gaps.shape[1] - 1, 1))
 
 
-def fit_calibration(objectives: Floats, own: NDArray[np.intp] | None = None) -> Calibration:
-    """Temperature and exponent of lowest log loss over images the dictionary never saw, (n_images, n_classes).
+def fit_calibration(
+    objectives: Floats, own: NDArray[np.intp] | None = None, weights: Floats | None = None
+) -> Calibration:
+    """Temperature and exponent of lowest log loss over images that the dictionary never saw.
 
-    A few images' worth of pull to the prior temperature and exponent steadies it where images are few. `own` is the
-    column of each image's class; the first by default.
+    A pull to the prior temperature and exponent, worth a few images, steadies the fit when images are few.
+
+    Parameters
+    ----------
+    objectives : (n_images, n_classes) array
+    own : (n_images,) array; the column of each image's class, the first by default
+    weights : (n_images,) array; how much each image counts, equally by default
     """
     from scipy.optimize import minimize
 
@@ -81,19 +88,20 @@ def fit_calibration(objectives: Floats, own: NDArray[np.intp] | None = None) -> 
     logs = np.log(np.where(varied, spread / typical, 1.0))
     prior = np.array([np.log(PRIOR_TEMPERATURE * typical), PRIOR_EXPONENT])
     pull = PRIOR_WEIGHT / len(rows)
+    shares = np.full(len(rows), 1.0 / len(rows)) if weights is None else weights / weights.sum()
 
     def loss(numbers: Floats) -> tuple[float, Floats]:
         inverse = np.exp(-numbers[0] - numbers[1] * logs)
-        weights = np.exp(-gaps * inverse[:, None])
-        total = weights.sum(axis=1)
+        odds = np.exp(-gaps * inverse[:, None])
+        total = odds.sum(axis=1)
         away = numbers - prior
-        value = np.mean(np.log(total) + mine * inverse) + pull * (away @ away)
-        slope = (np.einsum("ij,ij->i", weights, gaps) / total - mine) * inverse
-        return float(value), np.array([slope.mean(), (slope * logs).mean()]) + 2.0 * pull * away
+        value = shares @ (np.log(total) + mine * inverse) + pull * (away @ away)
+        slope = shares * (np.einsum("ij,ij->i", odds, gaps) / total - mine) * inverse
+        return float(value), np.array([slope.sum(), slope @ logs]) + 2.0 * pull * away
 
     wide = (prior[0] - 6.0, prior[0] + 6.0)
-    found = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=[wide, EXPONENTS])
-    return Calibration(float(np.exp(found.x[0])), float(found.x[1]), typical)
+    best = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=[wide, EXPONENTS]).x
+    return Calibration(float(np.exp(best[0])), float(best[1]), typical)
 
 
 def log_losses(objectives: Floats, calibration: Calibration) -> Floats:
@@ -115,8 +123,8 @@ def require_priors(name: str, priors: Priors) -> None:
         raise HCEPError(f"{name} must be numbers of at least 0, one per class and not all 0; got {priors!r:.80}")
 
 
-def class_priors(priors: Priors, counts: NDArray[np.integer]) -> Floats | None:
-    """Prior probability of each class of so many images; None where all are equal."""
+def class_priors(priors: Priors, counts: NDArray[Any]) -> Floats | None:
+    """Prior probability of each class, of so many images or so much weight; None if all are equal."""
     require_priors("priors", priors)
     if isinstance(priors, str):
         return None if priors == "uniform" else np.asarray(counts / counts.sum(), dtype=np.float64)

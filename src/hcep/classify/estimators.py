@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import ClassifierMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from hcep._checks import require_positive
 from hcep.classify.base import Auto, ConceptEstimator, HierarchyLike
@@ -22,6 +22,7 @@ from hcep.classify.heads import make_head, n_iterations
 from hcep.classify.hedging import HedgingMixin, explained_floor
 from hcep.classify.objects import ObjectsMixin
 from hcep.classify.path_model import Inference, PathModel
+from hcep.classify.training import TrainingSet
 from hcep.errors import DictionaryError, HCEPError
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import PathResult, PathSums, SearchOptions
@@ -73,14 +74,15 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
         super().__init__(hierarchy, **shared)
         self._store(locals())
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Average the images of each class into a dictionary."""
-        self._fit(X, y)
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Average the images of each class into a dictionary (see `HCEPClassifier.fit`)."""
+        self._fit(X, y, sample_weight, calibrate=False)
         return self
 
-    def _fit(self, X: ArrayLike, y: ArrayLike, calibrate: float | None = None) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, calibrate: bool) -> TrainingSet:
         power = 1.0 if self.exact_where else self.power
-        return self._fit_dictionary(X, y, self.shrinkage, self.anchor, power, self.refine, calibrate)
+        how = (self.shrinkage, self.anchor, power, self.refine, calibrate)
+        return self._fit_dictionary(X, y, *how, sample_weight=sample_weight)
 
     @overload
     def pursue(
@@ -252,19 +254,36 @@ class HCEPClassifier(HedgingMixin, GrowingMixin, ObjectsMixin, ClassifierMixin, 
 
         return open_linear_head(coef, intercept, classes, hierarchy, **options)
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Build the dictionary, choose power, metric and anchor where "auto", calibrate, refine, fit the head."""
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Build the dictionary, choose power, metric and anchor where "auto", calibrate, refine, fit the head.
+
+        Parameters
+        ----------
+        X : (n_images, n_dims) array
+        y : (n_images,) labels; concepts of the hierarchy
+        sample_weight : (n_images,) array of numbers of at least 0
+            How much each image counts: in means and covariance a weight of 2 is the same as the image twice, and 0 the
+            same as leaving it out. Leave-one-out leaves an image out with all its weight.
+        """
         by_path = isinstance(self.head, str) and self.head == "path"
         self.stopping_ = None
         self.head_, self.n_iter_, self.calibration_ = None, 1, Calibration(float("nan"))
-        images, index = self._fit(X, y, calibrate=np.nan if by_path else None)
-        self.priors_ = class_priors(self.priors, np.bincount(index)) if by_path else None
+        training = self._fit(X, y, sample_weight, calibrate=by_path)
+        self.priors_ = class_priors(self.priors, self.moments_.weights) if by_path else None
         if not by_path and len(self.classes_) > 1:
-            self.head_ = make_head(self.head).fit(self.path_model().pursue(images).codes, index)
+            self.head_ = self._fit_head(training, is_weighted=sample_weight is not None)
             self.n_iter_ = n_iterations(self.head_)
-        self.explained_floor_ = explained_floor(self.path_model(), images, index)
-        self._start_growing(index)
+        self.explained_floor_ = explained_floor(self.path_model(), training)
+        self._start_growing(training.counts, None if sample_weight is None else self.moments_.weights)
         return self
+
+    def _fit_head(self, training: TrainingSet, is_weighted: bool) -> Any:
+        """The classifier on the codes of the training images."""
+        head = make_head(self.head)
+        if is_weighted and not has_fit_parameter(head, "sample_weight"):
+            raise HCEPError(f"sample_weight is not supported by the head, a {type(head).__name__}")
+        weights = {"sample_weight": training.weights} if is_weighted else {}
+        return head.fit(self.path_model().pursue(training.images).codes, training.own, **weights)
 
     def path_model(self) -> PathModel:
         """The fitted model as plain arrays and options, free of scikit-learn but for a linear head."""

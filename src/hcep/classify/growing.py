@@ -1,12 +1,12 @@
 """Growing without refitting: classes added, moved, renamed and removed, images added, in the metric that was chosen."""
 
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from hcep.classify.base import ConceptEstimator, as_hierarchy, class_hierarchy, class_leaves
+from hcep.classify.base import ConceptEstimator, as_hierarchy, checked_weights, class_hierarchy, class_leaves
 from hcep.classify.calibration import Priors, class_priors
 from hcep.classify.hedging import HeldOut
 from hcep.dictionary import ConceptDictionary
@@ -17,6 +17,20 @@ from hcep.hierarchy import Hierarchy
 #: Of new images, the share unlike the training images of their class from which on the metric is in doubt; of training
 #: images it is one in twenty.
 UNLIKE = 0.2
+
+
+class ClassMean(NamedTuple):
+    """The embedding of a class, in the metric, and the images that it is the mean of."""
+
+    mean: NDArray[np.float64]
+    n_images: int
+    weight: float
+
+    def joined(self, other: "ClassMean") -> "ClassMean":
+        """The mean of both."""
+        weight = self.weight + other.weight
+        mean = self.mean + (other.mean - self.mean) * (other.weight / weight)
+        return ClassMean(mean, self.n_images + other.n_images, weight)
 
 
 class GrowingMixin(ConceptEstimator):
@@ -34,6 +48,8 @@ class GrowingMixin(ConceptEstimator):
     head_: Any
     #: Images per class; None for models of releases that did not count them.
     images_per_class_: NDArray[np.int64] | None = None
+    #: Weight of the images of each class; None where each counts once.
+    class_weights_: NDArray[np.float64] | None = None
     #: Images that came or went since the metric was chosen, and those that were unlike the training images.
     n_grown_: int = 0
     n_unlike_: int = 0
@@ -50,7 +66,7 @@ class GrowingMixin(ConceptEstimator):
         else:
             ids, parents, *rest = graph._state()
             graph = Hierarchy([*ids, str(name)], [*parents, [graph.index(above)]], *rest)
-        self._rebuild(graph, {**self._known(), name: (self._mean(images), len(images))})
+        self._rebuild(graph, {**self._known(), name: self._summed_up(images)})
         self.n_grown_ += len(images)
         return self
 
@@ -80,7 +96,7 @@ class GrowingMixin(ConceptEstimator):
         label, known = self._label(name), self._known()
         if len(known) < 3:
             raise HCEPError("a model keeps at least two classes")
-        self.n_grown_ += known.pop(label)[1]
+        self.n_grown_ += known.pop(label).n_images
         self._rebuild(self._graph(), known)
         return self
 
@@ -105,8 +121,14 @@ class GrowingMixin(ConceptEstimator):
         self.dictionary_ = ConceptDictionary(self.hierarchy_, old.synset_embeddings, old.transform)
         return self
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
-        """Add images to classes that are there; fit where nothing is fitted yet.
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Add images to existing classes; fit the model if it is not fitted yet.
 
         `classes` are ignored but for a fit, whose classes they must be, as scikit-learn's loops give them.
         """
@@ -116,16 +138,16 @@ class GrowingMixin(ConceptEstimator):
                 raise HCEPError(
                     f"classes {quoted(absent)} have no image in y; the first call needs images of every class"
                 )
-            fitted: Self = self.fit(X, y)
+            fitted: Self = self.fit(X, y, sample_weight)
             return fitted
         images, labels = self._may_grow(X), column_or_1d(y)
         if len(labels) != len(images):
             raise HCEPError(f"X has {len(images):,} images, y {len(labels):,} labels")
-        known = self._known()
+        known, weights = self._known(), checked_weights(sample_weight, images)
+        images, labels, weights = (array[weights > 0.0] for array in (images, labels, weights))
         for label in dict.fromkeys(labels.tolist()):
-            own = images[labels == self._label(label)]
-            mean, n = known[label]
-            known[label] = mean + (self._mean(own) - mean) * (len(own) / (n + len(own))), n + len(own)
+            own = labels == self._label(label)
+            known[label] = known[label].joined(self._summed_up(images[own], weights[own]))
         floor = self.explained_floor_
         if floor is not None:
             shares = np.nanmax(self.infer(images, explained=True).paths.explained_shares, axis=1, initial=0.0)
@@ -139,7 +161,7 @@ class GrowingMixin(ConceptEstimator):
     def drift(self) -> str | None:
         """Why metric and anchor should be chosen again, by a new fit; None where nothing speaks for that."""
         check_is_fitted(self, "dictionary_")
-        n_images = sum(n for _, n in self._known().values())
+        n_images = sum(known.n_images for known in self._known().values())
         if self.n_unlike_ > UNLIKE * max(self.n_grown_, 20):
             return (
                 f"{self.n_unlike_:,} of {self.n_grown_:,} images added since the fit are unlike the training images "
@@ -148,18 +170,20 @@ class GrowingMixin(ConceptEstimator):
         changed = f"{self.n_grown_:,} images were added or removed since the metric was chosen"
         return f"{changed}, of {n_images:,} now: fit again" if self.n_grown_ > n_images / 2 else None
 
-    def _start_growing(self, index: NDArray[np.intp]) -> None:
-        """After a fit to images of these classes."""
-        self.images_per_class_ = np.bincount(index, minlength=len(self.classes_)).astype(np.int64)
+    def _start_growing(self, counts: NDArray[np.intp], weights: NDArray[np.float64] | None = None) -> None:
+        """After a fit to so many images of each class, of these weights in all."""
+        self.images_per_class_, self.class_weights_ = counts.astype(np.int64), weights
         self.n_grown_, self.n_unlike_, self.held_out_ = 0, 0, None
 
-    def _known(self) -> dict[Any, tuple[NDArray[np.float64], int]]:
+    def _known(self) -> "dict[Any, ClassMean]":
         """The embedding of each class, in the metric, and how many images it is the mean of."""
-        if self.images_per_class_ is None:
+        counts = self.images_per_class_
+        if counts is None:
             raise HCEPError("the model does not say how many images each class had; fit it again with this release")
+        weights = counts if self.class_weights_ is None else self.class_weights_
         index = [self.hierarchy_.index(leaf) for leaf in self._leaves.tolist()]
-        counted = zip(self.dictionary_.synset_embeddings[index], self.images_per_class_.tolist(), strict=True)
-        return dict(zip(self.classes_.tolist(), counted, strict=True))
+        means = zip(self.dictionary_.synset_embeddings[index], counts.tolist(), weights.tolist(), strict=True)
+        return {label: ClassMean(*mean) for label, mean in zip(self.classes_.tolist(), means, strict=True)}
 
     def _may_grow(self, X: ArrayLike | None = None) -> NDArray[Any]:
         check_is_fitted(self, "dictionary_")
@@ -177,31 +201,34 @@ class GrowingMixin(ConceptEstimator):
             )
         return known[known.index(name)]
 
-    def _mean(self, images: NDArray[Any]) -> NDArray[np.float64]:
+    def _summed_up(self, images: NDArray[Any], weights: NDArray[np.float64] | None = None) -> "ClassMean":
         """Mean of images in the metric: the affine part of the transform may come after it."""
+        weights = np.ones(len(images)) if weights is None else weights
         transform = self.dictionary_.transform
-        mean = transform.prepared(images.astype(np.float64)).mean(axis=0, keepdims=True)
-        return np.asarray(transform.after_unit_norm(mean)[0])
+        mean = np.average(transform.prepared(images.astype(np.float64)), axis=0, weights=weights)
+        return ClassMean(transform.after_unit_norm(mean[None])[0], len(images), float(weights.sum()))
 
     def _graph(self) -> Hierarchy:
         """The hierarchy as it was given, chains not merged: where a class may hang."""
         return self.hierarchy_ if self.hierarchy is None else _unmerged(as_hierarchy(self.hierarchy))
 
-    def _rebuild(self, graph: Hierarchy, known: dict[Any, tuple[NDArray[np.float64], int]]) -> None:
+    def _rebuild(self, graph: Hierarchy, known: "dict[Any, ClassMean]") -> None:
         classes = np.unique(np.array(list(known), dtype=object if self.classes_.dtype.kind == "O" else None))
         labels = classes.tolist()
         hierarchy = class_hierarchy(graph, classes, self.tree, self.collapse)
         leaves = class_leaves(hierarchy, classes)
-        by_leaf = {leaf: known[label][0] for leaf, label in zip(leaves.tolist(), labels, strict=True)}
+        by_leaf = {leaf: known[label].mean for leaf, label in zip(leaves.tolist(), labels, strict=True)}
         dictionary = ConceptDictionary(hierarchy, average_upwards(hierarchy, by_leaf), self.dictionary_.transform)
-        numbers = np.array([known[label][1] for label in labels], dtype=np.int64)
-        priors = class_priors(self.priors, numbers) if self.priors_ is not None else None
+        counts = np.array([known[label].n_images for label in labels], dtype=np.int64)
+        weights = np.array([known[label].weight for label in labels])
+        priors = class_priors(self.priors, weights) if self.priors_ is not None else None
         # From here on nothing fails: the model is the old one or the new one.
         floor, moves = self.explained_floor_, self.leaf_moves_
         self.explained_floor_ = None if floor is None else self._by_class(floor, labels, float(np.median(floor)))
         self.leaf_moves_ = None if moves is None else self._by_class(moves, labels, 0.0)
         self.hierarchy, self.hierarchy_, self.dictionary_ = graph, hierarchy, dictionary
-        self.classes_, self._leaves, self.images_per_class_, self.priors_ = classes, leaves, numbers, priors
+        self.classes_, self._leaves, self.images_per_class_, self.priors_ = classes, leaves, counts, priors
+        self.class_weights_ = None if (weights == counts).all() else weights
         self.held_out_ = None
 
     def _by_class(self, numbers: NDArray[np.float64], labels: list[Any], new: float) -> NDArray[np.float64]:

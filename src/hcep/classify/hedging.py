@@ -1,8 +1,10 @@
 """How sure: answers that stop at an inner concept, prediction sets with guaranteed coverage, scores of strangeness."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from msgspec import Struct
@@ -12,6 +14,9 @@ from hcep._checks import is_number
 from hcep.classify.path_model import Inference, PathModel
 from hcep.dictionary.checks import blocks
 from hcep.errors import HCEPError, near_matches, quoted
+
+if TYPE_CHECKING:
+    from hcep.classify.training import TrainingSet
 
 Floats = NDArray[np.float64]
 #: Training images that are looked at, per class and in all.
@@ -215,58 +220,58 @@ def _left_behind(model: PathModel, quantiles: Floats) -> Floats:
     return bars
 
 
-def explained_floor(model: PathModel, images: NDArray[Any], index: NDArray[np.intp]) -> NDArray[np.float64] | None:
-    """The explained share of every class below which an image is unlike those of training, (n_classes,).
+def explained_floor(model: PathModel, training: TrainingSet) -> NDArray[np.float64] | None:
+    """The explained share of every class below which an image is unlike the training images, (n_classes,).
 
-    From the raw training images and their classes, as positions in ``model.classes``; None where no class has two.
+    None if no class has two images.
     """
-    counts = np.bincount(index, minlength=len(model.classes))
-    enough = np.flatnonzero(counts >= 2)
+    from hcep.classify.left_out import MAX_SHARE, spread  # here: explaining a photo needs no compiler
+
+    can_be_left_out = np.flatnonzero(training.shares < MAX_SHARE)
+    counts = np.bincount(training.own[can_be_left_out], minlength=training.n_classes)
+    enough = np.flatnonzero(counts)
     if not len(enough):
         return None
     most = max(2, min(PER_CLASS, IN_ALL // len(enough)))
     # Of more classes than can be looked at, some stand for all: none has a percentile of its own.
     looked_at = enough[:: -(-2 * len(enough) // IN_ALL)]
-    of_class = np.split(np.argsort(index, kind="stable"), np.cumsum(counts)[:-1])
-    from hcep.classify.left_out import spread  # here: explaining a photo needs no compiler
-
+    by_class = can_be_left_out[np.argsort(training.own[can_be_left_out], kind="stable")]
+    of_class = np.split(by_class, np.cumsum(counts)[:-1])
     rows = [spread(of_class[c], most) for c in looked_at]
-    shares = _left_out_shares(model, images[np.concatenate(rows)], np.repeat(looked_at, list(map(len, rows))), counts)
-    floor = np.full(len(counts), np.percentile(shares, PERCENTILE))
+    shares = _left_out_shares(model, training, np.concatenate(rows))
+    floor = np.full(training.n_classes, np.percentile(shares, PERCENTILE))
     for c, own in zip(looked_at, np.split(shares, np.cumsum(list(map(len, rows)))[:-1]), strict=True):
         if len(own) >= ENOUGH:
             floor[c] = np.percentile(own, PERCENTILE)
     return floor
 
 
-def _left_out_shares(
-    model: PathModel, images: NDArray[Any], own: NDArray[np.intp], counts: NDArray[np.intp]
-) -> NDArray[np.float64]:
+def _left_out_shares(model: PathModel, training: TrainingSet, rows: NDArray[np.intp]) -> NDArray[np.float64]:
     """Explained share of training images, as if each had been left out of the fit; else new images all look strange.
 
-    Without an image its class's mean is ``n / (n - 1)`` times as far from it, and an inner product ``<a, b>`` of the
+    Without an image its class's mean is ``W / (W - w)`` times as far from it, and an inner product ``<a, b>`` of the
     whitened space becomes ``<a, b> + g <a, r> <b, r>`` with ``r = x - mean`` (see `hcep.classify.left_out.LeftOut`).
     What the path leaves is nearly along r.
     """
     transform, tree, dictionary = model.dictionary.transform, model.hierarchy.path_tree, model.dictionary
+    own, images = training.own[rows], training.images[rows]
     problem, x = dictionary.path_problem(model.options.anchor), dictionary.embed(images).astype(np.float32)
-    leaves = np.array([model.hierarchy.index(leaf) for leaf in model.leaves.tolist()])
-    r = x - dictionary.synset_embeddings[leaves[own]].astype(np.float32)
+    r = x - dictionary.synset_embeddings[model._leaf_index[own]].astype(np.float32)
     squares, left = np.einsum("ij,ij->i", x, x), np.full(len(x), np.inf)
     columns, first = model._paths_by_class
     number = np.diff(np.append(first, len(columns)))
     ends = tree.cut(tree.leaf_nodes[columns], model.options.max_steps)
     for k in range(number.max()):
-        rows = np.flatnonzero(number[own] > k)
-        nodes = ends[first[own[rows]] + k]
-        along = problem.along_images(nodes, x[rows])
+        part = np.flatnonzero(number[own] > k)
+        nodes = ends[first[own[part]] + k]
+        along = problem.along_images(nodes, x[part])
         a = problem.coefficients(nodes, along)
-        residuals = problem.squared_residuals(x[rows], squares[rows].astype(np.float64), nodes, along, a)
-        left[rows] = np.minimum(left[rows], residuals)
-    grown, g = counts[own] / (counts[own] - 1.0), np.zeros(len(x))
+        residuals = problem.squared_residuals(x[part], squares[part].astype(np.float64), nodes, along, a)
+        left[part] = np.minimum(left[part], residuals)
+    grown, g = 1.0 / (1.0 - training.shares[rows]), np.zeros(len(x))
     if transform.shrinkage is not None:
-        n_free = max(counts.sum() - np.count_nonzero(counts), 1)
-        loss = (1.0 - transform.shrinkage) / n_free / transform.scale**2 * grown
+        loss = (1.0 - transform.shrinkage) / (training.n_free or 1.0) / transform.scale**2
+        loss = loss * training.weights[rows] * grown
         g = loss / np.maximum(1.0 - loss * np.einsum("ij,ij->i", r, r), 1e-12)
     along = np.einsum("ij,ij->i", x, r)
     left_out: NDArray[np.float64] = grown**2 * (left + g * left**2) / np.maximum(squares + g * along**2, 1e-300)

@@ -14,7 +14,6 @@ from scipy import sparse
 
 from hcep.classify.left_out_kernel import Paths, Products, held_out_objectives, path_gram
 from hcep.dictionary.concept_dictionary import leaf_shares
-from hcep.dictionary.transform import EmbeddingTransform
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit.blocks import n_threads, single_threaded_blas
 
@@ -28,6 +27,9 @@ MAX_IMAGES = 1024
 MAX_FOLDS = 50
 #: The most of its norm an image may lend to the metric; beyond, one over one minus it is rounding.
 MAX_LEVERAGE = 0.999
+#: Images with a larger share in the weight of their class are not left out: the mean of the others would be rounding.
+MAX_SHARE = 0.999
+TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,73 +93,69 @@ class ClassTree:
 class Folds:
     """Which images each fold takes out, and which of those it scores.
 
-    A fold takes as many images, mostly one, out of *every* class that has two, so that own class and rivals stand on
-    equally many. Leaving out the scored image alone would make its own class's mean the only one that is worse.
+    A fold takes the same number of images, mostly one, out of *every* class that has two, so that an image's own class
+    and its rivals rest on equally many. Leaving out only the scored image would weaken no mean but that of its class.
     """
 
-    rows: Index  # (n_out,) int; images taken out by some fold
-    own: Index  # (n_out,) int; class of each
-    fold: Index  # (n_out,) int; the fold that takes it out
-    scored: NDArray[np.bool_]  # (n_out,) bool
-    counts: Index  # (n_classes,) int; images of each class
+    rows: Index  # (n_out,); images that some fold takes out
+    fold: Index  # (n_out,); the fold that takes each out
+    scored: NDArray[np.bool_]  # (n_out,); whether the image is scored
 
     @classmethod
-    def of(cls, own: Index, n_classes: int, random_state: int = 0) -> Folds:
-        """Folds that score up to `MAX_IMAGES` images, the same number of every class as far as they have them."""
-        counts = np.bincount(own, minlength=n_classes)
+    def of(cls, own: Index, shares: Floats, random_state: int = 0) -> Folds:
+        """Folds that score up to `MAX_IMAGES` images, the same number of every class as far as they have them.
+
+        Parameters
+        ----------
+        own : (n_images,); class of each image
+        shares : (n_images,); each image's share in the weight of its class
+        """
+        counts, leaves_others = np.bincount(own), shares < MAX_SHARE
         rng = np.random.default_rng(random_state)
         rank = rank_in_class(own, rng)
-        per_class = max(1, MAX_IMAGES // max(int(np.count_nonzero(counts > 1)), 1))
-        rows = np.flatnonzero((counts[own] > 1) & (rank < per_class))
+        per_class = max(1, MAX_IMAGES // max(len(np.unique(own[leaves_others])), 1))
+        rows = np.flatnonzero(leaves_others & (rank < per_class))
         size = np.clip(counts // MAX_FOLDS, 1, -(-per_class // MAX_FOLDS))[own[rows]]
         scored = np.ones(len(rows), dtype=bool)
         scored[rng.permutation(len(rows))[MAX_IMAGES:]] = False
-        return cls(rows, own[rows], rank[rows] // size, scored, counts)
+        return cls(rows, rank[rows] // size, scored)
 
     def only(self, n_images: int) -> Folds:
-        """The same with at most so many images scored, evenly."""
-        kept = np.zeros_like(self.scored)
-        kept[spread(np.flatnonzero(self.scored), n_images)] = True
-        return replace(self, scored=kept)
+        """The same folds with at most so many images scored, spread evenly."""
+        scored = np.zeros_like(self.scored)
+        scored[spread(np.flatnonzero(self.scored), n_images)] = True
+        return replace(self, scored=scored)
 
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
     """Training images in a metric that they fixed themselves.
 
-    Without image x (class c of n images, ``r = x - m``) the mean moves by ``-r / (n - 1)``, every atom d_v by its
-    share of that, and by Sherman and Morrison ``<a, b>`` becomes ``<a, b> + g <a, r> <b, r>``. (The covariance's trace
-    and degrees of freedom are kept.)
+    Without image x (of weight w, in a class of mean m and weight W; ``r = x - m``) the mean moves by ``-w r / (W - w)``,
+    every atom d_v by its share of that, and by Sherman and Morrison ``<a, b>`` becomes ``<a, b> + g <a, r> <b, r>``.
+    (The covariance's trace and degrees of freedom are kept.)
     """
 
     images: Images  # (n_images, n_dims) float32; after the transform
-    own: Index  # (n_images,) int; class of each
-    counts: Index  # (n_classes,) int; images of each class in training
+    own: Index  # (n_images,); class of each
+    weights: Floats  # (n_images,); how much each counts
+    class_weights: Floats  # (n_classes,); weight of all training images of each class
     means: Floats  # (n_classes, n_dims) float64; after the transform
-    gamma: float  # what one image's share in the covariance is worth; 0 where the metric is Euclidean
+    gamma: float  # what a weight of 1 adds to the covariance, in the metric; 0 if the metric is Euclidean
     tree: ClassTree
-
-    @classmethod
-    def of(
-        cls, transform: EmbeddingTransform, prepared: NDArray[Any], own: Index, counts: Index, means: Floats, tree: Any
-    ) -> LeftOut:
-        """Images after power and unit norm, and their class means, through the rest of a transform."""
-        n_free = int(counts.sum() - np.count_nonzero(counts))
-        shrinkage = 1.0 if transform.shrinkage is None or n_free < 1 else transform.shrinkage
-        gamma = (1.0 - shrinkage) / max(n_free, 1) / transform.scale**2
-        images = transform.after_unit_norm(np.asarray(prepared, dtype=np.float32))
-        return cls(images, own, counts, transform.after_unit_norm(means), gamma, tree)
 
     @cached_property
     def norms(self) -> Floats:
-        """x.x, x.r, r.r and g of each image, (4, n_images)."""
+        """x.x, x.r, r.r, g, the share of r that the mean moves by, and the weight (1 on average), (6, n_images)."""
         residuals = self.images - self.means.astype(np.float32)[self.own]
         pairs = ((self.images, self.images), (self.images, residuals), (residuals, residuals))
         x_x, x_r, r_r = (np.einsum("ij,ij->i", a, b).astype(np.float64) for a, b in pairs)
-        n = np.maximum(self.counts[self.own], 2)
-        # An image alone in its class never was in the covariance.
-        lost = np.where(self.counts[self.own] > 1, self.gamma * n / (n - 1.0), 0.0)
-        return np.stack([x_x, x_r, r_r, lost / np.maximum(1.0 - lost * r_r, 1.0 - MAX_LEVERAGE)])
+        total = self.class_weights[self.own]
+        # An image that is all of its class stays in the mean, and its residual never was in the covariance.
+        moved = np.where(self.weights < MAX_SHARE * total, self.weights / np.maximum(total - self.weights, TINY), 0.0)
+        lost = self.gamma * moved * total
+        g = lost / np.maximum(1.0 - lost * r_r, 1.0 - MAX_LEVERAGE)
+        return np.stack([x_x, x_r, r_r, g, moved, self.weights / (self.weights.mean() or 1.0)])
 
     def held_out(self, folds: Folds, anchor: float, n_rivals: int) -> Floats:
         """Objectives (n_scored, 1 + n_rivals) by dictionaries without the fold's images; the own class comes first.
@@ -169,15 +167,22 @@ class LeftOut:
         in_parts(np.unique(folds.fold), lambda f: self._score_fold(folds, f, anchor, out), len(out))
         return out[folds.scored]
 
+    def _means_without(self, rows: Index) -> Floats:
+        """Class means without some images, (n_classes, n_dims)."""
+        means = self.means.copy()
+        own, place = np.unique(self.own[rows], return_inverse=True)
+        by_class = sparse.csr_array((self.weights[rows], (place, np.arange(len(rows)))))
+        total, gone = self.class_weights[own][:, None], by_class.sum(axis=1)[:, None]
+        left = np.maximum(total - gone, TINY)
+        without = (total * means[own] - by_class @ self.images[rows]) / left
+        means[own] = np.where(gone < MAX_SHARE * total, without, means[own])
+        return means
+
     def _score_fold(self, folds: Folds, fold: int, anchor: float, out: Floats) -> None:
-        away, rows = np.flatnonzero(folds.fold == fold), np.flatnonzero((folds.fold == fold) & folds.scored)
+        rows = np.flatnonzero((folds.fold == fold) & folds.scored)
         if not len(rows):
             return
-        leaves = self.means.copy()
-        own, place, n_out = np.unique(self.own[away], return_inverse=True, return_counts=True)
-        sums = sparse.csr_array((np.ones(len(away)), (place, np.arange(len(away))))) @ self.images[away]
-        n = self.counts[own][:, None]
-        leaves[own] = (n * leaves[own] - sums) / (n - n_out[:, None])
+        leaves = self._means_without(np.flatnonzero(folds.fold == fold))
         atoms = self.tree.atoms(leaves)
         single, x = atoms.astype(np.float32), self.images[rows]
         mine, mean = np.unique(self.own[rows], return_inverse=True)
@@ -186,13 +191,13 @@ class LeftOut:
         products = Products(x @ single.T, of_means, self.tree.gram(atoms), *norms[:3])
         rivals = in_tree_order(nearest_rivals(x, self.own[rows], leaves, out.shape[1] - 1), self.tree)
         slots = np.column_stack([self.own[rows], rivals])
-        found = np.empty(slots.shape)
+        objectives = np.empty(slots.shape)
 
-        def work(some: Index) -> None:
-            held_out_objectives(some, mean, slots, norms[3], products, self.tree.paths, float(anchor), found)
+        def work(part: Index) -> None:
+            held_out_objectives(part, mean, slots, norms[3], products, self.tree.paths, float(anchor), objectives)
 
         in_parts(np.array_split(np.arange(len(rows)), n_threads(None)), work, len(rows))
-        out[rows] = found
+        out[rows] = objectives
 
 
 def nearest_rivals(x: Images, own: Index, leaves: Floats, n_rivals: int) -> NDArray[np.int64]:

@@ -184,7 +184,6 @@ def left_out_gradient(
     start: Array,
     images: Array,
     norms: Array,
-    moved_by: Array,
     rivals: Array,
     means: Array,
     atoms: Array,
@@ -196,10 +195,10 @@ def left_out_gradient(
     by_atom: Array,
     by_gram: Array,
 ) -> float:
-    """Sum of ``-log softmax(-objective / temperature)`` of the own class over the images of some classes.
+    """Weighted sum of ``-log softmax(-objective / temperature)`` of the own class over the images of some classes.
 
-    Images are sorted by class, those of class c being ``start[c] ... start[c + 1] - 1``; ``norms`` holds x.x, x.r, r.r
-    and g of each; ``rivals`` ends at -1. Fills `objectives`, the own class first, infinite beyond the rivals, and adds
+    Images are sorted by class, those of class c being ``start[c] ... start[c + 1] - 1``; ``norms`` holds x.x, x.r, r.r,
+    g, the share of r that the mean moves by and the weight of each; ``rivals`` ends at -1. Fills `objectives`, the own class first, infinite beyond the rivals, and adds
     to `by_atom` (n_atoms, n_dims) and `by_gram` (n_nodes, depth) what the gradient by the atoms is made of: by the
     envelope theorem that of one objective by atom v is ``-2 a_v`` times the path's residual in the left-out metric, and
     that residual is a combination of the image, its class mean and the path's atoms. A `by_atom` of no rows asks for
@@ -234,10 +233,10 @@ def left_out_gradient(
         products = Products(np.dot(mine, some.T), np.dot(own_mean, some.T), gram, part[0], part[1], part[2])
         from_images = np.zeros((high - low, n_used), np.float32)
         from_mean = np.zeros((1, n_used), np.float32)
-        for entry in range(paths.above[c], paths.above[c + 1]):
-            shift[paths.above_synset[entry]] = paths.above_share[entry] * moved_by[c]
         for i in range(high - low):
             g = part[3, i]
+            for entry in range(paths.above[c], paths.above[c + 1]):
+                shift[paths.above_synset[entry]] = paths.above_share[entry] * part[4, i]
             values[:] = np.inf
             _begin(i, g, products, s)
             for slot in range(n_slots):
@@ -262,14 +261,14 @@ def left_out_gradient(
             lowest = values.min()
             scores = np.exp((lowest - values) / temperature)
             total = scores.sum()
-            loss += (values[0] - lowest) / temperature + np.log(total)
+            loss += part[5, i] * ((values[0] - lowest) / temperature + np.log(total))
             for slot in range(n_slots if len(by_atom) else 0):
                 weight = (1.0 if slot == 0 else 0.0) - scores[slot] / total
                 if abs(weight) < NEGLIGIBLE:
                     continue
                 path = best[slot]
                 for m in range(paths.lengths[path]):
-                    node, weighted = paths.nodes[path, m], weight * a[slot, m] / temperature
+                    node, weighted = paths.nodes[path, m], part[5, i] * weight * a[slot, m] / temperature
                     place = column[paths.edge[node]]
                     from_images[i, place] += weighted * (1.0 + pull[slot])
                     from_mean[0, place] -= weighted * pull[slot]

@@ -3,9 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.classify.choosing import ANCHOR, FEW, Training
-from hcep.classify.left_out import LeftOut, in_parts, in_tree_order, nearest_rivals, rank_in_class
+from hcep.classify.choosing import ANCHOR, FEW
+from hcep.classify.left_out import MAX_SHARE, LeftOut, in_parts, in_tree_order, nearest_rivals, rank_in_class
 from hcep.classify.left_out_kernel import left_out_gradient, subtract_atoms
+from hcep.classify.training import TrainingSet
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.moments import ClassMoments
 from hcep.pursuit.blocks import n_threads
@@ -24,15 +25,15 @@ MAX_ITERATIONS = 8
 MAX_IMAGES, MAX_SIZE = 20_000, 40_000_000
 
 
-def pays(training: Training, anchor: float) -> bool:
+def is_worth_it(training: TrainingSet, anchor: float) -> bool:
     """Whether refining is worth its time: with few images per class, or at small anchors, it changed nothing."""
-    n_classes = len(training.leaves)
-    affordable = n_classes > 1 and min(MAX_IMAGES, MAX_SIZE // n_classes) >= FEW * n_classes
-    return bool(affordable and anchor >= ANCHOR and np.median(training.folds.counts) >= FEW)
+    n_classes = training.n_classes
+    is_affordable = n_classes > 1 and min(MAX_IMAGES, MAX_SIZE // n_classes) >= FEW * n_classes
+    return bool(is_affordable and anchor >= ANCHOR and np.median(training.counts) >= FEW)
 
 
 def refine(
-    training: Training,
+    training: TrainingSet,
     dictionary: ConceptDictionary,
     moments: ClassMoments,
     anchor: float,
@@ -45,10 +46,10 @@ def refine(
 
         mean_i -log softmax(-J_i / T)[own class]  +  prior / (n_images T) * sum_c ||s_c||**2
 
-    where J_ik is the anchored objective of image i on the best path of class k in a dictionary without image i: it is
-    taken out of its class's mean and of every concept's above it, and its residual out of the metric. Inner synsets
-    stay the means of their children, so that a shift moves every atom above it. Divided by n_images the penalty is a
-    prior of fixed weight, in images: one number serves 5 and 50 images per class.
+    where J_ik is the anchored objective of image i on the best path of class k in a dictionary without image i: the
+    image is taken out of the means of its class and of every concept above it, and its residual out of the metric. The
+    mean over images is weighted. Inner synsets stay the means of their children, so that a shift moves every atom above
+    it. Divided by n_images the penalty is a prior of fixed weight, in images: one number serves 5 and 50 per class.
     """
     from scipy.optimize import minimize
 
@@ -67,19 +68,18 @@ def refine(
         return value + weight * float(np.vdot(shift, shift)), (gradient + 2.0 * weight * shift).ravel()
 
     options = {"maxiter": MAX_ITERATIONS, "maxcor": 8, "ftol": 1e-5}
-    found = minimize(loss, np.zeros(space.means.size), jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(found.x.reshape(shape))
+    shifts = minimize(loss, np.zeros(space.means.size), jac=True, method="L-BFGS-B", options=options).x
+    return np.asarray(shifts.reshape(shape))
 
 
-def _space(training: Training, dictionary: ConceptDictionary, moments: ClassMoments) -> LeftOut:
-    """Images of classes that have two, evenly over classes where they are too many, sorted by class."""
-    own, n_classes, counts = training.own, len(training.leaves), training.folds.counts
+def _space(training: TrainingSet, dictionary: ConceptDictionary, moments: ClassMoments) -> LeftOut:
+    """Images that can be left out, sorted by class; equally many of each class where there are too many."""
+    own, n_classes = training.own, training.n_classes
     per_class = max(FEW, min(MAX_IMAGES, MAX_SIZE // n_classes) // n_classes)
-    kept = (counts[own] > 1) & (rank_in_class(own, np.random.default_rng(0)) < per_class)
+    kept = (training.shares < MAX_SHARE) & (rank_in_class(own, np.random.default_rng(0)) < per_class)
     rows = np.flatnonzero(kept)
     rows = rows[np.argsort(own[rows], kind="stable")]
-    images = training.prepared(training.images[rows], dictionary.transform.power)
-    return LeftOut.of(dictionary.transform, images, own[rows], counts, moments.class_means(), training.tree)
+    return training.left_out(rows, dictionary.transform, moments)
 
 
 def loss_and_gradient(
@@ -90,7 +90,7 @@ def loss_and_gradient(
     temperature: float,
     needs_gradient: bool = True,
 ) -> tuple[float, Floats, Floats]:
-    """Mean left-out cross entropy over the own class and the rivals, its gradient by `leaves`, and the objectives.
+    """Weighted mean of the left-out cross entropy over own class and rivals, its gradient by `leaves`, the objectives.
 
     The images of `space` are sorted by class; `rivals` are (n_images, n_rivals), -1 beyond the last.
     """
@@ -98,14 +98,12 @@ def loss_and_gradient(
     atoms = tree.atoms(leaves)
     single, means, gram = atoms.astype(np.float32), space.means.astype(np.float32), tree.gram(atoms)
     start = np.searchsorted(space.own, np.arange(n_classes + 1))
-    moved_by = np.where(space.counts > 1, 1.0 / np.maximum(space.counts - 1.0, 1.0), 0.0)
-
     objectives = np.full((n, 1 + rivals.shape[1]), np.inf)
 
     def work(classes: NDArray[np.intp]) -> tuple[float, NDArray[np.float32], Floats]:
         by_atom, by_gram = np.zeros(single.shape if needs_gradient else (0, 0), np.float32), np.zeros_like(gram)
         loss = left_out_gradient(
-            classes, start, space.images, space.norms, moved_by, rivals, means, single, gram, tree.paths,
+            classes, start, space.images, space.norms, rivals, means, single, gram, tree.paths,
             float(anchor), float(temperature), objectives, by_atom, by_gram,
         )  # fmt: skip
         return loss, by_atom, by_gram

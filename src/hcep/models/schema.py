@@ -43,7 +43,7 @@ SEALED = (HIERARCHY, TENSORS)
 #: Sealed as well, where they are there.
 OPTIONAL = (ATOMS,)
 #: Fields of `fitted` with a number for every class, and, with a final underscore, of the classifier.
-PER_CLASS = ("priors", "leaf_moves", "explained_floor", "images_per_class")
+PER_CLASS = ("priors", "leaf_moves", "explained_floor", "images_per_class", "class_weights")
 #: Widest string type that is kept as it came where the labels themselves are shorter.
 MAX_WIDTH = 1024
 
@@ -98,6 +98,8 @@ class FittedRecord(_Record, frozen=True):
     priors: list[NotNegative] | None = None
     leaf_moves: list[NotNegative] | None = None
     images_per_class: list[Count] | None = None
+    # Total weight of each class's images; null where each image counts once.
+    class_weights: list[NotNegative] | None = None
     # Since the metric was chosen, and of these unlike the training images.
     n_grown: Count = 0
     n_unlike: Count = 0

@@ -116,7 +116,7 @@ def fit_model(
     model = fit(store, hierarchy, split=split, cluster=cluster, **parameters)
     stored, _ = Stored.of(store, split, default_split="train")
     facts: dict[str, Any] = {"encoder": stored.head.encoder, "name": name, "data": stored.source}
-    facts["images_per_class"] = {label: n for label, (_, n) in model._known().items()}
+    facts["images_per_class"] = dict(zip(model.classes_.tolist(), model.images_per_class_.tolist(), strict=True))
     save_model(model, folder, **facts)
     scores = evaluate(folder, store, split=stored.split, **(cluster or {}))
     metrics = {"training accuracy": float(scores["correct"].mean())}

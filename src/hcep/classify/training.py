@@ -1,0 +1,119 @@
+"""The labelled images that a model is fitted to: the class of each, how much it counts, and how it is left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hcep.classify.left_out import ClassTree, Folds, LeftOut, rank_in_class
+from hcep.dictionary.moments import ClassMoments, degrees_of_freedom, one_hot
+from hcep.dictionary.transform import EmbeddingTransform, prepared_rows
+from hcep.hierarchy import Hierarchy
+
+Floats = NDArray[np.float64]
+#: Images summed up at a time: few enough to stay in the processor's cache.
+CHUNK = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSet:
+    """Labelled images under a hierarchy: everything that a fit looks at.
+
+    An image counts by its weight in every average: means, covariance, held-out losses. Numbers of images, on which
+    it depends what is worth trying, ignore the weights.
+    """
+
+    hierarchy: Hierarchy  # its leaves are the classes
+    leaves: NDArray[np.str_]  # (n_classes,); the leaf of each class
+    images: NDArray[Any]  # (n_images, n_dims); raw
+    own: NDArray[np.intp]  # (n_images,); class of each image, as a position in `leaves`
+    weights: Floats  # (n_images,); how much each image counts, above 0
+    #: unit_norm, center : what is done to every image, after the power
+    unit_norm: bool = False
+    center: bool = False
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.leaves)
+
+    @cached_property
+    def counts(self) -> NDArray[np.intp]:
+        """Images of each class, (n_classes,)."""
+        return np.bincount(self.own, minlength=self.n_classes)
+
+    @cached_property
+    def class_weights(self) -> sparse.csr_array:
+        """How much each image counts for each class, (n_images, n_classes); for its own class only."""
+        return one_hot(self.own, self.n_classes, self.weights)
+
+    @cached_property
+    def shares(self) -> Floats:
+        """Each image's share in the weight of its class, (n_images,)."""
+        return np.asarray(self.weights / self.class_weights.sum(axis=0)[self.own])
+
+    @property
+    def n_free(self) -> float:
+        """Degrees of freedom of the covariance within classes."""
+        return degrees_of_freedom(len(self.own), float(self.weights.sum()), self.n_classes)
+
+    @cached_property
+    def tree(self) -> ClassTree:
+        return ClassTree.of(self.hierarchy, self.leaves.tolist())
+
+    @cached_property
+    def folds(self) -> Folds:
+        return Folds.of(self.own, self.shares)
+
+    def prepared(self, rows: Any, power: float) -> NDArray[Any]:
+        """Images after power and unit norm."""
+        return prepared_rows(self.images[rows], power, self.unit_norm)
+
+    def moments(self, power: float, second_moment: bool) -> ClassMoments:
+        """Moments of the images after power and unit norm, classes in their order."""
+        moments, labels = ClassMoments(second_moment), self.leaves.tolist()
+        for start in range(0, len(self.images), CHUNK):
+            rows = slice(start, start + CHUNK)
+            moments.update(self.prepared(rows, power), labels, self.class_weights[rows])
+        return moments
+
+    def left_out(
+        self,
+        rows: NDArray[np.intp],
+        transform: EmbeddingTransform,
+        moments: ClassMoments,
+        *,
+        prepared: NDArray[Any] | None = None,
+        means: Floats | None = None,
+    ) -> LeftOut:
+        """Images, ready to be left out of means and metric one by one.
+
+        Parameters
+        ----------
+        rows : the images
+        transform : the metric that all images fixed
+        moments : of all images, in which the metric was fixed
+        prepared, means : the images and the class means, where a part of the transform has been applied already
+        """
+        shrinkage = 1.0 if transform.shrinkage is None or not self.n_free else transform.shrinkage
+        images = self.prepared(rows, transform.power) if prepared is None else prepared
+        return LeftOut(
+            images=transform.after_unit_norm(np.asarray(images, dtype=np.float32)),
+            own=self.own[rows],
+            weights=self.weights[rows],
+            class_weights=moments.weights,
+            means=transform.after_unit_norm(moments.class_means() if means is None else means),
+            gamma=(1.0 - shrinkage) / (self.n_free or 1.0) / transform.scale**2,
+            tree=self.tree,
+        )
+
+    def sample(self, per_class: int) -> TrainingSet:
+        """At most so many images of each class; itself where there are no more."""
+        rows = np.flatnonzero(rank_in_class(self.own, np.random.default_rng(0)) < per_class)
+        if len(rows) == len(self.own):
+            return self
+        return replace(self, images=self.images[rows], own=self.own[rows], weights=self.weights[rows])
