@@ -42,11 +42,19 @@ from hcep.pursuit.folded import Fold
 search_module = import_module("hcep.pursuit.search")
 
 
+#: A metric that nothing is left out for.
+FIXED: dict[str, Any] = {"shrinkage": 0.5, "anchor": 0.3, "power": 1.0, "refine": False}
+
+
+def expected_failures(estimator: Any) -> dict[str, str]:
+    """Checks of scikit-learn that do not hold, and why."""
+    reason = "an image is left out with all its weight; the copies of a repeated image are left out one at a time"
+    is_fixed = estimator.refine is False and not isinstance(estimator, HCEPClassifier)
+    return {} if is_fixed else {"check_sample_weight_equivalence_on_dense_data": reason}
+
+
 @parametrize_with_checks(
-    [
-        HCEPClassifier(),
-        HCEPTransformer(),
-    ]
+    [HCEPClassifier(), HCEPTransformer(), HCEPTransformer(**FIXED)], expected_failed_checks=expected_failures
 )
 def test_the_contract_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -21,10 +21,8 @@ from hcep.classify.refining import loss_and_gradient, refine
 from hcep.classify.training import TrainingSet
 from hcep.dictionary import ConceptDictionary
 
-TREE = Hierarchy.from_edges(
-    [("r", "animal"), ("r", "thing"), ("animal", "cat"), ("animal", "dog"), ("animal", "fox")]
-    + [("thing", "car"), ("thing", "cup")]
-)
+EDGES = [("r", "animal"), ("r", "thing"), ("animal", "cat"), ("animal", "dog"), ("animal", "fox")]
+TREE = Hierarchy.from_edges([*EDGES, ("thing", "car"), ("thing", "cup")])
 LEAVES = np.array(["car", "cat", "cup", "dog", "fox"])
 
 
@@ -243,8 +241,8 @@ def test_images_added_later_count_by_their_weights() -> None:
 @pytest.mark.parametrize(
     ("weights", "error", "message"),
     [
-        (np.zeros(40), HCEPError, "sample_weight must be above 0 for at least one image"),
-        (-np.ones(40), HCEPError, "sample_weight must be numbers of at least 0; got -1"),
+        (np.zeros(40), ValueError, "at least one non-zero number|not all 0"),
+        (-np.ones(40), HCEPError, "sample_weight must be numbers of at least 0, not all 0; got -1"),
         (np.ones(3), ValueError, r"sample_weight.shape == \(3,\), expected \(40,\)"),
         (np.full(40, np.nan), ValueError, "Input sample_weight contains NaN"),
     ],

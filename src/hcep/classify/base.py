@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from hcep._checks import is_number, require_not_negative, require_positive
 from hcep.classify.calibration import Calibration, require_priors
-from hcep.classify.choosing import Auto, LeaveOneOutScore
+from hcep.classify.choosing import Auto as Auto, LeaveOneOutScore
 from hcep.classify.fitting import dictionary_of, fit_dictionary
 from hcep.classify.heads import require_head
 from hcep.classify.training import TrainingSet
@@ -273,9 +273,7 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
 
 def checked_weights(sample_weight: ArrayLike | None, images: NDArray[Any]) -> NDArray[np.float64]:
     """The weight of each image, (n_images,), 1 by default; raises ValueError unless all are numbers of at least 0."""
-    if sample_weight is not None and not np.any(sample_weight):
-        raise HCEPError("sample_weight must be above 0 for at least one image; got only zeros")
     weights = np.asarray(_check_sample_weight(sample_weight, images, dtype=np.float64))
-    if (weights < 0.0).any():
-        raise HCEPError(f"sample_weight must be numbers of at least 0; got {weights.min():g}")
+    if (weights < 0.0).any() or not weights.any():
+        raise HCEPError(f"sample_weight must be numbers of at least 0, not all 0; got {weights.min():g} at the least")
     return weights

@@ -270,8 +270,8 @@ def _left_out_shares(model: PathModel, training: TrainingSet, rows: NDArray[np.i
         left[part] = np.minimum(left[part], residuals)
     grown, g = 1.0 / (1.0 - training.shares[rows]), np.zeros(len(x))
     if transform.shrinkage is not None:
-        loss = (1.0 - transform.shrinkage) / (training.n_free or 1.0) / transform.scale**2
-        loss = loss * training.weights[rows] * grown
+        gamma = (1.0 - transform.shrinkage) / (training.n_free or 1.0) / transform.scale**2
+        loss = gamma * training.weights[rows] * grown
         g = loss / np.maximum(1.0 - loss * np.einsum("ij,ij->i", r, r), 1e-12)
     along = np.einsum("ij,ij->i", x, r)
     left_out: NDArray[np.float64] = grown**2 * (left + g * left**2) / np.maximum(squares + g * along**2, 1e-300)

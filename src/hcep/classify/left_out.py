@@ -131,9 +131,9 @@ class Folds:
 class LeftOut:
     """Training images in a metric that they fixed themselves.
 
-    Without image x (of weight w, in a class of mean m and weight W; ``r = x - m``) the mean moves by ``-w r / (W - w)``,
-    every atom d_v by its share of that, and by Sherman and Morrison ``<a, b>`` becomes ``<a, b> + g <a, r> <b, r>``.
-    (The covariance's trace and degrees of freedom are kept.)
+    Without image x, of weight w in a class of mean m and weight W, and with ``r = x - m``, the mean moves by
+    ``-w r / (W - w)``, every atom d_v by its share of that, and by Sherman and Morrison ``<a, b>`` becomes
+    ``<a, b> + g <a, r> <b, r>``. (The covariance's trace and degrees of freedom are kept.)
     """
 
     images: Images  # (n_images, n_dims) float32; after the transform

@@ -198,11 +198,11 @@ def left_out_gradient(
     """Weighted sum of ``-log softmax(-objective / temperature)`` of the own class over the images of some classes.
 
     Images are sorted by class, those of class c being ``start[c] ... start[c + 1] - 1``; ``norms`` holds x.x, x.r, r.r,
-    g, the share of r that the mean moves by and the weight of each; ``rivals`` ends at -1. Fills `objectives`, the own class first, infinite beyond the rivals, and adds
-    to `by_atom` (n_atoms, n_dims) and `by_gram` (n_nodes, depth) what the gradient by the atoms is made of: by the
-    envelope theorem that of one objective by atom v is ``-2 a_v`` times the path's residual in the left-out metric, and
-    that residual is a combination of the image, its class mean and the path's atoms. A `by_atom` of no rows asks for
-    objectives alone.
+    g, the share of r that the mean moves by and the weight of each; ``rivals`` ends at -1. Fills `objectives`, the own
+    class first, infinite beyond the rivals, and adds to `by_atom` (n_atoms, n_dims) and `by_gram` (n_nodes, depth) what
+    the gradient by the atoms is made of: by the envelope theorem that of one objective by atom v is ``-2 a_v`` times
+    the path's residual in the left-out metric, and that residual is a combination of the image, its class mean and the
+    path's atoms. A `by_atom` of no rows asks for objectives alone.
     """
     depth, n_slots = paths.nodes.shape[1], 1 + rivals.shape[1]
     s, trial = _scratch(depth), np.zeros(depth)

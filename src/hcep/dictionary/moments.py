@@ -43,7 +43,7 @@ class ClassMoments:
         if not len(X):
             return
         self._start(X[0].astype(np.float64))
-        weighted = classes if sparse.issparse(classes) else one_hot(classes, len(labels))
+        weighted = one_hot(classes, len(labels)) if isinstance(classes, np.ndarray) else classes
         rows, of_image = self._rows(labels), np.asarray(weighted.sum(axis=1))
         are_equal = bool((of_image == 1.0).all())
         for start in range(0, len(X), CHUNK):

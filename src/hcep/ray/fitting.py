@@ -116,7 +116,8 @@ def fit_model(
     model = fit(store, hierarchy, split=split, cluster=cluster, **parameters)
     stored, _ = Stored.of(store, split, default_split="train")
     facts: dict[str, Any] = {"encoder": stored.head.encoder, "name": name, "data": stored.source}
-    facts["images_per_class"] = dict(zip(model.classes_.tolist(), model.images_per_class_.tolist(), strict=True))
+    counts = np.asarray(model.images_per_class_).tolist()
+    facts["images_per_class"] = dict(zip(model.classes_.tolist(), counts, strict=True))
     save_model(model, folder, **facts)
     scores = evaluate(folder, store, split=stored.split, **(cluster or {}))
     metrics = {"training accuracy": float(scores["correct"].mean())}
