@@ -30,7 +30,8 @@ class CodeClassifier(ClassifierMixin, ConceptEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Build the dictionary, fit the method, and fit the head on the codes of the training images."""
-        images, index = self._fit_dictionary(X, y, *self._metric())
+        training = self._fit_dictionary(X, y, *self._metric())
+        images, index = training.images, training.own
         self._fit_method(images, index)
         head = self._make_head(index) if len(self.classes_) > 1 else None
         self.head_ = None if head is None else head.fit(self._head_input(images), index)
