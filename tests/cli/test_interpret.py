@@ -13,8 +13,7 @@ from hcep.datasets import load_sample
 from hcep.embeddings import EmbeddingArrays, import_arrays, load_encoder
 from hcep.errors import HCEPError
 from hcep.explain.report import part
-from hcep.models import load_atom_names, load_model, save_atom_names, save_model
-from hcep.taxonomy.naming import AtomName, AtomNames, Phrase
+from hcep.models import AtomName, AtomNames, Phrase, load_atom_names, load_model, save_atom_names, save_model
 from tests.taxonomy.llm.chat_server import Answering, running_chat, status
 from tests.taxonomy.naming.bear_space import BEARS, PHRASES, RIGHT, bear_images, counted_words
 
@@ -85,7 +84,7 @@ def test_the_table_in_three_formats(model, embedded):
 
 def test_images_show_atoms_without_a_text_tower(model, images):
     text = run("interpret", model, "--images", images, "-k", "2", "--table")
-    assert "bear → grizzly\n    (no words for it)\n    grizzly-" in text
+    assert "bear → grizzly\n    (no words)\n    grizzly-" in text
     assert "    unlike polar_bear-" in text
     atom = load_atom_names(model)["bear", "grizzly"]
     assert (len(atom.exemplars), len(atom.contrast), atom.source) == (2, 3, "exemplars")
@@ -197,7 +196,7 @@ def test_glosses_are_attached_where_the_encoder_is_unknown_and_images_go_on(imag
     result = invoke("interpret", imagenette, "--images", tmp_path / "val.npz", "--glosses")
     assert result.exit_code == 0
     assert result.stderr.strip() == (
-        "note: glosses are attached to the atoms, not compared with them: the model does not say which encoder it is of"
+        "note: glosses are attached to the atoms, not compared with them: the model does not record its encoder"
     )
     atoms = load_atom_names(imagenette)
     assert all(atom.gloss and '"' not in atom.gloss and not atom.phrases for atom in atoms)
@@ -215,13 +214,13 @@ def test_glosses_are_attached_where_the_encoder_has_no_text_tower(imagenette):
 
 def test_glosses_of_synsets_that_wordnet_does_not_know(model, images):
     result = invoke("interpret", model, "--encoder", ENCODER, "--glosses", "--images", images)
-    assert "note: --glosses adds nothing: the hierarchy has none of WordNet's ids" in result.stderr
+    assert "note: --glosses has no effect: no concept of this hierarchy has a WordNet id" in result.stderr
     assert load_atom_names(model)["bear", "grizzly"].exemplars
 
 
 def test_phrases_need_an_encoder_that_is_known(imagenette, tmp_path):
     (tmp_path / "phrases.txt").write_text("white fur", encoding="utf-8")
-    match = "does not say which encoder .* pass --encoder, give --phrases an .npz .*, or show atoms by --images"
+    match = "does not record its encoder.* pass --encoder, give --phrases an .npz .*, or show atoms by --images"
     fails(match, "interpret", imagenette, "--phrases", tmp_path / "phrases.txt", "--glosses")
 
 
@@ -237,14 +236,14 @@ def test_images_added_to_phrases_are_shown(model, embedded, images):
     ("words", "match"),
     [
         ([], "there is nothing to name the atoms by: give --phrases or --vocabulary"),
-        (["--synset", "grizly"], "no concept 'grizly' in the hierarchy. Near matches: 'grizzly'"),
+        (["--synset", "grizly"], "'grizly' is not a concept of this hierarchy. Near matches: 'grizzly'"),
         (["--offline"], "--base-url, --cache and --offline are about a language model; say which with --llm-model"),
         (["--describe", "3"], "--describe: a language model writes these candidates; say which with --llm-model"),
         (["--images", "nowhere.npz"], "no embeddings at 'nowhere.npz'"),
         (["--phrases", "nowhere.npz"], "cannot read phrases from 'nowhere.npz': .*No such file"),
         (["--llm-model", "tiny", "--offline"], "offline answers come from cache"),
         (["--format", "latex"], "--format latex is of the table; add --table"),
-        (["--phrases", "p.npz", "--template", "a {}"], "--template: 'p.npz' has its embeddings in it, .* leave"),
+        (["--phrases", "p.npz", "--template", "a {}"], "--template has no effect on 'p.npz', .* leave"),
     ],
 )
 def test_what_cannot_be_done_is_said(model, words, match):
@@ -254,17 +253,17 @@ def test_what_cannot_be_done_is_said(model, words, match):
 def test_summaries_need_phrases(model, images):
     run("interpret", model, "--images", images)
     words = ("--llm-model", "tiny", "--base-url", "http://127.0.0.1:9/v1", "--describe", "0")
-    fails("the atoms have no phrases to sum up: give candidates", "interpret", model, *words)
+    fails("the atoms have no phrases to summarise: give candidates", "interpret", model, *words)
 
 
 @pytest.mark.parametrize(
     ("arrays", "match"),
     [
-        ({"phrases": np.array(["a"])}, "no array 'embeddings' in it; there are 'phrases'"),
-        ({"phrases": np.array([1]), "embeddings": np.ones((1, 6))}, "phrases must be a list of texts, got int64"),
+        ({"phrases": np.array(["a"])}, "bad.npz has no array 'embeddings'; its arrays are 'phrases'"),
+        ({"phrases": np.array([1]), "embeddings": np.ones((1, 6))}, "phrases must be a list of strings, got int64"),
         (
             {"phrases": np.array(["a"]), "embeddings": np.ones((1, 5))},
-            "bad.npz: embeddings of phrases have 5 dimensions, the model's 6; embed the phrases by the text tower",
+            "bad.npz: the embeddings have 5 dimensions, the model 6; embed the phrases with the text tower",
         ),
     ],
 )
@@ -275,9 +274,7 @@ def test_a_bad_file_of_embedded_phrases_is_named(model, tmp_path, arrays, match)
 
 
 def test_embedded_phrases_are_not_mixed(model, embedded):
-    fails(
-        "has its embeddings in it and is not compared together", "interpret", model, "--phrases", embedded, "--glosses"
-    )
+    fails("contains embeddings and cannot be combined", "interpret", model, "--phrases", embedded, "--glosses")
 
 
 def test_damaged_names_are_made_anew(model, embedded):
@@ -286,7 +283,7 @@ def test_damaged_names_are_made_anew(model, embedded):
     with pytest.raises(HCEPError, match=r"atoms.json: 18 bytes where"):
         load_atom_names(model)
     result = invoke("interpret", model, "--phrases", embedded)
-    assert "the names that were there cannot be read and are made anew (atoms.json: 18 bytes" in " ".join(
+    assert "the saved names cannot be read and will be replaced (atoms.json: 18 bytes" in " ".join(
         result.stderr.split()
     )
     assert load_atom_names(model).meaning("bear", "polar_bear") == "all white"

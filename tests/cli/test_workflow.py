@@ -20,8 +20,7 @@ from hcep.datasets import find_hierarchy, load_sample
 from hcep.embeddings import EmbeddingArrays, write_arrays
 from hcep.errors import HCEPError
 from hcep.explain import find_images
-from hcep.models import load_atom_names, load_summary, save_atom_names
-from hcep.taxonomy.naming import AtomNames
+from hcep.models import AtomNames, load_atom_names, load_summary, save_atom_names
 from tests.conftest import shared_file
 
 

@@ -14,9 +14,19 @@ import pytest
 from hcep import HCEPClassifier
 from hcep.explain import ExplainedImage, explain
 from hcep.explain.report import photo_report
-from hcep.models import ModelError, load_atom_names, load_model, load_summary, save_atom_names, save_model
+from hcep.models import (
+    AtomName,
+    AtomNames,
+    Exemplar,
+    ModelError,
+    Phrase,
+    load_atom_names,
+    load_model,
+    load_summary,
+    save_atom_names,
+    save_model,
+)
 from hcep.models.saving import pack
-from hcep.taxonomy.naming import AtomName, AtomNames, Exemplar, Phrase
 from tests.models.conftest import PET_LABELS, PET_NAMES, images
 from tests.models.damage import drop, edit_document, put, read_files, resealed
 from tests.models.test_folder import Killed, kill_at

@@ -232,7 +232,7 @@ def _chat(model: str | None, base_url: str | None, prices: str | None, **options
 
 
 def _vocabulary(path: Path, encoder: str | None, template: str, n_dims: int) -> tuple[tuple[str, ...], Any]:
-    from hcep.taxonomy.naming import embed_phrases, read_embedded_phrases, read_phrases
+    from hcep.taxonomy.naming.phrases import embed_phrases, read_embedded_phrases, read_phrases
 
     if path.suffix == ".npz":
         return read_embedded_phrases(path, n_dims)

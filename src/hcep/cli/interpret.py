@@ -77,8 +77,8 @@ def interpret(
     if as_json:
         say_json(_record(model, found, chat))
         return
-    for failure in found.failures[:WARNED]:
-        tell(str(failure), "warning")
+    for (parent, child), reason in list(found.failures.items())[:WARNED]:
+        tell(f"{parent} → {child}: {reason}", "warning")
     if len(found.failures) > WARNED:
         n_more = len(found.failures) - WARNED
         tell(f"and {n_more:,} more atoms without an accepted answer; --json has them all", "warning")
@@ -105,7 +105,7 @@ def _record(model: Path, found: Any, chat: Any) -> dict[str, Any]:
         "model": model,
         **{key: getattr(names, key) for key in ("encoder", "template", "centered", "llm")},
         "usage": None if chat is None else asdict(chat.usage),
-        "failures": [asdict(failure) for failure in found.failures],
+        "failures": [{"parent": p, "child": c, "reason": reason} for (p, c), reason in found.failures.items()],
         "atoms": atoms,
     }
 

@@ -26,7 +26,7 @@ def test_a_dictionary_is_named_and_nothing_is_kept():
     found = interpret(bears(), phrases=PHRASES, encoder=bear_encoder(), top_k=1)
     assert meanings(found) == RIGHT
     assert (found.names.encoder, found.names.template, found.kept) == ("words", "{}", False)
-    assert (found.failures, found.notes) == ((), ())
+    assert (found.failures, found.notes) == ({}, ())
 
 
 def test_a_saved_model_keeps_its_names(tmp_path):
@@ -55,10 +55,13 @@ def test_images_in_memory_and_in_a_store_show_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"phrases": PHRASES}, "'the model' does not say which encoder its embeddings are of"),
-        ({"phrases": [Path("p.npz"), "fur"]}, "'p.npz' has its embeddings in it and is not compared together"),
-        ({"glosses": True, "phrases": ["fur"], "encoder": bear_encoder(), "template": "{} {}"}, "template must hold"),
-        ({"synsets": ["grizly"]}, "no concept 'grizly' in the hierarchy. Near matches: 'grizzly'"),
+        ({"phrases": PHRASES}, "'the model' does not record its encoder"),
+        ({"phrases": [Path("p.npz"), "fur"]}, "'p.npz' contains embeddings and cannot be combined"),
+        (
+            {"glosses": True, "phrases": ["fur"], "encoder": bear_encoder(), "template": "{} {}"},
+            "template must contain",
+        ),
+        ({"synsets": ["grizly"]}, "'grizly' is not a concept of this hierarchy. Near matches: 'grizzly'"),
         ({"images": Embeddings(np.ones((1, 6)), None, np.array(["a"]), None, "x.npy")}, "x.npy: images have no labels"),
     ],
 )
@@ -72,4 +75,4 @@ def test_nothing_to_name_by_gives_no_names():
     assert not found.names.atoms
     assert not found.kept
     noted = interpret(bears(), glosses=True)
-    assert noted.notes == ("--glosses adds nothing: the hierarchy has none of WordNet's ids",)
+    assert noted.notes == ("--glosses has no effect: no concept of this hierarchy has a WordNet id",)

@@ -85,7 +85,7 @@ def test_template_and_centring_are_kept_with_the_names(model, tmp_path):
 
 def test_definitions_need_wordnets_ids(model):
     fails(
-        "no candidate phrase to compare with; --glosses needs a hierarchy of WordNet's ids",
+        "no candidate phrases to compare with: --glosses needs a hierarchy with WordNet ids",
         "interpret",
         model,
         "--glosses",
@@ -97,7 +97,7 @@ def test_another_encoder_is_refused(model, clip, tmp_path):  # noqa: F811
     words = ("interpret", model, "--phrases", tmp_path / "phrases.txt")
     other = "function:tests.taxonomy.naming.bear_space:colour_vectors"
     fails("is not the one the model was fitted with: its fingerprint differs", *words, "--encoder", other)
-    with pytest.raises(HCEPError, match=r"template must hold {} once"):
+    with pytest.raises(HCEPError, match=r"template must contain {} once"):
         run(*words, "--template", "a photo")
     assert load_atom_names(model) is None
 

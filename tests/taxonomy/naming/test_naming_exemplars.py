@@ -127,12 +127,12 @@ def test_imagenettes_tench_atom_shows_tenches(wordnet_dag):
     [
         ({"y": ["bear"] * 32}, "1 labels of y are not classes of the dictionary: 'bear'"),
         ({"y": ["grizly"] * 32}, "'grizly'. Near matches: 'grizzly'"),
-        ({"y": ["car"]}, r"y must hold one label a row: X has 32 rows, y has shape \(1,\)"),
+        ({"y": ["car"]}, r"y must have one label per row: X has 32 rows, y has shape \(1,\)"),
         ({"y": None}, "y is missing: exemplars takes X and y, or one iterable"),
-        ({"ids": ["a"]}, "ids has 1 entries for 32 images; give one an image"),
+        ({"ids": ["a"]}, "ids has 1 entries for 32 images; give one id per image"),
         ({"top_k": 0}, "top_k must be at least 1 and contrast at least 0, got 0 and 0"),
         ({"contrast": -1}, "got 5 and -1"),
-        ({"X": [], "y": None}, "X holds no image"),
+        ({"X": [], "y": None}, "X has no images"),
     ],
 )
 def test_what_does_not_fit_is_refused(change, match):

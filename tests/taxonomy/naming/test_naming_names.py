@@ -3,7 +3,8 @@
 import pytest
 
 from hcep.errors import HierarchyError
-from hcep.taxonomy.naming import AtomName, AtomNames, Exemplar, Phrase, chosen_edges, with_glosses
+from hcep.models import AtomName, AtomNames, Exemplar, Phrase
+from hcep.taxonomy.naming.interpretation import chosen_edges
 from tests.taxonomy.naming.bear_space import BEARS
 
 WHITE, BROWN = Phrase("all white", 0.7), Phrase("dark brown", 0.6)
@@ -71,11 +72,6 @@ def test_an_atom_without_a_record_has_no_meaning():
     assert AtomNames(()).meaning(*POLAR) is None
 
 
-def test_glosses_are_the_childs():
-    names = with_glosses(AtomNames((AtomName(*POLAR), AtomName(*GRIZZLY, gloss="old"))), {"polar_bear": "white bear"})
-    assert [atom.gloss for atom in names] == ["white bear", "old"]
-
-
 def test_edges_are_chosen_by_id_or_name_of_the_child():
     assert chosen_edges(BEARS) == BEARS.edges
     assert chosen_edges(BEARS, ["Polar Bear", "grizzly"]) == tuple(e for e in BEARS.edges if e in (POLAR, GRIZZLY))
@@ -88,7 +84,7 @@ def test_a_synset_with_two_parents_has_two_atoms(diamond):
 @pytest.mark.parametrize(
     ("synset", "match"),
     [
-        ("grizly", "no concept 'grizly' in the hierarchy. Near matches: 'grizzly'"),
+        ("grizly", "'grizly' is not a concept of this hierarchy. Near matches: 'grizzly'"),
         ("thing", "'thing' is the root: no atom leads to it"),
     ],
 )

@@ -7,7 +7,8 @@ from hypothesis import given, settings, strategies as st
 from hcep import ConceptDictionary, HCEPClassifier, Hierarchy
 from hcep.dictionary import EmbeddingTransform
 from hcep.errors import DictionaryError, HCEPError
-from hcep.taxonomy.naming import embed_phrases, name_atoms, raw_atoms
+from hcep.taxonomy.naming import embed_phrases, name_atoms
+from hcep.taxonomy.naming.nearest import raw_atoms
 from tests.taxonomy.naming.bear_space import (
     AXES,
     BEARS,
@@ -152,8 +153,8 @@ def test_a_pool_of_many_chunks_is_searched_through():
     [
         ("fur", np.eye(6), {}, "phrases must be a list of strings, got one string 'fur'"),
         ([], np.empty((0, 6)), {}, "phrases is empty: give candidate phrases"),
-        (["fur", "fur"], np.eye(6)[:2], {}, "phrases has 'fur' twice; merge_pools"),
-        (["fur"], np.eye(6)[:2], {}, "phrase_embeddings has 2 rows for 1 phrases; give one a phrase"),
+        (["fur", "fur"], np.eye(6)[:2], {}, "phrases has 'fur' twice; give each phrase once"),
+        (["fur"], np.eye(6)[:2], {}, "phrase_embeddings has 2 rows for 1 phrases; give one row per phrase"),
         (["fur"], np.ones((1, 5)), {}, "phrase_embeddings has 5 dimensions, the dictionary 6"),
         (["fur"], np.full((1, 6), np.nan), {}, "phrase_embeddings has NaN or infinite values in 1 of 1 rows"),
         (["fur"], np.ones((1, 6)), {"top_k": 0}, "top_k must be at least 1, got 0"),

@@ -7,7 +7,7 @@ import pytest
 
 from hcep.embeddings.encoders import FunctionEncoder
 from hcep.errors import HCEPError
-from hcep.taxonomy.naming import embed_phrases, gloss_phrases, merge_pools, read_phrases
+from hcep.taxonomy.naming.phrases import embed_phrases, gloss_phrases, merge_pools, read_phrases
 from tests.taxonomy.naming.bear_space import bear_encoder, counted_words
 
 
@@ -20,10 +20,10 @@ def test_comments_blanks_and_repetitions_are_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        (b"", "phrases.txt: no phrase in it; expected one a line"),
-        (b"# only\n# comments\n", "no phrase in it"),
-        (b"fur\n\xff\xfe\n", r"phrases.txt: not UTF-8 text \(invalid start byte at byte 4\)"),
-        (b"fur\n" + b"x" * 301, "phrases.txt, line 2: 301 characters; a phrase has at most 300"),
+        (b"", "phrases.txt has no phrases; expected one phrase per line"),
+        (b"# only\n# comments\n", "has no phrases"),
+        (b"fur\n\xff\xfe\n", r"phrases.txt is not UTF-8 text \(invalid start byte at byte 4\)"),
+        (b"fur\n" + b"x" * 301, "phrases.txt, line 2: a phrase of 301 characters; the limit is 300"),
         (b"fur\nred\x1b[31m alert\n", "line 2: a control character, '.x1b'; remove it"),
         ("fur\nabc\u202egnp\n".encode(), "line 2: a control character, '.u202e'; remove it"),
     ],
@@ -37,7 +37,7 @@ def test_a_bad_file_is_named_with_its_line(tmp_path, content, match):
 def test_a_pool_is_bounded(tmp_path):
     (tmp_path / "p.txt").write_text("\n".join(f"phrase {i}" for i in range(12)), encoding="utf-8")
     assert len(read_phrases(tmp_path / "p.txt", max_phrases=12)) == 12
-    with pytest.raises(HCEPError, match="more than 11 phrases; give fewer, or raise max_phrases"):
+    with pytest.raises(HCEPError, match="more than 11 phrases; use fewer, or raise max_phrases"):
         read_phrases(tmp_path / "p.txt", max_phrases=11)
 
 
@@ -47,7 +47,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_definitions_become_phrases_up_to_the_semicolon():
-    glosses = {"a": "white bear of Arctic regions; also sea bear", "b": "White bear of  arctic regions", "c": ""}
+    glosses = ["white bear of Arctic regions; also sea bear", "White bear of  arctic regions", ""]
     assert gloss_phrases(glosses) == ("white bear of Arctic regions",)
     assert gloss_phrases(["a fish", "a dog; 'x'"]) == ("a fish", "a dog")
 
@@ -81,7 +81,7 @@ def test_many_phrases_are_embedded_in_batches_with_a_bar(capsys, monkeypatch):
 
 @pytest.mark.parametrize("template", ["a photo", "{} and {}", "{0}"])
 def test_a_template_needs_one_place(template):
-    with pytest.raises(HCEPError, match=r"template must hold {} once"):
+    with pytest.raises(HCEPError, match=r"template must contain {} once"):
         embed_phrases(bear_encoder(), ["fur"], template=template)
 
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from hcep import Hierarchy
-from hcep.taxonomy.naming.phrases import cleaned, names_of, uses_name, violation, without_marker
+from hcep.taxonomy.naming.language_model import cleaned, uses_name, violation, without_marker
+from hcep.taxonomy.naming.phrases import names_of
 
 NAMES = ("polar bear", "bear")
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from hcep.errors import HCEPError
-from hcep.taxonomy.naming import AtomName, Exemplar, Phrase, interpretation_table
+from hcep.models import AtomName, Exemplar, Phrase
+from hcep.taxonomy.naming import interpretation_table
 from tests.taxonomy.naming.bear_space import BEARS
 
 NAMED = AtomName(
@@ -21,7 +22,7 @@ def test_text():
         "    thick white fur",
         "    matte white 0.31, pale | snow 0.30",
         "bear → grizzly",
-        "    (no words for it)",
+        "    (no words)",
         "    a_1.jpg 1.25",
         "    unlike b.jpg -0.90",
     ]

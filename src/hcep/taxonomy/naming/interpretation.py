@@ -1,6 +1,6 @@
-"""Names for a model's atoms in stages, each kept with the model before the next one starts."""
+"""Names for a model's atoms in stages, each saved with the model before the next one starts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -20,25 +20,34 @@ from hcep.models.atom_names import AtomName, AtomNames
 from hcep.models.model_encoder import load_model_encoder, refuse_other_encoder
 from hcep.taxonomy.llm import ChatModel
 from hcep.taxonomy.naming import phrases as pools
-from hcep.taxonomy.naming.by_language_model import Failure, describe_atoms, summarize_atoms
+from hcep.taxonomy.naming.language_model import Edge, Failures, describe_atoms, summarize_atoms
 from hcep.taxonomy.naming.nearest import exemplars, name_atoms
 
 TableFormat = Literal["text", "markdown", "latex"]
 _FORMATS = get_args(TableFormat)
 HEAD = ("Parent → Child", "Top concepts", "Text interpretation")
-#: Phrases a language model writes for a pair where nothing else is given, and images furthest against an atom.
-DESCRIBED, CONTRASTED = 5, 3
+#: Phrases that a language model writes per atom when there are no other candidates.
+N_DESCRIBED = 5
+#: Images shown that lie furthest against an atom.
+N_CONTRAST = 3
 
 
 @dataclass(frozen=True)
 class Interpretation:
-    """Names of the atoms in question, and what happened on the way."""
+    """Names of the chosen atoms.
+
+    Attributes
+    ----------
+    failures : for each atom without an accepted answer of the language model, the reason
+    notes : what a person should know, such as why definitions were not compared
+    kept : whether the names are saved in the model's folder
+    """
 
     names: AtomNames
     hierarchy: Hierarchy
-    failures: tuple[Failure, ...]  #: atoms for which the language model gave no answer that passes
-    notes: tuple[str, ...]  #: what a person should know, such as why definitions were not compared
-    kept: bool  #: whether the names are in the model's folder
+    failures: Failures
+    notes: tuple[str, ...]
+    kept: bool
 
 
 def interpret(
@@ -58,89 +67,71 @@ def interpret(
     synsets: Iterable[str] | None = None,
     progress: bool = False,
 ) -> Interpretation:
-    """Name the atoms of a model by the nearest phrases, images along them, and a language model's summary.
+    """Describe a model's atoms by the nearest phrases, by images, and by a language model's summary.
 
-    Without anything to name them by, the names that the model has, or WordNet's definitions, are returned. Raises
-    HCEPError: candidates that cannot be compared (no text tower, no known encoder, none left), images of another
-    encoder or without labels, a summary without phrases.
+    Without any source of names, the result has the names that the model already has, or WordNet's definitions.
 
     Parameters
     ----------
-    model : a saved model, in whose folder the names of every stage are kept; or a dictionary, where nothing is
-    phrases : candidates; a `Path` is a file of them, one per line, or an .npz of ``phrases`` and their ``embeddings``
-    glosses : WordNet's definitions as candidates, too; attached to the atoms where they cannot be compared
-    describe : candidates per pair that the language model writes; 5 by default where there are no others
-    images : labelled images to show atoms by; no text tower is needed
-    chat : sums up the phrases
-    encoder, preprocessing : of the phrases; the model's own by default
+    model : a saved model, whose folder keeps the names of every stage; or a dictionary
+    phrases : candidates; a `Path` is a text file with one phrase per line, or an .npz file with ``phrases`` and
+        ``embeddings``
+    glosses : use WordNet's definitions as candidates; they are attached to the atoms if they cannot be compared
+    describe : candidates per atom that the language model writes; 5 by default if there are no others
+    images : labelled images to show with the atoms; this needs no text tower
+    chat : the language model that summarises the phrases
+    encoder, preprocessing : for the phrases; the model's own by default
     template, center : see `embed_phrases` and `name_atoms`
-    top_k : phrases, or images, per atom
-    rounds : answers to ask for before an atom is given up
-    synsets : name only atoms that lead to these, given by id or display name
+    top_k : phrases, and images, per atom
+    rounds : maximum number of answers per atom
+    synsets : name only the atoms that lead to these concepts (ids or names)
     progress : show progress bars
     """
-    run = _Naming(model, synsets, encoder, preprocessing, {"rounds": rounds, "progress": progress})
+    run = _Run(model, synsets, encoder, preprocessing, {"rounds": rounds, "progress": progress})
     if describe is None:
         alone = not (phrases or glosses or any(atom.phrases for atom in run.chosen))
-        describe = DESCRIBED if chat is not None and alone else 0
+        describe = N_DESCRIBED if chat is not None and alone else 0
     compared = bool(phrases or glosses or describe)
+    nearest: Any = {"top_k": top_k, "center": center, "edges": run.edges}
     embedded = next((path for path in phrases if isinstance(path, Path) and path.suffix == ".npz"), None)
     if embedded is not None:
         if len(phrases) > 1 or glosses or describe:
-            raise HCEPError(
-                f"{str(embedded)!r} has its embeddings in it and is not compared together with other candidates; "
-                "leave them out"
-            )
+            raise HCEPError(f"{str(embedded)!r} contains embeddings and cannot be combined with other candidates")
         if template != "{}":
-            raise HCEPError(
-                f"--template: {str(embedded)!r} has its embeddings in it, made of whole texts; leave --template out"
-            )
+            raise HCEPError(f"--template has no effect on {str(embedded)!r}, which contains embeddings; leave it out")
         pool, vectors = pools.read_embedded_phrases(embedded, run.dictionary.n_dims)
-        run.add(name_atoms(run.dictionary, pool, vectors, top_k=top_k, center=center, edges=run.edges))
+        run.add(name_atoms(run.dictionary, pool, vectors, **nearest))
     elif compared and not (glosses and not phrases and not describe and run.attach_glosses()):
         text_encoder = run.text_encoder(template)
         pool = run.pool(phrases, glosses, describe, chat)
         vectors = pools.embed_phrases(text_encoder, pool, template=template, progress=progress)
-        names = name_atoms(run.dictionary, pool, vectors, top_k=top_k, center=center, edges=run.edges)
+        names = name_atoms(run.dictionary, pool, vectors, **nearest)
         run.add(replace(names, encoder=text_encoder.name, template=template))
     if images is not None:
-        run.add(run.shown(images, top_k))
+        run.add(run.exemplars(images, top_k))
     if chat is not None:
-        run.sum_up(chat)
+        run.summarize(chat)
     if compared or images is not None:
         run.define()
     kept = run.folder is not None and bool(run.chosen)
     if not run.chosen:
         run.define(keep=False)
     names = replace(run.names, atoms=tuple(run.chosen))
-    return Interpretation(names, run.hierarchy, tuple(run.failures), tuple(run.notes), kept)
+    return Interpretation(names, run.hierarchy, run.failures, tuple(run.notes), kept)
 
 
-def chosen_edges(hierarchy: Hierarchy, synsets: Iterable[str] | None = None) -> tuple[tuple[str, str], ...]:
-    """Edges whose child is one of `synsets`, given by id or display name; all edges where it is None."""
+def chosen_edges(hierarchy: Hierarchy, synsets: Iterable[str] | None = None) -> tuple[Edge, ...]:
+    """The edges that lead to some concepts, given as `Hierarchy.find` takes them; all edges by default."""
     if synsets is None:
         return hierarchy.edges
-    wanted: set[str] = set()
-    for name in synsets:
-        named = [synset for synset in hierarchy.ids if hierarchy.name(synset).casefold() == name.casefold()]
-        found = [name] if name in hierarchy else named
-        if not found:
-            known = [*hierarchy.ids, *map(hierarchy.name, hierarchy.ids)]
-            raise HierarchyError(f"no concept {name!r} in the hierarchy.{near_matches(name, known)}")
-        if found == [hierarchy.root]:
-            raise HierarchyError(f"{name!r} is the root: no atom leads to it; name one of the concepts below")
-        wanted.update(found)
-    return tuple(edge for edge in hierarchy.edges if edge[1] in wanted)
+    children = set(map(hierarchy.find, synsets))
+    if hierarchy.root in children:
+        raise HierarchyError(f"{hierarchy.root!r} is the root: no atom leads to it; choose a concept below it")
+    return tuple(edge for edge in hierarchy.edges if edge[1] in children)
 
 
-def with_glosses(names: AtomNames, glosses: Mapping[str, str]) -> AtomNames:
-    """The names with the definition of each child that has one in `glosses`."""
-    atoms = (replace(atom, gloss=glosses.get(atom.child, atom.gloss)) for atom in names)
-    return replace(names, atoms=tuple(atoms))
-
-
-class _Naming:
-    """Which atoms of which model, and what is known of them by now."""
+class _Run:
+    """The chosen atoms of a model and what is known of them so far."""
 
     def __init__(
         self,
@@ -151,7 +142,7 @@ class _Naming:
         asking: dict[str, Any],
     ) -> None:
         self.notes: list[str] = []
-        self.failures: list[Failure] = []
+        self.failures: Failures = {}
         self.names, self._record, self.folder = AtomNames(()), None, None
         self._wanted, self._preprocessing, self._asking = encoder, preprocessing, asking
         if isinstance(model, ConceptDictionary):
@@ -163,19 +154,19 @@ class _Naming:
                 self.names = saved.atom_names or self.names
             except ModelError as error:
                 # The model itself is sound, or it would not have loaded.
-                self.notes.append(f"the names that were there cannot be read and are made anew ({error})")
+                self.notes.append(f"the saved names cannot be read and will be replaced ({error})")
         self.hierarchy = self.dictionary.hierarchy
         self.edges = chosen_edges(self.hierarchy, synsets)
 
     @property
     def chosen(self) -> list[AtomName]:
-        """The known names of the atoms in question."""
+        """The known names of the chosen atoms."""
         return [self.names[edge] for edge in self.edges if edge in self.names.by_edge]
 
     def add(self, newer: AtomNames, *, keep: bool = True) -> None:
-        """Take in new names of these atoms, and write them to the model's folder."""
-        wanted = set(self.edges)
-        atoms = tuple(atom for edge, atom in newer.by_edge.items() if edge in wanted)
+        """Add new names of the chosen atoms, and save them in the model's folder."""
+        chosen = set(self.edges)
+        atoms = tuple(atom for edge, atom in newer.by_edge.items() if edge in chosen)
         self.names = self.names.updated(replace(newer, atoms=atoms)).ordered(self.hierarchy)
         if keep and self.folder is not None:
             save_atom_names(self.names, self.folder)
@@ -185,7 +176,7 @@ class _Naming:
         return pools.wordnet_words(self.hierarchy)
 
     def define(self, *, keep: bool = True) -> None:
-        """WordNet's definition of every child that is in it."""
+        """Add WordNet's definition of every child that has one."""
         glosses, _ = self._wordnet
         atoms = tuple(AtomName(*edge, gloss=glosses[edge[1]]) for edge in self.edges if edge[1] in glosses)
         if atoms:
@@ -193,31 +184,30 @@ class _Naming:
 
     @cached_property
     def _encoder(self) -> Encoder | None:
-        """The encoder of the model's embeddings; None where neither the model nor the user says which."""
+        """The encoder of the model's embeddings; None if neither the model nor the user names one."""
         if self._wanted is None and self._record is None:
             return None
         return load_model_encoder(self._record, self.folder or "the model", self._wanted, self._preprocessing)
 
     def attach_glosses(self) -> bool:
-        """Where there is no text space to compare definitions in, they say something of the atoms as they are."""
+        """Without a text tower, attach definitions to the atoms instead of comparing them; return whether it did."""
         if self._encoder is not None and self._encoder.has_text:
             return False
         if not self._wordnet[0]:
-            self.notes.append("--glosses adds nothing: the hierarchy has none of WordNet's ids")
+            self.notes.append("--glosses has no effect: no concept of this hierarchy has a WordNet id")
             return True
-        known = "the model does not say which encoder it is of"
-        why = f"encoder {self._encoder.name!r} has no text tower" if self._encoder else known
+        unknown = "the model does not record its encoder"
+        why = f"encoder {self._encoder.name!r} has no text tower" if self._encoder else unknown
         self.notes.append(f"glosses are attached to the atoms, not compared with them: {why}")
         self.define()
         return True
 
     def text_encoder(self, template: str) -> Encoder:
-        """The encoder, where it has a text tower: said before anything is paid for."""
+        """The encoder, checked to have a text tower before anything is paid for."""
         if self._encoder is None:
             raise HCEPError(
-                f"{str(self.folder or 'the model')!r} does not say which encoder its embeddings are of, so phrases "
-                "cannot be compared; pass --encoder, give --phrases an .npz of phrases and embeddings, or show atoms "
-                "by --images"
+                f"{str(self.folder or 'the model')!r} does not record its encoder, so phrases cannot be compared; pass "
+                "--encoder, give --phrases an .npz of phrases and embeddings, or show atoms by --images"
             )
         pools.embed_phrases(self._encoder, (), template=template)
         return self._encoder
@@ -225,53 +215,52 @@ class _Naming:
     def pool(
         self, phrases: Sequence[str | Path], glosses: bool, describe: int, chat: ChatModel | None
     ) -> tuple[str, ...]:
-        """All candidates, each once."""
-        found = [pools.read_phrases(some) if isinstance(some, Path) else (some,) for some in phrases]
+        """All candidates, without duplicates."""
+        parts = [pools.read_phrases(given) if isinstance(given, Path) else (given,) for given in phrases]
         if glosses:
-            found.append(pools.gloss_phrases(self._wordnet[0]))
+            parts.append(pools.gloss_phrases(self._wordnet[0].values()))
         if describe and chat is not None:
             options = {**self._asking, "edges": self.edges, "aliases": self._wordnet[1]}
-            described = describe_atoms(self.hierarchy, chat, n_phrases=describe, **options)
-            found.append(described.pool)
-            self.failures += described.failures
-        pool = pools.merge_pools(*found)
+            described, failures = describe_atoms(self.hierarchy, chat, n_phrases=describe, **options)
+            parts += described.values()
+            self.failures |= failures
+        pool = pools.merge_pools(*parts)
         if not pool:
-            reason = f": {self.failures[0]}" if self.failures else "; --glosses needs a hierarchy of WordNet's ids"
-            raise HCEPError(f"there is no candidate phrase to compare with{reason}")
+            reason = next(iter(self.failures.values()), "--glosses needs a hierarchy with WordNet ids")
+            raise HCEPError(f"there are no candidate phrases to compare with: {reason}")
         return pool
 
-    def shown(self, images: EmbeddingStore | Embeddings, top_k: int) -> AtomNames:
+    def exemplars(self, images: EmbeddingStore | Embeddings, top_k: int) -> AtomNames:
         """The images that lie furthest along each atom, and a few that lie furthest against it; a store is streamed."""
         known = images
         if isinstance(known, EmbeddingStore):
             known = Embeddings(np.empty(0), known.labels, known.ids, known.encoder, str(known.folder))
         refuse_other_encoder(self._record, known.encoder, known.source)
-        whole = [(known.X, known.y)]  # says so where an image has no label
-        found = images.batches() if isinstance(images, EmbeddingStore) else whole
-        return exemplars(self.dictionary, found, ids=known.ids, top_k=top_k, contrast=CONTRASTED)
+        whole = [(known.X, known.y)]  # raises if an image has no label
+        batches = images.batches() if isinstance(images, EmbeddingStore) else whole
+        return exemplars(self.dictionary, batches, ids=known.ids, top_k=top_k, contrast=N_CONTRAST)
 
-    def sum_up(self, chat: ChatModel) -> None:
-        """The language model's summaries of the phrases."""
+    def summarize(self, chat: ChatModel) -> None:
+        """Add the language model's summaries of the phrases."""
         if not any(atom.phrases for atom in self.chosen):
             raise HCEPError(
-                "the atoms have no phrases to sum up: give candidates (--phrases, --vocabulary, --describe), "
+                "the atoms have no phrases to summarise: give candidates (--phrases, --vocabulary, --describe), "
                 "which need an encoder with a text tower"
             )
         names = replace(self.names, atoms=tuple(self.chosen))
-        found = summarize_atoms(names, self.hierarchy, chat, aliases=self._wordnet[1], **self._asking)
-        self.add(found.names)
-        self.failures += found.failures
+        names, failures = summarize_atoms(names, self.hierarchy, chat, aliases=self._wordnet[1], **self._asking)
+        self.add(names)
+        self.failures |= failures
 
 
 def interpretation_table(
     atoms: Iterable[AtomName], hierarchy: Hierarchy, format: TableFormat = "text", *, top_k: int = 10
 ) -> str:
-    """Set names of atoms as a table, every text in it escaped for the format.
+    """Format names of atoms as a table, with every text escaped for the format.
 
-    Where an atom has images but no phrases, its concepts are the images; where it has both, the text has the images
-    below the phrases. Raises HCEPError: for an unknown format.
+    The concepts of an atom without phrases are its images; of an atom with both, "text" lists the images as well.
 
-    >>> from hcep.taxonomy.naming import Phrase
+    >>> from hcep.models import Phrase
     >>> h = Hierarchy.from_edges([("bear", "polar bear"), ("bear", "panda")])
     >>> atom = AtomName("bear", "polar bear", (Phrase("matte white texture", 0.31),), summary="thick white winter fur")
     >>> print(interpretation_table([atom], h, "markdown"))
@@ -281,9 +270,9 @@ def interpretation_table(
 
     Parameters
     ----------
-    atoms : such as an `AtomNames`
+    atoms : for instance an `AtomNames`
     hierarchy : for display names
-    format : "text", "markdown" or "latex", which needs the packages booktabs and enumitem
+    format : "text", "markdown" or "latex" (with the packages booktabs and enumitem)
     top_k : concepts, and images, per row
     """
     if format not in _FORMATS:
@@ -316,7 +305,7 @@ def _text(parent: str, child: str, atom: AtomName, top_k: int) -> str:
         "images ": listed((image.id, image.projection) for image in images),
         "unlike ": listed((image.id, image.projection) for image in atom.contrast),
     }
-    lines = [atom.meaning or "(no words for it)", *(title + items for title, items in lists.items() if items)]
+    lines = [atom.meaning or "(no words)", *(title + items for title, items in lists.items() if items)]
     return "\n    ".join([f"{parent} → {child}", *lines])
 
 

@@ -1,4 +1,4 @@
-"""What is nearest to each atom: phrases, in the encoder's own space, and images below its parent."""
+"""What lies nearest to each atom: phrases in the encoder's own space, and images below its parent."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,18 +12,19 @@ from hcep.dictionary.checks import as_embeddings, refuse_non_finite
 from hcep.dictionary.transform import unit_rows
 from hcep.errors import DictionaryError, HCEPError, near_matches, quoted
 from hcep.explain.neighbours import BestColumns
-from hcep.models.atom_names import AtomName as AtomName, AtomNames as AtomNames, Exemplar as Exemplar, Phrase as Phrase
+from hcep.models.atom_names import AtomName, AtomNames, Exemplar, Phrase
 
-#: Phrases compared at a time, and images.
-CHUNK, IMAGES = 2048, 4096
+#: How many phrases, and how many images, are compared at a time.
+PHRASE_CHUNK, IMAGE_CHUNK = 2048, 4096
 
 
 def raw_atoms(dictionary: ConceptDictionary) -> NDArray[np.float64]:
-    """Atoms as differences of embeddings as the encoder gives them, (n_atoms, n_dims).
+    """Atoms as differences of the encoder's own embeddings, (n_atoms, n_dims).
 
     The dictionary's space is ``T(x) = s (x - m) W``. An atom is a difference of averages of T(x), so the mean m cancels
-    and the same difference of averages of x is ``atom W^-1 / s``. Texts are compared here, not in the whitened space: W
-    is made of the scatter of *images*, and what it does to texts, which lie elsewhere (the modality gap), is noise.
+    and the same difference of averages of x is ``atom W^-1 / s``. Texts are compared in this space and not in the
+    whitened one: W comes from the scatter of *images*, and its effect on texts, which lie elsewhere (the modality gap),
+    is noise.
     """
     transform = dictionary.transform
     atoms = np.asarray(dictionary.atoms / transform.scale, dtype=np.float64)
@@ -45,11 +46,10 @@ def name_atoms(
     center: bool = False,
     edges: Sequence[tuple[str, str]] | None = None,
 ) -> AtomNames:
-    """Find the phrases whose embeddings point most nearly the way each atom does.
+    """Find the phrases whose embeddings point most nearly in the direction of each atom.
 
-    The score is the cosine in the encoder's own space, see `raw_atoms`; ties go to the phrase first in the alphabet, so
-    the order of the pool does not matter. An atom that is zero (a child equal to its parent) gets no phrase. Raises
-    HCEPError: no phrases, phrases given twice, embeddings of another number or length or with NaN, `top_k` below 1.
+    The score is the cosine in the encoder's own space (see `raw_atoms`). Ties go to the phrase that comes first in the
+    alphabet, so the order of the phrases does not matter. A zero atom, whose child equals its parent, gets no phrase.
 
     >>> from hcep import ConceptDictionary, Hierarchy
     >>> h = Hierarchy.from_edges([("thing", "bear"), ("bear", "polar bear"), ("bear", "panda"), ("thing", "car")])
@@ -63,26 +63,28 @@ def name_atoms(
 
     Parameters
     ----------
-    phrases : candidates, each once
-    phrase_embeddings : (n_phrases, n_dims) array, of the same encoder as the dictionary's images; norms do not matter
-    top_k : phrases to keep for an atom
-    center : subtract the mean of the (unit) phrase embeddings first: what all texts of an encoder share, which adds
-        nearly the same to all scores of an atom. The names then depend on the rest of the pool
-    edges : name these atoms only
+    phrases : candidates, without duplicates
+    phrase_embeddings : (n_phrases, n_dims) array from the text tower of the images' encoder; norms do not matter
+    top_k : phrases to keep per atom
+    center : first subtract the mean of the (unit) phrase embeddings, which all texts of an encoder share and which adds
+        nearly the same to all scores of an atom. The result then depends on the other phrases as well.
+    edges : the (parent, child) pairs whose atoms to name; all by default
     """
     if isinstance(phrases, str):
         raise HCEPError(f"phrases must be a list of strings, got one string {phrases!r:.60}")
     if not len(phrases):
         raise HCEPError("phrases is empty: give candidate phrases to compare the atoms with")
-    twice = [phrase for phrase, n in Counter(phrases).items() if n > 1]
-    if twice:
-        raise HCEPError(f"phrases has {quoted(twice)} twice; merge_pools() keeps each phrase once")
+    repeated = [phrase for phrase, n in Counter(phrases).items() if n > 1]
+    if repeated:
+        raise HCEPError(f"phrases has {quoted(repeated)} twice; give each phrase once")
     if top_k < 1:
         raise HCEPError(f"top_k must be at least 1, got {top_k}")
     texts = as_embeddings(phrase_embeddings, dictionary.n_dims, name="phrase_embeddings")
     refuse_non_finite(texts, name="phrase_embeddings")
     if len(texts) != len(phrases):
-        raise HCEPError(f"phrase_embeddings has {len(texts):,} rows for {len(phrases):,} phrases; give one a phrase")
+        raise HCEPError(
+            f"phrase_embeddings has {len(texts):,} rows for {len(phrases):,} phrases; give one row per phrase"
+        )
     row_of = {edge: row for row, edge in enumerate(dictionary.edges)}
     wanted = dictionary.edges if edges is None else tuple(edges)
     unknown = [f"{p} → {c}" for p, c in wanted if (p, c) not in row_of]
@@ -91,18 +93,20 @@ def name_atoms(
     rows = [row_of[edge] for edge in wanted]
     order = sorted(range(len(phrases)), key=phrases.__getitem__)
     best = _nearest(unit_rows(raw_atoms(dictionary)[rows]), texts, order, top_k, center)
-    found = [tuple(Phrase(phrases[order[k]], score) for k, score in best.row(i)) for i in range(len(wanted))]
-    return AtomNames(tuple(AtomName(*edge, some) for edge, some in zip(wanted, found, strict=True)), centered=center)
+    nearest = [tuple(Phrase(phrases[order[k]], score) for k, score in best.row(i)) for i in range(len(wanted))]
+    return AtomNames(
+        tuple(AtomName(*edge, texts) for edge, texts in zip(wanted, nearest, strict=True)), centered=center
+    )
 
 
 def _nearest(
     atoms: NDArray[np.float64], texts: NDArray[np.float64], order: list[int], top_k: int, center: bool
 ) -> BestColumns:
-    """The best phrases of each atom, as places in `order`."""
+    """The best phrases of each atom, as positions in `order`."""
 
     def chunks() -> Iterator[NDArray[np.float64]]:
-        for start in range(0, len(order), CHUNK):
-            yield unit_rows(texts[order[start : start + CHUNK]].astype(np.float64))
+        for start in range(0, len(order), PHRASE_CHUNK):
+            yield unit_rows(texts[order[start : start + PHRASE_CHUNK]].astype(np.float64))
 
     mean = sum(chunk.sum(axis=0) for chunk in chunks()) / len(order) if center else 0.0
     best = BestColumns(len(atoms), min(top_k, len(order)))
@@ -123,11 +127,9 @@ def exemplars(
 ) -> AtomNames:
     """Find the images that show what each atom adds to its parent.
 
-    Among the images of all classes below the parent, those with the highest projection on the atom: in the dictionary's
-    own space ``<T(x) - a(p), d> / <d, d>``, 0 for an image at the parent's embedding, 1 for one at the child's. Ties go
-    to the image that comes first; a zero atom has no images. Memory does not grow with the number of images. Raises
-    HCEPError: labels that are not classes of the dictionary, another number of labels or ids than images, `top_k`
-    below 1.
+    These are the images below the parent with the highest projection on the atom, ``<T(x) - a(p), d> / <d, d>`` in the
+    dictionary's own space: 0 for an image at the parent's embedding, 1 for one at the child's. Ties go to the first
+    image; a zero atom has no images. Memory does not grow with the number of images.
 
     >>> from hcep import ConceptDictionary, Hierarchy
     >>> h = Hierarchy.from_edges([("animal", "cat"), ("animal", "dog"), ("thing", "animal"), ("thing", "car")])
@@ -140,11 +142,11 @@ def exemplars(
     Parameters
     ----------
     X : (n_images, n_dims) array, or an iterable of (X, y) batches
-        Raw embeddings. Batches, such as ``store.batches()``, are looked at one at a time and not kept.
-    y : (n_images,) array of str, the class of each row; with batches, left out
-    ids : what to call the images, in the order of all rows; their numbers by default
+        Raw embeddings. Batches, such as ``store.batches()``, are read one at a time.
+    y : (n_images,) array of str, the class of each row; not used with batches
+    ids : names of the images, in the order of all rows; row numbers by default
     top_k : images per atom
-    contrast : how many of the lowest projections to keep as well
+    contrast : number of images with the lowest projections to keep as well
     """
     if top_k < 1 or contrast < 0:
         raise HCEPError(f"top_k must be at least 1 and contrast at least 0, got {top_k} and {contrast}")
@@ -175,24 +177,24 @@ def exemplars(
             lowest.add(np.where(elsewhere, -np.inf, -scores))
         n_images += len(rows)
     if not n_images:
-        raise HCEPError("X holds no image")
+        raise HCEPError("X has no images")
     if ids is not None and len(ids) != n_images:
-        raise HCEPError(f"ids has {len(ids):,} entries for {n_images:,} images; give one an image")
-    called, records = [str(name) for name in (range(n_images) if ids is None else ids)], []
+        raise HCEPError(f"ids has {len(ids):,} entries for {n_images:,} images; give one id per image")
+    image_ids, records = [str(name) for name in (range(n_images) if ids is None else ids)], []
     for i, edge in enumerate(dictionary.edges):
-        best = tuple(Exemplar(called[k], score) for k, score in highest.row(i))
-        against = tuple(Exemplar(called[k], 0.0 - score) for k, score in lowest.row(i))
+        best = tuple(Exemplar(image_ids[k], score) for k, score in highest.row(i))
+        against = tuple(Exemplar(image_ids[k], 0.0 - score) for k, score in lowest.row(i))
         records.append(AtomName(*edge, exemplars=best, contrast=against))
     return AtomNames(tuple(records))
 
 
 def _pieces(X: Any, y: ArrayLike | None) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Images and labels, at most IMAGES at a time."""
+    """Images and labels, at most IMAGE_CHUNK at a time."""
     if y is None and isinstance(X, np.ndarray):
         raise HCEPError("y is missing: exemplars takes X and y, or one iterable of (X, y) batches")
     for rows, labels in [(X, y)] if y is not None else X:
         images, classes = np.asarray(rows), np.asarray(labels)
         if classes.shape != (len(images),):
-            raise HCEPError(f"y must hold one label a row: X has {len(images):,} rows, y has shape {classes.shape}")
-        for start in range(0, len(images), IMAGES):
-            yield images[start : start + IMAGES], classes[start : start + IMAGES]
+            raise HCEPError(f"y must have one label per row: X has {len(images):,} rows, y has shape {classes.shape}")
+        for start in range(0, len(images), IMAGE_CHUNK):
+            yield images[start : start + IMAGE_CHUNK], classes[start : start + IMAGE_CHUNK]
