@@ -37,5 +37,5 @@ print(f"margin {answer.margin:.4f} = {answer.chosen.total:.4f} - {answer.rival.t
 
 # %%
 # What if the first concept of that path were ruled out?
-first = doubtful.explanation.steps[0]
+first = doubtful.path[0]
 print(f"without {first.name}:", doubtful.what_if(forbid=[first.synset]))

@@ -6,8 +6,10 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -254,6 +256,34 @@ def markdown_code(text: str) -> str:
 def escape_html(text: str) -> str:
     """Text inside an HTML document, in attributes too."""
     return html.escape(escape_terminal(text))
+
+
+def render_html(template: Path, **values: Any) -> str:
+    """Fill in a Jinja2 template; every text is escaped, and control characters in it are shown as escapes.
+
+    The template may include others of its folder, and other files as they are with ``file(name)``.
+    """
+    return str(_html_templates(template.parent).get_template(template.name).render(**values))
+
+
+@cache
+def _html_templates(folder: Path) -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def shown(value: Any) -> Any:
+        return escape_terminal(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        finalize=shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["file"] = lambda name: Markup((folder / name).read_text("utf-8"))
+    return environment
 
 
 def escape_spreadsheet(text: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hcep.cli.app import app
-from hcep.explain.record import schema
+from hcep.explain.answer import schema
 from tests.cli.test_own_data import (  # noqa: F401
     ENCODER,
     fails,

@@ -12,7 +12,7 @@ from hcep.cli.app import app
 from hcep.datasets import load_sample
 from hcep.embeddings import EmbeddingArrays, import_arrays, load_encoder
 from hcep.errors import HCEPError
-from hcep.explain.report import part
+from hcep.explain.report import TEMPLATES
 from hcep.models import AtomName, AtomNames, Phrase, load_atom_names, load_model, save_atom_names, save_model
 from tests.taxonomy.llm.chat_server import Answering, running_chat, status
 from tests.taxonomy.naming.bear_space import BEARS, PHRASES, RIGHT, bear_images, counted_words
@@ -328,7 +328,7 @@ def test_the_report_escapes_names(model, photo, tmp_path):
     run("explain", model, photo, "--encoder", ENCODER, "--html", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "&lt;script&gt;alert(1)&lt;/script&gt; [bold red]x[/]" in page
-    rest = page.replace(f"<script>{part('page.js')}</script>", "", 1)
+    rest = page.replace(f"<script>{(TEMPLATES / 'page.js').read_text('utf-8')}</script>", "", 1)
     assert "<script" not in rest.replace("<script type='application/json' id=small>[]</script>", "", 1)
     assert '<span class="meaning soft"' in page
 

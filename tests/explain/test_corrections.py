@@ -195,7 +195,7 @@ def test_explanations_honour_corrections_and_others_stay(tmp_path):
     Corrections(file).add(image_hash(X[4]), forbid=[free[4].label])
     kept = explain_images(X[:6], model, corrections=Corrections(file, BEARS))
     assert kept[2].label == "bus"
-    assert kept[2].request == Request(("bus",), ())
+    assert (kept[2].force, kept[2].forbid) == (("bus",), ())
     assert [one.correction and one.correction.why for one in kept] == [None, None, "it is one", None, "", None]
     assert kept[4].label != free[4].label
     assert [kept[i].line() for i in (0, 1, 3, 5)] == [free[i].line() for i in (0, 1, 3, 5)]

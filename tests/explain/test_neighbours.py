@@ -98,17 +98,17 @@ def test_explanations_show_them_but_never_the_photo_itself(trained, encoder):
     assert len(one.nearest) == 3
     assert str(file) not in [photo.file for photo in one.nearest]
     assert {photo.label for photo in one.nearest} == {"car"}
-    assert {step.synset for step in one.explanation.steps} <= set(one.typical)
+    assert {step.synset for step in one.path} <= set(one.context.typical)
     without = explain_images(file, trained / "model", encoder=encoder)[0]
-    assert (without.nearest, dict(without.typical)) == ((), {})
-    assert one == without
+    assert (without.nearest, dict(without.context.typical)) == ((), {})
+    assert one.replaced(nearest=()) == without
 
 
 def test_a_report_has_each_training_photo_once(trained, encoder):
     found = explain_images(trained / "photos" / "val", trained / "model", encoder=encoder, training=True)
     page = photo_report(found)
     files = {photo.file for one in found for photo in one.nearest}
-    shown = {photo.file for one in found for s in one.explanation.steps for photo in one.typical[s.synset]}
+    shown = {photo.file for one in found for s in one.path for photo in one.context.typical[s.synset]}
     assert page.count("data:image/jpeg;base64,") == len(found) + len(files | shown)
     assert "Nearest training photos" in page
     assert str(trained) not in page.replace(str(trained / "photos" / "val"), "")

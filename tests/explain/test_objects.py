@@ -5,7 +5,6 @@ import pytest
 
 from hcep import HCEPClassifier, explain_images
 from hcep.datasets import load_sample
-from hcep.explain.record import record
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +24,7 @@ def test_both_objects_of_an_average_with_their_shares_and_paths(sample, model):
     assert {part.path[-1] for part in one.objects} == {str(sample.y_val[0]), str(sample.y_val[-1])}
     assert sum(part.share for part in one.objects) == pytest.approx(1.0)
     assert all(part.names[-1] == part.name for part in one.objects)
-    kept = json.loads(json.dumps(record(one)))["objects"]
+    kept = json.loads(json.dumps(one.to_dict()))["objects"]
     assert [part["name"] for part in kept] == [part.name for part in one.objects]
 
 

@@ -12,7 +12,7 @@ import hcep
 from hcep import HCEPClassifier
 from hcep.embeddings import load_encoder
 from hcep.errors import HCEPError
-from hcep.explain import explain, explain_images, photos, report
+from hcep.explain import explain_images, photos, report
 from hcep.models import read_model, save_atom_names, save_model
 from hcep.models.atom_names import AtomName, AtomNames
 from tests.taxonomy.naming.bear_space import BEARS, bear_images
@@ -26,7 +26,7 @@ def by_colour(images, model, **options):
 
 
 def trails(found):
-    return [one.explanation.trail() for one in found]
+    return [one.trail() for one in found]
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_embeddings_are_explained_as_the_estimator_classifies_them(bears):
     found = hcep.explain_images(X, bears, n_best=2)
     assert [one.label for one in found] == bears.predict(X).tolist()
     np.testing.assert_allclose([one.probability for one in found], bears.predict_proba(X).max(axis=1))
-    assert trails(found) == [one.trail() for one in explain(X, bears.pursue(X, n_best=2))]
+    assert trails(found) == [bears.pursue(X).trail(i) for i in range(len(X))]
     assert found[0].file == "0"
     assert found[0].name == BEARS.name(found[0].label)
     assert all(len(one.rivals) == 1 and "→" in one.rivals[0].trail() for one in found)
@@ -98,11 +98,11 @@ def test_photos_are_found_in_folders_by_name_and_in_memory(folder, pictures):
 def test_a_saved_model_has_words_and_every_form_of_it_is_taken(folder, bears, pictures):
     red = pictures / "red.png"
     expected = by_colour(red, folder)[0]
-    assert expected.explanation.steps[-1].meaning == "white all over"
+    assert expected.path[-1].meaning == "white all over"
     assert by_colour(red, read_model(folder))[0] == expected
     for model in (bears, bears.path_model()):
         found = explain_images(red, model, encoder=ENCODER)[0]
-        assert found.explanation.steps[-1] == msgspec.structs.replace(expected.explanation.steps[-1], meaning=None)
+        assert found.path[-1] == msgspec.structs.replace(expected.path[-1], meaning=None)
         assert explain_images(red, model, encoder=load_encoder(ENCODER))[0] == found
 
 
@@ -126,8 +126,6 @@ def test_every_image_is_projected_once(folder, bears, pictures, projected):
     X, _ = bear_images()
     found = explain_images(X, bears, n_best=3)
     assert sum(projected) == len(X)
-    explain(X, bears.path_model().infer(X, explained=True).paths)
-    assert sum(projected) == 2 * len(X)
     projected.clear()
     found = by_colour(pictures, folder, n_best=2)
     assert sum(projected) == len(found) == 2
@@ -149,15 +147,17 @@ def test_photos_are_held_a_batch_at_a_time(folder, pictures, monkeypatch):
     assert [one.file for one in explain_images(X, folder)] == [str(i) for i in range(len(y))]
 
 
-def test_shares_come_from_the_pursuit_or_are_the_same_without(bears):
+def test_shares_are_those_of_a_plain_computation(bears):
     X, _ = bear_images()
-    model = bears.path_model()
-    with_shares, without = explain(X, model.infer(X, explained=True).paths), explain(X, model.pursue(X))
-    for one, other in zip(with_shares, without, strict=True):
-        assert one.trail() == other.trail()
-        np.testing.assert_allclose(
-            [step.explained for step in one.steps], [step.explained for step in other.steps], atol=1e-12
-        )
+    atom = dict(zip([child for _, child in bears.dictionary_.edges], bears.dictionary_.atoms, strict=True))
+    for one, z in zip(explain_images(X, bears), bears.dictionary_.embed(X), strict=True):
+        atoms = np.array([atom[step.synset] for step in one.path])
+        coefficients = np.array([step.coefficient for step in one.path])
+        for k, step in enumerate(one.path):
+            left = z - coefficients[: k + 1] @ atoms[: k + 1]
+            before, after = (np.linalg.lstsq(atoms[:n].T, z, rcond=None)[0] @ atoms[:n] for n in (k, k + 1))
+            assert step.explained == pytest.approx(1 - left @ left / (z @ z), abs=1e-9)
+            assert step.share == pytest.approx((after @ after - before @ before) / (z @ z), abs=1e-9)
 
 
 def test_the_report_has_a_card_and_a_thumbnail_per_photo(folder, pictures):

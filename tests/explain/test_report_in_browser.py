@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from hcep import HCEPClassifier, explain_images
-from hcep.explain.neighbours import TrainingPhoto
+from hcep.explain.answer import TrainingPhoto
 from hcep.explain.report import photo_report
 from tests.explain.test_where_photos import encoder, half_red
 from tests.taxonomy.naming.bear_space import BEARS, bear_images
@@ -36,15 +36,13 @@ document.body.append(told);
 
 
 def test_pointing_and_keys(tmp_path):
-    from dataclasses import replace
-
     model = HCEPClassifier(BEARS, shrinkage=0.5, anchor=0.1).fit(*bear_images(24))
     found = explain_images(
         [half_red(), Image.new("RGB", (40, 40), "blue")], model, encoder=encoder("exact"), where=True
     )
     Image.new("RGB", (20, 20), "red").save(tmp_path / "a.png")
     photo = TrainingPhoto(str(tmp_path / "a.png"), "polar_bear", "polar bear", 1.0)
-    found = [replace(found[0], nearest=(photo,), typical={"bear": (photo, photo)}), found[1]]
+    found = [found[0].replaced(nearest=(photo,), typical={"bear": (photo, photo)}), found[1]]
     doubtful = sum(bool(one.doubt) for one in found)
     page = tmp_path / "report.html"
     page.write_text(photo_report(found).replace("</body>", ASK + "</body>"))

@@ -66,8 +66,8 @@ def test_maps_add_up_to_the_coefficients_and_say_whether_they_are_exact(bears, k
     found = explain_images([half_red(), Image.new("RGB", (40, 40), "blue")], bears, encoder=encoder(kind), where=True)
     for one in found:
         assert one.maps.exact == (kind == "exact")
-        assert list(one.maps.concepts) == [step.synset for step in one.explanation.steps]
-        for step in one.explanation.steps:
+        assert list(one.maps.concepts) == [step.synset for step in one.path]
+        for step in one.path:
             assert one.where(step.synset) is one.where(step.name)
             assert one.where(step.name).total == pytest.approx(step.coefficient, abs=1e-4)
         assert [one.margin_map(rival.name).exact for rival in one.rivals] == [kind == "exact"] * 2
@@ -110,7 +110,7 @@ def test_other_concepts_and_classes_are_refused(bears):
     one = explain_images(half_red(), bears, encoder=encoder("exact"), where=True, n_best=2)[0]
     with pytest.raises(HCEPError, match=r"'vehicle' is not on the path of this image, which has 'bear', 'polar bear'"):
         one.where("vehicle")
-    with pytest.raises(HCEPError, match=r"'polar_bear' is no runner-up of this image.*ask for more with n_best"):
+    with pytest.raises(HCEPError, match=r"'polar_bear' is not a runner-up of this image.*ask for more with n_best"):
         one.margin_map("polar_bear")
 
 
@@ -182,6 +182,6 @@ def test_maps_of_real_photos_by_the_built_in_encoder_add_up():
         model = HCEPClassifier(anchor=anchor, shrinkage=0.8).fit(X, y)
         for one in explain_images(files, model, encoder=adapter, where=True):
             assert one.maps.exact
-            for step, evidence in zip(one.explanation.steps, one.maps.concepts.values(), strict=True):
+            for step, evidence in zip(one.path, one.maps.concepts.values(), strict=True):
                 assert evidence.total == pytest.approx(step.coefficient, abs=1e-4)
                 assert evidence.shares.shape == (9, 9)

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hcep import HCEPClassifier
-from hcep.explain import ExplainedImage, explain
+from hcep import HCEPClassifier, explain_images
 from hcep.explain.report import photo_report
 from hcep.models import (
     AtomName,
@@ -199,13 +198,11 @@ def test_explanations_show_the_meaning_and_nothing_hostile_gets_through(
 ) -> None:
     X, y = images(PET_LABELS)
     X = np.stack([X[y == "bus"].mean(axis=0), X[y == "cat"].mean(axis=0)])
-    result = auto_model.pursue(X)
-    names = load_atom_names(saved_named)
-    bus, cat = explain(X, result, names=names)
-    assert [step.meaning for step in cat.steps] == ["soft fur", "whiskers and slit eyes"]
-    assert [step.meaning for step in bus.steps] == [None, "<b>long</b> [red]side[/]"]
+    bus, cat = explain_images(X, saved_named)
+    assert [step.meaning for step in cat.path] == ["soft fur", "whiskers and slit eyes"]
+    assert [step.meaning for step in bus.path] == [None, "<b>long</b> [red]side[/]"]
     assert "whiskers" not in cat.trail()
-    page = photo_report([ExplainedImage("f", "bus", "bus", 0.9, bus)])
+    page = photo_report([bus])
     assert "&lt;b&gt;long&lt;/b&gt; [red]side[/]" in page
     assert "<b>long" not in page
-    assert [step.meaning for step in explain(X, result)[1].steps] == [None, None]
+    assert [step.meaning for step in explain_images(X, auto_model)[1].path] == [None, None]

@@ -20,7 +20,7 @@ from hcep.embeddings.arrays import EmbeddingArrays
 from hcep.embeddings.store.writer import import_arrays
 from hcep.errors import HCEPError
 from hcep.evaluate import audit
-from hcep.explain.photos import explained_batches
+from hcep.explain.photos import ExplainOptions, answer_batches
 from hcep.models import fit_model, fitting, load_model, save_model
 from tests.cli.test_workflow import run
 from tests.taxonomy.naming.bear_space import BEARS, bear_images
@@ -145,9 +145,9 @@ def test_images_are_explained_as_they_come_and_let_go():
     X, y = bear_images(30)
     model, many, alive = HCEPClassifier(BEARS).fit(X, y), np.repeat(X, 30, axis=0), WeakSet()
     assert len(many) > 2 * 1024
-    for batch in explained_batches(many, model):
+    for batch in answer_batches(many, model, ExplainOptions()):
         for one in batch:
-            alive.add(one.explanation)
+            alive.add(one.context)
         del batch, one
         gc.collect()
         assert len(alive) <= 1024
@@ -203,10 +203,11 @@ def test_the_memory_of_a_command_is_flat_from_10_000_to_40_000_images(stores, co
 EXPLAIN = """
 import sys
 import numpy as np
-from hcep.explain.photos import explained_batches
+from hcep.explain.photos import ExplainOptions, answer_batches
 from hcep.models import read_model
 X = np.load(sys.argv[2], mmap_mode="r")
-print(sum(one.probability > 0 for batch in explained_batches(X, read_model(sys.argv[1])) for one in batch))
+batches = answer_batches(X, read_model(sys.argv[1]), ExplainOptions())
+print(sum(one.probability > 0 for batch in batches for one in batch))
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 

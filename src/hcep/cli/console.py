@@ -55,21 +55,21 @@ def table_of(heads: Texts | None, rows: Iterable[Texts], n_left: int = 1, styles
     return table
 
 
-def verdict(one: explain.ExplainedImage) -> str:
+def verdict(one: explain.Answer) -> str:
     """Class and probability, marked; green only where nothing speaks against them."""
-    from hcep.explain.explained import percent
+    from hcep.explain.answer import percent
 
     colour = "green" if one.sure else "yellow" if one.doubt else "default"
     doubt = f", [yellow]{one.doubt}[/]" if one.doubt else ""
     return f"[bold {colour}]{escape(one.name)}[/], {percent(one.probability)}{doubt}"
 
 
-def path_tree(explanation: explain.Explanation) -> Tree:
+def path_tree(answer: explain.Answer) -> Tree:
     """The path as a rich tree, each concept with its coefficient and its own share of the image, its meaning below."""
-    from hcep.explain.explained import percent
+    from hcep.explain.answer import percent
 
-    branch = tree = Tree(f"[dim]{escape(explanation.root)}[/]", guide_style="dim")
-    for step in explanation.steps:
+    branch = tree = Tree(f"[dim]{escape(answer.root)}[/]", guide_style="dim")
+    for step in answer.path:
         merged = f" [dim]({escape(', '.join(step.merged))})[/]" if step.merged else ""
         meaning = f"\n[italic]{escape(step.meaning)}[/]" if step.meaning else ""
         colour = "red" if step.coefficient < 0 else "default"

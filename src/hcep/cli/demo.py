@@ -1,13 +1,12 @@
 """`hcep demo`: the method on the bundled sample, in a few seconds and without a network."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from rich.padding import Padding
 
 from hcep import datasets, explain
-from hcep._checks import escape_html, escape_markup as escape, html_table, install_command, is_installed, rounded
+from hcep._checks import escape_markup as escape, install_command, is_installed, rounded
 from hcep._files import write_text
 from hcep.cli.console import Console, path_tree, say_json, table_of, verdict
 from hcep.cli.options import Json, option
@@ -60,25 +59,26 @@ def demo(
         "codes; precision and recall score the concepts found.[/]\n"
     )
     shown = _spread(found.ours_result.leaves == sample.y_val, sample.y_val, images)
-    for i, explanation in zip(shown, explain.explain(sample.X_val, found.ours_result, shown), strict=True):
+    for i, answer in zip(shown, explain.explain_images(sample.X_val[shown], found.ours), strict=True):
         console.print(f"[dim]{escape(str(sample.images_val[i]))}[/]")
-        console.print(Padding(path_tree(explanation), (0, 0, 1, 2)))
+        console.print(Padding(path_tree(answer), (0, 0, 1, 2)))
     about = "embedded by EfficientNet-Lite2; WordNet's first-hypernym tree above the ten classes, chains merged"
     text = f"{what}, {about}."
     for i in list(only_ours_right(found, sample.y_val))[:1]:
-        paper, ours = (explain.explain(sample.X_val, r, [i])[0] for r in (found.paper_result, found.ours_result))
-        sentence = explain.contrast(paper, ours, found.paper_result).sentence(PAPER, OURS)
+        paper, ours = found.paper_result, found.ours_result
+        sentence = explain.parting_sentence(paper, ours, i, (PAPER, OURS))
         photo = str(sample.images_val[i])
         console.print(f"[bold]{WRONG}:[/] {escape(photo)}, a {tree.name(str(sample.y_val[i]))}")
-        console.print(f"  [red]✗[/] {PAPER}: {escape(paper.trail())}")
-        console.print(f"  [green]✓[/] {OURS}:             {escape(ours.trail())}")
+        console.print(f"  [red]✗[/] {PAPER}: {escape(paper.trail(i))}")
+        console.print(f"  [green]✓[/] {OURS}:             {escape(ours.trail(i))}")
         console.print(Padding(escape(sentence), (0, 0, 1, 2)))
         text, shown = f"{text} {WRONG}: {photo}. {sentence}", [*shown, i]
-    explained = explain.explain_images(sample.X_val[shown], found.ours)
-    for k, i in enumerate(shown):
-        explained[k] = replace(explained[k], file=str(sample.images_val[i]), truth=str(sample.y_val[i]))
-    path, above = output / "report.html", f"<p>{escape_html(text)}</p>{html_table(heads, cells)}"
-    write_text(path, explain.report.photo_report(explained, "HCEP on the bundled sample", above))
+    answers = [
+        answer.replaced(file=str(sample.images_val[i]), truth=str(sample.y_val[i]))
+        for i, answer in zip(shown, explain.explain_images(sample.X_val[shown], found.ours), strict=True)
+    ]
+    path = output / "report.html"
+    write_text(path, explain.report.photo_report(answers, "HCEP on the bundled sample", text, [heads, *cells]))
     console.print(f"The report, with bars: [bold]{escape(str(path))}[/]")
 
 
@@ -95,8 +95,7 @@ def _explain_photos(console: Console, output: Path) -> None:
     found = explain.explain_images([folder / name for name in PHOTOS], where=True)
     console.print()
     for one in found:
-        path = " → ".join(step.name for step in one.explanation.steps)
-        console.print(f"{Path(one.file).name}: {verdict(one)} ({escape(path)})", soft_wrap=True, highlight=False)
+        console.print(f"{Path(one.file).name}: {verdict(one)} ({escape(one.names())})", soft_wrap=True, highlight=False)
     page = output / "photos.html"
     write_text(page, explain.report.photo_report(found, f"Two photos, explained. {PHOTO_CREDIT}"))
     console.print(f"Where each concept is: [bold]{escape(str(page))}[/]  [dim]({PHOTO_CREDIT})[/]")

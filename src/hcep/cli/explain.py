@@ -65,7 +65,7 @@ def explain(
         refuse_existing(path, replace, flag, "--replace")
     if where_png is not None and len(files) > MAX_STRIPS:
         raise HCEPError(f"--where-png: {len(files):,} photos are too many for one picture; use --where --html")
-    from hcep.explain.photos import explained_batches
+    from hcep.explain.photos import ExplainOptions, answer_batches
 
     if objects not in (None, "auto") and not (objects.isdigit() and int(objects) > 0):
         raise HCEPError(f"--objects: a number of objects or `auto`, got {objects!r}")
@@ -73,14 +73,11 @@ def explain(
     if objects == "auto" and opened.path_model.stopping is None:
         learn = "`hcep fit --several-objects` learns one"
         Console(stderr=True).print(f"note: the model has no rule of its own for the number of objects ({learn})")
-    kept = explaining.ExplainedImages()
+    kept = explaining.Answers()
     drawn = html is not None or where_png is not None
     if where and not drawn and not as_json:
         Console(stderr=True).print("note: maps are drawn in a report (--html FILE) or a picture (--where-png FILE)")
-    batches = explained_batches(
-        files,
-        opened,
-        None if strict else kept.skipped,
+    options = ExplainOptions(
         where=where or where_png is not None,
         n_best=n_best or 3,
         encoder=encoder,
@@ -94,6 +91,7 @@ def explain(
         corrections=opt.kept_corrections(corrections, opened.path_model.hierarchy),
         progress=not as_json and not sys.stdout.isatty(),  # lines on a terminal are progress enough
     )
+    batches = answer_batches(files, opened, options, None if strict else kept.skipped)
     each = _each(batches, change or [], kept, drawn)
     if as_json:
         n_found = _print_json(each)
@@ -203,11 +201,9 @@ def correct(
 
 
 def _each(
-    batches: Iterator[list[explaining.ExplainedImage]], change: list[str], kept: explaining.ExplainedImages, drawn: bool
-) -> Iterator[explaining.ExplainedImage]:
+    batches: Iterator[list[explaining.Answer]], change: list[str], kept: explaining.Answers, drawn: bool
+) -> Iterator[explaining.Answer]:
     """Images as they are explained, with what --set says; those that were skipped are told, those to draw are kept."""
-    from hcep.explain.explained import changed
-
     told = 0
 
     def tell() -> int:
@@ -218,20 +214,18 @@ def _each(
     for batch in batches:
         told = tell()
         for one in batch:
-            done = changed(one, change) if change else one
+            done = one.with_coefficients(change) if change else one
             kept += [done] if drawn else []
             yield done
     tell()
 
 
-def _print_json(found: Iterable[explaining.ExplainedImage]) -> int:
+def _print_json(found: Iterable[explaining.Answer]) -> int:
     """Print a JSON list, an image at a time; return how many."""
-    from hcep.explain.record import record
-
     n, last = 0, "["
     for one in found:
         say(last)
-        n, last = n + 1, indent(json.dumps(record(one), indent=2, ensure_ascii=False), "  ") + ","
+        n, last = n + 1, indent(json.dumps(one.to_dict(), indent=2, ensure_ascii=False), "  ") + ","
     say(last.removesuffix(",") + "\n]")
     return n
 
@@ -245,32 +239,31 @@ def _model_and_images(model: Path | None, images: list[str]) -> tuple[Path | Non
     return Path(images[0]), images[1:]
 
 
-def _print(found: Iterable[explaining.ExplainedImage], tree: bool, all_rivals: bool, h: Hierarchy, files: bool) -> int:
+def _print(found: Iterable[explaining.Answer], tree: bool, all_rivals: bool, h: Hierarchy, files: bool) -> int:
     """Print images one after the other; return how many."""
     console, n = Console(), 0
     for n, one in enumerate(found, start=1):  # noqa: B007 - the last one is returned
         file = f"{escape(Path(one.file).name)}: " if files or tree else ""
-        path = " → ".join(step.name for step in one.explanation.steps) or "no concept"
-        head = [file + verdict(one) + ("" if tree else f" ({escape(path)})"), *_answers(one, h)]
+        head = [file + verdict(one) + ("" if tree else f" ({escape(one.names())})"), *_answers(one, h)]
         tail = list(_rivals(one, all_rivals))
         if not tree:
-            steps = [step for step in one.explanation.steps if step.meaning]
+            steps = [step for step in one.path if step.meaning]
             tail = [f"{escape(step.name)}: [italic]{escape(str(step.meaning))}[/]" for step in steps] + tail
         console.print("\n  ".join(head), soft_wrap=True, highlight=False)
         if tree:
-            console.print(Padding(path_tree(one.explanation), (0, 0, 1, 2)))
+            console.print(Padding(path_tree(one), (0, 0, 1, 2)))
         for line in tail:
             console.print(f"  {line}", soft_wrap=True, highlight=False)
     return n
 
 
-def _answers(one: explaining.ExplainedImage, h: Hierarchy) -> Iterator[str]:
+def _answers(one: explaining.Answer, h: Hierarchy) -> Iterator[str]:
     """Lines above the path: what was asked for, the answer that is promised, the objects."""
-    from hcep.explain.explained import percent
+    from hcep.explain.answer import percent
 
     if one.correction is not None:
-        yield f"[bold]{escape(one.correction.told())}[/]"
-    for what, names in zip(("with", "without"), one.request, strict=True):
+        yield f"[bold]{escape(one.correction.summary())}[/]"
+    for what, names in (("with", one.force), ("without", one.forbid)):
         if names:
             asked = ", ".join(h.name(h.find(name)) for name in names)
             yield f"[dim]as asked, {what} {escape(asked)}[/]"
@@ -280,9 +273,9 @@ def _answers(one: explaining.ExplainedImage, h: Hierarchy) -> Iterator[str]:
         yield f"{percent(part.share)} [bold]{escape(part.name)}[/] ({escape(' → '.join(part.names))})"
 
 
-def _rivals(one: explaining.ExplainedImage, all_rivals: bool) -> Iterator[str]:
+def _rivals(one: explaining.Answer, all_rivals: bool) -> Iterator[str]:
     """Lines below the path: what else it may be, photos like it, why it is not another."""
-    from hcep.explain.explained import percent
+    from hcep.explain.answer import percent
 
     if all_rivals:
         for rival in one.rivals:

@@ -1,6 +1,8 @@
 """The concept dictionary: one atom per edge, the difference of a child's and its parent's embedding."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -180,6 +182,14 @@ class ConceptDictionary:
         for leaf, shift in shifts.items():
             leaves[leaf] = leaves[leaf] + np.asarray(shift)
         return ConceptDictionary(self.hierarchy, average_upwards(self.hierarchy, leaves), self.transform)
+
+    def without_transform(self) -> "ConceptDictionary":
+        """The same dictionary for embeddings that are already in its space; path problems are not built again."""
+        dictionary = copy(self)
+        dictionary.transform = EmbeddingTransform()
+        # Copies, as products with raw images are prepared for each problem object.
+        dictionary._problems = {anchor: replace(problem) for anchor, problem in self._problems.items()}
+        return dictionary
 
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:

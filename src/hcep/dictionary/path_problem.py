@@ -264,6 +264,11 @@ class PathProblem:
         solution = np.linalg.solve(triangle, np.column_stack([directions, offset]))
         return solution[:, :-1], solution[:, -1]
 
+    def path_products(self, node: int, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
+        """``p_u`` along a path, (length,), from its coefficients: the inverse of `coefficients`, ``p = R a``."""
+        nodes = self.nodes_of_path[node][: len(coefficients)]
+        return np.asarray(coefficients @ self.triangle[nodes, : len(nodes)])
+
     # -- tensors ------------------------------------------------------------------------------------------
 
     def on(self, like: Array) -> PathProblem:

@@ -1,4 +1,4 @@
-"""Paths -> something a person can use."""
+"""Answers for people: explain images, question the answers, correct them and report them."""
 
 import lazy_loader
 

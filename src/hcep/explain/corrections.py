@@ -47,8 +47,8 @@ class Correction(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     when: str = ""
     why: str = ""
 
-    def told(self) -> str:
-        """Who said it, and why."""
+    def summary(self) -> str:
+        """Who made the correction, and why."""
         return f"corrected by {self.who or 'somebody'}" + (f" ({self.why})" if self.why else "")
 
 

@@ -1,193 +1,120 @@
-"""Why this class and not another: scores as sums over concepts, and the smallest change that would turn the answer."""
+"""Why this class and not another: scores as sums over concepts, and the smallest change that turns the answer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from hcep.classify.path_model import PathModel
-from hcep.dictionary import ConceptDictionary, EmbeddingTransform, PathProblem
+from hcep.dictionary import PathProblem
 from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
-from hcep.explain.neighbours import TrainingPhoto, nearest_photos
-from hcep.explain.where import EvidenceMap
+from hcep.explain.answer import Contrast, Contribution, Contributions, Flip
+from hcep.explain.neighbours import nearest_photos
+from hcep.pursuit import PathResult
 from hcep.pursuit.result import path_of
 
 Array = NDArray[np.float64]
 
 
-class Contribution(Struct, frozen=True):
-    """What one concept adds to the score of a class."""
-
-    synset: str
-    name: str
-    value: float
-
-
-class Contributions(Struct, frozen=True):
-    """A class's score as a sum: values of concepts, from the root down, and constant add up to the total.
-
-    Of a path it is by how much the path lowers the objective below `square`, the image's squared norm in the model's
-    metric, each concept by what it adds to those above it (less the anchor's price of a step); with a linear head it is
-    the logit, and the constant its intercept.
-    """
-
-    label: str = msgspec.field(name="class")
-    name: str
-    kind: Literal["path", "logit"]
-    concepts: tuple[Contribution, ...]
-    constant: float
-    total: float
-    square: float
-
-    def shown(self, value: float) -> str:
-        """A value for people: of a path as a share of the image."""
-        if self.kind == "logit":
-            return f"{value:+.2f}"
-        return f"{round(100 * value / (self.square or 1.0), 1) + 0.0:+.1f} %"
-
-    def line(self, first: int = 0) -> str:
-        """The concepts in one line, from some position on: ``animal +31.2 %, cat +4.0 %``."""
-        told = [f"{one.name} {self.shown(one.value)}" for one in self.concepts[first:]]
-        return ", ".join([*told, *([f"else {self.shown(self.constant)}"] if self.constant else [])]) or "nothing more"
-
-
-@dataclass(frozen=True, eq=False)
-class Flip:
-    """The smallest change of the embedding, in norm, at which a class is as good as the one that was chosen."""
-
-    change: Array = field(repr=False)  #: (n_dims,) array to add to the embedding
-    #: norm, share: of the change, and as a share of the embedding's own norm
-    norm: float
-    share: float
-    prepared: bool  #: whether it changes the embedding after the model's power and unit norm; else the raw one
-    #: label, name: what the model says just beyond: the other class, or a third
-    label: str
-    name: str
-
-
-@dataclass(frozen=True, eq=False)
-class WhyNot:
-    """One image's class against another."""
-
-    #: chosen, rival: their totals differ by `margin`, concept by concept
-    chosen: Contributions
-    rival: Contributions
-    shared: tuple[str, ...]  #: names of the concepts that both paths have, from the root down
-    #: path, rival_path: names along the two paths; the rival's is its best for this image
-    path: tuple[str, ...]
-    rival_path: tuple[str, ...]
-    probability: float
-    rival_probability: float
-    rival_node: int  #: the path-tree node of the rival's path
-    #: names of the rival's concepts that the image points away from, where the model's rule is signed
-    barred: tuple[str, ...] = ()
-    #: none where the rule is signed, no change would do, or the rival's score is the higher one already
-    flip: Flip | None = None
-    map: EvidenceMap | None = None  #: what in the picture speaks for the chosen class rather than the other
-    #: training photos nearest to the image, of the chosen class and of the other, where they were asked for
-    photos: tuple[tuple[TrainingPhoto, ...], ...] = ()
-
-    @property
-    def margin(self) -> float:
-        """By how much the chosen class's score is higher: ``objective(rival) - objective(chosen)`` of paths."""
-        return self.chosen.total - self.rival.total
-
-    def lines(self) -> list[str]:
-        """The comparison for a reader."""
-        a, b, n = self.chosen, self.rival, len(self.shared)
-        where = f"below {self.shared[-1]}" if self.shared else "at the first step"
-        own, other = (path[n] if n < len(path) else "nothing more" for path in (self.path, self.rival_path))
-        first = n if a.kind == "path" else 0
-        told = [
-            f"Why {a.name} and not {b.name}? Their paths part {where}: {own} here, {other} there.",
-            f"for {a.name}: {a.line(first)}",
-            f"for {b.name}: {b.line(first)}",
-            f"in all {a.shown(self.margin)}{' of the image' if a.kind == 'path' else ''} for {a.name}"
-            + (", as what is above counts for both" if first else ""),
-        ]
-        if self.barred:
-            told.append(f"the image points away from {', '.join(self.barred)}, which rules {b.name} out")
-        if self.flip is not None:
-            then = "" if self.flip.name == b.name else f"; the answer would then be {self.flip.name}"
-            told.append(f"a change of {100 * self.flip.share:.1f} % of the embedding would make the two equal{then}")
-        for side, photos in zip((a, b), self.photos, strict=False):
-            files = ", ".join(photo.file for photo in photos) or "none"
-            told.append(f"nearest training photos of {side.name}: {files}")
-        return told
-
-    def __repr__(self) -> str:
-        return "\n".join(self.lines())
-
-
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The scores of a model's classes, opened: one image at a time, in double precision."""
+    """The scores of a model's classes, taken apart by concept."""
 
     model: PathModel
+    _paths: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
 
     def contributions(self, x: NDArray[Any], node: int, label: int) -> Contributions:
-        """The score of a class, a position in ``model.classes``, for a raw embedding whose path ends in `node`."""
-        z, ids, constant = self.metric(x), path_of(self.model.dictionary, node), 0.0
-        if self.model.head is None:
-            directions, offset = self.problem.path_directions(self.nodes(node))
-            values = (directions @ z + offset) ** 2 - self.model.options.anchor
-        else:
-            weights, constant = self._logit(label)
-            gain, prior = self.problem.affine(node)
-            values = (gain @ z + prior) * weights[self.edges(node)]
-        named = zip(ids, map(self.model.hierarchy.name, ids), values.tolist(), strict=True)
-        told, total = tuple(Contribution(*one) for one in named), constant + float(values.sum())
-        kind: Literal["path", "logit"] = "path" if self.model.head is None else "logit"
-        return Contributions(*self.called(label), kind, told, constant, total, float(z @ z))
+        """The score of a class for a raw embedding whose path ends in `node`, in double precision.
 
-    def why_not(
-        self, x: NDArray[Any], node: int, label: int, concept: str, training: EmbeddingStore | None = None
-    ) -> WhyNot:
-        """The class of an image, whose path ends in `node`, against a concept or class by id, name or synonym.
-
-        `training` has photos to show of both. Raises HCEPError: a concept that is unknown or on the path already, a
-        head that is not linear.
+        `label` is a position in ``model.classes``. Raises HCEPError for a head that is not linear.
         """
-        model, h, path = self.model, self.model.hierarchy, path_of(self.model.dictionary, node)
-        wanted = self.meant(concept)
+        z = self.metric(x)
+        if self.model.head is None:
+            products = self._products(z, self.nodes(node))
+            return self._sum(node, label, products**2 - self.model.options.anchor, float(z @ z))
+        return self._sum(node, label, self._coefficients(z, node), float(z @ z))
+
+    def of_search(self, paths: PathResult, classes: Sequence[int]) -> list[Contributions | None]:
+        """The scores of the classes that a search found, from its coefficients alone; None if the head is not linear.
+
+        With R the triangle of a path's QR, the products with the path's directions are ``p = R a``, and the squared
+        norm of the image is what they explain and the objective together.
+        """
+        if self.model.head is not None and not hasattr(self.model.head, "coef_"):
+            return [None] * len(paths)
+        anchor, starts = self.model.options.anchor, paths.codes.indptr
+        sums: list[Contributions | None] = []
+        for i, (node, label) in enumerate(zip(paths.nodes.tolist(), classes, strict=True)):
+            a = paths.codes.data[starts[i] : starts[i + 1]].astype(np.float64)
+            values = self.problem.path_products(node, a) ** 2 - anchor
+            square = paths.residual_norms[i] ** 2 + anchor * np.sum((a - 1.0) ** 2) + values.sum()
+            sums.append(self._sum(node, label, values if self.model.head is None else a, square))
+        return sums
+
+    def contrast(
+        self,
+        x: NDArray[Any],
+        node: int,
+        label: int,
+        concept: str,
+        odds: NDArray[Any],
+        training: EmbeddingStore | None = None,
+    ) -> Contrast:
+        """Compare the class of an image, whose path ends in `node`, with a class or concept.
+
+        Raises HCEPError: a concept that is unknown or already part of the answer, a head that is not linear.
+
+        Parameters
+        ----------
+        x : (n_dims,) raw embedding
+        label : position of the image's class in ``model.classes``
+        concept : id, name or synonym; of an inner concept the most likely class below it is the rival
+        odds : (n_classes,) probabilities of the image's classes
+        training : training photos, to find the nearest ones of both classes
+        """
+        model, h = self.model, self.model.hierarchy
         if self.is_answer(concept, node, label):
-            raise HCEPError(f"{h.name(wanted)!r} is what this image was taken for; ask about another concept")
-        forced, odds = model.infer(x[None], limits=model.limits(wanted)), model.infer(x[None]).probabilities[0]
-        other, rival = int(forced.paths.nodes[0]), int(forced.class_index[0])
-        names, rival_names = (tuple(map(h.name, ids)) for ids in (path, forced.paths.paths[0]))
-        pairs = zip(path, forced.paths.paths[0], strict=False)
-        n = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(names), len(rival_names)))
-        against = zip(rival_names, forced.paths.coefficients(0), strict=True)
-        linear, both = model.head is not None, [self.called(c)[0] for c in (label, rival)]
+            name = h.name(self.find(concept))
+            raise HCEPError(f"{name!r} is part of this image's answer; ask about another concept")
+        z = self.metric(x)
+        rival, other = self._rival(z, self.find(concept), odds)
+        (ids, names), (rival_ids, rival_names) = self.path(node), self.path(other)
+        n = n_shared(ids, rival_ids)
+        linear = model.head is not None
+        chosen, against = self.contributions(x, node, label), self.contributions(x, node if linear else other, rival)
+        start, change = self._logit_change(x, node, label, rival) if linear else self._change(x, node, other, n)
+        barred = zip(rival_names, self._coefficients(z, other), strict=True) if model.options.signed else ()
+        both = [self.class_of(c)[0] for c in (label, rival)]
         photos = [] if training is None else nearest_photos(training, model, np.stack([x, x]), classes=both)
-        return WhyNot(
-            chosen=self.contributions(x, node, label),
-            rival=self.contributions(x, node if linear else other, rival),
+        contrast = Contrast(
+            chosen=chosen,
+            rival=against,
+            margin=chosen.total - against.total,
             shared=names[:n],
             path=names,
             rival_path=rival_names,
             probability=float(odds[label]),
             rival_probability=float(odds[rival]),
-            rival_node=other,
-            barred=tuple(name for name, a in against if a <= 0) if model.options.signed else (),
-            flip=self._logit_flip(x, node, label, rival) if linear else self._flip(x, node, other, n),
+            barred=tuple(name for name, a in barred if a <= 0),
+            flip=None if change is None else self._flip(start, change),
             photos=tuple(photos),
         )
+        contrast.__dict__.update(change=change, rival_node=other)
+        return contrast
 
-    def meant(self, concept: str) -> str:
-        """The id of a class or concept by id, name or synonym; of a class that is an inner concept, its own leaf."""
+    def find(self, concept: str) -> str:
+        """The id of a class or concept by id, name or synonym; for a class that is an inner concept, its own leaf."""
         h = self.model.hierarchy
         return h.find(h.own_leaves.get(concept, concept))
 
     def is_answer(self, concept: str, node: int, label: int) -> bool:
-        """Whether a class or concept is on the path to a node, or is the class."""
-        taken = (*path_of(self.model.dictionary, node), str(self.model.leaves[label]), self.model.hierarchy.root)
-        return self.meant(concept) in taken
+        """Whether a class or concept is on the path to a node, or is the class itself."""
+        answer = (*self.path(node)[0], str(self.model.leaves[label]), self.model.hierarchy.root)
+        return self.find(concept) in answer
 
     def metric(self, x: NDArray[Any]) -> Array:
         """A raw embedding in the dictionary's space."""
@@ -195,70 +122,123 @@ class Evidence:
 
     @cached_property
     def in_metric(self) -> PathModel:
-        """The model for embeddings that are in the dictionary's space already."""
-        d = self.model.dictionary
-        plain = ConceptDictionary(d.hierarchy, d.synset_embeddings, EmbeddingTransform())
-        return replace(self.model, dictionary=plain)
+        """The model for embeddings that are already in the dictionary's space."""
+        return replace(self.model, dictionary=self.model.dictionary.without_transform())
 
-    def nodes(self, node: int) -> NDArray[np.int32]:
-        """Along the path to a node."""
-        return np.asarray(self.problem.nodes_of_path[node][: self.problem.tree.level[node]])
-
-    def edges(self, node: int) -> NDArray[np.int32]:
-        """The atoms along the path to a node, by number."""
-        return self.model.hierarchy.path_tree.edge[self.nodes(node)]
-
-    @property
+    @cached_property
     def problem(self) -> PathProblem:
         return self.model.dictionary.path_problem(self.model.options.anchor)
 
-    def called(self, label: int) -> tuple[str, str]:
+    def nodes(self, node: int) -> NDArray[np.int32]:
+        """The path-tree nodes along the path to a node."""
+        return np.asarray(self.problem.nodes_of_path[node][: self.problem.tree.level[node]])
+
+    def path(self, node: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Ids and names along the path to a node."""
+        if node not in self._paths:
+            ids = path_of(self.model.dictionary, node)
+            self._paths[node] = ids, tuple(map(self.model.hierarchy.name, ids))
+        return self._paths[node]
+
+    def edges(self, node: int) -> NDArray[np.int32]:
+        """The numbers of the atoms along the path to a node."""
+        return self.model.hierarchy.path_tree.edge[self.nodes(node)]
+
+    def class_of(self, label: int) -> tuple[str, str]:
         """Label and name of a class by its position."""
         return str(self.model.classes[label]), self.model.hierarchy.name(str(self.model.leaves[label]))
 
+    def best_route(self, z: Array, ends: Sequence[int]) -> int:
+        """Which of the paths to `ends`, path-tree nodes, has the lowest objective for an embedding in the metric."""
+        if len(ends) == 1:
+            return int(ends[0])
+        scores = [np.sum(self._products(z, self.nodes(v)) ** 2 - self.model.options.anchor) for v in ends]
+        return int(ends[int(np.argmax(scores))])
+
+    def routes(self, label: int) -> list[int]:
+        """The path-tree nodes where the complete paths of a class end."""
+        columns, first = self.model._paths_by_class
+        own = columns[first[label] : first[label + 1] if label + 1 < len(first) else None]
+        return [int(v) for v in self.model.hierarchy.path_tree.leaf_nodes[own]]
+
+    def _rival(self, z: Array, concept: str, odds: NDArray[Any]) -> tuple[int, int]:
+        """The most likely class below a concept, and where its best path through the concept ends."""
+        model, tree, synset = self.model, self.model.hierarchy.path_tree, self.model.hierarchy.index(concept)
+        below = np.flatnonzero(model._below[:, [synset]].toarray()[:, 0])
+        likely = below[odds[below] == odds[below].max()]  # several, where their probabilities are negligible
+        ends = [v for c in likely.tolist() for v in self.routes(c) if synset in tree.synset[self.nodes(v)]]
+        end = self.best_route(z, ends)
+        rival = int(model._class_of_synset[tree.synset[end]])
+        while model.options.max_steps and tree.level[end] > model.options.max_steps:
+            end = int(tree.parent[end])
+        return rival, end
+
+    def _sum(self, node: int, label: int, values: Array, square: float) -> Contributions:
+        """The record of a class's score: from the values of concepts or, with a head, from their coefficients."""
+        constant = 0.0
+        if self.model.head is not None:
+            weights, constant = self._logit(label)
+            values = values * weights[self.edges(node)]
+        parts = zip(*self.path(node), values.tolist(), strict=True)
+        total, kind = constant + float(values.sum()), "path" if self.model.head is None else "logit"
+        concepts = tuple(Contribution(*part) for part in parts)
+        return Contributions(*self.class_of(label), kind, concepts, constant, total, float(square))  # type: ignore[arg-type]
+
+    def _coefficients(self, z: Array, node: int) -> Array:
+        gain, prior = self.problem.affine(node)
+        return gain @ z + prior
+
+    def _products(self, z: Array, nodes: NDArray[np.int32]) -> Array:
+        directions, offset = self.problem.path_directions(nodes)
+        return directions @ z + offset
+
     def _logit(self, label: int) -> tuple[Array, float]:
-        """Weights and intercept of a class's logit; of two classes the second's alone, as scikit-learn keeps it."""
+        """Weights and intercept of a class's logit; for two classes scikit-learn only stores those of the second."""
         head: Any = self.model.head
         if not hasattr(head, "coef_"):
-            raise HCEPError(f"the head, a {type(head).__name__}, is not linear: its scores have no parts")
+            raise HCEPError(f"the head, a {type(head).__name__}, is not linear: its scores are not sums over concepts")
         coef, intercept = np.atleast_2d(np.asarray(head.coef_, dtype=np.float64)), np.ravel(head.intercept_)
         row, factor = (label, 1.0) if len(coef) > 1 else (0, float(label))
         return factor * coef[row], factor * float(intercept[row])
 
-    def _flip(self, x: NDArray[Any], node: int, other: int, n: int) -> Flip | None:
-        """Between two paths: below the fork, after n concepts, the products of one side decide against the other's."""
+    def _change(self, x: NDArray[Any], node: int, other: int, n: int) -> tuple[Array, Array | None]:
+        """Between two paths: below the fork, after n concepts, the products of one side compete with the other's."""
         own, rival = self.nodes(node)[n:], self.nodes(other)[n:]
         directions, offset = self.problem.path_directions(np.concatenate([own, rival]))
         signs = np.repeat([1.0, -1.0], [len(own), len(rival)])
         start, pulled = self._pulled(x, directions)
-        constant = self.model.options.anchor * float(signs.sum())
         if self.model.options.signed:
-            return None
-        return self._told(start, smallest_change(pulled, directions @ self.metric(x) + offset, signs, constant))
+            return start, None
+        constant = self.model.options.anchor * float(signs.sum())
+        return start, smallest_change(pulled, directions @ self.metric(x) + offset, signs, constant)
 
-    def _logit_flip(self, x: NDArray[Any], node: int, label: int, rival: int) -> Flip | None:
+    def _logit_change(self, x: NDArray[Any], node: int, label: int, rival: int) -> tuple[Array, Array | None]:
         """Between two logits on one path, which are linear in the embedding."""
         (ours, a), (theirs, b), (gain, prior) = self._logit(label), self._logit(rival), self.problem.affine(node)
         weights = (ours - theirs)[self.edges(node)]
         start, pulled = self._pulled(x, (weights @ gain)[None])
-        margin = float(weights @ (gain @ self.metric(x) + prior) + a - b)
-        square = float(pulled[0] @ pulled[0])
-        return self._told(start, None if margin < 0 or square == 0 else -margin / square * pulled[0])
+        margin, square = float(weights @ (gain @ self.metric(x) + prior) + a - b), float(pulled[0] @ pulled[0])
+        return start, None if margin < 0 or square == 0 else -margin / square * pulled[0]
 
     def _pulled(self, x: NDArray[Any], directions: Array) -> tuple[Array, Array]:
-        """The embedding before the affine part of the transform, and directions as products with it take them."""
+        """The embedding before the affine part of the transform, and directions for products with that embedding."""
         transform = self.model.dictionary.transform
         linear = transform.scale * directions[:, : directions.shape[1] - transform.n_constants]
         start = transform.prepared(x[None].astype(np.float64))[0]
         return start, linear if transform.whitener is None else linear @ transform.whitener.T
 
-    def _told(self, start: Array, change: Array | None) -> Flip | None:
-        if change is None:
-            return None
+    def _flip(self, start: Array, change: Array) -> Flip:
+        """What a change amounts to, and the model's answer just beyond it."""
         beyond = self.model.dictionary.transform.after_unit_norm((start + (1.0 + 1e-6) * change)[None])
         norm, label = float(np.linalg.norm(change)), int(self.in_metric.predict(beyond)[0])
         share = norm / (float(np.linalg.norm(start)) or 1.0)
-        return Flip(change, norm, share, not self.model.dictionary.transform.is_affine, *self.called(label))
+        return Flip(norm, share, not self.model.dictionary.transform.is_affine, *self.class_of(label))
+
+
+def n_shared(path: Sequence[str], other: Sequence[str]) -> int:
+    """How many concepts two paths share before they part."""
+    pairs = enumerate(zip(path, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(path), len(other)))
 
 
 def smallest_change(directions: Array, products: Array, signs: Array, constant: float) -> Array | None:

@@ -2,35 +2,24 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from hcep.classify.path_model import PathModel
 from hcep.embeddings.reading import OF_SPLIT, is_store
 from hcep.embeddings.store.embedding_store import EmbeddingStore
 from hcep.errors import HCEPError
-from hcep.explain.explained import ExplainedImage
+from hcep.explain.answer import Answer, TrainingPhoto
 from hcep.models import SavedModel
 
 #: Vectors of the store that are in memory at a time.
 BLOCK = 2048
 #: Scores are compared after rounding, so that another order of summation does not reorder what is equal.
 DECIMALS = 6
-
-
-class TrainingPhoto(Struct, frozen=True):
-    """A training photo and its distance in the model's metric."""
-
-    file: str  # where it was when it was encoded
-    label: str = field(name="class")  # as in the store
-    name: str  # as the model calls the class
-    distance: float
 
 
 class BestColumns:
@@ -118,19 +107,20 @@ def concept_photos(
 
 
 def with_training_photos(
-    found: list[ExplainedImage], training: EmbeddingStore | None, model: PathModel, n: int = 3
-) -> list[ExplainedImage]:
-    """Explained images with the training photos nearest to each, itself left out, and typical ones of its concepts."""
+    answers: list[Answer], training: EmbeddingStore | None, model: PathModel, n: int = 3
+) -> list[Answer]:
+    """Answers with the training photos nearest to each image, except the image itself, and typical ones of concepts."""
     if training is None:
-        return found
-    X = np.stack([one.searched.x for one in found if one.searched is not None])
-    typical = concept_photos(training, model, [step.synset for one in found for step in one.explanation.steps], n)
-    told = []
-    for one, photos in zip(found, nearest_photos(training, model, X, n + 1), strict=True):
-        place = one.source.resolve() if isinstance(one.source, Path) else None
+        return answers
+    X = np.stack([answer.context.x for answer in answers])
+    typical = concept_photos(training, model, [step.synset for answer in answers for step in answer.path], n)
+    complete = []
+    for answer, photos in zip(answers, nearest_photos(training, model, X, n + 1), strict=True):
+        source = answer.context.source
+        place = source.resolve() if isinstance(source, Path) else None
         others = [photo for photo in photos if Path(photo.file).resolve() != place]
-        told.append(replace(one, nearest=tuple(others[:n]), typical=typical))
-    return told
+        complete.append(answer.replaced(nearest=tuple(others[:n]), typical=typical))
+    return complete
 
 
 def _nearest(

@@ -117,19 +117,18 @@ class PathResult:
         row: NDArray[np.floating] = self.codes.data[self.codes.indptr[image] : self.codes.indptr[image + 1]]
         return row
 
+    def trail(self, image: int) -> str:
+        """The path of one image with its coefficients in one line: ``animal 0.98 → mammal 0.95 → cat 1.02``."""
+        names = map(self.dictionary.hierarchy.name, path_of(self.dictionary, int(self.nodes[image])))
+        steps = zip(names, self.coefficients(image).tolist(), strict=True)
+        return " → ".join(f"{name} {a:.2f}" for name, a in steps) or "(no concept)"
+
     def __repr__(self) -> str:
         return f"PathResult({len(self):,} images, {self.dictionary!r})"
 
     def _repr_html_(self) -> str:
-        name = self.dictionary.hierarchy.name
-        rows = [
-            [
-                str(i),
-                " → ".join(f"{name(synset)} {a:.2f}" for synset, a in zip(path, self.coefficients(i), strict=True)),
-                f"{self.residual_norms[i]:.3g}",
-            ]
-            for i, path in enumerate(path_of(self.dictionary, int(node)) for node in self.nodes[:N_SHOWN])
-        ]
+        shown = range(min(len(self), N_SHOWN))
+        rows = [[str(i), self.trail(i), f"{self.residual_norms[i]:.3g}"] for i in shown]
         more = f"<p>and {len(self) - N_SHOWN:,} more</p>" if len(self) > N_SHOWN else ""
         return html_table(["image", "path and coefficients", "residual norm"], rows) + more
 

@@ -1,3 +1,3 @@
 from .app import create_app as create_app
-from .batching import Busy as Busy
-from .engine import Engine as Engine, Photo as Photo, PhotoNotFound as PhotoNotFound
+from .batching import ServerBusyError as ServerBusyError
+from .engine import Engine as Engine, Photo as Photo, PhotoNotFoundError as PhotoNotFoundError

@@ -18,12 +18,10 @@ from starlette.routing import Route
 
 from hcep import __version__
 from hcep.errors import HCEPError
-from hcep.explain import ExplainedImage
+from hcep.explain.answer import Answer, Contrast, describe
 from hcep.explain.corrections import HASH, Correction
-from hcep.explain.explained import changed
-from hcep.explain.record import ContrastRecord, ImageRecord, record
-from hcep.web.batching import Busy
-from hcep.web.engine import Engine, Photo, PhotoNotFound, ReadOnly
+from hcep.web.batching import ServerBusyError
+from hcep.web.engine import Engine, Photo, PhotoNotFoundError, ReadOnlyModelError
 from hcep.web.pages.frame import frame, text, ui
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -32,7 +30,7 @@ Names = Annotated[list[Name], Form(max_length=32, description="concepts, by id, 
 Coverage = Annotated[
     float | None, Form(gt=0.0, lt=1.0, description="for calibrated models: answer the lowest concept that is as sure")
 ]
-_STATUS: dict[type[Exception], int] = {Busy: 503, PhotoNotFound: 404, ReadOnly: 409}
+_STATUS: dict[type[Exception], int] = {ServerBusyError: 503, PhotoNotFoundError: 404, ReadOnlyModelError: 409}
 _REF = "#/components/schemas/{name}"
 #: In a shell.
 _HASH = "$(sha256sum < photo.jpg | head -c 64)"
@@ -97,7 +95,7 @@ class Given:
         files = [(await file.read(), file.filename or "") for file in self.photo]
         found = await asyncio.gather(*(engine.add_photo(*one) for one in files), return_exceptions=True)
         for (_, name), one in zip(files, found, strict=True):
-            if isinstance(one, HCEPError) and not isinstance(one, Busy):
+            if isinstance(one, HCEPError) and not isinstance(one, ServerBusyError):
                 raise HCEPError(f"{name[:100]}: {one}")
             if isinstance(one, BaseException):
                 raise one
@@ -111,11 +109,11 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
     """Give an application the API, its description and a page about it; `seen` counts answers, for the metrics."""
     router = APIRouter(prefix="/api/v1")
 
-    async def explained(given: Given, **options: Any) -> list[ExplainedImage]:
+    async def explained(given: Given, **options: Any) -> list[Answer]:
         photos = await given.photos(engine)
         return list(await asyncio.gather(*(engine.explain(photo, **options) for photo in photos)))
 
-    @router.post("/explain", responses=_says(list[ImageRecord]))
+    @router.post("/explain", responses=_says(list[Answer]))
     async def explain(
         given: Photos,
         force: Names = [],  # noqa: B006
@@ -129,7 +127,7 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
         n_paths: Any = int(objects) if objects and objects != "auto" else objects
         asked: dict[str, Any] = {"force": force, "forbid": forbid, "why_not": why_not, "n_best": n_best}
         found = await explained(given, **asked, coverage=coverage, n_paths=n_paths)
-        return _json(await engine.run(lambda: [record(one) for one in found]))
+        return _json(found)
 
     @router.post("/predict", responses=_says(list[Prediction]))
     async def predict(given: Photos, coverage: Coverage = None) -> Response:
@@ -138,13 +136,13 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
         found = await asyncio.gather(*(engine.explain(p, n_best=1, coverage=coverage) for p in photos))
         return _json([_prediction(photo.id, one) for photo, one in zip(photos, found, strict=True)])
 
-    @router.post("/contrast", responses=_says(list[list[ContrastRecord]]))
+    @router.post("/contrast", responses=_says(list[list[Contrast]]))
     async def contrast(given: Photos, why_not: Annotated[list[Name], Form(min_length=1, max_length=32)]) -> Response:
         """Why each photo was not taken for other classes or concepts, as `hcep explain --why-not … --json` says it."""
         found = await explained(given, why_not=why_not)
-        return _json(await engine.run(lambda: [record(one)["contrasts"] for one in found]))
+        return _json([answer.contrasts for answer in found])
 
-    @router.post("/whatif", responses=_says(list[ImageRecord]))
+    @router.post("/whatif", responses=_says(list[Answer]))
     async def whatif(
         given: Photos,
         force: Names = [],  # noqa: B006
@@ -153,7 +151,7 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
     ) -> Response:
         """Photos with concepts forced, forbidden or changed, whatever corrections say; nothing is kept."""
         found = await explained(given, force=force, forbid=forbid, corrected=False)
-        return _json(await engine.run(lambda: [record(changed(one, set) if set else one) for one in found]))
+        return _json(await engine.run(lambda: [one.with_coefficients(set) if set else one for one in found]))
 
     @router.get("/corrections", responses=_says(list[Correction]))
     async def corrections() -> Response:
@@ -213,10 +211,10 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
         app.add_exception_handler(kind, _problem)
 
 
-def _prediction(key: str, one: ExplainedImage) -> Prediction:
-    steps, hedged = one.explanation.steps, one.hedged
+def _prediction(key: str, one: Answer) -> Prediction:
+    steps, hedged = one.path, one.hedged
     path, names = [step.synset for step in steps], [step.name for step in steps]
-    numbers = [step.coefficient for step in steps], one.explanation.residual_norm
+    numbers = [step.coefficient for step in steps], one.residual_norm
     more = () if hedged is None else (hedged.concept, hedged.name, hedged.probability, hedged.kind)
     return Prediction(key, one.label, one.probability, path, names, *numbers, *more)
 
@@ -234,7 +232,7 @@ async def _problem(_: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return _json(Problem(str(error.detail)), error.status_code, dict(error.headers or {}))
     if isinstance(error, HCEPError):
-        later = {"Retry-After": str(error.seconds)} if isinstance(error, Busy) else None
+        later = {"Retry-After": str(error.seconds)} if isinstance(error, ServerBusyError) else None
         return _json(Problem(str(error)), _STATUS.get(type(error), 422), later)
     return _json(Problem("this is a bug of the server; its log says more"), 500)
 
@@ -259,8 +257,9 @@ def _describe(app: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         if not schema:
-            kinds = [Problem, ImageRecord, ContrastRecord, Prediction, Correction]
+            kinds = [Problem, Answer, Contrast, Prediction, Correction]
             _, records = msgspec.json.schema_components(kinds, ref_template=_REF)
+            describe(records)
             schema.update(get_openapi(title=app.title, version=__version__, routes=app.routes))
             schema["components"]["schemas"].update(records)
         return schema

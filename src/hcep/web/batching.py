@@ -12,8 +12,8 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-class Busy(HCEPError):  # noqa: N818 - what is said to who asks
-    """More is waiting than can be answered soon; the same request may be sent again in `seconds`."""
+class ServerBusyError(HCEPError):
+    """Too many requests are waiting; the same request may be sent again in `seconds`."""
 
     def __init__(self, seconds: int = 2) -> None:
         self.seconds = seconds
@@ -34,9 +34,9 @@ class Batcher(Generic[Item, Answer]):
         self._task: asyncio.Task[None] | None = None
 
     async def __call__(self, item: Item) -> Answer:
-        """The answer to one item; raises Busy, or what the function raises of this item alone."""
+        """The answer to one item; raises ServerBusyError, or what the function raises of this item alone."""
         if len(self._waiting) >= self.limit:
-            raise Busy
+            raise ServerBusyError
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
         if self._task is None or self._task.done():

@@ -4,7 +4,7 @@ import csv
 import hashlib
 import io
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from hcep.embeddings import EmbeddingStore
 from hcep.embeddings.images import ImageProblem, open_image
 from hcep.evaluate import mistakes_by_lca, tree_distances
 from hcep.explain import explain_images
-from hcep.explain.explained import SURE, UNLIKE, UNSURE, percent
+from hcep.explain.answer import SURE, UNLIKE, UNSURE, percent
+from hcep.explain.explainer import class_names
 from hcep.explain.neighbours import fitted_on
 from hcep.explain.report import photo_report
 from hcep.models import SavedModel
@@ -251,7 +252,7 @@ class Collection:
         return [self.node_name(node) for node in self.trail(int(self.node[row]))]
 
     def doubt(self, row: int) -> str:
-        """Why not to rely on the answer, see `ExplainedImage.doubt`."""
+        """Why not to rely on the answer, see `Answer.doubt`."""
         return UNLIKE if self.unlike[row] else UNSURE if self.probability[row] < SURE else ""
 
     def tile(self, row: int) -> dict[str, Any]:
@@ -285,7 +286,7 @@ class Collection:
             except ImageProblem:
                 source = None
             truth = None if self.truth[row] < 0 else labels[self.truth[row]]
-            shown.append(replace(found[row], file=self.photos.names[row], source=source, truth=truth))
+            shown.append(found[row].replaced(file=self.photos.names[row], source=source, truth=truth))
         return photo_report(shown, title)
 
 
@@ -334,9 +335,7 @@ def looked_through(saved: SavedModel, photos: Photos, advance: Callable[[int], o
 
 def class_numbers(model: PathModel, labels: Sequence[str | None]) -> NDArray[np.int32]:
     """The class that each label is, by its label or its name; -1 for none."""
-    names = [model.hierarchy.name(leaf) for leaf in model.leaves.tolist()]
-    forms = (names, [name.replace(" ", "_") for name in names], map(str, model.classes.tolist()))
-    known = {form.casefold(): i for some in forms for i, form in enumerate(some)}
+    known = class_names(model)
     found = {label: known.get((label or "").casefold(), -1) for label in set(labels)}
     return np.array([found[label] for label in labels], dtype=np.int32)
 

@@ -5,7 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -21,42 +21,38 @@ from hcep.classify.path_model import PathModel
 from hcep.embeddings import EmbeddingStore, Encoder
 from hcep.embeddings.images import ImageProblem
 from hcep.errors import HCEPError
-from hcep.explain import ExplainedImage
+from hcep.explain.answer import Answer
 from hcep.explain.corrections import Correction, Corrections, class_meant, request_of
-from hcep.explain.photos import Batch, Explainer
+from hcep.explain.explainer import EncodedImage, Explainer
+from hcep.explain.photos import encode_pixels
 from hcep.hierarchy import Hierarchy
 from hcep.models import ChangeRecord, SavedModel, builtin_model, change_model, model_log, read_model, undo_change
 from hcep.models.model_encoder import load_model_encoder, refuse_other_encoder
-from hcep.pursuit.limits import Concepts, PathLimits, Request
-from hcep.web.batching import Batcher, Busy
+from hcep.pursuit.limits import Concepts, Request
+from hcep.web.batching import Batcher, ServerBusyError
 from hcep.web.decoding import Decoders
 
 T = TypeVar("T")
 CORRECTIONS = "corrections.jsonl"
 
 
-class PhotoNotFound(HCEPError):  # noqa: N818 - what the page says
-    """A photo that was never given, or so long ago that it is forgotten."""
+class PhotoNotFoundError(HCEPError):
+    """A photo that was never uploaded, or so long ago that the server has forgotten it."""
 
 
-class ReadOnly(HCEPError):  # noqa: N818
-    """A change of the built-in model."""
+class ReadOnlyModelError(HCEPError):
+    """A change to the built-in model."""
 
 
-@dataclass(frozen=True, eq=False)
-class Photo:
-    """A photo that was given, by the SHA-256 of its file.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Photo(EncodedImage):
+    """An uploaded photo.
 
-    `jpeg` is a copy of at most 1280 pixels a side to show, `embedding` that of the photo as it was given. `features`
-    (n_dims, height, width) are kept where the encoder has maps, else `pixels`, its input.
+    `id` is the SHA-256 of its file, `jpeg` a copy with at most 1280 pixels a side to show.
     """
 
     id: str
-    name: str
-    jpeg: bytes = field(repr=False)
-    embedding: NDArray[np.float32] = field(repr=False)
-    features: NDArray[np.float32] | None = field(default=None, repr=False)
-    pixels: NDArray[np.float32] | None = field(default=None, repr=False)
+    jpeg: bytes
 
     @property
     def image(self) -> Image.Image:
@@ -125,7 +121,7 @@ class Engine:
         self._decode = Decoders(self.encoder.preprocessing, int(self.limits.megapixels * 1e6), self.limits.seconds)
         n, most = self.limits.batch, self.limits.queue
         self._encode: Batcher[NDArray[np.float32], tuple[Any, Any]] = Batcher(self._encoded, n, most)
-        self._explain: Batcher[_Asked, ExplainedImage] = Batcher(self._explained, n, most)
+        self._explain: Batcher[_Asked, Answer] = Batcher(self._explained, n, most)
 
     def _open(self, saved: SavedModel) -> None:
         """Answer with this version of the model from now on."""
@@ -156,7 +152,7 @@ class Engine:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def add_photo(self, data: bytes, name: str = "") -> Photo:
-        """Decode and encode a photo, and remember it; raises ImageProblem in a few words, or Busy."""
+        """Decode and encode a photo, and remember it; raises ImageProblem in a few words, or ServerBusyError."""
         if not data:
             raise ImageProblem("empty file")
         if len(data) > self.limits.megabytes * 1e6:
@@ -165,7 +161,7 @@ class Engine:
         if key in self._photos:
             return replace(self.photo(key), name=name)  # others may call it something else
         if self._n_decoding >= self.limits.queue:
-            raise Busy
+            raise ServerBusyError
         self._n_decoding += 1
         try:
             found = await self._decode(data)
@@ -175,40 +171,43 @@ class Engine:
         if pixels is None:  # a preprocessing that only the encoder knows
             pixels = await self.run(lambda: self.encoder.preprocess(_picture(found.jpeg)))
         embedding, features = await self._encode(pixels)
-        photo = Photo(key, name, found.jpeg, embedding, features, None if features is not None else pixels)
+        photo = Photo(
+            id=key,
+            name=name,
+            jpeg=found.jpeg,
+            embedding=embedding,
+            size=Image.open(BytesIO(found.jpeg)).size,
+            features=features,
+            pixels=pixels if features is None else None,
+        )
         self._photos[key] = photo
         while len(self._photos) > self.limits.photos:
             self._photos.popitem(last=False)
         return photo
 
     def photo(self, key: str) -> Photo:
-        """A photo by its id; raises PhotoNotFound when it is not, or no longer, remembered."""
+        """A photo by its id; raises PhotoNotFoundError when it is not, or no longer, remembered."""
         if key not in self._photos:
-            raise PhotoNotFound(f"no photo {key[:12]!r} is remembered; give it again")
+            raise PhotoNotFoundError(f"no photo {key[:12]!r} is remembered; give it again")
         self._photos.move_to_end(key)
         return self._photos[key]
 
     async def add_stored_photo(self, row: int) -> Photo:
-        """A photo of the store, by its row; raises PhotoNotFound, or as `add_photo`."""
+        """A photo of the store, by its row; raises PhotoNotFoundError, or as `add_photo`."""
         if self.store is None or not 0 <= row < len(self.store):
-            raise PhotoNotFound(f"no photo {row} in the store")
+            raise PhotoNotFoundError(f"no photo {row} in the store")
         path = Path(str(self.store.paths[row]))
         try:
             with path.open("rb") as file:
                 data = await self.run(file.read, int(self.limits.megabytes * 1e6) + 1)
         except OSError as error:
-            raise PhotoNotFound(f"{path.name}: {error.strerror}") from None
+            raise PhotoNotFoundError(f"{path.name}: {error.strerror}") from None
         return await self.add_photo(data, path.name)
 
     def _encoded(self, arrays: list[NDArray[np.float32]]) -> list[tuple[Any, Any]]:
         """Embeddings, and feature maps where there are any, from one run of the network where the maps are exact."""
-        pixels, encoder = np.stack(arrays), self.encoder
-        if not getattr(encoder, "has_maps", False):
-            return [(x, None) for x in encoder.encode_images(pixels)]
-        features = encoder.feature_map(pixels)  # type: ignore[attr-defined]
-        exact = getattr(encoder, "maps_are_exact", False)
-        X = features.mean(axis=(2, 3)) if exact else encoder.encode_images(pixels)
-        return [(x, one.copy()) for x, one in zip(X, features, strict=True)]
+        X, features = encode_pixels(self.encoder, np.stack(arrays), maps=True)
+        return [(x, None if features is None else features[i].copy()) for i, x in enumerate(X)]
 
     async def explain(
         self,
@@ -222,8 +221,8 @@ class Engine:
         coverage: float | None = None,
         n_paths: int | Literal["auto"] | None = None,
         corrected: bool = True,
-    ) -> ExplainedImage:
-        """Explain a photo, together with those of others who ask at the same time; raises as that, or Busy.
+    ) -> Answer:
+        """Explain a photo, together with those of others who ask at the same time; raises as that, or ServerBusyError.
 
         Parameters
         ----------
@@ -235,49 +234,41 @@ class Engine:
         if corrected:
             request = self.corrections.requests([photo.id], request)[0]
         asked = _Asked(photo, request, (Request.of(why_not).force, where, n_best, coverage, n_paths))
-        found = await self._explain(asked)
-        return replace(found, correction=self.corrections.honoured(photo.id) if corrected else None)
+        answer = await self._explain(asked)
+        return answer.replaced(correction=self.corrections.honoured(photo.id) if corrected else None)
 
-    def _explained(self, asked: list[_Asked]) -> list[ExplainedImage]:
+    def _explained(self, asked: list[_Asked]) -> list[Answer]:
         """Answers in order; those that ask for the same things are searched together."""
-        found: dict[int, ExplainedImage] = {}
+        found: dict[int, Answer] = {}
         for alike in {one.alike for one in asked}:
             rows = [i for i, one in enumerate(asked) if one.alike == alike]
             found |= zip(rows, self._searched([asked[i] for i in rows], *alike), strict=True)
         return [found[i] for i in range(len(asked))]
 
-    def _searched(
-        self, asked: list[_Asked], why_not: tuple[str, ...], where: bool, *options: Any
-    ) -> Iterator[ExplainedImage]:
+    def _searched(self, asked: list[_Asked], why_not: tuple[str, ...], where: bool, *options: Any) -> Iterator[Answer]:
         explainer = self._explainer(*options)
         for name in why_not:
-            explainer.evidence.meant(name)  # says what is wrong with it
-        photos, requests = [one.photo for one in asked], [one.request for one in asked]
-        arrays: dict[str, Any] = {}
-        if where:
-            kind = "pixels" if photos[0].features is None else "features"
-            arrays = {kind: np.stack([getattr(photo, kind) for photo in photos]), "encoder": self.encoder}
-            arrays["sizes"] = [Image.open(BytesIO(photo.jpeg)).size for photo in photos]
-        X = np.stack([photo.embedding for photo in photos])
-        batch = Batch([photo.name for photo in photos], X, [None] * len(photos), **arrays)
-        limits = PathLimits.of_images(explainer.model.hierarchy, requests)
-        return explainer.explained(batch, why_not, limits, requests)
+            explainer.evidence.find(name)  # an unknown concept is an error
+        return explainer.answers(
+            [one.photo for one in asked],
+            requests=[one.request for one in asked],
+            why_not=why_not,
+            encoder=self.encoder if where else None,
+        )
 
     def _explainer(self, *options: Any) -> Explainer:
         """For n_best, coverage and n_paths, with the newest version of the model."""
         saved, made = self._version
         if options not in made:
-            one = Explainer(saved.path_model, options[0], saved.atom_names, *options[1:])
-            one.hedged(None)  # says what is missing
             if len(made) > 32:  # of coverages that a slider passed by
                 made.clear()
-            made[options] = one
+            made[options] = Explainer(saved.path_model, options[0], saved.atom_names, *options[1:])
         return made[options]
 
     async def run(self, function: Callable[..., T], *args: Any, **kw: Any) -> T:
-        """Call anything of the library in a thread, so that others are answered meanwhile; raises Busy."""
+        """Call anything of the library in a thread, so that others are answered meanwhile; raises ServerBusyError."""
         if self._n_running >= self.limits.queue:
-            raise Busy
+            raise ServerBusyError
         self._n_running += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: function(*args, **kw))
@@ -312,7 +303,7 @@ class Engine:
         def undo() -> None:
             with self._lock:
                 if photo not in self.corrections:
-                    raise PhotoNotFound(f"there is no correction of {photo[:12]!r}")
+                    raise PhotoNotFoundError(f"there is no correction of {photo[:12]!r}")
                 self.corrections.add(photo, undo=True, who=who)
 
         await self.run(undo)
@@ -337,7 +328,7 @@ class Engine:
     def _change(self, change: Callable[[], T]) -> T:
         if self.read_only:
             told = "the built-in model cannot be changed; make a folder of it with "
-            raise ReadOnly(told + "`hcep open efficientnet-lite2 -o MODEL` and start `hcep serve MODEL`")
+            raise ReadOnlyModelError(told + "`hcep open efficientnet-lite2 -o MODEL` and start `hcep serve MODEL`")
         with self._lock:
             done = change()
             self._open(read_model(self.saved.folder))

@@ -10,7 +10,7 @@ from typing import Any
 
 from hcep._checks import require
 from hcep.errors import HCEPError
-from hcep.web.batching import Busy
+from hcep.web.batching import ServerBusyError
 
 nicegui = require("nicegui", "web", "the explorer")
 ui = nicegui.ui
@@ -92,7 +92,7 @@ def guarded(handler: Callable[..., Any]) -> Callable[..., Any]:
                 if isawaitable(result):
                     await result
             except HCEPError as error:
-                notice(BUSY if isinstance(error, Busy) else str(error), problem=True)
+                notice(BUSY if isinstance(error, ServerBusyError) else str(error), problem=True)
             except Exception:
                 log.exception("a page's handler failed")
                 notice(SORRY, problem=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,11 +10,10 @@ import numpy as np
 from hcep.classify.path_model import PathModel
 from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
-from hcep.explain import ExplainedImage, Step, WhyNot
-from hcep.explain.explained import SURE, percent
+from hcep.explain.answer import SURE, Answer, Contrast, Step, percent
 from hcep.explain.neighbours import concept_photos, training_photos
 from hcep.explain.report import thumbnail
-from hcep.explain.where import ImageMaps
+from hcep.explain.where import EvidenceMap, ImageMaps
 from hcep.web.engine import Engine, Photo
 
 #: Classes that are asked for, the answer among them; others are told of from this probability on.
@@ -28,7 +26,7 @@ UNLIKE = "The photo is unlike those that the model has learned from. Nearest: "
 Ids = tuple[str, ...]
 
 
-class Answer(NamedTuple):
+class Headline(NamedTuple):
     """What is said first, and the concept that it is about."""
 
     headline: str
@@ -39,9 +37,9 @@ class Answer(NamedTuple):
 class Looking:
     """A photo, its answer, and what the reader has changed: what is forced or forbidden, how sure it must be."""
 
-    found: ExplainedImage
+    found: Answer
     #: Without what-if.
-    first: ExplainedImage
+    first: Answer
 
     def __init__(self, engine: Engine, photo: Photo) -> None:
         self.engine, self.photo = engine, photo
@@ -65,7 +63,7 @@ class Looking:
         self.certainty = certainty
         if self.coverage:
             hedged = (await self._explained(self.force, self.forbid, False)).hedged
-            self.found = replace(self.found, hedged=hedged)
+            self.found = self.found.replaced(hedged=hedged)
         for draw in self.on_words:
             draw()
 
@@ -76,20 +74,19 @@ class Looking:
         assert self.found.maps is not None
         return self.found.maps
 
-    async def contrast(self, concept: str) -> WhyNot:
-        """Why it is not something else; raises HCEPError where it is that."""
-        found = await self._explained(self.force, self.forbid, True, why_not=concept)
-        return found.contrasts[0] if found.contrasts else found.contrast(concept)
+    async def contrast(self, concept: str) -> tuple[Contrast, EvidenceMap]:
+        """Why the answer is not something else, and where in the photo; raises HCEPError for a part of the answer."""
+        answer = await self._explained(self.force, self.forbid, True, why_not=concept)
+        assert answer.maps is not None
+        contrast = answer.contrasts[0] if answer.contrasts else answer.contrast(concept)
+        return contrast, answer.maps.margins[contrast.rival.label]
 
-    async def _explained(self, force: Ids, forbid: Ids, where: bool, **more: Any) -> ExplainedImage:
+    async def _explained(self, force: Ids, forbid: Ids, where: bool, **more: Any) -> Answer:
         asked: dict[str, Any] = {"force": force, "forbid": forbid, "where": where, "coverage": self.coverage, **more}
         return await self.engine.explain(self.photo, **asked, n_best=N_BEST, corrected=not (force or forbid))
 
-    def _take(self, found: ExplainedImage) -> None:
-        assert found.searched is not None
-        explainer, *_, odds, row = found.searched
-        self.found, self.hierarchy = found, explainer.model.hierarchy  # of the model's version that has answered
-        self._shares = explainer.classes_below.T @ odds[[row]].toarray()[0]
+    def _take(self, found: Answer) -> None:
+        self.found, self.hierarchy = found, found.context.model.hierarchy  # of the version that has answered
         if not (self.force or self.forbid):
             self.first = found
 
@@ -101,11 +98,11 @@ class Looking:
     @property
     def path(self) -> list[str]:
         """Ids along the path, the root left out."""
-        return [step.synset for step in self.found.explanation.steps]
+        return [step.synset for step in self.found.path]
 
     @property
     def end(self) -> str:
-        return self.found.explanation.leaf or self.hierarchy.root
+        return self.found.leaf or self.hierarchy.root
 
     @property
     def rivals(self) -> list[str]:
@@ -117,12 +114,12 @@ class Looking:
 
     def likely(self, concept: str) -> float:
         """Probability of a concept as things are now."""
-        return float(self._shares[self.hierarchy.index(concept)])
+        return self.found.concept_probability(concept)
 
     def step(self, concept: str) -> Step | None:
-        return next((step for step in self.found.explanation.steps if step.synset == concept), None)
+        return next((step for step in self.found.path if step.synset == concept), None)
 
-    def answer(self) -> Answer:
+    def answer(self) -> Headline:
         found, known = self.found, self.engine.corrections
         guess = f"{a(found.name, 'a')}, {percent(found.probability)}"
         what_if = bool(self.force or self.forbid)
@@ -130,20 +127,20 @@ class Looking:
             right = (self.end, *known.requests([self.photo.id])[0].force)[-1]
             by = f"{known.standing[self.photo.id].who or 'Somebody'} said so."
             if right == self.hierarchy.root:
-                return Answer("None of these.", f"{by} The model's guess: {guess}.", right)
-            return Answer(f"{a(self.name(right))}.", by, right)
+                return Headline("None of these.", f"{by} The model's guess: {guess}.", right)
+            return Headline(f"{a(self.name(right))}.", by, right)
         if self.certainty:
             return self._careful()
         others = [f"{one.name} ({percent(one.probability)})" for one in found.rivals if one.probability > WORTH_SAYING]
         also = f"; also possible: {', '.join(others[:3])}." if others else "."
         if found.unlike and not what_if:
-            return Answer("None of these, it seems.", UNLIKE + guess + also, self.end)
+            return Headline("None of these, it seems.", UNLIKE + guess + also, self.end)
         sure = f"{'if so, ' * what_if}{percent(found.probability)} sure{also}"
         if found.probability < SURE:
-            return Answer(f"Perhaps {a(found.name, 'a')}.", f"Not sure: {sure}", self.end)
-        return Answer(f"{a(found.name)}.", sure[:1].upper() + sure[1:], self.end)
+            return Headline(f"Perhaps {a(found.name, 'a')}.", f"Not sure: {sure}", self.end)
+        return Headline(f"{a(found.name)}.", sure[:1].upper() + sure[1:], self.end)
 
-    def _careful(self) -> Answer:
+    def _careful(self) -> Headline:
         """The lowest concept that is sure enough."""
         root, wanted = self.hierarchy.root, f"{100 * self.certainty:.0f} %"
         if self.found.hedged is not None:
@@ -154,9 +151,9 @@ class Looking:
         if self.found.hedged is not None and self.found.hedged.kind is not None:
             why += f" It may be a kind of {self.found.hedged.kind} that the model does not know."
         if concept == root:
-            return Answer("Not sure enough to say.", f"Nothing is {wanted} certain. {why}", root)
+            return Headline("Not sure enough to say.", f"Nothing is {wanted} certain. {why}", root)
         which = "" if concept == self.end else " Which kind of it is less certain."
-        return Answer(f"{a(self.name(concept))}.", f"{percent(self.likely(concept))} sure.{which} {why}", concept)
+        return Headline(f"{a(self.name(concept))}.", f"{percent(self.likely(concept))} sure.{which} {why}", concept)
 
     def meaning(self, concept: str) -> str:
         """What a concept is, in words: the model's, and by what is above it."""

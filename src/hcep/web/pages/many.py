@@ -15,11 +15,11 @@ import numpy as np
 from hcep._checks import require
 from hcep.embeddings.images import ImageProblem, small_jpeg
 from hcep.errors import HCEPError
-from hcep.explain.explained import percent
+from hcep.explain.answer import percent
 from hcep.models import SavedModel
-from hcep.web.batching import Busy
+from hcep.web.batching import ServerBusyError
 from hcep.web.collection import Collection, Photos, Rows, StorePhotos, looked_through
-from hcep.web.engine import Engine, Photo, PhotoNotFound
+from hcep.web.engine import Engine, Photo, PhotoNotFoundError
 from hcep.web.pages.frame import bar, button, clickable, guarded, nicegui, on_value, text, ui, working
 
 responses = require("starlette.responses", "web", "the explorer")
@@ -83,14 +83,14 @@ class Collections:
         try:
             data = await self.engine.run(self._small if size == "small" else partial(self._jpeg, size), key, row)
         except HCEPError as error:
-            return refused(503 if isinstance(error, Busy) else 404, str(error))
+            return refused(503 if isinstance(error, ServerBusyError) else 404, str(error))
         return responses.Response(data, 200, {"Cache-Control": "private, max-age=3600"}, "image/jpeg")
 
     async def photo(self, photos: Photos, row: int) -> Photo:
         """A photo of a collection, ready to be explained."""
         if photos.key == self.store:
             return await self.engine.add_stored_photo(row)
-        with suppress(PhotoNotFound):
+        with suppress(PhotoNotFoundError):
             return self.engine.photo(photos.ids[row])
         return await self.engine.add_photo(self._jpeg("large", photos.key, row), photos.names[row])
 
@@ -106,7 +106,7 @@ class Collections:
             await take(await self.engine.add_photo(await request.body(), name), name)
         except HCEPError as error:
             reason = error.reason if isinstance(error, ImageProblem) else str(error)
-            return refused(503 if isinstance(error, Busy) else 422, reason)
+            return refused(503 if isinstance(error, ServerBusyError) else 422, reason)
         return responses.Response(status_code=204)
 
 

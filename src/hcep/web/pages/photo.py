@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from hcep.errors import HCEPError
-from hcep.explain import EvidenceMap, Step
-from hcep.explain.explained import percent
-from hcep.explain.report import overlay_uri
+from hcep.explain.answer import Step, percent
+from hcep.explain.report import map_place, overlay_uri
+from hcep.explain.where import EvidenceMap
 from hcep.web.engine import Engine, Photo
 from hcep.web.pages import frame as shared
 from hcep.web.pages.frame import button, frame, guarded, notice, on_value, redrawn, text, ui, working
@@ -183,10 +183,7 @@ class PhotoPage:
         self.map.classes(remove="shown")
         if evidence is None or maps is None:
             return
-        (left, top, right, bottom), (width, height) = maps.region, maps.size
-        place = {"left": left / width, "top": top / height}
-        place |= {"width": (right - left) / width, "height": (bottom - top) / height}
-        self.map.style(";".join(f"{side}:{100 * share:.3f}%" for side, share in place.items()))
+        self.map.style(map_place(maps))
         self.map.props["src"] = overlay_uri(evidence)
         self.map.classes("shown")
 
@@ -201,7 +198,7 @@ class PhotoPage:
             evidence = (await looking.maps()).concepts.get(concept)
             words = f"Where {name} is: red speaks for it, blue against it."
             if evidence is None and concept != looking.hierarchy.root:
-                evidence = (await looking.contrast(concept)).map
+                _, evidence = await looking.contrast(concept)
                 words = f"Red speaks for {looking.found.name}, blue for {name}."
         if self.chosen == concept:
             self.show_map(looking, evidence, words)

@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from hcep.explain import Correction, WhyNot
+from hcep.explain.answer import Contrast, percent
 from hcep.explain.beam_steps import WIDTH, Levels, Tried, beam_levels
-from hcep.explain.explained import percent
+from hcep.explain.corrections import Correction
 from hcep.hierarchy import Hierarchy
+from hcep.pursuit.limits import Request
 from hcep.web.pages.frame import bar, button, clickable, notice, on_value, redrawn, tabs, text, working
 from hcep.web.pages.looking import Looking, a
 
@@ -74,15 +75,15 @@ def _search(looking: Looking, label: str, pick: Callable[[str], Any], suggested:
 def _why_not(show_map: Callable[..., None], looking: Looking) -> None:
     async def ask(concept: str) -> None:
         with working("Comparing …"):
-            why = await looking.contrast(concept)
+            why, evidence = await looking.contrast(concept)
         redrawn(result, partial(_contrast, why))
-        show_map(looking, why.map, f"Red speaks for {why.chosen.name}, blue for {why.rival.name}.")
+        show_map(looking, evidence, f"Red speaks for {why.chosen.name}, blue for {why.rival.name}.")
 
     _search(looking, f"Why is it {a(looking.found.name, 'a')}, and not …", ask, looking.rivals)
     result = text("div", classes="stack", aria_live="polite")
 
 
-def _contrast(why: WhyNot) -> None:
+def _contrast(why: Contrast) -> None:
     """Where the paths part, the evidence on both sides, and what would turn the answer."""
     n, (first, _, _, *others) = len(why.shared), why.lines()
     most = max((abs(one.value) for side in (why.chosen, why.rival) for one in side.concepts[n:]), default=0.0) or 1.0
@@ -164,7 +165,11 @@ def _listed(looking: Looking, photo: str, said: Correction, undo: Callable[[str]
 
 def _search_steps(looking: Looking) -> None:
     """The search, level by level, to step through."""
-    model, x, request = looking.engine.model, looking.photo.embedding, looking.found.request
+    model, x, request = (
+        looking.engine.model,
+        looking.photo.embedding,
+        Request(looking.found.force, looking.found.forbid),
+    )
     own = model.options.beam_width
     text("p", f"{OWN if own else ALL} and keeps the {own or WIDTH} best paths.", "soft")
     box = text("div", classes="stack")

@@ -11,16 +11,15 @@ import hcep
 from hcep import HCEPClassifier, Hierarchy, explain_images
 from hcep.cli.console import path_tree, verdict
 from hcep.errors import HCEPError
-from hcep.explain import Explanation, Step
-from hcep.explain.explained import UNLIKE, ExplainedImage, percent
+from hcep.explain.answer import UNLIKE, Answer, Step, percent
 from hcep.explain.report import photo_report
 from tests.taxonomy.naming.bear_space import BEARS, LEAVES, bear_images
 
-PATH = Explanation("thing", (Step("bear", "bear", (), 0.9, 0.5, None, 0.4),), 0.1, ())
+PATH = (Step("bear", "bear", (), 0.9, 0.5, None, 0.4),)
 
 
 def image(probability=0.95, unlike=False, **more):
-    return ExplainedImage("a/b.jpg", "bear", "bear", probability, PATH, unlike=unlike, **more)
+    return Answer(file="a/b.jpg", label="bear", name="bear", probability=probability, path=PATH, unlike=unlike, **more)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +78,7 @@ def test_runners_up_are_other_classes_however_many_routes_there_are(diamond):
         found = [one.probability, *(rival.probability for rival in one.rivals)]
         assert found == pytest.approx(sorted(odds, reverse=True))
         assert all(rival.path[-1] == rival.label for rival in one.rivals)
-        assert [len(level.siblings) for level in one.levels] == [1] * len(one.levels)
+        assert [len(one.siblings(i)) for i in range(len(one.path))] == [1] * len(one.path)
 
 
 def test_a_sibling_that_shares_the_class_claims_nothing_of_it(diamond):
@@ -88,15 +87,16 @@ def test_a_sibling_that_shares_the_class_claims_nothing_of_it(diamond):
     X = np.array([means[label] for label in y]) + 0.05 * np.random.default_rng(0).normal(size=(18, 3))
     one = explain_images(X[:1], HCEPClassifier(diamond, shrinkage=None, anchor=0.1).fit(X, y))[0]
     assert one.label == "cat"
-    assert one.levels[0].probability > 0.9
-    assert one.levels[0].siblings[0][1] < 0.1
+    assert one.concept_probability(one.path[0].synset) > 0.9
+    assert one.siblings(0)[0][1] < 0.1
 
 
 def test_probabilities_of_siblings_add_up(bears):
     X, _ = bear_images(24)
     for one in explain_images(X + 0.4, bears):
-        assert one.levels[0].probability + sum(p for _, p in one.levels[0].siblings) == pytest.approx(1.0, abs=0.02)
-        assert one.levels[-1].probability == pytest.approx(one.probability, abs=1e-3)
+        first, last = (one.concept_probability(step.synset) for step in (one.path[0], one.path[-1]))
+        assert first + sum(p for _, p in one.siblings(0)) == pytest.approx(1.0, abs=0.02)
+        assert last == pytest.approx(one.probability, abs=1e-3)
 
 
 def test_shares_never_fall_below_zero_where_the_running_figure_dips():
@@ -106,13 +106,13 @@ def test_shares_never_fall_below_zero_where_the_running_figure_dips():
     X = np.repeat(rng.normal(size=(3, 6)), 5, axis=0) + 0.5 * rng.normal(size=(15, 6))
     model = HCEPClassifier(tree, shrinkage=None, anchor=0.05).fit(X, y)
     found = explain_images(3 * rng.normal(size=(200, 6)), model)
-    steps = [step for one in found for step in one.explanation.steps]
+    steps = [step for one in found for step in one.path]
     assert min(step.explained for step in steps) < 0
     assert min(step.share for step in steps) >= 0
     console = Console(width=200, record=True, quiet=True)
     for one in found:
-        console.print(path_tree(one.explanation))
-        assert sum(step.share for step in one.explanation.steps) <= 1 + 1e-9
+        console.print(path_tree(one))
+        assert sum(step.share for step in one.path) <= 1 + 1e-9
     assert not re.search(r"-\d+ ?%", console.export_text())
     page = photo_report(found)
     assert not re.search(r"-\d+ ?%", page[page.index("<body") :])
@@ -160,13 +160,12 @@ def test_everything_shows_itself_in_a_notebook_and_none_is_a_wall(bears):
     found = explain_images(X, bears)
     paths = bears.pursue(X)
     shown = [
-        found, found[0], found[0].explanation, paths, bears.hierarchy_, bears.dictionary_.geometry
+        found, found[0], paths, bears.hierarchy_, bears.dictionary_.geometry
     ]  # fmt: skip
     for thing in shown:
         assert "<" in thing._repr_html_()
         assert len(repr(thing)) < 2000
     assert repr(found[0]) == f"<0: {found[0].line()}>"
-    assert repr(found[0].explanation) == f"Explanation({found[0].explanation.trail()})"
     assert "and 86 more" in repr(found)
     assert paths._repr_html_().count("<tr>") == 11
     assert "├── " in bears.hierarchy_._repr_html_()

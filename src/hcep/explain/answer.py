@@ -1,0 +1,462 @@
+"""The answer for one image: one record from which every text line, JSON object, table row and page is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Struct, structs
+from numpy.typing import NDArray
+
+from hcep.classify.hedging import Hedged
+from hcep.errors import HCEPError, quoted
+from hcep.explain.corrections import Correction
+from hcep.pursuit.limits import Concepts, Request
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from scipy import sparse
+
+    from hcep.classify.path_model import PathModel
+    from hcep.embeddings import EmbeddingStore
+    from hcep.explain.explainer import Explainer
+    from hcep.explain.where import EvidenceMap, ImageMaps
+
+#: Answers with at least this probability count as sure.
+SURE = 0.8
+UNLIKE, UNSURE = "unlike anything in training", "unsure"
+#: Answers that a list shows in a terminal.
+N_SHOWN = 10
+
+
+class Step(Struct, frozen=True):
+    """One concept of the path: its coefficient, the share of the image explained so far, and its own share."""
+
+    synset: str
+    name: str
+    merged: tuple[str, ...]  #: names of the single-child chain that `collapse` merged into this concept, highest first
+    #: 1 for an image that is exactly the concept's embedding; negative when the image points away from it
+    coefficient: float
+    #: share of the image's squared norm that the path explains down to this concept, with the path's final
+    #: coefficients; it may fall when a later concept compensates
+    explained: float
+    meaning: str | None  #: what the concept adds to the one above it, in words, if the model's atoms have names
+    #: the concept's own share of the image's squared norm, along what its atom adds to those above it; never negative,
+    #: and the shares of a path add up
+    share: float
+
+
+class Rival(Struct, frozen=True):
+    """Another class that the image might belong to, with that class's best path."""
+
+    label: str = msgspec.field(name="class")
+    name: str
+    probability: float
+    path: tuple[str, ...]  # ids, without the root
+    names: tuple[str, ...]
+
+    def trail(self) -> str:
+        """The path in one line: ``animal → dog``."""
+        return " → ".join(self.names)
+
+
+class PictureObject(Struct, frozen=True):
+    """One of several objects in a picture, with its share of the picture and its path."""
+
+    name: str
+    share: float
+    path: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+class TrainingPhoto(Struct, frozen=True):
+    """A training photo and its distance in the model's metric."""
+
+    file: str  # its path when it was encoded
+    label: str = msgspec.field(name="class")  # as in the store
+    name: str  # the model's name for the class
+    distance: float
+
+
+class Contribution(Struct, frozen=True):
+    """How much one concept adds to the score of a class."""
+
+    synset: str
+    name: str
+    value: float
+
+
+class Contributions(Struct, frozen=True):
+    """The score of a class as a sum: the concepts' values, from the root down, and the constant add up to the total.
+
+    For a path the score is by how much the path lowers the objective below `square`, the image's squared norm in the
+    model's metric; each concept's value is what it adds to the concepts above it, less the anchor's price of a step.
+    For a linear head the score is the logit, and the constant is its intercept.
+    """
+
+    label: str = msgspec.field(name="class")
+    name: str
+    kind: Literal["path", "logit"]
+    concepts: tuple[Contribution, ...]
+    constant: float
+    total: float
+    square: float
+
+    def shown(self, value: float) -> str:
+        """A value for people: for a path, as a share of the image."""
+        if self.kind == "logit":
+            return f"{value:+.2f}"
+        return f"{round(100 * value / (self.square or 1.0), 1) + 0.0:+.1f} %"
+
+    def line(self, first: int = 0) -> str:
+        """The concepts from position `first` on, in one line: ``animal +31.2 %, cat +4.0 %``."""
+        parts = [f"{one.name} {self.shown(one.value)}" for one in self.concepts[first:]]
+        if self.constant:
+            parts.append(f"constant {self.shown(self.constant)}")
+        return ", ".join(parts) or "nothing more"
+
+
+class Flip(Struct, frozen=True):
+    """The smallest change of the embedding that makes two classes equal: its norm, and as a share of the embedding's.
+
+    `prepared` says that the change applies after the model's power and unit norm instead of to the raw embedding.
+    `class` is the answer just beyond the change: the other class, or a third one.
+    """
+
+    norm: float
+    share: float
+    prepared: bool
+    label: str = msgspec.field(name="class")
+    name: str
+
+
+class Contrast(Struct, frozen=True, kw_only=True, dict=True):
+    """Why this class and not another: the scores' totals differ by `margin`; `shared` concepts count for both."""
+
+    chosen: Contributions
+    rival: Contributions
+    margin: float  #: by how much the chosen class scores higher; for paths ``objective(rival) - objective(chosen)``
+    shared: tuple[str, ...]  #: names of the concepts on both paths, from the root down
+    path: tuple[str, ...]  #: names along the path of the chosen class
+    rival_path: tuple[str, ...]  #: names along the rival's best path for this image
+    probability: float
+    rival_probability: float
+    barred: tuple[str, ...] = ()  #: names of the rival's concepts that a model with the signed rule rules out
+    #: None when the rule is signed, when no change would do, or when the rival already scores higher
+    flip: Flip | None = None
+    #: the nearest training photos of the chosen class and of the rival, if training photos were given
+    photos: tuple[tuple[TrainingPhoto, ...], ...] = ()
+
+    @property
+    def change(self) -> NDArray[np.float64] | None:
+        """The (n_dims,) change of the embedding that `flip` describes; not part of the JSON."""
+        return self.__dict__.get("change")
+
+    @property
+    def rival_node(self) -> int:
+        """The path-tree node where the rival's path ends; not part of the JSON."""
+        return int(self.__dict__["rival_node"])
+
+    def lines(self) -> list[str]:
+        """The comparison in words."""
+        a, b, n = self.chosen, self.rival, len(self.shared)
+        fork = f"below {self.shared[-1]}" if self.shared else "at the first step"
+        own, other = (path[n] if n < len(path) else "nothing more" for path in (self.path, self.rival_path))
+        first = n if a.kind == "path" else 0
+        lines = [
+            f"Why {a.name} and not {b.name}? Their paths part {fork}: {own} here, {other} there.",
+            f"for {a.name}: {a.line(first)}",
+            f"for {b.name}: {b.line(first)}",
+            f"in all {a.shown(self.margin)}{' of the image' if a.kind == 'path' else ''} for {a.name}"
+            + ("; the concepts above the fork count for both" if first else ""),
+        ]
+        if self.barred:
+            lines.append(f"the image points away from {', '.join(self.barred)}, which rules {b.name} out")
+        if self.flip is not None:
+            then = "" if self.flip.name == b.name else f"; the answer would then be {self.flip.name}"
+            lines.append(f"a change of {100 * self.flip.share:.1f} % of the embedding would make the two equal{then}")
+        for side, photos in zip((a, b), self.photos, strict=False):
+            files = ", ".join(photo.file for photo in photos) or "none"
+            lines.append(f"nearest training photos of {side.name}: {files}")
+        return lines
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerContext:
+    """What stands behind an answer and is not part of its JSON: the picture, and the search, for further questions."""
+
+    explainer: Explainer | None = None
+    x: NDArray[Any] = field(default_factory=lambda: np.empty(0))  # (n_dims,) raw embedding
+    node: int = 0  # where the path ends in the path tree
+    class_index: int = -1  # position of the class in ``model.classes``
+    odds: sparse.csr_array | None = None  # probabilities of classes of the whole batch, negligible ones left out
+    row: int = 0  # this image's row of `odds`
+    source: Path | Image | None = None
+    maps: ImageMaps | None = None
+    typical: Mapping[str, tuple[TrainingPhoto, ...]] = field(default_factory=dict)  # training photos by concept
+
+    @property
+    def model(self) -> PathModel:
+        if self.explainer is None:
+            raise HCEPError("the model is not at hand: this answer was not made by explain_images")
+        return self.explainer.model
+
+    @cached_property
+    def class_odds(self) -> NDArray[np.float32]:
+        """Probability of each class, (n_classes,)."""
+        assert self.odds is not None
+        return np.asarray(self.odds[[self.row]].toarray()[0])
+
+    @cached_property
+    def concept_odds(self) -> NDArray[np.float64]:
+        """Probability of each concept, (n_synsets,): that of the classes below it."""
+        return np.asarray(self.model._below.T @ self.class_odds)
+
+
+class Answer(Struct, frozen=True, kw_only=True, dict=True):
+    """What a model answers for one image. The fields are those of the JSON; `context` holds everything else."""
+
+    file: str = msgspec.field(name="image")  #: path of the image; its number for an image in memory or an embedding
+    label: str = msgspec.field(name="class")  #: the predicted class
+    name: str  #: the display name of the class
+    probability: float  #: of the class
+    #: whether the path explains less of the image than of 95 in 100 training images of the class; None if the model
+    #: does not know its training images
+    unlike: bool | None = msgspec.field(default=None, name="unlike_training")
+    doubt: str = ""  #: why not to rely on the answer: `UNLIKE`, `UNSURE` or ""; follows from the two fields above
+    truth: str | None = None  #: the class that the image's folder is named after, if any
+    hedged: Hedged | None = None  #: the most specific concept that is right with the requested coverage
+    force: tuple[str, ...] = ()  #: concepts required on the path, by the caller or by a correction
+    forbid: tuple[str, ...] = ()  #: concepts excluded from the path, by the caller or by a correction
+    path: tuple[Step, ...] = ()  #: the concepts from the root down, without the root
+    objects: tuple[PictureObject, ...] = ()  #: what the picture is a sum of, the largest share first, if requested
+    residual_norm: float = 0.0
+    contributions: Contributions | None = None  #: the score of the class, by concept; None if the head is not linear
+    contrasts: tuple[Contrast, ...] = ()  #: the class against others, if requested
+    rivals: tuple[Rival, ...] = msgspec.field(default=(), name="runners_up")  #: other classes, the most likely first
+    nearest: tuple[TrainingPhoto, ...] = ()  #: training photos most like the image, if training photos were given
+    mapping: str | None = msgspec.field(default=None, name="maps")  #: how `maps` were made; None without maps
+    correction: Correction | None = msgspec.field(default=None, name="corrected")  #: the correction that was applied
+
+    def __post_init__(self) -> None:
+        doubt = UNLIKE if self.unlike else UNSURE if self.probability < SURE else ""
+        structs.force_setattr(self, "doubt", doubt)
+
+    @property
+    def context(self) -> AnswerContext:
+        context: AnswerContext = self.__dict__.setdefault("context", AnswerContext())
+        return context
+
+    def replaced(self, **changes: Any) -> Answer:
+        """A copy with other fields, or with other fields of its `context`."""
+        fields = {name: changes.pop(name) for name in list(changes) if name in self.__struct_fields__}
+        copy = structs.replace(self, **fields)
+        copy.__dict__["context"] = replace(self.context, **changes)
+        return copy
+
+    @property
+    def sure(self) -> bool:
+        """Whether the answer is likely and the image is known to be like the training images."""
+        return self.unlike is False and not self.doubt
+
+    @property
+    def correct(self) -> bool | None:
+        """Whether the class is that of the image's folder; None if the folder names no class."""
+        return None if self.truth is None else self.truth == self.label
+
+    @property
+    def leaf(self) -> str:
+        """Id of the last concept on the path; '' for an empty path."""
+        return self.path[-1].synset if self.path else ""
+
+    @property
+    def root(self) -> str:
+        """Name of the root of the hierarchy."""
+        return (
+            ""
+            if self.context.explainer is None
+            else self.context.model.hierarchy.name(self.context.model.hierarchy.root)
+        )
+
+    def trail(self) -> str:
+        """The path with its coefficients in one line: ``animal 0.98 → mammal 0.95 → cat 1.02``."""
+        return " → ".join(f"{step.name} {step.coefficient:.2f}" for step in self.path) or "(no concept)"
+
+    def names(self) -> str:
+        """The path in one line: ``animal → mammal → cat``."""
+        return " → ".join(step.name for step in self.path) or "no concept"
+
+    def line(self) -> str:
+        """Class, probability, any doubt, and the path in one line."""
+        doubt = f", {self.doubt}" if self.doubt else ""
+        return f"{self.name}, {percent(self.probability)}{doubt} ({self.names()})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as `hcep explain --json` prints it (docs/explanations.schema.json)."""
+        return dict(msgspec.to_builtins(self))
+
+    def concept_probability(self, concept: str) -> float:
+        """Probability of a concept by its id: that of the classes below it, with the requested limits in force."""
+        return float(self.context.concept_odds[self.context.model.hierarchy.index(concept)])
+
+    def siblings(self, step: int) -> list[tuple[str, float]]:
+        """(name, probability) of the siblings of a concept on the path, by its position, the most likely first.
+
+        A class may also be below siblings; they only get the classes that are not below the concept itself.
+        """
+        model, h = self.context.model, self.context.model.hierarchy
+        own, above = self.path[step].synset, self.path[step - 1].synset if step else h.root
+        is_own = model._below[:, [h.index(own)]].toarray()[:, 0] > 0
+        others = model._below.T @ np.where(is_own, 0.0, self.context.class_odds)
+        siblings = [(h.name(c), float(others[h.index(c)])) for c in h.children(above) if c != own]
+        return sorted(siblings, key=lambda pair: -pair[1])
+
+    @property
+    def maps(self) -> ImageMaps | None:
+        """Where in the picture the concepts are, if requested."""
+        return self.context.maps
+
+    def where(self, concept: str) -> EvidenceMap:
+        """Where in the picture a concept of the path is, by id or name: shares that add up to its coefficient."""
+        return self._maps().of(concept)
+
+    def margin_map(self, rival: str) -> EvidenceMap:
+        """Which parts of the picture favour this class over a rival (label or name): positive for this class."""
+        margins = self._maps().margins
+        label = next((other.label for other in self.rivals if rival in (other.label, other.name)), rival)
+        if label not in margins:
+            raise HCEPError(
+                f"{label!r} is not a runner-up of this image, which has {quoted(margins, 20) or 'none'}; "
+                "ask for more with n_best"
+            )
+        return margins[label]
+
+    def photo(self) -> Image:
+        """The image, upright and in RGB."""
+        from PIL.ImageOps import exif_transpose
+
+        from hcep.embeddings.images import open_image
+
+        source = self.context.source
+        if source is None:
+            raise HCEPError(f"{self.file}: an embedding has no picture")
+        return open_image(source) if isinstance(source, Path) else exif_transpose(source).convert("RGB")
+
+    def strip(self, height: int = 260) -> Image:
+        """The photo, and beside it one copy per concept with the concept's map on it; raises as `where`."""
+        from hcep.explain.map_drawing import strip
+
+        maps = self._maps()
+        return strip(self.photo(), list(maps.concepts.values()), maps.names, maps.region, height)
+
+    def contrast(self, concept: str, *, training: EmbeddingStore | None = None) -> Contrast:
+        """Explain why the answer is not another class or concept, given by id, name or synonym.
+
+        With a store of training photos the contrast also has the photos of both classes nearest to the image.
+        """
+        return self._explainer().contrast(self, concept, training)
+
+    def what_if(
+        self,
+        *,
+        force: Concepts = (),
+        forbid: Concepts = (),
+        coefficients: Mapping[str, float] | None = None,
+        scale: Mapping[str, float] | None = None,
+    ) -> Answer:
+        """Explain the image again with something changed.
+
+        Parameters
+        ----------
+        force, forbid : concepts that must, and must not, be on the path; correct one level, and the rest follows
+        coefficients, scale : new coefficients of concepts on the path (0 removes one), and factors for the present
+            ones. The image is moved along the concepts' atoms and searched again; a linear head gets the changed code.
+        """
+        return self._explainer().what_if(self, Request.of(force, forbid), coefficients or {}, scale or {})
+
+    def with_coefficients(self, texts: Sequence[str]) -> Answer:
+        """`what_if` with coefficients as people write them, ``dog=0`` or ``dog*2``, and the present limits.
+
+        Errors call the texts "--set".
+        """
+        values: dict[str, float] = {}
+        factors: dict[str, float] = {}
+        for text in texts:
+            sign = max("=*", key=text.rfind)
+            name, _, number = text.rpartition(sign)
+            try:
+                (values if sign == "=" else factors)[name] = float(number)
+            except ValueError:
+                raise HCEPError(
+                    f"--set: expected a concept and its new coefficient, dog=0 or dog*2, got {text!r}"
+                ) from None
+        return self.what_if(force=self.force, forbid=self.forbid, coefficients=values, scale=factors)
+
+    def __repr__(self) -> str:
+        return f"<{self.file}: {self.line()}>"
+
+    def _repr_html_(self) -> str:
+        from hcep.explain.report import notebook_cards
+
+        return notebook_cards([self])
+
+    def _explainer(self) -> Explainer:
+        if self.context.explainer is None:
+            raise HCEPError(f"{self.file}: the model is not at hand; explain the image with explain_images")
+        return self.context.explainer
+
+    def _maps(self) -> ImageMaps:
+        if self.maps is None:
+            raise HCEPError(f"{self.file}: there are no maps; photos get them with explain_images(..., where=True)")
+        return self.maps
+
+
+class Answers(list[Answer]):
+    """Answers in the order of the images; `skipped` lists (file, reason) of images that could not be used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.skipped: list[tuple[str, str]] = []
+
+    def __repr__(self) -> str:
+        lines = [f"<{len(self):,} explained images", *(f" {answer.file}: {answer.line()}" for answer in self[:N_SHOWN])]
+        return "\n".join([*lines, *([f" and {len(self) - N_SHOWN:,} more"] if len(self) > N_SHOWN else [])]) + ">"
+
+    def _repr_html_(self) -> str:
+        from hcep.explain.report import notebook_cards
+
+        return notebook_cards(self)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a list of answers."""
+    document = msgspec.json.schema(list[Answer])
+    describe(document["$defs"])
+    return document
+
+
+def describe(definitions: dict[str, Any]) -> None:
+    """Describe each record of a JSON Schema in one line; the JSON of answers and contrasts has all their fields."""
+    for name, definition in definitions.items():
+        definition["description"] = definition["description"].partition("\n")[0]
+        if name in ("Answer", "Contrast"):
+            definition["required"] = list(definition["properties"])
+            for part in definition["properties"].values():
+                part.pop("default", None)
+
+
+def percent(share: float) -> str:
+    """A probability for people, who should never read that something is 0 or 100 per cent likely.
+
+    >>> percent(0.314), percent(0.001), percent(0.9999), percent(1.0)
+    ('31 %', '<1 %', '>99 %', '>99 %')
+    """
+    return "<1 %" if share < 0.01 else ">99 %" if share > 0.99 else f"{100 * share:.0f} %"

@@ -1,0 +1,317 @@
+"""A fitted model that answers for encoded images; each image is searched once, and all else comes from that search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hcep.classify.path_model import Inference, PathModel
+from hcep.errors import HCEPError, quoted
+from hcep.explain.answer import Answer, AnswerContext, Contrast, PictureObject, Rival, Step
+from hcep.explain.corrections import Correction
+from hcep.explain.evidence import Evidence
+from hcep.explain.where import GRID, ImageMaps, PathMaps, occluded
+from hcep.pursuit import PathResult
+from hcep.pursuit.limits import PathLimits, Request
+from hcep.pursuit.result import path_codes
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from hcep.classify.hedging import Hedged
+    from hcep.embeddings import EmbeddingStore, Encoder
+    from hcep.models.atom_names import AtomNames
+
+#: Class probabilities that an answer does not keep add up to at most this.
+NEGLIGIBLE = 0.01
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EncodedImage:
+    """An image with its embedding, the picture if there is one, and what maps need if maps are wanted."""
+
+    name: str
+    embedding: NDArray[Any]  # (n_dims,), raw
+    source: Path | Image | None = None
+    size: tuple[int, int] = (0, 0)  # width and height of the upright picture
+    features: NDArray[np.float32] | None = None  # (n_dims, height, width), if the encoder has feature maps
+    pixels: NDArray[np.float32] | None = None  # the encoder's input, if it has none
+
+
+@dataclass(frozen=True, eq=False)
+class Explainer:
+    """A model and what to answer: `n_best` classes per image, and more on request.
+
+    Parameters
+    ----------
+    names : words for the model's atoms; steps then have a ``meaning``
+    coverage, n_paths : as for `hcep.explain_images`
+    """
+
+    model: PathModel
+    n_best: int = 3
+    names: AtomNames | None = None
+    coverage: float | None = None
+    n_paths: int | Literal["auto"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.coverage is not None:
+            from hcep.classify.hedging import class_quantiles
+
+            class_quantiles(self.model, "concept", 1.0 - self.coverage, False)  # raises if the model is not calibrated
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        return Evidence(self.model)
+
+    def answers(
+        self,
+        images: Sequence[EncodedImage],
+        *,
+        requests: Sequence[Request] = (),
+        corrections: Sequence[Correction | None] = (),
+        why_not: Sequence[str] = (),
+        training: EmbeddingStore | None = None,
+        encoder: Encoder | None = None,
+        result: Inference | None = None,
+    ) -> Iterator[Answer]:
+        """Answer for images, all of them searched together.
+
+        Parameters
+        ----------
+        requests : the concepts forced and forbidden, one request per image
+        corrections : the correction behind each request, if any
+        why_not : classes or concepts to compare each answer with, unless they are part of it
+        training : training photos, to show beside the comparisons
+        encoder : the images' encoder, to make maps of where the concepts are
+        result : what an earlier search found, instead of a new one
+        """
+        model, requests = self.model, requests or [Request()] * len(images)
+        if result is None:
+            X, limits = np.stack([image.embedding for image in images]), PathLimits.of_images(model.hierarchy, requests)
+            result = model.infer(X, n_best=self._n_hypotheses, explained=True, limits=limits)
+        paths, classes, odds = result.paths, result.class_index.tolist(), result.probabilities
+        steps, sums, ranked = self._steps(paths), self.evidence.of_search(paths, classes), self._ranked(result)
+        hedged, objects, unlike = self._hedged(result), self._objects(images), self._unlike(result)
+        kept = sparse.csr_array(np.where(odds >= NEGLIGIBLE / odds.shape[1], odds, 0.0).astype(np.float32))
+        for i, image in enumerate(images):
+            x, node, c = image.embedding, int(paths.nodes[i]), classes[i]
+            likely = [other for other in ranked[i] if odds[i, other] > 0]  # not those that the request rules out
+            ends = [self._rival_end(other, paths.n_best_nodes[i], x) for other in likely]
+            asked = [concept for concept in why_not if not self.evidence.is_answer(concept, node, c)]
+            contrasts = tuple(self.evidence.contrast(x, node, c, name, odds[i], training) for name in asked)
+            rivals = tuple(
+                Rival(*self.evidence.class_of(other), odds[i, other].item(), *self.evidence.path(end))
+                for other, end in zip(likely, ends, strict=True)
+            )
+            maps = None
+            if encoder is not None:
+                against = {rival.label: end for rival, end in zip(rivals, ends, strict=True)}
+                against |= {contrast.rival.label: contrast.rival_node for contrast in contrasts}
+                maps = self._maps(image, encoder, node, against)
+            label, name = self.evidence.class_of(c)
+            answer = Answer(
+                file=image.name,
+                label=label,
+                name=name,
+                probability=odds[i, c].item(),
+                unlike=unlike[i],
+                truth=self._truth(image.source),
+                hedged=hedged[i],
+                force=requests[i].force,
+                forbid=requests[i].forbid,
+                path=steps[i],
+                objects=objects[i],
+                residual_norm=paths.residual_norms[i].item(),
+                contributions=contrasts[0].chosen if contrasts else sums[i],
+                contrasts=contrasts,
+                rivals=rivals,
+                mapping=None if maps is None else maps.how,
+                correction=corrections[i] if corrections else None,
+            )
+            answer.__dict__["context"] = AnswerContext(self, x, node, c, kept, i, image.source, maps)
+            yield answer
+
+    def contrast(self, answer: Answer, concept: str, training: EmbeddingStore | None = None) -> Contrast:
+        """Compare an answer with another class or concept; a new question, so the image is searched again."""
+        x, request = answer.context.x, Request(answer.force, answer.forbid)
+        odds = self.model.infer(x[None], limits=self.model.limits(*request)).probabilities[0]
+        return self.evidence.contrast(x, answer.context.node, answer.context.class_index, concept, odds, training)
+
+    def what_if(
+        self, answer: Answer, request: Request, coefficients: Mapping[str, float], scale: Mapping[str, float]
+    ) -> Answer:
+        """Answer again with other limits, or with other coefficients of concepts on the path (see `Answer.what_if`)."""
+        model, evidence, x, node = self.model, self.evidence, answer.context.x, answer.context.node
+        if not coefficients and not scale:
+            return self._again(answer, x, request)
+        h, steps = model.hierarchy, {step.synset: step for step in answer.path}
+        values, factors = ({h.find(n): v for n, v in named.items()} for named in (coefficients, scale))
+        absent = [h.name(synset) for synset in values | factors if synset not in steps]
+        if absent:
+            raise HCEPError(
+                f"coefficients: {quoted(absent)} is not on the path of this image, which has "
+                f"{quoted([step.name for step in answer.path], 20)}; force it first"
+            )
+        new = np.array([values.get(s, factors.get(s, 1.0) * step.coefficient) for s, step in steps.items()])
+        if model.head is None:
+            # The image itself moves along the atoms; what the path leaves unexplained stays.
+            change = new - [step.coefficient for step in answer.path]
+            moved = evidence.metric(x) + change @ model.dictionary.atoms[evidence.edges(node)]
+            return replace(self, model=evidence.in_metric)._again(answer, moved, request)
+        result, row = (
+            model.infer(x[None], limits=model.limits(*request), explained=True),
+            np.zeros((1, h.path_tree.depth)),
+        )
+        if int(result.paths.nodes[0]) != node:
+            raise HCEPError("coefficients belong to a path; force or forbid concepts first, then change coefficients")
+        row[0, : len(new)] = new
+        codes = path_codes(model.dictionary, result.paths.nodes, row)
+        odds = np.asarray(model.head.predict_proba(codes))  # type: ignore[attr-defined]
+        changed = replace(
+            result, paths=replace(result.paths, codes=codes), probabilities=odds, class_index=odds.argmax(axis=1)
+        )
+        return self._again(answer, x, request, changed)
+
+    def _again(self, answer: Answer, x: NDArray[Any], request: Request, result: Inference | None = None) -> Answer:
+        """The answer for the same image with another embedding, request or search result."""
+        same = request == (answer.force, answer.forbid)
+        image = EncodedImage(name=answer.file, embedding=x, source=answer.context.source)
+        corrections = [answer.correction if same else None]
+        again = next(self.answers([image], requests=[request], corrections=corrections, result=result))
+        return again.replaced(truth=answer.truth)
+
+    @property
+    def _n_hypotheses(self) -> int:
+        """Paths to ask the search for: more than classes, as a class may have several."""
+        return min(4 * self.n_best, len(self.model.hierarchy.path_tree.leaf_nodes)) if self.n_best > 1 else 1
+
+    def _steps(self, paths: PathResult) -> list[tuple[Step, ...]]:
+        """The concepts along each path."""
+        assert paths.explained_shares is not None
+        assert paths.own_shares is not None
+        concept, starts, rows = self._concept, paths.codes.indptr.tolist(), []
+        atoms, coefficients = paths.codes.indices.tolist(), paths.codes.data.tolist()
+        for i, (explained, own) in enumerate(
+            zip(paths.explained_shares.tolist(), paths.own_shares.tolist(), strict=True)
+        ):
+            part, steps = slice(starts[i], starts[i + 1]), []
+            for atom, a, share, alone in zip(atoms[part], coefficients[part], explained, own, strict=False):
+                synset, name, merged, meaning = concept(atom)
+                steps.append(Step(synset, name, merged, a, share, meaning, alone))
+            rows.append(tuple(steps))
+        return rows
+
+    @cached_property
+    def _concepts(self) -> dict[int, tuple[str, str, tuple[str, ...], str | None]]:
+        return {}
+
+    def _concept(self, atom: int) -> tuple[str, str, tuple[str, ...], str | None]:
+        """Id, name, merged names and meaning of the concept that an atom leads to."""
+        if atom not in self._concepts:
+            h, (parent, synset) = self.model.hierarchy, self.model.dictionary.edges[atom]
+            merged = tuple(name for _, name in h.merged(synset))
+            meaning = None if self.names is None else self.names.meaning(parent, synset)
+            self._concepts[atom] = synset, h.name(synset), merged, meaning
+        return self._concepts[atom]
+
+    def _ranked(self, result: Inference) -> list[list[int]]:
+        """The most likely classes of each image after the predicted one, `n_best` - 1 of them."""
+        n, others = min(self.n_best, result.probabilities.shape[1]) - 1, -result.probabilities
+        if not n:
+            return [[]] * len(others)
+        others[np.arange(len(others)), result.class_index] = 1.0
+        best = np.argpartition(others, n - 1, axis=1)[:, :n]
+        order = np.argsort(np.take_along_axis(others, best, axis=1), axis=1, kind="stable")
+        ranked: list[list[int]] = np.take_along_axis(best, order, axis=1).tolist()
+        return ranked
+
+    def _rival_end(self, c: int, hypotheses: NDArray[np.int32], x: NDArray[Any]) -> int:
+        """Where the best path of a class ends: among the paths that the search returned, or else compared now."""
+        routes = self.evidence.routes(c)
+        returned = [node for node in hypotheses.tolist() if node in routes] if len(routes) > 1 else routes
+        return returned[0] if returned else self.evidence.best_route(self.evidence.metric(x), routes)
+
+    def _unlike(self, result: Inference) -> list[bool | None]:
+        """Whether less of each image is explained than of nearly all training images of its class."""
+        floor = self.model.explained_floor
+        if floor is None:
+            return [None] * len(result.class_index)
+        return [bool(low) for low in result.paths.explained < floor[result.class_index]]
+
+    def _hedged(self, result: Inference) -> Sequence[Hedged | None]:
+        if self.coverage is None:
+            return [None] * len(result.class_index)
+        from hcep.classify.hedging import hedges
+
+        return hedges(self.model, result, 1.0 - self.coverage)
+
+    def _objects(self, images: Sequence[EncodedImage]) -> list[tuple[PictureObject, ...]]:
+        """What each image is a sum of."""
+        if self.n_paths is None:
+            return [()] * len(images)
+        sums = self.model.pursue_several(np.stack([image.embedding for image in images]), self.n_paths)
+        objects = []
+        for nodes, shares in zip(sums.nodes.tolist(), sums.shares.tolist(), strict=True):
+            parts = [(self.evidence.path(node), share) for node, share in zip(nodes, shares, strict=True) if node >= 0]
+            objects.append(tuple(PictureObject(names[-1], share, ids, names) for (ids, names), share in parts))
+        return objects
+
+    def _truth(self, source: Path | Image | None) -> str | None:
+        """The class that an image's folder is named after."""
+        if not isinstance(source, Path):
+            return None
+        c = self._class_names.get(source.parent.name.casefold())
+        return None if c is None else str(self.model.classes[c])
+
+    @cached_property
+    def _class_names(self) -> dict[str, int]:
+        return class_names(self.model)
+
+    @cached_property
+    def _path_maps(self) -> PathMaps:
+        return PathMaps(self.model.dictionary, self.model.options.anchor)
+
+    def _maps(self, image: EncodedImage, encoder: Encoder, node: int, against: Mapping[str, int]) -> ImageMaps:
+        """The maps of an image whose path ends in `node`, against rivals by label whose paths end in their nodes."""
+        chosen, rivals = self.evidence.edges(node), [self.evidence.edges(end) for end in against.values()]
+        if image.features is not None:
+            vector = None if getattr(encoder, "maps_are_exact", False) else image.embedding
+            concepts, margins = self._path_maps.maps(chosen, rivals, image.features, vector)
+        else:
+            assert image.pixels is not None
+            vectors = occluded(encoder, image.pixels)
+            concepts, margins = self._path_maps.occlusion_maps(chosen, rivals, vectors, (GRID, GRID))
+        ids, names = self.evidence.path(node)
+        return ImageMaps(
+            concepts=dict(zip(ids, concepts, strict=True)),
+            names=names,
+            margins=dict(zip(against, margins, strict=True)),
+            region=_region(encoder, *image.size),
+            size=image.size,
+            occluded=image.features is None,
+        )
+
+
+def class_names(model: PathModel) -> dict[str, int]:
+    """Positions of classes by label and by name, in lower case; names also with underscores for spaces."""
+    names = [model.hierarchy.name(leaf) for leaf in model.leaves.tolist()]
+    forms = (names, [name.replace(" ", "_") for name in names], map(str, model.classes.tolist()))
+    return {form.casefold(): c for some in forms for c, form in enumerate(some)}
+
+
+def _region(encoder: Encoder, width: int, height: int) -> tuple[float, float, float, float]:
+    """The part of a photo that the model sees; all of it if the preprocessing is not one of ours."""
+    from hcep.embeddings.preprocessing import Preprocessing, PreprocessingError
+
+    try:
+        return Preprocessing.from_dict(encoder.preprocessing).region(width, height)
+    except (PreprocessingError, TypeError):
+        return 0.0, 0.0, float(width), float(height)
