@@ -204,6 +204,11 @@ class PathProblem:
             solution[k] = xp.where(independent, total / xp.where(independent, triangle[:, k, k], 1.0), 0.0)
         return xp.stack(solution, 1)
 
+    def along_coefficients(self, nodes: Array, coefficients: Array) -> Array:
+        """``p_u`` along one path per image, (n_images, depth), from its coefficients: ``p = R a``."""
+        path, xp = self.nodes_of_path[nodes], namespace(self.column)
+        return xp.einsum("nm,nmk->nk", xp.where(path >= 0, coefficients, 0.0), self.triangle[path])
+
     def squared_residuals(self, x: Array, squares: Array, nodes: Array, along: Array, coefficients: Array) -> Array:
         """``||x - D^T a||**2`` of one path per image: from its products, or measured where these cancel."""
         path = self.nodes_of_path[nodes]
@@ -237,7 +242,9 @@ class PathProblem:
             rows = order[np.searchsorted(place[order], first) : np.searchsorted(place[order], first + step)]
             for at in (rows[start : start + step] for start in range(0, len(rows), step)):
                 which = place[at] - first
-                along = np.einsum("nkd,nd->nk", q[which], x[at])
+                along = np.empty((len(at), path.shape[1]))
+                for same in np.split(np.arange(len(at)), np.flatnonzero(np.diff(which)) + 1):  # images of one path
+                    along[same] = x[at[same]] @ q[which[same[0]]].T
                 squares = np.einsum("nd,nd->n", x[at], x[at], dtype=np.float64)[:, None]
                 # In the basis q the first k atoms explain the running sum of a_m times row m of the triangle.
                 partial = np.cumsum(coefficients[at][:, :, None] * triangle[which], axis=1)
@@ -263,11 +270,6 @@ class PathProblem:
         triangle[np.diag_indices(len(nodes))] += np.diagonal(triangle) == 0.0
         solution = np.linalg.solve(triangle, np.column_stack([directions, offset]))
         return solution[:, :-1], solution[:, -1]
-
-    def path_products(self, node: int, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
-        """``p_u`` along a path, (length,), from its coefficients: the inverse of `coefficients`, ``p = R a``."""
-        nodes = self.nodes_of_path[node][: len(coefficients)]
-        return np.asarray(coefficients @ self.triangle[nodes, : len(nodes)])
 
     # -- tensors ------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ class Evidence:
 
     model: PathModel
     _paths: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
+    _classes: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     def contributions(self, x: NDArray[Any], node: int, label: int) -> Contributions:
         """The score of a class for a raw embedding whose path ends in `node`, in double precision.
@@ -46,14 +47,17 @@ class Evidence:
         """
         if self.model.head is not None and not hasattr(self.model.head, "coef_"):
             return [None] * len(paths)
-        anchor, starts = self.model.options.anchor, paths.codes.indptr
-        sums: list[Contributions | None] = []
-        for i, (node, label) in enumerate(zip(paths.nodes.tolist(), classes, strict=True)):
-            a = paths.codes.data[starts[i] : starts[i + 1]].astype(np.float64)
-            values = self.problem.path_products(node, a) ** 2 - anchor
-            square = paths.residual_norms[i] ** 2 + anchor * np.sum((a - 1.0) ** 2) + values.sum()
-            sums.append(self._sum(node, label, values if self.model.head is None else a, square))
-        return sums
+        anchor, lengths = self.model.options.anchor, np.diff(paths.codes.indptr)
+        inside = np.arange(self.problem.tree.depth) < lengths[:, None]
+        a, values = np.zeros(inside.shape), np.zeros(inside.shape)
+        a[inside] = paths.codes.data
+        values[inside] = self.problem.along_coefficients(paths.nodes, a)[inside] ** 2 - anchor
+        off = np.where(inside, a - 1.0, 0.0)
+        squares = paths.residual_norms**2 + anchor * np.einsum("ij,ij->i", off, off) + values.sum(axis=1)
+        if self.model.head is not None:
+            values = a
+        each = zip(paths.nodes.tolist(), classes, values, lengths.tolist(), squares.tolist(), strict=True)
+        return [self._sum(node, label, row[:n], square) for node, label, row, n, square in each]
 
     def contrast(
         self,
@@ -146,7 +150,10 @@ class Evidence:
 
     def class_of(self, label: int) -> tuple[str, str]:
         """Label and name of a class by its position."""
-        return str(self.model.classes[label]), self.model.hierarchy.name(str(self.model.leaves[label]))
+        if label not in self._classes:
+            name = self.model.hierarchy.name(str(self.model.leaves[label]))
+            self._classes[label] = str(self.model.classes[label]), name
+        return self._classes[label]
 
     def best_route(self, z: Array, ends: Sequence[int]) -> int:
         """Which of the paths to `ends`, path-tree nodes, has the lowest objective for an embedding in the metric."""
