@@ -3,7 +3,7 @@ Adding a class, without fitting again
 =====================================
 
 Class moments are kept with the model, so a class can be added, moved, renamed or removed in milliseconds; the result
-is that of a full refit in the same metric. Saved models keep every version: ``hcep model add-class``, ``hcep model
+is that of a full refit in the same metric. Saved models keep every version: ``hcep model add``, ``hcep model
 log``, ``hcep model undo``.
 """
 

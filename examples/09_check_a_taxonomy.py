@@ -23,6 +23,6 @@ for finding in lint(hierarchy):
 
 # %%
 # What is safe to mend is mended without asking; the rest is a person's to decide. On the command line:
-# ``hcep hierarchy lint animals.csv --fix -o mended.csv`` and ``hcep hierarchy diff animals.csv mended.csv``.
+# ``hcep hierarchy lint animals.csv --fix -o mended.csv`` and ``hcep hierarchy compare animals.csv mended.csv``.
 mended = fix(hierarchy)
 print("\n".join(diff(hierarchy, mended)))

@@ -90,7 +90,7 @@ def unknown_words(line, command):
                 return [word]
             command = command.commands.get(word, command)
         known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-        known |= {"--help", "--version"}
+        known |= {"--help", "--help-all", "--version"}
         if word.startswith("-") and word not in known:
             return [word]
     return []

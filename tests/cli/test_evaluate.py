@@ -52,14 +52,14 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "ours"
-    run("fit", data, "-o", folder, "--anchor", "0.03", "--shrinkage", "none", "--tree", "first")
+    run("fit", data, "-o", folder, "-P", "anchor=0.03", "-P", "shrinkage=none", "-P", "tree=first")
     return folder
 
 
 @pytest.fixture(scope="module")
 def paper(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "paper"
-    run("fit", data, "-o", folder, "--paper", "--tree", "first")
+    run("fit", data, "-o", folder, "--paper", "-P", "tree=first")
     return folder
 
 
@@ -102,18 +102,19 @@ def test_images_that_the_model_was_fitted_on_are_warned_of(model, data, tmp_path
         np.savez(tmp_path / "y.npz", **{**arrays, "split": np.repeat(["train", "test"], 200)})
     monkeypatch.chdir(tmp_path)
     for name in ("x", "y"):
-        run("fit", f"{name}.npz", "-o", name, "--anchor", "0.03", "--shrinkage", "none", "--tree", "first")
+        run("fit", f"{name}.npz", "-o", name, "-P", "anchor=0.03", "-P", "shrinkage=none", "-P", "tree=first")
     assert "x.npz is what the model was fitted on" in invoke("evaluate", "x", tmp_path / "x.npz").stderr
     assert "y.npz includes what the model was fitted on" in invoke("evaluate", "y", "y.npz").stderr
     assert invoke("evaluate", "y", "y.npz", "--split", "test").stderr == ""
 
 
-def test_top_k_is_chosen(model, data):
+def test_top_k_is_chosen(model, data, tmp_path):
     facts = json.loads(run("evaluate", model, data, "--json", "--top-k", "2", "--top-k", "10"))
     assert facts["top_10"] == 1.0
     assert facts["accuracy"] <= facts["top_2"] <= 1.0
     assert "top_5" not in facts
-    assert "top-2" in run("evaluate", model, data, "--compare", "nn", "--top-k", "2", "--format", "markdown")
+    run("evaluate", model, data, "--compare", "nn", "--top-k", "2", "-o", tmp_path / "t.md")
+    assert "top-2" in (tmp_path / "t.md").read_text(encoding="utf-8")
 
 
 def test_compare_with_baselines_and_another_model(model, paper, data):
@@ -152,21 +153,20 @@ def test_bold_type_is_explained_where_it_shows_and_nothing_is_left_on_stderr(mod
     assert "Bold: the best of a column" in coloured
 
 
-def test_every_form_to_the_terminal_and_to_files(model, data, tmp_path):
+def test_the_name_of_a_file_chooses_the_form(model, data, tmp_path):
     words = ["evaluate", model, data, "--compare", "nn"]
-    forms = {"markdown": ("t.md", "| method |"), "latex": ("t.tex", r"\toprule"), "csv": ("t.csv", "method,metric,")}
-    for form, (name, start) in forms.items():
-        printed = run(*words, "--format", form)
-        assert start in printed
-        run(*words, "-o", tmp_path / name)
-        assert (tmp_path / name).read_text(encoding="utf-8") == printed
+    forms = (("t.md", "| method |"), ("t.tex", r"\toprule"), ("t.csv", "method,metric,"))
+    for name, start in forms:
+        assert run(*words, "-o", tmp_path / name) == f"{tmp_path / name}\n"
+        assert start in (tmp_path / name).read_text(encoding="utf-8")
     run(*words, "-o", tmp_path / "t.json")
     assert json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))["reference"] == "ours"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.json", "t.md", "t.tex"]
 
 
 def test_one_model_as_a_table(model, data, tmp_path):
-    rows = list(csv.DictReader(StringIO(run("evaluate", model, data, "--format", "csv"))))
+    run("evaluate", model, data, "-o", tmp_path / "t.csv")
+    rows = list(csv.DictReader(StringIO((tmp_path / "t.csv").read_text(encoding="utf-8"))))
     assert {row["method"] for row in rows} == {"ours"}
     said = json.loads(run("evaluate", model, data, "--json", "-o", tmp_path / "facts.txt"))
     assert said == {"table": str(tmp_path / "facts.txt"), "n_images": 200}
@@ -177,10 +177,10 @@ def test_files_are_not_replaced_unasked(model, data, tmp_path):
     path, images = tmp_path / "t.md", tmp_path / "i.parquet"
     path.write_text("mine")
     images.write_text("mine")
-    fails("--output: .* is there already; pass --force", "evaluate", model, data, "-o", path)
-    fails("--per-image: .* is there already; pass --force", "evaluate", model, data, "--per-image", images)
+    fails("--output: .* exists already; pass --overwrite", "evaluate", model, data, "-o", path)
+    fails("--per-image: .* exists already; pass --overwrite", "evaluate", model, data, "--per-image", images)
     assert path.read_text() == images.read_text() == "mine"
-    run("evaluate", model, data, "-o", path, "--per-image", images, "--force")
+    run("evaluate", model, data, "-o", path, "--per-image", images, "--overwrite")
     assert "| ours |" in path.read_text(encoding="utf-8")
     assert pq.read_table(images).num_rows == 200
 
@@ -199,7 +199,7 @@ def test_every_metric_of_every_image(model, data, tmp_path):
 
 
 def test_images_of_a_deeper_model_are_written_beside_the_others(model, data, tmp_path):
-    run("fit", data, "-o", tmp_path / "flat", "--hierarchy", "flat", "--anchor", "0.03", "--shrinkage", "none")
+    run("fit", data, "-o", tmp_path / "flat", "--hierarchy", "flat", "-P", "anchor=0.03", "-P", "shrinkage=none")
     run("evaluate", model, data, "--compare", tmp_path / "flat", "--per-image", tmp_path / "i.parquet")
     rows = pq.read_table(tmp_path / "i.parquet").to_pylist()
     assert rows[0]["prefix_1"] == rows[200]["prefix_1"] == 1.0
@@ -207,12 +207,13 @@ def test_images_of_a_deeper_model_are_written_beside_the_others(model, data, tmp
 
 
 def test_options_come_from_a_file(model, data, tmp_path):
-    (tmp_path / "e.toml").write_text('[evaluate]\ncompare = ["nn"]\nformat = "csv"\n')
-    assert "NN,correct," in run("evaluate", model, data, "--config", tmp_path / "e.toml")
+    (tmp_path / "e.toml").write_text(f'[evaluate]\ncompare = ["nn"]\noutput = "{tmp_path / "t.csv"}"\n')
+    run("evaluate", model, data, "--config", tmp_path / "e.toml")
+    assert "NN,correct," in (tmp_path / "t.csv").read_text(encoding="utf-8")
 
 
 def test_two_models_of_one_name_are_told_apart(model, data, tmp_path):
-    run("fit", data, "-o", tmp_path / "NN", "--anchor", "0.03", "--shrinkage", "none", "--tree", "first")
+    run("fit", data, "-o", tmp_path / "NN", "-P", "anchor=0.03", "-P", "shrinkage=none", "-P", "tree=first")
     table = json.loads(run("evaluate", tmp_path / "NN", data, "--compare", "nn", "--json"))
     assert {score["method"] for score in table["scores"]} == {"NN", str(tmp_path / "NN")}
 
@@ -246,10 +247,10 @@ def test_a_method_that_cannot_run_is_skipped_under_all_and_an_error_by_name(mode
 
 
 def test_one_warning_of_several_methods_is_shown_once(data, tmp_path):
-    run("fit", data, "-o", tmp_path / "dag", "--anchor", "0.03", "--shrinkage", "none")
+    run("fit", data, "-o", tmp_path / "dag", "-P", "anchor=0.03", "-P", "shrinkage=none")
     paper = tmp_path / "paper"
     with pytest.warns(DependentAtomsWarning):
-        run("fit", data, "-o", paper, "--paper", "--epochs", "2")
+        run("fit", data, "-o", paper, "--paper", "-P", "epochs=2")
     result = invoke("evaluate", tmp_path / "dag", data, "--compare", "hb-omp", "--compare", paper, "--json")
     assert result.stderr.count("warning:") == 1
     assert f"warning: HB-OMP, {paper}: 2 of 18 atoms are zero or lie in the span" in result.stderr
@@ -291,18 +292,14 @@ def test_compared_models_need_the_same_classes(model, data, tmp_path):
     sample = load_sample()
     kept = np.flatnonzero(sample.y_val != sample.y_val[0])
     np.savez(tmp_path / "y.npz", embeddings=sample.X_val[kept, :N_DIMS], labels=sample.y_val[kept])
-    run("fit", tmp_path / "y.npz", "-o", tmp_path / "nine", "--anchor", "0.03", "--shrinkage", "none")
+    run("fit", tmp_path / "y.npz", "-o", tmp_path / "nine", "-P", "anchor=0.03", "-P", "shrinkage=none")
     fails("1 labels are not classes of the model '.*nine'", "evaluate", model, data, "--compare", tmp_path / "nine")
 
 
 def test_forms_that_do_not_fit(model, data, tmp_path):
     words = ["evaluate", model, data]
-    fails("--json and --format latex exclude each other", *words, "--json", "--format", "latex")
-    fails("--format table is for terminals", *words, "--format", "table", "-o", tmp_path / "t.md")
-    fails(r"--output: expected a name ending in .md, .tex, .csv, .json, or --format; got", *words, "-o", tmp_path / "t")
+    fails(r"--output: expected a name ending in .md, .tex, .csv, .json, got", *words, "-o", tmp_path / "t")
     fails(r"--per-image: expected a name ending in .parquet or .csv", *words, "--per-image", tmp_path / "t.json")
-    run(*words, "--format", "latex", "-o", tmp_path / "t")
-    assert r"\toprule" in (tmp_path / "t").read_text(encoding="utf-8")
 
 
 def test_names_are_checked_before_any_work(tmp_path):
@@ -312,7 +309,7 @@ def test_names_are_checked_before_any_work(tmp_path):
 
 
 def test_help_teaches():
-    text = run("evaluate", "--help", env={"COLUMNS": "160"})
+    text = run("evaluate", "--help-all", env={"COLUMNS": "160"})
     for words in (
         "--compare",
         "--per-image",

@@ -32,7 +32,7 @@ def test_a_model_of_names_with_unlabelled_and_labelled_vectors(clip, tree, tmp_p
     X, y = rng.normal(size=(6, model.n_features_in_)).astype(np.float32), np.array(["cat", "dog"] * 3)
     np.savez(tmp_path / "few.npz", embeddings=X, labels=y)
     np.save(tmp_path / "all.npy", X)
-    labelled = (str(tmp_path / "few.npz"), "--images", str(tmp_path / "all.npy"), "--json")
+    labelled = (str(tmp_path / "few.npz"), "--unlabelled", str(tmp_path / "all.npy"), "--json")
     told = json.loads(run(*given, str(tmp_path / "mixed"), *labelled))
     assert told["n_text_only"] == 1
     assert told["gap"] > 0
@@ -40,4 +40,4 @@ def test_a_model_of_names_with_unlabelled_and_labelled_vectors(clip, tree, tmp_p
 
 def test_what_it_needs(tmp_path):
     fails("--from-text needs --hierarchy", "fit", "--from-text", "-o", str(tmp_path / "model"))
-    fails("say what to fit on", "fit", "-o", str(tmp_path / "model"))
+    fails("DATA is missing", "fit", "-o", str(tmp_path / "model"))

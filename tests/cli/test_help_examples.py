@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from tests.hierarchy.test_wordnet_database import write_database
 from typer.testing import CliRunner
 
 from hcep.cli.app import app
 from hcep.datasets import load_sample
 from hcep.errors import MissingExtraError
 from tests.taxonomy.llm.chat_server import running_chat
+from tests.taxonomy.test_wordnet_database import write_database
 from tests.test_docs import unknown_words
 
 ROOT = typer.main.get_command(app)
@@ -32,9 +32,9 @@ def commands(group, above=()):
 
 
 def help_lines(path):
-    """The examples below a command's help: those to type one after the other, and more."""
-    text = CliRunner().invoke(app, [*path, "--help"], env=WIDE, terminal_width=250).output
-    typed, _, more = text.partition("Example, as typed")[2].partition("More, on your own files")
+    """The examples below a command's help: those to type one after the other, and those on the user's own files."""
+    text = CliRunner().invoke(app, [*path, "--help-all"], env=WIDE, terminal_width=250).output
+    typed, _, more = text.partition("Example, as typed")[2].partition("On your own files")
     return [[line.strip() for line in part.splitlines() if line.strip().startswith("hcep ")] for part in (typed, more)]
 
 

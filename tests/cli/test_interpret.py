@@ -64,26 +64,28 @@ def _nothing_of_the_machine(monkeypatch):
 
 
 def test_phrases_with_embeddings_name_every_atom_and_stay_with_the_model(model, embedded):
-    found = json.loads(run("interpret", model, "--phrases", embedded, "-k", "2", "--json"))
+    found = json.loads(run("interpret", model, "--vocabulary", embedded, "-n", "2", "--json"))
     assert {(atom["parent"], atom["child"]): atom["meaning"] for atom in found["atoms"]} == RIGHT
     assert {len(atom["phrases"]) for atom in found["atoms"]} == {2}
     assert load_atom_names(model)["bear", "polar_bear"].meaning == "all white"
     assert "bear → polar bear  all white" in run("interpret", model)
-    assert "6 of 6 atoms: 6 by phrase" in run("interpret", model)
+    assert "6 of 6 steps: 6 by phrase" in run("interpret", model)
 
 
-def test_the_table_in_three_formats(model, embedded):
-    run("interpret", model, "--phrases", embedded)
+def test_the_table_in_three_formats(model, embedded, tmp_path):
+    run("interpret", model, "--vocabulary", embedded)
     assert "bear → polar bear\n    all white\n    all white 0." in run("interpret", model, "--table")
-    markdown = run("interpret", model, "--table", "--format", "markdown", "-k", "1").splitlines()
+    run("interpret", model, "-o", tmp_path / "t.md", "-n", "1")
+    markdown = (tmp_path / "t.md").read_text("utf-8").splitlines()
     assert "| bear → polar bear | all white | all white |" in markdown
-    latex = run("interpret", model, "--table", "--format", "latex", "--synset", "polar bear", "-k", "3")
+    run("interpret", model, "-o", tmp_path / "t.tex", "--concept", "polar bear", "-n", "3")
+    latex = (tmp_path / "t.tex").read_text("utf-8")
     assert latex.count("\\texttt") == 2
     assert latex.count("\\item") == 3
 
 
 def test_images_show_atoms_without_a_text_tower(model, images):
-    text = run("interpret", model, "--images", images, "-k", "2", "--table")
+    text = run("interpret", model, images, "-n", "2", "--table")
     assert "bear → grizzly\n    (no words)\n    grizzly-" in text
     assert "    unlike polar_bear-" in text
     atom = load_atom_names(model)["bear", "grizzly"]
@@ -92,36 +94,36 @@ def test_images_show_atoms_without_a_text_tower(model, images):
 
 
 def test_a_store_shows_the_same_as_its_arrays(model, images, tmp_path):
-    run("interpret", model, "--images", images)
+    run("interpret", model, images)
     first = load_atom_names(model)
     X, y = bear_images()
     ids = np.array([f"{label}-{i}.jpg" for i, label in enumerate(y)])
     arrays = EmbeddingArrays(X.astype(np.float32), y, ids, splits=np.repeat(["train", "val"], 16))
     encoder = load_encoder(ENCODER)
     import_arrays(arrays, tmp_path / "store", encoder=encoder.name, fingerprint=encoder.fingerprint)
-    run("interpret", model, "--images", tmp_path / "store")
+    run("interpret", model, tmp_path / "store")
     assert [image.id for image in load_atom_names(model)["bear", "grizzly"].exemplars] == [
         image.id for image in first["bear", "grizzly"].exemplars
     ]
-    run("interpret", model, "--images", tmp_path / "store", "--split", "val", "-k", "1")
+    run("interpret", model, tmp_path / "store", "--split", "val", "-n", "1")
     assert int(load_atom_names(model)["thing", "bear"].exemplars[0].id.split("-")[1][:-4]) >= 16
 
 
 def test_images_of_another_encoder_or_without_labels_are_refused(model, tmp_path):
     X, y = bear_images()
     import_arrays(EmbeddingArrays(X.astype(np.float32), y), tmp_path / "other", encoder="onnx:other.onnx")
-    fails("was encoded by 'onnx:other.onnx'", "interpret", model, "--images", tmp_path / "other")
+    fails("was encoded by 'onnx:other.onnx'", "interpret", model, tmp_path / "other")
     encoder = load_encoder(ENCODER)
     import_arrays(
         EmbeddingArrays(X.astype(np.float32)), tmp_path / "bare", encoder=ENCODER, fingerprint=encoder.fingerprint
     )
-    fails("images have no labels", "interpret", model, "--images", tmp_path / "bare")
+    fails("images have no labels", "interpret", model, tmp_path / "bare")
     assert load_atom_names(model) is None
 
 
 def test_runs_add_up_and_a_synset_alone_leaves_the_others(model, embedded, images):
-    run("interpret", model, "--phrases", embedded)
-    run("interpret", model, "--images", images, "--synset", "grizzly")
+    run("interpret", model, "--vocabulary", embedded)
+    run("interpret", model, images, "--concept", "grizzly")
     names = load_atom_names(model)
     assert names["bear", "grizzly"].phrases
     assert names["bear", "grizzly"].exemplars
@@ -130,14 +132,14 @@ def test_runs_add_up_and_a_synset_alone_leaves_the_others(model, embedded, image
 
 
 def test_a_language_model_sums_up_what_is_there(model, embedded, tmp_path):
-    run("interpret", model, "--phrases", embedded)
+    run("interpret", model, "--vocabulary", embedded)
 
     def answer(request):
         sent = json.loads(request["messages"][1]["content"])
         return "a bear" if sent["narrower group"] == "grizzly" else f"{sent['phrases'][0]} all over"
 
     with running_chat(Answering(answer)) as chat:
-        words = ("interpret", model, "--llm-model", "tiny", "--base-url", chat.url, "--cache", tmp_path / "cache")
+        words = ("interpret", model, "--llm", "tiny", "--base-url", chat.url, "--cache", tmp_path / "cache")
         result = invoke(*words)
         n_asked = len(chat.requests)
         again = json.loads(run(*words, "--json"))
@@ -147,7 +149,7 @@ def test_a_language_model_sums_up_what_is_there(model, embedded, tmp_path):
     assert n_asked == len(chat.requests) == 8  # three rounds for one atom, one for five; the second run asks nothing
     assert (again["usage"]["cached_calls"], again["usage"]["calls"], again["llm"]) == (8, 8, "tiny")
     assert [failure["child"] for failure in again["failures"]] == ["grizzly"]
-    offline = ("interpret", model, "--llm-model", "tiny", "--cache", tmp_path / "cache", "--offline", "--table")
+    offline = ("interpret", model, "--llm", "tiny", "--cache", tmp_path / "cache", "--offline", "--table")
     assert "all white all over" in run(*offline)
     assert load_atom_names(model)["bear", "grizzly"].source == "phrase"
 
@@ -155,7 +157,7 @@ def test_a_language_model_sums_up_what_is_there(model, embedded, tmp_path):
 def test_a_server_that_fails_loses_nothing(model, embedded):
     with running_chat(status(401)) as chat:
         result = invoke(
-            "interpret", model, "--phrases", embedded, "--llm-model", "tiny", "--base-url", chat.url, "--top-k", "2"
+            "interpret", model, "--vocabulary", embedded, "--llm", "tiny", "--base-url", chat.url, "--n-best", "2"
         )
     assert result.exit_code == 0
     assert "warning: thing → bear" in result.stderr.replace("\n", " ")
@@ -164,11 +166,11 @@ def test_a_server_that_fails_loses_nothing(model, embedded):
 
 def test_an_encoder_without_a_text_tower_points_to_images_before_anything_is_asked(model, tmp_path):
     (tmp_path / "phrases.txt").write_text("\n".join(PHRASES), encoding="utf-8")
-    match = r"colour_vectors' has no text tower.*`hcep interpret --images`.*with an \.npz"
-    fails(match, "interpret", model, "--encoder", ENCODER, "--phrases", tmp_path / "phrases.txt")
+    match = r"colour_vectors' has no text tower.*`hcep interpret MODEL DATA`.*with an \.npz"
+    fails(match, "interpret", model, "--encoder", ENCODER, "--vocabulary", tmp_path / "phrases.txt")
     fails(match, "interpret", model, "--encoder", ENCODER, "--vocabulary", tmp_path / "phrases.txt")
     with running_chat("never asked") as chat:
-        fails(match, "interpret", model, "--encoder", ENCODER, "--llm-model", "tiny", "--base-url", chat.url)
+        fails(match, "interpret", model, "--encoder", ENCODER, "--llm", "tiny", "--base-url", chat.url)
     assert chat.requests == []
     assert load_atom_names(model) is None
 
@@ -177,10 +179,10 @@ def test_wordnets_definitions_are_found_by_themselves(tmp_path):
     sample = load_sample()
     fitted = HCEPClassifier(sample.hierarchy, shrinkage=None, anchor=0.1).fit(sample.X_train[:, :32], sample.y_train)
     save_model(fitted, tmp_path / "m")
-    text = run("interpret", tmp_path / "m", "--table", "--synset", "golf ball")
+    text = run("interpret", tmp_path / "m", "--table", "--concept", "golf ball")
     assert "equipment → golf ball\n    a small hard ball used in playing golf; dimpled to reduce wind" in text
     assert load_atom_names(tmp_path / "m") is None
-    assert "not kept with" in run("interpret", tmp_path / "m")
+    assert "not saved with" in run("interpret", tmp_path / "m")
 
 
 @pytest.fixture
@@ -193,7 +195,7 @@ def imagenette(tmp_path):
 
 
 def test_glosses_are_attached_where_the_encoder_is_unknown_and_images_go_on(imagenette, tmp_path):
-    result = invoke("interpret", imagenette, "--images", tmp_path / "val.npz", "--glosses")
+    result = invoke("interpret", imagenette, tmp_path / "val.npz", "--glosses")
     assert result.exit_code == 0
     assert result.stderr.strip() == (
         "note: glosses are attached to the atoms, not compared with them: the model does not record its encoder"
@@ -201,49 +203,50 @@ def test_glosses_are_attached_where_the_encoder_is_unknown_and_images_go_on(imag
     atoms = load_atom_names(imagenette)
     assert all(atom.gloss and '"' not in atom.gloss and not atom.phrases for atom in atoms)
     assert any(atom.exemplars for atom in atoms)
-    assert f"{sum(bool(atom.exemplars) for atom in atoms)} with images; kept with" in result.stdout
+    assert f"{sum(bool(atom.exemplars) for atom in atoms)} with images; saved with" in result.stdout
 
 
 def test_glosses_are_attached_where_the_encoder_has_no_text_tower(imagenette):
     model = load_model(imagenette)
     save_model(model, imagenette, encoder=load_encoder(ENCODER))
-    result = invoke("interpret", imagenette, "--encoder", ENCODER, "--glosses", "--table", "--synset", "golf ball")
+    result = invoke("interpret", imagenette, "--encoder", ENCODER, "--glosses", "--table", "--concept", "golf ball")
     assert f"not compared with them: encoder '{load_encoder(ENCODER).name}' has no text tower" in result.stderr
     assert "equipment → golf ball\n    a small hard ball" in result.stdout
 
 
 def test_glosses_of_synsets_that_wordnet_does_not_know(model, images):
-    result = invoke("interpret", model, "--encoder", ENCODER, "--glosses", "--images", images)
+    result = invoke("interpret", model, "--encoder", ENCODER, "--glosses", images)
     assert "note: --glosses has no effect: no concept of this hierarchy has a WordNet id" in result.stderr
     assert load_atom_names(model)["bear", "grizzly"].exemplars
 
 
 def test_phrases_need_an_encoder_that_is_known(imagenette, tmp_path):
     (tmp_path / "phrases.txt").write_text("white fur", encoding="utf-8")
-    match = "does not record its encoder.* pass --encoder, give --phrases an .npz .*, or show atoms by --images"
-    fails(match, "interpret", imagenette, "--phrases", tmp_path / "phrases.txt", "--glosses")
+    match = "does not record its encoder.* pass --encoder, give --vocabulary an .npz .*, or labelled images"
+    fails(match, "interpret", imagenette, "--vocabulary", tmp_path / "phrases.txt", "--glosses")
 
 
 def test_images_added_to_phrases_are_shown(model, embedded, images):
-    run("interpret", model, "--phrases", embedded)
-    text = run("interpret", model, "--images", images)
+    run("interpret", model, "--vocabulary", embedded)
+    text = run("interpret", model, images)
     assert f"bear → grizzly  {RIGHT['bear', 'grizzly']}  (images grizzly-" in text
-    assert "6 by phrase; 6 with images; kept with" in text
-    assert "\n    images grizzly-" in run("interpret", model, "--table", "--synset", "grizzly")
+    assert "6 by phrase; 6 with images; saved with" in text
+    assert "\n    images grizzly-" in run("interpret", model, "--table", "--concept", "grizzly")
 
 
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        ([], "there is nothing to name the atoms by: give --phrases or --vocabulary"),
-        (["--synset", "grizly"], "'grizly' is not a concept of this hierarchy. Near matches: 'grizzly'"),
-        (["--offline"], "--base-url, --cache and --offline are about a language model; say which with --llm-model"),
-        (["--describe", "3"], "--describe: a language model writes these candidates; say which with --llm-model"),
-        (["--images", "nowhere.npz"], "no embeddings at 'nowhere.npz'"),
-        (["--phrases", "nowhere.npz"], "cannot read phrases from 'nowhere.npz': .*No such file"),
-        (["--llm-model", "tiny", "--offline"], "offline answers come from cache"),
-        (["--format", "latex"], "--format latex is of the table; add --table"),
-        (["--phrases", "p.npz", "--template", "a {}"], "--template has no effect on 'p.npz', .* leave"),
+        ([], "there is nothing to describe the steps with: give --vocabulary"),
+        (["--concept", "grizly"], "'grizly' is not a concept of this hierarchy. Near matches: 'grizzly'"),
+        (["--offline"], "--base-url, --cache and --offline need the name of a language model: pass --llm"),
+        (["--describe", "3"], "--describe: a language model writes these phrases; pass its name with --llm"),
+        (["nowhere.npz"], "no embeddings at 'nowhere.npz'"),
+        (["--vocabulary", "nowhere.npz"], "cannot read phrases from 'nowhere.npz': .*No such file"),
+        (["--llm", "tiny", "--offline"], "offline answers come from cache"),
+        (["-o", "table.html"], r"--output: expected a name ending in .md, .tex, .txt, got 'table.html'"),
+        (["--template", "a {}", "--template", "the {}"], "--template: hcep interpret takes one template, got 2"),
+        (["--vocabulary", "p.npz", "--template", "a {}"], "--template has no effect on 'p.npz', .* leave"),
     ],
 )
 def test_what_cannot_be_done_is_said(model, words, match):
@@ -251,8 +254,8 @@ def test_what_cannot_be_done_is_said(model, words, match):
 
 
 def test_summaries_need_phrases(model, images):
-    run("interpret", model, "--images", images)
-    words = ("--llm-model", "tiny", "--base-url", "http://127.0.0.1:9/v1", "--describe", "0")
+    run("interpret", model, images)
+    words = ("--llm", "tiny", "--base-url", "http://127.0.0.1:9/v1", "--describe", "0")
     fails("the atoms have no phrases to summarise: give candidates", "interpret", model, *words)
 
 
@@ -269,20 +272,20 @@ def test_summaries_need_phrases(model, images):
 )
 def test_a_bad_file_of_embedded_phrases_is_named(model, tmp_path, arrays, match):
     np.savez(tmp_path / "bad.npz", **arrays)
-    fails(match, "interpret", model, "--phrases", tmp_path / "bad.npz")
+    fails(match, "interpret", model, "--vocabulary", tmp_path / "bad.npz")
     assert load_atom_names(model) is None
 
 
 def test_embedded_phrases_are_not_mixed(model, embedded):
-    fails("contains embeddings and cannot be combined", "interpret", model, "--phrases", embedded, "--glosses")
+    fails("contains embeddings and cannot be combined", "interpret", model, "--vocabulary", embedded, "--glosses")
 
 
 def test_damaged_names_are_made_anew(model, embedded):
-    run("interpret", model, "--phrases", embedded)
+    run("interpret", model, "--vocabulary", embedded)
     (model / "atoms.json").write_text('{"hcep-atom-names"', encoding="utf-8")
     with pytest.raises(HCEPError, match=r"atoms.json: 18 bytes where"):
         load_atom_names(model)
-    result = invoke("interpret", model, "--phrases", embedded)
+    result = invoke("interpret", model, "--vocabulary", embedded)
     assert "the saved names cannot be read and will be replaced (atoms.json: 18 bytes" in " ".join(
         result.stderr.split()
     )
@@ -293,7 +296,7 @@ def test_names_of_images_that_a_terminal_would_obey_are_not_printed_as_they_are(
     X, y = bear_images()
     np.savez(tmp_path / "evil.npz", embeddings=X, labels=y, ids=[f"\x1b[31mred{i}" for i in range(len(y))])
     for words in ([], ["--table"]):
-        text = run("interpret", model, "--images", tmp_path / "evil.npz", *words)
+        text = run("interpret", model, tmp_path / "evil.npz", *words)
         assert "\x1b" not in text
         assert r"\x1b[31mred" in text
 

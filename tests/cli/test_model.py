@@ -52,17 +52,17 @@ def test_from_fit_to_a_promise(model: Path, tmp_path: Path) -> None:
 def test_photos_of_the_fit_promise_nothing(photos: Path, fitted: Path, tmp_path: Path) -> None:  # noqa: F811
     model = shutil.copytree(fitted, tmp_path / "model")
     words = ("model", "calibrate", model, photos, "--encoder", ENCODER)
-    fails("photos.*, split train: the model was fitted on all of these 24 images", *words, "--split", "train")
+    fails("photos.*, split train: all 24 images are training images of the model", *words, "--split", "train")
     said, notes = run(*words)
     assert re.search(r"calibrated on 12 images of \S+, split val; 4 classes", said)
-    assert "left out" not in notes
+    assert "ignored" not in notes
     mixed = tmp_path / "mixed"  # without splits: the photos of the fit are known by their content
     for split, label in (("train", "cat"), ("val", "cat"), ("train", "bus"), ("val", "bus")):
         for photo in (photos / split / label).iterdir():
             (mixed / label).mkdir(parents=True, exist_ok=True)
             shutil.copy(photo, mixed / label / f"{split}-{photo.name}")
     said, notes = run("model", "calibrate", model, mixed, "--encoder", ENCODER)
-    assert "12 of 18 images are left out: the model was fitted on them" in notes.replace("\n", " ")
+    assert "12 of 18 images are training images of the model and are ignored" in notes.replace("\n", " ")
     assert "calibrated on 6 images" in said
     assert load_model(model).held_out_ is not None
     assert len(load_model(model).held_out_) == 6
@@ -70,7 +70,7 @@ def test_photos_of_the_fit_promise_nothing(photos: Path, fitted: Path, tmp_path:
 
 def test_an_audit_says_which_photos_are_of_the_fit(photos: Path, fitted: Path) -> None:  # noqa: F811
     told = ["audit", str(fitted), str(photos), "--encoder", ENCODER]
-    note = "24 of 24 images are those that the model was fitted on"
+    note = "24 of 24 images are training images of the model"
     for split, said in (("train", True), ("val", False)):
         assert (note in CliRunner().invoke(app, [*told, "--split", split]).stderr.replace("\n", " ")) == said
 
@@ -79,21 +79,21 @@ def test_a_store_that_a_model_was_fitted_on_is_known_too(photos: Path, tree: Pat
     run("encode", photos, "--encoder", ENCODER, "-o", tmp_path / "store")
     run("fit", tmp_path / "store", "--hierarchy", tree, "-o", tmp_path / "model")
     words = ("model", "calibrate", tmp_path / "model", tmp_path / "store")
-    fails("the model was fitted on all of these 24 images", *words, "--split", "train")
+    fails("all 24 images are training images of the model", *words, "--split", "train")
     assert "calibrated on 12 images" in run(*words)[0]
 
 
 def test_a_class_is_added_moved_renamed_and_removed(model: Path, tmp_path: Path) -> None:
     vans = save(tmp_path / "vans.npz", ("van", "cat"), 3)
-    said, notes = run("model", "add-class", model, "van", vans, "--under", "vehicle")
+    said, notes = run("model", "add", model, vans, "--class", "van", "--under", "vehicle")
     assert "added class 'van' under 'vehicle' from 12 images; 5 classes" in said
     assert "hcep model calibrate" in notes
-    run("model", "move", model, "van", "animal")
-    run("model", "rename", model, "van", "delivery van")
-    assert "added 24 images of 2 classes" in run("model", "update", model, vans)[0]
+    run("model", "edit", model, "--move", "van:animal")
+    run("model", "edit", model, "--rename", "van:delivery van")
+    assert "added 24 images of 2 classes" in run("model", "add", model, vans)[0]
     assert load_model(model).hierarchy_.parents("van") == ("animal",)
     assert load_model(model).hierarchy_.name("van") == "delivery van"
-    run("model", "remove", model, "dog")
+    run("model", "edit", model, "--remove", "dog")
     assert load_model(model).classes_.tolist() == ["bus", "car", "cat", "van"]
     log = run("model", "log", model)[0].splitlines()
     assert [line.split("  ")[-1] for line in log[1:]] == [
@@ -110,16 +110,31 @@ def test_a_class_is_added_moved_renamed_and_removed(model: Path, tmp_path: Path)
 
 
 def test_what_is_not_there_is_said(model: Path, tmp_path: Path) -> None:
-    fails("'emu' is no class of the model", "model", "remove", model, "emu")
-    fails("'vehicl'.*vehicle", "model", "move", model, "cat", "vehicl")
+    fails("'emu' is no class of the model", "model", "edit", model, "--remove", "emu")
+    fails("'vehicl'.*vehicle", "model", "edit", model, "--move", "cat:vehicl")
     fails("there is no change to undo", "model", "undo", model)
     fails("no model at", "model", "log", tmp_path / "nothing")
 
 
 def test_a_class_below_a_class_is_told_of(model: Path, tmp_path: Path) -> None:
     vans = save(tmp_path / "vans.npz", ("van", "cat"), 3)
-    _, notes = run("model", "add-class", model, "van", vans, "--under", "car")
-    assert "'car' is a class, and now a group as well: what is 'car' but not 'van' is answered 'car (itself)'" in notes
-    _, notes = run("model", "add-class", model, "lorry", vans, "--under", "vehicle")
-    assert "group as well" not in notes
-    fails("'van' is a class of the model already; `hcep model update`", "model", "add-class", model, "van", vans)
+    _, notes = run("model", "add", model, vans, "--class", "van", "--under", "car")
+    assert (
+        "'car' is a class, and now also a group: an image that is 'car' but not 'van' is answered with 'car (itself)'"
+        in notes
+    )
+    _, notes = run("model", "add", model, vans, "--class", "lorry", "--under", "vehicle")
+    assert "also a group" not in notes
+    fails("'van' is a class of the model already; `hcep model add`", "model", "add", model, vans, "--class", "van")
+    fails("--under needs the label of a new class", "model", "add", model, vans, "--under", "vehicle")
+
+
+def test_edits_of_one_command_are_one_version(model: Path) -> None:
+    said, _ = run("model", "edit", model, "--move", "cat:vehicle", "--rename", "dog:hound")
+    assert "moved 'cat' under 'vehicle'; renamed 'dog' 'hound'; 4 classes" in said
+    assert load_model(model).hierarchy_.name("dog") == "hound"
+    run("model", "undo", model)
+    assert load_model(model).hierarchy_.parents("cat") == ("animal",)
+    assert load_model(model).hierarchy_.name("dog") == "dog"
+    fails("nothing to do: give --move, --remove or --rename", "model", "edit", model)
+    fails("a concept of a model leaves all of its parents", "model", "edit", model, "--move", "cat:animal:vehicle")

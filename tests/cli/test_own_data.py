@@ -141,7 +141,7 @@ def test_encode_and_fit_say_them(odd: Path, tree: Path, tmp_path: Path) -> None:
 
 
 def test_a_removed_photo_leaves_the_fit(odd: Path, tmp_path: Path) -> None:
-    options = ["--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m", "--json", "--force"]
+    options = ["--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m", "--json", "--overwrite"]
     assert json.loads(run("fit", odd, *options)[0])["n_images"] == 10
     (odd / "dog" / "again.png").unlink()
     assert json.loads(run("fit", odd, *options)[0])["n_images"] == 9
@@ -167,7 +167,7 @@ def test_predict_takes_photos_and_writes_csv(model: Path, photos: Path, tmp_path
 
 
 def test_predictions_have_a_form(model: Path, photos: Path) -> None:
-    fails("predictions are Parquet or CSV; expected a name ending in", "predict", model, photos, "-o", "p.json")
+    fails("--output: expected a name ending in .parquet or .csv", "predict", model, photos, "-o", "p.json")
 
 
 def test_evaluate_takes_photos(model: Path, photos: Path) -> None:
@@ -214,18 +214,18 @@ def test_a_table_says_what_it_was_taken_for(vectors: tuple[np.ndarray, list[str]
         writer = csv.writer(file)
         writer.writerow(["species", "keeper", *(f"f{i}" for i in range(4))])
         writer.writerows([label, "ann", *row] for row, label in zip(*vectors, strict=True))
-    fails("--label says which of 'species', 'keeper'", "fit", tmp_path / "x.csv", "--hierarchy", tree, "-o", tmp_path)
+    fails("--labels says which of 'species', 'keeper'", "fit", tmp_path / "x.csv", "--hierarchy", tree, "-o", tmp_path)
     _, said = run(
-        "fit", tmp_path / "x.csv", "--label", "species", "--vectors", "f*", "--hierarchy", tree, "-o", tmp_path / "m"
+        "fit", tmp_path / "x.csv", "--labels", "species", "--vectors", "f*", "--hierarchy", tree, "-o", tmp_path / "m"
     )
     assert "note: x.csv: 20 vectors of 4 columns 'f0' … 'f3', labels of column 'species'" in said
-    run("predict", tmp_path / "m", tmp_path / "x.csv", "--label", "species", "-o", tmp_path / "p.parquet")
+    run("predict", tmp_path / "m", tmp_path / "x.csv", "--labels", "species", "-o", tmp_path / "p.parquet")
 
 
 def test_keys_of_ones_own(vectors: tuple[np.ndarray, list[str]], tree: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", feats=vectors[0], klass=np.array(vectors[1]))
     fails(r"only 'feats', 'klass'", "fit", tmp_path / "x.npz", "--hierarchy", tree, "-o", tmp_path / "m")
-    options = ["--vectors", "feats", "--label", "klass", "--hierarchy", tree]
+    options = ["--vectors", "feats", "--labels", "klass", "--hierarchy", tree]
     run("fit", tmp_path / "x.npz", *options, "-o", tmp_path / "m")
 
 
@@ -234,9 +234,9 @@ def test_keys_of_ones_own(vectors: tuple[np.ndarray, list[str]], tree: Path, tmp
 
 def test_options_of_the_published_head(vectors: tuple[np.ndarray, list[str]], tree: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", X=vectors[0], y=np.array(vectors[1]))
-    fit = ["fit", tmp_path / "x.npz", "--hierarchy", tree, "-o", tmp_path / "m", "--epochs", "7"]
-    fails("--epochs, --batch-size and --lr are of the head adamw", *fit)
-    run(*fit, "--paper", "--batch-size", "4", "--lr", "0.05")
+    fit = ["fit", tmp_path / "x.npz", "--hierarchy", tree, "-o", tmp_path / "m", "-P", "epochs=7"]
+    fails("epochs, batch_size and lr are parameters of the head adamw", *fit)
+    run(*fit, "--paper", "-P", "batch_size=4", "-P", "lr=0.05")
     head = load_summary(tmp_path / "m").head
     assert head is not None
     assert (head.epochs, head.batch_size, head.lr) == (7, 4, 0.05)
@@ -246,7 +246,7 @@ def test_options_of_the_reader_reach_a_hierarchy(
     vectors: tuple[np.ndarray, list[str]], tree: Path, tmp_path: Path
 ) -> None:
     np.savez(tmp_path / "x.npz", X=vectors[0], y=np.array(vectors[1]))
-    fit = ["fit", tmp_path / "x.npz", "--hierarchy", tree, "-o", tmp_path / "m", "--force"]
+    fit = ["fit", tmp_path / "x.npz", "--hierarchy", tree, "-o", tmp_path / "m", "--overwrite"]
     run(*fit, "-O", "root=thing")
     fails("nothing", *fit, "-O", "root=nothing")
 
@@ -261,8 +261,8 @@ def test_info_tells_tables_apart(tree: Path, tmp_path: Path) -> None:
 
 FORMS = {
     "vectors.npy": ("--labels", "labels.txt"),
-    "wide.csv": ("--vectors", "f*", "--label", "species"),
-    "named.npz": ("--vectors", "features", "--label", "species"),
+    "wide.csv": ("--vectors", "f*", "--labels", "species"),
+    "named.npz": ("--vectors", "features", "--labels", "species"),
 }
 
 
@@ -288,12 +288,12 @@ def test_every_command_reads_every_form(
 ) -> None:
     monkeypatch.chdir(forms)
     tree, parts = ("levels.csv", "-O", "levels=Kind,Item"), FORMS[form]
-    out, _ = run("hierarchy", "lint", *tree, "--embeddings", form, *parts, "--max-moves", 0)
+    out, _ = run("hierarchy", "lint", *tree, "--data", form, *parts, "-P", "max_moves=0")
     assert "4 classes" in out
-    edit = ("hierarchy", "edit", *tree, "--rename", "cat:tabby", "--embeddings", form, *parts, "--json")
+    edit = ("hierarchy", "edit", *tree, "--rename", "cat:tabby", "--data", form, *parts, "--json")
     assert len(json.loads(run(*edit)[0])["effects"]) == 1
     run("induce", "geometry", form, *parts, "-o", tmp_path / "tree.csv")
-    scores = json.loads(run("induce", "compare", tmp_path / "tree.csv", "--data", form, *parts, "--json")[0])
+    scores = json.loads(run("hierarchy", "compare", tmp_path / "tree.csv", "--data", form, *parts, "--json")[0])
     assert scores[str(tmp_path / "tree.csv")]["accuracy"] == 1.0
 
 
@@ -314,7 +314,7 @@ def test_classes_are_checked_before_photos_are_encoded(odd: Path, tree: Path, mo
     fails("1 of 3 classes is no concept of the hierarchy: 'unicorn'", *fit, tree)
     fails("are not in WordNet's above ImageNet", *fit[:-1])
     fails("no image .* is in split 'trian'|'trian'", *fit, tree, "--split", "trian")
-    for command in (["evaluate"], ["model", "update"], ["model", "calibrate"]):
+    for command in (["evaluate"], ["model", "add"], ["model", "calibrate"]):
         fails("labels are not classes of the model: 'unicorn'", *command, model, odd, "--encoder", ENCODER)
     picture(COLOURS["cat"], 77).save(odd / "loose.png")
     fails("1 of 11 images have no labels", *fit, tree)
@@ -323,14 +323,14 @@ def test_classes_are_checked_before_photos_are_encoded(odd: Path, tree: Path, mo
 
 @pytest.mark.usefixtures("no_encoding")
 def test_the_place_of_a_new_class_is_checked_before_photos_are_encoded(model: Path, odd: Path) -> None:
-    add = ["model", "add-class", model, "emu", odd, "--encoder", ENCODER, "--under"]
+    add = ["model", "add", model, odd, "--encoder", ENCODER, "--class", "emu", "--under"]
     fails(
         "'Instruments' is not a concept.*groups at the top are 'animal', 'vehicle'; a new one goes into the tree",
         *add,
         "Instruments",
     )
-    add[3] = "cat"
-    fails("'cat' is a class of the model already; `hcep model update`", *add, "animal")
+    add[-2] = "cat"
+    fails("'cat' is a class of the model already; `hcep model add`", *add, "animal")
 
 
 def test_a_models_own_photos_are_not_encoded_again(photos: Path, tmp_path: Path) -> None:
@@ -362,14 +362,14 @@ def two_names(vectors: tuple[np.ndarray, list[str]], tmp_path: Path) -> Path:
 
 
 def test_which_names_of_classes_were_taken_is_said(two_names: Path, tree: Path, tmp_path: Path) -> None:
-    taken = "emb.npz: vectors of array 'X', labels of array 'y', as named in 'wnids'; --label class_names takes"
+    taken = "emb.npz: vectors of array 'X', labels of array 'y', as named in 'wnids'; --labels class_names takes"
     assert taken in run("fit", two_names, "--hierarchy", "flat", "-o", tmp_path / "flat")[1]
     said = json.loads(run("info", two_names, "--json")[0])
     assert taken in said["read_as"]
     assert said["labels"] == "4 classes: 'n0', 'n1', 'n2' and 1 more"
-    hint = "The names in 'class_names' of emb.npz are in the hierarchy: pass --label class_names"
+    hint = "The names in 'class_names' of emb.npz are in the hierarchy: pass --labels class_names"
     fails(hint, "fit", two_names, "--hierarchy", tree, "-o", tmp_path / "m")
-    _, told = run("fit", two_names, "--hierarchy", tree, "-o", tmp_path / "m", "--label", "class_names")
+    _, told = run("fit", two_names, "--hierarchy", tree, "-o", tmp_path / "m", "--labels", "class_names")
     assert "as named in 'class_names'" in told
     assert load_summary(tmp_path / "m").classes.tolist() == sorted(COLOURS)
 
@@ -402,8 +402,8 @@ def test_a_level_with_one_class_each_is_said_not_to_be_a_step(
     (tmp_path / "groups.csv").write_text(table)
     options = ["--hierarchy", tmp_path / "groups.csv", "-O", "levels=Group,Kind,Class"]
     _, said = run("fit", tmp_path / "x.npz", *options, "-o", tmp_path / "m")
-    assert "4 of the concepts have a single one below: no step of their own in answers" in said
-    assert "shown as part of that one: 'felines' in 'cat'" in said
+    assert "4 concepts have a single child and are shown together with it, not as a step" in said
+    assert "not as a step: 'felines' in 'cat'" in said
 
 
 def test_the_speed_of_a_finished_bar_is_that_of_all_steps(capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,7 +51,7 @@ def sample_file(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(sample_file, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "model"
-    run("fit", sample_file, "-o", folder, "--name", "sample")
+    run("fit", sample_file, "-o", folder, "-P", "name=sample")
     return folder
 
 
@@ -91,13 +91,26 @@ def test_resolved_configuration_repeats_the_run(model, sample_file, tmp_path):
 
 
 def test_the_papers_configuration(sample_file, tmp_path):
-    run("fit", sample_file, "-o", tmp_path / "m", "--paper", "--beam-width", "4", "--tree", "first")
+    run("fit", sample_file, "-o", tmp_path / "m", "--paper", "-P", "beam_width=4", "-P", "tree=first")
     facts = json.loads(run("info", tmp_path / "m", "--json"))
     assert (facts["head"], facts["anchor"], facts["shrinkage"]) == ("adamw", 0.0, None)
 
 
 def test_fit_options_reach_the_estimator(sample_file, tmp_path):
-    options = ["--anchor", "0.2", "--shrinkage", "none", "--signed", "--unit-norm", "--center", "--hierarchy", "flat"]
+    options = [
+        "-P",
+        "anchor=0.2",
+        "-P",
+        "shrinkage=none",
+        "-P",
+        "signed=true",
+        "-P",
+        "unit_norm=true",
+        "-P",
+        "center=true",
+        "--hierarchy",
+        "flat",
+    ]
     run("fit", sample_file, "-o", tmp_path / "m", *options)
     parameters = load_summary(tmp_path / "m").parameters
     assert (parameters["anchor"], parameters["shrinkage"], parameters["hierarchy"]) == (0.2, None, None)
@@ -108,7 +121,15 @@ def test_fit_options_reach_the_estimator(sample_file, tmp_path):
 
 def test_fit_errors_say_what_to_do(sample_file, tmp_path, pets):
     pets.to_json(tmp_path / "pets.json")
-    fails("--anchor: expected auto or a number, got 'strong'", "fit", sample_file, "-o", tmp_path, "--anchor", "strong")
+    fails(
+        "--parameter anchor: expected auto or a number, got 'strong'",
+        "fit",
+        sample_file,
+        "-o",
+        tmp_path,
+        "-P",
+        "anchor=strong",
+    )
     fails("classes are not concepts of", "fit", sample_file, "-o", tmp_path, "--hierarchy", tmp_path / "pets.json")
     fails("no embeddings at", "fit", tmp_path / "nothing.npz", "-o", tmp_path / "m")
     fails("no image of .* is in split 'test'", "fit", sample_file, "-o", tmp_path, "--split", "test")
@@ -152,21 +173,21 @@ def test_columns_the_wrong_way_round_are_noticed(sample_file, tmp_path):
 
 
 def test_a_model_that_is_replaced_is_told_of(sample_file, tmp_path):
-    words = ["fit", str(sample_file), "-o", str(tmp_path / "m"), "--hierarchy", "flat", "--anchor", "0.1"]
-    words += ["--shrinkage", "none"]
+    words = ["fit", str(sample_file), "-o", str(tmp_path / "m"), "--hierarchy", "flat", "-P", "anchor=0.1"]
+    words += ["-P", "shrinkage=none"]
     assert CliRunner().invoke(app, words).stderr == ""
-    told = f"note: the model that was at {tmp_path / 'm'} is replaced"
-    assert "there is a model at" in str(CliRunner().invoke(app, words).exception)
-    words.append("--force")
+    told = f"note: the model at {tmp_path / 'm'} was replaced"
+    assert "there is already a model at" in str(CliRunner().invoke(app, words).exception)
+    words.append("--overwrite")
     assert CliRunner().invoke(app, words).stderr == f"{told}\n"
     save_atom_names(AtomNames(()), tmp_path / "m")
-    assert CliRunner().invoke(app, words).stderr == f"{told}, and the names of its atoms dropped\n"
+    assert CliRunner().invoke(app, words).stderr == f"{told}, and the descriptions of its concepts were dropped\n"
     assert load_atom_names(tmp_path / "m") is None
 
 
 def test_every_format_of_hierarchies_is_pointed_to():
     result = CliRunner().invoke(app, ["fit", "--help"], env={"COLUMNS": "200"})
-    assert "`hcep hierarchy formats` lists what is read" in result.stdout
+    assert "`hcep info --formats` lists formats" in result.stdout
 
 
 def test_info_says_what_is_in_a_file_of_embeddings(sample_file, tmp_path):
@@ -198,14 +219,14 @@ def test_info_describes_whatever_it_is_given(model, tmp_path, pets):
     assert json.loads(run("info", tmp_path / "pets.json", "--json"))["kind"] == "hierarchy"
     assert json.loads(run("info", tmp_path / "photos", "--json"))["kind"] == "images"
     assert "hcep" in run("info")
-    fails("nothing at", "info", tmp_path / "absent")
+    fails("there is nothing at", "info", tmp_path / "absent")
 
 
 def test_encoders_are_listed_with_the_command_that_installs_them():
-    listed = {one["source"]: one for one in json.loads(run("encoders", "--json"))}
+    listed = {one["source"]: one for one in json.loads(run("info", "--encoders", "--json"))}
     assert {"open_clip", "transformers", "onnx", "timm"} <= set(listed)
     assert all(one["installed"] or "pip install" in one["install"] for one in listed.values())
-    assert "onnx:" in run("encoders")
+    assert "onnx:" in run("info", "--encoders")
 
 
 def test_images_are_found_in_folders_globs_and_by_name(tmp_path):
@@ -288,16 +309,16 @@ def test_explain_a_photo_in_every_form(photo_model, photos, tmp_path):
 def test_the_model_is_an_option_or_the_first_argument(photo_model, photos):
     photo = sorted((photos / "val" / "n01440764").iterdir())[0]
     assert run("explain", "--model", photo_model, photo) == run("explain", photo_model, photo)
-    fails("is a model; say which images it is to explain", "explain", photo_model)
+    fails("is a model folder; add the images to explain", "explain", photo_model)
 
 
 def test_reports_and_pictures_are_not_replaced_unasked(photo_model, photos, tmp_path):
     photo = sorted((photos / "val" / "n01440764").iterdir())[0]
     for option, name in (("--html", "report.html"), ("--where-png", "maps.png")):
         (tmp_path / name).write_text("mine")
-        fails(f"{option}: .* is there already; pass --replace", "explain", photo_model, photo, option, tmp_path / name)
+        fails(f"{option}: .* exists already; pass --overwrite", "explain", photo_model, photo, option, tmp_path / name)
         assert (tmp_path / name).read_text() == "mine"
-        assert name in run("explain", photo_model, photo, option, tmp_path / name, "--replace").replace("\n", "")
+        assert name in run("explain", photo_model, photo, option, tmp_path / name, "--overwrite").replace("\n", "")
         assert b"mine" not in (tmp_path / name).read_bytes()[:8]
 
 

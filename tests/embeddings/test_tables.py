@@ -96,7 +96,7 @@ def test_labels_that_are_no_list(tmp_path: Path) -> None:
 def test_text_without_a_choice_is_listed_where_labels_are_needed(tmp_path: Path) -> None:
     path = write(tmp_path, "x.csv", "breed,owner,f0,f1\npug,ann,0.5,1\nlab,bob,1.5,2\n")
     embeddings = read_embeddings(path)
-    with pytest.raises(HCEPError, match=r"no labels; .*\(--label says which of 'breed', 'owner' has them\)"):
+    with pytest.raises(HCEPError, match=r"no labels; .*\(--labels says which of 'breed', 'owner' has them\)"):
         _ = embeddings.y
     assert read_embeddings(path, label="breed").y.tolist() == ["pug", "lab"]
 

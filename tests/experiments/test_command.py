@@ -177,6 +177,6 @@ def test_the_module_runs_and_an_error_is_one_line():
 
 
 def test_the_old_command_names_the_new_one():
-    with pytest.raises(HCEPError, match="`hcep reproduce` is now `python -m experiments`"):
+    with pytest.raises(HCEPError, match="hcep reproduce is now: python -m experiments"):
         CliRunner().invoke(hcep_app, ["reproduce", "fewshot", "--smoke"], catch_exceptions=False)
     assert "reproduce" not in CliRunner().invoke(hcep_app, ["--help"]).output

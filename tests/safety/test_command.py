@@ -37,21 +37,21 @@ def broken(*_arguments, **_options):
 
 def test_what_is_no_fault_of_the_input_is_called_a_bug(run, monkeypatch):
     monkeypatch.setattr("hcep.embeddings.store.manifest.parse_json", broken)
-    code, _, said = run("store", "check", os.path.dirname(__file__))
+    code, _, said = run("info", os.path.dirname(__file__), "--check")
     assert code == 2  # no store there: that is about the input
     assert "manifest.json is missing" in said
     monkeypatch.setattr("hcep.embeddings.EmbeddingStore", broken)
-    code, _, said = run("store", "check", "my store")
+    code, _, said = run("info", "my store", "--check")
     assert code == 70
     assert said.startswith("error: this is a bug in hcep ")
-    assert said.endswith("please report it with what this prints: hcep --debug store check 'my store'\n")
+    assert said.endswith("please report it with the output of: hcep --debug info 'my store' --check\n")
     assert r"KeyError: 'nothing [here]\x1b' (test_command.py:" in said
 
 
 def test_debug_shows_the_traceback_of_either(run, monkeypatch):
     from hcep.errors import HCEPError
 
-    for arguments in (["--debug", "store", "check", "nowhere"], ["store", "check", "nowhere", "--debug"]):
+    for arguments in (["--debug", "info", "nowhere", "--check"], ["info", "nowhere", "--check", "--debug"]):
         monkeypatch.setattr(sys, "argv", ["hcep", *arguments])
         with pytest.raises(HCEPError, match="no embedding store"):
             app_module.main()
@@ -62,8 +62,8 @@ def test_no_memory_is_one_sentence(run, monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr("hcep.embeddings.EmbeddingStore", hungry)
-    code, _, said = run("store", "check", "store")
-    assert (code, said) == (2, "error: there is not enough memory for this; give fewer images at a time\n")
+    code, _, said = run("info", "store", "--check")
+    assert (code, said) == (2, "error: there is not enough memory; pass fewer images at a time\n")
 
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "a = " + "9" * 5000, "a = \x00", 'a = "', "=" * 2_000_000])
@@ -85,19 +85,19 @@ def store(tmp_path):
     return tmp_path / "store"
 
 
-def test_store_check_and_repair(run, store):
-    assert run("store", "check", store)[0] == 0
+def test_a_store_is_checked_and_repaired(run, store):
+    assert run("info", store, "--check")[0] == 0
     (shard,) = store.glob("shard-*.parquet")
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
-    code, out, _ = run("store", "check", store)
+    code, out, _ = run("info", store, "--check")
     assert code == 1
     assert "damaged: shard-000000.parquet: its checksum is not the manifest's" in out
-    code, out, _ = run("store", "repair", store)
-    assert (code, "1 damaged file dropped, 0 images left; run `hcep encode` again" in out) == (0, True)
+    code, out, _ = run("info", store, "--repair")
+    assert (code, "1 damaged file removed, 0 images left; run `hcep encode` again" in out) == (0, True)
     assert len(EmbeddingStore(store)) == 0
-    assert run("store", "check", store)[0] == 0
+    assert run("info", store, "--check")[0] == 0
 
 
 # -- Ctrl-C --------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_an_interrupted_fit_stops_soon_and_leaves_the_old_model(tmp_path):
     )
     before = (model / "model.json").read_bytes()
     for wait in (4.0, 7.0, 10.0):
-        fit = [*COMMAND, "fit", tmp_path / "many.npz", "--hierarchy", "flat", "--force", "-o", model]
+        fit = [*COMMAND, "fit", tmp_path / "many.npz", "--hierarchy", "flat", "--overwrite", "-o", model]
         process = interruptible(fit)
         time.sleep(wait)
         assert process.poll() is None, "it is done before it is interrupted"

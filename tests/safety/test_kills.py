@@ -26,7 +26,7 @@ FIT = """
 import sys
 from hcep.cli.app import app
 data, other, folder = sys.argv[-3:]
-options = ["--hierarchy", "flat", "--anchor", "0.2", "--shrinkage", "none", "--force", "--json"]
+options = ["--hierarchy", "flat", "-P", "anchor=0.2", "-P", "shrinkage=none", "--overwrite", "--json"]
 sys.stdout, told = open("/dev/null", "w"), sys.stdout
 def work(folder=folder):
     app(["fit", data, *options, "-o", folder], standalone_mode=False)

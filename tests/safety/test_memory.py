@@ -136,7 +136,7 @@ def test_a_failure_half_way_leaves_the_old_predictions(tmp_path, monkeypatch):
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
     with pytest.raises(HCEPError):
-        run("predict", tmp_path / "m", store, "-o", tmp_path / "p.parquet", "--force")
+        run("predict", tmp_path / "m", store, "-o", tmp_path / "p.parquet", "--overwrite")
     assert {path.name for path in tmp_path.iterdir()} == {"store", "m", "p.parquet"}
     assert (tmp_path / "p.parquet").read_bytes() == b"old"
 
@@ -172,7 +172,7 @@ def stores(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stores")
     for n_images in (10_000, 40_000):
         make_store(folder / str(n_images), n_images, n_dims=2048, split=True)
-    options = ["--hierarchy", "flat", "--shrinkage", "none", "--anchor", "0.3", "--json"]
+    options = ["--hierarchy", "flat", "-P", "shrinkage=none", "-P", "anchor=0.3", "--json"]
     peaks = [peak("fit", folder / n, *options, "-o", folder / f"model{n}") for n in ("10000", "40000")]
     return folder, peaks
 
@@ -187,8 +187,8 @@ def test_the_memory_of_fit_is_flat_from_10_000_to_40_000_images(stores):
 @pytest.mark.parametrize(
     ("command", "options"),
     [
-        ("predict", ["-o", "p.parquet", "--force"]),
-        ("predict", ["-o", "p.csv", "--force"]),
+        ("predict", ["-o", "p.parquet", "--overwrite"]),
+        ("predict", ["-o", "p.csv", "--overwrite"]),
         ("evaluate", ["--by-class", "--json"]),
         ("audit", ["--json"]),
     ],

@@ -29,21 +29,18 @@ REFUSED = {
     ("audit", "output"): "audit {model} {x} -o {mine}.html",
     ("audit", "figures"): "audit {model} {x} --figures {mine}",
     ("hierarchy convert", "target"): "hierarchy convert {tree} {mine}.json",
-    ("hierarchy wordnet", "output"): "hierarchy wordnet {x} -o {mine}.json",
     ("hierarchy lint", "output"): "hierarchy lint {tree} --fix -o {mine}.json",
     ("hierarchy edit", "output"): "hierarchy edit {tree} --rename cat=dog -o {mine}.json",
-    ("induce llm", "output"): "induce llm {x} -o {mine}.json --model m",
-    ("induce llm", "transcript"): "induce llm {x} -o {new}.json --model m --transcript {mine}.json",
-    ("induce text", "output"): "induce text {x} -o {mine}.json --corpus {x}",
-    ("induce text", "evidence"): "induce text {x} -o {new}.json --corpus {x} --evidence {mine}.json",
-    ("induce geometry", "output"): "induce geometry {x} -o {mine}.json",
+    ("induce", "output"): "induce llm {x} -o {mine}.json --llm m",
+    ("induce", "record"): "induce llm {x} -o {new}.json --llm m --record {mine}.json",
+    ("interpret", "output"): "interpret {model} -o {mine}.md",
     ("fit", "output"): "fit {data} --hierarchy flat -o {mine}",
     ("open", "output"): "open {x} -o {mine}",
     ("encode", "output"): "encode {photos} -e " + ENCODER + " -o {mine}",
 }
 #: Outputs that are a folder of the command's own.
 OWN = {("demo", "output"), ("data", "output")}
-OUTPUTS = {"output", "target", "html", "where_png", "per_image", "figures", "transcript", "evidence"}
+OUTPUTS = {"output", "target", "html", "where_png", "per_image", "figures", "record"}
 
 
 def commands(group, above=()):
@@ -87,9 +84,7 @@ def test_a_file_that_is_there_is_refused(inputs, tmp_path, command, option):
     mine = next(word for word in words if os.path.basename(word).startswith("mine"))
     with open(mine, "w") as file:
         file.write(MINE)
-    with pytest.raises(
-        HCEPError, match=r"there already|not written by this command|not a folder|is a file|make the fol"
-    ):
+    with pytest.raises(HCEPError, match=r"exists already|not a folder|is a file|make the fol"):
         CliRunner().invoke(app, words, catch_exceptions=False)
     with open(mine) as file:
         assert file.read() == MINE
@@ -114,10 +109,10 @@ def test_a_name_of_other_bytes_in_a_report(inputs, oddly_named, tmp_path):
     report = tmp_path / "report.html"
     words = ["explain", inputs["model"], oddly_named, "--encoder", ENCODER, "--html", report]
     report.write_text(MINE)
-    with pytest.raises(HCEPError, match="there already; pass --replace"):
+    with pytest.raises(HCEPError, match="exists already; pass --overwrite"):
         CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     assert report.read_text() == MINE
-    run(*words, "--replace")
+    run(*words, "--overwrite")
     text = report.read_bytes().decode("utf-8")  # strictly
     assert "caf\ufffd \ufffd.png" in text
     assert MINE not in text

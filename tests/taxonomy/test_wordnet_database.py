@@ -129,7 +129,7 @@ def test_a_class_above_another_is_a_class_of_its_own(database, ids):
 def test_an_ambiguous_word_lists_its_senses(wordnet, ids, database):
     with pytest.raises(
         HierarchyError,
-        match=r"'cat' has 2 senses; ask for one by its name or id.*--first-sense.*cat\.n\.01 \(n\d{8}\): f",
+        match=r"'cat' has 2 senses; ask for one by its name or id.*-P on_ambiguous=first.*cat\.n\.01 \(n\d{8}\): f",
     ):
         wordnet.id("cat")
     assert wordnet.id("cat", on_ambiguous="first") == ids["cat"]

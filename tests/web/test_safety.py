@@ -194,5 +194,5 @@ def test_the_log_says_nothing_of_people(server, guarded, photos):
     httpx.post(server.url + "api/v1/explain", files={"photo": (secret, b"bad", "image/jpeg")})
     httpx.get(guarded.url, params={"token": guarded.token})
     assert "private name" not in server.log.read_text()
-    after_start = guarded.log.read_text().partition("(Ctrl-C ends)")[2]
+    after_start = guarded.log.read_text().partition("(press Ctrl-C to stop)")[2]
     assert guarded.token not in after_start

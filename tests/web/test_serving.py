@@ -48,7 +48,7 @@ def under_load(url, copies, n_clients, n):
 @pytest.fixture(scope="module")
 def small(start_server):
     """A server that remembers sixteen photos and encodes four together."""
-    return start_server("--photos", "16", "--batch", "4")
+    return start_server("-P", "photos=16", "-P", "batch=4")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def file(tmp_path_factory):
 @pytest.fixture(scope="module")
 def narrow(start_server, file):
     """A server at which two may wait."""
-    return start_server("--queue", "2", "--batch", "1", "--corrections", str(file))
+    return start_server("-P", "queue=2", "-P", "batch=1", "--corrections", str(file))
 
 
 def test_thirty_two_clients(small, photos):

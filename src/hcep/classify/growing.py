@@ -74,7 +74,7 @@ class GrowingMixin(ConceptEstimator):
         """The concept that `add_class` hangs a class from, whose images it need not have yet; raises as that does."""
         self._may_grow()
         if str(name) in set(map(str, self.classes_.tolist())):
-            how = "`hcep model update`, or partial_fit(X, y), adds images to it"
+            how = "`hcep model add`, or partial_fit(X, y), adds images to it"
             raise HCEPError(f"{name!r} is a class of the model already; {how}")
         if isinstance(name, str) != (self.classes_.dtype.kind in "UO"):
             raise HCEPError(f"name must be of the type of the other classes, {self.classes_.dtype}; got {name!r}")

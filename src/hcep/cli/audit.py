@@ -1,4 +1,4 @@
-"""`hcep audit`: checks of a model that can fail, and what it may be used for."""
+"""`hcep audit`: checks that a model may fail, and what it may be used for."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,40 +20,43 @@ def audit(
     model: opt.Model,
     data: opt.Data,
     *,
-    split: Annotated[str | None, option("Split to look at; val where there is one.")] = None,
-    train_split: Annotated[str, option("Split that controls are fitted to, if there is one.")] = "train",
-    by: Annotated[str | None, option("Column of --groups: a line for each of its values.")] = None,
-    groups: Annotated[Path | None, option(".csv or .parquet with the column and `id`; the data by default.")] = None,
-    coverage: Annotated[float, option("The promise to look at.", min=0.5, max=0.999)] = 0.9,
-    vectors: opt.Vectors = None,
-    label: opt.Label = None,
-    labels: opt.Labels = None,
+    split: opt.Split = None,
+    coverage: opt.Coverage = 0.9,
+    output: opt.OptionalOutput = None,
+    figures: Annotated[Path | None, option("Folder for figures (PDF, PNG, HTML).", "--figures FOLDER")] = None,
+    by: Annotated[str | None, option("Column of --groups: check each of its values.", "--by COLUMN")] = None,
+    groups: Annotated[
+        Path | None, option(".csv or .parquet with that column and `id` (default: DATA).", "--groups FILE")
+    ] = None,
     encoder: opt.Encoder = None,
-    output: Annotated[Path | None, option("HTML file; JSON is written beside it.", "--output", "-o")] = None,
-    figures: Annotated[Path | None, option("Folder for figures: PDF, PNG, icicles as HTML.")] = None,
-    force: opt.Force = False,
+    overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
+    train_split: opt.TrainSplit = "train",
+    vectors: opt.Vectors = None,
+    labels: opt.Labels = None,
 ) -> None:
-    """Look at a model with labelled images it was neither fitted nor calibrated on; exit code 1 where a check fails.
+    """Audit a model on labelled images it has not seen; the exit code is 1 if a check fails.
 
-    Deletion and insertion of concepts, concepts removed and exchanged, leakage, noise, other training images, shuffled
-    labels, a random tree, calibration and coverage by branch, thin classes, groups.
+    Checks: deletion and insertion of concepts, concepts removed and exchanged, leakage, noise, other training images,
+    shuffled labels, a random tree, calibration and coverage by branch, small classes, groups. The split `val` is used
+    if there is one. --output writes an HTML report and a JSON file beside it.
     """
     from hcep.explain.neighbours import fitted_on
     from hcep.models.fitting import IN_MEMORY
 
     beside = None if output is None else output.with_suffix(".json")
     for path in (output, beside):
-        refuse_existing(path, force, "--output")
-    if figures is not None and not force and figures.exists() and not (figures.is_dir() and not any(figures.iterdir())):
-        how = "pass --force to add to it, or give another name"
-        raise HCEPError(f"--figures: {str(figures)!r} is there already; {how}")
-    saved, options = models.read_model(model), dict[str, Any](vectors=vectors, label=label, labels=labels)
-    # Figures are of all images at once.
+        refuse_existing(path, overwrite, "--output")
+    is_empty = figures is None or not figures.exists() or (figures.is_dir() and not any(figures.iterdir()))
+    if not is_empty and not overwrite:
+        how = "pass --overwrite to add to it, or give another name"
+        raise HCEPError(f"--figures: {str(figures)!r} exists already; {how}")
+    saved, options = models.read_model(model), opt.columns(vectors, labels)
+    # Figures need all images at once.
     options |= {"encoder": encoder, "progress": not as_json, "in_memory": IN_MEMORY if figures is None else None}
     test = opt.embeddings_for(saved, data, split, default_split="val", **options)
     if n := int(fitted_on(saved, test.hashes).sum()):
-        show_notes([f"{n:,} of {len(test.y):,} images are those that the model was fitted on; new ones may fare worse"])
+        show_notes([f"{n:,} of {len(test.y):,} images are training images of the model; it may do worse on new ones"])
     train = None
     if split != train_split:
         try:
@@ -62,45 +65,45 @@ def audit(
         except HCEPError as error:
             show_notes([f"no controls are fitted: {error}"])
     y = _own(test.y, saved.classifier)
-    found = auditing.audit(
+    report = auditing.audit(
         saved.classifier,
         test.X,
         y,
         train=train,
         groups=None if by is None else _groups(groups or data, by, test.ids),
-        coverage=coverage,
+        coverage=0.9 if coverage is None else coverage,
         name=str(model),
         progress=not as_json,
     )
     if output is not None and beside is not None:
-        write_text(output, found.to_html())
-        write_text(beside, found.to_json())
+        write_text(output, report.to_html())
+        write_text(beside, report.to_json())
     if figures is not None:
         evaluate.write_figures(figures, saved.classifier, test.X, y)
     if as_json:
-        say(found.to_json())
+        say(report.to_json())
     else:
-        for check in found.checks:
+        for check in report.checks:
             mark = {True: "✓", False: "✗", None: "–"}[check.passed]
             say(f"{mark} {check.name}: {check.measured}")
-        say("\n" + "\n".join(found.sentences) + (f"\nreport: {output}, {beside}" if output else ""))
-    if found.failed:
+        say("\n" + "\n".join(report.sentences) + (f"\nreport: {output}, {beside}" if output else ""))
+    if report.failed:
         raise typer.Exit(1)
 
 
 def _own(y: NDArray[Any], classifier: Any) -> NDArray[Any]:
-    """Labels as the model has them."""
+    """Labels of the type of the model's classes."""
     labels, index = np.unique(y, return_inverse=True)
     return np.array(own_labels(classifier, labels.tolist()))[index]
 
 
 def _groups(table: Path, column: str, ids: NDArray[Any]) -> NDArray[Any]:
-    """The column of a table for each image, found by `id`, or by place where the table has none."""
+    """The column of a table for each image, matched by `id`, or by row if the table has no ids."""
     import pyarrow.csv
     import pyarrow.parquet
 
     if table.suffix not in (".csv", ".parquet"):
-        raise HCEPError(f"--by {column}: give the table with this column by --groups FILE, .csv or .parquet")
+        raise HCEPError(f"--by {column}: give the table that has this column with --groups (.csv or .parquet)")
     read = pyarrow.parquet.read_table if table.suffix == ".parquet" else pyarrow.csv.read_csv
     rows = read(table)
     if column not in rows.column_names:

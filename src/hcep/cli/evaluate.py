@@ -1,4 +1,4 @@
-"""`hcep evaluate`: a model on labelled embeddings, alone or beside baselines."""
+"""`hcep evaluate`: score a model on labelled images, alone or beside baselines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from rich.table import Table
 
@@ -16,22 +16,21 @@ from hcep._checks import NO_NUMBER, escape_markup as escape, rounded
 from hcep._files import refuse_existing, replacing, write_text
 from hcep.cli import options as opt
 from hcep.cli.console import Console, say, show_notes, table_of, tell
-from hcep.cli.options import option
+from hcep.cli.options import more, option
 from hcep.errors import HCEPError, near_matches, quoted
 
-Format = Literal["table", "markdown", "latex", "csv"]
-#: Stands for every method that can run here.
+#: The name that stands for every method that can run here.
 ALL = "all"
 FORMATS = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
-#: What columns of `ImageScores` are called in the JSON of one model; those left out keep their name.
+#: Names of columns of `ImageScores` in the JSON of one model, if they differ.
 KEYS = {"correct": "accuracy", "tree_distance": "mistake_tree_distance", "lca_height": "mistake_lca_height"}
-#: Columns with one value per level, and what the list of them is called.
+#: Columns with one value per level, and the name of their list.
 BY_LEVEL = {"prefix": "prefix_accuracy", "explained": "explained_energy"}
-#: What is told of each class.
+#: Scores of each class.
 OF_CLASS = ("accuracy", "support_precision", "support_recall")
 #: A terminal narrower than this gets means without intervals.
 WIDE = 120
-#: What metrics are called for people; those left out, by their name.
+#: Titles of metrics, if they differ from their names.
 TITLES = {
     "n_images": "images",
     "mistake_tree_distance": "mistakes: steps to the truth",
@@ -53,58 +52,60 @@ def evaluate(
     model: opt.Model,
     data: opt.Data,
     *,
-    split: Annotated[str | None, option("Split to evaluate on; val where there is one.")] = None,
-    by_class: Annotated[bool, option("A line per class, too.")] = False,
-    compare: Annotated[list[str] | None, option("Method, folder of another model, or `all`; may be repeated.")] = None,
-    vectors: opt.Vectors = None,
-    label: opt.Label = None,
-    labels: opt.Labels = None,
+    split: opt.Split = None,
+    by_class: Annotated[bool, option("Also show per-class scores.", "--by-class")] = False,
+    compare: opt.Compare = None,
+    output: opt.OptionalOutput = None,
+    per_image: Annotated[
+        Path | None, option("Write every score of every image: .parquet or .csv.", "--per-image FILE")
+    ] = None,
     encoder: opt.Encoder = None,
-    train_split: Annotated[str, option("Split that compared methods are fitted on.")] = "train",
-    top_k: Annotated[list[int] | None, option("Top-k accuracies; may be repeated. 1 and 5.", min=1)] = None,
-    form: Annotated[Format | None, option("Form of the table; otherwise by --output's name.", "--format")] = None,
-    output: Annotated[Path | None, option("File for the table: .md, .tex, .csv or .json.", "--output", "-o")] = None,
-    per_image: Annotated[Path | None, option("File for every metric of every image: .parquet or .csv.")] = None,
-    interventions: Annotated[bool, option("Also accuracy after correcting 0, 1, 2, … levels of every path.")] = False,
-    corrections: opt.CorrectionsFile = None,
-    force: opt.Force = False,
-    ray: opt.Ray = None,
+    overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
+    interventions: Annotated[bool, more("Accuracy after correcting 0, 1, 2, … levels.", "--interventions")] = False,
+    top_k: Annotated[
+        list[int] | None, more("Top-k accuracy to show. Repeatable (default: 1 and 5).", "--top-k N", min=1)
+    ] = None,
+    train_split: opt.TrainSplit = "train",
+    vectors: opt.Vectors = None,
+    labels: opt.Labels = None,
+    corrections: opt.Corrections = None,
+    ray: opt.Ray = None,
     config: opt.Config = None,
 ) -> None:
-    """Score a model on labelled embeddings, alone or beside other methods on the same images.
+    """Score a model on labelled images, alone or beside other methods on the same images.
 
-    Accuracy, top-k, support precision and recall, prefix accuracy by level, how far mistakes are, reconstruction
-    error, calibration; each with a 95% bootstrap interval. With --compare one table with paired tests against the
-    model: † differs significantly, bold is the best and what is not significantly worse. docs/metrics.md defines all.
+    The split `val` is used if there is one. Scores come with 95 % bootstrap intervals; docs/metrics.md defines them.
+    --compare prints one table with paired tests against the model: † differs significantly; bold is the best, and what
+    is not significantly worse. --output writes the scores or the table: .md, .tex, .csv or .json.
     """
     from hcep.classify.methods.all_methods import METHODS
     from hcep.models.fitting import IN_MEMORY, blocks
     from hcep.models.model_encoder import embeddings_for
 
-    wanted, ranks = _form(form, output, as_json), tuple(top_k or (1, 5))
+    form, ranks = _form(output, as_json), tuple(top_k or (1, 5))
     if ray is not None:
         if compare or output or per_image or corrections or interventions:
             alone = "--compare, --output, --per-image, --corrections and --interventions"
-            raise HCEPError(f"{alone} are for one process: leave out --ray")
+            raise HCEPError(f"{alone} are not supported with --ray")
         scores = distributed.evaluate(model, data, split=split, top_k=ranks, address=ray, progress=not as_json)
         facts = _facts(scores, str(data), models.read_model(model).classifier.hierarchy_, by_class)
         _show("json" if as_json else "table", None, facts, ev.Grades(), None, as_json)
         return
     if per_image is not None and per_image.suffix not in (".parquet", ".csv"):
         raise HCEPError(f"--per-image: expected a name ending in .parquet or .csv, got {str(per_image)!r}")
-    refuse_existing(output, force, "--output")
-    refuse_existing(per_image, force, "--per-image")
+    refuse_existing(output, overwrite, "--output")
+    refuse_existing(per_image, overwrite, "--per-image")
     names = compare or []
     _check_names(names)
     saved = models.read_model(model)
     classifier = saved.classifier
-    file_parts: dict[str, Any] = {"vectors": vectors, "label": label, "labels": labels, "encoder": encoder}
+    file_parts = {**opt.columns(vectors, labels), "encoder": encoder}
 
     def read(wanted: str | None, **options: Any) -> embeddings.Embeddings:
         return embeddings_for(saved, data, wanted, progress=not as_json, **file_parts, **options)
 
-    # What compares images one by one has a row for each; the rest needs sums alone.
+    # Comparisons of single images need a row for each image; everything else needs only sums.
     rows = names or per_image or interventions or corrections
     test = read(split, default_split="val", in_memory=None if rows else IN_MEMORY, own_classes=True)
     show_notes(test.notes)
@@ -121,8 +122,8 @@ def evaluate(
         read_blocks = blocks(test.X, test.y, not as_json and "evaluating")
         running = ev.evaluate_blocks(classifier, read_blocks, top_k=ranks)
         facts = _facts(running, test.source, classifier.hierarchy_, by_class)
-        table = running.table(columns, own) if wanted not in ("table", "json") else None
-        _show(wanted, table, facts, ev.Grades(), output, as_json)
+        table = running.table(columns, own) if form not in ("table", "json") else None
+        _show(form, table, facts, ev.Grades(), output, as_json)
         return
     with Console(stderr=True).status("evaluating …") as status:
         grades = ev.grade_methods(
@@ -138,29 +139,29 @@ def evaluate(
     facts = _facts(grades.graded[own].scores, test.source, classifier.hierarchy_, by_class)
     if interventions:
         facts["interventions"] = [row._asdict() for row in ev.intervention_curve(classifier, test.X, test.y)]
-    table = grades.table(columns) if names or wanted not in ("table", "json") else None
+    table = grades.table(columns) if names or form not in ("table", "json") else None
     for name, reason in grades.skipped.items():
         tell(f"{name}: {reason}", "skipped")
     for text, warned in grades.warnings.items():
         others = ", ".join(name for name in warned if name != own)
         if others:  # the model's own warnings were shown when it was fitted
             tell(f"{others}: {text}", "warning")
-    _show(wanted, table, facts, grades, output, as_json)
+    _show(form, table, facts, grades, output, as_json)
 
 
 def _show(
-    wanted: str,
+    form: str,
     table: ev.ScoreTable | None,
     facts: dict[str, Any],
     grades: ev.Grades,
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Print the facts and the table, or write them to the output, in the form wanted."""
-    if wanted == "table":
+    """Print the facts and the table in this form, or write them to the output."""
+    if form == "table":
         _print_scores(facts, table)
         return
-    if table is None or wanted == "json":
+    if table is None or form == "json":
         whole = facts
         if table is not None:
             skipped = [{"method": name, "reason": reason} for name, reason in grades.skipped.items()]
@@ -168,7 +169,7 @@ def _show(
             whole = {"data": facts["data"], **json.loads(table.to_json()), "skipped": skipped, **more}
         text = json.dumps(whole, indent=2, ensure_ascii=False)
     else:
-        text = {"markdown": table.to_markdown, "latex": table.to_latex, "csv": table.to_csv}[wanted]().rstrip("\n")
+        text = {"markdown": table.to_markdown, "latex": table.to_latex, "csv": table.to_csv}[form]().rstrip("\n")
     if output is None:
         say(text)
         return
@@ -235,17 +236,13 @@ def _warn_of_training_images(data: str | None, test: embeddings.Embeddings) -> N
         tell(f"{told}flatter it; evaluate on other images (--split, or another file)", "warning")
 
 
-def _form(form: str | None, output: Path | None, as_json: bool) -> str:
-    """The form of what is printed or written; two at once, or a file whose name does not say its form, are refused."""
-    if as_json and form is not None:
-        raise HCEPError(f"--json and --format {form} exclude each other; leave one out")
-    if output is None:
-        return "json" if as_json else form or "table"
-    if form == "table":
-        raise HCEPError("--format table is for terminals; write markdown, latex or csv to a file")
-    if form is None and not as_json and output.suffix not in FORMATS:
-        raise HCEPError(f"--output: expected a name ending in {', '.join(FORMATS)}, or --format; got {str(output)!r}")
-    return "json" if as_json else form or FORMATS[output.suffix]
+def _form(output: Path | None, as_json: bool) -> str:
+    """The form of what is printed or written; a file whose name does not tell its form is refused."""
+    if output is None or as_json:
+        return "json" if as_json else "table"
+    if output.suffix not in FORMATS:
+        raise HCEPError(f"--output: expected a name ending in {', '.join(FORMATS)}, got {str(output)!r}")
+    return FORMATS[output.suffix]
 
 
 def _write_images(path: Path, grades: ev.Grades, test: embeddings.Embeddings) -> None:

@@ -1,24 +1,23 @@
-"""`hcep explain`, `hcep predict`: photos and embeddings into rooted paths; `hcep correct`: what people say of them."""
+"""`hcep explain`: photos into rooted paths, as lines, trees, JSON or an HTML report."""
 
 from __future__ import annotations
 
-import getpass
 import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import indent
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 import typer
 from rich.padding import Padding
 
-from hcep import explain as explaining, models, ray as distributed
+from hcep import explain as explaining, models
 from hcep._checks import escape_markup as escape
 from hcep._files import refuse_existing, replacing, write_text
 from hcep.cli import options as opt
-from hcep.cli.console import Console, path_tree, say, say_json, verdict
-from hcep.cli.options import option
+from hcep.cli.console import Console, path_tree, say, verdict
+from hcep.cli.options import more, option
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 
@@ -26,49 +25,52 @@ from hcep.hierarchy import Hierarchy
 NAMED = 0.05
 #: Photos whose maps fit one picture.
 MAX_STRIPS = 100
-Concepts = list[str] | None
 
 
 def explain(
     images: opt.Images,
     *,
     model: opt.ModelOption = None,
-    encoder: opt.OwnEncoder = None,
-    preprocessing: opt.Preprocessing = None,
     tree: Annotated[bool, option("Draw each path as a tree.", "--tree")] = False,
-    n_best: Annotated[int | None, option("Classes to show for each image.", "--n-best", "-n", min=1)] = None,
-    where: Annotated[bool, option("Map where in the photo each concept is.", "--where")] = False,
-    where_png: Annotated[Path | None, option("Write the maps as one PNG, a row per photo.")] = None,
-    html: Annotated[Path | None, option("Write an HTML report with the photos.")] = None,
-    store: Annotated[
-        Path | None, option("Store of training photos, to show the nearest; a model may have one.")
+    n_best: opt.NBest = None,
+    why_not: Annotated[
+        opt.Names, option("Class or concept to compare the answer with. Repeatable.", "--why-not CONCEPT")
     ] = None,
+    force: opt.Force = None,
+    forbid: opt.Forbid = None,
     coverage: opt.Coverage = None,
-    why_not: Annotated[Concepts, option("Class or concept to compare the answer with; may be repeated.")] = None,
-    force: Annotated[Concepts, option("Concept that must be on the path; may be repeated, as all these.")] = None,
-    forbid: Annotated[Concepts, option("Concept that must not be on the path.")] = None,
-    objects: Annotated[str | None, option("Several objects in a photo: at most N, or all.", metavar="N|auto")] = None,
-    change: Annotated[Concepts, option("New coefficient of a concept on the path: dog=0, or dog*2.", "--set")] = None,
-    corrections: opt.CorrectionsFile = None,
-    replace: Annotated[bool, option("Replace files that are there already.", "--replace")] = False,
+    html: Annotated[Path | None, option("Write an HTML report with the photos.", "--html FILE")] = None,
+    where: Annotated[bool, option("Map where in the photo each concept is.", "--where")] = False,
+    where_png: Annotated[Path | None, option("Write the maps as one PNG, a row per photo.", "--where-png FILE")] = None,
+    overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
+    objects: Annotated[
+        str | None, more("Find several objects in a photo: at most N, or `auto`.", "--objects N")
+    ] = None,
+    change: Annotated[
+        opt.Names, more("New coefficient of a concept on the path: dog=0, or dog*2.", "--set CONCEPT=VALUE")
+    ] = None,
+    store: opt.Store = None,
+    corrections: opt.Corrections = None,
+    encoder: opt.Encoder = None,
+    preprocessing: opt.Preprocessing = None,
     strict: opt.Strict = False,
     config: opt.Config = None,
 ) -> None:
-    """Explain images: one line each, as a tree, as JSON or as an HTML report."""
+    """Explain photos: the class of each and the path of concepts that leads to it."""
     from hcep.explain.finding import refuse_no_images
 
-    model, images = _model_and_images(model, images)
+    model, images = model_and_images(model, images)
     files = explaining.find_images(images)
     refuse_no_images(files)
     for path, flag in ((html, "--html"), (where_png, "--where-png")):
-        refuse_existing(path, replace, flag, "--replace")
+        refuse_existing(path, overwrite, flag)
     if where_png is not None and len(files) > MAX_STRIPS:
-        raise HCEPError(f"--where-png: {len(files):,} photos are too many for one picture; use --where --html")
+        raise HCEPError(f"--where-png: {len(files):,} photos are too many for one picture; use --where with --html")
     from hcep.explain.photos import ExplainOptions, answer_batches
 
     if objects not in (None, "auto") and not (objects.isdigit() and int(objects) > 0):
-        raise HCEPError(f"--objects: a number of objects or `auto`, got {objects!r}")
+        raise HCEPError(f"--objects: expected a number of objects or `auto`, got {objects!r}")
     opened = models.builtin_model() if model is None else models.read_model(model)
     if objects == "auto" and opened.path_model.stopping is None:
         learn = "`hcep fit --several-objects` learns one"
@@ -76,7 +78,7 @@ def explain(
     kept = explaining.Answers()
     drawn = html is not None or where_png is not None
     if where and not drawn and not as_json:
-        Console(stderr=True).print("note: maps are drawn in a report (--html FILE) or a picture (--where-png FILE)")
+        Console(stderr=True).print("note: the maps are drawn in a report (--html FILE) or picture (--where-png FILE)")
     options = ExplainOptions(
         where=where or where_png is not None,
         n_best=n_best or 3,
@@ -88,7 +90,7 @@ def explain(
         why_not=why_not or (),
         force=force or (),
         forbid=forbid or (),
-        corrections=opt.kept_corrections(corrections, opened.path_model.hierarchy),
+        corrections=opt.read_corrections(corrections, opened.path_model.hierarchy),
         progress=not as_json and not sys.stdout.isatty(),  # lines on a terminal are progress enough
     )
     batches = answer_batches(files, opened, options, None if strict else kept.skipped)
@@ -109,95 +111,6 @@ def explain(
             Console().print(f"{what}: [bold]{escape(str(path))}[/]", soft_wrap=True)
     if not n_found:
         raise typer.Exit(1)
-
-
-def predict(
-    context: typer.Context,
-    model: opt.Model,
-    data: opt.Data,
-    *,
-    output: Annotated[Path, option("File to write: .parquet or .csv; with --ray, a folder.", "--output", "-o")],
-    split: opt.Split = None,
-    vectors: opt.Vectors = None,
-    label: opt.Label = None,
-    labels: opt.Labels = None,
-    encoder: opt.Encoder = None,
-    coverage: opt.Coverage = None,
-    corrections: opt.CorrectionsFile = None,
-    force: opt.Force = False,
-    ray: opt.Ray = None,
-    as_json: opt.Json = False,
-    config: opt.Config = None,
-) -> None:
-    """Predict class and rooted path of every image into a Parquet or CSV file.
-
-    Columns: id, label (where known), predicted, probability, path, names, coefficients, residual_norm; with --coverage
-    also answer, answer_name, answer_probability and kind.
-    """
-    from hcep.explain.predictions import BLOCK, write_predictions
-
-    if ray is not None:
-        if coverage is not None or corrections is not None:
-            raise HCEPError("--coverage and --corrections are for one process: leave out --ray")
-        n = distributed.predict(model, data, output, split=split, force=force, address=ray, progress=not as_json)
-    else:
-        if output.suffix not in (".parquet", ".csv"):
-            known = "predictions are Parquet or CSV; expected a name ending in .parquet or .csv"
-            raise HCEPError(f"--output: {known}, got {str(output)!r}")
-        kept = output.with_name(output.name + ".toml")
-        for path in (output, kept):
-            refuse_existing(path, force, "--output")
-        saved = models.read_model(model)
-        columns: dict[str, Any] = {"vectors": vectors, "label": label, "labels": labels, "in_memory": BLOCK}
-        found = opt.embeddings_for(saved, data, split, encoder=encoder, progress=not as_json, **columns)
-        limits, n = opt.corrected_limits(corrections, saved.hierarchy, found), len(found.X)
-        told: dict[str, Any] = {"ids": found.ids, "labels": found.labels, "limits": limits, "coverage": coverage}
-        write_predictions(saved.path_model, found.X, output, **told, progress=not as_json)
-        opt.save_resolved(context, kept)
-    if as_json:
-        say_json({"predictions": output, "n_images": n})
-    else:
-        say(f"{output}: {n:,} images")
-
-
-def correct(
-    images: opt.Images,
-    *,
-    label: Annotated[str | None, option("The true class.", "--class")] = None,
-    force: Annotated[list[str] | None, option("Concept that is right, such as mammal.")] = None,
-    forbid: Annotated[list[str] | None, option("Concept that is wrong; both may be repeated.")] = None,
-    undo: Annotated[bool, option("Take the last correction of each image back.", "--undo")] = False,
-    why: Annotated[str, option("The reason.")] = "",
-    who: Annotated[str | None, option("Who says so; the user's name by default.")] = None,
-    model: opt.ModelOption = None,
-    corrections: Annotated[Path, option("The file; it is only ever added to.")] = Path("corrections.jsonl"),
-    config: opt.Config = None,
-) -> None:
-    """Correct the answer for photos, for good: predict, explain, evaluate and fit honour the file with --corrections.
-
-    A photo is known by its content: it may be moved and renamed. Concepts are ids, names or synonyms of the model's own
-    hierarchy: give the model folder that is to honour them first.
-    """
-    from hcep.explain.corrections import Corrections, class_meant, image_hash, request_of
-
-    if undo == bool(label or force or forbid):
-        raise HCEPError("say what is right or wrong (--class, --force, --forbid), or --undo")
-    model, images = _model_and_images(model, images)
-    hierarchy = (models.builtin_model() if model is None else models.read_model(model)).path_model.hierarchy
-    asked, kept = request_of(hierarchy, force or (), forbid or ())._asdict(), Corrections(corrections, missing=True)
-    request_of(hierarchy, force or (), forbid or (), label)  # a class that is not below these
-    label = label and class_meant(hierarchy, label)
-    hashes = {file: image_hash(file) for file in explaining.find_images(images)}
-    for file, image in hashes.items():
-        if undo and image not in kept:
-            raise HCEPError(f"{str(file)!r} has no correction in {str(corrections)!r}")
-    name = who if who is not None else getpass.getuser()
-    for file, image in hashes.items():
-        kept.add(image, **asked, label=label, undo=undo, file=str(file), who=name, why=why)
-    n = len(hashes)
-    whose = f", in the concepts of {model or 'ImageNet, the built-in model; of your own: hcep correct MODEL PHOTO'}"
-    done = "taken back" if undo else f"added{whose}"
-    say(f"{corrections}: {n:,} correction{'' if n == 1 else 's'} {done}")
 
 
 def _each(
@@ -230,12 +143,12 @@ def _print_json(found: Iterable[explaining.Answer]) -> int:
     return n
 
 
-def _model_and_images(model: Path | None, images: list[str]) -> tuple[Path | None, list[str]]:
+def model_and_images(model: Path | None, images: list[str]) -> tuple[Path | None, list[str]]:
     """The model, which may also be the first of the arguments; None for the built-in one."""
     if model is not None or not (Path(images[0]) / "model.json").exists():
         return model, images
     if len(images) == 1:
-        raise HCEPError(f"{images[0]!r} is a model; say which images it is to explain")
+        raise HCEPError(f"{images[0]!r} is a model folder; add the images to explain")
     return Path(images[0]), images[1:]
 
 

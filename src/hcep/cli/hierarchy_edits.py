@@ -1,10 +1,9 @@
-"""`hcep hierarchy lint`, `edit` and `diff`: what is wrong with a hierarchy, and what a repair or a change does."""
+"""`hcep hierarchy lint` and `edit`: what is wrong with a hierarchy, and what a repair or a change does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,22 +13,17 @@ from hcep import datasets, embeddings as emb, models, taxonomy
 from hcep._checks import escape_markup as escape
 from hcep._files import refuse_existing
 from hcep._progress import progress
+from hcep.cli import options as opt
 from hcep.cli.console import Console, say, say_json, show_notes, table_of
-from hcep.cli.hierarchy import File, ReadAs, app as app, read
-from hcep.cli.options import Force, Json, Label, Labels, ReaderOptions, Vectors, lines_in, option, reader_options
+from hcep.cli.hierarchy import read
+from hcep.cli.options import option
 from hcep.errors import HCEPError, counted, quoted
 from hcep.hierarchy import Hierarchy
-from hcep.taxonomy import Add, Edit, Finding, Merge, Move, Remove, Rename, apply_edits, write_hierarchy
+from hcep.taxonomy import Finding, apply_edits, parse_edits, write_hierarchy
 from hcep.taxonomy.files import class_ids, in_words, named_as_ids
 
-Many = list[str] | None
-Texts = Sequence[str]
-Data = Annotated[Path | None, option("Labelled embeddings or photos, in any form `hcep fit` takes.", "--embeddings")]
-Classes = Annotated[Path | None, option("Text file with the data's labels, one per line; the leaves by default.")]
-Output = Annotated[Path | None, option("File to write the changed hierarchy to.", "--output", "-o")]
-
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan", "-": "red", "+": "green", "~": "cyan", "=": "dim"}
-#: What metrics are called in a terminal, where not by their name.
+#: Titles of metrics, if they differ from their names.
 METRICS = {
     "support_f1": "support F1",
     "f1_above_chance": "support F1 above chance",
@@ -37,213 +31,148 @@ METRICS = {
 }
 
 
-@app.command()
-def diff(old: File, new: File, *, read_as: ReadAs = None, options: ReaderOptions = None, as_json: Json = False) -> None:
-    """Tell what changed between two: - and + edges, ~ names, = what was merged; ids in brackets where names differ."""
-    before, after = (read(place, read_as, options) for place in (old, new))
-    _report([], before, taxonomy.diff(before, after), {}, True, None, as_json)
-
-
-@app.command()
 def lint(
-    file: File,
+    tree: opt.Tree,
     *,
-    classes: Classes = None,
-    embeddings: Data = None,
-    vectors: Vectors = None,
-    label: Label = None,
-    labels: Labels = None,
-    split: Annotated[str | None, option("Split to look at; train where there is one.")] = None,
-    apply: Annotated[bool, option("Apply the safe repairs and show what changed.", "--fix")] = False,
-    collapse: Annotated[bool, option("The same, and merge single-child chains.", "--collapse")] = False,
-    fix_moves: Annotated[int, option("Also apply up to N moves with a clear gain.", min=0, metavar="N")] = 0,
-    output: Output = None,
-    in_place: Annotated[bool, option("Write the repaired hierarchy over FILE.", "--in-place")] = False,
-    force: Force = False,
-    images: Annotated[int, option("Images to name in a finding.", min=0)] = 3,
-    max_moves: Annotated[int, option("Children nearer to another parent to measure.", min=0)] = 60,
-    read_as: ReadAs = None,
-    options: ReaderOptions = None,
-    as_json: Json = False,
+    classes: opt.Classes = None,
+    data: opt.LabelledData = None,
+    split: opt.Split = None,
+    fix: Annotated[bool, option("Apply the safe repairs and show what changed.", "--fix")] = False,
+    collapse: opt.Collapse = False,
+    fix_moves: Annotated[int, option("Also apply up to N moves with a clear gain.", "--fix-moves N", min=0)] = 0,
+    output: opt.OptionalOutput = None,
+    in_place: Annotated[bool, option("Write the repaired hierarchy over the file.", "--in-place")] = False,
+    overwrite: opt.Overwrite = False,
+    as_json: opt.Json = False,
+    options: opt.ReaderOptions = None,
+    vectors: opt.Vectors = None,
+    labels: opt.Labels = None,
+    parameter: opt.Parameter = None,
 ) -> None:
-    """Check a hierarchy, on request against the data, and repair what can be repaired safely.
+    """Check a hierarchy, alone or against labelled images, and repair what can be repaired safely.
 
-    Cycles, self-loops, orphans, several roots, chains, shortcuts, names that repeat or nearly do, classes that are
-    missing, extra or not leaves, uneven depth. With --embeddings also concepts whose cone or atom is off, with the
-    images that do it, and children that lie nearer to another parent in this encoder's space, with what moving them
-    does to held-out images. Nothing is written without -o or --in-place. Exit code 1 while there are errors.
+    Finds cycles, self-loops, orphans, several roots, chains, shortcuts, repeated and similar names, uneven depth, and
+    classes that are missing, extra or inner concepts. With --data it also finds concepts whose cone or atom is off, and
+    children nearer to another parent, with the effect of moving them on held-out images. Nothing is written without
+    --output or --in-place. --collapse includes --fix. The exit code is 1 while there are errors. Parameters: n_images
+    (named in a finding), max_moves (that are measured).
     """
-    repairing = apply or collapse or fix_moves > 0
-    if fix_moves and embeddings is None:
-        raise HCEPError("--fix-moves: moves are measured on images; give --embeddings as well")
+    repairing = fix or collapse or fix_moves > 0
+    if fix_moves and data is None:
+        raise HCEPError("--fix-moves: moves are measured on images; give --data as well")
     if (output is not None or in_place) and not repairing:
-        raise HCEPError("-o and --in-place write a repaired hierarchy; give --fix or --fix-moves as well")
+        raise HCEPError("--output and --in-place write a repaired hierarchy; give --fix or --fix-moves as well")
     if output is not None and in_place:
-        raise typer.BadParameter("give -o or --in-place, not both", param_hint="--in-place")
-    if in_place and not Path(file).is_file():
-        raise typer.BadParameter(f"{file} is not a file that can be written over; give -o", param_hint="--in-place")
-    refuse_existing(output, force, "--output")
-    parts: dict[str, Any] = {"vectors": vectors, "label": label, "labels": labels}
-    data = None if embeddings is None else labelled(embeddings, split, **parts)
-    others: emb.Embeddings | None = None  # images of val, where those of train are looked at
-    if fix_moves and embeddings is not None and split in (None, "train"):
+        raise HCEPError("give --output or --in-place, not both")
+    if in_place and not Path(tree).is_file():
+        raise HCEPError(f"--in-place: {tree!r} is not a file that can be overwritten; give --output")
+    refuse_existing(output, overwrite, "--output")
+    columns = opt.columns(vectors, labels)
+    images = None if data is None else labelled(data, split, **columns)
+    others: emb.Embeddings | None = None  # images of val, if those of train are checked
+    if fix_moves and data is not None and split in (None, "train"):
         with suppress(HCEPError):
-            others = labelled(embeddings, "val", **parts)
+            others = labelled(data, "val", **columns)
     with ExitStack() as bars:
 
         def begin(n_moves: int) -> Callable[[], object]:
             advance = bars.enter_context(progress("measuring", n_moves, shown=not as_json))
             return lambda: advance(1)
 
-        found = taxonomy.review(
-            file,
-            None if data is None else (data.X, data.y, data.ids),
+        review = taxonomy.review(
+            tree,
+            None if images is None else (images.X, images.y, images.ids),
             None if others is None else (others.X, others.y),
-            classes=lines_in(classes),
-            mend=apply or collapse,
+            classes=opt.lines_in(classes),
+            mend=fix or collapse,
             collapse=collapse,
             n_moves=fix_moves,
-            n_images=images,
-            max_moves=max_moves,
             progress=begin,
-            format=read_as,
-            **reader_options(options),
+            **opt.parameters(parameter, also=("n_images", "max_moves")),
+            **opt.reader_options(options),
         )
-    # What is asked for by -o is there afterwards, changed or not; a file in its place stays as it is without a change.
+    # --output is written even without a change; a file in its place stays as it is without one.
     written = None
-    if found.after is not None and (found.changes or output is not None):
-        written = Path(file) if in_place else output
-    if written is not None and found.after is not None:
-        show_notes(write_hierarchy(found.after, written))
-    _report(found.findings, found.before, found.changes, found.effects, repairing, written, as_json)
-    if not as_json and written is not None and found.after is not None:
-        say(f"{written}: {in_words(found.after)}{'' if found.changes else ', unchanged'}")
-    elif not as_json and found.changes:
-        say("nothing written; give -o FILE or --in-place")
-    elif not as_json and found.after is None and repairing:
-        say("nothing written; mend the errors above by hand first")
-    raise typer.Exit(int(bool(found.errors)))
+    if review.after is not None and (review.changes or output is not None):
+        written = Path(tree) if in_place else output
+    if written is not None and review.after is not None:
+        show_notes(write_hierarchy(review.after, written))
+    report(review.findings, review.before, review.changes, review.effects, repairing, written, as_json)
+    if not as_json and written is not None and review.after is not None:
+        say(f"{written}: {in_words(review.after)}{'' if review.changes else ', unchanged'}")
+    elif not as_json and review.changes:
+        say("nothing written; give --output FILE or --in-place")
+    elif not as_json and review.after is None and repairing:
+        say("nothing written; fix the errors above by hand first")
+    raise typer.Exit(int(bool(review.errors)))
 
 
-@app.command()
 def edit(
-    file: File,
+    tree: opt.Tree,
     *,
-    move: Annotated[Many, option("Hang a concept from another parent.", metavar="CONCEPT[:OLD]:NEW")] = None,
-    add: Annotated[
-        Many, option("Add a concept, on request above children of PARENT.", metavar="NAME:PARENT[:CHILD,…]")
-    ] = None,
-    merge: Annotated[Many, option("Merge A into B, which takes its children.", metavar="A:B")] = None,
-    remove: Annotated[Many, option("Remove it; its children go to its parents.", metavar="CONCEPT")] = None,
-    rename: Annotated[Many, option("Change a name; separate ids stay.", metavar="CONCEPT:NAME")] = None,
-    classes: Classes = None,
-    embeddings: Data = None,
-    vectors: Vectors = None,
-    label: Label = None,
-    labels: Labels = None,
-    split: Annotated[str | None, option("To measure on: by folds of train, or val where FILE is a model.")] = None,
-    output: Output = None,
-    force: Force = False,
-    read_as: ReadAs = None,
-    options: ReaderOptions = None,
-    as_json: Json = False,
+    move: opt.Move = None,
+    add: Annotated[opt.Names, option("Add a concept, with children of PARENT.", "--add NAME:PARENT[:CHILD,…]")] = None,
+    merge: Annotated[opt.Names, option("Merge A into B, which takes its children.", "--merge A:B")] = None,
+    remove: opt.Remove = None,
+    rename: opt.Rename = None,
+    classes: opt.Classes = None,
+    data: opt.LabelledData = None,
+    split: opt.Split = None,
+    output: opt.OptionalOutput = None,
+    overwrite: opt.Overwrite = False,
+    as_json: opt.Json = False,
+    options: opt.ReaderOptions = None,
+    vectors: opt.Vectors = None,
+    labels: opt.Labels = None,
 ) -> None:
-    """Change a hierarchy, and see what it does to held-out images without fitting a model again.
+    """Edit a hierarchy and measure what the edits do to held-out images, without fitting a model again.
 
-    Options may be repeated; whatever their order here, they are applied as add, merge, move, remove, rename. Concepts
-    are given by id, or by a name that only one has. Where FILE is a model folder its class means are used and the
-    images of --embeddings are new to it; otherwise the images are held out in turn. Without -o nothing is written.
+    Edits are repeatable and are applied in this order: add, merge, move, remove, rename. Concepts are given by id, or
+    by a name that only one concept has. For a model folder, the effect is measured with its class means on new images
+    (split `val`); otherwise images of --data are held out in turn (split `train`). Nothing is written without --output.
     """
     from hcep.taxonomy.edits import refuse_inner_classes
     from hcep.taxonomy.embedding_checks import ids_of
     from hcep.taxonomy.what_if import HeldOut, compare
 
-    hierarchy = read(file, read_as, options)
-    refuse_existing(output, force, "--output")
-    edits = parse_edits(hierarchy, add or (), merge or (), move or (), remove or (), rename or ())
+    hierarchy = read(tree, options)
+    refuse_existing(output, overwrite, "--output")
+    edits = parse_edits(
+        hierarchy, add=add or (), merge=merge or (), move=move or (), remove=remove or (), rename=rename or ()
+    )
     if not edits:
         raise HCEPError("nothing to do: give --move, --add, --merge, --remove or --rename")
-    known = None if classes is None else list(class_ids(hierarchy, lines_in(classes) or ()).values())
+    known = None if classes is None else list(class_ids(hierarchy, opt.lines_in(classes) or ()).values())
     after = apply_edits(hierarchy, edits, known)
     refuse_inner_classes(hierarchy, after, known)
-    effects, kept, is_model = {}, {*(known or ())}, (Path(file) / "hierarchy.json").is_file()
-    if embeddings is not None:
-        data = labelled(embeddings, split, "val" if is_model else "train", vectors=vectors, label=label, labels=labels)
+    effects, kept, is_model = {}, {*(known or ())}, (Path(tree) / "hierarchy.json").is_file()
+    if data is not None:
+        images = labelled(data, split, "val" if is_model else "train", **opt.columns(vectors, labels))
         if is_model:
-            held_out = HeldOut.from_model(models.load_model(Path(file)), data.X, data.y)
+            held_out = HeldOut.from_model(models.load_model(Path(tree)), images.X, images.y)
         else:
-            held_out = HeldOut.from_images(hierarchy, data.X, ids_of(hierarchy, data.y))
+            held_out = HeldOut.from_images(hierarchy, images.X, ids_of(hierarchy, images.y))
         kept |= {*held_out.classes}
-        effects = {f"{len(held_out.y):,} held-out images of {data.source}": compare(held_out, after)}
+        effects = {f"{len(held_out.y):,} held-out images of {images.source}": compare(held_out, after)}
     changes = taxonomy.diff(hierarchy, after)
-    if not is_model and all(hierarchy.name(s) == s for s in hierarchy):  # who knows no ids need not see any
+    if not is_model and all(hierarchy.name(s) == s for s in hierarchy):  # a file without ids stays without them
         after = named_as_ids(after, kept)
     if output is not None:
         show_notes(write_hierarchy(after, output))
-    _report([], hierarchy, changes, effects, True, output, as_json)
+    report([], hierarchy, changes, effects, True, output, as_json)
     if not as_json:
-        say(f"{output}: {in_words(after)}" if output is not None else "nothing written; give -o FILE")
-
-
-def parse_edits(
-    hierarchy: Hierarchy, add: Texts = (), merge: Texts = (), move: Texts = (), remove: Texts = (), rename: Texts = ()
-) -> list[Edit]:
-    """Edits in the order in which they are applied: add, merge, move, remove, rename.
-
-    Parts are apart by colons. Where ids have colons of their own (``HP:0000118``), the one way to take the text apart
-    into synsets that exist is taken. Raises HCEPError: too few parts, or several ways to take them apart.
-    """
-    known = {*hierarchy.ids, *(hierarchy.name(s).casefold() for s in hierarchy.ids)}
-
-    def is_known(text: str) -> bool:
-        return text in known or text.casefold() in known
-
-    def all_known(text: str) -> bool:
-        return all(map(is_known, text.split(",")))
-
-    edits: list[Edit] = []
-    for text in add:
-        new, parent, *rest = _parts("--add", "NAME:PARENT[:CHILD,CHILD]", text, _anything, is_known, all_known)
-        edits.append(Add(new, parent, tuple(rest[0].split(",")) if rest else ()))
-        known.add(new)
-    edits += [Merge(*_parts("--merge", "CONCEPT:INTO", text, is_known, is_known)) for text in merge]
-    for text in move:
-        form = "CONCEPT[:OLD_PARENT]:NEW_PARENT"
-        synset, *old, target = _parts("--move", form, text, is_known, is_known, is_known)
-        edits.append(Move(synset, target, *old))
-    edits += [Remove(text) for text in remove]
-    return edits + [Rename(*_parts("--rename", "CONCEPT:NAME", text, is_known, _anything)) for text in rename]
-
-
-def _anything(text: str) -> bool:
-    return bool(text.strip())
-
-
-def _parts(option: str, form: str, text: str, *checks: Callable[[str], bool]) -> list[str]:
-    """Two parts or more, at most one for each check, made of pieces apart by colons that may be joined again."""
-    pieces = text.split(":")
-    cuts = (cut for n in range(1, len(checks)) for cut in combinations(range(1, len(pieces)), n))
-    taken = ([":".join(pieces[a:b]) for a, b in pairwise([0, *cut, len(pieces)])] for cut in cuts)
-    ways = [parts for parts in taken if all(check(part) for check, part in zip(checks, parts, strict=False))]
-    if len(ways) == 1:
-        return ways[0]
-    if pieces in ways and checks[0] is _anything:
-        return pieces  # "pet:animal:cat" adds "pet"; that its new name be "pet:animal" is hardly meant
-    if not ways and 2 <= len(pieces) <= len(checks) and all(pieces):
-        return pieces  # a synset that is not there: the edit itself says which, with near matches
-    what = "can be taken apart in several ways" if ways else "is not of this form, or names no concept"
-    raise HCEPError(f"{option}: expected {form}; {text!r} {what}. Give concepts by id")
+        say(f"{output}: {in_words(after)}" if output is not None else "nothing written; give --output FILE")
 
 
 def labelled(place: Path, split: str | None, default: str = "train", **parts: Any) -> emb.Embeddings:
-    """Images with labels, in any form that `hcep fit` takes; `parts` are --vectors, --label and --labels."""
-    data = datasets.embeddings_of(place, split, default_split=default, **parts)
-    show_notes(data.notes)
-    _ = data.y  # says what is missing
-    return data
+    """Labelled images, in any form that `hcep fit` takes; `parts` come from --vectors and --labels."""
+    images = datasets.embeddings_of(place, split, default_split=default, **parts)
+    show_notes(images.notes)
+    _ = images.y  # raises if labels are missing
+    return images
 
 
-def _report(
+def report(
     findings: Sequence[Finding],
     hierarchy: Hierarchy | None,
     changes: Sequence[str],
@@ -252,7 +181,7 @@ def _report(
     written: Path | None,
     as_json: bool,
 ) -> None:
-    """Findings, changes and effects as text or JSON."""
+    """Print findings, changes and effects as text or JSON."""
     if as_json:
         shown = {where: _effect_record(effect) for where, effect in effects.items()}
         record = {"findings": list(map(_record, findings)), "diff": list(changes), "effects": shown, "output": written}
@@ -260,14 +189,14 @@ def _report(
         return
     console = Console(soft_wrap=True, highlight=False)
     useless = [f for f in findings if f.severity == "note" and getattr(f, "measured", None) is not None]
-    told = [finding for finding in findings if finding not in useless]
+    shown_findings = [finding for finding in findings if finding not in useless]
     if useless and hierarchy is not None:
         many = counted(len({finding.synsets[0] for finding in useless}), "concept")
         text = f"{many} nearer to another parent in this encoder's space, without a clear gain"
         named = ([repr(hierarchy.name(s)) for s in f.synsets] for f in useless)
         near = tuple(f"{child} to {other} than to {own}" for child, own, other in named)
-        told.append(Finding("note", "nearer-parent; --json has the figures", text, (), examples=near))
-    for finding in told:
+        shown_findings.append(Finding("note", "nearer-parent; --json has the numbers", text, (), examples=near))
+    for finding in shown_findings:
         where = f"{finding.code}: {quoted(finding.synsets, 3)}" if finding.synsets else finding.code
         mark = f"[{COLOURS[finding.severity]}]{finding.severity}[/]"
         console.print(f"{mark} {escape(finding.message)} [dim]({escape(where)})[/]")
@@ -277,7 +206,7 @@ def _report(
             console.print(f"     [dim]{escape('; '.join(examples) + more)}[/]")
     if findings or not repairing:
         of = "not a hierarchy" if hierarchy is None else in_words(hierarchy)
-        more = "; names, depth and classes are looked at once the errors are mended" if hierarchy is None else ""
+        more = "; names, depth and classes are checked once the errors are fixed" if hierarchy is None else ""
         console.print(f"{escape(of)}: {counted(len(findings), 'finding') if findings else 'no findings'}{more}")
     for line in changes:
         console.print(f"[{COLOURS[line[0]]}]{escape(line)}[/]")

@@ -1,44 +1,102 @@
-"""`hcep info` and `hcep encoders`: what is here, and what a file or folder is."""
+"""`hcep info`: what is installed, what a file or folder is, and whether a store is intact."""
 
 import platform
 from collections import Counter
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+
 from hcep import __version__, datasets, embeddings, models, taxonomy
 from hcep._checks import escape_markup as escape
-from hcep.cli.console import Console, say_json, table_of
-from hcep.cli.options import Json, argument
+from hcep.cli.console import Console, say, say_json, table_of
+from hcep.cli.options import Json, argument, option
 from hcep.errors import HCEPError, quoted
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "pyarrow", "safetensors", "torch", "onnxruntime")
 
 
 def info(
-    path: Annotated[Path | None, argument("Model, store, embeddings, hierarchy or images.")] = None,
+    path: Annotated[Path | None, argument("Model, store, embeddings, hierarchy or images.", metavar="PATH")] = None,
+    *,
+    encoders: Annotated[bool, option("List the encoders and how to install them.", "--encoders")] = False,
+    formats: Annotated[bool, option("List the formats of hierarchies.", "--formats")] = False,
+    check: Annotated[bool, option("Check every file of a store; exit code 1 if one is damaged.", "--check")] = False,
+    repair: Annotated[bool, option("Remove the damaged files of a store.", "--repair")] = False,
     as_json: Json = False,
 ) -> None:
     """Describe this installation, or a model, store, file of embeddings, hierarchy or folder of images."""
-    facts = _installation() if path is None else _describe(path)
-    if as_json:
-        say_json(facts)
+    if encoders + formats + check + repair > 1:
+        raise HCEPError("give only one of --encoders, --formats, --check and --repair")
+    if encoders or formats:
+        (_list_encoders if encoders else _list_formats)(as_json)
+    elif check or repair:
+        if path is None:
+            raise HCEPError("--check and --repair need the folder of a store: hcep info STORE --check")
+        (_check if check else _repair)(path, as_json)
     else:
-        Console().print(table_of(None, [(key.replace("_", " "), str(value)) for key, value in facts.items()]))
+        facts = _installation() if path is None else _describe(path)
+        if as_json:
+            say_json(facts)
+        else:
+            Console().print(table_of(None, [(key.replace("_", " "), str(value)) for key, value in facts.items()]))
 
 
-def encoders(as_json: Json = False) -> None:
-    """List encoders: what is installed, what is missing and the command that installs it."""
-    found = embeddings.available_encoders()
+def _list_encoders(as_json: bool) -> None:
+    known = embeddings.available_encoders()
     if as_json:
-        say_json([{key: getattr(e, key) for key in ("source", "installed", "install", "example")} for e in found])
+        say_json([{key: getattr(e, key) for key in ("source", "installed", "install", "example")} for e in known])
         return
     console = Console(soft_wrap=True, highlight=False)
-    for e in found:
+    for e in known:
         mark = "[green]installed[/]" if e.installed else "[yellow]missing[/]"
         console.print(f"[bold]{e.source}[/]  {mark}  {escape(e.description)}\n    {escape(e.example)}")
         if not e.installed:
             console.print(f"    [dim]{escape(e.install)}[/]")
+
+
+def _list_formats(as_json: bool) -> None:
+    known = taxonomy.FORMATS.values()
+    if as_json:
+        say_json([asdict(one) for one in known])
+        return
+    rows = []
+    for one in known:
+        does = ("yes" if one.reads else "-", "yes" if one.writes else "-")
+        rows.append((one.name, " ".join(one.extensions) or "-", *does, " ".join(one.keeps), one.about))
+    Console().print(table_of(("format", "endings", "reads", "writes", "keeps", ""), rows, n_left=6, gap=1))
+
+
+def _check(path: Path, as_json: bool) -> None:
+    """Read every file of a store and compare it with its checksum."""
+    store = embeddings.EmbeddingStore(path)
+    damage = store.damaged_shards()
+    if not damage:
+        try:
+            store.verify()
+        except HCEPError as error:
+            damage = {"copy": str(error)}
+    if as_json:
+        say_json({"store": path, "n_images": len(store), "damaged": damage})
+    else:
+        for file, what in damage.items():
+            say(f"damaged: {file}: {what}")
+        result = f"to repair it: hcep info {path} --repair" if damage else f"{len(store.shards):,} files, none damaged"
+        say(f"{path}: {len(store):,} images; {result}")
+    raise typer.Exit(int(bool(damage)))
+
+
+def _repair(path: Path, as_json: bool) -> None:
+    """Remove the damaged files of a store; `hcep encode` then encodes their images again, and no others."""
+    dropped = embeddings.EmbeddingStore(path).repair()
+    left = len(embeddings.EmbeddingStore(path))
+    if as_json:
+        say_json({"store": path, "n_images": left, "dropped": dropped})
+    else:
+        n_files = f"{len(dropped):,} damaged file{'' if len(dropped) == 1 else 's'} removed"
+        say(f"{path}: {n_files}, {left:,} images left" + ("; run `hcep encode` again" if dropped else ""))
 
 
 def _installation() -> dict[str, Any]:
@@ -58,7 +116,7 @@ def _describe(path: Path) -> dict[str, Any]:
     from hcep.embeddings.reading import is_embeddings
 
     if not path.exists():
-        raise HCEPError(f"nothing at {str(path)!r}")
+        raise HCEPError(f"there is nothing at {str(path)!r}")
     if (path / "model.json").is_file():
         return models.load_summary(path).facts()
     if embeddings.is_store(path):
@@ -69,8 +127,8 @@ def _describe(path: Path) -> dict[str, Any]:
     if is_embeddings(path):
         return _arrays(embeddings.read_arrays(path, label_names=usual_label_names(path)))
     if path.suffix in (".json", ".csv", ".tsv"):
-        found, told = taxonomy.read_described(path)
-        return {"kind": "hierarchy", "read_as": told, "hierarchy": repr(found)}
+        hierarchy, description = taxonomy.read_described(path)
+        return {"kind": "hierarchy", "read_as": description, "hierarchy": repr(hierarchy)}
     return {"kind": "images", "images": repr(datasets.read_images(path))}
 
 

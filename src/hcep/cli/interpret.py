@@ -1,4 +1,4 @@
-"""`hcep interpret`: words and images for the atoms of a model, kept with it."""
+"""`hcep interpret`: describe the steps of a model in words and images, and save this with the model."""
 
 from collections import Counter
 from dataclasses import asdict
@@ -7,85 +7,98 @@ from typing import Annotated, Any, Literal
 
 from hcep import embeddings
 from hcep._checks import escape_markup as escape
+from hcep._files import refuse_existing, write_text
 from hcep.cli import options as opt
 from hcep.cli.console import Console, say, say_json, tell
 from hcep.cli.options import option
 from hcep.errors import HCEPError
 
-#: Atoms listed where no table is asked for, and warnings of a language model's failures.
+#: Steps that are listed without --table, and warnings about a language model's failures that are printed.
 LISTED, WARNED = 20, 10
+#: Formats of the table, by the ending of the file.
+TABLES: dict[str, Literal["text", "markdown", "latex"]] = {".md": "markdown", ".tex": "latex", ".txt": "text"}
 
 
 def interpret(
     model: opt.Model,
+    data: opt.OptionalData = None,
     *,
-    phrases: Annotated[Path | None, option("Candidates, one per line; or .npz of `phrases`, `embeddings`.")] = None,
-    vocabulary: Annotated[Path | None, option("More candidates, one word or phrase per line.")] = None,
-    glosses: Annotated[bool, option("WordNet's definitions as candidates, too (ImageNet's ids).")] = False,
-    describe: Annotated[int | None, option("Candidates per pair that the language model writes.", min=0)] = None,
-    encoder: opt.OwnEncoder = None,
-    preprocessing: opt.Preprocessing = None,
-    template: Annotated[str, option("What a phrase is put into, such as 'a photo of {}'.")] = "{}",
-    center: Annotated[bool, option("Subtract the mean of the phrases' embeddings.")] = False,
-    images: Annotated[Path | None, option("Store or file: show atoms by these images, without text.")] = None,
-    split: Annotated[str | None, option("Split of the images; all by default.")] = None,
-    llm_model: Annotated[str | None, option("Language model that sums up the phrases.")] = None,
+    vocabulary: opt.Vocabulary = None,
+    glosses: Annotated[bool, option("Also try WordNet's definitions (ImageNet's ids).", "--glosses")] = False,
+    llm: opt.Llm = None,
     base_url: opt.BaseUrl = None,
+    describe: Annotated[
+        int | None, option("Phrases per step that the language model writes.", "--describe N", min=0)
+    ] = None,
+    concept: opt.Concept = None,
+    n_best: opt.NBest = None,
+    table: Annotated[bool, option("Print the paper's table: step, description, phrases.", "--table")] = False,
+    output: opt.OptionalOutput = None,
+    overwrite: opt.Overwrite = False,
+    as_json: opt.Json = False,
+    encoder: opt.Encoder = None,
+    split: opt.Split = None,
+    template: opt.Template = None,
+    parameter: opt.Parameter = None,
     cache: opt.Cache = None,
     offline: opt.Offline = False,
-    rounds: Annotated[int, option("Answers to ask for before an atom is given up.", min=1)] = 3,
-    top_k: Annotated[int, option("Phrases, or images, per atom.", "--top-k", "-k", min=1)] = 10,
-    synset: Annotated[list[str] | None, option("Only what leads to it (id, name).", "--concept", "--synset")] = None,
-    table: Annotated[bool, option("Print the paper's table: pair, concepts, words.", "--table")] = False,
-    format: Annotated[Literal["text", "markdown", "latex"], option("Of the table.")] = "text",
-    as_json: opt.Json = False,
     config: opt.Config = None,
 ) -> None:
-    """Name the atoms of a model: nearest phrases, images along them, a language model's summary; kept with the model.
+    """Describe each step from a concept to a narrower one in words and images, and save this with the model.
 
-    Without anything to name them by, the names that the model has, or WordNet's definitions, are shown.
+    Words come from a vocabulary, from WordNet or from a language model; images from labelled DATA, which needs no text
+    encoder. Without any of these, the saved descriptions or WordNet's definitions are shown. --output writes the table:
+    .md, .tex or .txt. Parameters: center (subtract the mean of the phrases), rounds (answers to ask for per step).
     """
     from hcep.taxonomy import naming
 
-    if format != "text" and not table:
-        raise HCEPError(f"--format {format} is of the table; add --table")
-    refusal = "--base-url, --cache and --offline are about a language model; say which with --llm-model"
-    chat = opt.chat_model(llm_model, base_url, refusal, cache=cache, offline=offline)
+    if output is not None:
+        refuse_existing(output, overwrite, "--output")
+        if output.suffix not in TABLES:
+            raise HCEPError(f"--output: expected a name ending in {', '.join(TABLES)}, got {str(output)!r}")
+    if len(template or ()) > 1:
+        raise HCEPError(f"--template: hcep interpret takes one template, got {len(template or ())}")
+    chat = opt.chat_model(llm, base_url, cache=cache, offline=offline)
     if describe and chat is None:
-        raise HCEPError("--describe: a language model writes these candidates; say which with --llm-model")
-    found = naming.interpret(
+        raise HCEPError("--describe: a language model writes these phrases; pass its name with --llm")
+    top_k = n_best or 10
+    result = naming.interpret(
         model,
-        phrases=[path for path in (phrases, vocabulary) if path is not None],
+        phrases=vocabulary or (),
         glosses=glosses,
         describe=describe,
-        images=None if images is None else _images(images, split),
+        images=None if data is None else _images(data, split),
         chat=chat,
         encoder=encoder,
-        preprocessing=preprocessing,
-        template=template,
-        center=center,
+        template=template[0] if template else "{}",
         top_k=top_k,
-        rounds=rounds,
-        synsets=synset or None,
+        synsets=concept or None,
         progress=not as_json,
+        **opt.parameters(parameter, also=("center", "rounds")),
     )
-    for text in found.notes:
+    for text in result.notes:
         tell(text, "note", "dim")
-    if not found.names.atoms:
-        ways = "give --phrases or --vocabulary (the encoder needs a text tower), --images, or --llm-model"
-        raise HCEPError(f"there is nothing to name the atoms by: {ways}")
+    if not result.names.atoms:
+        ways = "give --vocabulary (the encoder needs a text tower), labelled DATA, or --llm"
+        raise HCEPError(f"there is nothing to describe the steps with: {ways}")
+    if output is not None:
+        write_text(
+            output, naming.interpretation_table(result.names, result.hierarchy, TABLES[output.suffix], top_k=top_k)
+        )
     if as_json:
-        say_json(_record(model, found, chat))
+        say_json(_record(model, result, chat))
         return
-    for (parent, child), reason in list(found.failures.items())[:WARNED]:
+    for (parent, child), reason in list(result.failures.items())[:WARNED]:
         tell(f"{parent} → {child}: {reason}", "warning")
-    if len(found.failures) > WARNED:
-        n_more = len(found.failures) - WARNED
-        tell(f"and {n_more:,} more atoms without an accepted answer; --json has them all", "warning")
+    if len(result.failures) > WARNED:
+        n_more = len(result.failures) - WARNED
+        tell(f"and {n_more:,} more steps without an accepted answer; --json lists them all", "warning")
     if table:
-        say(naming.interpretation_table(found.names, found.hierarchy, format, top_k=top_k))
+        say(naming.interpretation_table(result.names, result.hierarchy, top_k=top_k))
     else:
-        _print(model, found, chat)
+        _print(model, result, chat)
+    if output is not None:
+        say(f"table: {output}")
 
 
 def _images(path: Path, split: str | None) -> Any:
@@ -95,8 +108,8 @@ def _images(path: Path, split: str | None) -> Any:
     return store.select(splits=split) if split else store
 
 
-def _record(model: Path, found: Any, chat: Any) -> dict[str, Any]:
-    name, names = found.hierarchy.name, found.names
+def _record(model: Path, result: Any, chat: Any) -> dict[str, Any]:
+    name, names = result.hierarchy.name, result.names
     atoms = []
     for atom in names:
         known = {"parent_name": name(atom.parent), "child_name": name(atom.child)}
@@ -105,14 +118,14 @@ def _record(model: Path, found: Any, chat: Any) -> dict[str, Any]:
         "model": model,
         **{key: getattr(names, key) for key in ("encoder", "template", "centered", "llm")},
         "usage": None if chat is None else asdict(chat.usage),
-        "failures": [{"parent": p, "child": c, "reason": reason} for (p, c), reason in found.failures.items()],
+        "failures": [{"parent": p, "child": c, "reason": reason} for (p, c), reason in result.failures.items()],
         "atoms": atoms,
     }
 
 
-def _print(model: Path, found: Any, chat: Any) -> None:
+def _print(model: Path, result: Any, chat: Any) -> None:
     console = Console(soft_wrap=True, highlight=False)
-    name, atoms = found.hierarchy.name, found.names.atoms
+    name, atoms = result.hierarchy.name, result.names.atoms
     for atom in atoms[:LISTED]:
         images = ", ".join(image.id for image in atom.exemplars[:3])
         words = atom.meaning or images or "(nothing)"
@@ -120,12 +133,12 @@ def _print(model: Path, found: Any, chat: Any) -> None:
         pair = f"{escape(name(atom.parent))} → {escape(name(atom.child))}"
         console.print(f"[bold]{pair}[/]  {escape(words)}[dim]{escape(more)}[/]")
     if len(atoms) > LISTED:
-        console.print(f"[dim]and {len(atoms) - LISTED:,} more: --table shows all, --concept some[/]")
+        console.print(f"[dim]and {len(atoms) - LISTED:,} more: --table shows all of them, --concept one[/]")
     sources = Counter(atom.source or "nothing" for atom in atoms)
-    told = ", ".join(f"{n:,} by {source}" for source, n in sources.most_common())
+    counts = ", ".join(f"{n:,} by {source}" for source, n in sources.most_common())
     with_images = sum(bool(atom.exemplars) for atom in atoms)
-    told += f"; {with_images:,} with images" if with_images else ""
-    where = f"{'kept' if found.kept else 'not kept'} with {model}"
-    console.print(f"{len(atoms):,} of {found.hierarchy.n_edges:,} atoms: {told}; {escape(where)}")
+    counts += f"; {with_images:,} with images" if with_images else ""
+    where = f"{'saved' if result.kept else 'not saved'} with {model}"
+    console.print(f"{len(atoms):,} of {result.hierarchy.n_edges:,} steps: {counts}; {escape(where)}")
     if chat is not None:
         console.print(f"[dim]{escape(str(chat.usage))}[/]")

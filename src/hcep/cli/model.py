@@ -1,4 +1,4 @@
-"""`hcep model`: change a fitted model without fitting it again, see what was done, go back; `hcep open`: make one."""
+"""`hcep model`: change a fitted model without fitting it again, list the changes and undo them."""
 
 from __future__ import annotations
 
@@ -8,165 +8,138 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from hcep import classify, datasets, embeddings, models
+from hcep import classify, embeddings, models, taxonomy
 from hcep.cli import options as opt
 from hcep.cli.console import say, tell
-from hcep.cli.options import argument, option
+from hcep.cli.options import option
 from hcep.errors import HCEPError
 
-app = opt.group(
-    "Change a fitted model: classes added, moved, renamed and removed, images added, coverage calibrated. Every change "
-    "is a new version; the one before stays in the folder `versions/`."
-)
-Concept = Annotated[str, argument("Concept, by id or name.")]
-Class = Annotated[str, argument("Label of the class.")]
-Source = Annotated[str, argument("efficientnet-lite2, timm:…, onnx:FILE, a .pth, or an .npz with coef and intercept.")]
 
-
-def open(
-    encoder: Source,
-    *,
-    output: Annotated[Path, option("Model folder to write.", "--output", "-o")],
-    classes: Annotated[Path | None, option("Text file, a class per line in order; ImageNet's by default.")] = None,
-    hierarchy: Annotated[str | None, option("File or name; of ImageNet WordNet's.", "--hierarchy", "-H")] = None,
-    options: opt.ReaderOptions = None,
-    images: Annotated[Path | None, option("Typical embeddings: they set the scale and the anchor.")] = None,
-    of: Annotated[str | None, option("The encoder that a bare layer goes with.", "--encoder", "-e")] = None,
-    force: opt.Force = False,
-) -> None:
-    """Open a classifier that exists: its own last layer becomes rooted paths, no training image needed.
-
-    The path's class is the classifier's own on at least 99 % of the given images; the command says on how many.
-    """
-    from hcep.embeddings.encoders import SOURCES
-    from hcep.models.opening import linear_head
-
-    if output.exists() and not force:
-        raise HCEPError(f"--output: {str(output)!r} is there already; pass --force to replace it, or give another name")
-    labels, tree = opt.lines_in(classes), None
-    if hierarchy is not None:
-        tree = datasets.find_hierarchy(hierarchy, labels or (), on_note=tell, **opt.reader_options(options))
-    X = None if images is None else embeddings.read_embeddings(images).X
-    head = linear_head(encoder)
-    model = models.open_encoder(encoder, head=head, classes=labels, hierarchy=tree, images=X)
-    inside = f"#{head.features}" if head.features else ""
-    models.save_model(model, output, encoder=of or (encoder + inside if encoder.partition(":")[0] in SOURCES else None))
-    agreed = "" if np.isnan(model.agreement_) else f", agrees with the layer on {model.agreement_:.1%}"
-    say(f"{output}: {len(model.classes_):,} classes, {model.hierarchy_.depth} levels, anchor {model.anchor_:g}{agreed}")
-
-
-@app.command()
-def add_class(
+def add(
     model: opt.Model,
-    name: Class,
-    images: opt.Data,
+    data: opt.Data,
     *,
-    parent: Annotated[str | None, option("Concept above it; the root by default.", "--under")] = None,
+    label: opt.Class = None,
+    under: Annotated[str | None, option("Concept above the new class (default: the root).", "--under CONCEPT")] = None,
     split: opt.Split = None,
-    vectors: opt.Vectors = None,
-    label: opt.Label = None,
-    labels: opt.Labels = None,
     encoder: opt.Encoder = None,
+    vectors: opt.Vectors = None,
+    labels: opt.Labels = None,
 ) -> None:
-    """Add a class from its images: of labelled ones those with this label, else all."""
+    """Add labelled images to the classes of a model; with --class, add a new class.
+
+    A new class takes the images with its label, or all images if none has that label.
+    """
+    if label is not None:
+        _add_class(model, data, label, under, split, encoder=encoder, **opt.columns(vectors, labels))
+        return
+    if under is not None:
+        raise HCEPError("--under needs the label of a new class: pass --class as well")
+    images = _read(model, data, split, encoder=encoder, own_classes=True, **opt.columns(vectors, labels))
+    what = f"added {len(images.X):,} images of {len(set(images.y.tolist())):,} classes"
+    _change(model, what, lambda fitted: fitted.partial_fit(images.X, own_labels(fitted, images.y.tolist())))
+
+
+def _add_class(model: Path, data: Path, name: str, parent: str | None, split: str | None, **reading: Any) -> None:
+    """Add a class from its images; its place is checked before anything is encoded."""
     before = models.read_model(model).classifier
     own = int(name) if before.classes_.dtype.kind in "iu" and name.isdigit() else name
-    above = before.place_of_class(own, parent)  # refused before anything is encoded
-    found = _read(model, images, split, encoder, vectors=vectors, label=label, labels=labels)
-    given = None if found.labels is None else np.asarray(found.labels, dtype=object)
-    X = found.X if given is None or name not in given else found.X[given == name]
+    above = before.place_of_class(own, parent)
+    images = _read(model, data, split, **reading)
+    known = None if images.labels is None else np.asarray(images.labels, dtype=object)
+    X = images.X if known is None or name not in known else images.X[known == name]
     what = f"added class {name!r} under {parent or 'the root'!r} from {len(X):,} images"
     _change(model, what, lambda fitted: fitted.add_class(own, parent, X))
     if above in map(str, before.classes_.tolist()):
-        shown = f"what is {above!r} but not {name!r} is answered {f'{above} (itself)'!r}"
-        tell(f"{above!r} is a class, and now a group as well: {shown}; `hcep model undo {model}` goes back")
+        shown = f"an image that is {above!r} but not {name!r} is answered with {f'{above} (itself)'!r}"
+        tell(f"{above!r} is a class, and now also a group: {shown}; `hcep model undo {model}` undoes this")
 
 
-@app.command()
-def remove(model: opt.Model, name: Class) -> None:
-    """Remove a class."""
-    _change(model, f"removed class {name!r}", lambda fitted: fitted.remove_class(own_labels(fitted, [name])[0]))
-
-
-@app.command()
-def move(model: opt.Model, concept: Concept, parent: Annotated[str, argument("Its new parent.")]) -> None:
-    """Hang a concept, with all below it, under another parent."""
-    _change(model, f"moved {concept!r} under {parent!r}", lambda fitted: fitted.move(concept, parent))
-
-
-@app.command()
-def rename(model: opt.Model, concept: Concept, name: Annotated[str, argument("Its new name.")]) -> None:
-    """Give a concept another name for people; its id stays."""
-    _change(model, f"renamed {concept!r} {name!r}", lambda fitted: fitted.rename(concept, name), keep_metrics=True)
-
-
-@app.command()
-def update(
+def edit(
     model: opt.Model,
-    images: opt.Data,
     *,
-    split: opt.Split = None,
-    vectors: opt.Vectors = None,
-    label: opt.Label = None,
-    labels: opt.Labels = None,
-    encoder: opt.Encoder = None,
+    move: opt.Move = None,
+    remove: opt.Remove = None,
+    rename: opt.Rename = None,
 ) -> None:
-    """Add labelled images to the classes that are there."""
-    found = _read(model, images, split, encoder, vectors=vectors, label=label, labels=labels, own_classes=True)
-    what = f"added {len(found.X):,} images of {len(set(found.y.tolist())):,} classes"
-    _change(model, what, lambda fitted: fitted.partial_fit(found.X, own_labels(fitted, found.y.tolist())))
+    """Move, rename and remove concepts or classes of a model; the edits of one command are one version.
+
+    Concepts are given by id, or by a name that only one concept has. They are moved, then removed, then renamed.
+    """
+    tree = models.read_model(model).classifier.hierarchy_
+    edits = taxonomy.parse_edits(tree, move=move or (), remove=remove or (), rename=rename or ())
+    if not edits:
+        raise HCEPError("nothing to do: give --move, --remove or --rename")
+    changes = [_model_edit(one) for one in edits]
+
+    def apply(fitted: classify.HCEPClassifier) -> None:
+        for _, change in changes:
+            change(fitted)
+
+    only_names = all(isinstance(one, taxonomy.Rename) for one in edits)
+    _change(model, "; ".join(what for what, _ in changes), apply, keep_metrics=only_names)
 
 
-@app.command()
+def _model_edit(edit: taxonomy.Edit) -> tuple[str, Callable[[Any], Any]]:
+    """An edit of a tree as a sentence and a change of a model."""
+    if isinstance(edit, taxonomy.Move):
+        if edit.from_parent is not None:
+            raise HCEPError("--move: a concept of a model leaves all of its parents; give CONCEPT:NEW")
+        concept, parent = edit.synset, edit.to_parent
+        return f"moved {concept!r} under {parent!r}", lambda fitted: fitted.move(concept, parent)
+    if isinstance(edit, taxonomy.Rename):
+        concept, name = edit.synset, edit.name
+        return f"renamed {concept!r} {name!r}", lambda fitted: fitted.rename(concept, name)
+    assert isinstance(edit, taxonomy.Remove)
+    label = edit.synset
+    return f"removed class {label!r}", lambda fitted: fitted.remove_class(own_labels(fitted, [label])[0])
+
+
 def calibrate(
     model: opt.Model,
-    images: opt.Data,
+    data: opt.Data,
     *,
-    split: Annotated[str | None, option("Only this split; val where there is one.")] = None,
-    vectors: opt.Vectors = None,
-    label: opt.Label = None,
-    labels: opt.Labels = None,
+    split: opt.Split = None,
     encoder: opt.Encoder = None,
+    vectors: opt.Vectors = None,
+    labels: opt.Labels = None,
 ) -> None:
-    """Keep the scores of labelled images that the model was not fitted on: `--coverage` and unknowns need them.
+    """Calibrate a model on labelled images it was not fitted on, for `--coverage` and for images of unknown classes.
 
-    Of data with splits those of val, unless --split says another; images that the model is known to be fitted on are
-    left out.
+    The split `val` is used if there is one. Training images of the model are ignored.
     """
     from hcep.explain.neighbours import fitted_on
 
-    columns = {"vectors": vectors, "label": label, "labels": labels}
-    found = _read(model, images, split, encoder, default_split="val", own_classes=True, **columns)
-    used = ~fitted_on(models.read_model(model), found.hashes)
+    reading = {"encoder": encoder, **opt.columns(vectors, labels)}
+    images = _read(model, data, split, default_split="val", own_classes=True, **reading)
+    used = ~fitted_on(models.read_model(model), images.hashes)
     if not used.any():
-        raise HCEPError(f"{found.source}: the model was fitted on all of these {len(used):,} images; give it others")
+        raise HCEPError(f"{images.source}: all {len(used):,} images are training images of the model; give others")
     if not used.all():
-        tell(f"{(~used).sum():,} of {len(used):,} images are left out: the model was fitted on them")
-    X, y, what = found.X[used], found.y[used].tolist(), f"calibrated on {used.sum():,} images of {found.source}"
+        tell(f"{(~used).sum():,} of {len(used):,} images are training images of the model and are ignored")
+    X, y, what = images.X[used], images.y[used].tolist(), f"calibrated on {used.sum():,} images of {images.source}"
     _change(model, what, lambda fitted: fitted.calibrate(X, own_labels(fitted, y)), keep_metrics=True)
 
 
-@app.command()
 def log(model: opt.Model) -> None:
-    """What was done to a model since its fit, the newest last."""
+    """List the changes of a model since it was fitted, the newest last."""
     summary = models.read_model(model).summary
     say(f"0  fitted by hcep {summary.hcep_version} on {summary.training.data or 'data that was not recorded'}")
     for number, change in enumerate(summary.training.history, 1):
         say(f"{number}  {change.when}  {change.what}")
 
 
-@app.command()
 def undo(model: opt.Model) -> None:
-    """Go back to the version before the last change; the newer one is kept in `versions/`."""
+    """Go back to the version before the last change; the newer one stays in `versions/`."""
     say(f"{model}: undone: {models.undo_change(model).what}")
 
 
-def _read(model: Path, data: Path, split: str | None, encoder: str | None, **columns: Any) -> embeddings.Embeddings:
-    return opt.embeddings_for(models.read_model(model), data, split, encoder=encoder, progress=True, **columns)
+def _read(model: Path, data: Path, split: str | None, **options: Any) -> embeddings.Embeddings:
+    return opt.embeddings_for(models.read_model(model), data, split, progress=True, **options)
 
 
 def own_labels(fitted: classify.HCEPClassifier, labels: list[str]) -> list[Any]:
-    """Labels as the model has them: in a file they are text, in the model maybe numbers."""
+    """Labels of the type of the model's classes: a file has texts, the model may have numbers."""
     known = {str(label): label for label in fitted.classes_.tolist()}
     return [known.get(label, label) for label in labels]
 
@@ -177,4 +150,4 @@ def _change(model: Path, what: str, change: Callable[[Any], Any], *, keep_metric
     if fitted.images_per_class_ is not None and (note := fitted.drift()):
         tell(note)
     if fitted.held_out_ is None:
-        tell(f"coverage and unknowns need held-out images: hcep model calibrate {model} STORE")
+        tell(f"--coverage and unknown classes need held-out images: hcep model calibrate {model} STORE")

@@ -1,11 +1,16 @@
-"""Options that commands share, from flags or a TOML file, and what is made of them."""
+"""The options and arguments of the commands, each declared once, and what is made of their values.
+
+An option means the same in every command that has it: a command picks it from here, and a test compares its type, help
+and placeholder over all commands. Options that only one command has are declared with that command.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,13 +20,24 @@ import typer
 from hcep import embeddings, hierarchy
 from hcep._files import write_text
 from hcep.cli.console import show_notes
+from hcep.cli.help import MORE, command_path
+from hcep.cli.old_names import OPTIONS, refuse_old_option
 from hcep.errors import HCEPError, near_matches
 from hcep.taxonomy import llm
 
 
-def option(text: str, *names: str, **settings: Any) -> Any:
-    """An option, its help first."""
-    return typer.Option(*names, help=text, **settings)
+def option(text: str, name: str, *others: str, **settings: Any) -> Any:
+    """An option: its help; its name and the placeholder of its value, if it takes one; other names.
+
+    >>> _ = option("Levels to draw.", "--depth N", min=0)
+    """
+    long, _, placeholder = name.partition(" ")
+    return typer.Option(long, *others, help=text, metavar=placeholder, **settings)
+
+
+def more(text: str, name: str, *others: str, **settings: Any) -> Any:
+    """An option that is rarely needed: only `--help-all` shows it."""
+    return option(text, name, *others, rich_help_panel=MORE, **settings)
 
 
 def argument(text: str, **settings: Any) -> Any:
@@ -29,130 +45,252 @@ def argument(text: str, **settings: Any) -> Any:
     return typer.Argument(help=text, **settings)
 
 
-def group(text: str, **settings: Any) -> typer.Typer:
-    """A command of commands."""
-    plain: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": "rich", "pretty_exceptions_enable": False}
-    return typer.Typer(help=text, **plain, **settings)
-
-
-_DATA = "Embeddings: a store, .npy, .npz, .parquet, .csv or .pt file, a Hugging Face dataset; or a folder of photos."
+Names = list[str] | None
+_DATA = "Photos in a folder, or embeddings: a store, .npy, .npz, .parquet, .csv or .pt file, a Hugging Face dataset."
 Data = Annotated[Path, argument(_DATA, metavar="DATA")]
 OptionalData = Annotated[Path | None, argument(_DATA, metavar="DATA")]
-Vectors = Annotated[str | None, option("Vectors in a file: an array, key or columns, as 'f*', 'a,b,c' or f0:f511.")]
-Label = Annotated[str | None, option("Array, key or column of the labels in a file.")]
-Labels = Annotated[Path | None, option("File of labels, one per vector: .npy, .txt or .csv.")]
-Split = Annotated[str | None, option("Only this split; all images by default.")]
-Encoder = Annotated[str | None, option("Of photos; the model's own by default.", "--encoder", "-e")]
-OwnEncoder = Annotated[str | None, option("The model's own by default.", "--encoder", "-e")]
+Model = Annotated[Path, argument("Model folder made by `hcep fit`.", metavar="MODEL")]
+Images = Annotated[
+    list[str],
+    argument("Images, folders of images or globs; a model folder may come first.", metavar="IMAGES"),
+]
+Tree = Annotated[
+    str,
+    argument("Hierarchy: a file, folder tree or http(s):// address, a model folder, or `imagenet`.", metavar="TREE"),
+]
+
+# -- outputs ---------------------------------------------------------------------------------------------------------
+
+Output = Annotated[Path, option("File or folder to write.", "--output PATH", "-o")]
+OptionalOutput = Annotated[Path | None, option("File or folder to write.", "--output PATH", "-o")]
+Overwrite = Annotated[bool, option("Overwrite existing output.", "--overwrite")]
+Json = Annotated[bool, option("Print JSON.", "--json")]
+
+# -- data ------------------------------------------------------------------------------------------------------------
+
+Split = Annotated[str | None, option("Use only this split of the data.", "--split NAME")]
+TrainSplit = Annotated[str, more("Split that baselines are fitted to.", "--train-split NAME")]
+Vectors = Annotated[
+    str | None, more("Array, key or columns of the vectors: 'f*', 'a,b,c' or f0:f511.", "--vectors NAMES")
+]
+Labels = Annotated[
+    str | None,
+    more(
+        "Column, key or array of the labels, or a file with one label per line (.txt, .csv, .npy).",
+        "--labels NAME|FILE",
+    ),
+]
+LabelledData = Annotated[Path | None, option("Labelled photos or embeddings, as for `hcep fit`.", "--data DATA")]
+Classes = Annotated[Path | None, option("Text file of class labels, one per line.", "--classes FILE")]
+Corrections = Annotated[Path | None, more("Corrections file (see `hcep correct`).", "--corrections FILE")]
+CorrectionsFile = Annotated[Path, option("Corrections file (see `hcep correct`).", "--corrections FILE")]
+Strict = Annotated[bool, more("Treat an unreadable image as an error.", "--strict")]
+Store = Annotated[Path | None, option("Store of photos made by `hcep encode`, to show photos from.", "--store FOLDER")]
+
+# -- models ----------------------------------------------------------------------------------------------------------
+
+Encoder = Annotated[
+    str | None, option("Image encoder (default: the model's, or the built-in one).", "--encoder NAME", "-e")
+]
 Preprocessing = Annotated[
-    str | None, option("Where a model does not say it: clip, siglip, imagenet, efficientnet-lite2 or a JSON file.")
+    str | None,
+    more(
+        "Preprocessing, if the encoder records none: clip, siglip, imagenet or a JSON file.",
+        "--preprocessing NAME|FILE",
+    ),
 ]
-Model = Annotated[Path, argument("Model folder made by `hcep fit`.")]
-ModelOption = Annotated[Path | None, option("Model folder; ImageNet's by default.", "--model", "-m")]
-Images = Annotated[list[str], argument("Images, folders of images, or globs; a model folder first.")]
-Json = Annotated[bool, option("Print JSON and nothing else.", "--json")]
-Strict = Annotated[bool, option("Make an image that cannot be used an error.")]
+ModelOption = Annotated[Path | None, option("Model folder (default: ImageNet's classes).", "--model FOLDER", "-m")]
+Parameter = Annotated[
+    Names, option("Parameter of the method (listed above). Repeatable.", "--parameter NAME=VALUE", "-P")
+]
+Compare = Annotated[
+    Names, option("Method, model folder or `all` to compare with. Repeatable.", "--compare NAME|FOLDER")
+]
 Coverage = Annotated[
-    float | None, option("Stop at the lowest concept right so often, as 0.9 (calibrated models).", min=0.01, max=0.999)
+    float | None,
+    option("How often answers must be right: 0.9 (for calibrated models).", "--coverage SHARE"),
 ]
-Force = Annotated[bool, option("Replace what is there already.", "--force", "-f")]
-_READER = "Option of the hierarchy's reader, such as root=animal, levels=family,genus, parent=1, encoding=cp1252."
-ReaderOptions = Annotated[list[str] | None, option(_READER, "--option", "-O", metavar="KEY=VALUE")]
-CorrectionsFile = Annotated[Path | None, option("File of `hcep correct`: what people said of single images.")]
-BaseUrl = Annotated[str | None, option("Its server, as a rule ending in /v1; OpenAI's by default.")]
-Cache = Annotated[Path | None, option("Folder that keeps its answers; a second run replays them.")]
-Offline = Annotated[bool, option("Answers from the cache alone.")]
-_RAY = "Work on a Ray cluster: at this address, RAY_ADDRESS's, or one on this machine. docs/scale.md tells more."
-Ray = Annotated[str | None, option(_RAY, "--ray", metavar="[ADDRESS]")]
-#: What follows --ray where it is an address; anything else is not its value.
+NBest = Annotated[int | None, option("How many of the best to show.", "--n-best N", "-n", min=1)]
+Force = Annotated[Names, option("Concept that must be on the path. Repeatable.", "--force CONCEPT")]
+Forbid = Annotated[Names, option("Concept that must not be on the path. Repeatable.", "--forbid CONCEPT")]
+Concept = Annotated[Names, option("Only this concept, by id or name. Repeatable.", "--concept CONCEPT")]
+Class = Annotated[str | None, option("Label of the class.", "--class LABEL")]
+
+# -- hierarchies -----------------------------------------------------------------------------------------------------
+
+HierarchyOption = Annotated[
+    str | None,
+    option("File (`hcep info --formats` lists formats), `imagenet` or `flat`.", "--hierarchy FILE|NAME", "-H"),
+]
+ReaderOptions = Annotated[
+    Names,
+    more("How to read the hierarchy: format=csv, root=animal, levels=family,genus.", "--option NAME=VALUE", "-O"),
+]  # fmt: skip
+Collapse = Annotated[bool, option("Merge chains of concepts with a single child.", "--collapse")]
+Move = Annotated[Names, option("Move a concept below another parent.", "--move CONCEPT[:OLD]:NEW")]
+Remove = Annotated[Names, option("Remove a concept; its children move up.", "--remove CONCEPT")]
+Rename = Annotated[Names, option("Give a concept another name.", "--rename CONCEPT:NAME")]
+
+# -- language models -------------------------------------------------------------------------------------------------
+
+Vocabulary = Annotated[
+    list[Path] | None,
+    option(
+        "Words or phrases, one per line, or an .npz of `phrases` and `embeddings`. Repeatable.", "--vocabulary FILE"
+    ),
+]
+Template = Annotated[Names, more("Template for names and phrases, such as 'a photo of {}'.", "--template TEXT")]
+Llm = Annotated[str | None, option("Language model, by its name on the server.", "--llm NAME")]
+BaseUrl = Annotated[str | None, option("Server of the language model (default: OpenAI's).", "--base-url URL")]
+Cache = Annotated[Path | None, more("Folder that keeps the language model's answers.", "--cache FOLDER")]
+Offline = Annotated[bool, more("Use only answers from the cache.", "--offline")]
+
+# -- Ray -------------------------------------------------------------------------------------------------------------
+
+_RAY = "Run on a Ray cluster: at this address, RAY_ADDRESS's, or on this machine."
+Ray = Annotated[str | None, more(_RAY, "--ray [ADDRESS]")]
+#: What may follow --ray as its address; any other word is the next argument.
 _ADDRESS = re.compile(r"auto|local|(ray://)?[\w.-]+:\d+")
 
 
 def with_ray_address(arguments: Sequence[str]) -> list[str]:
-    """The arguments of a command, with the default for a --ray that has no address."""
-    made: list[str] = []
-    for one, after in zip_longest(arguments, arguments[1:], fillvalue=""):
-        made += [one, ""] if one == "--ray" and not _ADDRESS.fullmatch(after) else [one]
-    return made
+    """The arguments of a command, with an empty address after a --ray that has none."""
+    words: list[str] = []
+    for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
+        words += [word, ""] if word == "--ray" and not _ADDRESS.fullmatch(following) else [word]
+    return words
 
 
-def chat_model(model: str | None, base_url: str | None, refusal: str, **options: Any) -> llm.ChatModel | None:
-    """The model of that name; without one, other options about it are refused."""
+# -- what is made of values ------------------------------------------------------------------------------------------
+
+#: Endings by which --labels is a file; any other value names a column.
+_LABEL_FILES = (".npy", ".txt", ".csv")
+
+
+def columns(vectors: str | None, labels: str | None) -> dict[str, Any]:
+    """The values of --vectors and --labels, as the readers of embeddings take them."""
+    is_file = labels is not None and Path(labels).suffix in _LABEL_FILES
+    return {"vectors": vectors, "label": None if is_file else labels, "labels": labels if is_file else None}
+
+
+def pairs(texts: Iterable[str] | None, flag: str) -> dict[str, str]:
+    """Texts of the form NAME=VALUE as a dict; raises HCEPError for any other text."""
+    values: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise HCEPError(f"{flag}: expected NAME=VALUE, got {text!r}")
+        values[name.strip().replace("-", "_")] = value
+    return values
+
+
+def parameters(texts: Names, *functions: Callable[..., Any], also: Iterable[str] = ()) -> dict[str, Any]:
+    """The values of --parameter, for functions that have keyword parameters of these names.
+
+    Parameters
+    ----------
+    texts : of the form NAME=VALUE. A value is a number, `true`, `false`, `none` or text.
+    *functions : only their keyword-only parameters are allowed
+    also : names that are allowed as well
+    """
+    allowed = {p.name for f in functions for p in signature(f).parameters.values() if p.kind is p.KEYWORD_ONLY}
+    allowed |= set(also)
+    values = pairs(texts, "--parameter")
+    for name in values:
+        if name not in allowed:
+            close = near_matches(name, allowed) or f" The parameters are {', '.join(sorted(allowed))}."
+            raise HCEPError(f"--parameter: there is no parameter {name!r}.{close}")
+    return {name: _value(text) for name, text in values.items()}
+
+
+def _value(text: str) -> Any:
+    words = {"none": None, "true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
+def chat_model(model: str | None, base_url: str | None, **options: Any) -> llm.ChatModel | None:
+    """The language model of that name, or None; options about a language model need its name."""
     if model is not None:
         return llm.ChatModel(model, base_url, **options)
-    if base_url or any(options.get(name) for name in ("cache", "offline", "prices")):
-        raise HCEPError(refusal)
+    if base_url or any(options.values()):
+        raise HCEPError("--base-url, --cache and --offline need the name of a language model: pass --llm as well")
     return None
 
 
-def reader_options(given: Sequence[str] | None) -> dict[str, Any]:
-    """What --option says, as the hierarchy's reader takes it: lists apart by commas, numbers as such."""
-    found: dict[str, Any] = {}
-    for one in given or ():
-        key, equals, value = one.partition("=")
-        if not equals:
-            raise typer.BadParameter(f"expected KEY=VALUE, got {one!r}", param_hint="--option")
+def reader_options(texts: Iterable[str] | None) -> dict[str, Any]:
+    """The values of --option as the readers of hierarchies take them: lists split at commas, numbers as numbers."""
+    numbers = {"max_bytes": int, "timeout": float}
+    options: dict[str, Any] = {}
+    for name, value in pairs(texts, "--option").items():
         try:
-            numbers = {"max_bytes": int, "timeout": float}
-            found[key] = value.split(",") if key in ("levels", "relationships") else numbers.get(key, str)(value)
+            options[name] = value.split(",") if name in ("levels", "relationships") else numbers.get(name, str)(value)
         except ValueError:
-            raise typer.BadParameter(f"{key} must be a number, got {value!r}", param_hint="--option") from None
-    return found
+            raise HCEPError(f"--option: {name} must be a number, got {value!r}") from None
+    return options
 
 
 def lines_in(file: Path | None, flag: str = "--classes") -> list[str] | None:
-    """The lines of a text file, such as labels; None without one."""
+    """The non-empty lines of a text file; None without a file."""
     try:
         return [line.strip() for line in file.read_text("utf-8-sig").splitlines() if line.strip()] if file else None
     except UnicodeDecodeError as error:
-        told = f"{flag}: {str(file)!r} is not text in UTF-8 ({error}); expected one label per line"
-        raise HCEPError(told) from None
+        message = f"{flag}: {str(file)!r} is not text in UTF-8 ({error}); expected one label per line"
+        raise HCEPError(message) from None
 
 
 def embeddings_for(model: Any, data: Path, split: str | None, **options: Any) -> embeddings.Embeddings:
-    """What a model takes of the data; notes about it are shown."""
+    """The embeddings that a model takes from the data; notes about them are printed."""
     from hcep.models import model_encoder
 
-    found = model_encoder.embeddings_for(model, data, split, **options)
-    show_notes(found.notes)
-    return found
+    read = model_encoder.embeddings_for(model, data, split, **options)
+    show_notes(read.notes)
+    return read
 
 
-def kept_corrections(path: Path | None, tree: hierarchy.Hierarchy | None) -> Any:
-    """The corrections of a file that hold in a hierarchy, with notes about those that do not; None without a file."""
+def read_corrections(path: Path | None, tree: hierarchy.Hierarchy | None) -> Any:
+    """The corrections of a file that are valid in a hierarchy; notes about the others are printed."""
     from hcep.explain.corrections import Corrections
 
     if path is None:
         return None
-    kept = Corrections(path, tree, lenient=True)
-    notes = [f"{problem}; this correction does not count" for problem in kept.problems[:3]]
-    if len(kept.problems) > 3:
-        notes.append(f"{len(kept.problems) - 3:,} more corrections in {path} do not count")
-    if kept.torn:
-        notes.append(f"the last line of {path} was not written to its end and does not count")
+    corrections = Corrections(path, tree, lenient=True)
+    notes = [f"{problem.rstrip('.')}; this correction is ignored" for problem in corrections.problems[:3]]
+    if len(corrections.problems) > 3:
+        notes.append(f"{len(corrections.problems) - 3:,} more corrections in {path} are ignored")
+    if corrections.torn:
+        notes.append(f"the last line of {path} is incomplete and is ignored")
     show_notes(notes)
-    return kept
+    return corrections
 
 
-def corrected_limits(path: Path | None, tree: hierarchy.Hierarchy, found: embeddings.Embeddings) -> Any:
-    """Paths that corrections leave open to each image, with a note how many they are about."""
+def corrected_limits(path: Path | None, tree: hierarchy.Hierarchy, images: embeddings.Embeddings) -> Any:
+    """The paths that corrections leave open to each image; a note says how many images have a correction."""
     from hcep.pursuit.limits import PathLimits
 
-    kept = kept_corrections(path, tree)
-    if kept is None:
+    corrections = read_corrections(path, tree)
+    if corrections is None:
         return None
-    asked = kept.requests(found.hashes)
-    show_notes([f"{sum(map(any, asked)):,} of {len(found.X):,} images have a correction in {path}"])
-    return PathLimits.of_images(tree, asked)
+    requests = corrections.requests(images.hashes)
+    show_notes([f"{sum(map(any, requests)):,} of {len(images.X):,} images have a correction in {path}"])
+    return PathLimits.of_images(tree, requests)
 
 
-#: What a run resolved to, beside its output.
+# -- configuration files ---------------------------------------------------------------------------------------------
+
+#: The options of a run, written beside its output.
 RESOLVED = "hcep-config.toml"
 MAX_BYTES = 1_000_000
 
 
 def _read_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Make the file's values the defaults of this command; called before the other options are read."""
+    """Make the file's values the defaults of this command; called before the other options are parsed."""
     if path is None or context.resilient_parsing:
         return path
     try:
@@ -163,49 +301,67 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     except (ValueError, RecursionError) as error:
         raise HCEPError(f"--config: {str(path)!r} is not TOML: {error}") from None
     if table is None:
-        raise HCEPError(f"--config: {str(path)!r} is no file of at most {MAX_BYTES:,} bytes")
+        raise HCEPError(f"--config: {str(path)!r} is not a file of at most {MAX_BYTES:,} bytes")
     context.default_map = {**(context.default_map or {}), **_values(context, table, path)}
     return path
 
 
-_CONFIG = "TOML file with options; flags beat it. Keys are the long options, at the top or under [COMMAND]."
-Config = Annotated[Path | None, option(_CONFIG, "--config", callback=_read_config, is_eager=True)]
+_CONFIG = "TOML file of options, by their long names; flags take precedence."
+Config = Annotated[Path | None, more(_CONFIG, "--config FILE", callback=_read_config, is_eager=True)]
 
 
 def _values(context: typer.Context, table: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The keys that concern this command: those at the top and those under its own name; unknown ones are errors."""
+    """The keys for this command: those at the top of the file and those under its name; unknown keys are errors."""
     commands = set(getattr(context.parent.command, "commands", ())) if context.parent else set()
     own = table.get(str(context.command.name), {})
     shared = {key: value for key, value in table.items() if not (isinstance(value, dict) and key in commands)}
     known = {name: p.name for p, long in _parameters(context) for name in (p.name, *long)}
     values: dict[str, Any] = {}
-    for key, value in [*shared.items(), *own.items()]:
+    for key, value in _renamed(command_path(context), [*shared.items(), *own.items()]):
         if key.replace("-", "_") not in known:
+            refuse_old_option(command_path(context), f"--{key}")
             near = near_matches(key, [name.replace("_", "-") for name in known])
             raise HCEPError(f"--config: unknown key {key!r} in {path.name}.{near}")
-        values[known[key.replace("-", "_")]] = value
+        name = known[key.replace("-", "_")]
+        if isinstance(value, dict):  # [fit.parameter] anchor = 0.3
+            value = [f"{part}={_text(one)}" for part, one in value.items()]
+        values[name] = [*values.get(name, []), *value] if isinstance(value, list) else value
     return values
 
 
+def _renamed(command: str, items: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
+    """The keys of a file that an older version may have written, under the names of today."""
+    for key, value in items:
+        new = re.fullmatch(r"--([a-z-]+)(?: ([a-z_]+)=.*| [A-Z]+)?", OPTIONS.get(command, {}).get(f"--{key}", ""))
+        if new is None:
+            yield key, value
+        else:
+            yield new[1], [f"{new[2]}={_text(value)}"] if new[2] else value
+
+
 def _parameters(context: typer.Context) -> list[tuple[Any, list[str]]]:
-    """Parameters of the command, with their long options, with underscores."""
-    found = [p for p in context.command.params if p.name not in (None, "config", "help")]
-    return [(p, [name[2:].replace("-", "_") for name in p.opts if name.startswith("--")]) for p in found]
+    """The parameters of the command, with their long options, with underscores."""
+    own = [p for p in context.command.params if p.name not in (None, "config", "help")]
+    return [(p, [name[2:].replace("-", "_") for name in p.opts if name.startswith("--")]) for p in own]
 
 
 def save_resolved(context: typer.Context, place: Path) -> Path:
-    """Write every option of the command, as it was resolved, so that ``--config`` runs it again.
+    """Write the value of every option of the command, so that ``--config`` runs it again.
 
     `place` is the output's folder, or the file to write.
     """
     lines = [f"[{context.command.name}]"]
     for parameter, long in _parameters(context):
         value = context.params.get(parameter.name)
-        if parameter.name != "as_json" and value is not None and value != ():
+        if parameter.name != "as_json" and value is not None and value != () and value != []:
             lines.append(f"{(long or [parameter.name])[0].replace('_', '-')} = {_toml(value)}")
     path = place / RESOLVED if place.is_dir() else place
     write_text(path, "\n".join(lines) + "\n")
     return path
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _toml(value: Any) -> str:

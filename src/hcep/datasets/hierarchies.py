@@ -126,7 +126,7 @@ def find_hierarchy(
         whose = "WordNet's above ImageNet" if wanted == "imagenet" else f"the hierarchy of {wanted}"
         raise HCEPError(
             f"--hierarchy: {len(outside):,} of {len(labels):,} classes are not in {whose}: {quoted(outside, 3)}; "
-            "give a file (`hcep hierarchy formats` lists what is read), or `flat` for no hierarchy"
+            "give a file (`hcep info --formats` lists what is read), or `flat` for no hierarchy"
         )
     return hierarchy
 

@@ -263,7 +263,7 @@ def _read_npz(source: Path, names: dict[str, str], label_names: Sequence[str] | 
     others = [name for name in LABEL_NAMES if name in present and name != called]
     as_names = f", as named in {called!r}" if "names" in found else ""
     taken = f"{source.name}: vectors of array {found['vectors']!r}, labels of array {found.get('labels')!r}{as_names}"
-    note = f"{taken}; --label {others[0]} takes other names" if others and called in found.values() else ""
+    note = f"{taken}; --labels {others[0]} takes other names" if others and called in found.values() else ""
     return EmbeddingArrays(parts["vectors"], **text, note=note)
 
 

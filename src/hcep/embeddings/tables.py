@@ -78,7 +78,7 @@ def table_parts(source: Path, table: Columns, names: dict[str, str], label_names
         if "labels" not in names and None not in numbers and any(number % 1 for number in numbers if number):
             raise StoreError(  # measurements or coordinates
                 f"{str(source)!r}: expected a column of text or whole numbers without gaps, not fractions ({label!r}); "
-                "say --label, and --vectors, with the columns that are meant"
+                "say --labels, and --vectors, with the columns that are meant"
             )
     if len(vectors) == 1:
         parts["vectors"] = stacked(source, table, vectors[0])
@@ -88,7 +88,7 @@ def table_parts(source: Path, table: Columns, names: dict[str, str], label_names
         columns = f"{len(vectors):,} columns {vectors[0]!r} … {vectors[-1]!r}"
     labelled = f"labels of column {label!r}" if label else "no labels"
     if texts and not label:
-        labelled += f" (--label says which of {quoted(texts)} has them)"
+        labelled += f" (--labels says which of {quoted(texts)} has them)"
     rest = [name for name in schema.names if name not in (*vectors, *found.values(), *texts)]
     left = f"; left out {quoted(rest)}" if rest else ""
     return parts | {"note": f"{source.name}: {table.n_rows:,} vectors of {columns}, {labelled}{left}"}
@@ -404,7 +404,7 @@ def _label_column(source: Path, column: str | None) -> NDArray[Any]:
     known = table.column_names
     chosen = named_parts(source, names, known).get("labels") or (known[0] if len(known) == 1 else None)
     if chosen is None:
-        raise StoreError(f"{str(source)!r}: which column has the labels? It has {quoted(known, 10)}; say --label")
+        raise StoreError(f"{str(source)!r}: which column has the labels? It has {quoted(known, 10)}; say --labels")
     values = text_column(source, table.column(chosen), chosen)
     if None in values.tolist():
         raise StoreError(f"{str(source)!r}: column {chosen!r} has empty cells; one label per vector is needed")

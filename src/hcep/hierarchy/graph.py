@@ -340,7 +340,9 @@ class Hierarchy:
         An inner synset that loses all its children to other parents is dropped, so that the leaves stay the leaves.
         """
         if policy not in ("first", "shortest", "longest"):
-            told = f"policy must be 'first', 'shortest' or 'longest', got {policy!r} (--tree on the command line)"
+            told = (
+                f"policy must be 'first', 'shortest' or 'longest', got {policy!r} (--single-parent on the command line)"
+            )
             raise HierarchyError(told)
         length = [0] * len(self)
         parents: list[list[int]] = [[]]

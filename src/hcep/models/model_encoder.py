@@ -64,7 +64,7 @@ def refuse_labels(classes: NDArray[Any], y: NDArray[np.str_], name: str = "the m
     if unknown:
         raise HCEPError(
             f"{len(unknown):,} labels are not classes of {name}: {quoted(unknown)}; give data with the classes it was "
-            "fitted on, or add these with `hcep model add-class`"
+            "fitted on, or add these with `hcep model add --class NAME`"
         )
 
 

@@ -167,7 +167,7 @@ def predict(
     there = target.read(ABOUT)
     if there is not None and there.decode() != about:
         if not force:
-            raise HCEPError(f"{target.address!r} holds other predictions; pass --force to replace them")
+            raise HCEPError(f"{target.address!r} holds other predictions; pass --overwrite to replace them")
         target.remove()
     target.write(ABOUT, about.encode())
     done = target.sizes()

@@ -11,6 +11,7 @@ from .edits import (
     Rename as Rename,
     apply_edits as apply_edits,
     diff as diff,
+    parse_edits as parse_edits,
 )
 from .embedding_checks import (
     Review as Review,

@@ -112,7 +112,7 @@ def _graph(hierarchy: Hierarchy) -> Iterator[Finding]:
         text = "with neither parents nor children; give each a parent, or remove it"
         yield from found("warning", "orphan", alone, text)
     several = [s for s in hierarchy if len(hierarchy.parents(s)) > 1]
-    text = "with several parents; nothing is wrong with that, `hcep hierarchy convert --tree first` keeps one"
+    text = "with several parents; nothing is wrong with that, `hcep hierarchy convert --single-parent first` keeps one"
     parents = (f"{hierarchy.name(s)!r}: {quoted(map(hierarchy.name, hierarchy.parents(s)))}" for s in several)
     yield from found("note", "several-parents", several, text, examples=parents)
     above = {s: {a for p in hierarchy.parents(s) for a in hierarchy.ancestors(p)} for s in several}

@@ -1,10 +1,11 @@
 """Edits of a hierarchy: move, add, merge, remove, rename, cut, collapse; and what changed between two hierarchies."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations, pairwise
 from typing import ClassVar
 
-from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.hierarchy.edges import reach
 from hcep.hierarchy.graph import Hierarchy
 from hcep.taxonomy.files import class_ids
@@ -291,6 +292,75 @@ def apply_edits(hierarchy: Hierarchy, edits: Iterable[Edit], classes: Iterable[s
         except HierarchyError as error:
             raise HierarchyError(f"cannot {edit}: {error}") from None
     return copy.hierarchy()
+
+
+def parse_edits(
+    hierarchy: Hierarchy,
+    *,
+    add: Iterable[str] = (),
+    merge: Iterable[str] = (),
+    move: Iterable[str] = (),
+    remove: Iterable[str] = (),
+    rename: Iterable[str] = (),
+) -> list[Edit]:
+    """Parse edits as people write them, in the order in which they are applied: add, merge, move, remove, rename.
+
+    Parameters
+    ----------
+    add : texts such as "NAME:PARENT" or "NAME:PARENT:CHILD,CHILD"
+    merge : texts "CONCEPT:INTO"
+    move : texts "CONCEPT:NEW_PARENT" or "CONCEPT:OLD_PARENT:NEW_PARENT"
+    remove : concepts
+    rename : texts "CONCEPT:NAME"
+
+    Notes
+    -----
+    Ids may contain colons themselves (``HP:0000118``): a text is split in the one way that gives concepts which exist.
+
+    Raises
+    ------
+    HCEPError : a text has too few parts, or can be split in several ways; the message names the option
+    """
+    known = {*hierarchy.ids, *(hierarchy.name(s).casefold() for s in hierarchy.ids)}
+
+    def is_known(text: str) -> bool:
+        return text in known or text.casefold() in known
+
+    def all_known(text: str) -> bool:
+        return all(map(is_known, text.split(",")))
+
+    edits: list[Edit] = []
+    for text in add:
+        new, parent, *rest = _parts("--add", "NAME:PARENT[:CHILD,CHILD]", text, _anything, is_known, all_known)
+        edits.append(Add(new, parent, tuple(rest[0].split(",")) if rest else ()))
+        known.add(new)
+    edits += [Merge(*_parts("--merge", "CONCEPT:INTO", text, is_known, is_known)) for text in merge]
+    for text in move:
+        form = "CONCEPT[:OLD_PARENT]:NEW_PARENT"
+        synset, *old, target = _parts("--move", form, text, is_known, is_known, is_known)
+        edits.append(Move(synset, target, *old))
+    edits += [Remove(text) for text in remove]
+    return edits + [Rename(*_parts("--rename", "CONCEPT:NAME", text, is_known, _anything)) for text in rename]
+
+
+def _anything(text: str) -> bool:
+    return bool(text.strip())
+
+
+def _parts(option: str, form: str, text: str, *checks: Callable[[str], bool]) -> list[str]:
+    """Split a text at colons into two or more parts, at most one for each check; parts may contain colons."""
+    pieces = text.split(":")
+    cuts = (cut for n in range(1, len(checks)) for cut in combinations(range(1, len(pieces)), n))
+    splits = ([":".join(pieces[a:b]) for a, b in pairwise([0, *cut, len(pieces)])] for cut in cuts)
+    ways = [parts for parts in splits if all(check(part) for check, part in zip(checks, parts, strict=False))]
+    if len(ways) == 1:
+        return ways[0]
+    if pieces in ways and checks[0] is _anything:
+        return pieces  # "pet:animal:cat" adds "pet"; hardly anybody means the name "pet:animal"
+    if not ways and 2 <= len(pieces) <= len(checks) and all(pieces):
+        return pieces  # an unknown concept: the edit's own error names it, with near matches
+    what = "can be split in several ways" if ways else "has another form, or names no concept"
+    raise HCEPError(f"{option}: expected {form}; {text!r} {what}. Give concepts by their ids")
 
 
 def refuse_inner_classes(before: Hierarchy, after: Hierarchy, classes: Sequence[str] | None = None) -> None:

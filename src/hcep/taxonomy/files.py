@@ -61,7 +61,7 @@ def understood(source: Source, hierarchy: Hierarchy) -> str:
     """What a file was taken for, in a sentence, and where its cells or lines decided, how to say otherwise."""
     levels = "flat" if hierarchy.depth == 1 and is_virtual(hierarchy.root) else _levels(hierarchy)
     what = f"{source.understood or source.format}, {levels}, {counted(len(hierarchy.leaves), 'class')}"
-    otherwise = source.otherwise or (levels == "flat" and "if it has levels, say how it is written with --format")
+    otherwise = source.otherwise or (levels == "flat" and "if it has levels, say how it is written with -O format=NAME")
     return f"{source.name}: {what}" + (f"; {otherwise}" if otherwise else "")
 
 
@@ -102,7 +102,7 @@ def write_hierarchy(
     if changed and not lossy:
         raise HierarchyError(
             f"{changed}; pass lossy=True to write it all the same, hierarchy.as_tree(policy) to choose the parents, "
-            "or write .json (--lossy, --tree on the command line)"
+            "or write .json (`hcep hierarchy convert` has --lossy and --single-parent)"
         )
     text = known.function("write")(hierarchy, known.name)
     if "\0" in text:

@@ -121,7 +121,7 @@ class WordNet:
             listed = "; ".join(f"{s.name} ({s.id}): {s.gloss}" for s in senses)
             raise HierarchyError(
                 f"{synset!r} has {len(senses)} senses; ask for one by its name or id, or pass on_ambiguous='first' "
-                f"(--first-sense on the command line) for the most frequent: {listed}"
+                f"(-P on_ambiguous=first on the command line) for the most frequent: {listed}"
             )
         return senses[0].id
 

@@ -34,12 +34,14 @@ def test_show_starts_with_what_the_file_was_taken_for(tmp_path):
 
 
 def test_show_a_part(file):
-    result = run("show", file, "--synset", "animal", "--depth", "1")
+    result = run("show", file, "--concept", "animal", "--depth", "1")
     assert "vehicle" not in result.stdout
     assert "cat" in result.stdout
-    assert run("show", file, "--concept", "animal", "--depth", "1").stdout == result.stdout
-    assert "thing" in run("show", file, "--synset", "thing", "--depth", "0").stdout
-    assert "cat" in run("show", file, "--synset", "cat").stdout
+    both = run("show", file, "--concept", "animal", "--concept", "vehicle", "--depth", "1")
+    assert both.stdout.startswith(result.stdout)
+    assert "bus" in both.stdout
+    assert "thing" in run("show", file, "--concept", "thing", "--depth", "0").stdout
+    assert "cat" in run("show", file, "--concept", "cat").stdout
 
 
 def test_show_imagenet_and_a_model_folder(file, tmp_path):
@@ -69,12 +71,12 @@ def test_convert_and_refuse_to_overwrite(file, tmp_path, pets):
     target = tmp_path / "pets.tsv"
     assert run("convert", file, target).exit_code == 0
     assert read_hierarchy(target) == pets
-    with pytest.raises(HCEPError, match=r"TARGET: .* is there already; pass --force"):
+    with pytest.raises(HCEPError, match=r"TARGET: .* exists already; pass --overwrite"):
         raise run("convert", file, target).exception
-    assert run("convert", file, target, "--force", "--collapse", "--tree", "first").exit_code == 0
+    assert run("convert", file, target, "--overwrite", "--collapse", "--single-parent", "first").exit_code == 0
 
 
 def test_unknown_policy_is_an_input_error(file, tmp_path):
-    result = run("convert", file, tmp_path / "x.json", "--tree", "second")
+    result = run("convert", file, tmp_path / "x.json", "--single-parent", "second")
     assert isinstance(result.exception, HierarchyError)
     assert not (tmp_path / "x.json").exists()

@@ -1,4 +1,4 @@
-"""`hcep induce llm | text | geometry | compare` from the shell, against a real endpoint on the loopback interface."""
+"""`hcep induce llm | text | geometry` and `hcep hierarchy compare` against a real server on the loopback interface."""
 
 import json
 from pathlib import Path
@@ -21,6 +21,12 @@ def invoke(*words):
 
 def run(*words):
     result = invoke(*words)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def compare(*words):
+    result = CliRunner().invoke(app, ["hierarchy", "compare", *map(str, words)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result
 
@@ -50,7 +56,7 @@ def server(monkeypatch):
 
 def test_llm_writes_a_tree_and_tells_what_it_took(classes, output, server):
     server.tell(without("deer"), ok(GOOD, prompt_tokens=500_000, completion_tokens=100_000))
-    result = run("llm", classes, "-o", output, "--model", "m", "--base-url", server.url, "--prices", "2,10")
+    result = run("llm", classes, "-o", output, "--llm", "m", "--base-url", server.url, "-P", "prices=2,10")
     assert set(read_hierarchy(output).edges) == TREE
     assert "└── animal" in result.stdout
     assert "2 calls, 500,011 prompt + 100,007 completion tokens, cost 2.0001" in result.stdout
@@ -60,8 +66,8 @@ def test_llm_writes_a_tree_and_tells_what_it_took(classes, output, server):
 
 def test_llm_layers_root_and_transcript(classes, output, server, tmp_path):
     server.tell(GOOD)
-    words = ("--strategy", "layers", "--root", "thing", "--rounds", 1, "--transcript", tmp_path / "talk.json")
-    run("llm", classes, "-o", output, "--model", "m", "--base-url", server.url, *words)
+    words = ("-P", "strategy=layers", "-P", "root=thing", "-P", "max_rounds=1", "--record", tmp_path / "talk.json")
+    run("llm", classes, "-o", output, "--llm", "m", "--base-url", server.url, *words)
     tree = read_hierarchy(output)
     assert tree.root == "thing"
     assert set(tree.children("thing")) == {"animal", "vehicle"}
@@ -70,19 +76,19 @@ def test_llm_layers_root_and_transcript(classes, output, server, tmp_path):
 
 def test_llm_replays_without_a_server(classes, output, server, tmp_path):
     server.tell(GOOD)
-    run("llm", classes, "-o", output, "--model", "m", "--base-url", server.url, "--cache", tmp_path / "answers")
-    offline = ("--model", "m", "--cache", tmp_path / "answers", "--offline")
+    run("llm", classes, "-o", output, "--llm", "m", "--base-url", server.url, "--cache", tmp_path / "answers")
+    offline = ("--llm", "m", "--cache", tmp_path / "answers", "--offline")
     again = run("llm", classes, "-o", tmp_path / "again.csv", *offline)
     assert "1 call (1 from disk)" in again.stdout
     assert read_hierarchy(tmp_path / "again.csv").leaves == read_hierarchy(output).leaves
     with pytest.raises(LLMError, match="offline, and no answer to prompt"):
-        invoke("llm", classes, "-o", tmp_path / "other.json", "--root", "other", *offline)
+        invoke("llm", classes, "-o", tmp_path / "other.json", "-P", "root=other", *offline)
     assert not (tmp_path / "other.json").exists()
 
 
 def test_llm_leaves_a_partial_tree_and_exit_code_1(classes, output, server):
     server.tell(without("deer", "ship"))
-    result = invoke("llm", classes, "-o", output, "--model", "m", "--base-url", server.url, "--rounds", 2)
+    result = invoke("llm", classes, "-o", output, "--llm", "m", "--base-url", server.url, "-P", "max_rounds=2")
     assert result.exit_code == 1
     assert "warning: not placed, left under the root: 'deer', 'ship'" in result.stderr
     assert "the hierarchy is incomplete" in result.stderr
@@ -91,7 +97,9 @@ def test_llm_leaves_a_partial_tree_and_exit_code_1(classes, output, server):
 
 def test_llm_json_says_it_all(classes, output, server):
     server.tell(without("deer"))
-    result = invoke("llm", classes, "-o", output, "--model", "m", "--base-url", server.url, "--rounds", 1, "--json")
+    result = invoke(
+        "llm", classes, "-o", output, "--llm", "m", "--base-url", server.url, "-P", "max_rounds=1", "--json"
+    )
     record = json.loads(result.stdout)
     assert result.exit_code == 1
     assert result.stderr == ""
@@ -103,22 +111,22 @@ def test_llm_json_says_it_all(classes, output, server):
 def test_llm_without_an_answer_writes_nothing(classes, output, server):
     server.tell(status(401))
     with pytest.raises(LLMError, match="check the API key"):
-        invoke("llm", classes, "-o", output, "--model", "m", "--base-url", server.url)
+        invoke("llm", classes, "-o", output, "--llm", "m", "--base-url", server.url)
     assert list(output.parent.iterdir()) == [classes]
 
 
 def test_nothing_is_asked_before_the_output_is_known_to_be_writable(classes, output, server, tmp_path):
     output.write_text("mine")
-    with pytest.raises(HCEPError, match=r"--output: .* is there already; pass --force"):
-        invoke("llm", classes, "-o", output, "--model", "m", "--base-url", server.url)
+    with pytest.raises(HCEPError, match=r"--output: .* exists already; pass --overwrite"):
+        invoke("llm", classes, "-o", output, "--llm", "m", "--base-url", server.url)
     with pytest.raises(HCEPError, match="there is no folder"):
-        invoke("llm", classes, "-o", tmp_path / "no" / "tree.json", "--model", "m", "--base-url", server.url)
+        invoke("llm", classes, "-o", tmp_path / "no" / "tree.json", "--llm", "m", "--base-url", server.url)
     with pytest.raises(HCEPError, match="xyz"):
-        invoke("llm", classes, "-o", tmp_path / "tree.xyz", "--model", "m", "--base-url", server.url)
+        invoke("llm", classes, "-o", tmp_path / "tree.xyz", "--llm", "m", "--base-url", server.url)
     assert output.read_text() == "mine"
     assert server.requests == []
     server.tell(GOOD)
-    run("llm", classes, "-o", output, "--model", "m", "--base-url", server.url, "--force")
+    run("llm", classes, "-o", output, "--llm", "m", "--base-url", server.url, "--overwrite")
     assert set(read_hierarchy(output).edges) == TREE
 
 
@@ -136,20 +144,20 @@ def test_nothing_is_asked_before_the_output_is_known_to_be_writable(classes, out
 def test_class_files_that_are_none(name, content, match, tmp_path, output):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(HCEPError, match=match):
-        invoke("llm", tmp_path / name, "-o", output, "--model", "m", "--base-url", "http://127.0.0.1:1/v1")
+        invoke("llm", tmp_path / name, "-o", output, "--llm", "m", "--base-url", "http://127.0.0.1:1/v1")
     with pytest.raises(HCEPError, match=r"cannot read names from .*: No such file"):
-        invoke("llm", tmp_path / "absent.txt", "-o", output, "--model", "m")
+        invoke("llm", tmp_path / "absent.txt", "-o", output, "--llm", "m")
     assert not output.exists()
 
 
 def test_an_address_without_http(classes, output):
     with pytest.raises(HCEPError, match=r"'127\.0\.0\.1:8761/v1' is no web address; expected http://.*--base-url"):
-        invoke("llm", classes, "-o", output, "--model", "m", "--base-url", "127.0.0.1:8761/v1")
+        invoke("llm", classes, "-o", output, "--llm", "m", "--base-url", "127.0.0.1:8761/v1")
 
 
 def test_prices_that_are_none(classes, output):
     with pytest.raises(HCEPError, match="prices must be two numbers"):
-        invoke("llm", classes, "-o", output, "--model", "m", "--prices", "1")
+        invoke("llm", classes, "-o", output, "--llm", "m", "-P", "prices=1")
 
 
 # -- from text -------------------------------------------------------------------------------------------------------
@@ -162,11 +170,11 @@ def test_text_reads_corpora_and_keeps_the_evidence(tmp_path, output):
     (tmp_path / "a.txt").write_text(first)
     (tmp_path / "b.txt").write_text("".join(rest))
     corpora = ("--corpus", tmp_path / "a.txt", "--corpus", tmp_path / "b.txt")
-    run("text", names, "-o", output, *corpora, "--min-count", 1, "--evidence", tmp_path / "why.json")
+    run("text", names, "-o", output, *corpora, "-P", "min_count=1", "--record", tmp_path / "why.json")
     assert read_hierarchy(output).parents("horse") == ("mammal",)
     why = {(row["parent"], row["child"]): row for row in json.loads((tmp_path / "why.json").read_text("utf-8"))}
     assert why["mammal", "horse"]["count"] == 2
-    partial = invoke("text", names, "-o", output, *corpora, "--min-count", 2, "--force")
+    partial = invoke("text", names, "-o", output, *corpora, "-P", "min_count=2", "--overwrite")
     assert partial.exit_code == 1
     assert "not placed, left under the root: 'deer'" in partial.stderr
 
@@ -179,15 +187,15 @@ def test_text_with_a_vocabulary_and_all_parents(tmp_path, classes, output):
         tmp_path / "a.txt",
         "--vocabulary",
         tmp_path / "words.txt",
-        "--max-parents",
-        0,
-        "--min-count",
-        1,
+        "-P",
+        "max_parents=0",
+        "-P",
+        "min_count=1",
     )
     result = invoke("text", classes, "-o", output, *words, "--json")
     assert json.loads(result.stdout)["missing"] == ["bird", "frog"]
     with pytest.raises(HCEPError, match="cannot read the corpus"):
-        invoke("text", classes, "-o", output, "--corpus", tmp_path / "absent.txt", "--force")
+        invoke("text", classes, "-o", output, "--corpus", tmp_path / "absent.txt", "--overwrite")
 
 
 # -- from embeddings -------------------------------------------------------------------------------------------------
@@ -212,13 +220,13 @@ def test_geometry_with_members_names_and_a_vocabulary(arrays, output, tmp_path):
     run("geometry", arrays, "-o", output)
     assert set(read_hierarchy(output).children("entity")) == {"cat + dog", "bus + car"}
     np.savez(tmp_path / "words.npz", phrases=["vehicle", "animal"], embeddings=np.array([[-1.0, 0, 0], [1, 0, 0]]))
-    run("geometry", arrays, "-o", output, "--vocabulary", tmp_path / "words.npz", "--force")
+    run("geometry", arrays, "-o", output, "--vocabulary", tmp_path / "words.npz", "--overwrite")
     assert read_hierarchy(output).children("animal") == ("cat", "dog")
 
 
 def test_geometry_named_by_a_language_model(arrays, output, server):
     server.tell("Things on wheels", "Furry animals")
-    result = run("geometry", arrays, "-o", output, "--model", "m", "--base-url", server.url, "--linkage", "average")
+    result = run("geometry", arrays, "-o", output, "--llm", "m", "--base-url", server.url, "-P", "linkage=average")
     assert set(read_hierarchy(output).children("entity")) == {"Things on wheels", "Furry animals"}
     assert "2 calls" in result.stdout
 
@@ -227,7 +235,7 @@ def test_geometry_options_that_do_not_fit(arrays, output, tmp_path):
     (tmp_path / "words.txt").write_text("animal\n")
     with pytest.raises(HCEPError, match="needs --encoder"):
         invoke("geometry", arrays, "-o", output, "--vocabulary", tmp_path / "words.txt")
-    with pytest.raises(HCEPError, match="about a language model; say --model"):
+    with pytest.raises(HCEPError, match="need the name of a language model: pass --llm"):
         invoke("geometry", arrays, "-o", output, "--offline")
     assert not output.exists()
 
@@ -244,13 +252,13 @@ def test_compare_three_candidates_in_one_table(arrays, tmp_path):
     for name, text in trees.items():
         (tmp_path / name).write_text(text)
     files = [tmp_path / name for name in trees]
-    scores = json.loads(run("compare", *files, "--gold", files[0], "--data", arrays, "--json").stdout)
+    scores = json.loads(compare(*files, "--gold", files[0], "--data", arrays, "--json").stdout)
     good, bad, flat = (scores[str(file)] for file in files)
     assert good["ancestor_f1"] == good["cluster_f1"] == good["accuracy"] == 1
     assert bad["cluster_f1"] == 0
     assert good["orthogonality"] < bad["orthogonality"]
     assert flat["orthogonality"] is None
-    table = run("compare", *files, "--gold", files[0], "--data", arrays).stdout
+    table = compare(*files, "--gold", files[0], "--data", arrays).stdout
     assert "F1" in table
     assert "–" in table
 
@@ -260,25 +268,24 @@ def test_compare_tells_which_tree_is_over_other_classes(arrays, tmp_path, monkey
     whole, part = Path("whole.csv"), Path("part.csv")
     whole.write_text("parent,child\nr,animal\nr,vehicle\nanimal,cat\nanimal,dog\nvehicle,car\nvehicle,bus\n")
     part.write_text("parent,child\nr,animal\nr,ship\nanimal,cat\nanimal,dog\n")
-    result = run("compare", whole, part, "--gold", whole)
+    result = compare(whole, part, "--gold", whole)
     assert result.stdout.split()[1] == "classes"
     assert "4 of 4" in result.stdout
     assert "2 of 4" in result.stdout
     assert f"{part}: 2 of 4 classes of --gold compared, 1 of its own left out" in result.stderr
     assert f"{whole}: " not in result.stderr
-    assert run("compare", whole, part, "--gold", whole, "--json").stderr == ""
+    assert compare(whole, part, "--gold", whole, "--json").stderr == ""
     with pytest.raises(HCEPError, match=rf"^{part}: .*'(bus|car)'"):
-        invoke("compare", whole, part, "--data", arrays)
+        compare(whole, part, "--data", arrays)
 
 
 def test_compare_needs_something_to_compare_by(tmp_path):
-    refused = invoke("compare", tmp_path / "tree.csv")
-    assert refused.exit_code == 2
-    assert "--gold, --data or both" in refused.output
+    with pytest.raises(HCEPError, match="give two hierarchies to compare, or --gold, --data or both; got 1"):
+        compare(tmp_path / "tree.csv")
 
 
 def test_compare_reads_files_with_options(tmp_path):
     (tmp_path / "h.csv").write_text("a,b,c\nx,animal,cat\nx,animal,dog\ny,vehicle,car\ny,vehicle,bus\n")
     file = tmp_path / "h.csv"
-    scores = json.loads(run("compare", file, "--gold", file, "-O", "levels=b,c", "--json").stdout)
+    scores = json.loads(compare(file, "--gold", file, "-O", "levels=b,c", "--json").stdout)
     assert scores[str(file)]["n_synsets"] == 7

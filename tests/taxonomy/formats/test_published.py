@@ -82,7 +82,7 @@ def test_a_folder_of_images_is_a_tree(tmp_path):
     [
         (
             "cat\ndog\nand/or gate\n",
-            "h.txt: outline, flat, 3 classes; if the lines are paths, pass --format breadcrumbs",
+            "h.txt: outline, flat, 3 classes; if the lines are paths, pass -O format=breadcrumbs",
         ),
         ("tench, Tinca tinca\ngoldfish, Carassius auratus\n", "h.txt: outline, flat, 2 classes; if the lines are"),
     ],
@@ -100,15 +100,15 @@ DIALECTS = {
     "numbers.txt": ("1 Animals\n1.1 Cats\n1.1.1 lion\n1.2 Dogs\n2 Plants\n2.1 Rose\n", "outline, 3 levels, 3 classes"),
     "arrows.txt": (
         "Animals → Cats → lion\nAnimals → Dogs\nPlants → Rose\n",
-        "breadcrumbs apart by '→', 3 levels, 3 classes; if the lines are no paths, pass --format outline",
+        "breadcrumbs apart by '→', 3 levels, 3 classes; if the lines are no paths, pass -O format=outline",
     ),
     "colons.txt": (
         "Animals::Cats::lion\nAnimals::Dogs\nPlants::Rose\nPlants\n",
-        "breadcrumbs apart by '::', 3 levels, 3 classes; if the lines are no paths, pass --format outline",
+        "breadcrumbs apart by '::', 3 levels, 3 classes; if the lines are no paths, pass -O format=outline",
     ),
     "bars.txt": (
         "Animals|Cats|lion\nAnimals|Dogs\nPlants|Rose\n",
-        "breadcrumbs apart by '|', 3 levels, 3 classes; if the lines are no paths, pass --format outline",
+        "breadcrumbs apart by '|', 3 levels, 3 classes; if the lines are no paths, pass -O format=outline",
     ),
     "lineages.tsv": (
         "Feature ID\tTaxon\tConfidence\nx1\tAnimals; Cats; lion\t0.9\nx2\tAnimals; Dogs\t0.8\n"

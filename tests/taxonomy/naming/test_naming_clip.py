@@ -67,7 +67,7 @@ def model(encoder, tmp_path):
 def test_the_command_uses_the_models_own_encoder(model, encoder, tmp_path):
     (tmp_path / "phrases.txt").write_text("# things\ncat\na photo\n", encoding="utf-8")
     (tmp_path / "words.txt").write_text("dog\nCat\nof a\n", encoding="utf-8")
-    words = ("--phrases", tmp_path / "phrases.txt", "--vocabulary", tmp_path / "words.txt")
+    words = ("--vocabulary", tmp_path / "phrases.txt", "--vocabulary", tmp_path / "words.txt")
     found = json.loads(run("interpret", model, *words, "--json"))
     assert (found["encoder"], found["template"]) == (encoder.name, "{}")
     named = {atom["child"]: atom for atom in found["atoms"]}
@@ -78,7 +78,9 @@ def test_the_command_uses_the_models_own_encoder(model, encoder, tmp_path):
 
 def test_template_and_centring_are_kept_with_the_names(model, tmp_path):
     (tmp_path / "phrases.txt").write_text("\n".join(POOL), encoding="utf-8")
-    run("interpret", model, "--phrases", tmp_path / "phrases.txt", "--template", "a photo of {}", "--center")
+    run(
+        "interpret", model, "--vocabulary", tmp_path / "phrases.txt", "--template", "a photo of {}", "-P", "center=true"
+    )
     names = load_atom_names(model)
     assert (names.template, names.centered) == ("a photo of {}", True)
 
@@ -94,7 +96,7 @@ def test_definitions_need_wordnets_ids(model):
 
 def test_another_encoder_is_refused(model, clip, tmp_path):  # noqa: F811
     (tmp_path / "phrases.txt").write_text("cat\n", encoding="utf-8")
-    words = ("interpret", model, "--phrases", tmp_path / "phrases.txt")
+    words = ("interpret", model, "--vocabulary", tmp_path / "phrases.txt")
     other = "function:tests.taxonomy.naming.bear_space:colour_vectors"
     fails("is not the one the model was fitted with: its fingerprint differs", *words, "--encoder", other)
     with pytest.raises(HCEPError, match=r"template must contain {} once"):
@@ -110,7 +112,7 @@ def test_the_papers_chain_from_the_shell(model, tmp_path):
         return f"{sent['phrases'][0]} seen up close" if "phrases" in sent else written[sent["narrower group"]]
 
     with running_chat(Answering(answer)) as chat:
-        words = ("interpret", model, "--llm-model", "tiny", "--base-url", chat.url, "--describe", "1", "--json")
+        words = ("interpret", model, "--llm", "tiny", "--base-url", chat.url, "--describe", "1", "--json")
         found = json.loads(run(*words, "--cache", tmp_path / "answers"))
     assert found["failures"] == []
     assert found["usage"]["calls"] == 8

@@ -228,7 +228,7 @@ class EmbeddingStore:
             listed = "; ".join(f"{name}: {what}" for name, what in found.items())
             raise StoreError(
                 f"{len(found):,} of {len(self.shards):,} shards of {str(self.folder)!r} are damaged ({listed}); "
-                "`hcep store repair` (or repair()) drops them, then encode again"
+                "`hcep info STORE --repair` (or repair()) drops them, then encode again"
             )
 
     def repair(self) -> list[str]:

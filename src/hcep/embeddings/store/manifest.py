@@ -285,7 +285,8 @@ def check_size(path: Path, shard: ShardRecord) -> None:
 
 def _damaged(path: Path, what: str) -> StoreError:
     return StoreError(
-        f"shard {str(path)!r} is damaged: {what}; `hcep store repair` (repair() in Python) drops it, then encode again"
+        f"shard {str(path)!r} is damaged: {what}; `hcep info STORE --repair` (repair() in Python) removes it, then "
+        "encode again"
     )
 
 

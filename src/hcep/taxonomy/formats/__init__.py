@@ -88,7 +88,7 @@ FORMATS: dict[str, Format] = {
     )
 }
 _DONE = {"read": "read", "write": "written"}
-_OPTION = {"read": "--format", "write": "--to"}
+_OPTION = {"read": "-O format=NAME", "write": "--to"}
 
 
 def find_format(file_name: str, format: str | None, *, to: str) -> Format:

@@ -148,7 +148,7 @@ def from_lines(
             parent = draft.add(label if identity is None else identity, parent, line=number, same=True, **own)
     source.understood = f"breadcrumbs apart by {mark!r}{f' in {where}' if where else ''}"
     source.understood += ", with ids" if known else ""
-    source.otherwise = "if the lines are no paths, pass --format outline" if not where else ""
+    source.otherwise = "if the lines are no paths, pass -O format=outline" if not where else ""
     source.notes += [f"passed over: {counted(n_again, 'line')} given twice"] if n_again else []
     return draft.hierarchy()
 

@@ -115,7 +115,7 @@ def _ontology(source: Source) -> Any:
         start = source.data[:2_000].lstrip(b"\xef\xbb\xbf \t\r\n")
         if start.startswith((b"Prefix(", b"Ontology(", b"@prefix", b"Prefix:")):
             raise source.fail(
-                "is OWL, but not in RDF/XML; pass format='turtle' (--format turtle on the command line) "
+                "is OWL, but not in RDF/XML; pass format='turtle' (-O format=turtle on the command line) "
                 "for Turtle, or convert it (robot convert --output x.obo)"
             )
         if b"<Ontology" in start and b"rdf:RDF" not in start:

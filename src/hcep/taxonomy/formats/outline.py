@@ -87,7 +87,8 @@ def _not_an_outline(source: Source) -> Hierarchy | None:
     if len(lines) > 1 and sum("\t" in line.strip() for _, line in lines) >= 0.9 * len(lines):
         return tables.from_table(source, read_table(source, "tab"))
     source.otherwise = (
-        "if the lines are paths, pass --format breadcrumbs -O separator=MARK; if they are rows of a table, --format csv"
+        "if the lines are paths, pass -O format=breadcrumbs -O separator=MARK; if they are rows of a table, "
+        "-O format=csv"
     )
     for mark in (";", ",", " "):
         n_cells = {line.strip().count(mark) for _, line in lines}

@@ -101,7 +101,7 @@ def _shape(source: Source, table: Table, parent: Told = None, child: Told = None
         if table.width == 1:
             raise source.fail(
                 "has one column: expected parent, child[, name], or a column per level; are its cells apart by another "
-                "mark than ',', ';', '|' or a tab (-O delimiter=...), or is it a list of classes (--format outline)?"
+                "mark than ',', ';', '|' or a tab (-O delimiter=...), or is it a list of classes (-O format=outline)?"
             )
         return Evidence(source, table, header).shape()
     if parent is None or child is None:

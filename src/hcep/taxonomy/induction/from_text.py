@@ -75,7 +75,7 @@ def induce_from_text(
         (pair[1], pair[0]): Evidence(reader.counts[pair], tuple(reader.patterns[pair]), reader.examples[pair])
         for pair in edges
     }
-    unheard = "no pattern with enough evidence mentions any class; lower min_count (--min-count on the command line)"
+    unheard = "no pattern with enough evidence mentions any class; lower min_count (-P min_count=1 on the command line)"
     problems = [] if edges else [Fault("empty", "the corpus is empty: it holds no text" if is_empty else unheard)]
     tree = Hierarchy.from_edges(everything, root=names.root)
     return Induced(tree, not missing, missing, tuple(problems), evidence=evidence)

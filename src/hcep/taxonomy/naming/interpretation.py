@@ -207,7 +207,7 @@ class _Run:
         if self._encoder is None:
             raise HCEPError(
                 f"{str(self.folder or 'the model')!r} does not record its encoder, so phrases cannot be compared; pass "
-                "--encoder, give --phrases an .npz of phrases and embeddings, or show atoms by --images"
+                "--encoder, give --vocabulary an .npz of phrases and embeddings, or labelled images"
             )
         pools.embed_phrases(self._encoder, (), template=template)
         return self._encoder
@@ -244,7 +244,7 @@ class _Run:
         """Add the language model's summaries of the phrases."""
         if not any(atom.phrases for atom in self.chosen):
             raise HCEPError(
-                "the atoms have no phrases to summarise: give candidates (--phrases, --vocabulary, --describe), "
+                "the atoms have no phrases to summarise: give candidates (--vocabulary, --describe), "
                 "which need an encoder with a text tower"
             )
         names = replace(self.names, atoms=tuple(self.chosen))

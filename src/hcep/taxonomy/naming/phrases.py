@@ -127,8 +127,8 @@ def embed_phrases(
     if not encoder.has_text:
         raise HCEPError(
             f"encoder {encoder.name!r} has no text tower, so its embeddings cannot be compared with phrases; show "
-            "images instead (exemplars(), `hcep interpret --images`), or use phrases that another program embedded "
-            "(name_atoms(), `hcep interpret --phrases` with an .npz)"
+            "images instead (exemplars(), `hcep interpret MODEL DATA`), or use phrases that another program embedded "
+            "(name_atoms(), `hcep interpret --vocabulary` with an .npz)"
         )
     before, after = template.split("{}")
     parts = [np.empty((0, encoder.n_dims), dtype=np.float32)]

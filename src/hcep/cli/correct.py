@@ -1,0 +1,52 @@
+"""`hcep correct`: record what is right or wrong about the answers for single photos."""
+
+import getpass
+from pathlib import Path
+from typing import Annotated
+
+from hcep import explain as explaining, models
+from hcep.cli import options as opt
+from hcep.cli.console import say
+from hcep.cli.explain import model_and_images
+from hcep.cli.options import option
+from hcep.errors import HCEPError
+
+
+def correct(
+    images: opt.Images,
+    *,
+    label: opt.Class = None,
+    force: opt.Force = None,
+    forbid: opt.Forbid = None,
+    undo: Annotated[bool, option("Undo the last correction of each image.", "--undo")] = False,
+    why: Annotated[str, option("Reason for the correction.", "--why TEXT")] = "",
+    who: Annotated[str | None, option("Who makes the correction (default: the user's name).", "--who NAME")] = None,
+    model: opt.ModelOption = None,
+    corrections: opt.CorrectionsFile = Path("corrections.jsonl"),
+) -> None:
+    """Record permanent corrections in a file that predict, explain, evaluate and fit take with --corrections.
+
+    A photo is recognised by its content, so it may be moved and renamed. Concepts are ids, names or synonyms of the
+    model's hierarchy; give the model folder first if it is not the built-in model.
+    """
+    from hcep.explain.corrections import Corrections, class_meant, image_hash, request_of
+
+    if undo == bool(label or force or forbid):
+        raise HCEPError("give what is right or wrong (--class, --force, --forbid), or --undo")
+    model, images = model_and_images(model, images)
+    hierarchy = (models.builtin_model() if model is None else models.read_model(model)).path_model.hierarchy
+    request = request_of(hierarchy, force or (), forbid or ())._asdict()
+    file = Corrections(corrections, missing=True)
+    request_of(hierarchy, force or (), forbid or (), label)  # refuses a class that is not below these concepts
+    label = label and class_meant(hierarchy, label)
+    hashes = {photo: image_hash(photo) for photo in explaining.find_images(images)}
+    for photo, image in hashes.items():
+        if undo and image not in file:
+            raise HCEPError(f"{str(photo)!r} has no correction in {str(corrections)!r}")
+    name = who if who is not None else getpass.getuser()
+    for photo, image in hashes.items():
+        file.add(image, **request, label=label, undo=undo, file=str(photo), who=name, why=why)
+    n = len(hashes)
+    whose = model or "ImageNet, the built-in model; for your own: hcep correct MODEL PHOTO"
+    done = "undone" if undo else f"added, with the concepts of {whose}"
+    say(f"{corrections}: {n:,} correction{'' if n == 1 else 's'} {done}")

@@ -1,0 +1,60 @@
+"""`hcep data`: fetch a public image dataset, or write the bundled sample."""
+
+from pathlib import Path
+from typing import Annotated
+
+from hcep import datasets
+from hcep._checks import escape_markup as escape
+from hcep.cli import options as opt
+from hcep.cli.console import Console, say, say_json
+from hcep.cli.options import argument, more, option
+from hcep.errors import HCEPError
+
+
+def data(
+    name: Annotated[
+        str | None, argument("Dataset, or `sample`; without a name, list the datasets.", metavar="NAME")
+    ] = None,
+    *,
+    folder: Annotated[
+        Path | None, option("Folder to unpack it in (for ImageNet: where it is).", "--folder FOLDER", "-d")
+    ] = None,
+    encoder: opt.Encoder = None,
+    output: opt.OptionalOutput = None,
+    as_json: opt.Json = False,
+    mirror: Annotated[str | None, more("Address of a folder with the archives.", "--mirror URL")] = None,
+) -> None:
+    """Fetch, check and unpack a public image dataset; with --encoder and --output, also encode it into a store.
+
+    The sample comes with the package: embeddings, a tree, photos and sentences to try the other commands on. An
+    interrupted download resumes. You must download ImageNet yourself; --folder says where it is.
+    """
+    from hcep.datasets.download import ARCHIVES
+
+    if name is None:
+        if as_json:
+            say_json([{"name": n, "title": a.title, "url": a.url, "n_bytes": a.n_bytes} for n, a in ARCHIVES.items()])
+            return
+        say(f"{'sample':16} {'':>10}  comes with the package: embeddings, a tree, photos, sentences")
+        for known, archive in ARCHIVES.items():
+            say(f"{known:16} {archive.n_bytes / 1e6:7,.0f} MB  {archive.title}")
+        say(f"{'imagenet':16} {'':>10}  ImageNet: download it yourself, then --folder says where it is")
+        return
+    if (encoder is None) != (output is None):
+        raise HCEPError("--encoder and --output go together: the encoder, and the store to write")
+    if name == "sample":
+        place = datasets.write_sample(folder or name)
+    else:
+        place = datasets.fetch(name, folder, mirror=mirror, progress=not as_json)
+    facts: dict[str, object] = {"dataset": name, "folder": place}
+    if encoder is not None and output is not None:
+        photos = place / "photos" if name == "sample" else place
+        report = datasets.encode_images(photos, encoder, output, progress=not as_json)
+        facts |= {"store": output, "n_encoded": report.n_encoded, "n_skipped": report.n_skipped}
+    if as_json:
+        say_json(facts)
+        return
+    title = ARCHIVES[name].title if name in ARCHIVES else name
+    Console(soft_wrap=True).print(f"[bold]{escape(str(place))}[/]: {escape(title)}", highlight=False)
+    if output is not None:
+        say(f"{output}: {facts['n_encoded']:,} encoded, {facts['n_skipped']:,} skipped")

@@ -1,0 +1,103 @@
+"""Commands and groups of commands whose help fits on a screen, with examples, and which know their old names."""
+
+import re
+import shlex
+from collections.abc import Iterable
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from hcep._checks import escape_markup as escape
+from hcep.cli.old_names import refuse_old_command, refuse_old_option
+
+#: The panel of options that only `--help-all` shows.
+MORE = "More options"
+EXAMPLES = Path(__file__).with_name("examples.txt")
+#: Examples on the user's own files that `--help` shows; `--help-all` shows all of them.
+N_EXAMPLES = 3
+
+
+def command_path(context: Any) -> str:
+    """The names of the groups and of the command, such as "hierarchy show"."""
+    names: list[str] = []
+    while context.parent is not None:
+        names.insert(0, str(context.info_name))
+        context = context.parent
+    return " ".join(names)
+
+
+class Command(TyperCommand):
+    """A command whose `--help` shows the common options and `--help-all` every option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta["hcep.everything"] = "--help-all" in args
+        try:
+            return super().parse_args(ctx, ["--help"] if "--help-all" in args else args)
+        except Exception as error:  # NoSuchOption, of click or of the copy of click in newer versions of typer
+            refuse_old_option(command_path(ctx), getattr(error, "option_name", ""))
+            raise
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        everything = ctx.meta.get("hcep.everything", False)
+        shown, path = copy(self), f"hcep {command_path(ctx)}"
+        if not everything:
+            shown.params = [p for p in self.params if getattr(p, "rich_help_panel", None) != MORE]
+        n_more = len(self.params) - len(shown.params)
+        shown.help = re.sub(
+            r"(?<!\n)\n(?!\n)", " ", self.help or ""
+        )  # paragraphs, without the line breaks of the source
+        shown.epilog = epilog(path, n_more, None if everything else N_EXAMPLES)
+        TyperCommand.format_help(shown, ctx, formatter)
+
+
+class Group(TyperGroup):
+    """A group of commands that tells the new names of old ones."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if ctx.parent is None:
+            refuse_old_command(args)
+        return super().resolve_command(ctx, args)
+
+
+def group(text: str, **settings: Any) -> typer.Typer:
+    """A group of commands."""
+    plain: dict[str, Any] = {"rich_markup_mode": "rich", "pretty_exceptions_enable": False, "cls": Group}
+    return typer.Typer(help=text, **{"no_args_is_help": True, **plain, **settings})
+
+
+def epilog(command: str, n_more: int = 0, n_examples: int | None = None) -> str:
+    """The text below a command's options: how to see the rest of them, and its examples.
+
+    Parameters
+    ----------
+    command : the whole command, such as "hcep hierarchy show"
+    n_more : options that are not shown
+    n_examples : show at most so many examples on the user's own files; None for all
+    """
+    lines = [line for line in EXAMPLES.read_text("utf-8").splitlines() if line and not line.startswith("#")]
+    first = next((line for line in lines if f"{line.split(' && ')[-1]} ".startswith(f"{command} ")), "")
+    after = lines[lines.index(first) + 1 :] if first else []
+    more = after[: next((i for i, line in enumerate(after) if not line.startswith(" ")), None)][:n_examples]
+    typed = [*_before(first, [line for line in lines if not line.startswith(" ")]), first]
+    rest = [f"[dim]{n_more} more options: {command} --help-all[/]"] if n_more else []
+    parts = [*rest, *(_block("Example, as typed", typed) if first else []), *_block("On your own files", more)]
+    return "\n".join(parts)
+
+
+def _block(title: str, lines: Iterable[str]) -> list[str]:
+    shown = [f"  {escape(line.strip())}" for line in lines]
+    return [f"[bold]{title}[/]", *shown] if shown else []
+
+
+def _before(line: str, lines: list[str]) -> list[str]:
+    """The lines that make the files a line reads, and the files those read."""
+    words = {word.partition("/")[0] for word in shlex.split(line)}
+    needed: list[str] = []
+    for earlier in lines[: lines.index(line)] if line else []:
+        made = {place.partition("/")[0] for place in re.findall(r" -[od] (\S+)", earlier)}
+        if made & words:
+            needed += [*_before(earlier, lines), earlier]
+    return list(dict.fromkeys(needed))

@@ -1,0 +1,52 @@
+"""`hcep open`: a classifier that exists already, as a model of rooted paths."""
+
+from typing import Annotated
+
+import numpy as np
+
+from hcep import datasets, embeddings, models
+from hcep.cli import options as opt
+from hcep.cli.console import say, tell
+from hcep.cli.options import argument
+from hcep.errors import HCEPError
+
+Source = Annotated[
+    str,
+    argument("efficientnet-lite2, timm:…, onnx:FILE, a .pth, or an .npz with coef and intercept.", metavar="SOURCE"),
+]
+
+
+def open(
+    source: Source,
+    data: opt.OptionalData = None,
+    *,
+    output: opt.Output,
+    classes: opt.Classes = None,
+    hierarchy: opt.HierarchyOption = None,
+    encoder: opt.Encoder = None,
+    overwrite: opt.Overwrite = False,
+    options: opt.ReaderOptions = None,
+) -> None:
+    """Turn the last layer of an existing classifier into rooted paths; no training images are needed.
+
+    Classes are given in the order of the layer, and are ImageNet's by default. Typical images (DATA) set the scale and
+    the anchor; the command prints on how many of them the path gives the classifier's own class (at least 99 %). A bare
+    layer needs --encoder, the encoder of its inputs.
+    """
+    from hcep.embeddings.encoders import SOURCES
+    from hcep.models.opening import linear_head
+
+    if output.exists() and not overwrite:
+        how = "pass --overwrite to replace it, or give another name"
+        raise HCEPError(f"--output: {str(output)!r} exists already; {how}")
+    labels, tree = opt.lines_in(classes), None
+    if hierarchy is not None:
+        tree = datasets.find_hierarchy(hierarchy, labels or (), on_note=tell, **opt.reader_options(options))
+    X = None if data is None else embeddings.read_embeddings(data).X
+    head = linear_head(source)
+    model = models.open_encoder(source, head=head, classes=labels, hierarchy=tree, images=X)
+    inside = f"#{head.features}" if head.features else ""
+    name = encoder or (source + inside if source.partition(":")[0] in SOURCES else None)
+    models.save_model(model, output, encoder=name)
+    agreed = "" if np.isnan(model.agreement_) else f", agrees with the layer on {model.agreement_:.1%}"
+    say(f"{output}: {len(model.classes_):,} classes, {model.hierarchy_.depth} levels, anchor {model.anchor_:g}{agreed}")

@@ -1,0 +1,64 @@
+"""`hcep predict`: embeddings or photos into a table of classes and rooted paths."""
+
+import typer
+
+from hcep import models, ray as distributed
+from hcep._files import refuse_existing
+from hcep.cli import options as opt
+from hcep.cli.console import say, say_json
+from hcep.errors import HCEPError
+
+
+def predict(
+    context: typer.Context,
+    model: opt.Model,
+    data: opt.Data,
+    *,
+    output: opt.Output,
+    split: opt.Split = None,
+    encoder: opt.Encoder = None,
+    coverage: opt.Coverage = None,
+    overwrite: opt.Overwrite = False,
+    as_json: opt.Json = False,
+    vectors: opt.Vectors = None,
+    labels: opt.Labels = None,
+    corrections: opt.Corrections = None,
+    ray: opt.Ray = None,
+    config: opt.Config = None,
+) -> None:
+    """Predict the class and the path of every image into a .parquet or .csv file (with --ray, a folder).
+
+    Columns: id, label (if known), predicted, probability, path, names, coefficients, residual_norm; with --coverage
+    also answer, answer_name, answer_probability and kind.
+    """
+    from hcep.explain.predictions import BLOCK, write_predictions
+
+    if ray is not None:
+        if coverage is not None or corrections is not None:
+            raise HCEPError("--coverage and --corrections are not supported with --ray")
+        n = distributed.predict(model, data, output, split=split, force=overwrite, address=ray, progress=not as_json)
+    else:
+        if output.suffix not in (".parquet", ".csv"):
+            raise HCEPError(f"--output: expected a name ending in .parquet or .csv, got {str(output)!r}")
+        resolved = output.with_name(output.name + ".toml")
+        for path in (output, resolved):
+            refuse_existing(path, overwrite, "--output")
+        saved = models.read_model(model)
+        reading = {**opt.columns(vectors, labels), "encoder": encoder, "in_memory": BLOCK, "progress": not as_json}
+        images = opt.embeddings_for(saved, data, split, **reading)
+        limits, n = opt.corrected_limits(corrections, saved.hierarchy, images), len(images.X)
+        write_predictions(
+            saved.path_model,
+            images.X,
+            output,
+            ids=images.ids,
+            labels=images.labels,
+            limits=limits,
+            coverage=coverage,
+            progress=not as_json,
+        )
+        opt.save_resolved(context, resolved)
+    if as_json:
+        say_json({"predictions": output, "n_images": n})
+    else:
+        say(f"{output}: {n:,} images")

@@ -1,0 +1,150 @@
+"""All commands together: how many there are, options that mean one thing, help on one screen, and old names."""
+
+import sys
+from collections import defaultdict
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from hcep.cli import app as app_module, old_names
+from hcep.cli.app import app
+from hcep.errors import HCEPError
+from tests.test_docs import unknown_words
+
+ROOT = typer.main.get_command(app)
+
+
+def leaves(group, above=()):
+    for name, command in group.commands.items():
+        path = (*above, name)
+        yield from leaves(command, path) if hasattr(command, "commands") else [(" ".join(path), command)]
+
+
+COMMANDS = dict(leaves(ROOT))
+
+
+def options_of(command):
+    return [parameter for parameter in command.params if parameter.param_type_name == "option"]
+
+
+def type_of(parameter):
+    """The type of a parameter, in versions of typer with and without click."""
+    return str(parameter.type_descriptor.annotation if hasattr(parameter, "type_descriptor") else parameter.type)
+
+
+def shown(*words):
+    return CliRunner().invoke(app, list(words), env={"COLUMNS": "100", "TERMINAL_WIDTH": "100"}, terminal_width=100)
+
+
+@pytest.fixture
+def main(monkeypatch, capsys):
+    """Run the command line inside this process; returns the exit code and what went to standard error."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["hcep", *words])
+        monkeypatch.setattr(app_module, "answer_interrupts", lambda: None)
+        with pytest.raises(SystemExit) as stopped:
+            app_module.main()
+        return stopped.value.code, capsys.readouterr().err
+
+    return run
+
+
+def test_there_are_few_commands_with_few_options():
+    assert len(COMMANDS) <= 24
+    assert {name: len(options_of(command)) for name, command in COMMANDS.items() if len(options_of(command)) > 20} == {}
+
+
+def test_an_option_is_the_same_in_every_command():
+    meanings = defaultdict(lambda: defaultdict(list))
+    for name, command in COMMANDS.items():
+        for parameter in options_of(command):
+            kind = (type_of(parameter), parameter.multiple, parameter.is_flag, parameter.help, parameter.metavar)
+            for option in (*parameter.opts, *parameter.secondary_opts):
+                meanings[option][*parameter.opts, kind].append(name)
+    different = {option: list(kinds.values()) for option, kinds in meanings.items() if len(kinds) > 1}
+    assert different == {}
+
+
+def test_every_option_and_argument_has_a_help_text_that_is_a_sentence():
+    bare = [
+        (name, parameter.name, parameter.help)
+        for name, command in COMMANDS.items()
+        for parameter in command.params
+        if not (parameter.help or "").endswith(".")
+    ]
+    assert bare == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_on_a_screen(name):
+    result = shown(*name.split(), "--help")
+    assert result.exit_code == 0
+    longest = 60 if name in ("induce", "interpret", "hierarchy lint", "hierarchy edit") else 42
+    assert result.output.count("\n") <= longest
+
+
+@pytest.mark.parametrize("name", ["fit", "explain"])
+def test_help_all_lists_the_rarely_used_options_as_well(name):
+    few, everything = shown(name, "--help").output, shown(name, "--help-all").output
+    rare = {option.opts[0] for option in options_of(COMMANDS[name]) if option.rich_help_panel}
+    assert len(rare) >= 5
+    assert not any(f"│    {option} " in few or f"│ {option} " in few for option in rare)
+    assert all(f"{option} " in everything for option in rare)
+    assert f"{len(rare)} more options: hcep {name} --help-all" in few
+    assert "More options" in everything
+
+
+def test_without_a_command_five_lines_say_what_to_do():
+    result = shown()
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert len(lines) == 5
+    commands = [line.partition("  ")[0] for line in lines]
+    assert [(command, unknown_words(command, ROOT)) for command in commands if unknown_words(command, ROOT)] == []
+
+
+def test_help_lists_every_command_in_a_group():
+    text = shown("--help").output
+    panels = ("Explain photos", "Make a model", "Use and check a model", "Hierarchies")
+    assert [text.index(panel) for panel in panels] == sorted(text.index(panel) for panel in panels)
+    assert "─ Commands ─" not in text
+    assert all(f"│ {name} " in text for name in ROOT.commands)
+
+
+# -- old names -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("old", old_names.COMMANDS)
+def test_an_old_command_tells_the_new_one(old, main):
+    new = old_names.COMMANDS[old]
+    assert main(*old.split(), "some", "--arguments", "3") == (2, f"error: hcep {old} is now: {new}\n")
+    assert new.startswith("python ") or unknown_words(new, ROOT) == []
+    assert old not in COMMANDS
+
+
+@pytest.mark.parametrize(("command", "option"), [(c, o) for c, table in old_names.OPTIONS.items() for o in table])
+def test_an_old_option_tells_the_new_one(command, option, main):
+    new = old_names.OPTIONS[command][option]
+    code, message = main(*command.split(), option, "x")
+    assert code == 2
+    assert message.startswith(f"error: hcep {command} {option} ")
+    assert new in message
+    assert option not in {name for parameter in COMMANDS[command].params for name in parameter.opts}
+    assert unknown_words(f"hcep {command} {new}" if new.startswith("-") else f"hcep {command}", ROOT) == []
+
+
+def test_an_option_that_never_was_is_a_usage_error():
+    result = shown("fit", "--anker", "3")
+    assert result.exit_code == 2
+    assert "No such option" in result.output
+
+
+def test_old_names_are_not_in_the_help():
+    assert not any(f"│ {old.split()[0]} " in shown("--help").output for old in ("encoders", "reproduce", "store"))
+
+
+def test_an_old_command_is_an_input_error_to_callers_of_the_app():
+    with pytest.raises(HCEPError, match="hcep store check is now: hcep info STORE --check"):
+        CliRunner().invoke(app, ["store", "check", "x"], catch_exceptions=False)
