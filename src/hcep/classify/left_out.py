@@ -188,13 +188,13 @@ class LeftOut:
         mine, mean = np.unique(self.own[rows], return_inverse=True)
         norms = np.ascontiguousarray(self.norms[:, rows])
         of_means = self.means[mine].astype(np.float32) @ single.T
-        products = Products(x @ single.T, of_means, self.tree.gram(atoms), *norms[:3])
+        products = Products(x @ single.T, of_means, self.tree.gram(atoms), *norms[:4])
         rivals = in_tree_order(nearest_rivals(x, self.own[rows], leaves, out.shape[1] - 1), self.tree)
         slots = np.column_stack([self.own[rows], rivals])
         objectives = np.empty(slots.shape)
 
         def work(part: Index) -> None:
-            held_out_objectives(part, mean, slots, norms[3], products, self.tree.paths, float(anchor), objectives)
+            held_out_objectives(part, mean, slots, products, self.tree.paths, float(anchor), objectives)
 
         in_parts(np.array_split(np.arange(len(rows)), n_threads(None)), work, len(rows))
         out[rows] = objectives

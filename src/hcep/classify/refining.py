@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from hcep.classify.choosing import ANCHOR, FEW
 from hcep.classify.left_out import MAX_SHARE, LeftOut, in_parts, in_tree_order, nearest_rivals, rank_in_class
-from hcep.classify.left_out_kernel import left_out_gradient, subtract_atoms
+from hcep.classify.left_out_kernel import Batch, Gradient, Loss, left_out_gradient, subtract_atoms
 from hcep.classify.training import TrainingSet
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.moments import ClassMoments
@@ -98,15 +98,13 @@ def loss_and_gradient(
     atoms = tree.atoms(leaves)
     single, means, gram = atoms.astype(np.float32), space.means.astype(np.float32), tree.gram(atoms)
     start = np.searchsorted(space.own, np.arange(n_classes + 1))
-    objectives = np.full((n, 1 + rivals.shape[1]), np.inf)
+    batch = Batch(start, space.images, space.norms, rivals, means)
+    loss, objectives = Loss(single, gram, float(anchor), float(temperature)), np.full((n, 1 + rivals.shape[1]), np.inf)
 
     def work(classes: NDArray[np.intp]) -> tuple[float, NDArray[np.float32], Floats]:
         by_atom, by_gram = np.zeros(single.shape if needs_gradient else (0, 0), np.float32), np.zeros_like(gram)
-        loss = left_out_gradient(
-            classes, start, space.images, space.norms, rivals, means, single, gram, tree.paths,
-            float(anchor), float(temperature), objectives, by_atom, by_gram,
-        )  # fmt: skip
-        return loss, by_atom, by_gram
+        total = left_out_gradient(classes, batch, loss, tree.paths, Gradient(objectives, by_atom, by_gram))
+        return total, by_atom, by_gram
 
     # As many images in each part, the same parts on any number of cores but for the rounding of their sum.
     ends = np.searchsorted(start, np.linspace(0, n, n_threads(None) + 1)[1:-1])
