@@ -43,7 +43,8 @@ def kernel_folder() -> Path:
     """
     sources = kernel_sources(Path(__file__).parents[1])
     state = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    base = Path(os.environ["NUMBA_CACHE_DIR"]) if os.environ.get("NUMBA_CACHE_DIR") else cache_folder("kernels")
+    own = os.environ.get("NUMBA_CACHE_DIR")
+    base = Path(own, "hcep") if own else cache_folder("kernels")
     return base / state
 
 

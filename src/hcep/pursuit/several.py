@@ -103,7 +103,7 @@ def search_several(
     shares of the partial sum scaled), and the 4 best for each place in the beam are solved jointly. A set is lost when
     no part of it is among the best partial sums, or when its leaves alone rank it behind all that are solved.
     """
-    from hcep.pursuit.several_kernel import Products, SumRules, Sums, search_sums
+    from hcep.pursuit.several_kernel import SumProducts, SumRules, Sums, search_sums
 
     _refuse(dictionary, options, n_paths)
     rows = check_shape(X, dictionary.n_dims)
@@ -125,7 +125,7 @@ def search_several(
         images = project(rows, block, dictionary, problem)
         singles = leaf_objectives(problem, images, tables, path_rules)[:, order]
         products = images.x.astype(np.float64) @ vectors.T
-        block_of = Products(images.squares, products, np.ascontiguousarray(singles))
+        block_of = SumProducts(images.squares, products, np.ascontiguousarray(singles))
         search_sums(block_of, leaves, rules, Sums(*(part[block] for part in sums)))
 
     for_blocks(n, work, options.n_jobs, progress, "pursuit", min(128, block_size(dictionary.n_atoms)))
@@ -143,7 +143,7 @@ def search_several(
 
 def _leaves(dictionary: ConceptDictionary) -> tuple[NDArray[np.intp], Any, NDArray[np.float64]]:
     """Columns of complete paths leaf by leaf, the kernel's tables of them, and the atoms followed by the leaves."""
-    from hcep.pursuit.several_kernel import Leaves
+    from hcep.pursuit.several_kernel import LeafPaths
 
     tree = dictionary.hierarchy.path_tree
     ends = tree.synset[tree.leaf_nodes]
@@ -152,7 +152,7 @@ def _leaves(dictionary: ConceptDictionary) -> tuple[NDArray[np.intp], Any, NDArr
     vectors = np.concatenate([dictionary.atoms, dictionary.synset_embeddings[synsets]])
     nodes = tree.ancestors()[tree.leaf_nodes[order]]
     edges, first = np.where(nodes >= 0, tree.edge[nodes], -1).astype(np.int64), np.concatenate([[0], np.cumsum(counts)])
-    return order, Leaves(edges, leaf.astype(np.int64), first, vectors @ vectors.T), vectors
+    return order, LeafPaths(edges, leaf.astype(np.int64), first, vectors @ vectors.T), vectors
 
 
 def _refuse(dictionary: ConceptDictionary, options: SearchOptions, n_paths: int | str) -> None:
