@@ -114,19 +114,16 @@ class PathProblem:
         return _like(self.column, self.tree.ancestors())
 
     @cached_property
-    def _parent(self) -> Array:
-        return _like(self.column, self.tree.parent)
-
-    @cached_property
     def edges(self) -> Array:
         """The atom at the end of each path, (n_nodes,), -1 at the root."""
         return _like(self.column, self.tree.edge)
 
     @cached_property
-    def _levels(self) -> list[tuple[int, int]]:
-        """First node of each level, and the first one beyond it."""
+    def _levels(self) -> list[tuple[slice, Array]]:
+        """The nodes of each level below the root, and their parents."""
         ends = np.searchsorted(self.tree.level, np.arange(1, self.tree.depth + 2)).tolist()
-        return list(pairwise(ends))
+        levels = [slice(start, stop) for start, stop in pairwise(ends)]
+        return [(at, _like(self.column, self.tree.parent[at].astype(np.int64))) for at in levels]
 
     # -- products, scores and objectives ------------------------------------------------------------------
 
@@ -154,12 +151,14 @@ class PathProblem:
         signed : a path may not go on to a node of ``p_v <= 0``; it and all below it score ``-inf``
         state : (n_nodes, n_images) or (n_nodes, 1); which nodes are open to each image, as in `PathLimits`
         """
-        score = values * 0.0
-        for start, stop in self._levels:
-            at = slice(start, min(stop, len(values)))
-            if start >= len(values):
+        squares = values * values
+        score = squares * 0.0
+        for at, parents in self._levels:
+            if at.start >= len(values):
                 break
-            score[at] = score[self._parent[at]] + values[at] * values[at] - self.anchor
+            if at.stop > len(values):
+                at, parents = slice(at.start, len(values)), parents[: len(values) - at.start]
+            score[at] = score[parents] + squares[at] - self.anchor
             if signed or state is not None:
                 score[at][barred(values[at], signed, None if state is None else state[at])] = -np.inf
         return score

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 #: Images per block. Fixed, because the shape of a matrix product decides its rounding; large enough to amortise the
 #: packing of the directions in it, small enough that a block's products stay in cache.
 BLOCK = 1024
+#: Up to this many images are few, and searched without a compiler or threads.
+FEW = 64
 #: Modules that bring a BLAS library of their own.
 WITH_BLAS = ("numpy", "scipy.linalg", "torch", "spams")
 #: How many calls share the limit, and what lifts it.
@@ -63,6 +65,9 @@ def for_blocks(
     progress, description : whether a bar is shown, and what it is called
     block : images per block
     """
+    if 0 < n_images <= min(FEW, block) and not progress:  # setting the threads of a matrix product takes longer than the product
+        work(slice(0, n_images))
+        return
     blocks = [slice(i, min(i + block, n_images)) for i in range(0, n_images, block)]
     with single_threaded_blas(), bar(description, n_images, progress, "images") as advance:
         threads = min(n_threads(n_jobs), len(blocks))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,8 +23,8 @@ from scipy.linalg import qr, solve_triangular
 from hcep.dictionary import ConceptDictionary, PathProblem
 from hcep.dictionary.checks import CHUNK, Embeddings, check_shape, refuse_non_finite, working_dtype
 from hcep.dictionary.transform import EmbeddingTransform, prepared_rows
-from hcep.pursuit.blocks import block_size, for_blocks, squared_norms
-from hcep.pursuit.search import FEW, score_labels
+from hcep.pursuit.blocks import FEW, block_size, for_blocks, squared_norms
+from hcep.pursuit.search import score_labels
 from hcep.pursuit.tables import Tables
 
 #: A block of images, the score of the best path of each class, and the class of the best path of all.
@@ -90,9 +91,12 @@ class Fold:
 
     def values(self, products: Embeddings) -> NDArray[np.float64]:
         """``p_v`` of every node, (n_nodes, n_images), as `PathProblem.values` gives them."""
-        tables, shape = self.tables, (self.problem.tree.n_nodes, products.shape[1])
-        weights = sparse.csr_array((tables.weight, tables.column, tables.pointer), shape=shape)
-        return np.asarray(weights @ products.T.astype(np.float64)) + tables.offset[:, None]
+        return np.asarray(self._weights @ products.T.astype(np.float64)) + self.tables.offset[:, None]
+
+    @cached_property
+    def _weights(self) -> sparse.csr_array:
+        tables, shape = self.tables, (self.problem.tree.n_nodes, len(self.directions) + self.others.shape[1])
+        return sparse.csr_array((tables.weight, tables.column, tables.pointer), shape=shape)
 
     def products(self, rows: Embeddings, first_row: int, kept: dict[str, Embeddings]) -> Embeddings | None:
         """Products of raw images; None where rounding could decide an answer. Refuses NaN and infinite values.

@@ -19,7 +19,7 @@ from hcep.dictionary import ConceptDictionary, PathProblem
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
 from hcep.dictionary.path_problem import namespace
 from hcep.errors import HCEPError
-from hcep.pursuit.blocks import BLOCK, block_size, for_blocks, n_threads
+from hcep.pursuit.blocks import BLOCK, FEW, block_size, for_blocks, n_threads
 from hcep.pursuit.limits import PathLimits
 from hcep.pursuit.result import PathResult, Trace, path_codes
 from hcep.pursuit.tables import LANES, Images, Rules, Tables
@@ -27,8 +27,6 @@ from hcep.pursuit.tables import LANES, Images, Rules, Tables
 if TYPE_CHECKING:
     from hcep.pursuit.several import PathSums
 
-#: Up to this many images are few.
-FEW = 64
 #: Paths whose coefficients are solved together.
 SOLVED = 8192
 #: Entries of the largest trace that is kept.
