@@ -237,7 +237,9 @@ def left_out_gradient(classes: Array, batch: Batch, loss: Loss, paths: Paths, ou
             total += norms[5, i] * ((slots.values[0] - lowest) / loss.temperature + np.log(odds.sum()))
             if len(out.by_atom):
                 odds /= odds.sum()
-                add_pulls(odds, norms[5, i] / loss.temperature, slots, moves, paths, from_images[i], from_mean[0], out.by_gram)
+                add_pulls(
+                    odds, norms[5, i] / loss.temperature, slots, moves, paths, from_images[i], from_mean[0], out.by_gram
+                )
         if len(out.by_atom):
             grown = np.dot(from_images.T, mine) + np.dot(from_mean.T, own_mean)
             for j in range(n_used):

@@ -65,7 +65,7 @@ def for_blocks(
     progress, description : whether a bar is shown, and what it is called
     block : images per block
     """
-    if 0 < n_images <= min(FEW, block) and not progress:  # setting the threads of a matrix product takes longer than the product
+    if 0 < n_images <= min(FEW, block) and not progress:  # to limit threads takes longer than a product of so few
         work(slice(0, n_images))
         return
     blocks = [slice(i, min(i + block, n_images)) for i in range(0, n_images, block)]
