@@ -16,7 +16,7 @@ from experiments.records import Row
 from experiments.tables import markdown, number
 from experiments.tasks import Task
 from hcep.classify import HCEPClassifier, make_method
-from hcep.classify.hedging import class_sets, hedged_nodes, held_out, kinds, unknown_scores
+from hcep.classify.hedging import class_sets, hedged_nodes, held_out_scores, kinds, unknown_scores
 from hcep.classify.path_model import Inference, PathModel
 from hcep.evaluate import risk_coverage
 
@@ -59,7 +59,7 @@ def _coverage(config: Config, task: Task) -> Iterator[Row]:
     for seed in range(config.splits):
         order = np.random.default_rng(seed).permutation(len(own))
         first, test = order[: len(own) // 2], order[len(own) // 2 :]
-        ready = replace(model, held_out=held_out(model, found.take(first), own[first]))
+        ready = replace(model, held_out=held_out_scores(model, found.take(first), own[first]))
         new, truth = found.take(test), own[test]
         for alpha in config.alphas:
             at = {"seed": seed, "alpha": alpha}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from copy import deepcopy
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from hcep import ConceptDictionary, HCEPClassifier, Hierarchy
+from hcep import ConceptDictionary, HCEPClassifier, Hierarchy, load, save
 from hcep.classify.base import class_hierarchy
 from hcep.errors import HCEPError, HierarchyError
 from tests.conftest import k_shot
@@ -142,11 +144,11 @@ def test_numbers_stay_numbers() -> None:
         model.add_class("ten", "few", X)
 
 
-def test_a_chain_that_was_merged_opens_where_something_is_hung_into_it() -> None:
+def test_a_merged_chain_opens_where_a_class_is_added_into_it(tmp_path: Path) -> None:
     edges = [("thing", "feline"), ("feline", "cat"), ("thing", "car"), ("thing", "bus")]
     X, y = np.vstack([draw(5, i) for i in range(3)]), np.repeat(["cat", "car", "bus"], 5)
     model = HCEPClassifier(Hierarchy.from_edges(edges)).fit(X, y)
-    model.hierarchy = model.hierarchy_  # as a model that was saved and loaded
+    model = load(save(model, tmp_path / "model"))
     assert "feline" not in model.hierarchy_
     assert set(model.add_class("lion", "feline", draw(5, 8)).hierarchy_.children("feline")) == {"cat", "lion"}
 
@@ -161,17 +163,52 @@ def test_rename_changes_what_people_read_alone(pets: Hierarchy) -> None:
     np.testing.assert_array_equal(model.predict_proba(X), before)
 
 
-def test_a_model_with_a_linear_head_and_merged_chains_is_renamed_in_its_own_order() -> None:
+def test_a_model_with_a_linear_head_and_merged_chains_is_renamed_in_its_own_order(tmp_path: Path) -> None:
     edges = [("thing", "feline"), ("feline", "cat"), ("thing", "road"), ("road", "car"), ("road", "bus")]
     X, y = np.vstack([draw(5, i) for i in range(3)]), np.repeat(["cat", "car", "bus"], 5)
     model = HCEPClassifier(Hierarchy.from_edges(edges), head="logistic").fit(X, y)
-    model.hierarchy = model.hierarchy_  # as a model that was saved and loaded
+    model = load(save(model, tmp_path / "model"))
     before, ids = model.predict_proba(X), model.hierarchy_.ids
     model.rename("feline", "cats at large").rename("road", "on the road")
     assert model.hierarchy_.ids == ids
     assert model.hierarchy_.merged("cat") == (("feline", "cats at large"),)
     assert model.hierarchy_.name("road") == "on the road"
     np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+def test_growing_leaves_the_parameters_as_they_were_given(pets: Hierarchy) -> None:
+    model, images = small(pets)
+    parameters = model.get_params()
+    model.add_class("van", "vehicle", draw(5, 77)).move("fox", "vehicle").rename("animal", "beast").remove_class("bus")
+    model.partial_fit(images["cat"], ["cat"] * 8)
+    assert model.get_params() == parameters
+    assert model.hierarchy is pets
+    assert clone(model).hierarchy is pets
+    assert "van" in model.hierarchy_
+    X, y = np.vstack(list(images.values())), np.repeat(list(images), 8)
+    again = clone(model).fit(X, y)
+    assert again.hierarchy_.parents("fox") == ("animal",)
+    assert again.hierarchy_.name("animal") == "animal"
+
+
+def test_a_new_fit_forgets_what_was_grown(pets: Hierarchy) -> None:
+    model, images = small(pets)
+    X, y = np.vstack(list(images.values())), np.repeat(list(images), 8)
+    model.add_class("van", "vehicle", draw(5, 77)).fit(X, y)
+    assert "van" not in model.classes_
+    with pytest.raises(HierarchyError, match="'van' is not a concept"):
+        model.move("van", "animal")
+
+
+def test_a_hierarchy_file_is_not_read_again_when_a_model_grows(pets: Hierarchy, tmp_path: Path) -> None:
+    file = tmp_path / "pets.json"
+    file.write_text(pets.to_json(), encoding="utf-8")
+    _, images = small(pets)
+    X, y = np.vstack(list(images.values())), np.repeat(list(images), 8)
+    model = HCEPClassifier(file).fit(X, y)
+    file.unlink()
+    assert model.add_class("van", "vehicle", draw(5, 77)).hierarchy == file
+    assert "van" in model.classes_
 
 
 def test_guarantees_end_where_the_model_changes(pets: Hierarchy) -> None:
@@ -195,12 +232,15 @@ def test_what_cannot_be_is_refused_and_nothing_has_changed(pets: Hierarchy) -> N
     for match, change in (
         ("'cat' is a class of the model already", lambda: model.add_class("cat", "animal", X)),
         ("'animl'.*animal", lambda: model.add_class("emu", "animl", X)),
-        ("'emu' is no class of the model", lambda: model.remove_class("emu")),
-        ("'emu' is no class of the model.*add_class", lambda: model.partial_fit(X, ["cat", "emu"])),
-        ("X has 2 images, y 1 labels", lambda: model.partial_fit(X, ["cat"])),
+        ("'emu' is not a class of the model", lambda: model.remove_class("emu")),
+        (
+            "y contains labels that are not classes of the model: 'emu'.*add_class",
+            lambda: model.partial_fit(X, ["cat", "emu"]),
+        ),
+        ("X has 2 images, but y has 1 labels", lambda: model.partial_fit(X, ["cat"])),
         ("'cat' is below 'animal'", lambda: model.move("animal", "cat")),
         ("is the root and cannot be moved", lambda: model.move("thing", "cat")),
-        ("name must be a text", lambda: model.rename("cat", " ")),
+        ("name must be a non-empty string", lambda: model.rename("cat", " ")),
         ("'animal' is a concept above", lambda: model.add_class("animal", "vehicle", X)),
     ):
         with pytest.raises(HCEPError, match=match):

@@ -67,7 +67,7 @@ def test_the_published_configuration_has_no_anchor_and_says_so(sample):
 
 
 def test_labels_must_be_classes_of_the_model(fitted, sample):
-    with pytest.raises(HCEPError, match="y must be the class of each image"):
+    with pytest.raises(HCEPError, match="y contains labels that are not classes of the model: 'unicorn', 'griffin'"):
         fitted.fit_objects(sample.X_val[:2], ["unicorn", "griffin"])
-    with pytest.raises(HCEPError, match="does not go with n_best, trace, force or forbid"):
+    with pytest.raises(HCEPError, match="n_paths cannot be combined with n_best, trace, force or forbid"):
         fitted.pursue(sample.X_val[:1], n_paths=2, forbid="n02102040")

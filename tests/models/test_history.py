@@ -84,7 +84,7 @@ def test_another_change_after_an_undo_is_another_version(folder: Path) -> None:
 
 def test_a_change_that_is_refused_leaves_everything(folder: Path) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(HCEPError, match="'emu' is no class"):
+    with pytest.raises(HCEPError, match="'emu' is not a class"):
         change_model(folder, "removed emu", lambda model: model.remove_class("emu"))
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 

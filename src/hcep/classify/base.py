@@ -79,16 +79,15 @@ def parameter_names(estimator: type) -> list[str]:
 
 
 def class_hierarchy(
-    hierarchy: HierarchyLike | None, classes: NDArray[Any], tree: TreePolicy | None = None, collapse: bool = True
+    hierarchy: Hierarchy | None, classes: NDArray[Any], tree: TreePolicy | None = None, collapse: bool = True
 ) -> Hierarchy:
-    """The given hierarchy on the classes alone, or a flat one."""
+    """The hierarchy restricted to the classes, or a flat one."""
     labels = [str(c) for c in classes.tolist()]
     if hierarchy is None:
         root = VIRTUAL_ROOT
         while root in labels:
             root = f"({root})"
         return Hierarchy.from_edges([(root, label) for label in labels])
-    hierarchy = as_hierarchy(hierarchy)
     refuse_unknown(hierarchy, labels)
     restricted = hierarchy.restrict(labels) if tree is None else hierarchy.as_tree(tree).restrict(labels)
     return restricted.collapse() if collapse else restricted
@@ -170,6 +169,8 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
     calibration_: Calibration
     moments_: ClassMoments
     n_features_in_: int
+    #: The parameter `hierarchy` as a `Hierarchy`, with the changes of a model that grows; None if there is none.
+    _graph: Hierarchy | None = None
     #: Values of the parameter `head` beside those of `hcep.classify.heads`.
     _own_heads: tuple[str, ...] = ()
 
@@ -250,6 +251,7 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         if np.asarray(labels).dtype.kind == "f":  # synset ids are no regression target, even at one image per class
             check_classification_targets(labels)
         self.classes_, own = np.unique(labels, return_inverse=True)
+        self._graph = None if self.hierarchy is None else as_hierarchy(self.hierarchy)
         self.hierarchy_ = self._hierarchy_of(self.classes_)
         self._leaves = class_leaves(self.hierarchy_, self.classes_)
         how: dict[str, Any] = {"unit_norm": self.unit_norm, "center": self.center}
@@ -261,7 +263,7 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         return dictionary_of(self.hierarchy_, moments, self.shrinkage_, self.anchor_, **how)
 
     def _hierarchy_of(self, classes: NDArray[Any]) -> Hierarchy:
-        return class_hierarchy(self.hierarchy, classes, self.tree, self.collapse)
+        return class_hierarchy(self._graph, classes, self.tree, self.collapse)
 
     def _checked_images(self, X: ArrayLike, finite: bool = True) -> NDArray[Any]:
         """Images to predict from; whether they are finite, which takes a pass over them, only where it is asked."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from hcep._checks import is_number
 from hcep.classify.path_model import Inference, PathModel
 from hcep.dictionary.checks import blocks
-from hcep.errors import HCEPError, near_matches, quoted
+from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
     from hcep.classify.training import TrainingSet
@@ -27,14 +26,14 @@ PERCENTILE = 5.0
 WEIGHT = 12.0
 #: Images from which on a class has a percentile of its own; with fewer, it gets that of all images.
 ENOUGH = 20
-#: Columns of `HeldOut.scores`: probability of the first concept on the answer's path that the true class is not below,
-#: or 0; one less the probability of the true class; as the first, with the true class taken away from the model, as if
-#: it were unknown; unknown scores.
+#: Columns of `HeldOutScores.scores`: the probability of the first concept on the answer's path that the true class is
+#: not below, or 0; 1 minus the probability of the true class; like the first, with the true class taken away from the
+#: model, as if it were unknown; the novelty score.
 SCORES = ("concept", "classes", "kind", "unknown")
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOut:
+class HeldOutScores:
     """What labelled images got that the model was not fitted on: all that guarantees are computed from."""
 
     class_index: NDArray[np.int64]  # (n_images,); the true class of each
@@ -64,7 +63,7 @@ def conformal_quantile(scores: Floats, alpha: float) -> float:
 
 def class_quantiles(model: PathModel, which: str, alpha: float, by_class: bool) -> Floats:
     """The conformal quantile that holds for each class, (n_classes,): one for all, or each class's own."""
-    held = _held_out(model)
+    held = scores_of(model)
     if not by_class:
         return np.full(len(model.classes), held.quantile(which, alpha))
     return np.array([held.quantile(which, alpha, held.class_index == c) for c in range(len(model.classes))])
@@ -106,7 +105,7 @@ def hedges(model: PathModel, found: Inference, alpha: float = 0.1, *, false_alar
     `found` has explained shares; `false_alarms` is the share of known images that may be taken for unknown ones.
     """
     h, tree, nodes = model.hierarchy, model.hierarchy.path_tree, hedged_nodes(model, found, alpha)
-    strange = unknown_scores(model, found) > _held_out(model).quantile("unknown", false_alarms)
+    strange = unknown_scores(model, found) > scores_of(model).quantile("unknown", false_alarms)
     names = [h.name(h.ids[i]) for i in tree.synset[kinds(model, found)]]
     concepts = tree.synset[nodes].tolist()
     members = model._below[:, concepts].toarray().T > 0
@@ -138,7 +137,7 @@ def as_subtrees(model: PathModel, sets: NDArray[np.bool_]) -> list[tuple[str, ..
     return answers
 
 
-def held_out(model: PathModel, found: Inference, own: NDArray[np.intp]) -> HeldOut:
+def held_out_scores(model: PathModel, found: Inference, own: NDArray[np.intp]) -> HeldOutScores:
     """The scores of labelled images, `own` their classes, that the model was not fitted on."""
     rows, probabilities = np.arange(len(own)), found.probabilities
     others = probabilities.copy()
@@ -148,10 +147,11 @@ def held_out(model: PathModel, found: Inference, own: NDArray[np.intp]) -> HeldO
     rival_nodes = np.where(rival == found.class_index, nodes, _first_nodes(model)[rival])
     concept, kind = _scores(model, probabilities, nodes, own), _scores(model, others, rival_nodes, own)
     scores = [concept, 1.0 - probabilities[rows, own], kind, unknown_scores(model, found)]
-    return HeldOut(own.astype(np.int64), np.column_stack(scores))
+    return HeldOutScores(own.astype(np.int64), np.column_stack(scores))
 
 
-def _held_out(model: PathModel) -> HeldOut:
+def scores_of(model: PathModel) -> HeldOutScores:
+    """The held-out scores of a model; raises HCEPError if it has none."""
     if model.held_out is None:
         raise HCEPError(
             "the model has no held-out scores to guarantee a coverage with: give model.calibrate(X, y) labelled images "
@@ -288,83 +288,3 @@ def unknown_scores(model: PathModel, found: Inference) -> NDArray[np.float64]:
     typical = 0.0 if model.explained_floor is None else 1.0 - model.explained_floor[found.class_index]
     entropy = 2.0 * np.log(np.sqrt(np.maximum(found.probabilities, 0.0)).sum(axis=1))
     return np.asarray(entropy + WEIGHT * (1.0 - found.paths.explained - 0.5 * typical))
-
-
-class HedgingMixin:
-    """What a fitted classifier says when it is not sure, and the guarantees that held-out images give it."""
-
-    classes_: NDArray[Any]
-    held_out_: HeldOut | None = None
-
-    path_model: Callable[[], PathModel]
-    infer: Callable[..., Inference]
-
-    def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Keep the scores of labelled images that the model was not fitted on.
-
-        `predict_concept`, `predict_set`, `unknown_kind` and `is_unknown` compute their guarantees from these. They hold
-        for new images that come as these did: the same classes in the same shares, the same cameras.
-        """
-        from sklearn.utils.validation import column_or_1d  # loading a model to explain an image does without
-
-        labels = column_or_1d(y)
-        if len(labels) != len(np.asarray(X)):
-            raise HCEPError(f"X has {len(np.asarray(X)):,} images, y {len(labels):,} labels")
-        place = {label: i for i, label in enumerate(self.classes_.tolist())}
-        unknown = [label for label in dict.fromkeys(labels.tolist()) if label not in place]
-        if unknown:
-            raise HCEPError(
-                f"{len(unknown):,} labels in y are no classes of the model: {quoted(unknown)}."
-                + near_matches(str(unknown[0]), map(str, place))
-            )
-        own = np.array([place[label] for label in labels.tolist()], dtype=np.int64)
-        parts = self._in_blocks(X, lambda model, found, rows: held_out(model, found, own[rows]))
-        self.held_out_ = HeldOut(own, np.concatenate([part.scores for part in parts]))
-        return self
-
-    def _in_blocks(self, X: ArrayLike, work: Callable[[PathModel, Inference, slice], Any]) -> list[Any]:
-        """What some work makes of images, a block at a time: no more probabilities than fit are kept."""
-        images, model = np.asarray(X), self.path_model()
-        parts = list(blocks(0, len(images), len(self.classes_))) or [slice(0, 0)]
-        return [work(model, self.infer(images[rows], explained=True), rows) for rows in parts]
-
-    def predict_concept(self, X: ArrayLike, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.object_]:
-        """Ids of the lowest concepts, maybe the root, that the true classes are below with probability ``1 - alpha``.
-
-        `by_class` guarantees it for the images of every class by themselves (Mondrian); a class with fewer than
-        ``1 / alpha - 1`` held-out images can then never be excluded.
-        """
-        return self._concepts(X, lambda model, found: hedged_nodes(model, found, alpha, by_class=by_class))
-
-    def predict_set(self, X: ArrayLike, alpha: float = 0.1, *, by_class: bool = False) -> list[tuple[str, ...]]:
-        """The classes an image may be of, as concepts that stand for all classes below them.
-
-        The true one is among them with probability at least ``1 - alpha``; parameters are those of `predict_concept`.
-        """
-
-        def subtrees(model: PathModel, found: Inference, _: slice) -> list[tuple[str, ...]]:
-            return as_subtrees(model, class_sets(model, found, alpha, by_class=by_class))
-
-        return [answer for part in self._in_blocks(X, subtrees) for answer in part]
-
-    def unknown_kind(self, X: ArrayLike, alpha: float = 0.2) -> NDArray[np.object_]:
-        """For images of classes that the model does not know, the concept they are a kind of.
-
-        Right, which is above the true class, with probability at least ``1 - alpha`` as far as unknown classes are to
-        the model what its own classes would be if each were taken away. The root where nothing can be said.
-        """
-        return self._concepts(X, lambda model, found: kinds(model, found, alpha))
-
-    def _concepts(self, X: ArrayLike, nodes: Callable[[PathModel, Inference], NDArray[np.intp]]) -> NDArray[np.object_]:
-        """Ids of the concepts at nodes of the path tree that a rule gives."""
-        parts = self._in_blocks(X, lambda model, found, _: nodes(model, found))
-        hierarchy = self.path_model().hierarchy
-        return np.asarray(np.array(hierarchy.ids, dtype=object)[hierarchy.path_tree.synset[np.concatenate(parts)]])
-
-    def is_unknown(self, X: ArrayLike, false_alarms: float = 0.05) -> NDArray[np.bool_]:
-        """Whether images are of no class of the model; of known ones a share of `false_alarms` is called so."""
-        return np.asarray(self.unknown_score(X) > _held_out(self.path_model()).quantile("unknown", false_alarms))
-
-    def unknown_score(self, X: ArrayLike) -> Floats:
-        """Higher for images that are less like the classes the model knows (see `unknown_scores`)."""
-        return np.concatenate(self._in_blocks(X, lambda model, found, _: unknown_scores(model, found)))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import require_not_negative
-from hcep.classify.base import HierarchyLike, class_hierarchy, class_leaves
+from hcep.classify.base import HierarchyLike, as_hierarchy, class_hierarchy, class_leaves
 from hcep.classify.calibration import Calibration
 from hcep.classify.hedging import ENOUGH, PERCENTILE
 from hcep.dictionary import ConceptDictionary, EmbeddingTransform
@@ -64,7 +64,7 @@ def open_linear_head(
     model = HCEPClassifier(hierarchy, shrinkage=None, power=1.0, refine=False, **options)
     order = np.argsort(labels, kind="stable")
     labels, weights, biases = labels[order], weights[order], biases[order]
-    graph = class_hierarchy(hierarchy, labels, tree, collapse)
+    graph = class_hierarchy(None if hierarchy is None else as_hierarchy(hierarchy), labels, tree, collapse)
     weights, biases = weights - weights.mean(axis=0), biases - biases.mean()
     squares = (weights**2).sum(axis=1) + biases**2
     embeddings = np.column_stack([weights, biases, np.sqrt(squares.max() - squares)])

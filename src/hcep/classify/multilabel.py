@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hcep.classify.base import HierarchyLike
-from hcep.classify.estimators import HCEPClassifier
+from hcep.classify.classifier import HCEPClassifier
 from hcep.classify.objects import counted_rule, stopping_rule
 from hcep.errors import HCEPError
 from hcep.pursuit import PathSums, Stopping, search_several

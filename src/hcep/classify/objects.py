@@ -1,17 +1,14 @@
 """How many objects are in a picture: when a further path says no more than it would of a picture with one object."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from hcep.classify.base import ConceptEstimator
 from hcep.classify.left_out import spread
 from hcep.classify.path_model import PathModel
 from hcep.dictionary import ConceptDictionary
-from hcep.errors import HCEPError
 from hcep.pursuit.several import MAX_PATHS, Stopping, search_several
 
 #: Of pictures with one object, the share that may be taken for several.
@@ -24,25 +21,6 @@ PER_CLASS = 4
 MIXED = 0.65
 #: Slopes tried, in units of the spread of gains over that of unexplained shares.
 SLOPES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
-
-
-class ObjectsMixin(ConceptEstimator):
-    """Several objects in one picture."""
-
-    #: When ``pursue(n_paths="auto")`` adds no further path; None before `fit_objects`.
-    stopping_: Stopping | None = None
-    path_model: Callable[[], PathModel]
-
-    def fit_objects(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from the training images, of one object each, when a picture has a further one (`stopping_rule`).
-
-        Without it, or with fewer than four images per class, ``n_paths="auto"`` asks for a fixed gain.
-        """
-        images, labels = self._checked_images(X), np.asarray(y)
-        if labels.shape != (len(images),) or not np.isin(labels, self.classes_).all():
-            raise HCEPError("y must be the class of each image, as in the fit")
-        self.stopping_ = stopping_rule(self.path_model(), images, np.searchsorted(self.classes_, labels))
-        return self
 
 
 def stopping_rule(model: PathModel, images: NDArray[Any], index: NDArray[np.intp]) -> Stopping | None:

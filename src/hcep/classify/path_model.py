@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -20,7 +20,7 @@ from hcep.pursuit import PathResult, PathSums, SearchOptions, Stopping, search, 
 from hcep.pursuit.limits import Concepts, PathLimits
 
 if TYPE_CHECKING:
-    from hcep.classify.hedging import HeldOut
+    from hcep.classify.hedging import HeldOutScores
 
 #: A block of images, the probabilities of all classes and the predicted class of each.
 OnProbabilities = Callable[[slice, NDArray[np.float64], NDArray[np.intp]], None]
@@ -93,21 +93,15 @@ class PathModel:
     priors: NDArray[np.float64] | None = None
     head: Head | None = None
     explained_floor: NDArray[np.float64] | None = None
-    held_out: HeldOut | None = None
+    held_out: HeldOutScores | None = None
     stopping: Stopping | None = None
 
     @property
     def hierarchy(self) -> Hierarchy:
         return self.dictionary.hierarchy
 
-    def is_same(self, other: PathModel | None) -> bool:
-        """Whether all parts of another are this one's."""
-        names = [field.name for field in fields(self) if field.name != "options"]
-        same = other is not None and other.options == self.options
-        return same and all(getattr(self, name) is getattr(other, name) for name in names)
-
     def limits(self, force: Concepts = (), forbid: Concepts = ()) -> PathLimits | None:
-        """What forced and forbidden concepts leave open (see `PathLimits.of`)."""
+        """What forced and forbidden concepts leave open (see `PathLimits.of`); None if there are none."""
         return PathLimits.of(self.hierarchy, force, forbid)
 
     def pursue(

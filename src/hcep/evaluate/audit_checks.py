@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from hcep._progress import progress as progress_bar
 from hcep.classify import HCEPClassifier
-from hcep.classify.hedging import HeldOut, hedged_nodes, held_out, is_below, unknown_scores
+from hcep.classify.hedging import HeldOutScores, hedged_nodes, held_out_scores, is_below, unknown_scores
 from hcep.classify.path_model import Inference
 from hcep.dictionary.transform import EmbeddingTransform
 from hcep.embeddings import EmbeddingStore
@@ -109,14 +109,14 @@ class Subject:
         return np.asarray(self._order >= (0 if self.model.path_model().held_out else len(self.y) // 2))
 
     @cached_property
-    def held(self) -> HeldOut:
+    def held(self) -> HeldOutScores:
         """What the promise of coverage is computed from."""
         model = self.model.path_model()
         if model.held_out is not None:
             return model.held_out
         rows = np.flatnonzero(self._order < min(len(self.y) // 2, MOST_HELD_OUT))
         X = self.X.select(rows=rows).to_numpy(np.float32) if isinstance(self.X, EmbeddingStore) else self.X[rows]
-        return held_out(model, self.model.infer(X, explained=True), np.searchsorted(model.classes, self.y[rows]))
+        return held_out_scores(model, self.model.infer(X, explained=True), np.searchsorted(model.classes, self.y[rows]))
 
     def refitted(self, X: Images, y: NDArray[Any], hierarchy: Hierarchy | None = None) -> HCEPClassifier:
         """Another model of the same settings, nothing chosen anew."""
@@ -173,7 +173,7 @@ class Block:
         model = self.model.path_model()
         if model.held_out is None:
             return np.zeros(len(self.y), dtype=bool)
-        own = held_out(model, self.found, np.searchsorted(model.classes, self.y))
+        own = held_out_scores(model, self.found, np.searchsorted(model.classes, self.y))
         kept, mine = (np.column_stack([held.class_index, held.scores]) for held in (model.held_out, own))
         return np.asarray(KDTree(kept).query(mine, distance_upper_bound=SAME_SCORES)[0] < SAME_SCORES)
 

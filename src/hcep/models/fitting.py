@@ -237,5 +237,5 @@ def with_moments(model: HCEPClassifier, moments: ClassMoments, counts: NDArray[n
         whole = whole.moved(dict(zip(whole.hierarchy.leaves, shifts, strict=True)))
     model.dictionary_, model.moments_ = whole, moments
     model.priors_ = class_priors(model.priors, counts)
-    model._start_growing(counts)
+    model.images_per_class_ = counts.astype(np.int64)
     return model

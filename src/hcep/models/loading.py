@@ -25,7 +25,7 @@ from hcep.pursuit import SearchOptions, Stopping
 
 if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
-    from hcep.classify.hedging import HeldOut
+    from hcep.classify.hedging import HeldOutScores
     from hcep.models.atom_names import AtomNames
 
 #: What an array of the file must be: its types, and its shape, where None is any length.
@@ -141,16 +141,16 @@ class SavedModel:
         return Calibration(self.summary.temperature, fitted.exponent, fitted.typical_gap)
 
     @property
-    def _held_out(self) -> HeldOut | None:
+    def _held_out(self) -> HeldOutScores | None:
         """What images that the model was not fitted on got."""
-        from hcep.classify.hedging import HeldOut
+        from hcep.classify.hedging import HeldOutScores
 
         if not self.summary.fitted.n_held_out:
             return None
         classes, scores = self._arrays["held_out.classes"], self._arrays["held_out.scores"]
         if classes.min() < 0 or classes.max() >= len(self._leaves):
             raise ModelError(f"{TENSORS}: array 'held_out.classes' must be from 0 to {len(self._leaves) - 1:,}")
-        return HeldOut(classes, scores)
+        return HeldOutScores(classes, scores)
 
     @cached_property
     def _leaves(self) -> NDArray[np.str_]:

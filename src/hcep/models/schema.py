@@ -83,6 +83,7 @@ class Parameters(_Record, frozen=True):
     exact_where: bool = False
     refine: bool | Literal["auto"] = False
     priors: Literal["uniform", "empirical"] | list[NotNegative] = "uniform"
+    sparse_output: bool = True
 
 
 class FittedRecord(_Record, frozen=True):

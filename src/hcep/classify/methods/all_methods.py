@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from hcep.classify.base import parameter_names
-from hcep.classify.estimators import HCEPClassifier
+from hcep.classify.classifier import HCEPClassifier
 from hcep.classify.methods.baselines import LDAClassifier, LinearProbe, OMPClassifier
 from hcep.classify.methods.nearest import HNNClassifier, NNClassifier
 from hcep.errors import HCEPError, near_matches, quoted

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
@@ -440,6 +444,89 @@ def test_a_fitted_model_survives_pickling(animals: Hierarchy, training: tuple[np
     model = HCEPClassifier(animals).fit(*training)
     again = pickle.loads(pickle.dumps(model))
     assert again.predict_proba(training[0]).tolist() == model.predict_proba(training[0]).tolist()
+
+
+def test_the_path_model_is_kept_with_the_model_and_made_again_when_a_part_changes(
+    animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]
+) -> None:
+    X, y = training
+    model = HCEPClassifier(animals).fit(X, y)
+    first = model.path_model()
+    model.predict(X)
+    assert model.path_model() is first
+    for change in (
+        lambda: model.set_params(beam_width=2),
+        lambda: model.calibrate(X, y),
+        lambda: model.partial_fit(X[:1], y[:1]),
+        lambda: model.rename("pet", "companion"),
+        lambda: model.fit(X, y),
+    ):
+        before = model.path_model()
+        change()
+        assert model.path_model() is not before
+    assert model.path_model().options.beam_width == 2
+
+
+def test_the_path_model_is_not_pickled_and_goes_with_its_model(
+    animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]
+) -> None:
+    model = HCEPClassifier(animals).fit(*training)
+    model.predict(training[0])
+    assert "_prepared" not in model.__getstate__()
+    assert model._prepared is not None
+    kept = weakref.ref(model.path_model())
+    del model
+    gc.collect()
+    assert kept() is None
+
+
+def test_threads_share_a_fitted_model(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = training
+    model = pickle.loads(pickle.dumps(HCEPClassifier(animals).fit(X, y)))  # nothing is prepared yet
+    expected = HCEPClassifier(animals).fit(X, y).predict_proba(X)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: model.predict_proba(X), range(32)))
+    assert all(np.array_equal(answer, expected) for answer in answers)
+
+
+def test_codes_can_be_dense_and_go_into_a_data_frame(
+    animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]
+) -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    X, y = training
+    sparse, dense = (HCEPTransformer(animals, sparse_output=s).fit(X, y) for s in (True, False))
+    np.testing.assert_array_equal(dense.transform(X), sparse.transform(X).toarray())
+    frame = dense.set_output(transform="pandas").transform(X)
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame.columns.tolist() == dense.get_feature_names_out().tolist()
+    np.testing.assert_array_equal(frame.to_numpy(), sparse.transform(X).toarray())
+    with pytest.raises(ValueError, match="outputs a scipy sparse matrix"):
+        sparse.set_output(transform="pandas").transform(X)
+    classifier = HCEPClassifier(animals, sparse_output=False).fit(X, y).set_output(transform="pandas")
+    assert classifier.transform(X).shape == frame.shape
+
+
+def test_weights_are_routed_through_a_pipeline_and_a_grid_search(
+    animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]
+) -> None:
+    X, y = training
+    weights = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
+    options: dict[str, Any] = {"shrinkage": 0.5, "anchor": 0.3, "power": 1.0, "refine": False}
+    expected = HCEPClassifier(animals, **options).fit(StandardScaler().fit_transform(X), y, sample_weight=weights)
+    plain = HCEPClassifier(animals, **options).fit(StandardScaler().fit_transform(X), y)
+    with config_context(enable_metadata_routing=True):
+        model = HCEPClassifier(animals, **options).set_fit_request(sample_weight=True)
+        model.set_score_request(sample_weight=True)
+        whole = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
+        whole.fit(X, y, sample_weight=weights)
+        grid = GridSearchCV(model, {"anchor": [0.1, 0.3]}, cv=2).fit(X, y, sample_weight=weights)
+        transformer = HCEPTransformer(animals, **options).set_fit_request(sample_weight=True)
+        codes = make_pipeline(transformer, LogisticRegression().set_fit_request(sample_weight=True))
+        assert codes.fit(X, y, sample_weight=weights).score(X, y) > 0.9
+    atoms = whole[-1].dictionary_.atoms
+    np.testing.assert_array_equal(atoms, expected.dictionary_.atoms)
+    assert np.abs(atoms - plain.dictionary_.atoms).max() > 1e-3
+    assert grid.best_estimator_.class_weights_.sum() == pytest.approx(weights.sum())
 
 
 def test_in_pipelines(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:

@@ -1,0 +1,553 @@
+"""The scikit-learn classifier: fitting, predicting, how sure it is, and changes without a refit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter
+
+from hcep._checks import require_positive
+from hcep.classify import growing, hedging
+from hcep.classify.base import (
+    Auto,
+    HierarchyLike,
+    checked_weights,
+    class_hierarchy,
+    class_leaves,
+)
+from hcep.classify.calibration import Calibration, Priors, class_priors
+from hcep.classify.growing import ClassMean, ClassMeans
+from hcep.classify.heads import make_head, n_iterations
+from hcep.classify.hedging import HeldOutScores
+from hcep.classify.objects import stopping_rule
+from hcep.classify.path_model import Inference, PathModel
+from hcep.classify.training import TrainingSet
+from hcep.classify.transformer import HCEPTransformer
+from hcep.dictionary import ConceptDictionary
+from hcep.dictionary.checks import blocks
+from hcep.dictionary.concept_dictionary import average_upwards
+from hcep.errors import DictionaryError, HCEPError, near_matches, quoted
+from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.graph import TreePolicy
+from hcep.pursuit import SearchOptions, Stopping
+from hcep.pursuit.limits import Concepts
+
+#: Share of added images unlike the training images of their class that puts the metric in doubt. Of the training
+#: images themselves it is one in twenty.
+UNLIKE = 0.2
+
+
+class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
+    """Classify embeddings by the rooted path of concepts that explains them.
+
+    Parameters
+    ----------
+    hierarchy, tree, collapse, unit_norm, center, max_steps, n_jobs : as in `hcep.classify.base.ConceptEstimator`
+    shrinkage : float in (0, 1], None or "auto"; the metric. None is Euclidean; a number whitens by the within-class
+        covariance, shrunk that far to the identity; "auto" chooses by the log loss of held-out training images
+    beam_width : None searches all rooted paths exactly, which is also the fastest
+    tol, signed : as in `hcep.hb_omp`
+    anchor : float or "auto"
+        Weight of the prior that coefficients are 1, for embeddings scaled to mean square norm 1. "auto" is 0.3, or 0.1
+        if classes have fewer than four images; in the Euclidean metric it is chosen as the shrinkage is.
+    power : float in (0, 1] or "auto"; raise every number of an embedding to this power first. "auto" chooses 1, 0.7 or
+        0.5 as it chooses the shrinkage, and 1 if embeddings have negative numbers.
+    exact_where : keep the power at 1, so that maps of where a concept is are exact
+    refine : bool or "auto"; move the classes' embeddings from their means to where training images, each left out, are
+        classified best. "auto" does so from four images per class on.
+    priors : "uniform", "empirical" or (n_classes,) array; probability of each class, in the order of `classes_`, before
+        the image is seen; "empirical" is its share of the training images. With the path head only.
+    head : {"path", "logistic", "adamw"} or a scikit-learn classifier
+        Predict the leaf of the path, or by a classifier on the codes: logistic regression, the published training
+        (`hcep.classify.heads.AdamWHead`), or a clone of a given one, such as ``LogisticRegression(C=10)`` or
+        ``AdamWHead(epochs=1000, batch_size=16384)``.
+    sparse_output : return codes from `transform` as a sparse array; data frames (``set_output``) need False
+
+    Attributes
+    ----------
+    classes_ : (n_classes,) array
+    hierarchy_ : restricted to the classes and collapsed; adding, moving and removing classes changes it
+    anchor_, shrinkage_, power_ : the values in use
+    leave_one_out_ : everything that was tried; empty if there was nothing to choose or no class has two images
+    calibration_ : Calibration
+        From objectives to probabilities, fitted on held-out training images (path head); `temperature_` is its scale.
+    priors_ : (n_classes,) array or None; None if all are equal
+    leaf_moves_ : (n_classes,) array or None
+        How far refinement moved each class's embedding, where images have mean square norm 1; None without refinement.
+    moments_ : ClassMoments
+        Counts, means and second moment of the training images after power and unit norm, by leaf. With `power_`,
+        `shrinkage_`, `anchor_` and the refined leaves' shifts they determine the dictionary.
+    images_per_class_ : (n_classes,) array or None; None for models of releases that did not count them
+    class_weights_ : (n_classes,) array or None; weight of each class's images, None if each image counts once
+    head_ : classifier or None
+    n_iter_ : iterations of the head; the path head needs one pass
+    explained_floor_ : (n_classes,) array or None
+        Explained share below which an image is unlike the training images of a class.
+    held_out_ : HeldOutScores or None; scores of the images given to `calibrate`
+    stopping_ : Stopping or None; when ``n_paths="auto"`` adds no further path, after `fit_objects`
+    n_grown_, n_unlike_ : images added or removed since the fit, and those of them unlike the training images
+
+    Notes
+    -----
+    The defaults are those that did best on real data from 1 to 50 images per class; docs/defaults.md has the table and
+    the command that makes it. `HCEPClassifier.paper` is the published configuration.
+
+    Examples
+    --------
+    >>> from hcep import HCEPClassifier
+    >>> from hcep.datasets import make_hierarchical_concepts
+    >>> data = make_hierarchical_concepts(branching=3, depth=3, dim=12, noise=1e-4)
+    >>> model = HCEPClassifier(data.hierarchy).fit(data.X, data.y)
+    >>> bool(model.score(data.X, data.y) > 0.9)
+    True
+    """
+
+    priors: Priors
+    priors_: NDArray[np.float64] | None = None
+    head_: Any
+    n_iter_: int
+    explained_floor_: NDArray[np.float64] | None = None
+    held_out_: HeldOutScores | None = None
+    stopping_: Stopping | None = None
+    images_per_class_: NDArray[np.int64] | None = None
+    class_weights_: NDArray[np.float64] | None = None
+    n_grown_: int = 0
+    n_unlike_: int = 0
+    _own_heads = ("path",)
+    _parts = (*HCEPTransformer._parts, "calibration_", "priors_", "head_", "explained_floor_", "held_out_", "stopping_")
+
+    def __init__(
+        self,
+        hierarchy: HierarchyLike | None = None,
+        *,
+        tree: TreePolicy | None = None,
+        collapse: bool = True,
+        unit_norm: bool = False,
+        center: bool = False,
+        shrinkage: float | Auto | None = "auto",
+        beam_width: int | None = None,
+        max_steps: int | None = None,
+        tol: float = 0.0,
+        signed: bool = False,
+        anchor: float | Auto = "auto",
+        head: Any = "path",
+        n_jobs: int | None = None,
+        power: float | Auto = "auto",
+        exact_where: bool = False,
+        refine: bool | Auto = "auto",
+        priors: Priors = "uniform",
+        sparse_output: bool = True,
+    ) -> None:
+        self._store(locals())
+
+    @classmethod
+    def paper(cls, hierarchy: HierarchyLike | None = None, *, beam_width: int = 8, **options: Any) -> HCEPClassifier:
+        """Return the published configuration: HB-OMP in the Euclidean metric, a linear head trained by AdamW.
+
+        The paper's beams are 8 (ImageNette), 16 (CIFAR-100) and 32 (ImageNet); for ImageNet its head is
+        ``AdamWHead(epochs=1000, batch_size=16384)``.
+        """
+        published: dict[str, Any] = {"shrinkage": None, "anchor": 0.0, "signed": False, "head": "adamw"}
+        published |= {"power": 1.0, "refine": False}
+        return cls(hierarchy, beam_width=beam_width, **(published | options))
+
+    @staticmethod
+    def from_linear_head(
+        coef: ArrayLike,
+        intercept: ArrayLike,
+        classes: ArrayLike,
+        hierarchy: HierarchyLike | None = None,
+        **options: Any,
+    ) -> HCEPClassifier:
+        """Make a model from the weights of a linear classifier (see `hcep.classify.linear_head.open_linear_head`)."""
+        from hcep.classify.linear_head import open_linear_head
+
+        return open_linear_head(coef, intercept, classes, hierarchy, **options)
+
+    # -- fitting -------------------------------------------------------------------------------------
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Choose power, metric and anchor where "auto", build the dictionary, calibrate, refine, fit the head.
+
+        Parameters
+        ----------
+        X : (n_images, n_dims) array
+        y : (n_images,) labels; concepts of the hierarchy
+        sample_weight : (n_images,) array of numbers of at least 0
+            How much each image counts: in means and covariance a weight of 2 is the same as the image twice, and 0 the
+            same as leaving it out. Leave-one-out leaves an image out with all its weight.
+        """
+        by_path = isinstance(self.head, str) and self.head == "path"
+        self.head_, self.n_iter_, self.calibration_ = None, 1, Calibration(float("nan"))
+        self.priors_ = self.explained_floor_ = self.held_out_ = self.stopping_ = None
+        training = self._fit(X, y, sample_weight, calibrate=by_path)
+        if by_path:
+            self.priors_ = class_priors(self.priors, self.moments_.weights)
+        elif len(self.classes_) > 1:
+            self.head_ = self._fit_head(training, is_weighted=sample_weight is not None)
+            self.n_iter_ = n_iterations(self.head_)
+        self.explained_floor_ = hedging.explained_floor(self.path_model(), training)
+        self.images_per_class_ = training.counts.astype(np.int64)
+        self.class_weights_ = None if sample_weight is None else self.moments_.weights
+        self.n_grown_ = self.n_unlike_ = 0
+        self.path_model()
+        return self
+
+    def _fit_head(self, training: TrainingSet, is_weighted: bool) -> Any:
+        """The classifier on the codes of the training images."""
+        head = make_head(self.head)
+        if is_weighted and not has_fit_parameter(head, "sample_weight"):
+            raise HCEPError(f"sample_weight is not supported by the head, a {type(head).__name__}")
+        weights = {"sample_weight": training.weights} if is_weighted else {}
+        return head.fit(self.path_model().pursue(training.images).codes, training.own, **weights)
+
+    def _make_path_model(self) -> PathModel:
+        options = SearchOptions(self.beam_width, self.max_steps, self.tol, self.signed, self.anchor_, self.n_jobs)
+        return PathModel(
+            self.classes_,
+            self._leaves,
+            self.dictionary_,
+            options,
+            calibration=self.calibration_,
+            priors=self.priors_,
+            head=self.head_,
+            explained_floor=self.explained_floor_,
+            held_out=self.held_out_,
+            stopping=self.stopping_,
+        )
+
+    def fit_objects(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from training images of one object each when a picture has a further one (see `stopping_rule`).
+
+        Without it, or with fewer than four images per class, ``n_paths="auto"`` asks for a fixed gain.
+        """
+        images = self._checked_images(X)
+        self.stopping_ = stopping_rule(self.path_model(), images, self._class_index(y, len(images)))
+        return self
+
+    def _class_index(self, y: ArrayLike, n_images: int) -> NDArray[np.intp]:
+        """The class of each image, as positions in `classes_`; raises HCEPError for labels that are not classes."""
+        labels = column_or_1d(y).tolist()
+        if len(labels) != n_images:
+            raise HCEPError(f"X has {n_images:,} images, but y has {len(labels):,} labels")
+        place = {label: i for i, label in enumerate(self.classes_.tolist())}
+        unknown = [label for label in dict.fromkeys(labels) if label not in place]
+        if unknown:
+            raise HCEPError(
+                f"y contains labels that are not classes of the model: {quoted(unknown)}."
+                f"{near_matches(str(unknown[0]), map(str, place))} add_class(name, parent, X) adds a class."
+            )
+        return np.array([place[label] for label in labels], dtype=np.intp)
+
+    # -- predicting ----------------------------------------------------------------------------------
+
+    @property
+    def temperature_(self) -> float:
+        """Scale of objectives in `predict_proba`."""
+        return self.calibration_.temperature
+
+    def infer(
+        self,
+        X: ArrayLike,
+        *,
+        n_best: int = 1,
+        trace: bool = False,
+        progress: bool = False,
+        explained: bool = False,
+        force: Concepts = (),
+        forbid: Concepts = (),
+    ) -> Inference:
+        """Return paths, classes and probabilities of new images from one search.
+
+        Parameters
+        ----------
+        X, n_best, trace, progress, explained : as for `PathModel.infer`
+        force, forbid : as for `pursue`; classes that they rule out have probability 0
+        """
+        images, model = self._checked_images(X), self.path_model()
+        options: dict[str, Any] = {"n_best": n_best, "trace": trace, "progress": progress, "explained": explained}
+        return model.infer(images, limits=model.limits(force, forbid), **options)
+
+    def predict(self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = ()) -> NDArray[Any]:
+        """Return the class of each image; with concepts forced or forbidden as for `pursue`, the best that is left."""
+        index = self._ask(X, lambda model, images: model.predict(images, model.limits(force, forbid)))
+        return np.asarray(self.classes_[index])
+
+    def _ask(self, X: ArrayLike, answer: Callable[[PathModel, NDArray[Any]], Any]) -> Any:
+        """An answer of the path model; images that are not finite show in its products, and are named afterwards."""
+        images, model = self._checked_images(X, finite=False), self.path_model()
+        try:
+            return answer(model, images)
+        except DictionaryError:
+            self._checked_images(X)
+            raise
+
+    def predict_proba(
+        self, X: ArrayLike, level: int | None = None, *, force: Concepts = (), forbid: Concepts = ()
+    ) -> NDArray[np.float64]:
+        """Return the probability of each class, (n_images, n_classes); the predicted class has the largest.
+
+        With the path head they are those of `Calibration`, over the best complete path of every class; a finite beam
+        leaves only the classes of its final hypotheses.
+
+        Parameters
+        ----------
+        X : (n_images, n_dims) array
+        level : the probabilities of the concepts at this level instead, in the order of `concepts_at`; in a tree they
+            add up to 1
+        force, forbid : as for `pursue`; the probabilities are then over the classes left
+        """
+        if level is None:
+            return np.asarray(self._ask(X, lambda model, x: model.probabilities(x, model.limits(force, forbid))))
+        columns = [self.hierarchy_.index(concept) for concept in self.concepts_at(level)]
+        return np.asarray(self.node_probabilities(X, force=force, forbid=forbid)[:, columns])
+
+    def concepts_at(self, level: int) -> list[str]:
+        """Return the concepts at a level of the hierarchy, 1 below the root, and the classes that end above it."""
+        check_is_fitted(self, "dictionary_")
+        hierarchy = self.hierarchy_
+        if not 1 <= level <= hierarchy.depth:
+            raise HCEPError(f"level must be between 1 and {hierarchy.depth}, the depth of the hierarchy; got {level!r}")
+        ends = np.isin(np.arange(len(hierarchy)), hierarchy.leaf_index) & (hierarchy.levels < level)
+        return [hierarchy.ids[i] for i in np.flatnonzero((hierarchy.levels == level) | ends)]
+
+    def node_probabilities(self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = ()) -> NDArray[np.float64]:
+        """Return the probability of every concept, (n_images, n_synsets), in the order of ``hierarchy_.ids``.
+
+        A concept's is the sum over the classes below it, each counted once, however many paths lead there; the root's
+        is 1.
+        """
+        return np.asarray(self._ask(X, lambda model, x: model.node_probabilities(x, model.limits(force, forbid))))
+
+    def predict_topk(self, X: ArrayLike, k: int = 5) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Return the k most probable classes of each image, best first, and their probabilities, both (n_images, k).
+
+        The other classes are not kept, so that many images of many classes fit in memory.
+        """
+        require_positive("k", k)
+        index, probabilities = self._ask(X, lambda model, images: model.top_classes(images, k))
+        return self.classes_[index], probabilities
+
+    # -- how sure ------------------------------------------------------------------------------------
+
+    def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Score labelled images that the model was not fitted on, for the guarantees of the methods below.
+
+        `predict_concept`, `predict_set`, `unknown_kind` and `is_unknown` compute their guarantees from these scores.
+        They hold for new images of the same kind: the same classes in the same shares, the same cameras.
+        """
+        own = self._class_index(y, len(np.asarray(X)))
+        parts = self._in_blocks(X, lambda model, found, rows: hedging.held_out_scores(model, found, own[rows]))
+        self.held_out_ = HeldOutScores(own.astype(np.int64), np.concatenate([part.scores for part in parts]))
+        self.path_model()
+        return self
+
+    def _in_blocks(self, X: ArrayLike, work: Callable[[PathModel, Inference, slice], Any]) -> list[Any]:
+        """Results of `work` on one block of images after another, so that not all probabilities are kept."""
+        images, model = np.asarray(X), self.path_model()
+        parts = list(blocks(0, len(images), len(self.classes_))) or [slice(0, 0)]
+        return [work(model, self.infer(images[rows], explained=True), rows) for rows in parts]
+
+    def predict_concept(self, X: ArrayLike, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.object_]:
+        """Return the id of the lowest concept that the true class is below with probability ``1 - alpha``.
+
+        It may be the root. With `by_class` the guarantee holds for the images of every class by themselves (Mondrian);
+        a class with fewer than ``1 / alpha - 1`` held-out images can then never be excluded.
+        """
+        return self._concepts(X, lambda model, found: hedging.hedged_nodes(model, found, alpha, by_class=by_class))
+
+    def predict_set(self, X: ArrayLike, alpha: float = 0.1, *, by_class: bool = False) -> list[tuple[str, ...]]:
+        """Return the classes that an image may belong to, as concepts that stand for all classes below them.
+
+        The true one is among them with probability at least ``1 - alpha``; parameters are those of `predict_concept`.
+        """
+
+        def subtrees(model: PathModel, found: Inference, _: slice) -> list[tuple[str, ...]]:
+            return hedging.as_subtrees(model, hedging.class_sets(model, found, alpha, by_class=by_class))
+
+        return [answer for part in self._in_blocks(X, subtrees) for answer in part]
+
+    def unknown_kind(self, X: ArrayLike, alpha: float = 0.2) -> NDArray[np.object_]:
+        """Return, for images of classes that the model does not know, the concept they are a kind of.
+
+        It is above the true class with probability at least ``1 - alpha``, as far as unknown classes are to the model
+        what its own classes would be if each were taken away; the root if nothing can be said.
+        """
+        return self._concepts(X, lambda model, found: hedging.kinds(model, found, alpha))
+
+    def _concepts(self, X: ArrayLike, nodes: Callable[[PathModel, Inference], NDArray[np.intp]]) -> NDArray[np.object_]:
+        """Ids of the concepts at nodes of the path tree."""
+        parts = self._in_blocks(X, lambda model, found, _: nodes(model, found))
+        hierarchy = self.hierarchy_
+        return np.asarray(np.array(hierarchy.ids, dtype=object)[hierarchy.path_tree.synset[np.concatenate(parts)]])
+
+    def is_unknown(self, X: ArrayLike, false_alarms: float = 0.05) -> NDArray[np.bool_]:
+        """Return whether images belong to no class of the model; a share of `false_alarms` of known ones is flagged."""
+        threshold = hedging.scores_of(self.path_model()).quantile("unknown", false_alarms)
+        return np.asarray(self.unknown_score(X) > threshold)
+
+    def unknown_score(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return a novelty score, higher for images less like the model's classes (see `hedging.unknown_scores`)."""
+        return np.concatenate(self._in_blocks(X, lambda model, found, _: hedging.unknown_scores(model, found)))
+
+    # -- growing: the model changes in place, its metric, anchor and temperature stay ------------------
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Add images to existing classes, in the metric of the fit; fit the model if it is not fitted yet.
+
+        The result equals, to rounding, a fit to all images with the same metric and anchor. Held-out scores no longer
+        hold: call `calibrate` again.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as for `fit`
+        classes : the classes of the first call, which needs images of each; later calls ignore them
+        """
+        if not hasattr(self, "dictionary_"):
+            absent = [] if classes is None else np.setdiff1d(np.asarray(classes), np.asarray(y)).tolist()
+            if absent:
+                raise HCEPError(
+                    f"classes {quoted(absent)} have no image in y; the first call needs images of every class"
+                )
+            return self.fit(X, y, sample_weight)
+        images = self._images_to_add(X)
+        own, weights = self._class_index(y, len(images)), checked_weights(sample_weight, images)
+        counts = weights > 0.0
+        images, own, weights = images[counts], own[counts], weights[counts]
+        means = self._class_means()
+        for c in np.unique(own):
+            label, rows = self.classes_.tolist()[c], own == c
+            means[label] = means[label].joined(ClassMean.of(images[rows], weights[rows], self.dictionary_.transform))
+        if self.explained_floor_ is not None:
+            explained = self.path_model().infer(images, explained=True).paths.explained
+            self.n_unlike_ += int((explained < self.explained_floor_[own]).sum())
+        self.n_grown_ += len(images)
+        return self._rebuild(self._graph_to_grow(), means)
+
+    def add_class(self, name: Any, parent: str | None, X: ArrayLike) -> Self:
+        """Add a class with its images (n_images, n_dims) below a concept.
+
+        Parameters
+        ----------
+        name : the label, of the same type as the others
+        parent : id or name of a concept; None is the root. A class that gets another below it stays a class.
+        """
+        images, above = self._images_to_add(X), self.place_of_class(name, parent)
+        mean = ClassMean.of(images, np.ones(len(images)), self.dictionary_.transform)
+        self._rebuild(growing.with_class(self._graph_to_grow(), str(name), above), {**self._class_means(), name: mean})
+        self.n_grown_ += len(images)
+        return self
+
+    def place_of_class(self, name: Any, parent: str | None) -> str:
+        """Return the concept that `add_class` would add a class below; raises the errors of `add_class`."""
+        self._require_path_head()
+        if str(name) in set(map(str, self.classes_.tolist())):
+            how = "partial_fit(X, y), or `hcep model add`, adds images to it"
+            raise HCEPError(f"{name!r} is a class of the model already; {how}")
+        if isinstance(name, str) != (self.classes_.dtype.kind in "UO"):
+            raise HCEPError(f"name must be of the type of the other classes, {self.classes_.dtype}; got {name!r}")
+        return growing.parent_of_class(self._graph_to_grow(), str(name), parent)
+
+    def remove_class(self, name: Any) -> Self:
+        """Remove a class; a concept that is left with one child is merged into it, as in a fit."""
+        self._require_path_head()
+        means = self._class_means()
+        if name not in means:
+            close = near_matches(str(name), map(str, means))
+            raise HCEPError(f"{quoted([name])} is not a class of the model.{close}")
+        if len(means) < 3:
+            raise HCEPError("a model keeps at least two classes")
+        removed = means.pop(name)
+        self.n_grown_ += removed.n_images
+        return self._rebuild(self._graph_to_grow(), means)
+
+    def move(self, concept: str, parent: str) -> Self:
+        """Move a concept, with everything below it, under one other parent."""
+        self._require_path_head()
+        graph = self._graph_to_grow()
+        return self._rebuild(growing.moved(graph, graph.find(concept), graph.find(parent)), self._class_means())
+
+    def rename(self, concept: str, name: str) -> Self:
+        """Give a concept another display name; its id, and the label of a class, stay."""
+        check_is_fitted(self, "dictionary_")
+        if not (isinstance(name, str) and name.strip()):
+            raise HCEPError(f"name must be a non-empty string, got {name!r}")
+        graph = self._graph_to_grow()
+        synset = graph.find(concept)
+        self._graph, self.hierarchy_ = (growing.renamed(h, synset, name) for h in (graph, self.hierarchy_))
+        old = self.dictionary_
+        self.dictionary_ = ConceptDictionary(self.hierarchy_, old.synset_embeddings, old.transform)
+        self.path_model()
+        return self
+
+    def drift(self) -> str | None:
+        """Return why the model should be fitted again, with a new choice of metric and anchor; None if it is fine."""
+        n_images = sum(mean.n_images for mean in self._class_means().values())
+        if self.n_unlike_ > UNLIKE * max(self.n_grown_, 20):
+            return (
+                f"{self.n_unlike_:,} of {self.n_grown_:,} images added since the fit are unlike the training images "
+                "of their class: fit again, so that the metric is chosen for these too"
+            )
+        changed = f"{self.n_grown_:,} images were added or removed since the metric was chosen"
+        return f"{changed}, of {n_images:,} now: fit again" if self.n_grown_ > n_images / 2 else None
+
+    def _require_path_head(self) -> None:
+        check_is_fitted(self, "dictionary_")
+        if self.head_ is not None:
+            raise HCEPError("a linear head on the codes cannot grow; fit with head='path', or fit again")
+
+    def _images_to_add(self, X: ArrayLike) -> NDArray[Any]:
+        self._require_path_head()
+        return self._checked_images(X)
+
+    def _graph_to_grow(self) -> Hierarchy:
+        """The hierarchy as it was given, with chains not merged: the concepts that a class can be added below."""
+        return growing.unmerged(self.hierarchy_ if self._graph is None else self._graph)
+
+    def _class_means(self) -> dict[Any, ClassMean]:
+        """The embedding of each class, in the metric, and the images it is the mean of."""
+        check_is_fitted(self, "dictionary_")
+        counts = self.images_per_class_
+        if counts is None:
+            raise HCEPError("the model does not say how many images each class had; fit it again with this release")
+        weights = counts if self.class_weights_ is None else self.class_weights_
+        index = [self.hierarchy_.index(leaf) for leaf in self._leaves.tolist()]
+        means = zip(self.dictionary_.synset_embeddings[index], counts.tolist(), weights.tolist(), strict=True)
+        return {label: ClassMean(*mean) for label, mean in zip(self.classes_.tolist(), means, strict=True)}
+
+    def _rebuild(self, graph: Hierarchy, means: ClassMeans) -> Self:
+        """Make the dictionary of other class means, or of another hierarchy, in the same metric."""
+        classes = np.unique(np.array(list(means), dtype=object if self.classes_.dtype.kind == "O" else None))
+        labels = classes.tolist()
+        hierarchy = class_hierarchy(graph, classes, self.tree, self.collapse)
+        leaves = class_leaves(hierarchy, classes)
+        by_leaf = {leaf: means[label].mean for leaf, label in zip(leaves.tolist(), labels, strict=True)}
+        dictionary = ConceptDictionary(hierarchy, average_upwards(hierarchy, by_leaf), self.dictionary_.transform)
+        counts = np.array([means[label].n_images for label in labels], dtype=np.int64)
+        weights = np.array([means[label].weight for label in labels])
+        priors = class_priors(self.priors, weights) if self.priors_ is not None else None
+        # From here on nothing fails: the model is the old one or the new one.
+        floor, moves = self.explained_floor_, self.leaf_moves_
+        self.explained_floor_ = None if floor is None else self._by_class(floor, labels, float(np.median(floor)))
+        self.leaf_moves_ = None if moves is None else self._by_class(moves, labels, 0.0)
+        self._graph, self.hierarchy_, self.dictionary_ = graph, hierarchy, dictionary
+        self.classes_, self._leaves, self.images_per_class_, self.priors_ = classes, leaves, counts, priors
+        self.class_weights_ = None if (weights == counts).all() else weights
+        self.held_out_ = None
+        self.path_model()
+        return self
+
+    def _by_class(self, numbers: NDArray[np.float64], labels: list[Any], new: float) -> NDArray[np.float64]:
+        """Numbers of the present classes for those that there will be."""
+        known = dict(zip(self.classes_.tolist(), numbers.tolist(), strict=True))
+        return np.array([known.get(label, new) for label in labels])
