@@ -234,7 +234,7 @@ def test_what_cannot_be_is_refused_and_nothing_has_changed(pets: Hierarchy) -> N
         ("'animl'.*animal", lambda: model.add_class("emu", "animl", X)),
         ("'emu' is not a class of the model", lambda: model.remove_class("emu")),
         (
-            "y contains labels that are not classes of the model: 'emu'.*add_class",
+            "y contains labels that are not classes .*: 'emu'.*add_class",
             lambda: model.partial_fit(X, ["cat", "emu"]),
         ),
         ("X has 2 images, but y has 1 labels", lambda: model.partial_fit(X, ["cat"])),
