@@ -210,12 +210,12 @@ def user_task(data: Path, encoder: str | None, hierarchy: str | None, results: P
     tree = datasets.find_hierarchy(hierarchy, classes, on_note=lambda text: note(escape(text), soft_wrap=True))
     tree = tree or Hierarchy.from_edges([("root", label) for label in classes])
     name = train.encoder.name if train.encoder else encoder or "unknown encoder"
-    return task_from_arrays(data.name, name, tree, (train.X, train.y), (val.X, val.y), ids=train.ids)
+    return task_from_arrays(data.name, name, tree, (train.X, train.y), (val.X, val.y), ids=train.image_ids)
 
 
 def _split(data: Path, wanted: tuple[str, ...]) -> str:
     """The first of the wanted splits that the data have."""
-    read = embeddings.EmbeddingStore if embeddings.is_store(data) else embeddings.read_arrays
+    read = embeddings.EmbeddingStore if embeddings.is_store(data) else embeddings.read_embeddings
     splits = read(data).splits
     known = set() if splits is None else {str(split) for split in splits.tolist() if split is not None}
     for split in wanted:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hcep.datasets import cifar10_hierarchy, imagenet_hierarchy, load_sample
 from hcep.datasets.image_dataset import k_shot_rows
-from hcep.embeddings import read_arrays
+from hcep.embeddings import read_embeddings
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 
@@ -156,9 +156,9 @@ def _from_npz(
     name: str, file: Path, note: str, encoder: str = LITE, tree: Hierarchy | None = None, labels: str = "wnids"
 ) -> Task:
     """Without splits every other image is for training."""
-    arrays = read_arrays(file, label_names=labels)
+    arrays = read_embeddings(file, label_names=labels)
     assert arrays.labels is not None
     train = np.arange(len(arrays)) % 2 == 0 if arrays.splits is None else arrays.splits == "train"
     ids = arrays.paths[train] if arrays.paths is not None else None
-    data = ((arrays.vectors[part], arrays.labels[part]) for part in (train, ~train))
+    data = ((arrays.X[part], arrays.labels[part]) for part in (train, ~train))
     return task_from_arrays(name, encoder, tree or imagenet_hierarchy(), *data, ids=ids, note=note)

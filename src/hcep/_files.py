@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,6 +53,7 @@ def replacing(path: str | os.PathLike[str], error: type[HCEPError] = HCEPError) 
             with partial.open("rb") as file:  # on disk before the name points to it: a power cut leaves old or new
                 os.fsync(file.fileno())
             os.replace(partial, target)
+            sync_folder(target.parent)
         finally:
             partial.unlink(missing_ok=True)
             _UNFINISHED.discard(partial)
@@ -60,7 +61,7 @@ def replacing(path: str | os.PathLike[str], error: type[HCEPError] = HCEPError) 
         raise error(f"cannot write {str(path)!r}: {failure.strerror or failure}") from None
 
 
-def write_bytes(path: str | os.PathLike[str], data: bytes, error: type[HCEPError] = HCEPError) -> None:
+def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview, error: type[HCEPError] = HCEPError) -> None:
     with replacing(path, error) as partial:
         partial.write_bytes(data)
 
@@ -128,12 +129,13 @@ def locked(
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring a folder's entries to disk, where the platform lets a folder be opened."""
+    """Bring a folder's entries to disk, if the platform lets a folder be opened."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with suppress(OSError):  # some network file systems cannot
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

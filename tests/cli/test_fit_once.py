@@ -18,7 +18,7 @@ COUNTED = {
     "matches": ("taxonomy/files.py", "match_classes"),
     "listings": ("datasets/layouts/__init__.py", "read_images"),
     "opens": ("embeddings/store/embedding_store.py", "EmbeddingStore.__init__"),
-    "bases": ("dictionary/path_basis.py", "build_path_basis"),
+    "bases": ("dictionary/path_problem.py", "build_path_problem"),
     "searches for several objects": ("pursuit/several.py", "search_several"),
     "saves": ("models/folder.py", "write_folder"),
 }

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from hcep import HCEPClassifier
 from hcep.cli.app import app
 from hcep.datasets import load_sample
-from hcep.embeddings import EmbeddingArrays, import_arrays, load_encoder
+from hcep.embeddings import Embeddings, import_embeddings, load_encoder
 from hcep.errors import HCEPError
 from hcep.explain.report import TEMPLATES
 from hcep.models import AtomName, AtomNames, Phrase, load_atom_names, load_model, save_atom_names, save_model
@@ -98,9 +98,9 @@ def test_a_store_shows_the_same_as_its_arrays(model, images, tmp_path):
     first = load_atom_names(model)
     X, y = bear_images()
     ids = np.array([f"{label}-{i}.jpg" for i, label in enumerate(y)])
-    arrays = EmbeddingArrays(X.astype(np.float32), y, ids, splits=np.repeat(["train", "val"], 16))
+    arrays = Embeddings(X.astype(np.float32), y, ids, splits=np.repeat(["train", "val"], 16))
     encoder = load_encoder(ENCODER)
-    import_arrays(arrays, tmp_path / "store", encoder=encoder.name, fingerprint=encoder.fingerprint)
+    import_embeddings(arrays, tmp_path / "store", encoder=encoder.name, fingerprint=encoder.fingerprint)
     run("interpret", model, tmp_path / "store")
     assert [image.id for image in load_atom_names(model)["bear", "grizzly"].exemplars] == [
         image.id for image in first["bear", "grizzly"].exemplars
@@ -111,11 +111,11 @@ def test_a_store_shows_the_same_as_its_arrays(model, images, tmp_path):
 
 def test_images_of_another_encoder_or_without_labels_are_refused(model, tmp_path):
     X, y = bear_images()
-    import_arrays(EmbeddingArrays(X.astype(np.float32), y), tmp_path / "other", encoder="onnx:other.onnx")
+    import_embeddings(Embeddings(X.astype(np.float32), y), tmp_path / "other", encoder="onnx:other.onnx")
     fails("was encoded by 'onnx:other.onnx'", "interpret", model, tmp_path / "other")
     encoder = load_encoder(ENCODER)
-    import_arrays(
-        EmbeddingArrays(X.astype(np.float32)), tmp_path / "bare", encoder=ENCODER, fingerprint=encoder.fingerprint
+    import_embeddings(
+        Embeddings(X.astype(np.float32)), tmp_path / "bare", encoder=ENCODER, fingerprint=encoder.fingerprint
     )
     fails("images have no labels", "interpret", model, tmp_path / "bare")
     assert load_atom_names(model) is None

@@ -108,7 +108,7 @@ def test_each_oddity_is_a_sentence_with_its_count(odd: Path, tmp_path: Path) -> 
         "1 image without a class: 'loose.png'",
     ]
     assert list(copy_notes(EmbeddingStore(tmp_path / "store"))) == [
-        "1 image also there under another class: 'dog/again.png = cat/0.png'"
+        "1 image also found under another class: 'dog/again.png = cat/0.png'"
     ]
     tree = Hierarchy.from_edges([tuple(line.split(",")) for line in TREE.splitlines()[1:]])
     assert list(tree_notes(dataset.labels, tree)) == [
@@ -136,7 +136,7 @@ def test_encode_and_fit_say_them(odd: Path, tree: Path, tmp_path: Path) -> None:
     assert said.count("note:") == 4
     _, said = run("fit", odd, "--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m", "--json")
     assert "note: 1 class folder without an image: 'bus'" in said
-    assert "note: 1 image also there under another class" in said
+    assert "note: 1 image also found under another class" in said
     fails("classes is no concept", "fit", tmp_path / "store", "--hierarchy", tree, "-o", tmp_path / "n")
 
 
@@ -214,11 +214,13 @@ def test_a_table_says_what_it_was_taken_for(vectors: tuple[np.ndarray, list[str]
         writer = csv.writer(file)
         writer.writerow(["species", "keeper", *(f"f{i}" for i in range(4))])
         writer.writerows([label, "ann", *row] for row, label in zip(*vectors, strict=True))
-    fails("--labels says which of 'species', 'keeper'", "fit", tmp_path / "x.csv", "--hierarchy", tree, "-o", tmp_path)
+    fails(
+        "--labels to choose among 'species', 'keeper'", "fit", tmp_path / "x.csv", "--hierarchy", tree, "-o", tmp_path
+    )
     _, said = run(
         "fit", tmp_path / "x.csv", "--labels", "species", "--vectors", "f*", "--hierarchy", tree, "-o", tmp_path / "m"
     )
-    assert "note: x.csv: 20 vectors of 4 columns 'f0' … 'f3', labels of column 'species'" in said
+    assert "note: x.csv: 20 vectors from 4 columns 'f0' … 'f3', labels from column 'species'" in said
     run("predict", tmp_path / "m", tmp_path / "x.csv", "--labels", "species", "-o", tmp_path / "p.parquet")
 
 
@@ -255,7 +257,7 @@ def test_info_tells_tables_apart(tree: Path, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("label,f0,f1\ncat,0.5,1.5\n")
     facts = json.loads(run("info", tmp_path / "x.csv", "--json")[0])
     assert (facts["kind"], facts["dimensions"], facts["labels"]) == ("embeddings", 2, "1 classes: 'cat'")
-    assert facts["read_as"].startswith("x.csv: 1 vectors of 2 columns 'f0' … 'f1'")
+    assert facts["read_as"].startswith("x.csv: 1 vectors from 2 columns 'f0' … 'f1'")
     assert json.loads(run("info", tree, "--json")[0])["kind"] == "hierarchy"
 
 
@@ -362,7 +364,7 @@ def two_names(vectors: tuple[np.ndarray, list[str]], tmp_path: Path) -> Path:
 
 
 def test_which_names_of_classes_were_taken_is_said(two_names: Path, tree: Path, tmp_path: Path) -> None:
-    taken = "emb.npz: vectors of array 'X', labels of array 'y', as named in 'wnids'; --labels class_names takes"
+    taken = "emb.npz: vectors from array 'X', labels from array 'y', named by 'wnids'; --labels class_names takes"
     assert taken in run("fit", two_names, "--hierarchy", "flat", "-o", tmp_path / "flat")[1]
     said = json.loads(run("info", two_names, "--json")[0])
     assert taken in said["read_as"]
@@ -370,7 +372,7 @@ def test_which_names_of_classes_were_taken_is_said(two_names: Path, tree: Path, 
     hint = "The names in 'class_names' of emb.npz are in the hierarchy: pass --labels class_names"
     fails(hint, "fit", two_names, "--hierarchy", tree, "-o", tmp_path / "m")
     _, told = run("fit", two_names, "--hierarchy", tree, "-o", tmp_path / "m", "--labels", "class_names")
-    assert "as named in 'class_names'" in told
+    assert "named by 'class_names'" in told
     assert load_summary(tmp_path / "m").classes.tolist() == sorted(COLOURS)
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from hcep.cli.app import app
 from hcep.datasets import find_hierarchy, load_sample
-from hcep.embeddings import EmbeddingArrays, write_arrays
+from hcep.embeddings import Embeddings, write_embeddings
 from hcep.errors import HCEPError
 from hcep.explain import find_images
 from hcep.models import AtomNames, load_atom_names, load_summary, save_atom_names
@@ -140,7 +140,7 @@ def test_fit_errors_say_what_to_do(sample_file, tmp_path, pets):
 def test_arrays_without_labels_or_splits_are_refused_where_needed(model, tmp_path):
     np.save(tmp_path / "x.npy", load_sample().X_val[:5])
     fails("images have no labels", "evaluate", model, tmp_path / "x.npy")
-    match = "has no splits, so no image of it is in split 'val'; give data with that split, or, .* name no split"
+    match = "has no splits, so no image of it is in split 'val'; give data with that split, or name no split"
     fails(match, "evaluate", model, tmp_path / "x.npy", "--split", "val")
     run("predict", model, tmp_path / "x.npy", "-o", tmp_path / "p.parquet")
     assert "label" not in pq.read_table(tmp_path / "p.parquet").column_names
@@ -199,7 +199,7 @@ def test_info_says_what_is_in_a_file_of_embeddings(sample_file, tmp_path):
     np.save(tmp_path / "x.npy", np.ones((2, 3)))
     bare = json.loads(run("info", tmp_path / "x.npy", "--json"))
     assert (bare["rows"], bare["labels"], bare["splits"]) == (2, "none", "none")
-    write_arrays(tmp_path / "x.parquet", EmbeddingArrays(np.ones((2, 3))))
+    write_embeddings(tmp_path / "x.parquet", Embeddings(np.ones((2, 3))))
     assert json.loads(run("info", tmp_path / "x.parquet", "--json"))["kind"] == "embeddings"
     np.savez(tmp_path / "bad.npz", nothing=np.ones(2))
     fails("bad.npz", "info", tmp_path / "bad.npz")

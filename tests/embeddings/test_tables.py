@@ -12,10 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hcep.embeddings import read_arrays, read_embeddings
-from hcep.embeddings.reading import is_embeddings
-from hcep.embeddings.store.manifest import StoreError
-from hcep.embeddings.tables import read_labels
+from hcep.embeddings import StoreError, read_embeddings
+from hcep.embeddings.files import is_embeddings, read_labels
 from hcep.errors import HCEPError
 from tests.embeddings.torch_files import legacy, state, tensor, zipped
 
@@ -41,38 +39,41 @@ WIDE = "label,f0,f1\ncat,0.5,1.25\ndog,2,-3.5\ncat,4,5\n"
         ("", "cannot read"),
         (
             "path,label\na.jpg,cat\n",
-            r"no vectors under a usual name, only 'path', 'label'; needed is a column of lists",
+            r"no vectors under a usual name, only 'path', 'label'; it needs a column of lists",
         ),
         ("label,f0\ncat,0.5\n", "no vectors under a usual name, only 'label', 'f0'"),
         ("f0,f1\n0.5,\n1.5,2\n", r"column 'f1' has missing values, the first in row 1"),
         ("f0,f1\n0.5,nan\n1.5,2\n", r"column 'f1' has missing values"),
         ("f0,f1,f2\n0.5,1\n", "cannot read .*Expected 3 columns, got 2"),
-        ("a0,a1,b0,b1\n0.5,1.5,2.5,3.5\n", r"columns 'a0' … 'a1' and 'b0' … 'b1' both look like vectors; say which"),
+        (
+            "a0,a1,b0,b1\n0.5,1.5,2.5,3.5\n",
+            r"columns 'a0' … 'a1' and 'b0' … 'b1' both look like vectors; choose with --vectors",
+        ),
         ("f0,f1,y\n0.5,1,0.25\n", r"expected a column of text or whole numbers without gaps, not fractions \('y'\)"),
     ],
 )
 def test_a_csv_that_is_refused(text: str, match: str, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=match):
-        read_arrays(write(tmp_path, "x.csv", text))
+        read_embeddings(write(tmp_path, "x.csv", text))
 
 
 def test_columns_that_are_not_there(tmp_path: Path) -> None:
     path = write(tmp_path, "x.csv", WIDE)
     with pytest.raises(StoreError, match=r"x.csv' has no 'g\*', only 'label', 'f0', 'f1'"):
-        read_arrays(path, names={"vectors": "g*"})
+        read_embeddings(path, vectors="g*")
     with pytest.raises(StoreError, match=r"x.csv' has no 'lable', only .* Near matches: 'label'"):
-        read_arrays(path, names={"labels": "lable"})
+        read_embeddings(path, label="lable")
     with pytest.raises(StoreError, match=r"column 'label' must hold lists of floats, not string"):
-        read_arrays(path, names={"vectors": "label"})
+        read_embeddings(path, vectors="label")
     with pytest.raises(StoreError, match=r"column 'label' must hold numbers, not string"):
-        read_arrays(path, names={"vectors": "label,f0"})
+        read_embeddings(path, vectors="label,f0")
 
 
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
-        ("y.txt", "cat\n\ncat\n", r"y.txt': line 2 is empty; one label per line is needed"),
-        ("y.csv", "a,b\n1,2\n", r"y.csv': which column has the labels\? It has 'a', 'b'; say --label"),
+        ("y.txt", "cat\n\ncat\n", r"y.txt': line 2 is empty; give one label per line"),
+        ("y.csv", "a,b\n1,2\n", r"y.csv': which column has the labels\? It has 'a', 'b'; pass --labels"),
         ("y.csv", 'label\ncat\n""\ncat\n', r"y.csv': column 'label' has empty cells"),
         ("y.json", "[]", r"y.json': expected labels in a .npy, .txt, .csv or .tsv file"),
         ("y.txt", "cat\ndog\n", r"x.npy': 3 vectors, but labels have shape \(2,\)"),
@@ -82,7 +83,7 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
 def test_labels_that_are_refused(name: str, content: str, match: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     with pytest.raises(StoreError, match=match):
-        read_arrays(tmp_path / "x.npy", labels=write(tmp_path, name, content))
+        read_embeddings(tmp_path / "x.npy", labels=write(tmp_path, name, content))
 
 
 def test_labels_that_are_no_list(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_labels_that_are_no_list(tmp_path: Path) -> None:
 def test_text_without_a_choice_is_listed_where_labels_are_needed(tmp_path: Path) -> None:
     path = write(tmp_path, "x.csv", "breed,owner,f0,f1\npug,ann,0.5,1\nlab,bob,1.5,2\n")
     embeddings = read_embeddings(path)
-    with pytest.raises(HCEPError, match=r"no labels; .*\(--labels says which of 'breed', 'owner' has them\)"):
+    with pytest.raises(HCEPError, match=r"no labels; .*\(pass --labels to choose among 'breed', 'owner'\)"):
         _ = embeddings.y
     assert read_embeddings(path, label="breed").y.tolist() == ["pug", "lab"]
 
@@ -120,22 +121,22 @@ def test_text_without_a_choice_is_listed_where_labels_are_needed(tmp_path: Path)
     ids=["plain", "bom", "utf-16", "semicolons", "tabs", "decimal commas", "counted", "any name", "no header"],
 )
 def test_wide_tables_as_spreadsheets_write_them(text: str, encoding: str, tmp_path: Path) -> None:
-    found = read_arrays(write(tmp_path, "x.csv", text, encoding))
-    np.testing.assert_array_equal(found.vectors, X)
+    found = read_embeddings(write(tmp_path, "x.csv", text, encoding))
+    np.testing.assert_array_equal(found.X, X)
     assert found.labels is not None
     assert found.labels.tolist() == LABELS
 
 
 def test_what_was_taken_for_what_is_said(tmp_path: Path) -> None:
     path = write(tmp_path, "x.csv", "id,label,age,f0,f1\na,cat,3,0.5,1.25\nb,dog,4,2,-3.5\n")
-    found = read_arrays(path)
-    assert found.note == "x.csv: 2 vectors of 2 columns 'f0' … 'f1', labels of column 'label'; left out 'age'"
+    found = read_embeddings(path)
+    assert found.notes == ("x.csv: 2 vectors from 2 columns 'f0' … 'f1', labels from column 'label'; ignored 'age'",)
     assert found.ids is not None
     assert found.ids.tolist() == ["a", "b"]
 
 
 def test_labels_stay_text(tmp_path: Path) -> None:
-    found = read_arrays(write(tmp_path, "x.csv", "label,f0,f1\n007,0.5,1\n010,2.5,3\n"))
+    found = read_embeddings(write(tmp_path, "x.csv", "label,f0,f1\n007,0.5,1\n010,2.5,3\n"))
     assert found.labels is not None
     assert found.labels.tolist() == ["007", "010"]
 
@@ -143,7 +144,7 @@ def test_labels_stay_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("vectors", ["a,c", "a:c", "[ac]"])
 def test_columns_by_name(vectors: str, tmp_path: Path) -> None:
     path = write(tmp_path, "x.csv", "a,c,weight\n0.5,1.25,9.5\n2,-3.5,8.5\n4,5,7.5\n")
-    np.testing.assert_array_equal(read_arrays(path, names={"vectors": vectors}).vectors, X)
+    np.testing.assert_array_equal(read_embeddings(path, vectors=vectors).X, X)
 
 
 def test_numbers_only(tmp_path: Path) -> None:
@@ -190,7 +191,7 @@ def test_a_column_of_the_labels_file(tmp_path: Path) -> None:
 
 def test_any_keys_of_an_npz(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", feats=X, klass=np.array(LABELS))
-    with pytest.raises(StoreError, match=r"only 'feats', 'klass'; say .*--vectors NAME"):
+    with pytest.raises(StoreError, match=r"only 'feats', 'klass'; name them .*--vectors NAME"):
         read_embeddings(tmp_path / "x.npz")
     assert read_embeddings(tmp_path / "x.npz", vectors="feats", label="klass").y.tolist() == LABELS
 
@@ -229,8 +230,8 @@ def torch_bytes(form: str, old: bool) -> bytes:
 @pytest.mark.parametrize(("form", "labels"), [("tensor", None), ("pair", ["0", "1", "0"]), ("dict", ["0", "1", "0"])])
 def test_tensors(form: str, labels: list[str] | None, old: bool, tmp_path: Path) -> None:
     (tmp_path / "x.pt").write_bytes(torch_bytes(form, old))
-    found = read_arrays(tmp_path / "x.pt")
-    np.testing.assert_array_equal(found.vectors, X)
+    found = read_embeddings(tmp_path / "x.pt")
+    np.testing.assert_array_equal(found.X, X)
     assert (None if found.labels is None else found.labels.tolist()) == labels
 
 
@@ -238,7 +239,7 @@ def test_a_pickle_is_not_run(tmp_path: Path) -> None:
     trace = tmp_path / "was run"
     (tmp_path / "x.pt").write_bytes(f"cpathlib\nPath\n(V{trace}\ntRp0\n0cpathlib\nPath.touch\n(g0\ntR.".encode())
     with pytest.raises(StoreError, match=r"cannot read '.*x.pt': .*refused as a file of torch"):
-        read_arrays(tmp_path / "x.pt")
+        read_embeddings(tmp_path / "x.pt")
     assert not trace.exists()
 
 
@@ -249,7 +250,7 @@ def test_a_pickle_is_not_run(tmp_path: Path) -> None:
 def test_files_of_torch_without_vectors(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.pt").write_bytes(zipped(content))
     with pytest.raises(StoreError, match=r"x.pt'(: vectors must be floats| has no vectors under a usual name)"):
-        read_arrays(tmp_path / "x.pt")
+        read_embeddings(tmp_path / "x.pt")
 
 
 # -- Hugging Face --------------------------------------------------------------------------------------------
@@ -309,7 +310,11 @@ def test_a_dataset_as_the_hub_has_it(tmp_path: Path) -> None:
         ("state.json", '{"_data_files": [{"filename": "../../x.arrow"}]}', "must list Arrow files beside it, got"),
         ("state.json", '{"_data_files": []}', "must list Arrow files beside it"),
         ("state.json", "{", "is damaged: expected a list '_data_files'"),
-        ("dataset_dict.json", '{"splits": ["../other"]}', "names the split '../other', which is no folder beside it"),
+        (
+            "dataset_dict.json",
+            '{"splits": ["../other"]}',
+            "the split '../other', which is not a folder beside it",
+        ),
         ("data-00000-of-00001.arrow", "no arrow", "cannot read"),
     ],
 )
@@ -317,7 +322,7 @@ def test_a_folder_that_is_refused(file: str, text: str, match: str, tmp_path: Pa
     save_to_disk(tmp_path / "hf", hugging_face_table())
     (tmp_path / "hf" / file).write_text(text)
     with pytest.raises(StoreError, match=match):
-        read_arrays(tmp_path / "hf")
+        read_embeddings(tmp_path / "hf")
 
 
 def test_a_table_of_images_is_no_table_of_vectors(tmp_path: Path) -> None:

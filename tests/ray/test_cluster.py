@@ -22,7 +22,7 @@ from PIL import Image
 import hcep
 from hcep import HCEPClassifier, HCEPError, Hierarchy, save
 from hcep.datasets import encode_images
-from hcep.embeddings import EmbeddingArrays, EmbeddingStore, import_arrays
+from hcep.embeddings import Embeddings, EmbeddingStore, import_embeddings
 from hcep.evaluate import evaluate_method
 from hcep.explain.predictions import write_predictions
 from hcep.ray.cluster import IN_FLIGHT
@@ -213,7 +213,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Hierarchy, np.
     folder = tmp_path_factory.mktemp("data") / "store"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hcep.embeddings.store.manifest.ROW_GROUP", 100)
-        import_arrays(EmbeddingArrays(X, y, np.array([f"i{k}" for k in range(600)]), None, split), folder, encoder="e")
+        import_embeddings(Embeddings(X, y, np.array([f"i{k}" for k in range(600)]), None, split), folder, encoder="e")
     assert len(EmbeddingStore(folder).shards) == 6
     return folder, tree, X, y
 

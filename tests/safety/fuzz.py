@@ -87,13 +87,11 @@ def read_model(folder: Path, name: str, data: bytes) -> None:
 
 
 def store_files() -> dict[str, bytes]:
-    from hcep.embeddings.arrays import EmbeddingArrays
-    from hcep.embeddings.store.writer import import_arrays
+    from hcep.embeddings import Embeddings
+    from hcep.embeddings.store.writer import import_embeddings
 
     with tempfile.TemporaryDirectory() as folder:
-        import_arrays(
-            EmbeddingArrays(np.eye(6, dtype=np.float32), labels=np.array(list("abcabc"))), folder, encoder="e"
-        )
+        import_embeddings(Embeddings(np.eye(6, dtype=np.float32), labels=np.array(list("abcabc"))), folder, encoder="e")
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 

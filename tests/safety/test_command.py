@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from hcep.cli import app as app_module
-from hcep.embeddings.arrays import EmbeddingArrays
+from hcep.embeddings import Embeddings
 from hcep.embeddings.store.embedding_store import EmbeddingStore
-from hcep.embeddings.store.writer import import_arrays
+from hcep.embeddings.store.writer import import_embeddings
 
 COMMAND = [sys.executable, "-c", "from hcep.cli import main; main()"]
 
@@ -81,7 +81,7 @@ def test_a_hostile_configuration_is_one_sentence(run, tmp_path, text):
 @pytest.fixture
 def store(tmp_path):
     X = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
-    import_arrays(EmbeddingArrays(X, labels=np.array(["a", "b"] * 25)), tmp_path / "store", encoder="e")
+    import_embeddings(Embeddings(X, labels=np.array(["a", "b"] * 25)), tmp_path / "store", encoder="e")
     return tmp_path / "store"
 
 

@@ -17,10 +17,9 @@ from threadpoolctl import threadpool_info
 
 from hcep import HCEPClassifier
 from hcep.datasets import read_images
-from hcep.embeddings.arrays import EmbeddingArrays, read_arrays
+from hcep.embeddings import Embeddings, StoreError, read_embeddings
 from hcep.embeddings.store.embedding_store import EmbeddingStore
-from hcep.embeddings.store.manifest import StoreError
-from hcep.embeddings.store.writer import import_arrays
+from hcep.embeddings.store.writer import import_embeddings
 from hcep.errors import DictionaryError, HCEPError, HierarchyError
 from hcep.pursuit.blocks import single_threaded_blas
 from hcep.taxonomy import read_hierarchy
@@ -44,14 +43,14 @@ def whole(tmp_path):
 def test_a_truncated_npz_is_one_sentence(whole, tmp_path, n_left):
     (tmp_path / "cut.npz").write_bytes(whole[:n_left])
     with pytest.raises(StoreError, match=r"cut\.npz"):
-        read_arrays(tmp_path / "cut.npz")
+        read_embeddings(tmp_path / "cut.npz")
 
 
 def test_bytes_changed_inside_an_npz_are_one_sentence(whole, tmp_path):
     for place in range(30, len(whole), 7):
         (tmp_path / "bad.npz").write_bytes(whole[:place] + b"\xff\x00\xfe" + whole[place + 3 :])
         with suppress(StoreError):  # or it is in a name that nobody looks at
-            read_arrays(tmp_path / "bad.npz")
+            read_embeddings(tmp_path / "bad.npz")
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])
@@ -61,18 +60,18 @@ def test_absurd_shapes_are_refused_by_the_header(tmp_path, suffix):
         archive.writestr("vectors.npy", npy(ABSURD))
     (tmp_path / f"a{suffix}").write_bytes(npy(ABSURD) if suffix == ".npy" else packed.getvalue())
     with pytest.raises(StoreError, match=f"a{suffix}"):
-        read_arrays(tmp_path / f"a{suffix}")
+        read_embeddings(tmp_path / f"a{suffix}")
 
 
 def test_a_small_parquet_file_never_unpacks_to_gigabytes(tmp_path, monkeypatch):
-    monkeypatch.setattr("hcep.embeddings.arrays.BOMB_BYTES", 1 << 22)
+    monkeypatch.setattr("hcep.embeddings.tables.BOMB_BYTES", 1 << 22)
     n_rows = 4_000
     values = pa.array(np.zeros(n_rows * 512, np.float32))
     table = pa.table({"embedding": pa.FixedSizeListArray.from_arrays(values, 512)})
     pq.write_table(table, tmp_path / "bomb.parquet", compression="zstd")
     assert (tmp_path / "bomb.parquet").stat().st_size < 20_000
     with pytest.raises(StoreError, match=r"unpacks to [0-9,]+ bytes; split it"):
-        read_arrays(tmp_path / "bomb.parquet")
+        read_embeddings(tmp_path / "bomb.parquet")
 
 
 def test_one_endless_name_does_not_take_the_room_of_all(tmp_path):
@@ -81,7 +80,7 @@ def test_one_endless_name_does_not_take_the_room_of_all(tmp_path):
     table = pa.table({"embedding": vectors, "label": ["x" * 1_000_000, *["y"] * (n_rows - 1)]})
     pq.write_table(table, tmp_path / "long.parquet")
     with pytest.raises(StoreError, match="'label' has 1,000,000 bytes, too long for a name"):
-        read_arrays(tmp_path / "long.parquet")
+        read_embeddings(tmp_path / "long.parquet")
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, "{a: " * 50_000, "- " * 100_000, "? " * 100_000])
@@ -164,25 +163,8 @@ def test_eight_threads_get_the_digits_of_one(options):
 @pytest.fixture
 def store(tmp_path):
     X = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
-    import_arrays(EmbeddingArrays(X, labels=np.array(["a", "b"] * 25)), tmp_path / "store", encoder="e")
+    import_embeddings(Embeddings(X, labels=np.array(["a", "b"] * 25)), tmp_path / "store", encoder="e")
     return EmbeddingStore(tmp_path / "store")
-
-
-def test_a_corrupted_memory_map_never_returns_wrong_values(store):
-    path = store.folder / next(name for name in map(str, os.listdir(store.folder)) if name.startswith("shard"))
-    assert path.exists()
-    assert np.array_equal(store.memory_map(), store.to_numpy())
-    store.verify()
-    (copy,) = store.folder.glob("*.npy")
-    data = bytearray(copy.read_bytes())
-    data[-100] ^= 1
-    copy.write_bytes(data)
-    with pytest.raises(StoreError, match="is damaged: its checksum is not that of its vectors; delete it"):
-        store.memory_map()
-    with pytest.raises(StoreError, match="its checksum is not that of its vectors"):
-        store.verify()
-    assert store.repair() == []
-    assert np.array_equal(store.memory_map(), store.to_numpy())
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1, 2", "\x00\x00"])
@@ -191,8 +173,8 @@ def test_encoding_anew_mends_a_damaged_manifest(store, content):
     (store.folder / "manifest.json").write_text(content)
     with pytest.raises(StoreError, match="encode again with --fresh"):
         EmbeddingStore(store.folder)
+    from hcep.embeddings import ImageItem
     from hcep.embeddings.protocol import EncoderRecord
-    from hcep.embeddings.store.manifest import ImageItem
     from hcep.embeddings.store.writer import StoreWriter
 
     record = EncoderRecord("e", "f", {})

@@ -15,9 +15,8 @@ from PIL import Image
 from pyarrow.csv import read_csv
 
 from hcep import HCEPClassifier, explain_images
-from hcep.embeddings import EmbeddingStore, load_encoder, read_embeddings
-from hcep.embeddings.arrays import EmbeddingArrays
-from hcep.embeddings.store.writer import import_arrays
+from hcep.embeddings import Embeddings, EmbeddingStore, load_encoder, read_embeddings
+from hcep.embeddings.store.writer import import_embeddings
 from hcep.errors import HCEPError
 from hcep.evaluate import audit
 from hcep.explain.photos import ExplainOptions, answer_batches
@@ -44,7 +43,7 @@ def make_store(folder, n_images, n_dims=256, n_classes=20, split=False):
     y = np.arange(n_images) % n_classes
     X = (rng.normal(size=(n_classes, n_dims))[y] + rng.normal(size=(n_images, n_dims))).astype(np.float16)
     labels, splits = np.array([f"c{i:02d}" for i in y]), np.where(np.arange(n_images) // n_classes % 2, "val", "train")
-    import_arrays(EmbeddingArrays(X, labels=labels, splits=splits if split else None), folder, encoder="e")
+    import_embeddings(Embeddings(X, labels=labels, splits=splits if split else None), folder, encoder="e")
     return folder
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier, save
-from hcep.embeddings import EmbeddingArrays, import_arrays, load_encoder
+from hcep.embeddings import Embeddings, import_embeddings, load_encoder
 from hcep.hierarchy.imagenet import imagenet_hierarchy
 from tests.conftest import SHARED, shared_file
 
@@ -26,8 +26,8 @@ def store_of_shared_photos(folder: Path) -> Path:
         pytest.skip("needs data/imagenette_images in HCEP_SHARED (default ../shared)")
     X, y = data["embeddings"][here].astype(np.float32), data["wnids"][data["labels"][here]]
     splits = np.array([file.parent.parent.name for file in files[here]])
-    arrays = EmbeddingArrays(X, y, paths=files[here].astype(str), splits=splits)
-    import_arrays(arrays, folder, encoder=BUILT_IN, fingerprint=load_encoder(BUILT_IN).fingerprint)
+    arrays = Embeddings(X, y, paths=files[here].astype(str), splits=splits)
+    import_embeddings(arrays, folder, encoder=BUILT_IN, fingerprint=load_encoder(BUILT_IN).fingerprint)
     return folder
 
 

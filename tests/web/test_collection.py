@@ -17,7 +17,7 @@ from PIL import Image
 
 from hcep import HCEPClassifier, Hierarchy, save
 from hcep.datasets import make_hierarchical_concepts
-from hcep.embeddings import EmbeddingArrays, EmbeddingStore, import_arrays
+from hcep.embeddings import Embeddings, EmbeddingStore, import_embeddings
 from hcep.embeddings.images import ImageProblem
 from hcep.models import read_model
 from hcep.web import charts, collection as collections
@@ -210,7 +210,7 @@ def test_umap_is_used_where_it_is_installed(monkeypatch):
 def test_a_store_gives_its_own_photos_by_their_row_alone(tmp_path):
     Image.new("RGB", (9, 9), "red").save(tmp_path / "a.png")
     paths = np.array([str(tmp_path / "a.png"), str(tmp_path / "gone.png")])
-    import_arrays(EmbeddingArrays(np.eye(2, dtype=np.float32), paths=paths), tmp_path / "store", encoder="none")
+    import_embeddings(Embeddings(np.eye(2, dtype=np.float32), paths=paths), tmp_path / "store", encoder="none")
     photos = StorePhotos(EmbeddingStore(tmp_path / "store"))
     assert photos.picture(0).getpixel((0, 0)) == (255, 0, 0)
     assert photos.names[0].endswith("/a.png")
@@ -371,7 +371,7 @@ def many(start_server, tmp_path_factory):
     rows = rng.integers(0, len(data.X), N)
     X = (data.X[rows] + rng.normal(0, 0.1, (N, 8))).astype(np.float32)
     paths, ids = np.array([str(folder / f"{i % 40}.png") for i in range(N)]), np.arange(N).astype(str)
-    import_arrays(EmbeddingArrays(X, data.y[rows], ids, paths), folder / "store", encoder="eight colours")
+    import_embeddings(Embeddings(X, data.y[rows], ids, paths), folder / "store", encoder="eight colours")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
         return start_server(folder / "model", "--store", folder / "store", "--encoder", "function:eight_colours:encode")

@@ -11,7 +11,7 @@ import pytest
 
 from hcep import HCEPClassifier
 from hcep.datasets import make_hierarchical_concepts
-from hcep.embeddings import EmbeddingArrays, EmbeddingStore, import_arrays
+from hcep.embeddings import Embeddings, EmbeddingStore, import_embeddings
 from hcep.taxonomy import Move
 from tests.web.at_hand import looks_well
 
@@ -30,7 +30,7 @@ def engine(data, tmp_path):
     model = HCEPClassifier(data.hierarchy, shrinkage=0.5, anchor=0.1, refine=False).fit(data.X, data.y)
     splits = np.where(np.arange(len(data.X)) % 2, "train", "val")
     ids = np.arange(len(data.X)).astype(str)
-    import_arrays(EmbeddingArrays(data.X, data.y, ids, splits=splits), tmp_path / "store", encoder="none")
+    import_embeddings(Embeddings(data.X, data.y, ids, splits=splits), tmp_path / "store", encoder="none")
     saved = SimpleNamespace(classifier=model, summary=SimpleNamespace(encoder=None))
     return SimpleNamespace(model=model.path_model(), saved=saved, store=EmbeddingStore(tmp_path / "store"))
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 import hcep
 from hcep import HCEPClassifier
-from hcep.embeddings import EmbeddingArrays, import_arrays
+from hcep.embeddings import Embeddings, import_embeddings
 from hcep.errors import HCEPError
 from hcep.web.batching import ServerBusyError
 from hcep.web.pages.looking import Looking, Training, a
@@ -134,8 +134,8 @@ def test_training_photos_tell_typical_ones_and_the_range_of_coefficients(folder,
     files = [tmp_path / f"{i}.png" for i in range(len(X))]
     for file in files[: len(X) // 2]:  # the others are gone
         Image.new("RGB", (9, 9), "red").save(file)
-    arrays = EmbeddingArrays(X.astype(np.float32), y, paths=np.array(list(map(str, files))))
-    import_arrays(arrays, tmp_path / "store", encoder="exact", fingerprint=encoder("exact").fingerprint)
+    arrays = Embeddings(X.astype(np.float32), y, paths=np.array(list(map(str, files))))
+    import_embeddings(arrays, tmp_path / "store", encoder="exact", fingerprint=encoder("exact").fingerprint)
 
     async def use(looking):
         training = Training(looking.engine)

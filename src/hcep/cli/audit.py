@@ -70,7 +70,7 @@ def audit(
         test.X,
         y,
         train=train,
-        groups=None if by is None else _groups(groups or data, by, test.ids),
+        groups=None if by is None else _groups(groups or data, by, test.image_ids),
         coverage=0.9 if coverage is None else coverage,
         name=str(model),
         progress=not as_json,

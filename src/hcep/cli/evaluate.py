@@ -228,7 +228,7 @@ def _read_training(
 
 def _warn_of_training_images(data: str | None, test: embeddings.Embeddings) -> None:
     """Scores on images that a model was fitted on say little of others."""
-    from hcep.embeddings.reading import OF_SPLIT
+    from hcep.embeddings.vectors import OF_SPLIT
 
     fitted, tested = os.path.abspath(data or ""), os.path.abspath(test.source)
     if data is not None and (fitted == tested or fitted.startswith(tested + OF_SPLIT)):
@@ -250,7 +250,7 @@ def _write_images(path: Path, grades: ev.Grades, test: embeddings.Embeddings) ->
     import pyarrow.csv
     import pyarrow.parquet
 
-    ids, tables = test.ids.astype(str).tolist(), []
+    ids, tables = test.image_ids.astype(str).tolist(), []
     for label, one in grades.graded.items():
         names = pa.array([label] * len(one.scores), pa.string())
         tables.append(one.scores.to_table(ids).add_column(0, "method", names))

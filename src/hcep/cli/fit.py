@@ -130,7 +130,7 @@ def classes_of(y: Any) -> tuple[str, ...]:
 def checked_tree(data: Path, classes: Sequence[str], graph: hi.Hierarchy | None) -> hi.Hierarchy | None:
     """The hierarchy, if it has all classes; the error names arrays of the file whose names are in the hierarchy."""
     from hcep.classify.base import refuse_unknown
-    from hcep.embeddings.arrays import label_array_in
+    from hcep.embeddings.files import label_array_in
 
     try:
         refuse_unknown(graph, classes)

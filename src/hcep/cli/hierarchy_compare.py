@@ -66,7 +66,7 @@ def compare(
         columns = opt.columns(vectors, labels)
         train, held_out = labelled(data, split, **columns), labelled(data, val_split, "val", **columns)
         images = {"X": train.X, "y": train.y}
-        if not np.array_equal(train.ids, held_out.ids):  # without splits, a part of the images is held out
+        if not np.array_equal(train.image_ids, held_out.image_ids):  # without splits, a part of the images is held out
             images |= {"X_val": held_out.X, "y_val": held_out.y}
     rows: Scores = {}
     with Console(stderr=True, quiet=as_json).status("scoring …") as status:

@@ -81,7 +81,7 @@ def lint(
 
         review = taxonomy.review(
             tree,
-            None if images is None else (images.X, images.y, images.ids),
+            None if images is None else (images.X, images.y, images.image_ids),
             None if others is None else (others.X, others.y),
             classes=opt.lines_in(classes),
             mend=fix or collapse,

@@ -112,8 +112,7 @@ def _installation() -> dict[str, Any]:
 
 
 def _describe(path: Path) -> dict[str, Any]:
-    from hcep.embeddings.arrays import usual_label_names
-    from hcep.embeddings.reading import is_embeddings
+    from hcep.embeddings.files import is_embeddings
 
     if not path.exists():
         raise HCEPError(f"there is nothing at {str(path)!r}")
@@ -125,7 +124,7 @@ def _describe(path: Path) -> dict[str, Any]:
         facts |= {"encoder": store.encoder.name, "shards": len(store.shards), "skipped": len(store.skipped)}
         return facts | {"classes": len({label for label in store.labels.tolist() if label is not None})}
     if is_embeddings(path):
-        return _arrays(embeddings.read_arrays(path, label_names=usual_label_names(path)))
+        return _arrays(embeddings.read_embeddings(path))
     if path.suffix in (".json", ".csv", ".tsv"):
         hierarchy, description = taxonomy.read_described(path)
         return {"kind": "hierarchy", "read_as": description, "hierarchy": repr(hierarchy)}
@@ -135,7 +134,7 @@ def _describe(path: Path) -> dict[str, Any]:
 def _arrays(arrays: Any) -> dict[str, Any]:
     labels = [] if arrays.labels is None else [label for label in arrays.labels.tolist() if label is not None]
     splits = Counter([] if arrays.splits is None else arrays.splits.tolist())
-    vectors = arrays.vectors
+    vectors = arrays.X
     return {
         "kind": "embeddings",
         "rows": len(arrays),
@@ -143,5 +142,5 @@ def _arrays(arrays: Any) -> dict[str, Any]:
         "precision": vectors.dtype.name,
         "labels": f"{len(set(labels)):,} classes: {quoted(sorted(set(labels)), 3)}" if labels else "none",
         "splits": ", ".join(f"{split} {n:,}" for split, n in splits.items()) or "none",
-        **({"read_as": arrays.note} if arrays.note else {}),
+        **({"read_as": "; ".join(arrays.notes)} if arrays.notes else {}),
     }

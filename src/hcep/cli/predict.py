@@ -51,7 +51,7 @@ def predict(
             saved.path_model,
             images.X,
             output,
-            ids=images.ids,
+            ids=images.image_ids,
             labels=images.labels,
             limits=limits,
             coverage=coverage,

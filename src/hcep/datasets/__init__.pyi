@@ -10,7 +10,7 @@ from .hierarchies import (
     synset_gloss as synset_gloss,
     synset_lemmas as synset_lemmas,
 )
-from .image_dataset import DatasetError as DatasetError, ImageDataset as ImageDataset, ImageItem as ImageItem
+from .image_dataset import DatasetError as DatasetError, ImageDataset as ImageDataset
 from .layouts import read_images as read_images
 from .sample_data import load_sample as load_sample, write_sample as write_sample
 from .synthetic import make_hierarchical_concepts as make_hierarchical_concepts

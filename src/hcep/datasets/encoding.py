@@ -1,11 +1,11 @@
-"""Folders of photos into embeddings: listed, encoded into a store, read again; and what is odd about them."""
+"""Photos to embeddings: list a folder, encode it into a store, read the store, and note what looks wrong."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,16 @@ from hcep.datasets.image_dataset import DatasetError, ImageDataset
 from hcep.datasets.layouts import read_images
 from hcep.datasets.layouts.folders import split_folders
 from hcep.datasets.layouts.listing import holds_images, subfolders
-from hcep.embeddings import Embeddings, EmbeddingStore, Encoder, EncodeReport, encode_to_store, load_encoder
+from hcep.embeddings import Embeddings, EmbeddingStore, Encoder, encode_to_store, load_encoder
 from hcep.embeddings.encoders import DEFAULT
+from hcep.embeddings.files import is_embeddings, is_store, read_embeddings
 from hcep.embeddings.images import content_hash
-from hcep.embeddings.reading import is_embeddings, is_store, read_embeddings
+from hcep.embeddings.vectors import require_labels
 from hcep.errors import HCEPError, counted, quoted
 from hcep.hierarchy import Hierarchy
+
+if TYPE_CHECKING:
+    from hcep.embeddings.store.encoding import EncodeReport
 
 
 def encode_images(
@@ -32,21 +36,25 @@ def encode_images(
     preprocessing: Any = None,
     device: str | None = None,
     **options: Any,
-) -> EncodeReport:
-    """Encode a dataset of images into a store; run it again to resume, or to add what is new.
+) -> "EncodeReport":
+    """Encode a dataset of images into a store; run it again to resume, or to add new images.
 
     Parameters
     ----------
-    images : what `read_images` takes or gave. Images that are not files (CIFAR's) are first written below the store.
-    encoder : loaded, or a name; None is the built-in one
-    store : of the store; made where it does not exist
-    preprocessing, device : of an encoder given by name, see `load_encoder`
-    **options : of `encode_to_store`
+    images : a dataset, or what `read_images` reads. Images that are not files (CIFAR's) are first written to files in
+        the store's folder.
+    encoder : an encoder or its name; the built-in one by default
+    store : folder of the store; created if needed
+    preprocessing, device : for an encoder given by name, see `load_encoder`
+    **options : options of `encode_to_store`
     """
     dataset = images if isinstance(images, ImageDataset) else read_images(images)
-    named = encoder or DEFAULT
-    model = load_encoder(named, preprocessing=preprocessing, device=device) if isinstance(named, str) else named
+    model = _loaded(encoder, preprocessing=preprocessing, device=device)
     return encode_to_store(dataset.export(Path(store, "images")), model, store, **options)
+
+
+def _loaded(encoder: Encoder | str | None, **options: Any) -> Encoder:
+    return load_encoder(encoder or DEFAULT, **options) if isinstance(encoder, str | None) else encoder
 
 
 def embeddings_of(
@@ -63,59 +71,56 @@ def embeddings_of(
     ready: Path | None = None,
     **columns: Any,
 ) -> Embeddings:
-    """Embeddings of a store, a file, a table, or a folder of photos.
+    """Embeddings of a store, a file, a table, or a folder of photos, which is encoded first.
 
     Parameters
     ----------
-    data : what `read_embeddings` takes, or what `read_images` takes with an encoder
-    split, default_split : see `read_embeddings`
-    encoder, preprocessing : for photos: see `encode_images`
-    store : where vectors of photos are kept, for the next time; in the user's cache by default
-    progress : show a bar while photos are encoded
-    in_memory : see `read_embeddings`
-    on_labels : called with the labels of photos, to refuse them, before any is encoded
-    ready : a store that may have these very photos, such as a model's own; it is only read
-    **columns
-        ``vectors``, ``label`` and ``labels`` of `read_embeddings`.
+    data : what `read_embeddings` reads, or what `read_images` reads
+    split, default_split, in_memory : see `read_embeddings`
+    encoder, preprocessing : for photos, see `encode_images`. An encoder makes a table with paths a list of photos.
+    store : folder of the store for the photos' vectors; by default one in the user's cache
+    progress : show a progress bar while photos are encoded
+    on_labels : called with the labels of photos before any is encoded, to refuse them
+    ready : a store that may already hold exactly these photos, such as a model's own; it is only read
+    **columns : ``vectors``, ``label`` and ``labels`` of `read_embeddings`
     """
-    of_images = encoder is not None and _lists_images(Path(data))
-    if not of_images and (is_embeddings(data) or not Path(data).exists() or any(columns.values())):
+    lists_images = encoder is not None and _lists_images(Path(data))
+    if not lists_images and (is_embeddings(data) or not Path(data).exists() or any(columns.values())):
         opened = EmbeddingStore(data) if is_store(data) else None
         source = data if opened is None else opened
-        found = read_embeddings(source, split, default_split=default_split, in_memory=in_memory, **columns)
-        return found if opened is None else replace(found, notes=(*found.notes, *copy_notes(opened)))
+        embeddings = read_embeddings(source, split, default_split=default_split, in_memory=in_memory, **columns)
+        return embeddings if opened is None else replace(embeddings, notes=(*embeddings.notes, *copy_notes(opened)))
     dataset = read_images(data)
     part = split or (default_split if default_split in dataset.splits else None)
-    listed = dataset if part is None else dataset.split(part)  # refused now, not after hours of encoding
+    wanted = dataset if part is None else dataset.split(part)  # an error now, not after hours of encoding
     if on_labels is not None:
-        on_labels(Embeddings(listed, np.array(listed.labels, dtype=object), None, None, str(data)).y)
-    named = encoder or DEFAULT
-    model = load_encoder(named, preprocessing=preprocessing) if isinstance(named, str) else named
-    home, name = Path(data).resolve(), model.fingerprint
-    digest = sha256(f"{home} {name}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        on_labels(require_labels(np.array(wanted.labels, dtype=object), len(wanted), str(data)))
+    model = _loaded(encoder, preprocessing=preprocessing)
+    home = Path(data).resolve()
+    digest = sha256(f"{home} {model.fingerprint}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
     place = Path(store) if store is not None else cache_folder("stores", f"{home.name}-{digest}")
     if ready is not None and _has_all(ready, dataset, model):
         place = ready
     else:
         encode_images(dataset, model, place, progress=progress, remove_vanished=True)
     opened = EmbeddingStore(place)
-    found = read_embeddings(opened, split, default_split=default_split, in_memory=in_memory)
+    embeddings = read_embeddings(opened, split, default_split=default_split, in_memory=in_memory)
     notes = (*folder_notes(dataset), *copy_notes(opened))
-    return replace(found, source=found.source.replace(str(place), str(data), 1), notes=notes)
+    return replace(embeddings, source=embeddings.source.replace(str(place), str(data), 1), notes=notes)
 
 
 def _has_all(store: Path, dataset: ImageDataset, encoder: Encoder) -> bool:
-    """Whether a store of the encoder holds the images of a dataset as they are now, by content, and no other."""
+    """Whether a store of the encoder holds exactly the images of a dataset, with the same content, label and split."""
     own = EmbeddingStore(store) if is_store(store) and dataset.pixels is None else None
     if own is None or own.encoder.fingerprint != encoder.fingerprint or len(own) != len(dataset):
         return False
     columns = (own.ids, own.labels, own.splits, own.content_hashes)
     known = {key: rest for key, *rest in zip(*(column.tolist() for column in columns), strict=True)}
-    return all(known.get(one.id) == [one.label, one.split, content_hash(one.path)] for one in dataset)
+    return all(known.get(item.id) == [item.label, item.split, content_hash(item.path)] for item in dataset)
 
 
 def _lists_images(table: Path) -> bool:
-    """Whether a table has the paths of images in it, besides whatever numbers."""
+    """Whether a table has the paths of images, whatever numbers it has."""
     try:
         return layouts.table.detect(table) and bool(read_images(table))
     except DatasetError:
@@ -123,7 +128,7 @@ def _lists_images(table: Path) -> bool:
 
 
 def folder_notes(dataset: ImageDataset) -> Iterator[str]:
-    """Class folders without an image, and images outside of any class folder."""
+    """Notes on class folders without images, and on images outside of any class folder."""
     if dataset.layout in ("folder", "imagenette"):
         root = dataset.root
         places = [f"{place}/{name}" for place in split_folders(root) or ["."] for name in subfolders(root / place)]
@@ -136,8 +141,8 @@ def folder_notes(dataset: ImageDataset) -> Iterator[str]:
 
 
 def copy_notes(store: EmbeddingStore) -> Iterator[str]:
-    """Images that are there again under another class: at least one of the two labels is wrong."""
-    # 16 of the hash's 64 digits, as numbers: a store of millions of images is gone through in little memory.
+    """A note on images that occur under two classes: at least one of the two labels is wrong."""
+    # 16 of the hash's 64 digits, as numbers, so that millions of images need little memory.
     hashes, labels = np.zeros(len(store), np.uint64), np.zeros(len(store), np.int64)
     known: dict[str | None, int] = {None: -1}
     for rows, digests, names in store.column_blocks("content_hash", "label"):
@@ -151,11 +156,11 @@ def copy_notes(store: EmbeddingStore) -> Iterator[str]:
     if len(again):
         copies = [f"{store.ids[order[i]]} = {store.ids[first[i]]}" for i in again[np.argsort(order[again])][:5]]
         more = f" and {len(again) - 5:,} more" if len(again) > 5 else ""
-        yield f"{counted(len(again), 'image')} also there under another class: {quoted(copies)}{more}"
+        yield f"{counted(len(again), 'image')} also found under another class: {quoted(copies)}{more}"
 
 
 def refuse_out_of_step(store: EmbeddingStore, images: str | os.PathLike[str]) -> None:
-    """Raise when a folder has other images or classes than the store that was made of it."""
+    """Raise HCEPError if a folder has other images or classes than the store that was made from it."""
     stored = dict(zip(store.ids.tolist(), store.labels.tolist(), strict=True))
     listed = {item.id: item.label for item in read_images(images)}
     known = stored.keys() | {image.id for image in store.skipped}
@@ -164,15 +169,15 @@ def refuse_out_of_step(store: EmbeddingStore, images: str | os.PathLike[str]) ->
         "gone": [key for key in stored if key not in listed],
         "in another class": [key for key in stored if key in listed and listed[key] != stored[key]],
     }
-    told = [f"{len(keys):,} {what} ({quoted(keys, 2)})" for what, keys in counts.items() if keys]
-    if told:
+    changes = [f"{len(keys):,} {what} ({quoted(keys, 2)})" for what, keys in counts.items() if keys]
+    if changes:
         raise HCEPError(
-            f"{str(store.folder)!r} is out of step with {str(images)!r}: {', '.join(told)}; run `hcep encode` again"
+            f"{str(store.folder)!r} is out of step with {str(images)!r}: {', '.join(changes)}; run `hcep encode` again"
         )
 
 
 def tree_notes(labels: Iterable[str | None], hierarchy: Hierarchy) -> Iterator[str]:
-    """Images whose class is not in the tree, and classes of the tree that have no image."""
+    """Notes on images whose class is not in the hierarchy, and on its classes without images."""
     present = [label for label in labels if label is not None]
     outside = [label for label in present if label not in hierarchy]
     if outside:
@@ -182,7 +187,7 @@ def tree_notes(labels: Iterable[str | None], hierarchy: Hierarchy) -> Iterator[s
             + quoted(classes)
         )
     known = {label for label in present if label in hierarchy}
-    # A class may be an inner concept, too: then its descendants are not missed.
+    # A class may be an inner concept: its descendants then need no images.
     covered = known | {leaf for label in known for leaf in hierarchy.descendants(label)}
     without = [leaf for leaf in hierarchy.leaves if leaf not in covered]
     if without:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hcep._files import replacing
-from hcep.embeddings.store.manifest import ImageItem as ImageItem
+from hcep.embeddings.images import ImageItem, storable
 from hcep.errors import DatasetError as DatasetError, quoted
 
 _SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation", "dev"), "test": ("test", "testing")}
@@ -48,7 +48,7 @@ class ImageDataset:
     def __post_init__(self) -> None:
         for name in ("files", "labels", "splits"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        object.__setattr__(self, "ids", tuple(map(printable, self.ids)))
+        object.__setattr__(self, "ids", tuple(map(storable, self.ids)))
         pixels = () if self.pixels is None else (self.pixels,)
         lengths = [len(part) for part in (self.files, self.ids, self.labels, self.splits, *pixels)]
         if len(set(lengths)) > 1:
@@ -211,15 +211,6 @@ def _drawn_by_class(ids: Sequence[str], labels: Sequence[str | None], seed: int)
         rows.setdefault(label, []).append(row)
     lots = [blake2b(f"{seed}\0{image}".encode(), digest_size=16).digest() for image in ids]
     return {label: sorted(members, key=lots.__getitem__) for label, members in rows.items()}
-
-
-def printable(text: str) -> str:
-    """A file name as text that can be stored: bytes that are not UTF-8 are written as escapes."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return os.fsencode(text).decode("utf-8", "backslashreplace")
-    return text
 
 
 def canonical_split(name: str) -> str:

@@ -1,8 +1,12 @@
-from .arrays import EmbeddingArrays as EmbeddingArrays, read_arrays as read_arrays, write_arrays as write_arrays
 from .encoders import available_encoders as available_encoders, load_encoder as load_encoder
+from .files import (
+    is_store as is_store,
+    read_embeddings as read_embeddings,
+    write_embeddings as write_embeddings,
+)
+from .images import ImageItem as ImageItem
 from .protocol import Encoder as Encoder, EncoderRecord as EncoderRecord
-from .reading import Embeddings as Embeddings, is_store as is_store, read_embeddings as read_embeddings
 from .store.embedding_store import EmbeddingStore as EmbeddingStore
-from .store.encoding import EncodeReport as EncodeReport, encode_to_store as encode_to_store
-from .store.manifest import ImageItem as ImageItem, SkippedImage as SkippedImage, StoreError as StoreError
-from .store.writer import import_arrays as import_arrays
+from .store.encoding import encode_to_store as encode_to_store
+from .store.writer import import_embeddings as import_embeddings
+from .vectors import Embeddings as Embeddings, StoreError as StoreError

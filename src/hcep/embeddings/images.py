@@ -4,6 +4,7 @@ import hashlib
 import os
 import stat
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -37,6 +38,37 @@ class ImageProblem(HCEPError):  # noqa: N818 - a finding about a file, to be lis
         self.reason = reason
         self.path = os.fspath(path)
         super().__init__(f"{self.path}: {reason}" if self.path else reason)
+
+
+@dataclass(frozen=True)
+class ImageItem:
+    """One image file of a dataset.
+
+    Parameters
+    ----------
+    path : path of the file
+    label : its class, if known
+    id : unique name of the image, which stays the same from run to run; the path by default. A path relative to the
+        images' folder survives a move of the folder.
+    split : such as "train" or "val"
+    """
+
+    path: Path
+    label: str | None = None
+    id: str = ""
+    split: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+        object.__setattr__(self, "id", storable(self.id or str(self.path)))
+
+
+def storable(text: str) -> str:
+    r"""Text that UTF-8 can hold: bytes of a file name that are not UTF-8 become escapes such as ``\xff``."""
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # half of a surrogate pair, which no file name decodes to
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def open_image(

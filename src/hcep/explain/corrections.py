@@ -58,7 +58,7 @@ def image_hash(image: Any) -> str:
     A hash stands for itself.
     """
     from hcep.embeddings.images import content_hash
-    from hcep.embeddings.reading import vector_hash
+    from hcep.embeddings.vectors import vector_hash
 
     if isinstance(image, str) and HASH.fullmatch(image):
         return image

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.classify.path_model import PathModel
-from hcep.embeddings.reading import OF_SPLIT, is_store
+from hcep.embeddings.files import is_store
 from hcep.embeddings.store.embedding_store import EmbeddingStore
+from hcep.embeddings.vectors import OF_SPLIT
 from hcep.errors import HCEPError
 from hcep.explain.answer import Answer, TrainingPhoto
 from hcep.models import SavedModel

@@ -89,7 +89,8 @@ def embeddings_for(
     """
     from hcep.datasets import embeddings_of
     from hcep.embeddings import read_embeddings
-    from hcep.embeddings.reading import OF_SPLIT, is_embeddings
+    from hcep.embeddings.files import is_embeddings
+    from hcep.embeddings.vectors import OF_SPLIT
 
     recorded = model.summary.encoder
     known = partial(refuse_labels, model.summary.classes) if own_classes else None

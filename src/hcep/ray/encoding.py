@@ -24,13 +24,15 @@ import pyarrow.parquet as pq
 
 from hcep.datasets import ImageDataset, read_images
 from hcep.datasets.image_dataset import SPLIT_NAMES, canonical_split
-from hcep.embeddings import Encoder, EncodeReport, ImageItem, SkippedImage, encode_to_store, load_encoder
+from hcep.embeddings import Encoder, load_encoder
 from hcep.embeddings.encoders import DEFAULT
-from hcep.embeddings.images import IMAGE_SUFFIXES, open_image
+from hcep.embeddings.images import IMAGE_SUFFIXES, ImageItem, open_image, storable
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store import manifest as disk
-from hcep.embeddings.store.manifest import MANIFEST, Manifest, ShardRecord, StoredDtype, StoreError, storable
+from hcep.embeddings.store.encoding import EncodeReport, encode_to_store
+from hcep.embeddings.store.manifest import Manifest, ShardRecord, SkippedImage, StoredDtype
 from hcep.embeddings.store.writer import StoreWriter
+from hcep.embeddings.vectors import MANIFEST, StoreError
 from hcep.ray.cluster import Cluster
 from hcep.ray.places import Place, is_url
 

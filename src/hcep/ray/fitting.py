@@ -115,7 +115,7 @@ def fit_model(
     replaced, names_dropped = (Path(folder, file).is_file() for file in (DOCUMENT, ATOMS))
     model = fit(store, hierarchy, split=split, cluster=cluster, **parameters)
     stored, _ = Stored.of(store, split, default_split="train")
-    facts: dict[str, Any] = {"encoder": stored.head.encoder, "name": name, "data": stored.source}
+    facts: dict[str, Any] = {"encoder": stored.manifest.encoder, "name": name, "data": stored.source}
     counts = np.asarray(model.images_per_class_).tolist()
     facts["images_per_class"] = dict(zip(model.classes_.tolist(), counts, strict=True))
     save_model(model, folder, **facts)
@@ -128,7 +128,8 @@ def fit_model(
 def _over(stored: Stored, vectors: bool, work: Callable[[int, Batches], Any]) -> Work:
     def over(task: Mapping[str, Any]) -> dict[str, Any]:
         shards = shards_of(task)
-        made = work(int(task["number"]), (stored.labelled(shard, vectors) for shard in shards))
+        parts = (stored.read(shard, vectors) for shard in shards)
+        made = work(int(task["number"]), ((part.X, part.y) for part in parts))
         return {"n_images": sum(shard.n_images for shard in shards), "made": pickle.dumps(made)}
 
     return over
@@ -211,11 +212,10 @@ def _predicting(model: Place, stored: Stored, target: Place) -> Work:
 
     def work(task: Mapping[str, Any]) -> dict[str, Any]:
         (shard,) = shards_of(task)
-        X, known = stored.read(shard)
-        labels = known["label"] if (known["label"] != None).any() else None  # noqa: E711 - element by element
+        images = stored.read(shard)
         with TemporaryDirectory(prefix="hcep-") as scratch:
             part = Path(scratch, _part(shard))
-            write_predictions(path_model, X, part, ids=known["id"], labels=labels)
+            write_predictions(path_model, images.X, part, ids=images.image_ids, labels=images.labels)
             target.write(part.name, part.read_bytes())
         return {"number": task["number"], "n_images": shard.n_images}
 
@@ -227,8 +227,8 @@ def _scoring(model: Place, stored: Stored, top_k: tuple[int, ...]) -> Work:
 
     def work(task: Mapping[str, Any]) -> dict[str, Any]:
         (shard,) = shards_of(task)
-        X, labels = stored.labelled(shard)
-        scores = pickle.dumps(evaluate_method(classifier, X, labels, top_k=top_k)) if len(X) else b""
+        images = stored.read(shard)
+        scores = pickle.dumps(evaluate_method(classifier, images.X, images.y, top_k=top_k)) if len(images) else b""
         return {"number": task["number"], "n_images": shard.n_images, "scores": scores}
 
     return work
@@ -246,4 +246,4 @@ def _opened(model: Place) -> SavedModel:
 
 
 def _refuse_other_encoder(model: Place, stored: Stored) -> None:
-    refuse_other_encoder(_opened(model).summary.encoder, stored.head.encoder, stored.place.address)
+    refuse_other_encoder(_opened(model).summary.encoder, stored.manifest.encoder, stored.place.address)

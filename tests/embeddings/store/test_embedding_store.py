@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hcep.embeddings.arrays import EmbeddingArrays
+from hcep.embeddings import Embeddings, ImageItem, StoreError, read_embeddings
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store import manifest as manifest_module
 from hcep.embeddings.store.embedding_store import EmbeddingStore
-from hcep.embeddings.store.manifest import ROW_GROUP, ImageItem, StoreError
-from hcep.embeddings.store.writer import StoreWriter, import_arrays
+from hcep.embeddings.store.manifest import ROW_GROUP
+from hcep.embeddings.store.writer import StoreWriter, import_embeddings
 
 N, DIMS = 50, 6
 X = np.random.default_rng(0).normal(size=(N, DIMS)).astype(np.float32)
@@ -175,56 +175,6 @@ def test_rows_that_are_not_there(store, rows):
         store.select(rows=rows)
 
 
-# -- mapped --------------------------------------------------------------------------------------------
-
-
-def test_memory_map(folder, store):
-    mapped = store.memory_map()
-    assert isinstance(mapped, np.memmap)
-    assert not mapped.flags.writeable
-    np.testing.assert_array_equal(mapped, X)
-    copy = next(folder.glob("sealed-*.npy"))
-    before = copy.stat().st_mtime_ns
-    np.testing.assert_array_equal(store.memory_map(), X)
-    assert copy.stat().st_mtime_ns == before
-
-
-def test_a_changed_store_gets_another_copy(folder, store):
-    store.memory_map()
-    write(folder, X[:4] + 1)
-    again = EmbeddingStore(folder)
-    assert list(folder.glob("sealed-*.npy")) == []
-    np.testing.assert_array_equal(again.memory_map(), again.to_numpy())
-
-
-def test_a_selection_is_mapped_where_it_is_told(store, tmp_path):
-    part = store.select(labels="cat")
-    np.testing.assert_array_equal(part.memory_map(tmp_path / "cats.npy"), X[LABELS == "cat"])
-    with pytest.raises(StoreError, match="a selection has no place for its copy: give memory_map a path"):
-        part.memory_map()
-
-
-def test_nothing_mapped(store, tmp_path):
-    assert store.select(rows=[]).memory_map(tmp_path / "none.npy").shape == (0, 6)
-
-
-def test_a_damaged_copy(folder, store):
-    store.memory_map()
-    copy = next(folder.glob("sealed-*.npy"))
-    np.save(copy, np.zeros((3, 3)))
-    with pytest.raises(StoreError, match=r"sealed-.*npy' is damaged: float64 of shape \(3, 3\); delete it"):
-        store.memory_map()
-    copy.write_bytes(b"\x93NUMPY")
-    with pytest.raises(StoreError, match=r"cannot read '.*sealed-.*npy'"):
-        store.memory_map()
-
-
-def test_a_copy_that_cannot_be_written(store, tmp_path):
-    (tmp_path / "nowhere").write_text("a file, not a folder")
-    with pytest.raises(StoreError, match=r"cannot write '.*nowhere/x.npy': (File exists|Not a directory)"):
-        store.memory_map(tmp_path / "nowhere" / "x.npy")
-
-
 # -- integrity -------------------------------------------------------------------------------------------
 
 
@@ -338,7 +288,10 @@ def test_another_encoder_is_refused(folder):
     with StoreWriter.open(folder, EncoderRecord("any name", "tiny-1", {}), DIMS, "float32"):
         pass
     with (
-        pytest.raises(StoreError, match=r"from encoder 'tiny' .*, not from 'clip' \(clip-1\); vectors of different"),
+        pytest.raises(
+            StoreError,
+            match=r"'tiny' .*, not from 'clip' \(clip-1\); a store holds vectors of one encoder",
+        ),
         StoreWriter.open(folder, EncoderRecord("clip", "clip-1", {}), DIMS, "float32"),
     ):
         pass
@@ -464,11 +417,9 @@ def test_a_platform_that_cannot_open_folders(tmp_path, monkeypatch):
 # -- vectors from elsewhere --------------------------------------------------------------------------------
 
 
-def test_import_arrays(tmp_path):
-    arrays = EmbeddingArrays(
-        X.astype(np.float64), labels=LABELS, ids=None, paths=np.array([f"{i}.jpg" for i in range(N)])
-    )
-    import_arrays(arrays, tmp_path / "store", encoder="clip")
+def test_vectors_from_elsewhere_are_imported(tmp_path):
+    arrays = Embeddings(X.astype(np.float64), labels=LABELS, ids=None, paths=np.array([f"{i}.jpg" for i in range(N)]))
+    import_embeddings(arrays, tmp_path / "store", encoder="clip")
     store = EmbeddingStore(tmp_path / "store")
     np.testing.assert_array_equal(store.to_numpy(), X)
     assert (store.encoder.name, store.encoder.fingerprint, store.dtype) == ("clip", "imported:clip", np.float32)
@@ -478,11 +429,11 @@ def test_import_arrays(tmp_path):
 
 
 def test_import_without_names(tmp_path):
-    import_arrays(EmbeddingArrays(X.astype(np.float16)), tmp_path / "store", encoder="clip", fingerprint="abc")
+    import_embeddings(Embeddings(X.astype(np.float16)), tmp_path / "store", encoder="clip", fingerprint="abc")
     store = EmbeddingStore(tmp_path / "store")
     assert (store.ids[:2].tolist(), store.encoder.fingerprint, store.dtype) == (["0", "1"], "abc", np.float16)
-    back = store.to_arrays()
-    np.testing.assert_array_equal(back.vectors, X.astype(np.float16))
+    back = read_embeddings(store)
+    np.testing.assert_array_equal(back.X, X.astype(np.float16))
     assert back.labels.tolist() == [None] * N
 
 
@@ -490,7 +441,7 @@ def test_import_of_nan(tmp_path):
     bad = X.copy()
     bad[7, 2] = np.nan
     with pytest.raises(StoreError, match="the vector of '7' has NaN or infinite values"):
-        import_arrays(EmbeddingArrays(bad), tmp_path / "store", encoder="clip")
+        import_embeddings(Embeddings(bad), tmp_path / "store", encoder="clip")
 
 
 def test_vectors_of_another_length(folder):

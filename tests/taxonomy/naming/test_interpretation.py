@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier
-from hcep.embeddings import EmbeddingArrays, Embeddings, EmbeddingStore, import_arrays
+from hcep.embeddings import Embeddings, EmbeddingStore, import_embeddings
 from hcep.errors import HCEPError
 from hcep.models import load_atom_names, save_model
 from hcep.taxonomy.naming import interpret
@@ -19,7 +19,7 @@ def meanings(found):
 
 def labelled_images():
     X, y = bear_images()
-    return Embeddings(X, y, np.array([f"{label}-{i}" for i, label in enumerate(y)]), None, "bears")
+    return Embeddings(X, y, np.array([f"{label}-{i}" for i, label in enumerate(y)]), source="bears")
 
 
 def test_a_dictionary_is_named_and_nothing_is_kept():
@@ -43,8 +43,8 @@ def test_a_saved_model_keeps_its_names(tmp_path):
 
 def test_images_in_memory_and_in_a_store_show_the_same(tmp_path):
     images = labelled_images()
-    arrays = EmbeddingArrays(images.X.astype(np.float32), images.labels, images.ids)
-    import_arrays(arrays, tmp_path / "store", encoder="colours")
+    arrays = Embeddings(images.X.astype(np.float32), images.labels, images.ids)
+    import_embeddings(arrays, tmp_path / "store", encoder="colours")
     in_memory = interpret(bears(), images=images, top_k=2)
     streamed = interpret(bears(), images=EmbeddingStore(tmp_path / "store"), top_k=2)
     for one, other in zip(in_memory.names, streamed.names, strict=True):
@@ -62,7 +62,7 @@ def test_images_in_memory_and_in_a_store_show_the_same(tmp_path):
             "template must contain",
         ),
         ({"synsets": ["grizly"]}, "'grizly' is not a concept of this hierarchy. Near matches: 'grizzly'"),
-        ({"images": Embeddings(np.ones((1, 6)), None, np.array(["a"]), None, "x.npy")}, "x.npy: images have no labels"),
+        ({"images": Embeddings(np.ones((1, 6)), source="x.npy")}, "x.npy: images have no labels"),
     ],
 )
 def test_what_cannot_be_compared_is_said(options, match):

@@ -5,7 +5,7 @@ import pytest
 
 from hcep import ConceptDictionary, Hierarchy
 from hcep.datasets import load_sample
-from hcep.embeddings import EmbeddingArrays, EmbeddingStore, import_arrays
+from hcep.embeddings import Embeddings, EmbeddingStore, import_embeddings
 from hcep.errors import HCEPError
 from hcep.taxonomy.naming import exemplars
 from tests.conftest import shared_file
@@ -94,7 +94,7 @@ def test_batches_give_what_the_whole_does(sample, sample_dictionary, size):
 def test_a_store_is_streamed(sample, sample_dictionary, tmp_path):
     rows = slice(0, 500, 5)
     X, y, ids = sample.X_val[rows], sample.y_val[rows], sample.images_val[rows]
-    import_arrays(EmbeddingArrays(X, y, ids), tmp_path / "store", encoder="efficientnet-lite2")
+    import_embeddings(Embeddings(X, y, ids), tmp_path / "store", encoder="efficientnet-lite2")
     store = EmbeddingStore(tmp_path / "store")
     found = exemplars(sample_dictionary, store.batches(32), ids=store.ids, top_k=3)
     assert found == exemplars(sample_dictionary, X, y, ids, top_k=3)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hcep.datasets.image_dataset import DatasetError, ImageDataset, printable
-from hcep.embeddings.images import IMAGE_SUFFIXES
+from hcep.datasets.image_dataset import DatasetError, ImageDataset
+from hcep.embeddings.images import IMAGE_SUFFIXES, storable
 from hcep.errors import near_matches, quoted
 
 #: The label a layout gives by itself, and the column of a table that is read when no other is named.
@@ -87,7 +87,7 @@ def list_splits(
 def class_of(file: str) -> str | None:
     """The first folder of a relative path."""
     first, slash, _ = file.partition("/")
-    return printable(first) if slash else None
+    return storable(first) if slash else None
 
 
 def read_lines(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The embedding store: a folder of Parquet shards and a manifest, opened lazily, read in pieces."""
+"""The embedding store: a folder of Parquet files and a manifest, opened lazily and read in pieces."""
 
 import hashlib
 import os
@@ -12,19 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from hcep._files import replacing
-from hcep.embeddings.arrays import EmbeddingArrays, is_sealed, map_npy, write_npy_in_pieces
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store import manifest as disk
-from hcep.embeddings.store.manifest import ShardRecord, SkippedImage, StoreError
-from hcep.embeddings.store.writer import locked
+from hcep.embeddings.store.manifest import ShardRecord, SkippedImage
+from hcep.embeddings.vectors import StoreError
 from hcep.errors import near_matches, quoted
 
 
 class EmbeddingStore:
-    """Vectors of images with their ids, paths and labels, from one encoder.
+    """Vectors of images from one encoder, with their ids, paths, labels and splits.
 
-    Opening reads the manifest only; vectors are read in pieces, when asked for. `encode_to_store` writes stores.
+    Opening reads the manifest only; vectors are read in pieces, on demand. `encode_to_store` writes stores.
 
     Attributes
     ----------
@@ -33,28 +31,36 @@ class EmbeddingStore:
     skipped : images that could not be encoded, with the reason
     shards : the files of the vectors, in order
 
-    Rows stand in the order in which images were encoded. A run that adds images writes new files and leaves
-    the old ones; a reader that was opened before it sees the store as it was.
+    Rows are in the order in which the images were encoded. A run that adds images writes new files and keeps the old
+    ones, so that a store that was opened before sees no change.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._open(Path(folder))
+        self._open(Path(folder), disk.read_manifest(Path(folder)))
 
-    def _open(self, folder: Path, manifest: disk.Manifest | None = None, rows: NDArray[np.intp] | None = None) -> None:
+    def _open(self, folder: Path, manifest: disk.Manifest, rows: NDArray[np.intp] | None = None) -> None:
         vars(self).clear()
-        self.folder, self._rows = folder, rows
-        self._manifest = manifest or disk.read_manifest(folder)
-        self.n_dims, self.dtype = self._manifest.n_dims, np.dtype(self._manifest.dtype)
-        self.encoder: EncoderRecord = self._manifest.encoder
-        self.skipped: tuple[SkippedImage, ...] = self._manifest.skipped
-        self.shards: tuple[ShardRecord, ...] = self._manifest.shards
+        self.folder, self._manifest, self._rows = folder, manifest, rows
+        self.n_dims, self.dtype = manifest.n_dims, np.dtype(manifest.dtype)
+        self.encoder: EncoderRecord = manifest.encoder
+        self.skipped: tuple[SkippedImage, ...] = manifest.skipped
+        self.shards: tuple[ShardRecord, ...] = manifest.shards
+
+    @classmethod
+    def of_manifest(
+        cls, folder: Path, manifest: disk.Manifest, rows: NDArray[np.intp] | None = None
+    ) -> "EmbeddingStore":
+        """The store of a manifest that is already in memory; only `rows` of it, if given."""
+        store = cls.__new__(cls)
+        store._open(folder, manifest, rows)
+        return store
 
     def __len__(self) -> int:
         return self._manifest.n_images if self._rows is None else len(self._rows)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n_images, n_dims), as of the array `to_numpy` gives."""
+        """(n_images, n_dims), the shape of `to_numpy`."""
         return len(self), self.n_dims
 
     def __repr__(self) -> str:
@@ -66,19 +72,19 @@ class EmbeddingStore:
         )
 
     def _read(self, read: Callable[[pq.ParquetFile], Iterable[Any]]) -> Iterator[tuple[Any, NDArray[np.intp] | None]]:
-        """Pieces that `read` makes of shards, and their selected rows, None for all; shards without any stay closed."""
+        """Pieces of the shards, with their selected rows (None for all); a shard without any stays closed."""
         start = 0
         for shard in self.shards:
             stop = start + shard.n_images
             if self._rows is None or len(_between(self._rows, start, stop)):
                 with disk.open_shard(self.folder, shard, self._manifest) as file:
-                    for part in read(file):
-                        yield part, None if self._rows is None else _between(self._rows, start, start + len(part))
-                        start += len(part)
+                    for piece in read(file):
+                        yield piece, None if self._rows is None else _between(self._rows, start, start + len(piece))
+                        start += len(piece)
             start = stop
 
     def column_blocks(self, *names: str) -> Iterator[tuple[Any, ...]]:
-        """Rows, as a slice, and values of columns (Arrow arrays), a shard of images at a time."""
+        """Rows, as a slice, and values of columns (Arrow arrays), one shard of images at a time."""
         start = 0
         for table, rows in self._read(lambda file: [file.read(columns=list(names))]):
             part = table if rows is None else table.take(pa.array(rows))
@@ -86,21 +92,21 @@ class EmbeddingStore:
             start += len(part)
 
     def _column(self, name: str) -> NDArray[Any]:
-        parts = [part for _, column in self.column_blocks(name) for part in column.chunks]
-        column = pa.chunked_array(parts, pa.string()).dictionary_encode().combine_chunks()
-        # Each text once, however many images have it.
+        chunks = [chunk for _, column in self.column_blocks(name) for chunk in column.chunks]
+        column = pa.chunked_array(chunks, pa.string()).dictionary_encode().combine_chunks()
+        # Each text is made once, however many images have it.
         texts: NDArray[Any] = np.array([*column.dictionary.to_pylist(), None], dtype=object)
         texts = texts if column.null_count else texts[:-1].astype(np.str_)
         return np.asarray(texts[column.indices.fill_null(len(texts) - 1).to_numpy()])
 
     #: (n_images,) str, unique.
     ids = cached_property[NDArray[Any]](lambda self: self._column("id"))
-    #: (n_images,) str, as given when the images were encoded.
+    #: (n_images,) str, as they were when the images were encoded.
     paths = cached_property[NDArray[Any]](lambda self: self._column("path"))
-    #: (n_images,) str; an object array with None where images have no label, or are in no split.
+    #: (n_images,) str; an object array with None for images that have no label, or are in no split.
     labels = cached_property[NDArray[Any]](lambda self: self._column("label"))
     splits = cached_property[NDArray[Any]](lambda self: self._column("split"))
-    #: (n_images,) SHA-256 of the image files; None where vectors were imported.
+    #: (n_images,) SHA-256 of the image files; None for imported vectors.
     content_hashes = cached_property[NDArray[Any]](lambda self: self._column("content_hash"))
 
     def select(
@@ -112,10 +118,12 @@ class EmbeddingStore:
     ) -> "EmbeddingStore":
         """The images that meet every condition, as a store that reads the same files.
 
-        labels, splits : str or iterable of str; keep these
-        rows : (n_images,) bool, or indices; keep these; the order stays the store's
+        Parameters
+        ----------
+        labels, splits : keep images that have one of these
+        rows : (n_images,) bool, or indices; keep these images, in the store's order
         """
-        keep = np.ones(len(self), dtype=bool) if rows is None else self._at(np.asarray(rows))
+        keep = np.ones(len(self), dtype=bool) if rows is None else self._mask(np.asarray(rows))
         for what, wanted in (("label", labels), ("split", splits)):
             if wanted is not None:
                 values = self.labels if what == "label" else self.splits
@@ -126,11 +134,10 @@ class EmbeddingStore:
                     near = near_matches(unknown[0], known)
                     raise StoreError(f"no image in {str(self.folder)!r} has {what} {quoted(unknown)}.{near}")
                 keep = keep & np.isin(values, names)
-        chosen, part = np.flatnonzero(keep), EmbeddingStore.__new__(EmbeddingStore)
-        part._open(self.folder, self._manifest, chosen if self._rows is None else self._rows[chosen])
-        return part
+        kept = np.flatnonzero(keep)
+        return self.of_manifest(self.folder, self._manifest, kept if self._rows is None else self._rows[kept])
 
-    def _at(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
+    def _mask(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
         if rows.dtype == bool and rows.shape == (len(self),):
             return rows
         is_index = rows.ndim == 1 and (rows.dtype.kind in "iu" or not len(rows))
@@ -147,7 +154,7 @@ class EmbeddingStore:
         return (vectors if rows is None else vectors[rows] for vectors, rows in self._read(disk.read_vectors))
 
     def batches(self, size: int = 8192, dtype: DTypeLike = np.float32) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Stream batches of X (size, n_dims) and labels (size,) in row order; memory does not grow with the store."""
+        """Batches of X (size, n_dims) and labels (size,) in row order; memory does not grow with the store."""
         if size < 1:
             raise StoreError(f"size must be at least 1, got {size}")
         return self._batches(size, np.dtype(dtype))
@@ -166,8 +173,9 @@ class EmbeddingStore:
                     batch = np.empty((min(size, len(self) - start), self.n_dims), dtype)
 
     def to_numpy(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
-        """All vectors, (n_images, n_dims), in memory once, by default as they are stored; decoded shard by shard."""
-        self._refuse_other_sizes()
+        """All vectors, (n_images, n_dims), by default in the stored precision; memory holds them once."""
+        for shard in self.shards:  # before memory is allocated for what the manifest claims
+            disk.check_size(self.folder / shard.file, shard)
         X = np.empty(self.shape, self.dtype if dtype is None else dtype)
         start = 0
         for vectors in self._vectors():
@@ -175,74 +183,39 @@ class EmbeddingStore:
             start += len(vectors)
         return X
 
-    def to_arrays(self) -> EmbeddingArrays:
-        """Vectors and columns in memory, ready for `write_arrays`."""
-        return EmbeddingArrays(self.to_numpy(), self.labels, self.ids, self.paths, self.splits)
-
-    def memory_map(self, path: str | os.PathLike[str] | None = None) -> NDArray[Any]:
-        """All vectors as a read-only memory-mapped array; pages are read when touched.
-
-        Parquet cannot be mapped, so the first call writes a flat ``.npy`` copy; later calls find it and check it.
-
-        path : where the copy goes. By default into the store's folder, under a name that changes with the content; a
-            selection has no such place and needs a path, which is written anew.
-        """
-        if path is None and self._rows is not None:
-            raise StoreError("a selection has no place for its copy: give memory_map a path, or map the whole store")
-        target = self.folder / self._manifest.flat_copy if path is None else Path(path)
-        if path is not None or not target.exists():
-            self._refuse_other_sizes()
-            with replacing(target, StoreError) as partial:
-                write_npy_in_pieces(partial, self.shape, self.dtype, self._vectors(), sealed=True)
-        X = map_npy(target)
-        damage = "" if is_sealed(target, X) else "its checksum is not that of its vectors"
-        if X.shape != self.shape or X.dtype != self.dtype:
-            damage = f"{X.dtype} of shape {X.shape}"
-        if damage:
-            raise StoreError(f"{str(target)!r} is damaged: {damage}; delete it, it will be made again")
-        return X
-
-    def _refuse_other_sizes(self) -> None:
-        # Before memory or disk is set aside for what the manifest claims.
-        for shard in self.shards:
-            disk.check_size(self.folder / shard.file, shard)
-
     def damaged_shards(self) -> dict[str, str]:
-        """Read every shard in full; those that are not as they were written, with what is wrong."""
-        found = {}
+        """Read every file in full; names of the files that are not as they were written, with what is wrong."""
+        damage = {}
         for shard in self.shards:
             try:
                 with disk.open_shard(self.folder, shard, self._manifest), (self.folder / shard.file).open("rb") as file:
                     if hashlib.file_digest(file, "sha256").hexdigest() != shard.sha256:
-                        found[shard.file] = "its checksum is not the manifest's"
+                        damage[shard.file] = "its checksum is not the manifest's"
             except (StoreError, OSError) as error:
-                found[shard.file] = str(error).partition(" is damaged: ")[2].partition("; `hcep")[0] or str(error)
-        return found
+                damage[shard.file] = str(error).partition(" is damaged: ")[2].partition("; `hcep")[0] or str(error)
+        return damage
 
     def verify(self) -> None:
-        """Check every shard's checksum, size, columns and counts, and the flat copy's where there is one."""
-        found = self.damaged_shards()
-        if not found and self._rows is None and (self.folder / self._manifest.flat_copy).exists():
-            self.memory_map()
-        if found:
-            listed = "; ".join(f"{name}: {what}" for name, what in found.items())
+        """Check every file's checksum, size, columns and counts; StoreError lists the damaged ones."""
+        damage = self.damaged_shards()
+        if damage:
+            listed = "; ".join(f"{name}: {what}" for name, what in damage.items())
             raise StoreError(
-                f"{len(found):,} of {len(self.shards):,} shards of {str(self.folder)!r} are damaged ({listed}); "
-                "`hcep info STORE --repair` (or repair()) drops them, then encode again"
+                f"{len(damage):,} of {len(self.shards):,} shards of {str(self.folder)!r} are damaged ({listed}); "
+                "`hcep info STORE --repair` (or repair()) removes them, then encode again"
             )
 
     def repair(self) -> list[str]:
-        """Take damaged shards out of the manifest and return their names; the next run encodes their images again."""
+        """Drop damaged files from the manifest and return their names; the next run encodes their images again."""
         if self._rows is not None:
             raise StoreError("a selection cannot be repaired: open the whole store")
-        with locked(self.folder):
-            self._open(self.folder)
-            bad = self.damaged_shards()
-            (self.folder / self._manifest.flat_copy).unlink(missing_ok=True)
-            left = [shard for shard in self.shards if shard.file not in bad]
-            disk.write_manifest(self.folder, self._manifest.having(shards=left))
-            self._open(self.folder)
-        return list(bad)
+        with disk.locked(self.folder):
+            self._open(self.folder, disk.read_manifest(self.folder))
+            damage = self.damaged_shards()
+            sound = [shard for shard in self.shards if shard.file not in damage]
+            disk.write_manifest(self.folder, self._manifest.having(shards=sound))
+            self._open(self.folder, disk.read_manifest(self.folder))
+        return list(damage)
 
 
 def _between(rows: NDArray[np.intp], start: int, stop: int) -> NDArray[np.intp]:

@@ -1,4 +1,4 @@
-"""Image files into an embedding store: decoded in threads while the encoder works, resumable, the same every time."""
+"""Encode image files into a store: threads decode while the encoder works, and a stopped run can be resumed."""
 
 import os
 import time
@@ -15,15 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep._progress import progress as progress_bar
-from hcep.embeddings.images import ImageProblem, content_hash, open_image
+from hcep.embeddings.images import ImageItem, ImageProblem, content_hash, open_image, storable
 from hcep.embeddings.protocol import Encoder, EncoderRecord
-from hcep.embeddings.store.manifest import ImageItem, SkippedImage, StoredDtype, StoreError, storable
+from hcep.embeddings.store.manifest import SkippedImage, StoredDtype
 from hcep.embeddings.store.writer import StoreWriter
+from hcep.embeddings.vectors import StoreError
 from hcep.errors import quoted
 
-#: Batches decoded ahead of those that wait for the network: what memory holds beside the shard under way.
+#: Batches that are decoded ahead of the network; memory holds them beside the current shard.
 BATCHES_AHEAD = 1
-#: Files looked at ahead when known images are checked for change.
+#: Files that are hashed ahead when known images are checked for changes.
 FILES_AHEAD = 1024
 
 T = TypeVar("T")
@@ -32,14 +33,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class EncodeReport:
-    """What a run did.
+    """The result of a run.
 
     Attributes
     ----------
-    n_encoded, n_reused, n_skipped : images encoded now, found in the store unchanged, and left out: all items given
-    n_updated : reused images whose path, label or split was brought up to date
+    n_encoded, n_reused, n_skipped : items that were encoded, found unchanged in the store, and left out
+    n_updated : reused images whose path, label or split was updated
     n_removed : vectors of vanished images that were removed
-    n_relabelled : reused images that have another label now: their file moved to another class, or the table says so
+    n_relabelled : reused images whose label changed, because the file moved to another class or a table says so
     """
 
     n_encoded: int
@@ -75,27 +76,28 @@ def encode_to_store(
     remove_vanished: bool = False,
     retry_skipped: bool = False,
 ) -> EncodeReport:
-    """Encode images into a store; what is there already and has not changed is not encoded again.
+    """Encode images into a store; images that it already holds and that have not changed are not encoded again.
 
     Parameters
     ----------
-    items : of ImageItem, or of (path, label[, id[, split]]), in an order that is the same every time
-    folder : of the store; made where it does not exist
-    batch_size : images the encoder takes at a time
-    shard_size : images per file, rounded up to whole batches; a crash loses at most one file's
+    items : ImageItem, or tuples (path, label[, id[, split]]), in the same order every time
+    folder : folder of the store; created if needed
+    batch_size : images per batch of the encoder
+    shard_size : images per file, rounded up to whole batches; a crash loses at most the images of one file
     dtype : {"float16", "float32"}
-    n_workers : threads that read and decode; the cores at hand, at most 8, where none is given
-    strict : make the first image that cannot be used an error. What was encoded before it is kept.
-    progress : show a bar with images/s and the time left, on standard error
-    resume : False encodes everything anew: what the store held is dropped
-    remove_vanished : remove images that are not among the items: their file is gone, or lies among the items' files and
-        in one of their splits. One whose content is there under another id takes that id and its label instead.
-    retry_skipped : try images again that an earlier run skipped and that have not changed since
+    n_workers : threads that read and decode; by default one per core, at most 8
+    strict : raise an error at the first image that cannot be used; what was encoded before it is kept
+    progress : show a progress bar on standard error
+    resume : False encodes everything again: what the store held is dropped
+    remove_vanished : remove images that are not among the items, if their file is gone, or lies among the items' files
+        and in one of their splits. An image whose content is found under another id gets that id and its label.
+    retry_skipped : try again images that an earlier run skipped and that have not changed since
 
-    A batch's composition can change the last bits of a model's output. So batches are consecutive items of what is to
-    be encoded, a broken image leaves its neighbours where they are, and only whole batches are committed: a run that
-    was killed and resumed with the same batch size has the same batches, and the same vectors to the bit, as one that
-    was not.
+    Notes
+    -----
+    The composition of a batch can change the last bits of a model's output. Therefore batches are consecutive items, a
+    broken image leaves its neighbours in place, and only whole batches are committed: a run that was killed and
+    resumed with the same batch size gives the same vectors, bit for bit, as one that was not.
     """
     started = time.perf_counter()
     wanted = [item if isinstance(item, ImageItem) else ImageItem(*item) for item in items]
@@ -144,7 +146,7 @@ class _Decoded(NamedTuple):
 
 @dataclass(frozen=True)
 class _Run:
-    """One run over a store: what it works with, and its steps."""
+    """One run over a store, step by step."""
 
     encoder: Encoder
     writer: StoreWriter
@@ -162,7 +164,7 @@ class _Run:
     def plan(
         self, items: Sequence[ImageItem], retry_skipped: bool
     ) -> tuple[list[ImageItem], list[ImageItem], list[ImageItem], list[SkippedImage]]:
-        """Fresh, changed, reused and skipped items: those the store knows, by what their file holds now."""
+        """Fresh, changed, reused and skipped items, by comparing the files of known images with the store."""
         stored, before = self.writer.images, self.writer.skipped
         known = [item for item in items if item.id in stored or item.id in before]
         fresh = [item for item in items if not (item.id in stored or item.id in before)]
@@ -183,7 +185,7 @@ class _Run:
         return fresh, changed, reused, skipped
 
     def vanished(self, items: Sequence[ImageItem]) -> set[str]:
-        """Ids in the store that are not among the items, nor from another place or split; or whose file is gone."""
+        """Ids in the store whose file is gone, or that are missing among the items of their folder and split."""
         images, skipped = self.writer.images, self.writer.skipped
         gone = {item.id for item in items if (item.id in images or item.id in skipped) and not item.path.exists()}
         wanted, splits = {item.id for item in items}, {item.split for item in items}
@@ -197,7 +199,7 @@ class _Run:
         return gone | left | {key for key, image in skipped.items() if key not in wanted and is_ours(image.path)}
 
     def moved(self, items: Sequence[ImageItem]) -> dict[str, ImageItem]:
-        """By the id they had, items whose content the store has from a file that vanished."""
+        """Items whose content the store holds under the id of a vanished file, by that id."""
         images = self.writer.images
         digests = {images[key].content_hash: key for key in sorted(self.vanished(items)) if key in images}
         fresh = [item for item in items if item.id not in images] if digests else []
@@ -208,14 +210,14 @@ class _Run:
         return found
 
     def encode(self, *parts: Sequence[ImageItem]) -> list[SkippedImage]:
-        """Encode each part in batches of its own and commit shard by shard; returns what had to be skipped."""
+        """Encode each part in batches of its own and commit shard by shard; return the skipped images."""
         skipped: list[SkippedImage] = []
         total = sum(map(len, parts))
         with progress_bar("encoding", total, self.progress, "images", stays=True) as advance:
             try:
                 for items in parts:
                     decoded = _in_order(self.pool, self.decode, items, BATCHES_AHEAD * self.batch_size)
-                    # Batches go through the network while others are decoded, put together and written.
+                    # The network works on batches while others are decoded, assembled and written.
                     batches = _in_order(self.lanes, self.vectors, _batched(decoded, self.batch_size), self.n_lanes)
                     with closing(decoded), closing(batches):
                         for n, batch in enumerate(batches, start=1):
@@ -226,7 +228,7 @@ class _Run:
                             advance(len(batch[0]) + len(batch[-1]))
                     self.writer.flush()
             except BaseException:
-                # Whole batches only, so that the next run has the same ones. The first error is the one to report.
+                # Whole batches only, so that the next run has the same ones. Report the first error.
                 with suppress(StoreError):
                     self.writer.flush()
                 raise
@@ -236,7 +238,7 @@ class _Run:
         digest = None
         try:
             digest = content_hash(item.path)
-            # Nearly the same picture (cosines of 0.999 and more), and a large JPEG takes a third of the time or less.
+            # Nearly the same vector (cosine at least 0.999) in at most a third of the time for a large JPEG.
             image = open_image(item.path, shorter_side=getattr(self.encoder, "shorter_side", None))
         except ImageProblem as problem:
             return _skipped(item, problem.reason, digest)
@@ -247,11 +249,11 @@ class _Run:
 
     @property
     def n_lanes(self) -> int:
-        """Batches that are in the network at a time, each on a core of its own; 1 where the network takes all."""
+        """Batches in the network at a time, each on its own core; 1 if the network uses all cores."""
         return self.lanes._max_workers
 
     def vectors(self, batch: list[_Decoded | SkippedImage]) -> tuple[Any, ...]:
-        """What the writer takes of a batch: items, their vectors and hashes, and the images that had to be skipped."""
+        """The arguments of `StoreWriter.add` for a batch: items, vectors, hashes and skipped images."""
         decoded = [outcome for outcome in batch if isinstance(outcome, _Decoded)]
         skipped = [outcome for outcome in batch if isinstance(outcome, SkippedImage)]
         self.refuse_skipped(skipped)
@@ -286,7 +288,7 @@ def _skipped(item: ImageItem, reason: str, digest: str | None = None) -> Skipped
 def _in_order(
     pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T], n_ahead: int
 ) -> Generator[R, None, None]:
-    """Results of `work` in the items' order, at most `n_ahead` of them begun before they are asked for."""
+    """Results of `work` in the items' order; at most `n_ahead` are started before they are needed."""
     waiting: deque[Future[R]] = deque()
     try:
         for item in items:

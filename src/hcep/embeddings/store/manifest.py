@@ -1,11 +1,10 @@
-"""What a store has on disk: a JSON manifest, checked on the way in and replaced atomically, and Parquet shards."""
+"""The files of a store: a JSON manifest, which is checked when read and replaced in one step, and Parquet shards."""
 
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,69 +15,41 @@ import pyarrow.parquet as pq
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
+from hcep import _files
 from hcep._checks import Count, PositiveCount, convert_record, parse_json
-from hcep._files import replacing, sync_folder
+from hcep._files import write_bytes
 from hcep.embeddings.protocol import EncoderRecord
-from hcep.errors import HCEPError
+from hcep.embeddings.vectors import MANIFEST, MAX_DIMS, StoreError
 
-FORMAT, VERSION, MANIFEST = "hcep-embedding-store", 1, "manifest.json"
-#: A manifest larger than this is refused unread; a million skipped images take about 0.3 GB.
+FORMAT, VERSION = "hcep-embedding-store", 1
+#: A larger manifest is refused unread; a million skipped images take about 0.3 GB.
 MAX_MANIFEST_BYTES = 1 << 30
-MAX_DIMS = 1 << 20
-#: Images a row group: what a reader holds at a time.
+#: Images per row group, the unit that a reader holds in memory.
 ROW_GROUP = 4096
-#: Bytes that text and encodings may take for each image, beside its vector; more is refused unread.
+#: Most bytes per image for text and encodings, beside the vector; more is refused unread.
 MAX_TEXT_BYTES = 1 << 16
 VECTOR = "vector"
-#: Columns other than the vector, in the file's order.
+#: Columns beside the vector, in the file's order.
 IMAGE_COLUMNS = {"row": pa.int64()} | dict.fromkeys(("id", "path", "label", "split", "content_hash"), pa.string())
 
 StoredDtype = Literal["float16", "float32"]
 
 _ALWAYS = ("row", "id", "path")
 _FINGERPRINT = b"hcep.encoder_fingerprint"
-# The only shape a shard's name may have, so that no manifest leads out of its folder. \Z: $ would let a newline pass.
+# No other name is accepted, so that a manifest cannot point outside its folder. \Z, because $ would accept a newline.
 _SHARD_NAME = r"^shard-([0-9]{6,12})\.parquet\Z"
-_FLAT_COPY = re.compile(r"\.?(vectors|sealed)-[0-9a-f]{16}\.npy(\.tmp|\.[0-9a-f]{8}\.part)?\Z")
-_HALF = re.compile(r"\.(manifest\.json|shard-\d{6,12}\.parquet)\.(tmp|[0-9a-f]{8}\.part)\Z", re.ASCII)
+# Half-written files, and the flat copies of vectors that release 0.1 could make.
+_LEFTOVER = re.compile(
+    r"\.(manifest\.json|shard-\d{6,12}\.parquet)\.(tmp|[0-9a-f]{8}\.part)"
+    r"|\.?(vectors|sealed)-[0-9a-f]{16}\.npy(\.tmp|\.[0-9a-f]{8}\.part)?",
+    re.ASCII,
+)
 _Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", description="64 hexadecimal digits")]
 _ShardName = Annotated[str, Meta(pattern=_SHARD_NAME, description="a name such as shard-000000.parquet")]
 
 
-class StoreError(HCEPError):
-    """An embedding store or a file of embeddings is damaged, foreign, or does not fit what was asked of it."""
-
-
-@dataclass(frozen=True)
-class ImageItem:
-    """One image, as datasets list it and the encoding pipeline takes it.
-
-    Parameters
-    ----------
-    path : where the file is
-    label : its class, a synset of the hierarchy
-    id : what the image is known by from run to run, unique in a store; the path where none is given. A path relative to
-        the images' folder keeps its meaning when the folder moves.
-    split : such as "train" or "val"; `EmbeddingStore.select` knows it
-    """
-
-    path: Path
-    label: str | None = None
-    id: str = ""
-    split: str | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "path", Path(self.path))
-        object.__setattr__(self, "id", storable(self.id or str(self.path)))
-
-
-def storable(text: str) -> str:
-    """Text as Parquet can hold it: bytes of a file name that are no UTF-8 become visible escapes."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
 class ShardRecord(Struct, frozen=True):
-    """What the manifest knows of a shard."""
+    """One file of vectors, as the manifest lists it."""
 
     file: _ShardName
     n_images: PositiveCount
@@ -91,7 +62,7 @@ class ShardRecord(Struct, frozen=True):
 
 
 class SkippedImage(Struct, frozen=True):
-    """An image without a vector, and why; `content_hash` is None where the file could not be read."""
+    """An image without a vector, and the reason; `content_hash` is None if the file could not be read."""
 
     id: str
     path: str
@@ -100,7 +71,7 @@ class SkippedImage(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """Everything a store knows without opening a shard."""
+    """Everything that is known of a store without opening a shard."""
 
     encoder: EncoderRecord
     n_dims: Annotated[int, Meta(ge=1, le=MAX_DIMS, description=f"a whole number from 1 to {MAX_DIMS}")]
@@ -112,7 +83,7 @@ class Manifest(Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.encoder.fingerprint is None or self.encoder.preprocessing is None:
             raise ValueError("encoder.fingerprint must be a string, and encoder.preprocessing must be a JSON object")
-        # Vectors are stored uncompressed: no count can be larger than its file, so none makes us allocate more.
+        # Vectors are stored uncompressed, so a count that does not fit its file is a lie that would cost memory.
         for shard in self.shards:
             if shard.n_images * self.bytes_per_vector > shard.n_bytes:
                 raise ValueError(f"{shard.file} cannot hold {shard.n_images:,} vectors, it has {shard.n_bytes:,} bytes")
@@ -129,32 +100,26 @@ class Manifest(Struct, frozen=True):
 
     @property
     def fingerprint(self) -> str:
-        """The encoder's, which decides whether another one is the same."""
+        """The encoder's fingerprint; another encoder with the same one is the same."""
         return self.encoder.fingerprint or ""
 
     @property
     def next_number(self) -> int:
-        """A number above every shard's, so that no file in use is ever overwritten."""
+        """A number above every shard's, so that no file in use is overwritten."""
         return max((shard.number for shard in self.shards), default=-1) + 1
 
-    @property
-    def flat_copy(self) -> str:
-        """File name of a flat copy of the vectors, another one whenever the shards are others."""
-        content = "".join(shard.sha256 for shard in self.shards)
-        return f"sealed-{hashlib.sha256(content.encode()).hexdigest()[:16]}.npy"
-
     def refuse_other(self, encoder: EncoderRecord, n_dims: int, dtype: str, folder: object) -> None:
-        """Raise when vectors of this kind and encoder are not those of the store at `folder`."""
+        """Refuse vectors of another encoder, length or precision than those in `folder`."""
         if encoder.fingerprint != self.fingerprint:
             raise StoreError(
                 f"the vectors in {str(folder)!r} come from encoder {self.encoder.name!r} (fingerprint "
                 f"{self.fingerprint[:12]}), not from {encoder.name!r} ({(encoder.fingerprint or 'unknown')[:12]}); "
-                "vectors of different encoders do not mix: use the same encoder, or another store"
+                "a store holds vectors of one encoder: use the same encoder, or another store"
             )
         if (self.n_dims, self.dtype) != (n_dims, dtype):
             raise StoreError(
                 f"{str(folder)!r} holds {self.dtype} vectors of {self.n_dims:,} dimensions, not {dtype} of {n_dims:,}; "
-                "ask for the same, or use another folder"
+                "use the same dtype, or another folder"
             )
 
     def having(self, **changes: Any) -> "Manifest":
@@ -162,22 +127,27 @@ class Manifest(Struct, frozen=True):
         return msgspec.structs.replace(self, **{k: v if k == "next_row" else tuple(v) for k, v in changes.items()})
 
     def remove_leftovers(self, folder: Path) -> None:
-        """Remove what is ours and nothing needs: half written by a crash, or of shards that are no more."""
-        needed = {self.flat_copy, *(shard.file for shard in self.shards)}
+        """Remove our files that nothing needs: those a crash left half written, and shards that were replaced."""
+        needed = {shard.file for shard in self.shards}
         for name in {path.name for path in folder.iterdir()} - needed:
-            if shard_number(name) >= 0 or _HALF.fullmatch(name) or _FLAT_COPY.fullmatch(name):
+            if shard_number(name) >= 0 or _LEFTOVER.fullmatch(name):
                 (folder / name).unlink(missing_ok=True)
 
 
 def shard_number(name: str) -> int:
-    """Number in a shard's file name; -1 for any other name."""
+    """The number in a shard's file name; -1 for any other name."""
     match = re.match(_SHARD_NAME, name)
     return int(match[1]) if match else -1
 
 
+def locked(folder: Path) -> AbstractContextManager[None]:
+    """Be the only writer of a store."""
+    return _files.locked(folder, "another run is writing to", StoreError)
+
+
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest of a store; readers see the old or the new one, never half of it."""
-    write_atomically(folder / MANIFEST, manifest_bytes(manifest))
+    write_bytes(folder / MANIFEST, manifest_bytes(manifest), StoreError)
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
@@ -189,15 +159,8 @@ def manifest_bytes(manifest: Manifest) -> bytes:
         raise StoreError(f"the encoder's preprocessing must be JSON-able: {error}") from None
 
 
-def write_atomically(path: Path, content: bytes | memoryview) -> None:
-    """Write a file so that a crash leaves the old content or the new, on disk when this returns."""
-    with replacing(path, StoreError) as partial:
-        partial.write_bytes(content)
-    sync_folder(path.parent)
-
-
 def read_manifest(folder: Path) -> Manifest:
-    """Read and check the manifest of a store; StoreError names the file and the field that cannot be."""
+    """Read and check the manifest of a store; StoreError names the file and the wrong field."""
     path = folder / MANIFEST
     try:
         size = path.stat().st_size
@@ -211,7 +174,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def parse_manifest(content: bytes, path: object) -> Manifest:
-    """The manifest that bytes are; `path` is what messages call them."""
+    """The manifest in `content`; `path` is its name in messages."""
     try:
         data = parse_json(content)
     except ValueError as error:
@@ -239,12 +202,12 @@ def write_shard(folder: Path, number: int, table: pa.Table) -> ShardRecord:
     options = {"use_dictionary": False, "write_statistics": False, "write_page_checksum": True}
     pq.write_table(table, sink, row_group_size=ROW_GROUP, compression=compression, **options)
     content, name = memoryview(sink.getvalue()), f"shard-{number:06d}.parquet"
-    write_atomically(folder / name, content)
+    write_bytes(folder / name, content, StoreError)
     return ShardRecord(name, table.num_rows, len(content), hashlib.sha256(content).hexdigest())
 
 
 def shard_schema(manifest: Manifest) -> pa.Schema:
-    """Schema of every shard of a store: the encoder's fingerprint goes with the vectors."""
+    """The schema of every shard; the encoder's fingerprint is stored with the vectors."""
     element = pa.field("element", pa.from_numpy_dtype(np.dtype(manifest.dtype)), nullable=False)
     fields = [pa.field(name, kind, nullable=name not in _ALWAYS) for name, kind in IMAGE_COLUMNS.items()]
     vector = pa.field(VECTOR, pa.list_(element, manifest.n_dims), nullable=False)
@@ -252,7 +215,7 @@ def shard_schema(manifest: Manifest) -> pa.Schema:
 
 
 def shard_table(manifest: Manifest, columns: dict[str, Sequence[Any]], vectors: NDArray[Any]) -> pa.Table:
-    """Rows of a shard from columns and vectors (n_images, n_dims)."""
+    """The rows of a shard, from columns and vectors (n_images, n_dims)."""
     schema = shard_schema(manifest)
     flat = pa.array(np.ascontiguousarray(vectors, dtype=manifest.dtype).reshape(-1))
     arrays = [pa.array(columns[name], kind) for name, kind in IMAGE_COLUMNS.items()]
@@ -262,7 +225,7 @@ def shard_table(manifest: Manifest, columns: dict[str, Sequence[Any]], vectors: 
 
 @contextmanager
 def open_shard(folder: Path, shard: ShardRecord, manifest: Manifest) -> Iterator[pq.ParquetFile]:
-    """Open a shard whose size, schema, counts and encoder are what the manifest says; StoreError names the file."""
+    """Open a shard, if its size, schema, counts and encoder are those in the manifest."""
     path = folder / shard.file
     check_size(path, shard)
     try:
@@ -274,7 +237,7 @@ def open_shard(folder: Path, shard: ShardRecord, manifest: Manifest) -> Iterator
 
 
 def check_size(path: Path, shard: ShardRecord) -> None:
-    """Raise when a shard's file is missing or of another size than the manifest says."""
+    """Refuse a shard whose file is missing, or of another size than in the manifest."""
     try:
         size = path.stat().st_size
     except OSError as error:
@@ -300,7 +263,7 @@ def _refuse_other_content(path: Path, file: pq.ParquetFile, shard: ShardRecord, 
     if file.metadata.num_rows != shard.n_images:
         raise _damaged(path, f"{file.metadata.num_rows:,} rows instead of {shard.n_images:,}")
     for group in map(file.metadata.row_group, range(file.num_row_groups)):
-        # Dictionaries are never written: a few bytes of one could unpack to any amount of text.
+        # We never write dictionaries; a few bytes of one could unpack to any amount of text.
         if any(group.column(i).has_dictionary_page for i in range(group.num_columns)):
             raise _damaged(path, "a column has a dictionary, which HCEP does not write")
         n, size = group.num_rows, group.total_byte_size
@@ -309,7 +272,7 @@ def _refuse_other_content(path: Path, file: pq.ParquetFile, shard: ShardRecord, 
 
 
 def read_vectors(file: pq.ParquetFile) -> Iterator[NDArray[Any]]:
-    """Vectors of a shard, one row group (n, n_dims) at a time, without a copy of what Arrow decoded."""
+    """Vectors of a shard, one row group (n, n_dims) at a time, without copying what Arrow decoded."""
     for i in range(file.num_row_groups):
         for chunk in file.read_row_group(i, columns=[VECTOR]).column(VECTOR).chunks:
             yield chunk.flatten().to_numpy(zero_copy_only=True).reshape(len(chunk), -1)

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,18 +12,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hcep import _files
-from hcep.embeddings.arrays import EmbeddingArrays
+from hcep.embeddings.images import ImageItem, storable
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store import manifest as disk
-from hcep.embeddings.store.manifest import ImageItem, Manifest, ShardRecord, SkippedImage, StoredDtype, StoreError
-from hcep.embeddings.tables import TEXTS
+from hcep.embeddings.store.manifest import Manifest, ShardRecord, SkippedImage, StoredDtype
+from hcep.embeddings.vectors import MANIFEST, Embeddings, StoreError
 
 logger = logging.getLogger(__name__)
 
 
 class StoredImage(NamedTuple):
-    """What a store knows of an image, beside its vector."""
+    """What a store holds of an image, beside its vector."""
 
     shard: str
     path: str
@@ -35,7 +34,7 @@ class StoredImage(NamedTuple):
 class StoreWriter:
     """Adds images to a store; what `flush` has committed survives any crash.
 
-    Use `StoreWriter.open`, which holds the folder's lock. `manifest` and, by id, `images` are as committed.
+    Use `StoreWriter.open`, which holds the folder's lock. `manifest` and `images` (by id) are what is committed.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -49,15 +48,15 @@ class StoreWriter:
     def open(
         cls, folder: Path, encoder: EncoderRecord, n_dims: int, dtype: StoredDtype, *, resume: bool = True
     ) -> Iterator["StoreWriter"]:
-        """Open a store for writing, or begin one; its vectors must be of this kind, unless what it holds is dropped."""
-        with locked(folder):
+        """Open a store to write to, or begin one; without `resume`, what it holds is dropped."""
+        with disk.locked(folder):
             manifest = _begin(folder, Manifest(encoder, n_dims, dtype, next_row=0, shards=(), skipped=()), resume)
             manifest.remove_leftovers(folder)
             yield cls(folder, manifest)
 
     @property
     def skipped(self) -> dict[str, SkippedImage]:
-        """Images the manifest lists as skipped, by id."""
+        """Images that the manifest lists as skipped, by id."""
         return {image.id: image for image in self.manifest.skipped}
 
     def add(
@@ -67,7 +66,7 @@ class StoreWriter:
         hashes: Sequence[str | None],
         skipped: Sequence[SkippedImage] = (),
     ) -> None:
-        """Take a batch of images, their vectors (n, n_dims) and files' hashes, to be committed by the next `flush`."""
+        """Add a batch of images, with vectors (n, n_dims) and hashes of the files; the next `flush` commits it."""
         if vectors.shape != (len(items), self.manifest.n_dims):
             raise StoreError(
                 f"expected vectors of shape ({len(items)}, {self.manifest.n_dims}) for {str(self.folder)!r}, "
@@ -86,7 +85,7 @@ class StoreWriter:
         self._pending.append((items, stored, hashes, skipped))
 
     def flush(self) -> None:
-        """Commit what was added: one new shard, and the images that it replaces leave theirs."""
+        """Commit what was added, as one new shard; images that it replaces leave their old shards."""
         if not self._pending:
             return
         batches = list(zip(*self._pending, strict=True))
@@ -110,7 +109,7 @@ class StoreWriter:
             self.images[item.id] = StoredImage(shards[-1].file, *_described(item), digest)
 
     def remove(self, ids: Collection[str]) -> int:
-        """Drop images and what is said of skipped ones; returns how many vectors went."""
+        """Remove images, skipped ones too; return how many vectors were removed."""
         self.flush()
         gone = set(ids) & self.images.keys()
         skipped = tuple(image for image in self.manifest.skipped if image.id not in set(ids))
@@ -121,7 +120,7 @@ class StoreWriter:
         return len(gone)
 
     def describe(self, items: Mapping[str, ImageItem]) -> tuple[int, int]:
-        """Give stored images, by the id they have, an item's id, path, label, split; how many, and labels, differ."""
+        """Update stored images, by their present id; return how many images, and how many labels, changed."""
         self.flush()
         old = self.images
         changed = {key: i for key, i in items.items() if (i.id, *_described(i)) != (key, *old[key][1:4])}
@@ -132,7 +131,7 @@ class StoreWriter:
         return len(changed), n_relabelled
 
     def note_skipped(self, images: Sequence[SkippedImage], cleared: Collection[str] = ()) -> None:
-        """List images as skipped, and take others from the list."""
+        """List images as skipped, and remove others from the list."""
         self.flush()
         noted = {key: image for key, image in self.skipped.items() if key not in set(cleared)}
         noted |= {image.id: image for image in images}
@@ -140,7 +139,7 @@ class StoreWriter:
             self._commit(self.manifest.having(skipped=noted.values()))
 
     def _rewritten(self, dropped: set[str], changed: Mapping[str, ImageItem]) -> list[ShardRecord]:
-        """The store's shards without some images and with others described anew, vectors untouched."""
+        """The store's shards without the dropped images and with the changed descriptions; vectors are untouched."""
         touched = {self.images[key].shard for key in (*dropped, *changed)}
         shards: list[ShardRecord] = []
         for shard in self.manifest.shards:
@@ -162,7 +161,7 @@ class StoreWriter:
         return shards
 
     def _next_number(self, shards: Sequence[ShardRecord]) -> int:
-        """A number above every shard that is committed or about to be, so that no file in use is ever overwritten."""
+        """A number above every shard that is committed or about to be, so that no file in use is overwritten."""
         return max(self.manifest.next_number, *(shard.number + 1 for shard in shards), 0)
 
     def _commit(self, manifest: Manifest) -> None:
@@ -173,7 +172,7 @@ class StoreWriter:
 
 
 def _described(item: ImageItem) -> tuple[str, str | None, str | None]:
-    return disk.storable(str(item.path)), item.label, item.split
+    return storable(str(item.path)), item.label, item.split
 
 
 def _stored_images(folder: Path, manifest: Manifest) -> Iterator[tuple[str, StoredImage]]:
@@ -185,43 +184,49 @@ def _stored_images(folder: Path, manifest: Manifest) -> Iterator[tuple[str, Stor
             yield key, StoredImage(shard.file, *known)
 
 
-def import_arrays(
-    arrays: EmbeddingArrays,
+def import_embeddings(
+    embeddings: Embeddings,
     folder: str | os.PathLike[str],
     *,
     encoder: str,
     fingerprint: str | None = None,
     dtype: StoredDtype | None = None,
 ) -> None:
-    """Make vectors that were encoded elsewhere a store.
+    """Add vectors that were encoded elsewhere to a store, which is created if needed.
 
     Parameters
     ----------
-    arrays : images without an id are known by their path, without a path by their row
-    folder : of the store; images it holds under the same ids are replaced
-    encoder : name of the encoder the vectors come from
-    fingerprint : the encoder's; its name where it is not known
-    dtype : {"float16", "float32"}; as the vectors are where none is given; float64 becomes float32
+    embeddings : vectors in memory
+    folder : folder of the store; images that it holds under the same ids are replaced
+    encoder : name of the encoder of the vectors
+    fingerprint : the encoder's fingerprint; its name stands in if it is unknown
+    dtype : {"float16", "float32"}; by default that of the vectors, or float32 for float64
     """
-    stored: StoredDtype = dtype or ("float16" if arrays.vectors.dtype == np.float16 else "float32")
+    X = embeddings.X
+    stored: StoredDtype = dtype or ("float16" if X.dtype == np.float16 else "float32")
     record = EncoderRecord(encoder, fingerprint or f"imported:{encoder}", {})
-    with StoreWriter.open(Path(folder), record, arrays.vectors.shape[1], stored) as writer:
-        for start in range(0, len(arrays), disk.ROW_GROUP):
-            rows = range(start, min(start + disk.ROW_GROUP, len(arrays)))
-            items, columns = [], arrays.columns()
-            for i in rows:
-                known = {name: values[i] for name, values in columns.items() if values[i] is not None}
-                label, key, path, split = (known.get(name) and str(known[name]) for name in TEXTS)
-                items.append(ImageItem(Path(path or key or str(i)), label, key or path or str(i), split))
-            writer.add(items, arrays.vectors[rows.start : rows.stop], [None] * len(rows))
+    ids = embeddings.image_ids.tolist()
+    columns = [getattr(embeddings, name) for name in ("paths", "labels", "splits")]
+    paths, labels, splits = ([None] * len(X) if column is None else _texts(column) for column in columns)
+    with StoreWriter.open(Path(folder), record, X.shape[1], stored) as writer:
+        for start in range(0, len(X), disk.ROW_GROUP):
+            rows = range(start, min(start + disk.ROW_GROUP, len(X)))
+            names = [str(ids[i] or paths[i] or i) for i in rows]
+            known = zip(names, rows, strict=True)
+            items = [ImageItem(Path(paths[i] or name), labels[i], name, splits[i]) for name, i in known]
+            writer.add(items, X[rows.start : rows.stop], [None] * len(rows))
             writer.flush()
 
 
+def _texts(values: NDArray[Any]) -> list[str | None]:
+    return [None if value is None else str(value) for value in values.tolist()]
+
+
 def _begin(folder: Path, empty: Manifest, resume: bool) -> Manifest:
-    there = (folder / disk.MANIFEST).exists()
+    there = (folder / MANIFEST).exists()
     foreign = sorted(name for name in os.listdir(folder) if disk.shard_number(name) >= 0 and not there)
     if foreign:
-        raise StoreError(f"{str(folder)!r} holds {foreign[0]!r} but no {disk.MANIFEST}: give another folder")
+        raise StoreError(f"{str(folder)!r} holds {foreign[0]!r} but no {MANIFEST}: give another folder")
     if there and not resume:
         try:  # a manifest that is whole and not a store's is not overwritten; a damaged one may be
             disk.read_manifest(folder)
@@ -235,8 +240,3 @@ def _begin(folder: Path, empty: Manifest, resume: bool) -> Manifest:
     stored = disk.read_manifest(folder)
     stored.refuse_other(empty.encoder, empty.n_dims, empty.dtype, folder)
     return stored
-
-
-def locked(folder: Path) -> AbstractContextManager[None]:
-    """Be the only writer of a store."""
-    return _files.locked(folder, "another run is writing to", StoreError)

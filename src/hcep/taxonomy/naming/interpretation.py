@@ -7,8 +7,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
-
 from hcep._checks import escape_markdown as escape, markdown_table
 from hcep.dictionary import ConceptDictionary
 from hcep.embeddings import Embeddings, EmbeddingStore, Encoder
@@ -234,11 +232,11 @@ class _Run:
         """The images that lie furthest along each atom, and a few that lie furthest against it; a store is streamed."""
         known = images
         if isinstance(known, EmbeddingStore):
-            known = Embeddings(np.empty(0), known.labels, known.ids, known.encoder, str(known.folder))
+            known = Embeddings(known, known.labels, encoder=known.encoder, source=str(known.folder))
         refuse_other_encoder(self._record, known.encoder, known.source)
         whole = [(known.X, known.y)]  # raises if an image has no label
         batches = images.batches() if isinstance(images, EmbeddingStore) else whole
-        return exemplars(self.dictionary, batches, ids=known.ids, top_k=top_k, contrast=N_CONTRAST)
+        return exemplars(self.dictionary, batches, ids=known.image_ids, top_k=top_k, contrast=N_CONTRAST)
 
     def summarize(self, chat: ChatModel) -> None:
         """Add the language model's summaries of the phrases."""

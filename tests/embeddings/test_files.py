@@ -9,9 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hcep.embeddings import arrays as arrays_module
-from hcep.embeddings.arrays import EmbeddingArrays, read_arrays, write_arrays
-from hcep.embeddings.store.manifest import StoreError
+from hcep.embeddings import Embeddings, StoreError, read_embeddings, write_embeddings
 from tests.conftest import shared_file
 
 X = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
@@ -19,7 +17,7 @@ LABELS = np.array(["cat", "dog", "cat", None, "fox", "cat"], dtype=object)
 IDS = np.array([f"i{i}" for i in range(6)])
 PATHS = np.array([f"ä {i}.jpg" for i in range(6)])
 SPLITS = np.array(["train"] * 4 + ["val"] * 2)
-EVERYTHING = EmbeddingArrays(X, LABELS, IDS, PATHS, SPLITS)
+EVERYTHING = Embeddings(X, LABELS, IDS, PATHS, SPLITS)
 
 
 class Bomb:
@@ -36,10 +34,10 @@ class Bomb:
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_round_trip(tmp_path, suffix, dtype):
     path = tmp_path / f"x{suffix}"
-    write_arrays(path, EmbeddingArrays(X.astype(dtype), LABELS, IDS, PATHS, SPLITS))
-    found = read_arrays(path)
-    np.testing.assert_array_equal(found.vectors, X.astype(dtype))
-    assert found.vectors.dtype == dtype
+    write_embeddings(path, Embeddings(X.astype(dtype), LABELS, IDS, PATHS, SPLITS))
+    found = read_embeddings(path)
+    np.testing.assert_array_equal(found.X, X.astype(dtype))
+    assert found.X.dtype == dtype
     assert found.labels.tolist() == LABELS.tolist()
     assert (found.ids.tolist(), found.paths.tolist()) == (IDS.tolist(), PATHS.tolist())
     assert found.splits.tolist() == SPLITS.tolist()
@@ -48,46 +46,44 @@ def test_round_trip(tmp_path, suffix, dtype):
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet"])
 def test_vectors_alone(tmp_path, suffix):
-    write_arrays(tmp_path / f"x{suffix}", EmbeddingArrays(X))
-    found = read_arrays(tmp_path / f"x{suffix}")
-    np.testing.assert_array_equal(found.vectors, X)
-    assert (len(found), found.columns()) == (6, {})
+    write_embeddings(tmp_path / f"x{suffix}", Embeddings(X))
+    found = read_embeddings(tmp_path / f"x{suffix}")
+    np.testing.assert_array_equal(found.X, X)
+    assert (len(found), found.columns) == (6, {})
 
 
 def test_npy_is_mapped(tmp_path):
     np.save(tmp_path / "x.npy", X)
-    assert isinstance(read_arrays(tmp_path / "x.npy").vectors, np.memmap)
+    assert isinstance(read_embeddings(tmp_path / "x.npy").X, np.memmap)
 
 
 def test_integer_labels_and_their_names(tmp_path):
     path = tmp_path / "x.npz"
     np.savez(path, features=X, y=np.array([0, 1, 0, 1, 2, 2]), wnids=np.array(["cat", "dog", "fox"]))
-    assert read_arrays(path).labels.tolist() == ["0", "1", "0", "1", "2", "2"]
-    assert read_arrays(path, label_names="wnids").labels.tolist() == ["cat", "dog", "cat", "dog", "fox", "fox"]
-    assert read_arrays(path, label_names=["a", "b", "c"]).labels[4] == "c"
-    with pytest.raises(StoreError, match=r"x.npz': labels go from 0 to 2, but there are 2 names"):
-        read_arrays(path, label_names=["a", "b"])
+    assert read_embeddings(path).labels.tolist() == ["cat", "dog", "cat", "dog", "fox", "fox"]
+    assert read_embeddings(path, label_names="wnids").labels.tolist() == ["cat", "dog", "cat", "dog", "fox", "fox"]
+    assert read_embeddings(path, label_names=["a", "b", "c"]).labels[4] == "c"
+    with pytest.raises(StoreError, match=r"x.npz': labels go from 0 to 2, but there are 2 class names"):
+        read_embeddings(path, label_names=["a", "b"])
     with pytest.raises(StoreError, match=r"x.npz' has no 'wnid', only .*\. Near matches: 'wnids'"):
-        read_arrays(path, label_names="wnid")
+        read_embeddings(path, label_names="wnid")
 
 
 def test_names_of_ones_own(tmp_path):
     path = tmp_path / "x.npz"
     np.savez(path, mine=X, klasse=LABELS.astype(str))
-    assert read_arrays(path, names={"vectors": "mine", "labels": "klasse"}).labels[1] == "dog"
+    assert read_embeddings(path, vectors="mine", label="klasse").labels[1] == "dog"
     with pytest.raises(
-        StoreError, match=r"x.npz' has no vectors under a usual name, only 'mine', 'klasse'; say names="
+        StoreError, match=r"x.npz' has no vectors under a usual name, only 'mine', 'klasse'; name them with vectors="
     ):
-        read_arrays(path)
+        read_embeddings(path)
     with pytest.raises(StoreError, match=r"x.npz' has no 'mein', only 'mine', 'klasse'\. Near matches: 'mine'"):
-        read_arrays(path, names={"vectors": "mein"})
-    with pytest.raises(StoreError, match="names has the unknown key 'vector'; expected 'vectors', 'labels'"):
-        read_arrays(path, names={"vector": "mine"})
+        read_embeddings(path, vectors="mein")
 
 
 def test_the_real_files():
-    data = read_arrays(shared_file("data/imagenette_efficientnet_lite2.npz"), label_names="wnids")
-    assert data.vectors.shape == (13394, 1280)
+    data = read_embeddings(shared_file("data/imagenette_efficientnet_lite2.npz"), label_names="wnids")
+    assert data.X.shape == (13394, 1280)
     assert len(set(data.labels.tolist())) == 10
     assert set(data.splits.tolist()) == {"train", "val"}
 
@@ -103,7 +99,7 @@ def write_table(path, metadata=None, **columns):
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.large_list(pa.float64()), pa.list_(pa.float32(), 4)])
 def test_lists_of_any_kind(tmp_path, kind):
     path = write_table(tmp_path / "x.parquet", embedding=pa.array(X.tolist(), kind), label=pa.array(["a"] * 6))
-    np.testing.assert_array_equal(read_arrays(path).vectors, X)
+    np.testing.assert_array_equal(read_embeddings(path).X, X)
 
 
 def test_class_labels_of_hugging_face(tmp_path):
@@ -115,7 +111,7 @@ def test_class_labels_of_hugging_face(tmp_path):
         label=pa.array([0, 1, 2, 2, 1, 0]),
         file_name=pa.array(["p"] * 6).dictionary_encode(),
     )
-    found = read_arrays(path)
+    found = read_embeddings(path)
     assert found.labels.tolist() == ["cat", "dog", "fox", "fox", "dog", "cat"]
     assert found.paths.tolist() == ["p"] * 6
 
@@ -123,7 +119,7 @@ def test_class_labels_of_hugging_face(tmp_path):
 @pytest.mark.parametrize("metadata", [None, {"huggingface": "{"}, {"huggingface": '{"info": 3}'}])
 def test_class_labels_without_names(tmp_path, metadata):
     path = write_table(tmp_path / "x.parquet", metadata, embedding=pa.array(X.tolist()), label=pa.array([0, 1] * 3))
-    assert read_arrays(path).labels.tolist() == ["0", "1"] * 3
+    assert read_embeddings(path).labels.tolist() == ["0", "1"] * 3
 
 
 @pytest.mark.parametrize(
@@ -144,19 +140,19 @@ def test_class_labels_without_names(tmp_path, metadata):
 def test_vectors_that_are_none(tmp_path, column, message):
     path = write_table(tmp_path / "x.parquet", embedding=column)
     with pytest.raises(StoreError, match=f"x.parquet': {message}"):
-        read_arrays(path)
+        read_embeddings(path)
 
 
 @pytest.mark.parametrize("labels", [pa.array([0.5] * 6), pa.array([1, None] * 3), pa.array([["a"]] * 6)])
 def test_labels_that_are_none(tmp_path, labels):
     path = write_table(tmp_path / "x.parquet", embedding=pa.array(X.tolist()), label=labels)
     with pytest.raises(StoreError, match=r"x.parquet': expected a column of text or whole numbers without gaps, not "):
-        read_arrays(path)
+        read_embeddings(path)
 
 
 def test_an_empty_parquet(tmp_path):
     path = write_table(tmp_path / "x.parquet", embedding=pa.array([], pa.list_(pa.float32())))
-    assert read_arrays(path).vectors.shape == (0, 1)
+    assert read_embeddings(path).X.shape == (0, 1)
 
 
 # -- files not to trust ----------------------------------------------------------------------------------
@@ -169,11 +165,11 @@ def test_pickles_are_not_opened(tmp_path):
     (tmp_path / "y.npy").write_bytes(pickle.dumps(Bomb(made)))
     made.unlink(missing_ok=True)
     with pytest.raises(StoreError, match=r"x.npy': .*allow_pickle=False|x.npy': .*Python objects"):
-        read_arrays(tmp_path / "x.npy")
+        read_embeddings(tmp_path / "x.npy")
     with pytest.raises(StoreError, match=r"cannot read 'labels' in .*x.npz': .*allow_pickle=False"):
-        read_arrays(tmp_path / "x.npz")
+        read_embeddings(tmp_path / "x.npz")
     with pytest.raises(StoreError, match=r"y.npy': "):
-        read_arrays(tmp_path / "y.npy")
+        read_embeddings(tmp_path / "y.npy")
     assert not made.exists()
 
 
@@ -181,10 +177,10 @@ def test_pickles_are_not_opened(tmp_path):
 @pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.95])
 def test_truncated_files(tmp_path, suffix, part):
     path = tmp_path / f"x{suffix}"
-    write_arrays(path, EVERYTHING)
+    write_embeddings(path, EVERYTHING)
     path.write_bytes(path.read_bytes()[: int(part * path.stat().st_size)])
     with pytest.raises(StoreError, match=f"cannot read '.*x{suffix}'"):
-        read_arrays(path)
+        read_embeddings(path)
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet"])
@@ -192,10 +188,10 @@ def test_files_of_something_else(tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
     path.write_text("I am a poem, not a matrix.\n" * 20)
     with pytest.raises(StoreError, match=f"cannot read '.*x{suffix}'"):
-        read_arrays(path)
+        read_embeddings(path)
     path.unlink()
-    with pytest.raises(StoreError, match=f"no file at '.*x{suffix}'"):
-        read_arrays(path)
+    with pytest.raises(StoreError, match=f"no embeddings at '.*x{suffix}': expected a store made by `hcep encode`"):
+        read_embeddings(path)
 
 
 def claim(shape):
@@ -207,57 +203,59 @@ def claim(shape):
 def test_a_claim_of_an_absurd_shape(tmp_path):
     (tmp_path / "x.npy").write_bytes(claim((10**9, 10**6)) + bytes(100))
     with pytest.raises(StoreError, match=r"cannot read '.*x.npy'"):
-        read_arrays(tmp_path / "x.npy")
+        read_embeddings(tmp_path / "x.npy")
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("embeddings.npy", claim((10**9, 10**6)) + bytes(100))
     with pytest.raises(StoreError, match=r"cannot read 'embeddings' in .*x.npz': shape .* does not fit 185 bytes"):
-        read_arrays(tmp_path / "x.npz")
+        read_embeddings(tmp_path / "x.npz")
 
 
 def test_files_that_unpack_to_too_much(tmp_path, monkeypatch):
-    monkeypatch.setattr(arrays_module, "MAX_BYTES", 50)
-    write_arrays(tmp_path / "x.npz", EVERYTHING)
-    write_arrays(tmp_path / "x.parquet", EVERYTHING)
+    monkeypatch.setattr("hcep.embeddings.files.MAX_BYTES", 50)
+    monkeypatch.setattr("hcep.embeddings.tables.MAX_BYTES", 50)
+    write_embeddings(tmp_path / "x.npz", EVERYTHING)
+    write_embeddings(tmp_path / "x.parquet", EVERYTHING)
     with pytest.raises(StoreError, match=r"cannot read 'vectors' in .*x.npz': shape \(6, 4\) does not fit"):
-        read_arrays(tmp_path / "x.npz")
+        read_embeddings(tmp_path / "x.npz")
     with pytest.raises(StoreError, match=r"x.parquet' unpacks to .* bytes; split it"):
-        read_arrays(tmp_path / "x.parquet")
+        read_embeddings(tmp_path / "x.parquet")
 
 
 @pytest.mark.parametrize("vectors", [np.zeros(3), np.zeros((2, 2, 2)), np.zeros((2, 2), int), np.zeros((2, 0))])
 def test_arrays_that_are_no_vectors(tmp_path, vectors):
     np.save(tmp_path / "x.npy", vectors)
     with pytest.raises(StoreError, match=r"x.npy': vectors must be floats of shape \(n_images, n_dims\), got "):
-        read_arrays(tmp_path / "x.npy")
+        read_embeddings(tmp_path / "x.npy")
 
 
 def test_rows_that_do_not_match(tmp_path):
     np.savez(tmp_path / "x.npz", embeddings=X, labels=np.array(["cat"] * 5))
     with pytest.raises(StoreError, match=r"x.npz': 6 vectors, but labels have shape \(5,\)"):
-        read_arrays(tmp_path / "x.npz")
+        read_embeddings(tmp_path / "x.npz")
 
 
 def test_unknown_suffixes(tmp_path):
-    with pytest.raises(StoreError, match=r"x.pkl': expected a .npy, .npz, .parquet, .csv, .tsv, .pt or .pth file"):
-        read_arrays(tmp_path / "x.pkl")
+    (tmp_path / "x.pkl").write_bytes(b"")
+    with pytest.raises(StoreError, match=r"x.pkl': expected .*, a .npy, .npz, .parquet, .csv, .tsv, .pt, .pth file"):
+        read_embeddings(tmp_path / "x.pkl")
     with pytest.raises(StoreError, match=r"x.csv': expected a .npy, .npz or .parquet file"):
-        write_arrays(tmp_path / "x.csv", EVERYTHING)
+        write_embeddings(tmp_path / "x.csv", EVERYTHING)
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet"])
 def test_a_file_that_cannot_be_written(tmp_path, suffix):
     (tmp_path / "nowhere").write_text("a file, not a folder")
     with pytest.raises(StoreError, match=f"cannot write '.*x{suffix}': (File exists|Not a directory)"):
-        write_arrays(tmp_path / "nowhere" / f"x{suffix}", EVERYTHING)
+        write_embeddings(tmp_path / "nowhere" / f"x{suffix}", EVERYTHING)
 
 
 def test_pixels_are_not_taken_for_paths(tmp_path):
     file = tmp_path / "pixels.npz"
     np.savez(file, embeddings=np.eye(2, dtype=np.float32), images=np.zeros((2, 4, 4, 3), np.uint8))
-    assert read_arrays(file).paths is None
+    assert read_embeddings(file).paths is None
 
 
 def test_images_that_are_text_are_paths(tmp_path):
     file = tmp_path / "paths.npz"
     np.savez(file, embeddings=np.eye(2, dtype=np.float32), images=np.array(["a.jpg", "b.jpg"]))
-    assert read_arrays(file).paths.tolist() == ["a.jpg", "b.jpg"]
+    assert read_embeddings(file).paths.tolist() == ["a.jpg", "b.jpg"]
