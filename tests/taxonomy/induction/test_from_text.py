@@ -183,7 +183,7 @@ def test_a_damaged_archive_is_named(data, tmp_path):
     [
         ([], "the corpus is empty"),
         (["\n", "  "], "the corpus is empty"),
-        (["Nothing."], "lower min_count (--min-count"),
+        (["Nothing."], "lower min_count (-P min_count"),
     ],
 )
 def test_a_corpus_without_text_is_said_to_be_empty(corpus, message):
