@@ -8,7 +8,8 @@ from experiments.baselines.methods import METHODS, make_method
 from experiments.records import OF_IMAGES, Row, packed
 from experiments.tasks import Task
 from hcep.classify import AdamWHead
-from hcep.evaluate import Graded, grade
+from hcep.evaluate import grade
+from hcep.evaluate.grade import Graded
 
 #: The settings of one cell: what is measured, saved and resumed as a whole.
 Cell = dict[str, Any]

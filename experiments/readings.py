@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from experiments.records import OF_IMAGES, TEXTS, Row, unpacked
 from experiments.tables import NOTHING, markdown, number
-from hcep.evaluate import Difference, SupportScores, paired_draws
-from hcep.evaluate.statistics import calibration_gaps
+from hcep.evaluate import paired_draws
+from hcep.evaluate.statistics import Difference, calibration_gaps
+from hcep.evaluate.support import SupportScores
 
 Outcome = Literal["better", "tied", "worse"]
 MARKS: dict[Outcome, str] = {"better": "✓", "tied": "≈", "worse": "✗"}

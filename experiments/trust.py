@@ -118,7 +118,7 @@ def _unknown(config: Config, task: Task, seed: int) -> Iterator[Row]:
     for label, values in scores.items():
         row = {"label": label, "auroc": float(roc_auc_score(unknown, values))}
         if label in correct:
-            row["risk_area"] = risk_coverage(-values[known], correct[label][known]).area
+            row["risk_area"] = risk_coverage(-values[known], correct[label][known])[1].mean()
         yield row
     # False alarms among known images, and whether unknown ones are called a kind of what they are.
     known = np.random.default_rng(seed).permutation(known)

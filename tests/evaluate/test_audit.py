@@ -17,8 +17,9 @@ from hcep.classify.path_model import Inference
 from hcep.cli.app import app
 from hcep.datasets import load_sample
 from hcep.errors import HCEPError
-from hcep.evaluate import Audit, audit
-from hcep.evaluate.audit_checks import Subject, checks_of, leakage, raw_images
+from hcep.evaluate import audit
+from hcep.evaluate.audit_checks import Subject, leakage, raw_images, run_checks
+from hcep.evaluate.audit_report import Audit
 from hcep.models import load_model
 
 SETTINGS = {"shrinkage": 0.6, "anchor": 0.3, "power": 1.0, "refine": False}
@@ -73,7 +74,7 @@ def test_a_head_that_is_given_the_embedding_fails(sample) -> None:
 
 def test_an_honest_model_passes(found) -> None:
     assert found.failed == ()
-    assert any("may be shown as the reason" in text for text in found.sentences)
+    assert any("can be shown as the reason" in text for text in found.sentences)
     assert found.accuracy > 0.95
 
 
@@ -90,7 +91,7 @@ def test_answers_go_with_the_concepts(found) -> None:
 def test_an_honest_linear_head_passes_the_leakage_check(sample) -> None:
     headed = HCEPClassifier(sample.hierarchy, **SETTINGS, head="logistic")
     headed.fit(sample.X_train, sample.y_train)
-    assert checks_of(Subject(headed, sample.X_val, sample.y_val), [leakage])[0].passed
+    assert run_checks(Subject(headed, sample.X_val, sample.y_val), [leakage])[0].passed
 
 
 def test_without_training_images_controls_are_left_open(model, sample) -> None:
@@ -104,8 +105,8 @@ def test_nothing_is_concluded_from_checks_that_were_left_open(model, sample) -> 
     result = audit(model, sample.X_val[easy], sample.y_val[easy], train=(sample.X_train, sample.y_train))
     assert by_name(result)["shuffled labels"].passed
     assert by_name(result)["random tree"].passed is None
-    assert not any("may be read as knowledge" in text for text in result.sentences)
-    assert any("Left open: random tree (only 0 mistakes)" in text for text in result.sentences)
+    assert not any("can be read as knowledge" in text for text in result.sentences)
+    assert any("Not decided: random tree (only 0 mistakes)" in text for text in result.sentences)
 
 
 def test_images_of_the_calibration_do_not_judge_its_promise(sample, tmp_path: Path) -> None:
@@ -116,13 +117,13 @@ def test_images_of_the_calibration_do_not_judge_its_promise(sample, tmp_path: Pa
     for model in (first, saved):
         check = by_name(audit(model, sample.X_val[half][::-1], sample.y_val[half][::-1]))["calibration and coverage"]
         assert check.passed is None
-        assert "all of the images are those that the model was calibrated on" in check.measured
+        assert "all images were used to calibrate the model" in check.measured
     result = audit(saved, sample.X_val[:20], sample.y_val[:20])
-    assert not any("may be acted on" in text for text in result.sentences)
+    assert not any("can be relied on" in text for text in result.sentences)
     mixed = by_name(audit(saved, sample.X_val, sample.y_val))["calibration and coverage"]
     others = by_name(audit(saved, sample.X_val[~half], sample.y_val[~half]))["calibration and coverage"]
-    assert f"100 of {n:,} images are those that the model was calibrated on" in mixed.measured
-    assert "calibrated on" not in others.measured
+    assert f"100 of {n:,} images were used to calibrate the model" in mixed.measured
+    assert "used to calibrate" not in others.measured
     assert mixed.figures["coverage"] == others.figures["coverage"]
     wrong = np.roll(np.unique(sample.y_val), 1)[np.searchsorted(np.unique(sample.y_val), sample.y_val)]
     assert "calibration and coverage" in audit(saved, sample.X_val, wrong).failed  # other labels: a broken promise
@@ -172,9 +173,9 @@ def test_the_report_is_escaped_and_complete(found) -> None:
 
 
 def test_what_cannot_be_looked_at_is_refused(model, sample) -> None:
-    with pytest.raises(HCEPError, match="labels are no classes of the model, such as 'cow'"):
+    with pytest.raises(HCEPError, match="labels are not classes of the model, such as 'cow'"):
         audit(model, sample.X_val[:1], ["cow"])
-    with pytest.raises(HCEPError, match="groups must be one per image"):
+    with pytest.raises(HCEPError, match="groups must have one value for each of"):
         audit(model, sample.X_val, sample.y_val, groups=["a"])
     with pytest.raises(HCEPError, match="no images"):
         audit(model, sample.X_val[:0], sample.y_val[:0])
@@ -200,7 +201,7 @@ def test_the_command(model, sample, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [*map(str, words), "-o", str(tmp_path / "audit.html")], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "✓ leakage" in result.output
-    assert "may be shown as the reason" in result.output
+    assert "can be shown as the reason" in result.output
     record = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
     assert [row["group"] for row in record["checks"][-1]["rows"]] == ["0", "1"]
     CliRunner().invoke(app, ["model", "calibrate", str(folder), str(tmp_path / "data.npz")], catch_exceptions=False)

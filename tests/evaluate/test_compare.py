@@ -8,17 +8,11 @@ import numpy as np
 import pytest
 
 from hcep.errors import HCEPError
-from hcep.evaluate import (
-    ImageScores,
-    bootstrap_interval,
-    compare_scores,
-    ece_interval,
-    mcnemar,
-    paired_bootstrap,
-    score_images,
-    sign_flip_test,
-)
+from hcep.evaluate import compare_scores, score_images
+from hcep.evaluate.image_scores import ImageScores
+from hcep.evaluate.statistics import mcnemar
 from hcep.evaluate.table import METRICS, metric_of
+from tests.evaluate.resampling import bootstrap_interval, ece_interval, paired_bootstrap, sign_flip_test
 
 N = 400
 
@@ -158,7 +152,7 @@ def test_the_plain_note_leaves_out_bold_type_alone(table):
 def test_one_method_alone(methods):
     table = compare_scores({"good": methods["good"]}, columns=COLUMNS)
     assert "differs" not in table.note
-    assert table.note == f"{table.plain_note} Bold: the best of a column, and what is not significantly worse."
+    assert table.note == f"{table.plain_note} Bold: the best of a column, and everything not significantly worse."
     assert table.score("good", "correct").best
 
 
@@ -224,9 +218,9 @@ def test_every_column_of_scores_has_a_title(pets):
 
 
 def test_what_is_refused(methods, table):
-    with pytest.raises(HCEPError, match="scores is empty: give at least one method"):
+    with pytest.raises(HCEPError, match="scores is empty: pass the scores of at least one method"):
         compare_scores({})
-    with pytest.raises(HCEPError, match="columns is empty: name at least one metric"):
+    with pytest.raises(HCEPError, match="columns is empty: pass at least one metric"):
         compare_scores(methods, columns=[])
     with pytest.raises(HCEPError, match=r"reference: there is no method 'god'. Near matches: 'good'"):
         compare_scores(methods, reference="god", columns=COLUMNS)

@@ -12,20 +12,11 @@ import pytest
 
 from hcep import HCEPClassifier, Hierarchy
 from hcep.errors import HCEPError
-from hcep.evaluate import (
-    concept_f1,
-    concept_means,
-    draw_icicle,
-    draw_risk_coverage,
-    icicle_page,
-    mistakes_by_lca,
-    risk_coverage,
-    write_figures,
-)
-from hcep.evaluate.drawing import icicle_boxes
+from hcep.evaluate import concept_f1, draw_icicle, icicle_page, mistakes_by_lca, risk_coverage, write_figures
+from hcep.evaluate.drawing import concept_means, draw_risk_coverage, icicle_boxes
 
 TRUE = ["cat", "cat", "dog", "fox", "car", "bus"]
-SAID = ["cat", "dog", "dog", "car", "bus", "bus"]
+PREDICTED = ["cat", "dog", "dog", "car", "bus", "bus"]
 
 
 def test_boxes_tile_every_level_below_their_parent(diamond: Hierarchy) -> None:
@@ -39,10 +30,10 @@ def test_boxes_tile_every_level_below_their_parent(diamond: Hierarchy) -> None:
 
 
 def test_f1_of_concepts_counts_images_below_them(pets: Hierarchy) -> None:
-    found = concept_f1(TRUE, SAID, pets)
-    assert found["cat"] == pytest.approx(2 / 3)
-    assert found["animal"] == pytest.approx(2 * 3 / (4 + 3))
-    assert found["thing"] == 1.0
+    f1 = concept_f1(TRUE, PREDICTED, pets)
+    assert f1["cat"] == pytest.approx(2 / 3)
+    assert f1["animal"] == pytest.approx(2 * 3 / (4 + 3))
+    assert f1["thing"] == 1.0
 
 
 def test_means_of_concepts(pets: Hierarchy) -> None:
@@ -51,7 +42,7 @@ def test_means_of_concepts(pets: Hierarchy) -> None:
 
 
 def test_mistakes_are_filed_under_the_lowest_common_concept(pets: Hierarchy) -> None:
-    assert mistakes_by_lca([*TRUE, "cat"], [*SAID, "dog"], pets) == [
+    assert mistakes_by_lca([*TRUE, "cat"], [*PREDICTED, "dog"], pets) == [
         ("animal", 2, "cat", "dog", 2),
         ("thing", 1, "fox", "car", 1),
         ("vehicle", 1, "car", "bus", 1),
@@ -89,13 +80,13 @@ def test_risk_falls_where_the_doubtful_are_not_answered() -> None:
     rng = np.random.default_rng(0)
     sure = rng.random(500)
     right = rng.random(500) < sure
-    curve = risk_coverage(sure, right)
-    assert curve.risk[100] < curve.risk[-1] == pytest.approx(1 - right.mean())
-    assert draw_risk_coverage({"ours": curve}).axes
+    coverage, risk = risk_coverage(sure, right)
+    assert risk[100] < risk[-1] == pytest.approx(1 - right.mean())
+    assert draw_risk_coverage({"ours": (coverage, risk)}).axes
 
 
 def test_equal_confidences_are_answered_together() -> None:
-    assert risk_coverage([0.5, 0.5, 0.5, 0.5], [1, 0, 1, 0]).risk.tolist() == [0.5] * 4
-    assert risk_coverage([0.9, 0.1], [1, 0]).area == 0.25
+    assert risk_coverage([0.5, 0.5, 0.5, 0.5], [1, 0, 1, 0])[1].tolist() == [0.5] * 4
+    assert risk_coverage([0.9, 0.1], [1, 0])[1].mean() == 0.25
     with pytest.raises(HCEPError, match="one number per image"):
         risk_coverage([0.5], [1, 0])

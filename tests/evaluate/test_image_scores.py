@@ -193,13 +193,13 @@ def test_representation_and_unknown_columns(scores):
         _ = scores["support_f2"]
 
 
-def test_what_is_refused(pets):
+def test_invalid_arguments_are_rejected(pets):
     supports, y = [("animal",)], ["cat"]
-    with pytest.raises(HCEPError, match="1 supports but 2 labels; give one label per support"):
+    with pytest.raises(HCEPError, match="1 supports but 2 labels; pass one label per support"):
         score_images(supports, ["cat", "dog"], pets)
-    with pytest.raises(HCEPError, match="predicted has 2 labels, y 1; give one per image"):
+    with pytest.raises(HCEPError, match="predicted has 2 labels and y has 1; pass one label per image"):
         score_images(supports, y, pets, predicted=["cat", "dog"])
-    with pytest.raises(HCEPError, match="classes is missing: say which class each column of probabilities stands for"):
+    with pytest.raises(HCEPError, match="classes is missing: pass the class of each column of probabilities"):
         score_images(supports, y, pets, probabilities=[[1.0]])
     with pytest.raises(HCEPError, match=r"a row per image and a column per class, \(1, 2\); got shape \(1, 1\)"):
         score_images(supports, y, pets, probabilities=[[1.0]], classes=["cat", "dog"])
@@ -209,7 +209,7 @@ def test_what_is_refused(pets):
         score_images(supports, ["lion"], pets)
 
 
-def test_a_classifier_that_finds_no_concepts_is_refused_with_what_to_do(pets):
+def test_a_classifier_without_concepts_is_rejected_with_advice(pets):
     X, y = np.eye(4), ["cat", "dog"] * 2
     with pytest.raises(HCEPError, match=r"a LogisticRegression finds no concepts.*make_method\('linear-probe'\)"):
         evaluate_method(LogisticRegression().fit(X, y), X, y)

@@ -8,7 +8,8 @@ import pytest
 from hcep import HCEPClassifier
 from hcep.datasets import make_hierarchical_concepts
 from hcep.errors import HCEPError
-from hcep.evaluate import evaluate_method, intervention_curve, limited
+from hcep.evaluate import evaluate_method, intervention_curve
+from hcep.evaluate.grade import limited
 from hcep.pursuit.limits import PathLimits
 from tests.conftest import k_shot
 
@@ -54,7 +55,7 @@ def test_several_routes_to_a_class_are_all_true(diamond):
 
 def test_labels_that_are_no_class_are_refused():
     model = HCEPClassifier(DATA.hierarchy, **OPTIONS).fit(DATA.X, DATA.y)
-    with pytest.raises(HCEPError, match="y: 'unicorn' are no classes of the model"):
+    with pytest.raises(HCEPError, match="y: 'unicorn' are not classes of the model"):
         intervention_curve(model, DATA.X[:1], ["unicorn"])
 
 

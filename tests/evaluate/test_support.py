@@ -5,7 +5,7 @@ import pytest
 
 from hcep import ConceptDictionary, Hierarchy, HierarchyError, hb_omp, support_scores
 from hcep.errors import HCEPError
-from hcep.evaluate import SupportScores
+from hcep.evaluate.support import SupportScores
 
 
 @pytest.mark.parametrize(

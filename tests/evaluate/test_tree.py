@@ -72,8 +72,8 @@ def test_no_images(pets):
 
 
 @pytest.mark.parametrize("measure", [tree_distances, lca_heights])
-def test_what_every_measure_refuses(pets, measure):
-    with pytest.raises(HCEPError, match="y_true has 2 labels, y_pred 1; give as many"):
+def test_invalid_labels_are_rejected(pets, measure):
+    with pytest.raises(HCEPError, match="y_true has 2 labels and y_pred has 1; pass the same number"):
         measure(["cat", "dog"], ["cat"], pets)
     with pytest.raises(HCEPError, match="y_true must hold one label per image; got str of shape"):
         measure("cat", ["cat"], pets)

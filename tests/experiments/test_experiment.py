@@ -15,7 +15,7 @@ from experiments.records import OF_IMAGES, PER_IMAGE, packed
 from experiments.tasks import task_from_arrays
 from hcep import Hierarchy
 from hcep.errors import HCEPError, MissingExtraError
-from hcep.evaluate import ImageScores
+from hcep.evaluate.image_scores import ImageScores
 
 HIERARCHY = Hierarchy.from_edges([("r", "cat"), ("r", "dog")])
 

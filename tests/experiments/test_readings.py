@@ -5,7 +5,9 @@ import pytest
 
 from experiments.readings import Verdict, ahead, best_labels, by_metric, counted, difference, outcome
 from experiments.records import OF_IMAGES, PER_IMAGE, packed, unpacked
-from hcep.evaluate import ImageScores, expected_calibration_error, paired_bootstrap
+from hcep.evaluate import expected_calibration_error
+from hcep.evaluate.image_scores import ImageScores
+from tests.evaluate.resampling import paired_bootstrap
 
 N = 1000
 

@@ -18,6 +18,9 @@ from hcep.cli import options as opt
 from hcep.cli.console import Console, say, show_notes, table_of, tell
 from hcep.cli.options import more, option
 from hcep.errors import HCEPError, near_matches, quoted
+from hcep.evaluate.compare import RunningScores
+from hcep.evaluate.grade import Graded, limited
+from hcep.evaluate.table import Score, ScoreTable
 
 #: The name that stands for every method that can run here.
 ALL = "all"
@@ -90,7 +93,7 @@ def evaluate(
             raise HCEPError(f"{alone} are not supported with --ray")
         scores = distributed.evaluate(model, data, split=split, top_k=ranks, address=ray, progress=not as_json)
         facts = _facts(scores, str(data), models.read_model(model).classifier.hierarchy_, by_class)
-        _show("json" if as_json else "table", None, facts, ev.Grades(), None, as_json)
+        _show("json" if as_json else "table", None, facts, {}, None, as_json)
         return
     if per_image is not None and per_image.suffix not in (".parquet", ".csv"):
         raise HCEPError(f"--per-image: expected a name ending in .parquet or .csv, got {str(per_image)!r}")
@@ -123,37 +126,43 @@ def evaluate(
         running = ev.evaluate_blocks(classifier, read_blocks, top_k=ranks)
         facts = _facts(running, test.source, classifier.hierarchy_, by_class)
         table = running.table(columns, own) if form not in ("table", "json") else None
-        _show(form, table, facts, ev.Grades(), output, as_json)
+        _show(form, table, facts, {}, output, as_json)
         return
+    skipped: dict[str, str] = {}
     with Console(stderr=True).status("evaluating …") as status:
         grades = ev.grade_methods(
-            {own: classifier if limits is None else ev.limited(classifier, limits), **rivals},
+            {own: classifier if limits is None else limited(classifier, limits), **rivals},
             (test.X, test.y),
             None if train is None else (train.X, train.y),
             optional=optional,
             top_k=ranks,
             on_method=lambda label: status.update(f"{escape(label)} …"),
+            on_skip=skipped.__setitem__,
         )
     if per_image is not None:
         _write_images(per_image, grades, test)
-    facts = _facts(grades.graded[own].scores, test.source, classifier.hierarchy_, by_class)
+    facts = _facts(grades[own].scores, test.source, classifier.hierarchy_, by_class)
     if interventions:
         facts["interventions"] = [row._asdict() for row in ev.intervention_curve(classifier, test.X, test.y)]
-    table = grades.table(columns) if names or form not in ("table", "json") else None
-    for name, reason in grades.skipped.items():
+    table = (
+        ev.compare_scores({label: one.scores for label, one in grades.items()}, columns=columns)
+        if names or form not in ("table", "json")
+        else None
+    )
+    for name, reason in skipped.items():
         tell(f"{name}: {reason}", "skipped")
-    for text, warned in grades.warnings.items():
-        others = ", ".join(name for name in warned if name != own)
-        if others:  # the model's own warnings were shown when it was fitted
-            tell(f"{others}: {text}", "warning")
-    _show(form, table, facts, grades, output, as_json)
+    # The model's own warnings were shown when it was fitted.
+    others = {label: one.warnings for label, one in grades.items() if label != own}
+    for text in dict.fromkeys(text for texts in others.values() for text in texts):
+        tell(f"{', '.join(label for label, texts in others.items() if text in texts)}: {text}", "warning")
+    _show(form, table, facts, skipped, output, as_json)
 
 
 def _show(
     form: str,
-    table: ev.ScoreTable | None,
+    table: ScoreTable | None,
     facts: dict[str, Any],
-    grades: ev.Grades,
+    skipped: dict[str, str],
     output: Path | None,
     as_json: bool,
 ) -> None:
@@ -164,9 +173,9 @@ def _show(
     if table is None or form == "json":
         whole = facts
         if table is not None:
-            skipped = [{"method": name, "reason": reason} for name, reason in grades.skipped.items()]
+            reasons = [{"method": name, "reason": reason} for name, reason in skipped.items()]
             more = {key: facts[key] for key in ("classes", "interventions") if facts.get(key) is not None}
-            whole = {"data": facts["data"], **json.loads(table.to_json()), "skipped": skipped, **more}
+            whole = {"data": facts["data"], **json.loads(table.to_json()), "skipped": reasons, **more}
         text = json.dumps(whole, indent=2, ensure_ascii=False)
     else:
         text = {"markdown": table.to_markdown, "latex": table.to_latex, "csv": table.to_csv}[form]().rstrip("\n")
@@ -245,13 +254,13 @@ def _form(output: Path | None, as_json: bool) -> str:
     return FORMATS[output.suffix]
 
 
-def _write_images(path: Path, grades: ev.Grades, test: embeddings.Embeddings) -> None:
+def _write_images(path: Path, grades: dict[str, Graded], test: embeddings.Embeddings) -> None:
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
     ids, tables = test.image_ids.astype(str).tolist(), []
-    for label, one in grades.graded.items():
+    for label, one in grades.items():
         names = pa.array([label] * len(one.scores), pa.string())
         tables.append(one.scores.to_table(ids).add_column(0, "method", names))
     # Hierarchies of other models may be deeper; levels that one lacks are null.
@@ -264,7 +273,7 @@ def _write_images(path: Path, grades: ev.Grades, test: embeddings.Embeddings) ->
 def _facts(scores: Any, source: str, tree: hi.Hierarchy, by_class: bool) -> dict[str, Any]:
     """Everything about one model, for JSON and for people, from `ImageScores` or `RunningScores`."""
     columns = [*(column for column in scores.columns if column != "confidence"), "ece"]
-    running = scores if isinstance(scores, ev.RunningScores) else None
+    running = scores if isinstance(scores, RunningScores) else None
     table = running.table(columns) if running else ev.compare_scores({"model": scores}, columns=columns)
     means: dict[str, Any] = {}
     intervals: dict[str, list[float]] = {}
@@ -279,7 +288,7 @@ def _facts(scores: Any, source: str, tree: hi.Hierarchy, by_class: bool) -> dict
             intervals[key] = [score.low, score.high]
     classes = None
     if by_class:
-        sums, classes = (running or ev.RunningScores.of(scores)).by_class, []
+        sums, classes = (running or RunningScores.of(scores)).by_class, []
         for label in sorted(sums):
             n_images, *totals = sums[label].tolist()
             known = {"class": label, "name": tree.name(tree.leaf_of(label)), "n_images": int(n_images)}
@@ -287,7 +296,7 @@ def _facts(scores: Any, source: str, tree: hi.Hierarchy, by_class: bool) -> dict
     return {"data": source, "n_images": len(scores), **means, "intervals": intervals, "classes": classes}
 
 
-def _print_scores(facts: dict[str, Any], table: ev.ScoreTable | None) -> None:
+def _print_scores(facts: dict[str, Any], table: ScoreTable | None) -> None:
     """Print one model's metrics, or the table of several methods; classes below, where they were asked for."""
     console = Console()
     if table is None:
@@ -328,10 +337,10 @@ def _shown(value: Any) -> str:
     return NO_NUMBER if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _method_table(table: ev.ScoreTable, width: int) -> Table:
+def _method_table(table: ScoreTable, width: int) -> Table:
     """Methods as rows, with intervals where the terminal is wide enough."""
 
-    def cell(score: ev.Score) -> str:
+    def cell(score: Score) -> str:
         text = f"[bold green]{rounded(score.mean)}[/]" if score.best else rounded(score.mean)
         text += "†" if table.is_significant(score) else ""
         return f"{text}\n[dim]{escape(score.between)}[/]" if width >= WIDE and score.n_images else text

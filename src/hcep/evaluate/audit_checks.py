@@ -1,4 +1,4 @@
-"""Checks of a fitted model that can fail, on labelled images it was not fitted on: sums over blocks of images."""
+"""Checks of a fitted model on labelled images it has not seen; each check sums over blocks of images."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,45 +17,53 @@ from hcep.classify.path_model import Inference
 from hcep.dictionary.transform import EmbeddingTransform
 from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
-from hcep.evaluate import statistics as stats, tree_distances
+from hcep.evaluate import statistics as stats
+from hcep.evaluate.support import tree_distances
 from hcep.explain.predictions import blocks_of
 from hcep.hierarchy import Hierarchy
 from hcep.models.fitting import fit_streaming
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
-#: Answers that the code of the path does not give, more than a tie is knowledge from elsewhere; calibration error.
+#: The largest share of answers that the code of the path does not give (a tie can differ), and calibration error.
 MAX_LEAK, MAX_ECE = 0.001, 0.1
-#: Noise, as a share of the image's norm, and how many answers must stay.
+#: Size of the noise, as a share of the image's norm, and the smallest share of answers that must not change.
 NOISE, STAY = 0.05, 0.9
-#: What paths of fits to different images must share of their concepts; training images below which a class is thin.
+#: The smallest share of concepts that paths of two fits must have in common; training images of a thin class.
 SAME_PATH, THIN = 0.7, 5
-#: Images from which on a branch or group is judged; how far it may fall behind.
+#: The smallest number of images to judge a branch or group by, and how far it can fall behind the others.
 ENOUGH, BEHIND = 30, 0.1
-#: Images in memory at a time; those that a promise of coverage is computed from, at most.
+#: Images in memory at a time; the largest number of images that set the threshold for coverage.
 BLOCK, MOST_HELD_OUT = 1024, 2000
-#: The curves of what is deleted and inserted.
+#: The curves of the deletion check.
 DELETION = ("deleted", "inserted", "others deleted")
-#: Four scores of two images that are no farther apart are of one image.
+#: Two images whose four scores differ by no more than this are the same image.
 SAME_SCORES = 1e-5
-#: (n_images, n_dims) embeddings, or the store that they stay in.
+#: (n_images, n_dims) embeddings, or their store.
 Images = NDArray[Any] | EmbeddingStore
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check.
+
+    Attributes
+    ----------
+    passed : None if the images do not allow a conclusion
+    measured : the figures in a sentence
+    rows : figures by branch, group, class or number of concepts
+    """
 
     name: str
     question: str
-    passed: bool | None  #: None where nothing could be said
-    measured: str  #: the figures in words
+    passed: bool | None
+    measured: str
     figures: dict[str, float]
-    rows: list[Row] = field(default_factory=list)  #: by branch, group, class or number of concepts
+    rows: list[Row] = field(default_factory=list)
 
 
 class Sums(dict[Any, Any]):
-    """Sums of values by name, over the images for which they are defined."""
+    """Sums of values by name, over the images that have a value."""
 
     def add_rows(self, name: object, rows: Floats) -> None:
         self[name] = self.get(name, 0.0) + rows.sum(axis=0)
@@ -79,15 +87,21 @@ class Sums(dict[Any, Any]):
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A model with the images it is looked at with, and what is summed up over them."""
+    """A model, the images it is checked on, and sums over them.
+
+    Attributes
+    ----------
+    X, y : labelled images that the model was not fitted on
+    train : the training images; without them, no control models are fitted
+    coverage : the promised coverage to check
+    """
 
     model: HCEPClassifier
-    #: X, y: labelled images that the model was not fitted on
     X: Images
     y: NDArray[Any]
-    train: tuple[Images, NDArray[Any]] | None = None  #: what it was fitted on; None leaves out what is fitted again
+    train: tuple[Images, NDArray[Any]] | None = None
     groups: NDArray[Any] | None = None
-    coverage: float = 0.9  #: to promise
+    coverage: float = 0.9
     seed: int = 0
     progress: bool = False
     sums: Sums = field(default_factory=Sums)
@@ -105,12 +119,12 @@ class Subject:
 
     @cached_property
     def judged(self) -> NDArray[np.bool_]:
-        """Images that the promise of coverage is not computed from: all of a calibrated model, half of another."""
+        """Mask of the images that coverage is measured on: all of them if the model is calibrated, otherwise half."""
         return np.asarray(self._order >= (0 if self.model.path_model().held_out else len(self.y) // 2))
 
     @cached_property
     def held(self) -> HeldOutScores:
-        """What the promise of coverage is computed from."""
+        """The held-out scores that set the threshold for coverage."""
         model = self.model.path_model()
         if model.held_out is not None:
             return model.held_out
@@ -119,10 +133,10 @@ class Subject:
         return held_out_scores(model, self.model.infer(X, explained=True), np.searchsorted(model.classes, self.y[rows]))
 
     def refitted(self, X: Images, y: NDArray[Any], hierarchy: Hierarchy | None = None) -> HCEPClassifier:
-        """Another model of the same settings, nothing chosen anew."""
+        """Fit another model with the same settings, including those that the first one chose."""
         names = ("tree", "collapse", "unit_norm", "center", "beam_width", "max_steps", "tol", "signed", "head")
-        given, chosen = self.model.get_params(deep=False), ("shrinkage", "anchor", "power")
-        settings = {name: clone(given[name], safe=False) for name in names}
+        parameters, chosen = self.model.get_params(deep=False), ("shrinkage", "anchor", "power")
+        settings = {name: clone(parameters[name], safe=False) for name in names}
         settings |= {name: getattr(self.model, f"{name}_") for name in chosen} | {"refine": False}
         again = HCEPClassifier(hierarchy or self.model.hierarchy, **settings)
         if not isinstance(X, EmbeddingStore):
@@ -133,7 +147,7 @@ class Subject:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some of the images, and what the model says of them."""
+    """A block of images, and the model's answers to them."""
 
     subject: Subject
     X: NDArray[Any]
@@ -141,45 +155,45 @@ class Block:
     rows: slice
 
     model = property(lambda self: self.subject.model)
-    found = cached_property[Inference](lambda self: self.model.infer(self.X, explained=True))
+    inference = cached_property[Inference](lambda self: self.model.infer(self.X, explained=True))
     answers = cached_property[NDArray[Any]](lambda self: np.asarray(self.model.predict(self.X)))
     correct = cached_property[NDArray[np.bool_]](lambda self: np.asarray(self.answers == self.y))
 
     @cached_property
     def parts(self) -> tuple[Floats, Floats]:
-        """What the path explains of each image, and the rest, in the dictionary's space."""
+        """The part of each image that its path explains, and the rest, in the dictionary's space."""
         dictionary = self.model.dictionary_
-        explained = np.asarray(self.found.paths.codes @ dictionary.atoms, dtype=np.float64)
+        explained = np.asarray(self.inference.paths.codes @ dictionary.atoms, dtype=np.float64)
         return explained, dictionary.embed(self.X.astype(np.float64)) - explained
 
     def predicted(self, x: Floats) -> NDArray[Any]:
-        """The model's own answer to images that are given in the dictionary's space."""
+        """Return the model's answers to images in the dictionary's space."""
         return np.asarray(self.model.predict(raw_images(self.model.dictionary_.transform, x)))
 
     @cached_property
     def facts(self) -> dict[str, NDArray[Any]]:
-        """Confidence, and of images that are judged, whether the promise was kept and whether they seem unknown."""
+        """Confidence; for judged images also whether the answer covers the truth, and whether they seem unknown."""
         model, judged = self.model.path_model(), self.subject.judged[self.rows] & ~self.of_calibration
-        nodes = hedged_nodes(replace(model, held_out=self.subject.held), self.found, 1.0 - self.subject.coverage)
+        nodes = hedged_nodes(replace(model, held_out=self.subject.held), self.inference, 1.0 - self.subject.coverage)
         own = np.searchsorted(model.classes, self.y)
         covered = is_below(model, own, model.hierarchy.path_tree.synset[nodes])
-        alarms = unknown_scores(model, self.found) > self.subject.held.quantile("unknown", 0.05)
+        alarms = unknown_scores(model, self.inference) > self.subject.held.quantile("unknown", 0.05)
         of_judged = {name: np.where(judged, facts, np.nan) for name, facts in (("covered", covered), ("alarm", alarms))}
-        return {"confidence": self.found.probabilities.max(axis=1), **of_judged}
+        return {"confidence": self.inference.probabilities.max(axis=1), **of_judged}
 
     @cached_property
     def of_calibration(self) -> NDArray[np.bool_]:
-        """Images whose scores a calibrated model keeps: they cannot judge the promise that is computed from these."""
+        """Mask of the images that the model was calibrated on, which cannot be used to measure coverage."""
         model = self.model.path_model()
         if model.held_out is None:
             return np.zeros(len(self.y), dtype=bool)
-        own = held_out_scores(model, self.found, np.searchsorted(model.classes, self.y))
-        kept, mine = (np.column_stack([held.class_index, held.scores]) for held in (model.held_out, own))
-        return np.asarray(KDTree(kept).query(mine, distance_upper_bound=SAME_SCORES)[0] < SAME_SCORES)
+        own = held_out_scores(model, self.inference, np.searchsorted(model.classes, self.y))
+        calibration, mine = (np.column_stack([held.class_index, held.scores]) for held in (model.held_out, own))
+        return np.asarray(KDTree(calibration).query(mine, distance_upper_bound=SAME_SCORES)[0] < SAME_SCORES)
 
 
 def raw_images(transform: EmbeddingTransform, x: Floats) -> Floats:
-    """Embeddings that go through a transform to these; of one to unit norm, up to their length."""
+    """Invert a transform; if it normalises embeddings, their length is lost."""
     out: NDArray[Any] = x[:, : x.shape[1] - transform.n_constants] / transform.scale
     if transform.whitener is not None:
         out = np.linalg.solve(transform.whitener.T, out.T).T
@@ -187,26 +201,28 @@ def raw_images(transform: EmbeddingTransform, x: Floats) -> Floats:
     return np.asarray(np.copysign(np.abs(out) ** (1.0 / transform.power), out))
 
 
-#: Takes block after block of images, then None, and concludes.
-Looking = Generator[None, Block | None, Check]
+#: A running check: it receives one block of images after the other, then None, and returns its result.
+Running = Generator[None, Block | None, Check]
 
 
-def leakage(subject: Subject) -> Looking:
-    """Does the head know more than the path?"""
+def leakage(subject: Subject) -> Running:
+    """Compare the answers with those that the code of the path gives."""
     sums, plain = subject.sums, subject.model.path_model()
     while block := (yield):
-        replayed = plain.classes[plain.class_index(np.zeros_like(block.X), block.found.paths)]
+        replayed = plain.classes[plain.class_index(np.zeros_like(block.X), block.inference.paths)]
         sums.add("not from the code", replayed != block.answers)
         sums.add("replayed", replayed == block.y)
         sums.add("correct", block.correct)
     other, gain = sums.mean("not from the code"), sums.mean("correct") - sums.mean("replayed")
-    told = f"{other:.1%} of the answers are not those that the code of the path gives; accuracy beyond it {gain:+.3f}"
+    text = (
+        f"{other:.1%} of the answers differ from those that the code of the path gives; they add {gain:+.3f} accuracy"
+    )
     figures = {"not_from_the_code": other, "accuracy_beyond_the_code": gain}
-    return Check("leakage", "Does the answer come from the path alone?", other <= MAX_LEAK, told, figures)
+    return Check("leakage", "Does the answer come from the path alone?", other <= MAX_LEAK, text, figures)
 
 
-def removed(subject: Subject) -> Looking:
-    """Concepts taken away, or those of another image: the answer must go with them."""
+def removed(subject: Subject) -> Running:
+    """Remove the concepts of the path, or replace them by those of another image: the answer must change with them."""
     sums = subject.sums
     while block := (yield):
         explained, rest = block.parts
@@ -217,20 +233,20 @@ def removed(subject: Subject) -> Looking:
         sums.add("follow", (swapped == block.answers[other])[differ])
     figures = {name: sums.mean(name) for name in ("without", "exchanged", "follow")}
     (without, own, follows), accuracy, allowed = figures.values(), sums.mean("correct"), subject.chance + 0.05
-    told = (
-        f"accuracy {accuracy:.3f}; without the path's concepts {without:.3f}, with those of another image "
-        f"{own:.3f} (chance {subject.chance:.3f}); {follows:.1%} of the answers follow the exchanged concepts"
+    text = (
+        f"accuracy is {accuracy:.3f}, {without:.3f} without the path's concepts and {own:.3f} with those of another "
+        f"image (chance: {subject.chance:.3f}); {follows:.1%} of the answers follow the exchanged concepts"
     )
     question, passed = "Does accuracy fall to chance without the concepts?", without <= allowed and own <= allowed
-    return Check("concepts removed", question, passed, told, {**figures, "accuracy": accuracy})
+    return Check("concepts removed", question, passed, text, {**figures, "accuracy": accuracy})
 
 
-def deletion(subject: Subject) -> Looking:
-    """Concepts taken away one by one from the leaf up, and put in from the root down."""
+def deletion(subject: Subject) -> Running:
+    """Remove concepts one by one from the leaf up, and insert them from the root down."""
     sums, model, tree = subject.sums, subject.model, subject.model.hierarchy_.path_tree
     atoms, transform = model.dictionary_.atoms, model.dictionary_.transform
     while block := (yield):
-        paths, own, rows = block.found.paths, block.found.class_index, np.arange(len(block.X))
+        paths, own, rows = block.inference.paths, block.inference.class_index, np.arange(len(block.X))
         nodes, codes, lengths = tree.ancestors()[paths.nodes], paths.codes.toarray(), tree.level[paths.nodes]
         deleted: Floats = np.array(sum(block.parts))
         inserted, control, shuffled = np.zeros_like(deleted), deleted.copy(), subject.rng.permutation(len(rows))
@@ -245,16 +261,17 @@ def deletion(subject: Subject) -> Looking:
                 sums.add((name, level), model.infer(raw_images(transform, x)).probabilities[rows, own])
     curve = [{"concepts": k + 1, **{name: sums.mean((name, k)) for name in DELETION}} for k in range(tree.depth)]
     area = {name: float(np.mean([row[name] for row in curve])) for name in DELETION}
-    told = (
-        f"probability of the class, mean over steps: own concepts deleted {area['deleted']:.3f}, as many of "
-        f"another image {area['others deleted']:.3f}; inserted from the root {area['inserted']:.3f}"
+    text = (
+        f"the mean probability of the class over all steps is {area['deleted']:.3f} when its own concepts are deleted, "
+        f"{area['others deleted']:.3f} when those of another image are, and {area['inserted']:.3f} when its own are "
+        "inserted from the root"
     )
     question, passed = "Do the path's own concepts carry the answer?", area["deleted"] < area["others deleted"]
-    return Check("deletion and insertion", question, passed, told, area, curve)
+    return Check("deletion and insertion", question, passed, text, area, curve)
 
 
-def noise(subject: Subject) -> Looking:
-    """Small noise on the embeddings."""
+def noise(subject: Subject) -> Running:
+    """Add small noise to the embeddings."""
     sums, model = subject.sums, subject.model
     while block := (yield):
         x = np.asarray(sum(block.parts))
@@ -262,25 +279,26 @@ def noise(subject: Subject) -> Looking:
         drawn *= NOISE * np.linalg.norm(x, axis=1, keepdims=True) / np.linalg.norm(drawn, axis=1, keepdims=True)
         again = raw_images(model.dictionary_.transform, x + drawn)
         sums.add("answers stay", model.predict(again) == block.answers)
-        pairs = zip(block.found.paths.paths, model.pursue(again).paths, strict=True)
+        pairs = zip(block.inference.paths.paths, model.pursue(again).paths, strict=True)
         sums.add("paths stay", [a == b for a, b in pairs])
     same, paths = sums.mean("answers stay"), sums.mean("paths stay")
-    told = f"with noise of {NOISE:.0%} of the norm {same:.1%} of the answers and {paths:.1%} of the paths stay"
-    return Check("noise", "Do answers stay under small noise?", same >= STAY, told, {"answers": same, "paths": paths})
+    text = f"{same:.1%} of the answers and {paths:.1%} of the paths stay the same with noise of {NOISE:.0%} of the norm"
+    question = "Do answers stay the same under small noise?"
+    return Check("noise", question, same >= STAY, text, {"answers": same, "paths": paths})
 
 
-def _left_open(name: str, question: str, why: str = "no training images were given") -> Looking:
+def _not_run(name: str, question: str, reason: str = "there are no training images") -> Running:
     while (yield):
         pass
-    return Check(name, question, None, why, {})
+    return Check(name, question, None, reason, {})
 
 
-def other_images(subject: Subject) -> Looking:
-    """A fit to half of the training images."""
+def other_images(subject: Subject) -> Running:
+    """Compare with a fit to half of the training images."""
     name = "other training images"
     question = "Do paths stay when the model is fitted to other images of the same classes?"
     if subject.train is None:
-        return (yield from _left_open(name, question))
+        return (yield from _not_run(name, question))
     X, y = subject.train
     half = np.zeros(len(y), dtype=bool)
     for c in np.unique(y):
@@ -288,34 +306,34 @@ def other_images(subject: Subject) -> Looking:
         half[rows[: max(1, len(rows) // 2)]] = True
     again = subject.refitted(X.select(rows=half) if isinstance(X, EmbeddingStore) else X[half], y[half])
     while block := (yield):
-        pairs = zip(block.found.paths.paths, again.pursue(block.X).paths, strict=True)
+        pairs = zip(block.inference.paths.paths, again.pursue(block.X).paths, strict=True)
         subject.sums.add(name, [len({*a} & {*b}) / max(len({*a} | {*b}), 1) for a, b in pairs])
     shared = subject.sums.mean(name)
-    told = f"paths of a fit to half of the training images share {shared:.1%} of their concepts with the model's"
-    return Check(name, question, shared >= SAME_PATH, told, {"shared": shared})
+    text = f"paths of a fit to half of the training images share {shared:.1%} of their concepts with the model's"
+    return Check(name, question, shared >= SAME_PATH, text, {"shared": shared})
 
 
-def shuffled_labels(subject: Subject) -> Looking:
-    """A fit to shuffled labels must know nothing."""
-    name, question = "shuffled labels", "Is a model of shuffled labels at chance?"
+def shuffled_labels(subject: Subject) -> Running:
+    """Compare with a fit to shuffled labels, which must be at chance."""
+    name, question = "shuffled labels", "Is a model fitted to shuffled labels at chance?"
     if subject.train is None:
-        return (yield from _left_open(name, question))
+        return (yield from _not_run(name, question))
     again = subject.refitted(subject.train[0], subject.rng.permutation(subject.train[1]))
     while block := (yield):
         subject.sums.add(name, again.predict(block.X) == block.y)
     accuracy, chance = subject.sums.mean(name), subject.chance
-    told, figures = f"accuracy {accuracy:.3f}, chance {chance:.3f}", {"accuracy": accuracy, "chance": chance}
-    return Check(name, question, accuracy <= chance + 0.1, told, figures)
+    text, figures = f"accuracy is {accuracy:.3f}, chance {chance:.3f}", {"accuracy": accuracy, "chance": chance}
+    return Check(name, question, accuracy <= chance + 0.1, text, figures)
 
 
-def random_tree(subject: Subject) -> Looking:
-    """The same classes in random places of the tree: mistakes must get worse."""
-    name, question = "random tree", "Are mistakes milder than under a random tree?"
+def random_tree(subject: Subject) -> Running:
+    """Compare with a fit whose classes are in random places of the tree: its mistakes must be more severe."""
+    name, question = "random tree", "Are mistakes milder than with a random tree?"
     h, classes, sums = subject.model.hierarchy_, subject.model.classes_.tolist(), subject.sums
     if subject.train is None:
-        return (yield from _left_open(name, question))
+        return (yield from _not_run(name, question))
     if h.depth < 2:
-        return (yield from _left_open(name, question, "the hierarchy is flat"))
+        return (yield from _not_run(name, question, "the hierarchy is flat"))
     leaves = [h.leaf_of(str(label)) for label in classes]
     place = dict(zip(leaves, subject.rng.permutation(leaves).tolist(), strict=True))
     tree = Hierarchy.from_edges([(parent, place.get(child, child)) for parent, child in h.edges])
@@ -323,17 +341,17 @@ def random_tree(subject: Subject) -> Looking:
     again = subject.refitted(subject.train[0], np.array([names[c] for c in subject.train[1].tolist()]), tree)
     far = (name, "tree"), (name, "random")
     while block := (yield):
-        truth, ours = (np.array([names[c] for c in some.tolist()]) for some in (block.y, block.answers))
-        for whose, some in zip(far, (ours, np.asarray(again.predict(block.X))), strict=True):
-            sums.add(whose, tree_distances(truth, some, h)[some != truth])
+        truth, ours = (np.array([names[c] for c in labels.tolist()]) for labels in (block.y, block.answers))
+        for key, predicted in zip(far, (ours, np.asarray(again.predict(block.X))), strict=True):
+            sums.add(key, tree_distances(truth, predicted, h)[predicted != truth])
     fewest = min(map(sums.n, far))
     if fewest < ENOUGH:
         return Check(name, question, None, f"only {fewest} mistakes", {})
     mine, theirs = map(sums.mean, far)
     half = 1.96 * float(np.sqrt(sum(sums.variance(one) / sums.n(one) for one in far)))
     passed = None if abs(theirs - mine) <= half else mine < theirs
-    told = f"mistakes are {mine:.2f} edges from the truth, those under a random tree {theirs:.2f} (± {half:.2f})"
-    return Check(name, question, passed, told, {"tree": mine, "random_tree": theirs, "half_interval": half})
+    text = f"mistakes are {mine:.2f} edges from the truth, and {theirs:.2f} with a random tree (± {half:.2f})"
+    return Check(name, question, passed, text, {"tree": mine, "random_tree": theirs, "half_interval": half})
 
 
 def _add_by(sums: Sums, kind: str, groups: NDArray[Any], block: Block) -> None:
@@ -359,8 +377,8 @@ def _rows_by(sums: Sums, kind: str) -> list[Row]:
     ]
 
 
-def branches(subject: Subject) -> Looking:
-    """Calibration and coverage, in all and by branch of the root."""
+def branches(subject: Subject) -> Running:
+    """Measure calibration and coverage, overall and by branch of the root."""
     sums, h = subject.sums, subject.model.hierarchy_
     top_of = {leaf: h.name(top) for top in reversed(h.children(h.root)) for leaf in (top, *h.descendants(top))}
     while block := (yield):
@@ -371,68 +389,72 @@ def branches(subject: Subject) -> Looking:
     rows, (whole,) = _rows_by(sums, "branch"), _rows_by(sums, "all")
     error, covered = whole["calibration error"], whole["coverage"]
     low = [row["group"] for row in rows if row["images"] >= ENOUGH and row["coverage"] < subject.coverage - BEHIND]
-    question, n, seen = "Do probabilities and promises hold?", whole["images"], int(sums["of calibration"][0])
-    told = f"calibration error {error:.3f}"
-    told += f"; coverage {covered:.3f} of {subject.coverage:g}" if seen < n else ""
-    told += f"; too low for {', '.join(low)}" if low else ""
+    question, n, seen = (
+        "Are probabilities calibrated, and is coverage kept?",
+        whole["images"],
+        sums["of calibration"][0],
+    )
+    text = f"the calibration error is {error:.3f}"
+    text += f"; coverage is {covered:.3f}, promised {subject.coverage:g}" if seen < n else ""
+    text += f"; it is too low for {', '.join(low)}" if low else ""
     passed: bool | None = error <= MAX_ECE and covered >= subject.coverage - 0.03 and not low
     if seen:
-        which = "all of the" if seen == n else f"{seen:,} of {n:,}"
-        told += f"; {which} images are those that the model was calibrated on, which say nothing of coverage"
+        which = "all" if seen == n else f"{seen:,.0f} of {n:,}"
+        text += f"; {which} images were used to calibrate the model and cannot be used to measure coverage"
         passed = None if n - seen < ENOUGH and error <= MAX_ECE else passed
     figures = {"calibration_error": error, "coverage": covered}
-    return Check("calibration and coverage", question, passed, told, figures, rows)
+    return Check("calibration and coverage", question, passed, text, figures, rows)
 
 
-def thin(subject: Subject) -> Looking:
-    """Classes that rest on few images."""
+def thin(subject: Subject) -> Running:
+    """List classes with few training images."""
     counts, h = subject.model.images_per_class_, subject.model.hierarchy_
-    name, question = "thin classes", "Does every class rest on enough training images?"
+    name, question = "thin classes", "Does every class have enough training images?"
     if counts is None:
-        return (yield from _left_open(name, question, "the model does not say how many images each class had"))
+        return (yield from _not_run(name, question, "the model does not record the number of images per class"))
     while (yield):
         pass
     pairs = zip(subject.model.classes_.tolist(), counts, strict=True)
     few = [{"group": h.name(h.leaf_of(str(c))), "images": int(n)} for c, n in pairs if n < THIN]
-    told = f"{len(few):,} of {len(counts):,} classes have fewer than {THIN} training images"
-    return Check(name, question, not few, told, {"thin": float(len(few))}, few)
+    text = f"{len(few):,} of {len(counts):,} classes have fewer than {THIN} training images"
+    return Check(name, question, not few, text, {"thin": float(len(few))}, few)
 
 
-def by_group(subject: Subject) -> Looking:
-    """Accuracy, coverage and unknowns in every group."""
+def by_group(subject: Subject) -> Running:
+    """Measure accuracy, coverage and false alarms in every group."""
     groups, sums, promise = np.asarray(subject.groups, dtype=object), subject.sums, subject.coverage
     while block := (yield):
         _add_by(sums, "group", groups[block.rows], block)
     rows, whole = _rows_by(sums, "group"), sums.mean("correct")
     judged = [row for row in rows if row["images"] >= ENOUGH]
     bad = [r["group"] for r in judged if r["accuracy"] < whole - BEHIND or r["coverage"] < promise - BEHIND]
-    told = f"{len(bad)} of {len(judged)} groups of {ENOUGH} images or more fall behind"
-    told += f": {', '.join(bad)}" if bad else ""
-    return Check("groups", "Is it as good in every group?", not bad, told, {"behind": float(len(bad))}, rows)
+    text = f"{len(bad)} of {len(judged)} groups with at least {ENOUGH} images fall behind"
+    text += f": {', '.join(bad)}" if bad else ""
+    return Check("groups", "Is the model as good in every group?", not bad, text, {"behind": float(len(bad))}, rows)
 
 
 ALL = (leakage, removed, deletion, noise, other_images, shuffled_labels, random_tree, branches, thin)
 
 
-def checks_of(subject: Subject, wanted: Sequence[Callable[[Subject], Looking]] = ALL) -> list[Check]:
-    """All checks that the images allow, each block of images looked at once."""
+def run_checks(subject: Subject, checks: Sequence[Callable[[Subject], Running]] = ALL) -> list[Check]:
+    """Run checks on all images, one block at a time; groups are checked if there are any."""
     if not len(subject.y):
-        raise HCEPError("there are no images to look at the model with")
-    looking = [check(subject) for check in (*wanted, *([by_group] if subject.groups is not None else []))]
-    for one in looking:
-        next(one)
-    with progress_bar("looking", len(subject.y), subject.progress, "images") as advance:
+        raise HCEPError("there are no images to check the model on")
+    running = [check(subject) for check in (*checks, *([by_group] if subject.groups is not None else []))]
+    for check in running:
+        next(check)
+    with progress_bar("checking", len(subject.y), subject.progress, "images") as advance:
         for rows, images in blocks_of(subject.X, BLOCK):
             block = Block(subject, images, subject.y[rows], rows)
-            for one in looking:
-                one.send(block)
+            for check in running:
+                check.send(block)
             advance(len(images))
-    return [_concluded(one) for one in looking]
+    return [_result(check) for check in running]
 
 
-def _concluded(one: Looking) -> Check:
+def _result(check: Running) -> Check:
     try:
-        one.send(None)
+        check.send(None)
     except StopIteration as end:
         return cast("Check", end.value)
-    raise AssertionError("a check goes on after the last block")
+    raise AssertionError("a check did not return after the last block")

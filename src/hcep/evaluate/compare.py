@@ -1,26 +1,26 @@
-"""Methods beside each other on the same images: one function, one table; and images that come block by block."""
+"""Compare methods on the same images in one table, and sum up the scores of images that arrive in blocks."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hcep.errors import HCEPError, near_matches
 from hcep.evaluate import statistics as stats
-from hcep.evaluate.image_scores import ImageScores, evaluate_method
+from hcep.evaluate.image_scores import ImageScores
 from hcep.evaluate.table import Score, ScoreTable, metric_of
 
-#: The columns of a table where none are named.
+#: The default columns of a table.
 DEFAULT_COLUMNS = (
     "correct", "support_precision", "support_recall", "support_f1", "tree_distance", "one_path",
     "reconstruction_error", "ece",
 )  # fmt: skip
-#: Sign flips of a paired test.
+#: Number of sign flips in a paired test.
 N_PERMUTATIONS = 10_000
-#: What is known of each class, beside the number of its images.
+#: Metrics that are also summed per class.
 BY_CLASS = ("correct", "support_precision", "support_recall")
 Floats = NDArray[np.float64]
 
@@ -34,11 +34,11 @@ def compare_scores(
     n_resamples: int = 2000,
     random_state: int = 0,
 ) -> ScoreTable:
-    """Put methods that were scored on the same images into one table.
+    """Compare methods that were scored on the same images in one table.
 
-    The paired test of a column is McNemar's where values are 0 and 1, a sign-flip permutation test where they are not,
-    and the paired bootstrap for ``ece`` and where the two methods are defined for different images (mistakes). Holm's
-    adjustment is over the methods of a column.
+    The paired test of a column is McNemar's for values of 0 and 1, and a sign-flip permutation test for other values.
+    It is the paired bootstrap for ``ece``, and for columns in which the two methods have values for different images
+    (mistakes). P-values are adjusted by Holm's method over the methods of a column.
 
     >>> from hcep import Hierarchy
     >>> from hcep.evaluate import compare_scores, score_images
@@ -51,32 +51,32 @@ def compare_scores(
 
     Parameters
     ----------
-    scores : mapping of method to ImageScores
-    reference : the method the others are tested against; the first by default
+    scores : the scores of each method, by its name
+    reference : the method that the others are tested against (default: the first)
     columns : columns of `ImageScores`, or ``ece``
-    n_resamples, random_state : of the bootstrap; the same images are drawn for all methods
+    n_resamples, random_state : settings of the bootstrap, which draws the same images for all methods
     """
     methods, columns = tuple(scores), tuple(columns)
     against = _checked(scores, reference, columns)
     tables = [[_summable(own, column) for own in scores.values()] for column in columns]
     sums = stats.resampled_sums(np.hstack([t for tables_ in tables for t in tables_]), n_resamples, random_state)
-    found, start = [], 0
+    rows, start = [], 0
     for column, own in zip(columns, tables, strict=True):
         edges = start + np.cumsum([0, *(table.shape[1] for table in own)])
         start = edges[-1]
-        measured = _Column(
+        metric = _Column(
             column,
             np.array([_reduced(column, table.sum(axis=0)) for table in own]),
             np.stack([_reduced(column, sums[:, low:high]) for low, high in pairwise(edges)]),
             None if column == "ece" else np.stack([s[column] for s in scores.values()]),
         )
-        found.append(measured.scores(methods, against, [int(table[:, -1].sum()) for table in own], level))
-    by_method = tuple(score for row in zip(*found, strict=True) for score in row)
+        rows.append(metric.scores(methods, against, [int(table[:, -1].sum()) for table in own], level))
+    by_method = tuple(score for row in zip(*rows, strict=True) for score in row)
     return ScoreTable(methods, columns, methods[against], len(next(iter(scores.values()))), level, by_method)
 
 
 def _summable(scores: ImageScores, column: str) -> Floats:
-    """A metric's values as columns whose sums `_reduced` makes the metric of."""
+    """Return a metric's values as columns; `_reduced` turns their sums into the metric."""
     if column == "ece":
         return stats.summable_gaps(scores["confidence"], scores["correct"])
     return stats.summable(scores[column])
@@ -87,11 +87,11 @@ def _reduced(column: str, sums: Floats) -> Floats:
 
 
 def _checked(scores: Mapping[str, ImageScores], reference: str | None, columns: Sequence[str]) -> int:
-    """Refuse what cannot be compared; the position of the reference."""
+    """Raise HCEPError if the scores cannot be compared; return the position of the reference."""
     if not scores:
-        raise HCEPError("scores is empty: give at least one method")
+        raise HCEPError("scores is empty: pass the scores of at least one method")
     if not columns:
-        raise HCEPError("columns is empty: name at least one metric")
+        raise HCEPError("columns is empty: pass at least one metric")
     (name, first), *others = scores.items()
     for column in columns:
         if column != "ece":
@@ -106,7 +106,7 @@ def _checked(scores: Mapping[str, ImageScores], reference: str | None, columns: 
 
 @dataclass(frozen=True)
 class _Column:
-    """One metric of all methods: estimates, the same in every resample, and the values by image (None for ``ece``)."""
+    """One metric of all methods: estimates, resampled estimates, and the values per image (None for ``ece``)."""
 
     metric: str
     estimates: Floats
@@ -114,14 +114,14 @@ class _Column:
     values: Floats | None
 
     def differences(self, against: int, level: float) -> list[stats.Difference]:
-        """What each method has over one of them, with the p-value of the test that suits the metric."""
+        """Return the difference of each method to one of them, with the p-value of the test for this metric."""
         gaps = self.estimates - self.estimates[against], self.resampled - self.resampled[against]
-        found = [stats.difference(estimate, resampled, level) for estimate, resampled in zip(*gaps, strict=True)]
-        p = _paired_p(against, self.values, np.array([d.p for d in found]))
-        return [d._replace(p=float(own)) for d, own in zip(found, p, strict=True)]
+        differences = [stats.difference(estimate, resampled, level) for estimate, resampled in zip(*gaps, strict=True)]
+        p = _paired_p(against, self.values, np.array([d.p for d in differences]))
+        return [d._replace(p=float(own)) for d, own in zip(differences, p, strict=True)]
 
     def best(self, level: float) -> NDArray[np.bool_]:
-        """The highest (or lowest) estimate, its equals, and what is not significantly worse than it."""
+        """Return which methods have the best estimate, or one that is not significantly worse."""
         goodness = metric_of(self.metric).sign * self.estimates
         if metric_of(self.metric).better is None or np.isnan(goodness).all():
             return np.zeros(len(goodness), dtype=bool)
@@ -130,7 +130,7 @@ class _Column:
         return np.asarray(tied | (self.estimates == self.estimates[top]))
 
     def scores(self, methods: Sequence[str], against: int, n_images: Sequence[int], level: float) -> list[Score]:
-        """The column of the table."""
+        """Return the column of the table."""
         differences, best = self.differences(against, level), self.best(level)
         adjusted = stats.holm([d.p for d in differences])
         intervals = [stats.interval(e, r, level) for e, r in zip(self.estimates, self.resampled, strict=True)]
@@ -141,7 +141,7 @@ class _Column:
 
 
 def _paired_p(against: int, values: Floats | None, bootstrapped: Floats) -> Floats:
-    """The p-value of every method against one; NaN for that one and where a metric is not defined."""
+    """Return the p-value of every method against one of them; NaN for itself and for methods without values."""
     p = bootstrapped.copy()
     p[against] = np.nan
     if values is None:
@@ -156,12 +156,12 @@ def _paired_p(against: int, values: Floats | None, bootstrapped: Floats) -> Floa
 
 
 class RunningScores:
-    """All that means, calibration error and their intervals need of images seen so far; memory does not grow with them.
+    """Sums that give means, the calibration error and their intervals; memory does not grow with the images.
 
     Attributes
     ----------
     columns : names of the metrics
-    by_class : for each class the number of its images and the sums of `BY_CLASS`, (4,)
+    by_class : the number of images and the sums of `BY_CLASS` for each class, (4,)
     """
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ class RunningScores:
         return self.n_images
 
     def add(self, scores: ImageScores) -> None:
-        """Add a block of images, scored as the others were."""
+        """Add a block of images with the same metrics as the others."""
         parts = [_summable(scores, column) for column in (*scores.columns, "ece")]
         table, values = np.hstack(parts), np.stack(list(scores.columns.values()))
         if not self.columns:
@@ -199,32 +199,22 @@ class RunningScores:
             self.by_class[label] = self.by_class.get(label, 0.0) + sums
 
     def table(self, columns: Sequence[str] = DEFAULT_COLUMNS, method: str = "model", level: float = 0.95) -> ScoreTable:
-        """Means with intervals, as of `compare_scores`.
+        """Return a table of means with intervals, as `compare_scores` does.
 
-        A bootstrap adds up n rows that are drawn at random; of many thousand rows such sums are normal, with n times
-        the covariance of the rows, and so they are drawn from that.
+        A bootstrap sums n rows that are drawn at random. With many thousand rows these sums are normal with n times the
+        covariance of the rows, so this method draws them from that distribution.
         """
         if not self.n_images:
             raise HCEPError("there are no images to score")
         covariance = self._products - np.outer(self._sums, self._sums) / self.n_images
         drawn = np.random.default_rng(0).multivariate_normal(self._sums, covariance, 2000, check_valid="ignore")
-        names, found = (*self.columns, "ece"), []
+        names, scores = (*self.columns, "ece"), []
         edges = dict(zip(names, pairwise(self._edges), strict=True))
         for column in columns:
             first, last = edges[column]
             estimate, resampled = (_reduced(column, sums[..., first:last]) for sums in (self._sums, drawn))
-            if column != "ece" and not np.isnan(estimate):  # a mean of values is never beyond them
+            if column != "ece" and not np.isnan(estimate):  # a mean lies within the range of its values
                 resampled = np.clip(resampled, *self._range[names.index(column)])
-            measured = _Column(column, estimate[None], np.where(np.isnan(estimate), np.nan, resampled)[None], None)
-            found += measured.scores([method], 0, [int(self._sums[last - 1])], level)
-        return ScoreTable((method,), tuple(columns), method, self.n_images, level, tuple(found))
-
-
-def evaluate_blocks(
-    estimator: Any, blocks: Iterable[tuple[Any, Any]], *, top_k: Sequence[int] = (1, 5)
-) -> RunningScores:
-    """`evaluate_method` of images and classes that come block by block, as of `EmbeddingStore.batches`."""
-    running = RunningScores()
-    for X, y in blocks:
-        running.add(evaluate_method(estimator, X, y, top_k=top_k))
-    return running
+            metric = _Column(column, estimate[None], np.where(np.isnan(estimate), np.nan, resampled)[None], None)
+            scores += metric.scores([method], 0, [int(self._sums[last - 1])], level)
+        return ScoreTable((method,), tuple(columns), method, self.n_images, level, tuple(scores))

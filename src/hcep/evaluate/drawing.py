@@ -1,14 +1,12 @@
-"""A class set at one glance: every concept as a box, where mistakes are, what is left without the doubtful answers.
+"""Figures of a model on labelled images: concepts as an icicle, mistakes, risk and coverage, corrected levels.
 
-Figures are matplotlib's, for papers; `icicle_page` is one HTML file that fetches nothing, for looking closer.
+Figures are drawn by matplotlib. `icicle_page` is an interactive HTML file that loads nothing from elsewhere.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hcep._checks import escape_html as escape
+from hcep._checks import render_html
 from hcep._files import replacing, write_text
-from hcep.evaluate.statistics import RiskCoverage, risk_coverage
+from hcep.evaluate.statistics import Floats, risk_coverage
 from hcep.evaluate.support import as_labels
 from hcep.hierarchy import Hierarchy
 
@@ -27,12 +25,12 @@ if TYPE_CHECKING:
 
     from hcep.evaluate.grade import Corrected
 
-#: Inches from which on a box is labelled, and letters of its name.
+#: Minimum height of a labelled box in inches, and maximum number of letters of its label.
 LABELLED, LETTERS = 0.085, 28
 
 
 class Box(NamedTuple):
-    """A rooted path to a concept in an icicle: its level, and which share of the height it covers."""
+    """A rooted path to a concept in an icicle: its level, and its top and height as shares of the figure."""
 
     synset: str
     level: int
@@ -41,7 +39,7 @@ class Box(NamedTuple):
 
 
 def icicle_boxes(hierarchy: Hierarchy) -> list[Box]:
-    """A box for every rooted path, each complete one as high as any other; children beside their parent."""
+    """Return a box for every rooted path; all complete paths have the same height, and children follow their parent."""
     tree = hierarchy.path_tree
     width = (tree.n_children == 0).astype(np.float64)
     for v in range(tree.n_nodes - 1, 0, -1):
@@ -57,7 +55,7 @@ def icicle_boxes(hierarchy: Hierarchy) -> list[Box]:
 
 
 def concept_f1(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> dict[str, float]:
-    """F1 of every concept that some image has, or was said to have; the root's is 1."""
+    """Return the F1 of every concept that an image has or was predicted to have; that of the root is 1."""
     both, either = Counter[str](), Counter[str]()
     pairs = Counter(zip(as_labels(y_true, "y_true"), as_labels(y_pred, "y_pred"), strict=True))
     above = {c: {leaf, *hierarchy.ancestors(leaf)} for pair in pairs for c in pair for leaf in [hierarchy.leaf_of(c)]}
@@ -69,7 +67,7 @@ def concept_f1(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> di
 
 
 def concept_means(y_true: ArrayLike, values: NDArray[np.float64], hierarchy: Hierarchy) -> dict[str, float]:
-    """Mean of some value over the images of every concept: of probabilities, how sure answers are there."""
+    """Return the mean of a value per image, such as its probability, over the images of every concept."""
     labels, index = np.unique(as_labels(y_true, "y_true"), return_inverse=True)
     sums, counts = np.bincount(index, values, len(labels)).tolist(), np.bincount(index, minlength=len(labels)).tolist()
     total, n = dict.fromkeys(hierarchy.ids, 0.0), Counter[str]()
@@ -81,34 +79,35 @@ def concept_means(y_true: ArrayLike, values: NDArray[np.float64], hierarchy: Hie
 
 
 def mistakes_by_lca(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> list[tuple[str, int, str, str, int]]:
-    """Mistakes by the lowest concept above truth and answer, most frequent first.
+    """Count mistakes by the lowest common concept of the true and the predicted class, most frequent first.
 
-    Rows are (concept, mistakes, truth, answer, their number), the last three of the commonest confusion below it.
+    Rows are (concept, number of mistakes, true class, predicted class, number), where the last three describe the most
+    frequent confusion below the concept.
     """
     truth, predicted = as_labels(y_true, "y_true"), as_labels(y_pred, "y_pred")
-    found: dict[str, Counter[tuple[str, str]]] = {}
+    confusions: dict[str, Counter[tuple[str, str]]] = {}
     for (a, b), n in Counter((a, b) for a, b in zip(truth, predicted, strict=True) if a != b).items():
-        found.setdefault(hierarchy.lca(hierarchy.leaf_of(a), hierarchy.leaf_of(b)), Counter())[a, b] = n
-    rows = [(concept, pairs.total(), *pairs.most_common(1)[0]) for concept, pairs in found.items()]
+        confusions.setdefault(hierarchy.lca(hierarchy.leaf_of(a), hierarchy.leaf_of(b)), Counter())[a, b] = n
+    rows = [(concept, pairs.total(), *pairs.most_common(1)[0]) for concept, pairs in confusions.items()]
     return [(concept, total, *pair, n) for concept, total, pair, n in sorted(rows, key=lambda row: -row[1])]
 
 
 def write_figures(folder: str | PathLike[str], model: Any, X: ArrayLike, y: ArrayLike) -> list[Path]:
-    """Draw how a model does on labelled images into a folder: PDF and PNG for papers, the icicles as HTML too.
+    """Draw figures of a model on labelled images into a folder, as PDF and PNG; icicles also as HTML.
 
     Parameters
     ----------
-    X : (n_images, n_dims) raw embeddings
-    y : (n_images,) labels, all of them classes of the model
+    X : (n_images, n_dims) array of raw embeddings
+    y : (n_images,) array of labels, all of them classes of the model
     """
     from hcep.evaluate.grade import intervention_curve
 
-    found, h, folder = model.infer(X), model.hierarchy_, Path(folder)
-    truth, sure = np.asarray(y), found.probabilities.max(axis=1)
-    values = {"F1 of concepts": concept_f1(truth, found.labels, h), "How sure": concept_means(truth, sure, h)}
+    inference, h, folder = model.infer(X), model.hierarchy_, Path(folder)
+    truth, predicted, sure = np.asarray(y), inference.labels, inference.probabilities.max(axis=1)
+    values = {"F1 of concepts": concept_f1(truth, predicted, h), "How sure": concept_means(truth, sure, h)}
     drawn = {title: draw_icicle(h, by_concept, title) for title, by_concept in values.items()}
-    drawn["Mistakes"] = draw_mistakes(truth, found.labels, h)
-    drawn["Risk and coverage"] = draw_risk_coverage({"model": risk_coverage(sure, found.labels == truth)})
+    drawn["Mistakes"] = draw_mistakes(truth, predicted, h)
+    drawn["Risk and coverage"] = draw_risk_coverage({"model": risk_coverage(sure, predicted == truth)})
     drawn["Levels corrected"] = draw_interventions(intervention_curve(model, X, y))
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{title.lower().replace(' ', '-')}.{ending}" for title in drawn for ending in ("pdf", "png")]
@@ -129,7 +128,7 @@ def _figure(width: float, height: float) -> tuple[Figure, Any]:
 
 
 def draw_icicle(hierarchy: Hierarchy, values: Mapping[str, float], title: str = "") -> Figure:
-    """The hierarchy as boxes from left to right, each coloured by its value from 0 to 1, grey where it has none."""
+    """Draw the hierarchy as boxes from left to right, coloured by a value from 0 to 1, or grey without a value."""
     import matplotlib as mpl
 
     boxes, colours = icicle_boxes(hierarchy), mpl.colormaps["RdYlGn"]
@@ -150,29 +149,29 @@ def draw_icicle(hierarchy: Hierarchy, values: Mapping[str, float], title: str = 
 
 
 def draw_mistakes(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy, n: int = 15) -> Figure:
-    """Mistakes by the lowest concept above truth and answer, the n most frequent, each with its commonest confusion."""
+    """Draw the n lowest common concepts with most mistakes, each with its most frequent confusion."""
     rows, name = mistakes_by_lca(y_true, y_pred, hierarchy)[:n][::-1], hierarchy.name
     figure, axes = _figure(8, 1.0 + 0.3 * len(rows))
     axes.barh([f"{name(c)}: {name(hierarchy.leaf_of(a))} as {name(hierarchy.leaf_of(b))}" for c, _, a, b, _ in rows],
               [total for _, total, *_ in rows], color="#1f77b4")  # fmt: skip
     axes.barh(range(len(rows)), [most for *_, most in rows], color="#d62728")
-    figure.suptitle("mistakes by lowest common concept; red: the confusion named", fontsize=10)
+    figure.suptitle("mistakes by lowest common concept; red: the confusion in the label", fontsize=10)
     axes.set(xlabel="images")
     return figure
 
 
-def draw_risk_coverage(curves: Mapping[str, RiskCoverage]) -> Figure:
-    """Mistakes among the images that are answered, against how many are, a line for each method."""
+def draw_risk_coverage(curves: Mapping[str, tuple[Floats, Floats]]) -> Figure:
+    """Draw the share of mistakes against the share of images answered, from `risk_coverage`, one line per method."""
     figure, axes = _figure(4, 3)
-    for label, curve in curves.items():
-        axes.plot(curve.coverage, curve.risk, label=f"{label} (area {curve.area:.3f})")
+    for label, (coverage, risk) in curves.items():
+        axes.plot(coverage, risk, label=f"{label} (area {risk.mean():.3f})")
     axes.set(xlabel="share of images answered", ylabel="share of mistakes", xlim=(0, 1), ylim=(0, None))
     axes.legend(frameon=False, fontsize=7)
     return figure
 
 
 def draw_interventions(rows: Sequence[Corrected]) -> Figure:
-    """Accuracy after so many levels were corrected by truth (see `intervention_curve`)."""
+    """Draw the accuracy against the number of corrected levels, from `intervention_curve`."""
     figure, axes = _figure(4, 3)
     axes.plot([row.n_levels for row in rows], [row.accuracy for row in rows], "o-")
     axes.set(xlabel="levels corrected", ylabel="accuracy", ylim=(None, 1.0))
@@ -180,11 +179,10 @@ def draw_interventions(rows: Sequence[Corrected]) -> Figure:
 
 
 def icicle_page(hierarchy: Hierarchy, values: Mapping[str, float], title: str = "Concepts") -> str:
-    """`draw_icicle` as one HTML file: click a box to fill the page with it, point at it for its name and value."""
+    """Return the icicle as an HTML page: click a box to zoom in, point at it for its name and value."""
     boxes = [
         [b.level, round(b.top, 7), round(b.height, 7), hierarchy.name(b.synset), values.get(b.synset)]
         for b in icicle_boxes(hierarchy)
     ]
-    data = json.dumps({"boxes": boxes, "columns": hierarchy.depth + 1}).replace("<", "\\u003c")
-    before, after, script, end = files("hcep.evaluate").joinpath("icicle.html").read_text("utf-8").split("%%")
-    return f"{before}{escape(title)}{after}{escape(title)}{script}{data}{end}"
+    data = {"boxes": boxes, "columns": hierarchy.depth + 1}
+    return render_html(Path(__file__).parent / "templates/icicle.html", title=title, data=data)

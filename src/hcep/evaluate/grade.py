@@ -1,23 +1,21 @@
-"""The one grader: methods fitted, timed and scored on the same images, with paired tests; and with a little help."""
+"""The one grader: fit, time and score methods on the same images; and score a model whose paths are corrected."""
 
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from hcep.errors import HCEPError, MissingExtraError, quoted
-from hcep.evaluate.compare import DEFAULT_COLUMNS, compare_scores
-from hcep.evaluate.image_scores import ImageScores, score_estimator
-from hcep.evaluate.statistics import bootstrap_interval, paired_bootstrap
+from hcep.evaluate.compare import RunningScores, compare_scores
+from hcep.evaluate.image_scores import ImageScores, score_images
 from hcep.evaluate.support import as_labels
-from hcep.evaluate.table import ScoreTable
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit.limits import PathLimits
 
@@ -25,25 +23,34 @@ from hcep.pursuit.limits import PathLimits
 Labelled = tuple[ArrayLike, ArrayLike]
 #: Columns of a row that get an interval over the images.
 INTERVALS = ("correct", "support_precision", "support_recall", "support_f1", "ece")
-#: What a column is called in a row, where that is not its name.
+#: Column names that differ in a row.
 TITLES = {"correct": "accuracy"}
-#: Images a speed is measured on, at least; fewer are repeated.
+#: Minimum number of images for a speed measurement; fewer images are repeated.
 N_TIMED = 4096
 
 
 @dataclass(frozen=True, eq=False)
 class Graded:
-    """One fitted method on labelled images."""
+    """One fitted method on labelled images.
 
-    estimator: Any  # fitted classifier
+    Attributes
+    ----------
+    estimator : fitted classifier
+    result : the paths or supports that were scored
+    fit_seconds : time of fitting; 0 for a method that was already fitted
+    seconds : time of searching and scoring the images
+    warnings : messages of the warnings that the method raised
+    """
+
+    estimator: Any
     scores: ImageScores
-    result: Any  # what it found in the images
-    #: fit_seconds, seconds: of fitting (0 where it came fitted), and of searching and scoring the images
+    result: Any
     fit_seconds: float
     seconds: float
+    warnings: tuple[str, ...] = ()
 
     def row(self, n_resamples: int = 500) -> dict[str, Any]:
-        """Means of all metrics (``correct`` as ``accuracy``), with ``_low`` and ``_high`` for the main ones."""
+        """Return the means of all metrics (``correct`` as ``accuracy``), with ``_low`` and ``_high`` for some."""
         table = compare_scores({"": self.scores}, columns=INTERVALS, n_resamples=n_resamples)
         row = {TITLES.get(name, name): mean for name, mean in self.scores.summary().items()}
         for score in table.scores:
@@ -52,23 +59,34 @@ class Graded:
         return {**row, "fit_seconds": self.fit_seconds, "evaluate_seconds": self.seconds}
 
     def speed(self, X: ArrayLike, repeats: int = 3) -> float:
-        """Images that are searched per second, median of some repeats; kernels are compiled by now."""
+        """Return the images searched per second, the median of some repeats."""
         images = np.asarray(X)
         many = np.tile(images, (-(-N_TIMED // len(images)), 1))
         return len(many) / median(timed(lambda: self.estimator.pursue(many))[1] for _ in range(repeats))
 
 
-@dataclass
-class Grades:
-    """Methods on the same images, by label."""
+def evaluate_method(estimator: Any, X: ArrayLike, y: ArrayLike, *, top_k: Sequence[int] = (1, 5)) -> ImageScores:
+    """Score a fitted classifier on labelled images.
 
-    graded: dict[str, Graded] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)  # dict of label to reason; methods that could not run
-    warnings: dict[str, list[str]] = field(default_factory=dict)  # dict of text to labels; who warned of what
+    Parameters
+    ----------
+    estimator : `HCEPClassifier` or a method of `hcep.classify.methods`
+        A classifier with ``pursue``, ``classes_`` and ``hierarchy_``. Its prediction is the most probable class, or
+        the result of ``predict`` if it has no ``predict_proba``.
+    X : (n_images, n_dims) array of raw embeddings
+    y : (n_images,) array of str
+    """
+    return grade(estimator, (X, y), top_k=top_k).scores
 
-    def table(self, columns: Sequence[str] = DEFAULT_COLUMNS, reference: str | None = None) -> ScoreTable:
-        """Means with intervals, and paired tests against a reference (the first by default)."""
-        return compare_scores({label: one.scores for label, one in self.graded.items()}, reference, columns)
+
+def evaluate_blocks(
+    estimator: Any, blocks: Iterable[tuple[Any, Any]], *, top_k: Sequence[int] = (1, 5)
+) -> RunningScores:
+    """Score a fitted classifier on blocks of images and classes, such as those of `EmbeddingStore.batches`."""
+    running = RunningScores()
+    for X, y in blocks:
+        running.add(evaluate_method(estimator, X, y, top_k=top_k))
+    return running
 
 
 def grade(
@@ -80,19 +98,41 @@ def grade(
     energy: bool = True,
     hierarchy: Hierarchy | None = None,
 ) -> Graded:
-    """Fit one method where training images are given, and score it.
+    """Score one method on labelled images; with training images, fit it first. Each image is searched once.
 
     Parameters
     ----------
-    estimator : classifier; as `evaluate_method` takes; fitted where `train` is None
+    estimator : classifier as for `evaluate_method`; it must be fitted if `train` is None
     test, train : (X, y); raw embeddings and classes
-    energy : whether reconstruction error and explained energy are measured too
-    hierarchy : what supports and mistakes are scored against; the estimator's own by default
+    energy : also measure reconstruction error and explained energy, which takes one more product per image
+    hierarchy : hierarchy to score supports and mistakes against (default: the estimator's)
     """
     fit_seconds = 0.0 if train is None else timed(lambda: estimator.fit(*train))[1]
-    options: dict[str, Any] = {"top_k": top_k, "energy": energy, "hierarchy": hierarchy}
-    (scores, result), seconds = timed(lambda: score_estimator(estimator, *test, **options))
+    if not hasattr(estimator, "pursue"):
+        raise HCEPError(
+            f"a {type(estimator).__name__} finds no concepts (it has no `pursue`); use make_method('linear-probe') of "
+            "hcep.classify for a LogisticRegression, or pass predictions to score_images"
+        )
+    X, y = test
+
+    def score() -> tuple[ImageScores, Any]:
+        result, answers = _answers(estimator, X)
+        against = hierarchy or estimator.hierarchy_
+        return score_images(result, y, against, X=X if energy else None, top_k=top_k, **answers), result
+
+    (scores, result), seconds = timed(score)
     return Graded(estimator, scores, result, fit_seconds, seconds)
+
+
+def _answers(estimator: Any, X: ArrayLike) -> tuple[Any, dict[str, Any]]:
+    """Return the supports of images, and their predictions as arguments of `score_images`."""
+    if hasattr(estimator, "infer"):
+        inference = estimator.infer(X)
+        return inference.paths, {"probabilities": inference.probabilities, "classes": estimator.classes_}
+    result = estimator.pursue(X)
+    if hasattr(estimator, "predict_proba"):
+        return result, {"probabilities": estimator.predict_proba(X), "classes": estimator.classes_}
+    return result, {"predicted": estimator.predict(X)}
 
 
 def grade_methods(
@@ -103,43 +143,45 @@ def grade_methods(
     optional: Collection[str] = (),
     top_k: Sequence[int] = (1, 5),
     on_method: Callable[[str], None] = lambda label: None,
-) -> Grades:
+    on_skip: Callable[[str, str], None] = lambda label, reason: None,
+) -> dict[str, Graded]:
     """Grade several methods on the same images.
 
     Parameters
     ----------
-    methods : mapping of label to estimator; one that is not fitted is fitted on `train`
+    methods : estimators by label; those that are not fitted are fitted on `train`
     test, train : (X, y)
-    optional : labels; what is skipped, with the reason, where it cannot run; any other method that cannot is an error
-    on_method : callable; called with each label before its turn
+    optional : labels of methods to skip if they cannot run; any other method that cannot run is an error
+    on_method : called with each label before its turn
+    on_skip : called with the label and the reason of each method that is skipped
     """
-    grades = Grades()
+    graded: dict[str, Graded] = {}
     for label, estimator in methods.items():
         on_method(label)
         try:
-            # Several methods warn of the same atoms: each text is kept once.
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 own = None if hasattr(estimator, "classes_") else train
-                grades.graded[label] = grade(estimator, test, own, top_k=top_k)
+                one = grade(estimator, test, own, top_k=top_k)
         except (HCEPError, MissingExtraError) as error:
             if label not in optional:
                 raise
-            grades.skipped[label] = str(error)
+            on_skip(label, str(error))
             continue
-        for text in dict.fromkeys(str(warning.message) for warning in caught):
-            grades.warnings.setdefault(text, []).append(label)
-    return grades
+        messages = dict.fromkeys(str(warning.message) for warning in caught)
+        graded[label] = replace(one, warnings=tuple(messages))
+    return graded
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    """Return the result of a call, and the seconds it took."""
     start = time.perf_counter()
     result = call()
     return result, time.perf_counter() - start
 
 
 class Corrected(NamedTuple):
-    """Accuracy with some levels corrected, and what the last of them brought; each with a 95 % bootstrap interval."""
+    """Accuracy with some levels corrected, and the gain of the last one, each with a 95 % bootstrap interval."""
 
     n_levels: int
     accuracy: float
@@ -151,32 +193,48 @@ class Corrected(NamedTuple):
 
 
 def intervention_curve(estimator: Any, X: ArrayLike, y: ArrayLike) -> list[Corrected]:
-    """Accuracy of a fitted classifier after 0, 1, 2, … levels of each image's path are forced to the true ones.
+    """Return the accuracy of a fitted classifier after 0, 1, 2, … levels of each path are forced to the true ones.
 
-    `X`: (n_images, n_dims) raw embeddings. `y`: (n_images,) labels, all of them classes of the estimator.
+    Parameters
+    ----------
+    X : (n_images, n_dims) array of raw embeddings
+    y : (n_images,) array of labels, all of them classes of the estimator
     """
     model, labels, images = estimator.path_model(), as_labels(y, "y"), np.asarray(X)
     position = {str(c): i for i, c in enumerate(model.classes.tolist())}
     unknown = sorted(set(labels) - set(position))
     if unknown:
-        raise HCEPError(f"y: {quoted(unknown)} are no classes of the model")
+        raise HCEPError(f"y: {quoted(unknown)} are not classes of the model")
     truth, tree, curve = np.array([position[label] for label in labels]), model.hierarchy.path_tree, []
     above = tree.ancestors()
     ends = [np.flatnonzero(tree.synset == model.hierarchy.index(leaf)) for leaf in model.leaves.tolist()]
     before = np.zeros(len(truth))
     for k in range(tree.depth + 1):
-        # The true concept at level k of each of the class's paths, or its leaf where that is higher.
-        nodes = [np.where(above[some, k - 1] >= 0, above[some, k - 1], some) for some in ends] if k else []
+        # The true concept at level k of each path of the class, or its leaf if that is higher up.
+        nodes = [np.where(above[paths, k - 1] >= 0, above[paths, k - 1], paths) for paths in ends] if k else []
         limits = PathLimits.through(model.hierarchy, nodes, truth) if k else None
         correct = (model.predict(images, limits) == truth).astype(float)
-        gained = paired_bootstrap(correct, before if k else correct)
-        curve.append(Corrected(k, *bootstrap_interval(correct), *gained[:3]))
+        gain = correct - before if k else np.zeros(len(truth))
+        curve.append(Corrected(k, *_mean_interval(correct), *_mean_interval(gain)))
         before = correct
     return curve
 
 
+def _mean_interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Return the mean of paired values with a 95 % percentile bootstrap interval."""
+    from scipy.stats import bootstrap
+
+    if len(values) < 2:  # scipy needs two
+        return (float(values.mean()),) * 3
+    rng = np.random.default_rng(0)
+    bounds = bootstrap(
+        (values,), np.mean, n_resamples=2000, batch=200, method="percentile", random_state=rng
+    ).confidence_interval
+    return float(values.mean()), float(bounds.low), float(bounds.high)
+
+
 def limited(estimator: Any, limits: PathLimits) -> Any:
-    """A fitted classifier that keeps to limits, for the images that they are of: to be graded as it answers then."""
+    """Return a fitted classifier that keeps to limits for the images that these belong to."""
     own = copy(estimator)
     own.infer = partial(estimator.path_model().infer, limits=limits)
     return own

@@ -1,4 +1,4 @@
-"""Every metric of every image in one place: `score_images`, and the `ImageScores` it returns."""
+"""Every metric of every image: `score_images`, which returns `ImageScores`."""
 
 from __future__ import annotations
 
@@ -24,31 +24,36 @@ Columns = dict[str, Floats]
 
 @dataclass(frozen=True, eq=False)
 class ImageScores:
-    """Metrics of a batch of images, one value per image."""
+    """Metrics of a batch of images, one value per image.
 
-    labels: tuple[str, ...]  # true class of each image
-    predicted: tuple[str, ...] | None  # predicted class of each image, where predictions were given
-    #: mapping of str to (n_images,) float64; each metric by name (docs/metrics.md defines them); NaN where it is not
-    #: defined for an image
-    columns: Mapping[str, NDArray[np.float64]]
+    Attributes
+    ----------
+    labels : true class of each image
+    predicted : predicted class of each image, or None without predictions
+    columns : each metric by name, (n_images,); NaN for images without a value. docs/metrics.md defines the metrics
+    """
+
+    labels: tuple[str, ...]
+    predicted: tuple[str, ...] | None
+    columns: Mapping[str, Floats]
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, name: str) -> NDArray[np.float64]:
-        """Values of one metric, (n_images,)."""
+    def __getitem__(self, name: str) -> Floats:
+        """Return the values of one metric, (n_images,)."""
         try:
             return self.columns[name]
         except KeyError:
             raise HCEPError(f"there is no metric {name!r}.{near_matches(name, self.columns)}") from None
 
     def summary(self) -> dict[str, float]:
-        """Mean of every metric over the images it is defined for, and ``ece``; NaN where it is defined for none."""
+        """Return the mean of every metric over the images that have a value, and ``ece``; NaN if no image has one."""
         means = {name: mean_known(values) for name, values in self.columns.items()}
         return {**means, "ece": expected_calibration_error(self["confidence"], self["correct"])}
 
     def take(self, images: ArrayLike) -> ImageScores:
-        """The scores of some images, by index or mask."""
+        """Return the scores of the images at these indices, or of those in a mask."""
         chosen = np.arange(len(self))[np.asarray(images)]
         return ImageScores(
             tuple(self.labels[i] for i in chosen),
@@ -57,7 +62,7 @@ class ImageScores:
         )
 
     def to_table(self, ids: Sequence[str] | None = None) -> pa.Table:
-        """A pyarrow table, a row per image: id (where given), label, predicted, every metric (null: not defined)."""
+        """Return a pyarrow table with a row per image: id (if passed), label, prediction and every metric, or null."""
         import pyarrow as pa
 
         columns: dict[str, Any] = {} if ids is None else {"id": pa.array([str(i) for i in ids], pa.string())}
@@ -82,7 +87,7 @@ def score_images(
     X: ArrayLike | None = None,
     top_k: Sequence[int] = (1, 5),
 ) -> ImageScores:
-    """Score recovered supports and predicted classes against the true classes, by the metrics of docs/metrics.md.
+    """Score supports and predicted classes against the true classes; docs/metrics.md defines the metrics.
 
     >>> h = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
     >>> scores = score_images([("animal", "cat"), ("animal", "dog")], ["cat", "cat"], h, predicted=["cat", "dog"])
@@ -93,14 +98,13 @@ def score_images(
 
     Parameters
     ----------
-    result : PathResult, FlatResult, or sequence of tuples of synset ids
-        What a pursuit found.
+    result : PathResult, FlatResult, or sequence of tuples of synset ids; the supports
     y : (n_images,) array of str; true classes
-    hierarchy : the one the supports come from (``estimator.hierarchy_``, ``dictionary.hierarchy``)
-    predicted : (n_images,) array of str; predicted classes; the most probable ones where only `probabilities` are given
-    probabilities : (n_images, n_classes) array; for top-k and confidence
-    classes : (n_classes,) array of str; what the columns of `probabilities` stand for
-    X : (n_images, n_dims) array; the raw embeddings, for reconstruction error and explained energy
+    hierarchy : the hierarchy of the supports (``estimator.hierarchy_`` or ``dictionary.hierarchy``)
+    predicted : (n_images,) array of str; predicted classes (default: the most probable ones)
+    probabilities : (n_images, n_classes) array, for top-k and confidence
+    classes : (n_classes,) array of str; the classes of the columns of `probabilities`
+    X : (n_images, n_dims) array of raw embeddings, for reconstruction error and explained energy
     """
     supports, labels = supports_and_labels(result, y)
     table, names = _checked_probabilities(probabilities, classes, len(labels))
@@ -108,7 +112,9 @@ def score_images(
     if predicted is not None:
         answers = as_labels(predicted, "predicted")
         if len(answers) != len(labels):
-            raise HCEPError(f"predicted has {len(answers):,} labels, y {len(labels):,}; give one per image")
+            raise HCEPError(
+                f"predicted has {len(answers):,} labels and y has {len(labels):,}; pass one label per image"
+            )
     columns = _label_columns(labels, answers, table, names, top_k)
     wrong = np.flatnonzero(columns["correct"] == 0.0)
     for name, measure in (("tree_distance", tree_distances), ("lca_height", lca_heights)):
@@ -118,65 +124,20 @@ def score_images(
     columns |= path_columns(supports, labels, hierarchy)
     columns["n_atoms"] = np.array([len(support) for support in supports], dtype=np.float64)
     selected = getattr(result, "selected", None)
-    if selected is not None and np.shape(selected)[1] == 0:  # a black box: a flat result without room for an atom
+    if selected is not None and np.shape(selected)[1] == 0:  # a black box has no supports at all
         columns |= {name: np.full(len(labels), np.nan) for name in (*path_columns([], [], hierarchy), "n_atoms")}
     columns |= energy_columns(result, X, len(labels), hierarchy.depth)
     return ImageScores(tuple(labels), None if answers is None else tuple(answers), columns)
 
 
-def evaluate_method(estimator: Any, X: ArrayLike, y: ArrayLike, *, top_k: Sequence[int] = (1, 5)) -> ImageScores:
-    """Score a fitted classifier on labelled images.
-
-    Parameters
-    ----------
-    estimator : classifier with ``pursue``, ``predict_proba``, ``classes_`` and ``hierarchy_``
-        `HCEPClassifier` or a method of `hcep.classify.methods`. Its prediction is the most probable class; one without
-        ``predict_proba`` is asked to ``predict``.
-    X : (n_images, n_dims) array; raw embeddings
-    y : (n_images,) array of str
-    """
-    return score_estimator(estimator, X, y, top_k=top_k)[0]
-
-
-def score_estimator(
-    estimator: Any,
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    top_k: Sequence[int] = (1, 5),
-    energy: bool = True,
-    hierarchy: Hierarchy | None = None,
-) -> tuple[ImageScores, Any]:
-    """`evaluate_method`, and the paths or supports that were scored: each image is searched once.
-
-    Without `energy`, reconstruction error and explained energy are left undefined, which saves a product per image.
-    Scores are against `hierarchy`, the estimator's own by default.
-    """
-    told: dict[str, Any] = {"X": X if energy else None, "top_k": top_k}
-    if not hasattr(estimator, "pursue"):
-        raise HCEPError(
-            f"a {type(estimator).__name__} finds no concepts (it has no `pursue`); make_method('linear-probe') of "
-            "hcep.classify is a LogisticRegression to score here, and score_images takes what any other predicted"
-        )
-    if hasattr(estimator, "infer"):
-        found = estimator.infer(X)
-        result, told["probabilities"], told["classes"] = found.paths, found.probabilities, estimator.classes_
-    elif hasattr(estimator, "predict_proba"):  # the most probable class is the predicted one
-        result, told["classes"] = estimator.pursue(X), estimator.classes_
-        told["probabilities"] = estimator.predict_proba(X)
-    else:
-        result, told["predicted"] = estimator.pursue(X), estimator.predict(X)
-    return score_images(result, y, hierarchy or estimator.hierarchy_, **told), result
-
-
 def _checked_probabilities(
     probabilities: ArrayLike | None, classes: ArrayLike | None, n_images: int
 ) -> tuple[Floats | None, list[str]]:
-    """The probabilities as an array, and what its columns stand for; None and nothing where none are given."""
+    """Return the probabilities as an array, and the classes of its columns; (None, []) without probabilities."""
     if probabilities is None:
         return None, []
     if classes is None:
-        raise HCEPError("classes is missing: say which class each column of probabilities stands for")
+        raise HCEPError("classes is missing: pass the class of each column of probabilities")
     table, names = np.asarray(probabilities, dtype=np.float64), as_labels(classes, "classes")
     if table.shape != (n_images, len(names)):
         raise HCEPError(
@@ -189,10 +150,10 @@ def _checked_probabilities(
 def _label_columns(
     labels: list[str], answers: list[str] | None, table: Floats | None, names: list[str], top_k: Sequence[int]
 ) -> Columns:
-    """Accuracy, top-k and the probability of the predicted class; NaN where they are not known."""
-    odd = [k for k in top_k if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1]
-    if odd:
-        raise HCEPError(f"top_k must hold positive integers, got {odd[0]!r}")
+    """Return accuracy, top-k and the probability of the predicted class; NaN if they are not known."""
+    for k in top_k:
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise HCEPError(f"top_k must hold positive integers, got {k!r}")
     columns = {name: np.full(len(labels), np.nan) for name in ("correct", *(f"top_{k}" for k in top_k), "confidence")}
     if answers is not None:
         columns["correct"] = np.array([a == b for a, b in zip(labels, answers, strict=True)], dtype=np.float64)
@@ -207,7 +168,7 @@ def _label_columns(
 
 
 def true_class_ranks(probabilities: Floats, true_index: NDArray[np.intp]) -> Floats:
-    """Rank of the true class among the probabilities of each image, 1 the highest; ties go to the lower index."""
+    """Return the rank of each image's true class, 1 for the most probable; ties go to the lower index."""
     own = np.take_along_axis(probabilities, np.maximum(true_index, 0)[:, None], axis=1)
     before = np.arange(probabilities.shape[1]) < true_index[:, None]
     ahead = (probabilities > own) | ((probabilities == own) & before)
@@ -215,6 +176,6 @@ def true_class_ranks(probabilities: Floats, true_index: NDArray[np.intp]) -> Flo
 
 
 def class_index(labels: Sequence[str], classes: Sequence[str]) -> NDArray[np.intp]:
-    """Column of each label among the classes; -1 for a label that is none of them."""
+    """Return the position of each label among the classes; -1 for a label that is not a class."""
     place = {label: i for i, label in enumerate(classes)}
     return np.array([place.get(label, -1) for label in labels], dtype=np.intp)

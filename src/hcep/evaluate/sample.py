@@ -50,9 +50,7 @@ def compare_on_sample(beam_width: int = 8, on_method: Callable[[str], None] = la
         PAPER: HCEPClassifier.paper(tree, beam_width=beam_width),
         OURS: HCEPClassifier(tree),
     }
-    graded = grade_methods(
-        methods, (sample.X_val, sample.y_val), (sample.X_train, sample.y_train), on_method=on_method
-    ).graded
+    graded = grade_methods(methods, (sample.X_val, sample.y_val), (sample.X_train, sample.y_train), on_method=on_method)
     rows: list[dict[str, Any]] = []
     for label, grade in graded.items():
         means = grade.scores.summary()

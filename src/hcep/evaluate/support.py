@@ -1,4 +1,4 @@
-"""Supports and labels against truth: right synsets, how far down the true path, how far off a mistake is."""
+"""Supports and labels against the truth: which synsets are right, and how severe a mistake is."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -21,14 +21,14 @@ SUPPORT_COLUMNS = ("support_precision", "support_recall", "support_f1", "one_pat
 
 
 class SupportScores(NamedTuple):
-    """Per image: the share of the support that is right, and the share of the right path that was found."""
+    """Per image: the share of the support that is right, and the share of the true path that is in the support."""
 
     precision: Floats
     recall: Floats
 
     @property
     def f1(self) -> Floats:
-        """Harmonic mean per image; 0 where nothing is right."""
+        """Harmonic mean per image; 0 if nothing is right."""
         total = self.precision + self.recall
         return np.divide(2 * self.precision * self.recall, total, out=np.zeros_like(total), where=total > 0)
 
@@ -39,11 +39,12 @@ class SupportScores(NamedTuple):
 
 
 def support_scores(paths_or_supports: Any, y: ArrayLike, hierarchy: Hierarchy) -> SupportScores:
-    """Score recovered supports, tuples of synset ids or a pursuit result, against the true classes.
+    """Score supports, as tuples of synset ids or a pursuit result, against the true classes.
 
-    Order, repetitions and the root do not count. Of a class's rooted paths the one is taken that the support has the
-    best F1 with; ties go to the better recall, then to the path that is followed further from the root, then to the
-    first. An empty support scores 0. The hierarchy is the supports' own (``estimator.hierarchy_``).
+    Order, repetitions and the root do not count. If a class has several rooted paths, the support is compared with the
+    path that gives the best F1; ties go to the better recall, then to the path that the support follows further from
+    the root, then to the first. An empty support scores 0. Pass the hierarchy of the supports
+    (``estimator.hierarchy_``).
 
     >>> from hcep import Hierarchy, support_scores
     >>> h = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
@@ -55,20 +56,20 @@ def support_scores(paths_or_supports: Any, y: ArrayLike, hierarchy: Hierarchy) -
 
 
 def path_columns(supports: Sequence[Support], labels: Sequence[str], hierarchy: Hierarchy) -> dict[str, Floats]:
-    """Per image, `SUPPORT_COLUMNS` and ``prefix_1`` … ``prefix_L`` for a hierarchy of depth L."""
+    """Return `SUPPORT_COLUMNS` and ``prefix_1`` … ``prefix_L`` per image, for a hierarchy of depth L."""
     depth = hierarchy.depth
     valid_paths = cache(lambda label: hierarchy.paths(hierarchy.leaf_of(label)))
 
     @cache  # images of a class share few supports
     def row(support: frozenset[str], label: str) -> tuple[float, ...]:
         for synset in support:
-            hierarchy.index(synset)  # an id that is not in the hierarchy is an error
-        found = support - {hierarchy.root}
-        path = _closest_path(found, valid_paths(label))
-        n_right, n_first = len(found.intersection(path)), _prefix_length(found, path)
-        rooted = is_rooted_path(found, hierarchy)
-        complete = rooted and any(hierarchy.is_leaf(synset) for synset in found)
-        agreement = (n_right / max(len(found), 1), n_right / len(path), 2 * n_right / (len(found) + len(path)))
+            hierarchy.index(synset)  # raises an error for an id that is not in the hierarchy
+        synsets = support - {hierarchy.root}
+        path = _closest_path(synsets, valid_paths(label))
+        n_right, n_first = len(synsets.intersection(path)), _prefix_length(synsets, path)
+        rooted = is_rooted_path(synsets, hierarchy)
+        complete = rooted and any(hierarchy.is_leaf(synset) for synset in synsets)
+        agreement = (n_right / max(len(synsets), 1), n_right / len(path), 2 * n_right / (len(synsets) + len(path)))
         prefixes = [1.0] * n_first + [0.0] * (len(path) - n_first) + [float("nan")] * (depth - len(path))
         return (*agreement, float(rooted), float(complete), *prefixes)
 
@@ -79,8 +80,8 @@ def path_columns(supports: Sequence[Support], labels: Sequence[str], hierarchy: 
 
 
 def is_rooted_path(support: frozenset[str], hierarchy: Hierarchy) -> bool:
-    """Whether a set of synsets is exactly one path that starts at a child of the root."""
-    # Parents are numbered before children, so only this order can be a path.
+    """Return whether a set of synsets is exactly one path that starts at a child of the root."""
+    # Parents are numbered before children, so only the sorted order can be a path.
     ordered = [0, *sorted(map(hierarchy.index, support))]
     pointer, parents = hierarchy.parent_pointer, hierarchy.parent_index
     steps = (above in parents[pointer[below] : pointer[below + 1]] for above, below in pairwise(ordered))
@@ -90,31 +91,31 @@ def is_rooted_path(support: frozenset[str], hierarchy: Hierarchy) -> bool:
 def _closest_path(support: frozenset[str], paths: Sequence[Support]) -> Support:
     def closeness(path: Support) -> tuple[float, float, int]:
         n_right = len(support.intersection(path))
-        # In this form equal F1 are equal floats, so that ties are ties.
+        # In this form equal F1 scores are equal floats, so ties are exact.
         return 2 * n_right / (len(support) + len(path)), n_right / len(path), _prefix_length(support, path)
 
     return max(paths, key=closeness)
 
 
 def _prefix_length(support: frozenset[str], path: Support) -> int:
-    """How many of a path's first synsets are all in the support."""
+    """Return how many of a path's first synsets are all in the support."""
     return next((i for i, synset in enumerate(path) if synset not in support), len(path))
 
 
-def supports_and_labels(given: Any, y: ArrayLike) -> tuple[list[Support], list[str]]:
-    """One tuple of synset ids per image, from a pursuit result or any iterable of them, and as many true classes."""
-    given = getattr(given, "paths", getattr(given, "supports", given))
-    supports = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [""]
+def supports_and_labels(result: Any, y: ArrayLike) -> tuple[list[Support], list[str]]:
+    """Return a tuple of synset ids per image, from a pursuit result or an iterable of tuples, and the true classes."""
+    result = getattr(result, "paths", getattr(result, "supports", result))
+    supports = list(result) if isinstance(result, Iterable) and not isinstance(result, str) else [""]
     if any(isinstance(support, str) for support in supports):
         raise HCEPError("paths_or_supports must be a sequence of tuples of synset ids, or what hb_omp or omp returned")
     labels = as_labels(y, "y")
     if len(supports) != len(labels):
-        raise HCEPError(f"{len(supports):,} supports but {len(labels):,} labels; give one label per support")
+        raise HCEPError(f"{len(supports):,} supports but {len(labels):,} labels; pass one label per support")
     return supports, labels
 
 
 def as_labels(y: ArrayLike, name: str) -> list[str]:
-    """Labels as every metric takes them: one string per image."""
+    """Return labels as a list of one string per image."""
     labels = np.asarray(y)
     if labels.ndim != 1:
         raise HCEPError(f"{name} must hold one label per image; got {type(y).__name__} of shape {labels.shape}")
@@ -125,9 +126,9 @@ def as_labels(y: ArrayLike, name: str) -> list[str]:
 
 
 def tree_distances(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> Floats:
-    """Edges from the true class up to the lowest common ancestor and down to the predicted one, per image.
+    """Count the edges from the true class up to the lowest common ancestor and down to the predicted class.
 
-    0 for a correct label; predictions may be inner synsets. In a DAG each leg is the shortest way.
+    A correct label has distance 0. Predictions can be inner synsets. In a DAG, both parts are shortest paths.
 
     >>> from hcep import Hierarchy
     >>> from hcep.evaluate import tree_distances
@@ -139,9 +140,9 @@ def tree_distances(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -
 
 
 def lca_heights(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> Floats:
-    """Height of the lowest common ancestor of truth and prediction, per image: 0 for a correct leaf.
+    """Return the height of the lowest common ancestor of the true and the predicted class, 0 for a correct leaf.
 
-    The height of a synset is the length of the longest way down to a leaf, so a mistake between siblings costs little
+    The height of a synset is the length of the longest path down to a leaf. A mistake between siblings costs little,
     and one between branches of the root costs the depth of the hierarchy.
     """
     height = np.zeros(len(hierarchy), dtype=np.int64)
@@ -154,14 +155,14 @@ def lca_heights(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> F
 def _by_ancestors(
     y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy, cost: Callable[[int, Steps, Steps], int]
 ) -> Floats:
-    """The cost of each mistake, from the lowest common ancestor and the steps up from either label."""
+    """Return the cost of each mistake, from the lowest common ancestor and the steps up from both labels."""
     truth, predicted = as_labels(y_true, "y_true"), as_labels(y_pred, "y_pred")
     if len(truth) != len(predicted):
-        raise HCEPError(f"y_true has {len(truth):,} labels, y_pred {len(predicted):,}; give as many")
+        raise HCEPError(f"y_true has {len(truth):,} labels and y_pred has {len(predicted):,}; pass the same number")
 
     @cache
     def above(label: str) -> Steps:
-        """Every synset above one (and itself) with the fewest edges to it; a class stands for its leaf."""
+        """Return every ancestor of a label (and itself) with the fewest edges to it; a class stands for its leaf."""
         synset = hierarchy.index(hierarchy.own_leaves.get(label, label))
         steps, waiting = {synset: 0}, deque([synset])
         while waiting:
@@ -186,12 +187,12 @@ def _by_ancestors(
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """How images fared in one hierarchy, restricted to the classes and collapsed, as a model has it."""
+    """Predictions and supports of images under one hierarchy, restricted to the classes and collapsed."""
 
     hierarchy: Hierarchy
     y: NDArray[np.str_]
     predicted: NDArray[np.str_]
-    support: SupportScores  # each path against those of the image's class *in this hierarchy*
+    support: SupportScores  # each path against the paths of the image's class *in this hierarchy*
 
     @property
     def accuracy(self) -> float:
@@ -203,14 +204,14 @@ class Outcome:
 
     @cached_property
     def chance_f1(self) -> float:
-        """Support F1 of the path of a class drawn as often as it occurs: what a deep common trunk gives for free."""
+        """Support F1 of the path of a random class, drawn by its frequency: what a deep common trunk gives for free."""
         classes, counts = np.unique(self.y, return_counts=True)
         share = counts / counts.sum()
         return float(share @ class_f1(self.hierarchy, classes.tolist()) @ share)
 
 
 def class_f1(hierarchy: Hierarchy, classes: list[str]) -> Floats:
-    """F1 of class i's first path against the closest path of class j, (n_classes, n_classes)."""
+    """Return the F1 of class i's first path against the closest path of class j, (n_classes, n_classes)."""
     paths = [hierarchy.paths(hierarchy.leaf_of(label)) for label in classes]
     owner = np.repeat(np.arange(len(classes)), [len(p) for p in paths])
     flat = [path for several in paths for path in several]

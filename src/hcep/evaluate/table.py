@@ -1,4 +1,4 @@
-"""Scores of several methods on the same images, as a table to print or to read on."""
+"""The table of several methods on the same images: as Markdown, LaTeX, CSV and JSON."""
 
 import csv
 import math
@@ -11,29 +11,29 @@ import msgspec
 from hcep._checks import NO_NUMBER, escape_markdown, markdown_table, rounded
 from hcep.errors import HCEPError, near_matches, quoted
 
-BOLD = " Bold: the best of a column, and what is not significantly worse."
+BOLD = " Bold: the best of a column, and everything not significantly worse."
 ARROWS = {"higher": " ↑", "lower": " ↓", None: ""}
 LATEX_ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
-#: In a whole LaTeX table: dash, dagger and arrows.
+#: Symbols of a whole LaTeX table: dash, dagger and arrows.
 LATEX_SYMBOLS = str.maketrans({NO_NUMBER: "--", "†": r"$^{\dagger}$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"})
 
 
 class Metric(NamedTuple):
-    """A column of a table: its title, and which side is better; None where neither is, and no method the best."""
+    """The title of a column, and which direction is better; None if neither is, so that no method is the best."""
 
     title: str
     better: Literal["higher", "lower"] | None
 
     @property
     def sign(self) -> float:
-        """1 where higher is better, -1 where lower is, 0 where neither."""
+        """1 if higher is better, -1 if lower is better, 0 if neither is."""
         return {"higher": 1.0, "lower": -1.0, None: 0.0}[self.better]
 
 
-#: To add a metric: its row here, and its values per image as a column of `score_images`.
+#: To add a metric, add a row here and a column with its values per image to `score_images`.
 METRICS = {
     "correct": Metric("accuracy", "higher"),
     "top": Metric("top", "higher"),
@@ -45,7 +45,7 @@ METRICS = {
     "prefix": Metric("prefix", "higher"),
     "tree_distance": Metric("mistake distance", "lower"),
     "lca_height": Metric("mistake LCA height", "lower"),
-    # Methods measure these two in their own metric, and a support that explains more need not be a better one.
+    # Each method measures these two in its own metric, and a support that explains more is not always better.
     "reconstruction_error": Metric("error", None),
     "explained": Metric("explained", None),
     "n_atoms": Metric("atoms", None),
@@ -55,7 +55,7 @@ METRICS = {
 
 
 def metric_of(column: str) -> Metric:
-    """The metric a column of `ImageScores` belongs to: ``prefix_3`` is the prefix metric at level 3."""
+    """Return the metric of a column of `ImageScores`: ``prefix_3`` is the prefix metric at level 3."""
     if column in METRICS:
         return METRICS[column]
     stem, _, level = column.rpartition("_")
@@ -65,41 +65,54 @@ def metric_of(column: str) -> Metric:
 
 @dataclass(frozen=True)
 class Score:
-    """One method's score on one metric."""
+    """One method's score on one metric.
+
+    Attributes
+    ----------
+    mean, low, high : estimate and confidence interval; NaN if no image has a value
+    n_images : number of images with a value
+    difference, difference_low, difference_high : the score minus that of the reference method
+    p, p_holm : two-sided p-value of the paired test against the reference, and adjusted for the methods of the column
+    best : whether the mean is the best of its column, or not significantly worse (paired, adjusted)
+    """
 
     method: str
     metric: str
-    #: mean, low, high: estimate and confidence interval; NaN where the metric is defined for no image
     mean: float
     low: float
     high: float
-    n_images: int  # images it is defined for
-    #: difference, difference_low, difference_high: what it has over the reference method
+    n_images: int
     difference: float
     difference_low: float
     difference_high: float
-    #: p, p_holm: two-sided, paired, against the reference: raw, and adjusted for the number of methods in the column
     p: float
     p_holm: float
-    best: bool  # the best mean of its column, or not significantly worse (paired, adjusted) than that of the best
+    best: bool
 
     @property
     def between(self) -> str:
-        """The interval, for tables."""
+        """The interval as text."""
         return f"[{rounded(self.low)}, {rounded(self.high)}]"
 
 
 @dataclass(frozen=True, repr=False)
 class ScoreTable:
-    """Scores of several methods on the same images; made by `compare_scores`."""
+    """Scores of several methods on the same images, made by `compare_scores`.
 
-    #: methods, metrics: rows and columns
+    Attributes
+    ----------
+    methods, metrics : the rows and the columns
+    reference : the method that the others are tested against
+    level : level of the intervals; differences with p-values below ``1 - level`` are significant
+    scores : method by method
+    """
+
     methods: tuple[str, ...]
     metrics: tuple[str, ...]
-    reference: str  # the method the others are tested against
+    reference: str
     n_images: int
-    level: float  # of the intervals; differences are called significant below ``1 - level``
-    scores: tuple[Score, ...]  # method by method
+    level: float
+    scores: tuple[Score, ...]
 
     def __repr__(self) -> str:
         return f"ScoreTable({quoted(self.methods)}; {quoted(self.metrics)}; {self.n_images:,} images)"
@@ -108,41 +121,41 @@ class ScoreTable:
         return self.to_markdown()
 
     def score(self, method: str, metric: str) -> Score:
-        """The score of one method on one metric."""
+        """Return the score of one method on one metric."""
         for name, known in ((method, self.methods), (metric, self.metrics)):
             if name not in known:
                 raise HCEPError(f"{name!r} is not in the table.{near_matches(name, known)}")
         return self.scores[self.methods.index(method) * len(self.metrics) + self.metrics.index(metric)]
 
     def is_significant(self, score: Score) -> bool:
-        """Whether a method is better or worse than the reference; a metric without a better side says neither."""
+        """Return whether a method is better or worse than the reference."""
         return score.p_holm < 1.0 - self.level and metric_of(score.metric).better is not None
 
     @property
     def plain_note(self) -> str:
-        """What intervals and daggers mean."""
+        """A note that explains intervals and daggers."""
         return self.note.replace(BOLD, "")
 
     @property
     def note(self) -> str:
-        """What intervals, bold type and daggers mean."""
-        told = f"{self.n_images:,} images; intervals: {self.level:.0%}, bootstrap over images.{BOLD}"
+        """A note that explains intervals, bold type and daggers."""
+        intervals = f"{self.n_images:,} images; intervals: {self.level:.0%}, bootstrap over images.{BOLD}"
         differs = f" † differs from {self.reference} (paired test, Holm, p < {1.0 - self.level:.2g})."
-        return told + (differs if len(self.methods) > 1 else "")
+        return intervals + (differs if len(self.methods) > 1 else "")
 
     @property
     def titles(self) -> list[str]:
-        """Heads of the columns, with the direction that is better."""
+        """Titles of the columns, with an arrow for the better direction."""
         return [metric_of(name).title + ARROWS[metric_of(name).better] for name in self.metrics]
 
     def to_markdown(self, *, intervals: bool = True) -> str:
-        """A Markdown table, methods as rows, best values in bold, and a line that says how to read it."""
+        """Return a Markdown table with methods as rows, the best values in bold, and a note below it."""
         rows = [[escape_markdown(name), *cells] for name, cells in self._cells("**{}**", "{} {}", intervals)]
         return f"{markdown_table(['method', *self.titles], rows)}\n{self.note}"
 
     def to_latex(self, *, intervals: bool = True) -> str:
-        """A LaTeX tabular; needs the package booktabs."""
-        # Braces, or a row that starts with a bracket reads as an argument of the line break before it.
+        """Return a LaTeX tabular, which needs the package booktabs."""
+        # Without braces, LaTeX reads a bracket at the start of a row as an argument of the line break before it.
         rows = self._cells(r"\textbf{{{}}}", r"{} {{\scriptsize {}}}", intervals)
         lines = [
             f"% {self.note}",
@@ -157,7 +170,7 @@ class ScoreTable:
         return "\n".join(lines).translate(LATEX_SYMBOLS)
 
     def _cells(self, bold: str, with_interval: str, intervals: bool) -> list[tuple[str, list[str]]]:
-        """Each method with its cells; the templates put a number in bold, and its interval behind it."""
+        """Return each method with its cells, formatted by templates for bold numbers and for intervals."""
 
         def cell(score: Score) -> str:
             shown = bold.format(rounded(score.mean)) if score.best else rounded(score.mean)
@@ -168,7 +181,7 @@ class ScoreTable:
         return [(method, [cell(self.score(method, m)) for m in self.metrics]) for method in self.methods]
 
     def to_csv(self) -> str:
-        """A line per method and metric, with everything `Score` has."""
+        """Return CSV with a line per method and metric, and a column per attribute of `Score`."""
         out = StringIO()
         rows = csv.writer(out, lineterminator="\n")
         rows.writerow([field.name for field in fields(Score)])
@@ -176,11 +189,11 @@ class ScoreTable:
         return out.getvalue()
 
     def to_json(self) -> str:
-        """The table as JSON; what is not defined is null."""
+        """Return the table as JSON; values that are not defined are null."""
         whole = {"n_images": self.n_images, "level": self.level, "reference": self.reference, "scores": self.scores}
         return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()
 
 
 def escaped(text: str) -> str:
-    r"""Text that LaTeX prints as it is."""
+    r"""Escape text for LaTeX."""
     return "".join(LATEX_ESCAPES.get(character, character) for character in text)

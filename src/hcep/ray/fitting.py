@@ -23,7 +23,8 @@ from hcep.classify import HCEPClassifier
 from hcep.dictionary.moments import ClassMoments
 from hcep.embeddings.store.manifest import ShardRecord
 from hcep.errors import HCEPError
-from hcep.evaluate import ImageScores, evaluate_method
+from hcep.evaluate.grade import evaluate_method
+from hcep.evaluate.image_scores import ImageScores
 from hcep.explain.predictions import write_predictions
 from hcep.models import read_model
 from hcep.models.fitting import FittedModel, quotas, sum_up, take_sample, with_moments

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep.errors import HCEPError, quoted
-from hcep.evaluate.image_scores import evaluate_method
+from hcep.evaluate.grade import evaluate_method
 from hcep.evaluate.statistics import mean_known
 from hcep.evaluate.support import as_labels
 from hcep.hierarchy import Hierarchy
