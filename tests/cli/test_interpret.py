@@ -243,7 +243,7 @@ def test_images_added_to_phrases_are_shown(model, embedded, images):
         (["--describe", "3"], "--describe: a language model writes these phrases; pass its name with --llm"),
         (["nowhere.npz"], "no embeddings at 'nowhere.npz'"),
         (["--vocabulary", "nowhere.npz"], "cannot read phrases from 'nowhere.npz': .*No such file"),
-        (["--llm", "tiny", "--offline"], "offline answers come from cache"),
+        (["--llm", "tiny", "--offline"], "offline answers come from the cache"),
         (["-o", "table.html"], r"--output: expected a name ending in .md, .tex, .txt, got 'table.html'"),
         (["--template", "a {}", "--template", "the {}"], "--template: hcep interpret takes one template, got 2"),
         (["--vocabulary", "p.npz", "--template", "a {}"], "--template has no effect on 'p.npz', .* leave"),

@@ -133,12 +133,12 @@ def test_nothing_is_asked_before_the_output_is_known_to_be_writable(classes, out
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
-        ("a.json", b'{"a": 1}', "must hold a JSON list of names"),
+        ("a.json", b'{"a": 1}', "must contain a JSON list of names"),
         ("a.json", b"[1", "cannot read names"),
         ("a.txt", b"\xff\xfe\x00", "cannot read names"),
         ("a.txt", b"cat\n", "at least two classes"),
-        ("a.txt", b"\n \n", r"a\.txt' holds no names; expected one per line"),
-        ("a.json", b"[]", r"a\.json' holds no names; expected a JSON list"),
+        ("a.txt", b"\n \n", r"a\.txt' has no names; expected one per line"),
+        ("a.json", b"[]", r"a\.json' has no names; expected a JSON list"),
     ],
 )
 def test_class_files_that_are_none(name, content, match, tmp_path, output):
@@ -151,7 +151,7 @@ def test_class_files_that_are_none(name, content, match, tmp_path, output):
 
 
 def test_an_address_without_http(classes, output):
-    with pytest.raises(HCEPError, match=r"'127\.0\.0\.1:8761/v1' is no web address; expected http://.*--base-url"):
+    with pytest.raises(HCEPError, match=r"'127\.0\.0\.1:8761/v1' is not a web address; expected http://.*--base-url"):
         invoke("llm", classes, "-o", output, "--llm", "m", "--base-url", "127.0.0.1:8761/v1")
 
 

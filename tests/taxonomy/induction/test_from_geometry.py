@@ -158,8 +158,8 @@ def test_names_by_a_language_model(endpoint):
 @pytest.mark.parametrize(
     ("answer", "fault"),
     [
-        ("", "no name in the answer"),
-        ("123", "no name in the answer"),
+        ("", "it contains no name"),
+        ("123", "it contains no name"),
         ("cats", "name of a class or of another group"),
         ("Entity", "name of a class or of another group"),
         ("a very long name of far too many words", "longer than 5 words"),
@@ -174,7 +174,7 @@ def test_a_name_that_does_not_fit_is_sent_back_and_given_up(answer, fault, endpo
     never = by_llm(endpoint, answer)
     assert len(endpoint[0].requests) == 3
     assert "cat + dog + 2 more" in never.hierarchy
-    assert "no fit name for cat + dog + 2 more" in never.summary()
+    assert "no suitable name for cat + dog + 2 more" in never.summary()
     assert fault in never.summary()
 
 
@@ -218,7 +218,7 @@ def test_cifar10_parts_animals_from_vehicles():
         ({"max_branching": 1}, "max_branching must be None or"),
         ({"class_embeddings": POINTS[:4]}, r"one row per class, \(5, n_dims\); got shape \(4, 2\)"),
         ({"class_embeddings": POINTS * np.nan}, "must be finite; row 0 is not"),
-        ({"class_embeddings": POINTS}, "must not be zero; row 0"),
+        ({"class_embeddings": POINTS}, "must not be zero, as row 0 is"),
         ({"class_names": ["cat"] * 5}, "names twice: 'cat'"),
         ({"unit_norm": False, "names_from": (["x"], np.ones((1, 3)))}, r"names_from must be .*shape \(1, 3\) \(--voc"),
     ],

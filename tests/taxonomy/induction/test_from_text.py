@@ -156,9 +156,9 @@ def test_any_text_gives_a_valid_hierarchy_and_the_same_one_again(words):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"min_count": 0}, "min_count must be a whole number of at least 1"),
+        ({"min_count": 0}, "min_count must be a positive integer"),
         ({"max_parents": 0}, "max_parents must be None or"),
-        ({"lines": [b"bytes"]}, "it gave a bytes"),
+        ({"lines": [b"bytes"]}, "got a bytes in it"),
         ({"lines": "no/such/file.txt"}, "cannot read the corpus 'no/such/file.txt': No such file"),
     ],
 )

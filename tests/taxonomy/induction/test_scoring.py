@@ -96,7 +96,7 @@ def test_leaves_are_compared_by_id_or_else_by_name():
     )
     scores = score_induced(GOLD, named)
     assert scores["n_leaves_compared"] == 2
-    with pytest.raises(HCEPError, match=r"share 0 leaves; there is .* use the same ids or names"):
+    with pytest.raises(HCEPError, match=r"share 0 leaves; tree has .* use the same ids or names"):
         score_induced(tree("r: x y"), GOLD)
 
 
@@ -166,8 +166,8 @@ def test_a_flat_tree_has_no_geometry_to_speak_of(clouds):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"X": [[1.0]]}, "give X with y"),
-        ({"X_val": [[1.0]], "y_val": ["cat"]}, "give X with y"),
+        ({"X": [[1.0]]}, "give X together with y"),
+        ({"X_val": [[1.0]], "y_val": ["cat"]}, "give X together with y"),
         ({"X": np.eye(4), "y": ["cat", "cat", "dog", "wolf"]}, "class 'dog' has one image"),
     ],
 )

@@ -63,6 +63,11 @@ def test_a_small_model_ends_in_a_valid_tree(small_model, strategy, max_rounds, t
     assert 1 <= found.rounds <= max_rounds
     assert len(server.requests) == found.usage.calls == found.rounds
     assert all(turn["answer"].strip() for turn in found.transcript)
-    assert found.complete or found.summary()
+    unplaced = [name for name in CLASSES if not any(name in turn["answer"] for turn in found.transcript)]
+    assert set(unplaced) <= set(found.missing)
+    assert all(found.hierarchy.parents(name) == (found.hierarchy.root,) for name in found.missing)
+    assert found.complete is (not found.missing and found.hierarchy.depth > 1)
+    # Every class that was not placed is in the report, by name.
+    assert all(repr(name) in found.summary() for name in found.missing)
     again = ChatModel("smollm2", cache=tmp_path, max_tokens=60, offline=True)
     assert induce_with_llm(CLASSES, again, strategy=strategy, max_rounds=max_rounds).hierarchy == found.hierarchy

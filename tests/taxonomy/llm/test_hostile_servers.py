@@ -55,7 +55,7 @@ def test_no_endless_body_takes_memory_whatever_its_status(code, monkeypatch):
 def test_dripped_headers_do_not_outlast_the_time_out():
     with running_chat(dripping_headers) as server:
         started = time.monotonic()
-        with pytest.raises(LLMError, match=r"no whole answer within 0\.3 s"):
+        with pytest.raises(LLMError, match=r"no complete answer within 0\.3 s"):
             model(server, timeout=0.3).ask(HELLO)
     assert time.monotonic() - started < 2
 
@@ -76,7 +76,7 @@ def test_a_compressed_body_is_never_unpacked(code):
 def test_no_redirect_carries_the_key_elsewhere():
     with running_chat("hello") as other:
         elsewhere = status(302, location=f"{other.url}/chat/completions")
-        match = r"refused the request \(302\): it sends us on to 'http://127"
+        match = r"refused the request \(302\): it redirects to 'http://127"
         with running_chat(elsewhere) as server, pytest.raises(LLMError, match=match):
             model(server).ask(HELLO)
         assert other.requests == []

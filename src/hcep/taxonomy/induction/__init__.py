@@ -1,4 +1,4 @@
-"""Hierarchies for classes that have none: by a language model, from text, or from the embeddings themselves."""
+"""Induce a hierarchy over classes that have none: with a language model, from text, or from embeddings."""
 
 import lazy_loader
 

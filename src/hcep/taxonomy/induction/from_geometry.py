@@ -1,4 +1,4 @@
-"""A hierarchy from the embeddings themselves: classes that lie together hang together, and groups get names."""
+"""A hierarchy from the class embeddings: classes that lie close together form groups, and groups get names."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from hcep.hierarchy.graph import Hierarchy
 from hcep.taxonomy.induction.from_language_model import name_prompt
 from hcep.taxonomy.induction.induced import Fault, Induced, LeafNames, clean_label, free_name, normal_form
 from hcep.taxonomy.induction.placement import without_thinking
-from hcep.taxonomy.llm import Answer, LLMError
-from hcep.taxonomy.llm.chat import ChatModel, Messages, RejectedError, ask_until_accepted
+from hcep.taxonomy.llm import ChatModel, LLMError, RejectedError, ask_until_accepted
+from hcep.taxonomy.llm.chat import Messages
+from hcep.taxonomy.llm.endpoint import ChatAnswer
 
 Linkage = Literal["ward", "average"]
 MAX_NAME, MAX_WORDS, MAX_TRIES = 40, 5, 3
-#: Class names shown to the model from inside and from outside of a group.
+#: Class names that the language model sees from inside, and from outside, a group.
 N_SHOWN = 40
 
 
@@ -36,55 +37,57 @@ def induce_from_embeddings(
     chat: ChatModel | None = None,
     root: str = "entity",
 ) -> Induced:
-    """Cluster class embeddings into a hierarchy, always complete.
+    """ClassGroup class embeddings into a hierarchy, which is always complete.
 
-    A group that gets no name is called after its members: "cat + dog + 3 more".
+    A group without a name is called after its members: "cat + dog + 3 more".
 
     Parameters
     ----------
-    class_embeddings : (n_classes, n_dims) array; as a rule the mean embedding of each class's training images
-    linkage : {"ward", "average"}; how groups are merged: the least increase of variance (Ward, *J. Am. Stat. Assoc.*
-        58, 1963), or the least mean distance
-    gap : from 0, a binary tree, to 1, no groups at all. A group stays where its merge is at least this much lower than
-        that of the group above it: ``height <= (1 - gap) * height above``.
-    max_branching : groups are dissolved into the one above only while that has at most so many parts
-    unit_norm : scale embeddings to norm 1 first, so that angles decide
-    names_from : (phrases, (n_phrases, n_dims) array); candidate names and their embeddings in the same space (the text
-        tower's): each group gets the nearest
-    chat : a language model that names each group from its members; it comes before `names_from`
+    class_embeddings : (n_classes, n_dims) array, usually the mean embedding of each class's training images
+    class_names : the class of each row
+    linkage : "ward" merges the groups with the least increase of variance (Ward, *J. Am. Stat. Assoc.* 58, 1963),
+        "average" those with the least mean distance
+    gap : from 0 (a binary tree) to 1 (no groups). A group is kept if its merge is at least this much lower than that of
+        the group above: ``height <= (1 - gap) * height above``.
+    max_branching : groups are dissolved only while the group above has at most this many parts
+    unit_norm : first scale embeddings to norm 1, so that angles decide
+    names_from : (phrases, (n_phrases, n_dims) array); candidate names and their text embeddings: each group gets the
+        nearest
+    chat : a language model that names each group by its members; its names take precedence over `names_from`
+    root : a name for what all classes are
     """
     if linkage not in ("ward", "average"):
         raise HCEPError(f"linkage must be 'ward' or 'average', got {linkage!r}")
     require_share("gap", gap)
     if max_branching is not None and (not isinstance(max_branching, int) or max_branching < 2):
-        raise HCEPError(f"max_branching must be None or a whole number of at least 2, got {max_branching!r}")
+        raise HCEPError(f"max_branching must be None or an integer of at least 2, got {max_branching!r}")
     names = LeafNames(class_names, root)
     vectors, n_classes = np.asarray(class_embeddings, dtype=np.float64), len(names.leaves)
     if vectors.ndim != 2 or len(vectors) != n_classes or vectors.shape[1] == 0:
-        told = f"class_embeddings must have one row per class, ({n_classes:,}, n_dims); got shape {vectors.shape}"
-        raise HCEPError(told)
+        message = f"class_embeddings must have one row per class, ({n_classes:,}, n_dims); got shape {vectors.shape}"
+        raise HCEPError(message)
     infinite, zero = np.flatnonzero(~np.isfinite(vectors).all(axis=1)), np.flatnonzero(~vectors.any(axis=1))
     if len(infinite):
         raise HCEPError(f"class_embeddings must be finite; row {infinite[0]} is not")
     if unit_norm and len(zero):
-        raise HCEPError(f"class_embeddings must not be zero; row {zero[0]} is (or pass unit_norm=False)")
+        raise HCEPError(f"class_embeddings must not be zero, as row {zero[0]} is; or pass unit_norm=False")
     vectors = unit_rows(vectors) if unit_norm else vectors
     tree = cut(binary_tree(vectors, linkage), gap, max_branching)
-    groups = list(tree.groups())[1:]  # the root has its name
+    groups = list(tree.groups())[1:]  # the root has a name
     before = None if chat is None else chat.usage
-    found: list[str | None] = [None] * len(groups)
+    phrases: list[str | None] = [None] * len(groups)
     if names_from is not None and groups:
-        found = _nearest_phrases(groups, vectors, names, *names_from)
+        phrases = _nearest_phrases(groups, vectors, names, *names_from)
     problems: list[Fault] = []
     transcript: list[dict[str, Any]] = []
     ids = {(i,): leaf for i, leaf in enumerate(names.leaves)} | {tree.members: names.root}
-    taken = {names.root, *names.leaves, *(name for name in found if name)}
-    for group, name in zip(groups, found, strict=True):
+    taken = {names.root, *names.leaves, *(name for name in phrases if name)}
+    for group, name in zip(groups, phrases, strict=True):
         members = [names.leaves[i] for i in group.members]
         if chat is not None:
             others = [leaf for i, leaf in enumerate(names.leaves) if i not in set(group.members)]
-            asked, problem = _name_by_llm(members, others, chat, taken - {name or ""}, transcript)
-            name = asked or name
+            answer, problem = _name_by_llm(members, others, chat, taken - {name or ""}, transcript)
+            name = answer or name
             problems += [problem] if problem else []
         ids[group.members] = name or members_name(members, taken)
         taken.add(ids[group.members])
@@ -95,22 +98,22 @@ def induce_from_embeddings(
 
 
 def class_means(X: ArrayLike, y: ArrayLike) -> tuple[list[str], NDArray[np.float64]]:
-    """The classes in order of their names and the mean embedding of each, (n_classes, n_dims)."""
+    """The sorted class names, and the mean embedding of each class, (n_classes, n_dims)."""
     images = np.asarray(X)
     names, index = np.unique(np.asarray(y), return_inverse=True)
     means = np.stack([images[index == i].mean(axis=0, dtype=np.float64) for i in range(len(names))])
     return [str(name) for name in names], means
 
 
-class Cluster(NamedTuple):
-    """A group of classes, or one class: `height` is how far apart its parts are, 0 for one class."""
+class ClassGroup(NamedTuple):
+    """A group of classes, or a single class; `height` is the distance of its parts, 0 for a single class."""
 
     members: tuple[int, ...]
     height: float
-    children: tuple[Cluster, ...] = ()
+    children: tuple[ClassGroup, ...] = ()
 
-    def groups(self) -> Iterator[Cluster]:
-        """Itself and all groups below, larger before smaller along every branch."""
+    def groups(self) -> Iterator[ClassGroup]:
+        """This group and all groups below it, parents before children."""
         waiting = [self]
         while waiting:
             cluster = waiting.pop()
@@ -119,34 +122,34 @@ class Cluster(NamedTuple):
             waiting += cluster.children[::-1]
 
 
-def binary_tree(vectors: NDArray[np.float64], linkage: Linkage) -> Cluster:
-    """The dendrogram of some vectors, (n, d); SciPy's linkage on Euclidean distances."""
+def binary_tree(vectors: NDArray[np.float64], linkage: Linkage) -> ClassGroup:
+    """The dendrogram of vectors (n, d) by SciPy's linkage on Euclidean distances."""
     from scipy.cluster.hierarchy import linkage as merges
     from scipy.spatial.distance import pdist
 
-    clusters = [Cluster((i,), 0.0) for i in range(len(vectors))]
+    clusters = [ClassGroup((i,), 0.0) for i in range(len(vectors))]
     for a, b, height, _ in merges(pdist(vectors), method=linkage).tolist():
         pair = sorted((clusters[int(a)], clusters[int(b)]), key=lambda cluster: min(cluster.members))
-        clusters.append(Cluster(tuple(sorted((*pair[0].members, *pair[1].members))), height, tuple(pair)))
+        clusters.append(ClassGroup(tuple(sorted((*pair[0].members, *pair[1].members))), height, tuple(pair)))
     return clusters[-1]
 
 
-def cut(tree: Cluster, gap: float, max_branching: int | None = None) -> Cluster:
+def cut(tree: ClassGroup, gap: float, max_branching: int | None = None) -> ClassGroup:
     """Dissolve groups whose merge is hardly lower than that of the group above them.
 
-    A group stays only where its height is at most ``(1 - gap)`` times the height of the group it ends up under; its
-    parts go to that group otherwise, the highest first, as long as the group has at most `max_branching` of them.
+    A group is kept if its height is at most ``(1 - gap)`` times that of the group above. Otherwise its parts go to the
+    group above, the highest first, as long as that has at most `max_branching` parts.
     """
     order = [(tree, _parts(tree, gap, max_branching))]
-    for _, parts in order:  # grows while it is walked; no recursion: a thousand classes may merge one by one
+    for _, parts in order:  # grows while it is walked; no recursion, since a thousand classes may merge one by one
         order += [(part, _parts(part, gap, max_branching)) for part in parts if part.children]
-    built: dict[tuple[int, ...], Cluster] = {}
+    built: dict[tuple[int, ...], ClassGroup] = {}
     for group, parts in order[::-1]:
         built[group.members] = group._replace(children=tuple(built.get(part.members, part) for part in parts))
     return built[tree.members]
 
 
-def _parts(group: Cluster, gap: float, max_branching: int | None) -> list[Cluster]:
+def _parts(group: ClassGroup, gap: float, max_branching: int | None) -> list[ClassGroup]:
     parts = list(group.children)
     while max_branching is None or len(parts) < max_branching:
         at = max(range(len(parts)), key=lambda i: parts[i].height)
@@ -157,20 +160,24 @@ def _parts(group: Cluster, gap: float, max_branching: int | None) -> list[Cluste
 
 
 def members_name(members: Sequence[str], taken: set[str]) -> str:
-    """``cat + dog + 3 more``: the first members, one more of them where the name is taken."""
+    """``cat + dog + 3 more``: the first members, or one more of them if the name is taken."""
     n_all = len(members)
     shown = [" + ".join(members[:n]) + f" + {n_all - n} more" * (n < n_all) for n in range(2, n_all + 1)]
     return free_name(taken, *shown, shown[-1].replace("{", "{{").replace("}", "}}") + " ({})")
 
 
 def _nearest_phrases(
-    groups: Sequence[Cluster], vectors: NDArray[np.float64], names: LeafNames, phrases: Sequence[str], embeddings: Any
+    groups: Sequence[ClassGroup],
+    vectors: NDArray[np.float64],
+    names: LeafNames,
+    phrases: Sequence[str],
+    embeddings: Any,
 ) -> list[str | None]:
-    """The nearest phrase to the mean of each group's classes; no phrase twice, no class name, no root.
+    """The nearest phrase to the mean of each group's classes, None if no phrases are left.
 
-    Both sides are centred first, groups on the mean class and phrases on the mean phrase: images and texts of one
-    encoder lie in two distant cones, and what is common to all classes names none of them. The surest pairs choose
-    first. None where the phrases are used up.
+    No phrase is used twice, and no class name or root. Groups are centred on the mean class and phrases on the mean
+    phrase: images and texts of an encoder lie in two distant cones, and what all classes share names none of them. The
+    pairs with the highest cosine choose first.
     """
     texts = np.asarray(embeddings, dtype=np.float64)
     if texts.shape != (len(phrases), vectors.shape[1]) or not len(phrases):
@@ -181,27 +188,27 @@ def _nearest_phrases(
         )
     means = np.stack([vectors[list(group.members)].mean(axis=0) for group in groups])
     cosine = unit_rows(means - vectors.mean(axis=0)) @ unit_rows(texts - texts.mean(axis=0)).T
-    found: list[str | None] = [None] * len(groups)
+    nearest: list[str | None] = [None] * len(groups)
     used = {normal_form(name) for name in (*names.leaves, names.root)}
     for flat in np.argsort(-cosine, axis=None, kind="stable"):
         group, phrase = divmod(int(flat), len(phrases))
         form = normal_form(phrases[phrase])
-        if found[group] is None and form and form not in used:
-            found[group] = str(phrases[phrase])
+        if nearest[group] is None and form and form not in used:
+            nearest[group] = str(phrases[phrase])
             used.add(form)
-    return found
+    return nearest
 
 
 def _name_by_llm(
     members: Sequence[str], others: Sequence[str], chat: ChatModel, taken: set[str], transcript: list[dict[str, Any]]
 ) -> tuple[str | None, Fault | None]:
-    """Ask for the name of one group; an answer that is no fit name is sent back, three times at most."""
+    """Ask for the name of one group; an unsuitable answer is sent back, at most three times."""
 
     def accept(text: str) -> str:
         first_line = without_thinking(text).strip().partition("\n")[0]
         name = clean_label(first_line.strip().rstrip(".")).rstrip(".")
         if not any(character.isalpha() for character in name):
-            raise RejectedError("holds no name: there is no name in the answer")
+            raise RejectedError("contains no name")
         if len(name) > MAX_NAME or len(name.split()) > MAX_WORDS:
             raise RejectedError(f"is longer than {MAX_WORDS} words or {MAX_NAME} characters")
         if normal_form(name) in {normal_form(other) for other in taken}:
@@ -210,13 +217,13 @@ def _name_by_llm(
             raise RejectedError("is a list")
         return name
 
-    def heard(messages: Messages, answer: Answer, fault: str) -> None:
+    def record(messages: Messages, answer: ChatAnswer, fault: str) -> None:
         transcript.append({"messages": messages, "answer": answer.text, "problems": [fault] if fault else []})
 
     question = [{"role": "user", "content": name_prompt(members[:N_SHOWN], others[:N_SHOWN])}]
     try:
-        return ask_until_accepted(chat, question, accept, MAX_TRIES, heard=heard), None
+        return ask_until_accepted(chat, question, accept, MAX_TRIES, record=record), None
     except LLMError as error:
         return None, Fault("no-answer", f"no name for {members_name(members, set())}: {error}")
     except RejectedError as fault:
-        return None, Fault("name", f"no fit name for {members_name(members, set())}: it {fault}")
+        return None, Fault("name", f"no suitable name for {members_name(members, set())}: it {fault}")

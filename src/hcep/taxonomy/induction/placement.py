@@ -1,7 +1,8 @@
-"""The outline in what a language model says, and where it puts the classes: parsed leniently, checked strictly.
+"""Find the outline in a language model's answer, and where it puts the classes.
 
-Outlines are numbered, bulleted, indented, drawn, or JSON, amid whatever else is said. Nothing here raises on a bad
-text: what cannot be read as an entry is left out, and everything that is wrong is told.
+Outlines may be numbered, bulleted, indented, drawn or JSON, with any text around them. In contrast to the file format
+`outline`, which refuses what it cannot read exactly, nothing here raises: lines that cannot be read are skipped, and
+every problem is reported.
 """
 
 import json
@@ -13,13 +14,13 @@ from typing import Any, NamedTuple
 from hcep.errors import quoted
 from hcep.taxonomy.induction.induced import Fault, Induced, LeafNames, clean_label, group_label, hierarchy_of_paths
 
-#: Characters that are read of an answer, the rest is cut off and said so; those of a label, a longer one is a sentence.
+#: Characters of an answer that are read, and of a label; a longer label is a sentence.
 MAX_ANSWER, MAX_LABEL = 200_000, 100
-#: Levels of nesting; deeper is no taxonomy.
+#: Maximum levels of nesting.
 MAX_DEPTH = 50
-#: Invented labels that are compared with every missing leaf; an answer may invent thousands.
+#: Invented labels that are compared with the missing leaves; an answer may invent thousands.
 MAX_COMPARED = 100
-#: Kinds that the tree cannot be rid of without guessing: worth asking again for.
+#: Kinds of problems that cannot be corrected without guessing, so the model is asked again.
 BLOCKING = frozenset({"missing", "renamed", "repeated", "leaf-as-group", "cycle", "flat", "empty", "unreadable"})
 FLAT = Fault("flat", "there are no categories between the root and the leaves; add some")
 
@@ -31,7 +32,7 @@ LISTED = re.compile(r"(?:[-*+•◦▪‣·–—]|\d+[.):]|[A-Za-z][.)]|\(\w\)|
 DRAWN = re.compile(r"[\s│├└─|`+\\'-]*(?:├|└|\|--|`--|\+--|\\--)[─\-]*\s*(.*)")
 INLINE_DOTTED = re.compile(r"\s(?=\d+(?:\.\d+)+[.):]?\s)")
 INLINE_NUMBER = re.compile(r"\s(?=\d+(?:\.\d+)+[.):]?\s|\d+[.):]\s)")
-#: The words under which JSON trees keep their names and what is below them.
+#: Keys under which JSON trees have a node's name, and its children.
 NAME_KEYS = ("name", "label", "category", "concept", "title", "id")
 BELOW_KEYS = ("children", "subcategories", "items", "leaves", "members", "nodes", "subtypes")
 
@@ -39,15 +40,15 @@ IsLeaf = Callable[[str], bool]
 Groups = tuple[str, ...]
 
 
-class Entry(NamedTuple):
-    """One entry of an outline and the position of the entry it stands under, -1 at the top."""
+class OutlineEntry(NamedTuple):
+    """One entry of an outline and the position of the entry above it, -1 at the top."""
 
     label: str
     parent: int
 
 
 class _Line(NamedTuple):
-    """A line taken apart: a heading or a dotted number says its depth itself, by `major`."""
+    """The parts of a line; `major` is the depth that a heading or a dotted number gives by itself."""
 
     label: str
     column: int
@@ -55,33 +56,33 @@ class _Line(NamedTuple):
     marked: bool = True
 
 
-def read_outline(text: str, is_leaf: IsLeaf) -> list[Entry]:
+def read_outline(text: str, is_leaf: IsLeaf) -> list[OutlineEntry]:
     """The entries of the outline in a text, parents before children; a line that spells a leaf is always an entry."""
-    said = without_thinking(text)
+    answer = without_thinking(text)
     readings = []
-    for part in (*sorted(FENCE.findall(said), key=len, reverse=True)[:3], said):
+    for part in (*sorted(FENCE.findall(answer), key=len, reverse=True)[:3], answer):
         readings += [_from_json(part), _from_lines(part, is_leaf)]
-    # The reading that makes sense of the most leaves; of equals the first.
+    # The reading that has the most leaves; of equals the first.
     return max(readings, key=lambda entries: (len({e.label for e in entries if is_leaf(e.label)}), bool(entries)))
 
 
 def without_thinking(text: str) -> str:
-    """What a reasoning model says after it has talked to itself."""
+    """What a reasoning model answers after it has finished thinking."""
     return text.partition(THINKING)[2] if text.lstrip().startswith("<think") else text
 
 
-def _from_json(text: str) -> list[Entry]:
+def _from_json(text: str) -> list[OutlineEntry]:
     start = min((i for i in (text.find("{"), text.find("[")) if i >= 0), default=len(text))
     try:
         whole, _ = json.JSONDecoder().raw_decode(text[start:])
     except (ValueError, RecursionError):
         return []
-    entries: list[Entry] = []
+    entries: list[OutlineEntry] = []
     waiting: list[tuple[str | None, Any, int, int]] = [(None, whole, -1, 0)]  # label, what is below, parent, depth
     while waiting:
         label, tree, parent, depth = waiting.pop()
         if label is not None:
-            entries.append(Entry(label, parent))
+            entries.append(OutlineEntry(label, parent))
             parent = len(entries) - 1
         pairs: list[tuple[str | None, Any]] = []
         if isinstance(tree, str):
@@ -96,10 +97,10 @@ def _from_json(text: str) -> list[Entry]:
     return entries
 
 
-def _from_lines(text: str, is_leaf: IsLeaf) -> list[Entry]:
+def _from_lines(text: str, is_leaf: IsLeaf) -> list[OutlineEntry]:
     lines = [_take_apart(raw, is_leaf) for raw in _separate(text, is_leaf)]
     any_marked = any(line.marked for line in lines)
-    entries: list[Entry] = []
+    entries: list[OutlineEntry] = []
     open_entries: list[tuple[tuple[int, int], int]] = []  # rank and position, outermost first
     major = 0
     for line in lines:
@@ -112,18 +113,18 @@ def _from_lines(text: str, is_leaf: IsLeaf) -> list[Entry]:
         del open_entries[MAX_DEPTH:]
         parent = open_entries[-1][1] if open_entries else -1
         open_entries.append((rank, len(entries)))
-        # Leaves listed on the line of their group (``felines: cat, lion``) stand under it.
+        # Leaves on the line of their group, as in ``felines: cat, lion``, are below it.
         group, _, listed = line.label.partition(":")
         names = [name.strip() for name in re.split(r"[,;]", listed)]
         if is_leaf(line.label) or not any(map(is_leaf, names)):
             group, names = line.label, []
-        entries.append(Entry(group.strip(), parent))
-        entries += [Entry(name, open_entries[-1][1]) for name in names if name]
+        entries.append(OutlineEntry(group.strip(), parent))
+        entries += [OutlineEntry(name, open_entries[-1][1]) for name in names if name]
     return entries
 
 
 def _separate(text: str, is_leaf: IsLeaf) -> Iterator[str]:
-    """The lines; one that runs through several numbers (``1. animal 1.1 cat``) is several."""
+    """The lines; a line with several numbers, as in ``1. animal 1.1 cat``, is split."""
     for raw in text.splitlines():
         line = raw.expandtabs(4).rstrip()
         starts_numbered = re.match(r"\s*\d+(?:\.\d+)*[.):]?\s", line)
@@ -142,10 +143,10 @@ def _take_apart(line: str, is_leaf: IsLeaf) -> _Line:
         return _Line(drawn[1], drawn.start(1))
     if heading := HEADING.fullmatch(text):
         return _Line(heading[2], column, len(heading[1]))
-    # Emphasis may stand around number and name together.
+    # Emphasis may surround the number and the name together.
     bare = text.lstrip("*_ ") if re.match(r"[*_]{1,3}\d", text) else text
     listed = LISTED.fullmatch(bare)
-    # "- 1.1 cat" says its depth twice; the number is the surer.
+    # "- 1.1 cat" gives its depth twice; the number is more reliable.
     numbered = NUMBERED.fullmatch(bare) or (listed and NUMBERED.fullmatch(listed[1]))
     if numbered:
         return _Line(numbered[2], column, 6 + len(numbered[1].split(".")))
@@ -165,10 +166,10 @@ def _is_entry(line: _Line, any_marked: bool, is_leaf: IsLeaf) -> bool:
 
 
 def read_answer(text: str, leaves: Iterable[str], *, root: str = "entity") -> Induced:
-    r"""Read the answer of a language model that no one asks again: the tree in it, and what is wrong with it.
+    """Read the hierarchy in a language model's answer, and report the answer's problems.
 
-    The text is a numbered, bulleted, indented or drawn outline or nested JSON, in code fences or not, with or without
-    sentences around it. Classes that it does not place hang from the root.
+    The answer is a numbered, bulleted, indented or drawn outline, or nested JSON, with or without code fences and text
+    around it. Classes that it does not place become children of the root.
     """
     names = LeafNames(leaves, root)
     placement = Placement(text, names)
@@ -176,7 +177,7 @@ def read_answer(text: str, leaves: Iterable[str], *, root: str = "entity") -> In
 
 
 def assembled(paths: Mapping[str, Groups], names: LeafNames, problems: tuple[Fault, ...]) -> Induced:
-    """The result that the paths make, whatever is missing hung from the root."""
+    """The result of the paths; missing leaves become children of the root."""
     missing = tuple(leaf for leaf in names.leaves if leaf not in paths)
     tree = hierarchy_of_paths(paths, names.leaves, names.root)
     flat = len(names.leaves) > 2 and tree.depth == 1
@@ -186,15 +187,15 @@ def assembled(paths: Mapping[str, Groups], names: LeafNames, problems: tuple[Fau
 
 
 def missing_fault(missing: Iterable[str], what: str) -> list[Fault]:
-    """The fault of leaves that an answer leaves out; none where it has all."""
+    """The problem of leaves that an answer lacks, if any."""
     names = tuple(missing)
     return [Fault("missing", f"these {what} are missing: {quoted(names, 200)}", names)] if names else []
 
 
 class Placement:
-    """Where an answer puts the leaves: the groups above each, outermost first, the root left out; and what is wrong.
+    """Where an answer puts the leaves: the groups above each, outermost first and without the root; and its problems.
 
-    `paths` has the leaves that are spelled exactly, `guesses` those spelled otherwise but unmistakably.
+    `paths` has the leaves that are spelled exactly, `guesses` those that are spelled differently but unmistakably.
     """
 
     def __init__(self, text: str, names: LeafNames, *, truncated: bool = False) -> None:
@@ -206,12 +207,12 @@ class Placement:
         self.guesses: dict[str, Groups] = {}
         self._n_times: dict[str, int] = {}
         self._cycles: dict[tuple[str, str], None] = {}
-        self._above: set[tuple[str, str]] = set()  # group pairs, upper first, as the leaves so far need them
+        self._above: set[tuple[str, str]] = set()  # pairs of groups, upper first, on the paths so far
         self._written: dict[str, str] = {}
         for i, leaf in enumerate(self.leaf_of):
             if leaf is not None and leaf not in self.paths:
                 self.paths[leaf] = self._path_to(i)
-            elif leaf is not None and self._leaf_above(i) != leaf:  # a group may hold the leaf of its own name
+            elif leaf is not None and self._leaf_above(i) != leaf:  # a group may hold the leaf of the same name
                 self._n_times[leaf] = self._n_times.get(leaf, 1) + 1
         for i, entry in enumerate(self.entries):
             like = None if self.leaf_of[i] or i in self.has_below else names.alike(entry.label)
@@ -221,13 +222,13 @@ class Placement:
         start = " ".join(text.split())[:60]
         unreadable = f"no outline found in the answer, which starts {start!r}; write one entry a line"
         too_long = f"the answer has {len(text):,} characters; read the first {MAX_ANSWER:,}"
-        told = (
+        checks = (
             (truncated, "truncated", "the answer was cut off at the limit of tokens (max_tokens)"),
             (not start, "empty", "the answer is empty; write the outline"),
             (start and not self.entries, "unreadable", unreadable),
             (len(text) > MAX_ANSWER, "too-long", too_long),
         )
-        self.problems = (*(Fault(kind, message) for so, kind, message in told if so), *self._faults())
+        self.problems = (*(Fault(kind, message) for fails, kind, message in checks if fails), *self._faults())
 
     @property
     def placed(self) -> dict[str, Groups]:
@@ -244,7 +245,7 @@ class Placement:
         return self.leaf_of[parent] if parent >= 0 else None
 
     def _path_to(self, i: int) -> Groups:
-        """The groups above an entry, without the root, leaves, and what would turn the order of two groups round."""
+        """The groups above an entry, without the root, leaves, and groups that would reverse an earlier order."""
         path: list[str] = []
         at = self.entries[i].parent
         while at >= 0:
@@ -264,7 +265,7 @@ class Placement:
         return tuple(groups)
 
     def _faults(self) -> list[Fault]:
-        """Everything that is wrong, the sure before the suspected."""
+        """All problems, the certain ones first."""
         placed = self.placed
         missing = [leaf for leaf in self.names.leaves if leaf not in placed]
         invented = self._invented()
@@ -280,7 +281,7 @@ class Placement:
         again = "the category {!r} stands below itself; use it once on a branch"
         both = "{!r} stands above {!r} and elsewhere below it; decide for one"
         return [
-            *(Fault("renamed", f"you wrote {a!r}; {told.format(b)}", (a, b)) for a, b, told in renamed),
+            *(Fault("renamed", f"you wrote {a!r}; {advice.format(b)}", (a, b)) for a, b, advice in renamed),
             *(Fault("leaf-as-group", as_group.format(leaf), (leaf,)) for leaf in holding),
             *(Fault("repeated", f"{a!r} stands there {n} times; keep one", (a,)) for a, n in self._n_times.items()),
             *(
@@ -293,7 +294,7 @@ class Placement:
         ]
 
     def _invented(self) -> list[str]:
-        """Labels with nothing below them that are no leaf, however spelled; and the groups that hold only such."""
+        """Labels without children that are not a leaf in any spelling, and groups that have nothing else below."""
         kept = [leaf is not None for leaf in self.leaf_of]
         for i in range(len(self.entries) - 1, -1, -1):
             alike = i not in self.has_below and self.names.alike(self.entries[i].label) in self.guesses

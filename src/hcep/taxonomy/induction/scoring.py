@@ -1,4 +1,4 @@
-"""How good is a hierarchy that was induced: against a gold one, in the embedding space, and at its work."""
+"""Scores of an induced hierarchy: against a reference, in the embedding space, and for classification."""
 
 from __future__ import annotations
 
@@ -28,20 +28,22 @@ def score_induced(
     X_val: Given = None,
     y_val: Given = None,
 ) -> dict[str, float]:
-    """Score an induced hierarchy by everything that is given.
+    """Score an induced hierarchy.
 
     Parameters
     ----------
+    tree : the hierarchy to score
+    gold : a reference hierarchy over the same classes
     X, y : (n_images, n_dims) array and (n_images,) array of str; embeddings and classes of training images
-    X_val, y_val : held-out images; without them 30% of each class in `y`
+    X_val, y_val : held-out images; 30% of each class in `y` by default
 
     Notes
     -----
-    Both hierarchies are restricted to the leaves they share (by id, or else by name), and chains are collapsed; a
-    merged synset goes by any of its names. docs/induction.md defines every score.
+    Both hierarchies are restricted to the leaves they share (by id, or else by name) and collapsed; a merged concept
+    has all of its names. docs/induction.md defines every score.
     """
     if (X is None) != (y is None) or (X_val is None) != (y_val is None) or (X is None and X_val is not None):
-        raise HCEPError("give X with y, and X_val with y_val on top of them; one came without the other")
+        raise HCEPError("give X together with y, and X_val together with y_val (which need X and y)")
     flat = tree.collapse()
     sizes = {"n_leaves": len(flat.leaves), "n_synsets": len(flat), "depth": flat.depth}
     scores = {name: float(n) for name, n in {**sizes, "max_branching": flat.max_branching}.items()}
@@ -59,21 +61,21 @@ def score_induced(
 
 def _against_gold(tree: Hierarchy, gold: Hierarchy) -> dict[str, float]:
     shared = _shared_leaves(tree, gold)
-    found, wanted = _Named(tree, {label: label for label in shared}), _Named(gold, shared)
-    names = found.matched_to(wanted)
+    induced, wanted = _Named(tree, {label: label for label in shared}), _Named(gold, shared)
+    names = induced.matched_to(wanted)
     own = {synset: synset for synset in wanted.hierarchy}
     return {
         "n_leaves_gold": float(len(gold.leaves)),
         "n_leaves_compared": float(len(shared)),
-        "edge_f1": _f1(found.edges(names), wanted.edges(own)),
-        "ancestor_f1": _f1(found.ancestors(names), wanted.ancestors(own)),
-        "cluster_f1": _f1(found.clusters(), wanted.clusters()),
-        "overlap": _overlap(found.clusters(), wanted.clusters()),
+        "edge_f1": _f1(induced.edges(names), wanted.edges(own)),
+        "ancestor_f1": _f1(induced.ancestors(names), wanted.ancestors(own)),
+        "cluster_f1": _f1(induced.clusters(), wanted.clusters()),
+        "overlap": _overlap(induced.clusters(), wanted.clusters()),
     }
 
 
 def _shared_leaves(tree: Hierarchy, gold: Hierarchy) -> dict[str, str]:
-    """Each class of the tree that gold has, by id or else by name, and its class in gold."""
+    """Each class of the tree that gold has too, by id or else by name, and its class in gold."""
     by_name: dict[str, list[str]] = {}
     for leaf in gold.leaves:
         by_name.setdefault(normal_form(gold.name(leaf)), []).append(gold.class_of(leaf))
@@ -86,29 +88,29 @@ def _shared_leaves(tree: Hierarchy, gold: Hierarchy) -> dict[str, str]:
             shared[label] = namesakes[0]
     if len(shared) < 2:
         raise HCEPError(
-            f"tree and gold share {len(shared)} leaves; there is {quoted(tree.leaves, 3)} in the one and "
-            f"{quoted(gold.leaves, 3)} in the other: use the same ids or names for the classes"
+            f"tree and gold share {len(shared)} leaves; tree has {quoted(tree.leaves, 3)} and gold "
+            f"{quoted(gold.leaves, 3)}: use the same ids or names for the classes"
         )
     return shared
 
 
 class _Named:
-    """A hierarchy on some classes, without chains, its leaves by the tree's class and its synsets by name."""
+    """A hierarchy over some classes, without chains, with its leaves by the tree's class and its concepts by name."""
 
     def __init__(self, hierarchy: Hierarchy, own_class: dict[str, str]) -> None:
         self.hierarchy = hierarchy.restrict(own_class.values()).collapse()
         self.leaf_of = {label: self.hierarchy.leaf_of(own) for label, own in own_class.items()}
         self.class_of = {leaf: label for label, leaf in self.leaf_of.items()}
-        # The inner synsets above each class, the root left out.
+        # The inner concepts above each class, without the root.
         self.above = {label: self.hierarchy.ancestors(leaf)[1:] for leaf, label in self.class_of.items()}
 
     def known_as(self, synset: str) -> tuple[list[str], list[str]]:
-        """All ids and all names of a synset, its own first, then those that were merged into it."""
+        """All ids and all names of a concept, its own first, then those merged into it."""
         both = [(synset, self.hierarchy.name(synset)), *self.hierarchy.merged(synset)[::-1]]
         return [own for own, _ in both], [normal_form(name) or name for _, name in both]
 
     def matched_to(self, gold: _Named) -> dict[str, str]:
-        """Each synset's counterpart in gold; itself, marked as foreign, where gold has none of its ids and names."""
+        """The counterpart of each concept in gold, or a name that gold cannot have if there is none."""
         by_id: dict[str, str] = {}
         by_name: dict[str, str] = {}
         for synset in gold.hierarchy:
@@ -131,7 +133,7 @@ class _Named:
         return {(names[synset], label) for label, above in self.above.items() for synset in above}
 
     def clusters(self) -> set[Leaves]:
-        """Leaves below each inner synset but the root."""
+        """The leaves below each inner concept except the root."""
         below: dict[str, set[str]] = {}
         for label, above in self.above.items():
             for synset in above:
@@ -140,7 +142,7 @@ class _Named:
 
 
 def _f1(found: set[Any], wanted: set[Any]) -> float:
-    """1 where both are empty: there was nothing to find."""
+    """1 if both are empty: there was nothing to find."""
     total = len(found) + len(wanted)
     return 2 * len(found & wanted) / total if total else 1.0
 
@@ -171,7 +173,7 @@ def _on_images(
 
 
 def _training_rows(labels: NDArray[np.str_]) -> NDArray[np.bool_]:
-    """All images but a share of each class: at least one of it on either side."""
+    """All images but a share of each class, with at least one image of it on either side."""
     rng = np.random.default_rng(0)
     train = np.ones(len(labels), dtype=np.bool_)
     for label in np.unique(labels):

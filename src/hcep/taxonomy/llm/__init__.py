@@ -1,4 +1,4 @@
-"""Language models behind a chat endpoint: one client, its answers kept on disk, its tokens counted."""
+"""A client for language models behind a chat endpoint, with answers cached on disk and tokens counted."""
 
 import lazy_loader
 

@@ -1,2 +1,2 @@
 from .chat import ChatModel as ChatModel, RejectedError as RejectedError, ask_until_accepted as ask_until_accepted
-from .endpoint import Answer as Answer, LLMError as LLMError, Usage as Usage
+from .endpoint import LLMError as LLMError, Usage as Usage

@@ -1,4 +1,4 @@
-"""The chat model: asked with messages, patient with its server, remembering its answers on disk."""
+"""A chat client with retries and a cache on disk."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from hcep._checks import is_number, require_not_negative
 from hcep._files import write_text
 from hcep.errors import HCEPError
 from hcep.taxonomy.llm.endpoint import (
-    Answer,
+    ChatAnswer,
     Endpoint,
     LLMError,
     Prices,
@@ -27,16 +27,16 @@ from hcep.taxonomy.llm.endpoint import (
 
 Messages = Sequence[Mapping[str, str]]
 Accepted = TypeVar("Accepted")
-Heard = Callable[[Messages, Answer, str], None]
+Recorder = Callable[[Messages, ChatAnswer, str], None]
 FORMAT = "hcep-chat-answer"
-#: Seconds; a wait between two tries doubles up to here unless the server asks for another.
+#: Seconds; the wait between two tries doubles up to this, unless the server asks for another.
 LONGEST_BACKOFF = 8.0
-#: Of a rejected answer, what the model is shown again.
-SHOWN = 400
+#: Characters of a rejected answer that the model sees again.
+MAX_SENT_BACK = 400
 
 
 class RejectedError(Exception):
-    """An answer does not pass; the message is the end of "it …"."""
+    """An answer was rejected; the message is worded to follow "it"."""
 
 
 class ChatModel:
@@ -45,21 +45,23 @@ class ChatModel:
     Parameters
     ----------
     model : the model's name on the server
-    base_url : address of the server, as a rule ending in ``/v1``; OPENAI_BASE_URL, then OpenAI's, where it is left out
-    api_key : OPENAI_API_KEY where it is left out; a server given by `base_url` may need none
-    temperature : none leaves the choice to the server
-    max_tokens : limit of the answer; what it cuts off has ``finish_reason == "length"``
-    timeout : seconds for one whole answer
-    max_retries : further tries after too many requests, faults of the server, time-outs and broken connections
-    max_wait : most seconds waited between the tries of one answer in all; a server that asks for more is not waited for
-    backoff : first wait in seconds where the server names none; it doubles up to 8 s
+    base_url : address of the server, usually ending in ``/v1``; by default OPENAI_BASE_URL, or else OpenAI's
+    api_key : OPENAI_API_KEY by default; a server of your own may need none
+    temperature : None leaves the choice to the server
+    max_tokens : maximum length of an answer; one that is cut off has ``finish_reason == "length"``
+    timeout : seconds for one complete answer
+    max_retries : further tries after too many requests, server errors, timeouts and broken connections
+    max_wait : maximum seconds to wait between the tries of one answer, in total
+    backoff : first wait in seconds if the server names none; it doubles up to 8 s
     cache : folder that keeps every answer as JSON, by the hash of model, messages and parameters
-    offline : answer from `cache` alone
-    prices : (float, float), optional; price of a million prompt tokens and of a million completion tokens, for `usage`
+    offline : answer only from `cache`
+    prices : (float, float), optional; the prices of a million prompt tokens and of a million completion tokens
 
     Attributes
     ----------
-    usage : calls, tokens and cost so far. Safe to use from several threads.
+    usage : calls, tokens and cost so far
+
+    A chat model can be used from several threads.
 
     Examples
     --------
@@ -89,7 +91,7 @@ class ChatModel:
         if not isinstance(model, str) or not model.strip():
             raise HCEPError(f"model must be the name of a model on the server, got {model!r}")
         if offline and cache is None:
-            raise HCEPError("offline answers come from cache; pass the folder of a recorded run")
+            raise HCEPError("offline answers come from the cache; pass the folder of a recorded run")
         if not is_number(timeout) or not 0 < timeout < float("inf"):
             raise HCEPError(f"timeout must be a finite number above 0, got {timeout!r}")
         for name, value in {"max_wait": max_wait, "backoff": backoff, "max_retries": max_retries}.items():
@@ -99,18 +101,18 @@ class ChatModel:
         self.model = model
         self.base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
         if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
-            told = f"base_url {self.base_url!r} is no web address; expected http://host:port/v1 or https://host/v1 "
-            raise HCEPError(told + "(--base-url on the command line, or OPENAI_BASE_URL)")
+            expected = "expected http://host:port/v1 or https://host/v1 (--base-url on the command line)"
+            raise HCEPError(f"base_url (or OPENAI_BASE_URL) {self.base_url!r} is not a web address; {expected}")
         self.timeout, self.max_retries, self.max_wait, self.backoff = timeout, max_retries, max_wait, backoff
         self.offline = offline
         self.cache = None if cache is None else Path(cache)
         if self.cache is not None and self.cache.exists() and not self.cache.is_dir():
-            raise HCEPError(f"cache must be a folder, and {str(cache)!r} is a file; name another place")
+            raise HCEPError(f"cache must be a folder; {str(cache)!r} is a file")
         self.prices = _prices(prices)
         self.usage = Usage(cost=None if self.prices is None else 0.0)
         self._api_key = api_key
         self._parameters = {"temperature": temperature, "max_tokens": max_tokens}
-        self._renamed: dict[str, str | None] = {}  # parameters this model wants under another name, or not at all
+        self._renamed: dict[str, str | None] = {}  # parameters that this model has under another name, or not at all
         self._endpoint: Endpoint | None = None
         self._lock = threading.Lock()
 
@@ -118,25 +120,25 @@ class ChatModel:
         where = "offline" if self.offline else self.base_url or "OpenAI"
         return f"ChatModel({self.model!r}, {where}; {self.usage})"
 
-    def ask(self, messages: Messages, *, seed: int | None = None) -> Answer:
-        """Answer a conversation; different seeds, for servers that draw by them, are different requests on disk.
+    def ask(self, messages: Messages, *, seed: int | None = None) -> ChatAnswer:
+        """Ask for the next message of a conversation; each seed has an answer of its own in the cache.
 
-        Raises LLMError: the server refused, or kept failing for all tries, or `offline` and not on disk.
+        Raises LLMError if the server refuses or keeps failing, or if `offline` and the cache has no answer.
         """
         request = self._request(messages, seed)
-        # Not by the address of the server: a recorded run replays wherever it is carried, and two servers that give one
-        # name to different models need different folders.
+        # Without the server's address: a recorded run can be replayed anywhere. Two servers that give one name to
+        # different models need different folders.
         canonical = json.dumps(request, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode()
         place = None if self.cache is None else self.cache / f"{hashlib.sha256(canonical).hexdigest()}.json"
-        answer = None if place is None else _kept_answer(place, request)
+        answer = None if place is None else _cached_answer(place, request)
         if answer is None:
             if self.offline and place is not None:
-                told = f"offline, and no answer to prompt {place.stem[:12]} in {str(place.parent)!r}: run once with a "
-                raise LLMError(told + "server and this cache, with the same model, options and messages")
-            answer = self._ask_patiently(request)
+                message = f"offline, and no answer to prompt {place.stem[:12]} in {str(place.parent)!r}: run once with "
+                raise LLMError(message + "a server and this cache, with the same model, options and messages")
+            answer = self._ask_with_retries(request)
             if place is not None:
-                kept = {key: value for key, value in asdict(answer).items() if key != "cached"}
-                record = {"format": FORMAT, "request": request, "answer": kept}
+                fields = {key: value for key, value in asdict(answer).items() if key != "cached"}
+                record = {"format": FORMAT, "request": request, "answer": fields}
                 write_text(place, json.dumps(record, indent=2, ensure_ascii=False))
         with self._lock:
             self.usage = self.usage.with_answer(answer, self.prices)
@@ -144,20 +146,20 @@ class ChatModel:
 
     def _request(self, messages: Messages, seed: int | None) -> dict[str, Any]:
         if isinstance(messages, str) or not messages:
-            raise HCEPError('messages must be a list of {"role": ..., "content": ...}, with one at least')
+            raise HCEPError('messages must be a list of at least one {"role": ..., "content": ...}')
         for message in messages:
             role, content = message.get("role"), message.get("content")
             if role not in ("system", "user", "assistant") or not isinstance(content, str):
-                told = 'a message needs a "role" (system, user or assistant) and a "content" of text; '
-                raise HCEPError(told + f"got role {role!r} and content of type {type(content).__name__}")
-        said = [{"role": message["role"], "content": message["content"]} for message in messages]
-        request = {"model": self.model, "messages": said, **self._parameters, "seed": seed}
+                expected = 'a message needs a "role" (system, user or assistant) and a "content" of text'
+                raise HCEPError(f"{expected}; got role {role!r} and content of type {type(content).__name__}")
+        plain = [{"role": message["role"], "content": message["content"]} for message in messages]
+        request = {"model": self.model, "messages": plain, **self._parameters, "seed": seed}
         return {name: value for name, value in request.items() if value is not None}
 
-    def _ask_patiently(self, request: dict[str, Any]) -> Answer:
+    def _ask_with_retries(self, request: dict[str, Any]) -> ChatAnswer:
         with self._lock:
             if self._endpoint is None:
-                # A server of one's own looks at no key.
+                # A server of one's own ignores the key.
                 key = self._api_key or os.environ.get("OPENAI_API_KEY") or ("not-needed" if self.base_url else None)
                 self._endpoint = Endpoint(self.base_url, key, self.timeout)
             endpoint = self._endpoint
@@ -179,12 +181,14 @@ class ChatModel:
                 self.usage = replace(self.usage, retries=self.usage.retries + 1)
         raise AssertionError("the last failure raises")
 
-    def _ask_adapting(self, endpoint: Endpoint, request: dict[str, Any]) -> Answer:
-        """Ask; leave out or rename what this model refuses (the newest take no temperature, and rename the limit)."""
+    def _ask_adapting(self, endpoint: Endpoint, request: dict[str, Any]) -> ChatAnswer:
+        """Ask; leave out or rename parameters that this model does not support (the newest models have no
+        temperature, and another name for the limit of tokens).
+        """
         for _ in range(4):
-            wanted = {self._renamed.get(name, name): value for name, value in request.items()}
+            renamed = {self._renamed.get(name, name): value for name, value in request.items()}
             try:
-                return endpoint.complete({str(name): value for name, value in wanted.items() if name is not None})
+                return endpoint.complete({str(name): value for name, value in renamed.items() if name is not None})
             except UnsupportedParameterError as error:
                 if error.parameter in self._renamed:
                     raise
@@ -198,17 +202,17 @@ def ask_until_accepted(
     accept: Callable[[str], Accepted],
     rounds: int,
     seed: int | None = None,
-    heard: Heard = lambda messages, answer, fault: None,
+    record: Recorder = lambda messages, answer, fault: None,
 ) -> Accepted:
-    """The first answer that `accept` takes; a rejected one goes back with the reason.
+    """Ask until an answer is accepted; a rejected one goes back with the reason.
 
     Parameters
     ----------
     messages : the conversation so far
-    accept : what makes something of an answer's text, or raises `RejectedError`
-    rounds : answers to ask for at most; when none of them passes, the last `RejectedError` is raised
-    seed : of every question
-    heard : called with the messages, the answer and what is wrong with it, or ""
+    accept : converts an answer's text, or raises `RejectedError`
+    rounds : maximum number of answers; if none is accepted, the last `RejectedError` is raised
+    seed : for every question
+    record : called with the messages, the answer, and the reason for its rejection or ""
     """
     for left in range(rounds - 1, -1, -1):
         answer = chat.ask(messages, seed=seed)
@@ -217,31 +221,31 @@ def ask_until_accepted(
                 raise RejectedError("was cut off at the limit of tokens")
             accepted = accept(answer.text)
         except RejectedError as error:
-            heard(messages, answer, f"it {error}")
+            record(messages, answer, f"it {error}")
             if not left:
                 raise
-            said = [{"role": "assistant", "content": answer.text[:SHOWN]}] if answer.text.strip() else []
+            before = [{"role": "assistant", "content": answer.text[:MAX_SENT_BACK]}] if answer.text.strip() else []
             again = f"This cannot be used: it {error}. Answer again and keep to the rules."
-            messages = [*messages, *said, {"role": "user", "content": again}]
+            messages = [*messages, *before, {"role": "user", "content": again}]
         else:
-            heard(messages, answer, "")
+            record(messages, answer, "")
             return accepted
     raise AssertionError("the last rejection raises")
 
 
-class _Kept(msgspec.Struct):
+class _CachedAnswer(msgspec.Struct):
     format: str
     request: dict[str, Any]
-    answer: Answer
+    answer: ChatAnswer
 
 
-def _kept_answer(place: Path, request: dict[str, Any]) -> Answer | None:
-    """The answer in a readable JSON file; one that is damaged, or holds another request, counts as absent."""
+def _cached_answer(place: Path, request: dict[str, Any]) -> ChatAnswer | None:
+    """The answer in a JSON file; a file that is damaged, or of another request, counts as absent."""
     try:
-        kept = msgspec.json.decode(place.read_bytes(), type=_Kept)
+        record = msgspec.json.decode(place.read_bytes(), type=_CachedAnswer)
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    return replace(kept.answer, cached=True) if kept.format == FORMAT and kept.request == request else None
+    return replace(record.answer, cached=True) if record.format == FORMAT and record.request == request else None
 
 
 def _prices(prices: Any) -> Prices | None:
@@ -250,6 +254,6 @@ def _prices(prices: Any) -> Prices | None:
     except (TypeError, ValueError):
         prompt = completion = -1.0
     if not (0 <= prompt < float("inf") and 0 <= completion < float("inf")):
-        told = "prices must be two numbers of at least 0, the price of a million prompt tokens and of a million "
-        raise HCEPError(told + f"completion tokens; got {prices!r}")
+        message = "prices must be two numbers of at least 0, for a million prompt and a million completion tokens"
+        raise HCEPError(f"{message}; got {prices!r}")
     return None if prices is None else (prompt, completion)

@@ -1,4 +1,4 @@
-"""One request to a chat endpoint: its answer, which nobody vouches for, within limits of bytes and of time."""
+"""One request to a chat endpoint, whose answer is limited in bytes and time and never trusted."""
 
 import json
 import os
@@ -12,20 +12,20 @@ import hcep
 from hcep._files import AddressError, BrokenOffError, TooLargeError, TooSlowError, WebError, WebResponse, fetch
 from hcep.errors import HCEPError
 
-#: No answer that we ask for comes near; an endpoint that sends more is broken or hostile.
+#: No answer comes near this size; an endpoint that sends more is broken or hostile.
 MAX_BODY = 16_000_000
 OPENAI = "https://api.openai.com/v1"
-#: Shorter "keys" are placeholders, which may well be words of an answer.
+#: Shorter "keys" are placeholders, which may also be words of an answer.
 _SECRET = 8
 Prices = tuple[float, float]
 
 
 class LLMError(HCEPError):
-    """No usable answer came from the language model; the message says why and what to do."""
+    """The language model gave no usable answer; the message says why and what to do."""
 
 
 class TransientError(LLMError):
-    """A failure that may pass: `wait` is how many seconds the server asked for, if it did."""
+    """A failure that may pass; `wait` is the number of seconds that the server asked to wait, if any."""
 
     def __init__(self, message: str, wait: float | None = None) -> None:
         super().__init__(message)
@@ -33,11 +33,11 @@ class TransientError(LLMError):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ChatAnswer:
     """One answer of a chat model; `cached` is whether it came from disk.
 
-    The model is named, and the tokens are counted (0 where it does not say), as by the endpoint. The reason it finished
-    is "stop", "length" (cut off at the limit of tokens), or what else the endpoint says.
+    The endpoint names the model and counts the tokens (0 if it does not). The reason it finished is "stop", "length"
+    (cut off at the limit of tokens), or another word of the endpoint's.
     """
 
     text: str
@@ -49,15 +49,15 @@ class Answer:
 
     @property
     def truncated(self) -> bool:
-        """Whether the text stops where the tokens ran out."""
+        """Whether the text was cut off at the limit of tokens."""
         return self.finish_reason == "length"
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a chat model was asked and what that took: answers from disk are calls, and cost nothing.
+    """The calls, tokens and cost of a chat model; answers from disk count as calls and cost nothing.
 
-    `retries` counts requests that were repeated; `cost` is in the currency of the prices, None where none are known.
+    `retries` counts repeated requests; `cost` is in the currency of the prices, None without prices.
 
     >>> str(Usage(calls=3, cached_calls=1, prompt_tokens=1200, completion_tokens=300, cost=0.0021))
     '3 calls (1 from disk), 1,200 prompt + 300 completion tokens, cost 0.0021'
@@ -70,7 +70,7 @@ class Usage:
     completion_tokens: int = 0
     cost: float | None = None
 
-    def with_answer(self, answer: Answer, prices: Prices | None) -> Self:
+    def with_answer(self, answer: ChatAnswer, prices: Prices | None) -> Self:
         """The usage after one more answer."""
         calls = self.calls + 1
         if answer.cached:
@@ -82,7 +82,7 @@ class Usage:
         return replace(self, calls=calls, prompt_tokens=n_in, completion_tokens=n_out, cost=cost)
 
     def __sub__(self, before: Self) -> Self:
-        """What came on top of an earlier state."""
+        """The usage since an earlier state."""
         then = asdict(before)
         since: Any = {k: None if None in (now, then[k]) else now - then[k] for k, now in asdict(self).items()}
         return replace(self, **since)
@@ -95,7 +95,7 @@ class Usage:
 
 
 class UnsupportedParameterError(LLMError):
-    """The model refuses one of our parameters."""
+    """The model does not support one of our parameters."""
 
     def __init__(self, message: str, parameter: str) -> None:
         super().__init__(message)
@@ -107,41 +107,41 @@ class Endpoint:
 
     def __init__(self, base_url: str | None, api_key: str | None, timeout: float) -> None:
         if api_key is None:
-            told = "no API key: set OPENAI_API_KEY, pass api_key, or give the base_url of a server that needs none "
-            raise LLMError(told + "(--base-url http://127.0.0.1:8080/v1 on the command line)")
+            message = "no API key: set OPENAI_API_KEY, pass api_key, or give the base_url of a server that needs none "
+            raise LLMError(message + "(--base-url http://127.0.0.1:8080/v1 on the command line)")
         self._base_url, self._key, self._timeout = (base_url or OPENAI).rstrip("/"), api_key, timeout
         account = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
         own = {"Content-Type": "application/json", "User-Agent": f"hcep/{hcep.__version__}"}
         self._headers = {"Authorization": f"Bearer {api_key}", **own}
         self._headers |= {header: os.environ[name] for header, name in account.items() if os.environ.get(name)}
 
-    def complete(self, request: Mapping[str, Any]) -> Answer:
-        """Ask once; the key is in no message and in no answer.
+    def complete(self, request: Mapping[str, Any]) -> ChatAnswer:
+        """Send one request; the key never appears in a message or an answer.
 
-        Raises a TransientError where asking again may help, an UnsupportedParameterError for a parameter that can be
-        left out or renamed, and an LLMError for the rest.
+        Raises TransientError if trying again may help, UnsupportedParameterError for a parameter that can be left out
+        or renamed, and LLMError otherwise.
         """
         try:
-            answer = self._sent(json.dumps(request).encode())
-            if len(self._key) >= _SECRET:  # before anything is cut to length, too
-                answer = answer._replace(body=answer.body.replace(self._key.encode(), b"***"))
-            if answer.status != 200:
-                raise _status_error(answer)
-            found = _completion(answer.body, answer.headers.get("content-type", ""), request["model"])
-            text, model, finished = map(self._masked, (found.text, found.model, found.finish_reason))
-            return replace(found, text=text, model=model, finish_reason=finished)
+            response = self._send(json.dumps(request).encode())
+            if len(self._key) >= _SECRET:  # before the text is shortened for a message
+                response = response._replace(body=response.body.replace(self._key.encode(), b"***"))
+            if response.status != 200:
+                raise _status_error(response)
+            answer = _completion(response.body, response.headers.get("content-type", ""), request["model"])
+            text, model, finished = map(self._masked, (answer.text, answer.model, answer.finish_reason))
+            return replace(answer, text=text, model=model, finish_reason=finished)
         except LLMError as error:
             error.args = tuple(map(self._masked, error.args))
             raise
 
-    def _sent(self, data: bytes) -> WebResponse:
+    def _send(self, data: bytes) -> WebResponse:
         url, seconds = f"{self._base_url}/chat/completions", self._timeout
         limits: Any = {"timeout": seconds, "max_seconds": seconds, "max_bytes": MAX_BODY}
         try:
             return fetch(url, data=data, headers=self._headers, **limits)
         except TooSlowError:
-            told = f"no whole answer within {seconds:g} s; raise timeout, or ask for fewer tokens"
-            raise TransientError(told) from None
+            message = f"no complete answer within {seconds:g} s; raise timeout, or ask for fewer tokens"
+            raise TransientError(message) from None
         except TooLargeError:
             raise LLMError(f"the endpoint sent more than {MAX_BODY:,} bytes; stopped reading") from None
         except BrokenOffError as error:
@@ -153,55 +153,55 @@ class Endpoint:
             raise TransientError(f"cannot reach {self._base_url}: {error}; is the server running?") from None
 
     def _masked(self, text: str) -> str:
-        """Text without the key, which a server may send back."""
+        """The text without the key, which a server may send back."""
         return text if len(self._key) < _SECRET else text.replace(self._key, "***")
 
 
-def _completion(body: bytes, content_type: str, asked_model: str) -> Answer:
-    """The answer in the body of a chat completion; a TransientError for what is none."""
+def _completion(body: bytes, content_type: str, requested_model: str) -> ChatAnswer:
+    """The answer in the body of a chat completion; TransientError if the body is something else."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
         start = body[:80].decode("utf-8", "replace")
-        told = f"the endpoint answered with {content_type or 'no content type'}, not JSON: {start!r}; "
-        raise TransientError(told + "is base_url the address that ends in /v1?") from None
+        message = f"the endpoint answered with {content_type or 'no content type'}, not JSON: {start!r}; "
+        raise TransientError(message + "is base_url the address that ends in /v1?") from None
     try:
         choice = data["choices"][0]
         text = choice["message"].get("content")
     except (KeyError, IndexError, TypeError, AttributeError):
-        told = f"the endpoint answered with JSON that is no chat completion: {json.dumps(data)[:80]}"
-        raise TransientError(told) from None
+        message = f"the endpoint answered with JSON that is not a chat completion: {json.dumps(data)[:80]}"
+        raise TransientError(message) from None
     usage = data["usage"] if isinstance(data.get("usage"), dict) else {}
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     n_in, n_out = (n if isinstance(n, int) and n >= 0 else 0 for n in counts)
-    model, finished = str(data.get("model") or asked_model), str(choice.get("finish_reason") or "unknown")
-    return Answer(text if isinstance(text, str) else "", n_in, n_out, model, finished)
+    model, finished = str(data.get("model") or requested_model), str(choice.get("finish_reason") or "unknown")
+    return ChatAnswer(text if isinstance(text, str) else "", n_in, n_out, model, finished)
 
 
-def _status_error(answer: WebResponse) -> LLMError:
-    """What an answer that is an error says of it: the protocol's record, or whatever stands there."""
+def _status_error(response: WebResponse) -> LLMError:
+    """The error that a response reports, in the protocol's record or in any other form."""
     try:
-        told = json.loads(answer.body)
-        told = told.get("error", told) if isinstance(told, dict) else told
+        details = json.loads(response.body)
+        details = details.get("error", details) if isinstance(details, dict) else details
     except (ValueError, RecursionError):
-        told = answer.body[:1000].decode("utf-8", "replace").strip() or answer.reason
-    record = told if isinstance(told, dict) else {}
-    status, parameter = answer.status, record.get("param")
-    reason = " ".join(str(record.get("message") or told).split())[:300]
+        details = response.body[:1000].decode("utf-8", "replace").strip() or response.reason
+    record = details if isinstance(details, dict) else {}
+    status, parameter = response.status, record.get("param")
+    reason = " ".join(str(record.get("message") or details).split())[:300]
     if status == 429 and record.get("code") != "insufficient_quota":
-        return TransientError(f"too many requests (429): {reason}", retry_after(answer.headers))
+        return TransientError(f"too many requests (429): {reason}", retry_after(response.headers))
     if status in (408, 409) or status >= 500:
-        return TransientError(f"the server failed ({status}): {reason}", retry_after(answer.headers))
+        return TransientError(f"the server failed ({status}): {reason}", retry_after(response.headers))
     if status == 400 and parameter in ("max_tokens", "temperature", "seed"):
-        return UnsupportedParameterError(f"the model refuses {parameter}: {reason}", parameter)
+        return UnsupportedParameterError(f"the model does not support {parameter}: {reason}", parameter)
     if status < 400:
-        reason = f"it sends us on to {answer.headers.get('location', 'nowhere')!r:.200}"
+        reason = f"it redirects to {response.headers.get('location', 'nowhere')!r:.200}"
     hints = {401: "; check the API key", 403: "; check the API key", 404: "; check base_url and model"}
     return LLMError(f"the endpoint refused the request ({status}): {reason}{hints.get(status, '')}")
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a server asks to wait: a number, or a date, in its ``retry-after`` header."""
+    """The seconds that a server asks to wait by its ``retry-after`` header, a number or a date."""
     value = headers.get("retry-after", "").strip()
     for seconds in (float, lambda text: parsedate_to_datetime(text).timestamp() - time.time()):
         try:

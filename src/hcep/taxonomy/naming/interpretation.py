@@ -85,7 +85,7 @@ def interpret(
     synsets : name only the atoms that lead to these concepts (ids or names)
     progress : show progress bars
     """
-    run = _Run(model, synsets, encoder, preprocessing, {"rounds": rounds, "progress": progress})
+    run = _Interpreter(model, synsets, encoder, preprocessing, {"rounds": rounds, "progress": progress})
     if describe is None:
         alone = not (phrases or glosses or any(atom.phrases for atom in run.chosen))
         describe = N_DESCRIBED if chat is not None and alone else 0
@@ -128,7 +128,7 @@ def chosen_edges(hierarchy: Hierarchy, synsets: Iterable[str] | None = None) -> 
     return tuple(edge for edge in hierarchy.edges if edge[1] in children)
 
 
-class _Run:
+class _Interpreter:
     """The chosen atoms of a model and what is known of them so far."""
 
     def __init__(
