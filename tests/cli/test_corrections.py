@@ -104,7 +104,7 @@ def test_corrections_are_kept_honoured_and_taken_back(model, cat, photos, tmp_pa
     fails("has no correction in", *correct, "--undo")
     fails("give what is right or wrong", *correct)
     fails("'cow' is not a concept", *correct, "--class", "cow")
-    fails("'animal' is no class but a concept above 'cat', 'dog'; force it", *correct, "--class", "animal")
+    fails("'animal' is not a class but a concept above 'cat', 'dog'; force it", *correct, "--class", "animal")
     fails("force: no path has 'animal', 'bus' together", *correct, "--class", "bus", "--force", "animal")
 
 

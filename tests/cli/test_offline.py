@@ -98,5 +98,5 @@ print(sorted({"scipy", "onnxruntime", "onnx", "numba", "sklearn", "pyarrow"} & s
     told = done.stderr.splitlines()
     assert "no image at 'nowhere.jpg'" in told[0]
     assert "notes.txt: not an image" in told[1]
-    assert "nor below it" in told[2]
+    assert "or below it" in told[2]
     assert done.stdout == "2\n2\n2\n[]\n"

@@ -146,8 +146,8 @@ def test_only_what_stands_must_be_known_to_the_hierarchy(tmp_path):
     assert len(kept.problems) == 1
     assert kept.problems[0].startswith(f"{file} line 1: 'beer' is not a concept")
     assert kept.requests([A, B]) == [Request(), Request(("bus",))]
-    assert kept.honoured(A) is None
-    assert kept.honoured(B).force == ("bus",)
+    assert kept.applied(A) is None
+    assert kept.applied(B).force == ("bus",)
     kept.add(A, label="bus")
     kept.add(A, undo=True)  # the wrong one stands again
     assert kept.requests([A]) == [Request()]

@@ -146,7 +146,7 @@ def test_a_change_is_a_version_that_answers_at_once_and_can_be_undone(folder):
         done = await engine.undo_change()
         assert "ice bear" in done.what
         # What was said of a class that is gone is kept, and has no effect.
-        assert engine.corrections.standing[red.id].label == "ice bear"
+        assert engine.corrections.in_force[red.id].label == "ice bear"
         return before, said, (await engine.explain(red)).name, len(engine.versions())
 
     assert with_engine(folder, ask) == ("polar bear", "ice bear", "polar bear", 0)
@@ -177,7 +177,7 @@ def test_corrections_with_unknown_concepts_do_not_stop_a_server(tmp_path):
         Corrections(file, BEARS)
     kept = Corrections(file, BEARS, lenient=True)
     assert kept.requests(["a" * 64])[0] == ((), ())
-    assert kept.standing["a" * 64].label == "gone"
+    assert kept.in_force["a" * 64].label == "gone"
 
 
 def test_the_command_says_what_is_missing(monkeypatch):

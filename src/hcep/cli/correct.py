@@ -2,7 +2,7 @@
 
 import getpass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from hcep import explain as explaining, models
 from hcep.cli import options as opt
@@ -29,23 +29,21 @@ def correct(
     A photo is recognised by its content, so it may be moved and renamed. Concepts are ids, names or synonyms of the
     model's hierarchy; give the model folder first if it is not the built-in model.
     """
-    from hcep.explain.corrections import Corrections, class_meant, image_hash, request_of
+    from hcep.explain.corrections import Corrections, image_hash
 
     if undo == bool(label or force or forbid):
         raise HCEPError("give what is right or wrong (--class, --force, --forbid), or --undo")
     model, images = model_and_images(model, images)
     hierarchy = (models.builtin_model() if model is None else models.read_model(model)).path_model.hierarchy
-    request = request_of(hierarchy, force or (), forbid or ())._asdict()
-    file = Corrections(corrections, missing=True)
-    request_of(hierarchy, force or (), forbid or (), label)  # refuses a class that is not below these concepts
-    label = label and class_meant(hierarchy, label)
+    file = Corrections(corrections, hierarchy, missing=True, lenient=True)
     hashes = {photo: image_hash(photo) for photo in explaining.find_images(images)}
     for photo, image in hashes.items():
         if undo and image not in file:
             raise HCEPError(f"{str(photo)!r} has no correction in {str(corrections)!r}")
     name = who if who is not None else getpass.getuser()
     for photo, image in hashes.items():
-        file.add(image, **request, label=label, undo=undo, file=str(photo), who=name, why=why)
+        request: dict[str, Any] = {"force": force or (), "forbid": forbid or (), "label": label, "undo": undo}
+        file.add(image, **request, file=str(photo), who=name, why=why)
     n = len(hashes)
     whose = model or "ImageNet, the built-in model; for your own: hcep correct MODEL PHOTO"
     done = "undone" if undo else f"added, with the concepts of {whose}"

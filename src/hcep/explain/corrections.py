@@ -1,8 +1,10 @@
-"""What people said of single images, kept: a file of JSON lines that is only ever appended to.
+"""Corrections of single images: a file of JSON lines that is only ever appended to.
 
-A line is on disk before it counts as written. A process that is killed in the middle of one leaves a torn last line,
-which no reader takes for a record and the next writer removes.
+A line counts as written once it is on disk. A process that is killed while writing leaves an incomplete last line,
+which readers ignore and the next writer removes.
 """
+
+from __future__ import annotations
 
 import os
 import re
@@ -14,7 +16,7 @@ from errno import ENOSPC
 from hashlib import sha256
 from operator import ne
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -22,19 +24,21 @@ from msgspec import Meta, Struct
 
 from hcep._checks import convert_record, parse_json
 from hcep._files import sync_folder
-from hcep.embeddings import Embeddings
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit.limits import Concepts, PathLimits, Request
+
+if TYPE_CHECKING:
+    from hcep.embeddings import Embeddings
 
 HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class Correction(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One line: what was said of an image; of several about one image the last holds.
+    """One line of the file: a correction of an image; the last correction of an image is in force.
 
-    `image` is the SHA-256 of the photo's file (of an embedding without one: of its numbers as little-endian float32),
-    `file` what it was called then. ``undo`` takes the last correction of the image back.
+    `image` is the SHA-256 of the photo's file (for an embedding without a file: of its numbers as little-endian
+    float32), `file` its name at the time. ``undo`` withdraws the last correction of the image.
     """
 
     image: Annotated[str, Meta(pattern=f"^{HASH.pattern}\\Z", description="64 hexadecimal digits")]
@@ -53,9 +57,9 @@ class Correction(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 def image_hash(image: Any) -> str:
-    """What an image is known by: the hash of a photo's file, of a PIL image's pixels, of an embedding's numbers.
+    """The hash that identifies an image: of a photo's file, of a PIL image's pixels, or of an embedding's numbers.
 
-    A hash stands for itself.
+    A hash is returned as it is.
     """
     from hcep.embeddings.images import content_hash
     from hcep.embeddings.vectors import vector_hash
@@ -70,24 +74,24 @@ def image_hash(image: Any) -> str:
 
 
 class Corrections:
-    """The corrections of a file that hold.
+    """The corrections in a file.
 
-    `torn` says whether the last line is half written (it does not count), `problems` what is left out and why. Raises
-    HCEPError: no file, a line that is no correction, one with concepts that are unknown or that no path has together;
-    with the number of the line.
+    `torn` says whether the last line is incomplete and ignored; `problems` lists corrections that cannot be applied.
+    Raises HCEPError, with the number of the line: a missing file, a line that is not a correction, a correction with
+    unknown concepts or with concepts that are on no path together.
 
-    >>> kept = Corrections("corrections.jsonl", missing=True)
-    >>> kept.add("a" * 64, label="cat", why="the tail")
+    >>> corrections = Corrections("corrections.jsonl", missing=True)
+    >>> corrections.add("a" * 64, label="cat", why="the tail")
     >>> Corrections("corrections.jsonl").labels(["a" * 64, "b" * 64], ["dog", "dog"])
     ['cat', 'dog']
 
     Parameters
     ----------
     path : path of the file
-    hierarchy : of the model that is to honour them; each concept is then looked up, by id, name or synonym
-    missing : whether the file need not exist
-    lenient : whether corrections that the hierarchy cannot honour are left out, and told in `problems`, not raised;
-        those that were taken back or that another one followed need not be known to it
+    hierarchy : the hierarchy of the model that will apply them; concepts are then looked up by id, name or synonym
+    missing : accept that the file does not exist yet
+    lenient : list corrections that the hierarchy cannot apply in `problems` instead of raising an error. Corrections
+        that were withdrawn or superseded need not be known to the hierarchy in any case.
     """
 
     def __init__(
@@ -99,7 +103,7 @@ class Corrections:
         lenient: bool = False,
     ) -> None:
         self.path, self.hierarchy, self.torn = Path(path), hierarchy, False
-        self._standing: dict[str, list[tuple[Correction, str]]] = {}  # with the line that it is of
+        self._by_image: dict[str, list[tuple[Correction, str]]] = {}  # the last is in force; each with its line
         self._requests: dict[str, Request] = {}
         self.problems: list[str] = []
         if missing and not self.path.exists():
@@ -117,20 +121,20 @@ class Corrections:
                     value = parse_json(line)
                 except ValueError as error:
                     raise HCEPError(f"{where}: not JSON: {error}") from None
-                self._stand(convert_record(value, Correction, where, HCEPError), where)
-        for one, where in [said[-1] for said in self._standing.values() if said]:
+                self._record(convert_record(value, Correction, where, HCEPError), where)
+        for correction, where in [stack[-1] for stack in self._by_image.values() if stack]:
             try:
-                self._requests[one.image] = self._request(one)
+                self._requests[correction.image] = self._request(correction)
             except HCEPError as error:
                 self.problems.append(f"{where}: {error}")
         if self.problems and not lenient:
             raise HCEPError(self.problems[0])
 
     def __len__(self) -> int:
-        return sum(map(bool, self._standing.values()))
+        return sum(map(bool, self._by_image.values()))
 
     def __contains__(self, image: str) -> bool:
-        return bool(self._standing.get(image))
+        return bool(self._by_image.get(image))
 
     def add(
         self,
@@ -144,88 +148,97 @@ class Corrections:
         who: str = "",
         why: str = "",
     ) -> None:
-        """Append a `Correction` of an image, which is what `image_hash` takes; on return it is on disk."""
-        now, asked = datetime.now(UTC).isoformat(timespec="seconds"), Request.of(force, forbid)
-        one = Correction(image_hash(image), *asked, label, undo, file, who, now, why)
-        request = self._request(one)
-        _append(self.path, msgspec.json.encode(one) + b"\n")
-        self._stand(one)
-        if undo and self._standing[one.image]:
-            with suppress(HCEPError):  # of another hierarchy: it is not honoured
-                request = self._request(self._standing[one.image][-1][0])
-        self._requests[one.image] = request
+        """Append a `Correction` of an image, given as `image_hash` takes it; on return it is on disk.
+
+        With a hierarchy, classes and concepts may be given by id, name or synonym, and are checked first.
+        """
+        now, request = datetime.now(UTC).isoformat(timespec="seconds"), Request.of(force, forbid)
+        if self.hierarchy is not None:
+            request = _limits(self.hierarchy, *request)
+            label = None if label is None else class_label(self.hierarchy, label)
+        correction = Correction(image_hash(image), *request, label, undo, file, who, now, why)
+        key, in_force = correction.image, self._request(correction)
+        _append(self.path, msgspec.json.encode(correction) + b"\n")
+        self._record(correction)
+        if undo and self._by_image[key]:
+            with suppress(HCEPError):  # a correction in the concepts of another hierarchy is not applied
+                in_force = self._request(self._by_image[key][-1][0])
+        self._requests[key] = in_force
 
     def requests(self, images: Iterable[Any], beside: Request | None = None) -> list[Request]:
-        """What is forced and forbidden of each image (a photo, an embedding, or a hash), and of all of them beside."""
-        more, found = beside or Request(), []
+        """Concepts to force and forbid for each image (photo, embedding or hash), with those of `beside` for all."""
+        more, requests = beside or Request(), []
         for image in images:
-            one = self._requests.get(image_hash(image), Request())
-            found.append(Request(one.force + more.force, one.forbid + more.forbid))
-        return found
+            own = self._requests.get(image_hash(image), Request())
+            requests.append(Request(own.force + more.force, own.forbid + more.forbid))
+        return requests
 
     def corrected(self, embeddings: Embeddings) -> tuple[Embeddings, int]:
-        """Embeddings with the labels that corrections fix, to learn from, and how many they changed."""
-        given = [None] * len(embeddings.X) if embeddings.labels is None else embeddings.labels.tolist()
-        new = self.labels(embeddings.hashes, given)
-        return replace(embeddings, labels=np.array(new, dtype=object)), sum(map(ne, new, given))
+        """Embeddings with corrected labels, and the number of labels that changed."""
+        old = [None] * len(embeddings.X) if embeddings.labels is None else embeddings.labels.tolist()
+        new = self.labels(embeddings.hashes, old)
+        return replace(embeddings, labels=np.array(new, dtype=object)), sum(map(ne, new, old))
 
     def labels(self, images: Sequence[str], labels: Sequence[Any]) -> list[Any]:
-        """Labels of images by hash, another one where a correction fixes the class: by name, or by forcing a label."""
+        """Labels of images by hash, corrected if a correction gives a class or forces a concept that is a label."""
         known, new = set(labels), list(labels)
         for i, image in enumerate(images):
-            for one, _ in self._standing.get(image, [])[-1:]:
-                forced = [concept for concept in one.force if concept in known]
-                new[i] = one.label or (forced[-1] if forced else new[i])
+            for correction, _ in self._by_image.get(image, [])[-1:]:
+                forced = [concept for concept in correction.force if concept in known]
+                new[i] = correction.label or (forced[-1] if forced else new[i])
         return new
 
     @property
-    def standing(self) -> dict[str, Correction]:
-        """What holds, by image."""
-        return {image: said[-1][0] for image, said in list(self._standing.items()) if said}
+    def in_force(self) -> dict[str, Correction]:
+        """The correction in force of each image, by hash."""
+        return {image: stack[-1][0] for image, stack in list(self._by_image.items()) if stack}
 
-    def honoured(self, image: Any) -> Correction | None:
-        """The correction that an image's answer obeys."""
+    def applied(self, image: Any) -> Correction | None:
+        """The correction that an image's answer follows."""
         key = image_hash(image)
-        said = self._standing.get(key, [])[-1:]  # a copy: it may be taken back meanwhile
-        return said[0][0] if said and any(self._requests.get(key, ())) else None
+        last = self._by_image.get(key, [])[-1:]  # a copy, as it may be withdrawn meanwhile
+        return last[0][0] if last and any(self._requests.get(key, ())) else None
 
-    def _request(self, one: Correction) -> Request:
-        known = self.hierarchy is not None and not one.undo
-        return request_of(self.hierarchy, one.force, one.forbid, one.label) if known else Request()  # type: ignore[arg-type]
+    def _request(self, correction: Correction) -> Request:
+        if self.hierarchy is None or correction.undo:
+            return Request()
+        return _limits(self.hierarchy, correction.force, correction.forbid, correction.label)
 
-    def _stand(self, one: Correction, where: str = "") -> None:
-        standing = self._standing.setdefault(one.image, [])
-        if one.undo:
-            standing[-1:] = []
+    def _record(self, correction: Correction, where: str = "") -> None:
+        stack = self._by_image.setdefault(correction.image, [])
+        if correction.undo:
+            stack[-1:] = []
         else:
-            standing.append((one, where))
+            stack.append((correction, where))
 
 
-def request_of(hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = (), label: str | None = None) -> Request:
-    """Concepts by id, those of a class among the forced ones; raises as `PathLimits.of`."""
+def _limits(hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = (), label: str | None = None) -> Request:
+    """Concepts by id, with the leaf of a class among the forced ones; raises as `PathLimits.of`."""
     forced, forbidden = ([hierarchy.find(name) for name in names] for names in Request.of(force, forbid))
-    own = [] if label is None else [hierarchy.leaf_of(class_meant(hierarchy, label))]
+    own = [] if label is None else [hierarchy.leaf_of(class_label(hierarchy, label))]
     PathLimits.of(hierarchy, [*forced, *own], forbidden)
     return Request.of([*forced, *own], forbidden)
 
 
-def class_meant(hierarchy: Hierarchy, name: str) -> str:
-    """The label of a class by its label, name or synonym; a concept above classes is refused."""
+def class_label(hierarchy: Hierarchy, name: str) -> str:
+    """The label of a class by its label, name or synonym; a concept above classes is an error."""
     concept = hierarchy.own_leaves.get(name) or hierarchy.find(name)
     if not hierarchy.is_leaf(concept):
-        raise HCEPError(f"{name!r} is no class but a concept above {quoted(hierarchy.children(concept), 3)}; force it")
+        raise HCEPError(
+            f"{name!r} is not a class but a concept above {quoted(hierarchy.children(concept), 3)}; force it"
+        )
     return hierarchy.class_of(concept)
 
 
 def _is_whole(line: bytes) -> bool:
-    """Whether a line without an end is all there: an object is, once its last brace is written."""
+    """Whether a line without a line end is complete: an object is, once its last brace is written."""
     with suppress(ValueError):
         return isinstance(parse_json(line), dict)
     return False
 
 
 def _append(path: Path, lines: bytes) -> None:
-    """Add lines to a file, one writer at a time; a torn last line of a writer that died is removed first."""
+    """Append lines to a file, one writer at a time, after removing an incomplete last line."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not path.exists()

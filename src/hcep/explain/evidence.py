@@ -1,21 +1,25 @@
 """Why this class and not another: scores as sums over concepts, and the smallest change that turns the answer."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hcep.classify.path_model import PathModel
 from hcep.dictionary import PathProblem
-from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
 from hcep.explain.answer import Contrast, Contribution, Contributions, Flip
 from hcep.explain.neighbours import nearest_photos
 from hcep.pursuit import PathResult
 from hcep.pursuit.result import path_of
+
+if TYPE_CHECKING:
+    from hcep.embeddings import EmbeddingStore
 
 Array = NDArray[np.float64]
 

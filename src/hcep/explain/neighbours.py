@@ -1,30 +1,32 @@
-"""Training photos: those nearest to an image, and those that are typical of a concept, in the model's own metric."""
+"""Training photos: the nearest ones of an image, and typical ones of a concept, in the model's own metric."""
+
+from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hcep.classify.path_model import PathModel
-from hcep.embeddings.files import is_store
-from hcep.embeddings.store.embedding_store import EmbeddingStore
-from hcep.embeddings.vectors import OF_SPLIT
 from hcep.errors import HCEPError
 from hcep.explain.answer import Answer, TrainingPhoto
-from hcep.models import SavedModel
 
-#: Vectors of the store that are in memory at a time.
+if TYPE_CHECKING:
+    from hcep.embeddings import EmbeddingStore
+    from hcep.models import SavedModel
+
+#: Vectors of the store in memory at a time.
 BLOCK = 2048
-#: Scores are compared after rounding, so that another order of summation does not reorder what is equal.
+#: Scores are rounded before they are compared, so that another order of summation does not reorder equal ones.
 DECIMALS = 6
 
 
 class BestColumns:
-    """Keeps the k highest scores of every row, falling along it; ties go to the column that came first."""
+    """The k highest scores of every row, in descending order; ties go to the column that came first."""
 
     def __init__(self, n_rows: int, k: int) -> None:
         self._scores = np.full((n_rows, k), -np.inf)
@@ -32,7 +34,7 @@ class BestColumns:
         self._n_seen = 0
 
     def add(self, scores: NDArray[Any]) -> None:
-        """Take the next columns, (n_rows, n_columns); -inf marks what is not eligible."""
+        """Add the next columns, (n_rows, n_columns); -inf marks columns that are not eligible."""
         rounded = np.round(scores, DECIMALS)
         better = rounded > self._scores[:, -1:]
         for row in np.flatnonzero(better.any(axis=1)):
@@ -44,38 +46,44 @@ class BestColumns:
         self._n_seen += scores.shape[1]
 
     def row(self, i: int) -> list[tuple[int, float]]:
-        """(column, score) of row i, the best first; fewer than k where fewer columns were eligible."""
-        found = zip(self._columns[i].tolist(), self._scores[i].tolist(), strict=True)
-        return [(column, score + 0.0) for column, score in found if column >= 0]
+        """(column, score) of row i, the best first; fewer than k if fewer columns are eligible."""
+        pairs = zip(self._columns[i].tolist(), self._scores[i].tolist(), strict=True)
+        return [(column, score + 0.0) for column, score in pairs if column >= 0]
 
 
 def training_photos(
     store: EmbeddingStore | str | PathLike[str] | None, model: SavedModel | None = None
 ) -> EmbeddingStore | None:
-    """The store of a model's training photos: the given one, or the one in the model's folder; its training split.
+    """The training split of a store, or of the store in the model's folder; None if there is neither.
 
-    `hcep fit` of a folder of photos leaves their store in the model's folder.
+    `hcep fit` on a folder of photos leaves their store in the model's folder.
     """
+    from hcep.embeddings import EmbeddingStore
+    from hcep.embeddings.files import is_store
+    from hcep.embeddings.vectors import OF_SPLIT
     from hcep.models.model_encoder import refuse_other_encoder
 
     if store is None:
-        store = None if model is None or not is_store(model.folder / "store") else model.folder / "store"
-    if store is None:
-        return None
-    found = store if isinstance(store, EmbeddingStore) else EmbeddingStore(store)
+        if model is None or not is_store(model.folder / "store"):
+            return None
+        store = model.folder / "store"
+    photos = store if isinstance(store, EmbeddingStore) else EmbeddingStore(store)
     if model is not None:
-        refuse_other_encoder(model.summary.encoder, found.encoder, found.folder)
+        refuse_other_encoder(model.summary.encoder, photos.encoder, photos.folder)
     data = (model.summary.training.data if model is not None else None) or ""
     split = data.rpartition(OF_SPLIT)[2] if OF_SPLIT in data else "train"
-    return found.select(splits=split) if split in found.splits.tolist() else found
+    return photos.select(splits=split) if split in photos.splits.tolist() else photos
 
 
 def fitted_on(model: SavedModel, images: Iterable[str | None]) -> NDArray[np.bool_]:
-    """Which images, by hash, a model was fitted on, as far as the store in its folder, or the one it names, tells."""
+    """Which images, by hash, a model was fitted on, according to the store in its folder or the one it names."""
+    from hcep.embeddings.files import is_store
+    from hcep.embeddings.vectors import OF_SPLIT
+
     recorded = (model.summary.training.data or "").partition(OF_SPLIT)[0]
     named = bool(recorded) and is_store(recorded) and not is_store(model.folder / "store")
     known: set[str | None] = set()
-    with suppress(HCEPError):  # another store is at that place by now
+    with suppress(HCEPError):  # there may be another store at that place by now
         store = training_photos(recorded if named else None, model)
         known |= set() if store is None else {*store.content_hashes.tolist()} - {None}
     return np.array([image in known for image in images], dtype=bool)
@@ -90,7 +98,7 @@ def nearest_photos(
     ----------
     X : (n_images, n_dims) array; raw embeddings
     n : photos per image
-    classes : look among photos of this class alone
+    classes : one class per image, to look among the photos of that class only
     """
     wanted = None if classes is None else [{label} for label in classes]
     return _nearest(training, model, np.asarray(model.dictionary.embed(np.atleast_2d(X))), n, wanted)
@@ -99,7 +107,7 @@ def nearest_photos(
 def concept_photos(
     training: EmbeddingStore, model: PathModel, concepts: Iterable[str], n: int = 3
 ) -> dict[str, tuple[TrainingPhoto, ...]]:
-    """Typical photos of concepts, by id: those of the classes below that are nearest to the concept's embedding."""
+    """Typical photos of concepts, by id: photos of the classes below that are nearest to the concept's embedding."""
     h, chosen = model.hierarchy, list(dict.fromkeys(concepts))
     label = dict(zip(model.leaves.tolist(), map(str, model.classes.tolist()), strict=True))
     below = [{label[s] for s in (concept, *h.descendants(concept)) if s in label} for concept in chosen]
@@ -127,7 +135,7 @@ def with_training_photos(
 def _nearest(
     training: EmbeddingStore, model: PathModel, points: NDArray[Any], n: int, wanted: Sequence[Collection[str]] | None
 ) -> list[tuple[TrainingPhoto, ...]]:
-    """Photos nearest to points of the dictionary's space, from one pass over the store."""
+    """The photos nearest to points in the dictionary's space, from one pass over the store."""
     labels, paths = training.labels.astype(str), training.paths
     names = dict(zip(map(str, model.classes.tolist()), map(model.hierarchy.name, model.leaves.tolist()), strict=True))
     known, codes = np.unique(labels, return_inverse=True)

@@ -173,7 +173,7 @@ def answer_batches(
             if options.corrections is not None:
                 hashes = [image_hash(one.embedding if one.source is None else one.source) for one in batch]
                 requests = options.corrections.requests(hashes, request)
-                corrections = list(map(options.corrections.honoured, hashes))
+                corrections = list(map(options.corrections.applied, hashes))
             answers += explainer.answers(
                 batch,
                 requests=requests,

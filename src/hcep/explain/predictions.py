@@ -1,4 +1,6 @@
-"""Class and rooted path of every image into a Parquet or CSV file, block by block."""
+"""Class and rooted path of every image in a Parquet or CSV file, written block by block."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from os import PathLike
@@ -7,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
 from numpy.typing import NDArray
 from pyarrow.csv import CSVWriter
 
@@ -14,11 +17,45 @@ from hcep._files import replacing
 from hcep._progress import progress as progress_bar
 from hcep.classify.hedging import hedges
 from hcep.classify.path_model import Inference, PathModel
-from hcep.embeddings.store.embedding_store import EmbeddingStore
+from hcep.embeddings import EmbeddingStore
+from hcep.explain.answer import Answer
 from hcep.pursuit.limits import PathLimits
 
-#: Images that are in memory at a time.
+#: Images in memory at a time.
 BLOCK = 2048
+#: Columns that a coverage adds.
+HEDGED = {"answer": pa.string(), "answer_name": pa.string(), "answer_probability": pa.float64(), "kind": pa.string()}
+
+
+class Prediction(Struct):
+    """One row of the table that `hcep predict` writes; with a coverage also the answer at that coverage."""
+
+    id: str
+    predicted: str
+    probability: float
+    path: list[str]
+    names: list[str]
+    coefficients: list[float]
+    residual_norm: float
+    answer: str | None = None
+    answer_name: str | None = None
+    answer_probability: float | None = None
+    kind: str | None = None
+
+    @classmethod
+    def of(cls, answer: Answer, key: str) -> Prediction:
+        """The row of an answer."""
+        steps, hedged = answer.path, answer.hedged
+        return cls(
+            key,
+            answer.label,
+            answer.probability,
+            [step.synset for step in steps],
+            [step.name for step in steps],
+            [step.coefficient for step in steps],
+            answer.residual_norm,
+            *(() if hedged is None else (hedged.concept, hedged.name, hedged.probability, hedged.kind)),
+        )
 
 
 def write_predictions(
@@ -32,17 +69,17 @@ def write_predictions(
     coverage: float | None = None,
     progress: bool = False,
 ) -> None:
-    """Write id, label (where given), predicted, probability, path, names, coefficients and residual_norm per image.
+    """Write the columns of `Prediction`, and label if labels are given, for every image.
 
     Parameters
     ----------
-    X : (n_images, n_dims) array, raw embeddings; or the store of them, which is read block by block
+    X : (n_images, n_dims) array of raw embeddings, or a store, which is read block by block
     path : the file, .parquet or .csv, replaced in one step
     ids : (n_images,) array
-    labels : (n_images,) array, what is known of the classes
-    limits : PathLimits, which paths are open to each image
-    coverage : add the columns answer, answer_name, answer_probability (the lowest concept that the true class is below
-        with this probability) and kind (of what concept, where the image seems to be of no known class)
+    labels : (n_images,) array of known classes
+    limits : the paths that each image may take
+    coverage : also write answer, answer_name and answer_probability (the most specific concept that is right with this
+        probability) and kind (what an image of an unknown class is a kind of)
     progress : show a progress bar
     """
     schema, is_csv = _schema(model, labels, coverage is not None), Path(path).suffix == ".csv"
@@ -53,8 +90,8 @@ def write_predictions(
         progress_bar("predicting", len(X), progress, "images") as advance,
     ):
         for rows, block in blocks_of(X, BLOCK):
-            inferred = model.infer(block, explained=coverage is not None, limits=limits and limits.at(rows))
-            columns = _columns(model, inferred, coverage)
+            result = model.infer(block, explained=coverage is not None, limits=limits and limits.at(rows))
+            columns = _columns(model, result, coverage)
             columns["id"] = ids[rows].astype(str).tolist()
             if labels is not None:
                 columns["label"] = labels[rows].tolist()
@@ -64,7 +101,7 @@ def write_predictions(
 
 
 def blocks_of(X: NDArray[Any] | EmbeddingStore, size: int) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Images of an array or a store, so many at a time, each block with the rows that it has."""
+    """Blocks of images of an array or a store, each with its rows."""
     slices = (slice(start, start + size) for start in range(0, len(X), size))
     if isinstance(X, EmbeddingStore):
         return zip(slices, (block for block, _ in X.batches(size)), strict=True)
@@ -74,38 +111,34 @@ def blocks_of(X: NDArray[Any] | EmbeddingStore, size: int) -> Iterator[tuple[sli
 def _schema(model: PathModel, labels: NDArray[Any] | None, hedged: bool) -> pa.Schema:
     """The columns, the same for every block."""
     names, numbers = pa.list_(pa.string()), pa.list_(pa.float64())
-    known = pa.null() if labels is None else pa.infer_type(labels.tolist())
     columns: dict[str, Any] = {"id": pa.string()}
     if labels is not None:
-        columns["label"] = pa.string() if pa.types.is_null(known) else known
+        kind = pa.infer_type(labels.tolist())
+        columns["label"] = pa.string() if pa.types.is_null(kind) else kind
     columns |= {"predicted": pa.infer_type(model.classes.tolist()), "probability": pa.float64()}
     columns |= {"path": names, "names": names, "coefficients": numbers, "residual_norm": pa.float64()}
-    if hedged:
-        columns |= {"answer": pa.string(), "answer_name": pa.string(), "answer_probability": pa.float64()}
-        columns["kind"] = pa.string()
-    return pa.schema(list(columns.items()))
+    return pa.schema(list((columns | (HEDGED if hedged else {})).items()))
 
 
-def _columns(model: PathModel, inferred: Inference, coverage: float | None) -> dict[str, Any]:
-    """What is said of the images of a block."""
-    found, name = inferred.paths, model.hierarchy.name
+def _columns(model: PathModel, result: Inference, coverage: float | None) -> dict[str, Any]:
+    """The columns of a block of images, straight from the arrays of the search."""
+    paths, name = result.paths, model.hierarchy.name
     columns = {
-        "predicted": inferred.labels.tolist(),
-        "probability": inferred.probabilities.max(axis=1),
-        "path": [list(synsets) for synsets in found.paths],
-        "names": [list(map(name, synsets)) for synsets in found.paths],
-        "coefficients": [found.coefficients(i).tolist() for i in range(len(found))],
-        "residual_norm": found.residual_norms,
+        "predicted": result.labels.tolist(),
+        "probability": result.probabilities.max(axis=1),
+        "path": [list(synsets) for synsets in paths.paths],
+        "names": [list(map(name, synsets)) for synsets in paths.paths],
+        "coefficients": [paths.coefficients(i).tolist() for i in range(len(paths))],
+        "residual_norm": paths.residual_norms,
     }
     if coverage is not None:
-        hedged = hedges(model, inferred, 1.0 - coverage)
-        columns |= {"answer": [h.concept for h in hedged], "answer_name": [h.name for h in hedged]}
-        columns |= {"answer_probability": [h.probability for h in hedged], "kind": [h.kind for h in hedged]}
+        cells = [(h.concept, h.name, h.probability, h.kind) for h in hedges(model, result, 1.0 - coverage)]
+        columns |= dict(zip(HEDGED, zip(*cells, strict=True), strict=True))
     return columns
 
 
 def _flat(table: pa.Table) -> pa.Table:
-    """The table for CSV: what is a list stands in one cell, its parts apart by arrows (numbers by spaces)."""
+    """The table for CSV: a list becomes one cell, its parts separated by arrows (numbers by spaces)."""
     for name, mark in (("path", " → "), ("names", " → "), ("coefficients", " ")):
         cells = [mark.join(map(str, parts)) for parts in table.column(name).to_pylist()]
         table = table.set_column(table.column_names.index(name), name, pa.array(cells, pa.string()))

@@ -39,11 +39,12 @@ def builtin_model() -> SavedModel:
     """ImageNet's thousand classes along WordNet, by the built-in encoder's last layer; made on first use, cached."""
     from hcep.embeddings import load_encoder
     from hcep.embeddings.encoders.efficientnet_lite import weights_hash
-    from hcep.models.saving import save_model
 
     folder = cache_folder("models", f"imagenet-{weights_hash(BUILT_IN)}-{hcep.__version__}-{VERSION}")
     if not (folder / "model.json").exists():
-        _log.warning("opening the built-in classifier, this once ...")
+        from hcep.models.saving import save_model  # loads scikit-learn, which explaining a photo does without
+
+        _log.warning("opening the built-in classifier, first run only ...")
         encoder = load_encoder(BUILT_IN)
         model = open_encoder(encoder)
         save_model(model, folder, encoder=encoder, data="ImageNet-1k, by the encoder's own last layer", name="imagenet")

@@ -20,6 +20,7 @@ from hcep import __version__
 from hcep.errors import HCEPError
 from hcep.explain.answer import Answer, Contrast, describe
 from hcep.explain.corrections import HASH, Correction
+from hcep.explain.predictions import Prediction
 from hcep.web.batching import ServerBusyError
 from hcep.web.engine import Engine, Photo, PhotoNotFoundError, ReadOnlyModelError
 from hcep.web.pages.frame import frame, text, ui
@@ -48,22 +49,6 @@ class Problem(Struct):
     """What is wrong with a request, in a sentence."""
 
     error: str
-
-
-class Prediction(Struct):
-    """A row of what `hcep predict` writes; with a coverage also the answer that is as sure."""
-
-    id: str
-    predicted: str
-    probability: float
-    path: list[str]
-    names: list[str]
-    coefficients: list[float]
-    residual_norm: float
-    answer: str | None = None
-    answer_name: str | None = None
-    answer_probability: float | None = None
-    kind: str | None = None
 
 
 class NewCorrection(BaseModel):
@@ -134,7 +119,7 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
         """Class and path of photos, as the rows that `hcep predict` writes."""
         photos = await given.photos(engine)
         found = await asyncio.gather(*(engine.explain(p, n_best=1, coverage=coverage) for p in photos))
-        return _json([_prediction(photo.id, one) for photo, one in zip(photos, found, strict=True)])
+        return _json([Prediction.of(answer, photo.id) for photo, answer in zip(photos, found, strict=True)])
 
     @router.post("/contrast", responses=_says(list[list[Contrast]]))
     async def contrast(given: Photos, why_not: Annotated[list[Name], Form(min_length=1, max_length=32)]) -> Response:
@@ -156,7 +141,7 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
     @router.get("/corrections", responses=_says(list[Correction]))
     async def corrections() -> Response:
         """What people said of photos and what holds, the oldest first."""
-        return _json(list(engine.corrections.standing.values()))
+        return _json(list(engine.corrections.in_force.values()))
 
     @router.post("/corrections", status_code=201, responses=_says(Correction, 201))
     async def add_correction(new: NewCorrection) -> Response:
@@ -209,14 +194,6 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
     _describe(app)
     for kind in (HCEPError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _problem)
-
-
-def _prediction(key: str, one: Answer) -> Prediction:
-    steps, hedged = one.path, one.hedged
-    path, names = [step.synset for step in steps], [step.name for step in steps]
-    numbers = [step.coefficient for step in steps], one.residual_norm
-    more = () if hedged is None else (hedged.concept, hedged.name, hedged.probability, hedged.kind)
-    return Prediction(key, one.label, one.probability, path, names, *numbers, *more)
 
 
 def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

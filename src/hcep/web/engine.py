@@ -22,7 +22,7 @@ from hcep.embeddings import EmbeddingStore, Encoder
 from hcep.embeddings.images import ImageProblem
 from hcep.errors import HCEPError
 from hcep.explain.answer import Answer
-from hcep.explain.corrections import Correction, Corrections, class_meant, request_of
+from hcep.explain.corrections import Correction, Corrections
 from hcep.explain.explainer import EncodedImage, Explainer
 from hcep.explain.photos import encode_pixels
 from hcep.hierarchy import Hierarchy
@@ -235,7 +235,7 @@ class Engine:
             request = self.corrections.requests([photo.id], request)[0]
         asked = _Asked(photo, request, (Request.of(why_not).force, where, n_best, coverage, n_paths))
         answer = await self._explain(asked)
-        return answer.replaced(correction=self.corrections.honoured(photo.id) if corrected else None)
+        return answer.replaced(correction=self.corrections.applied(photo.id) if corrected else None)
 
     def _explained(self, asked: list[_Asked]) -> list[Answer]:
         """Answers in order; those that ask for the same things are searched together."""
@@ -291,11 +291,8 @@ class Engine:
 
         def keep() -> Correction:
             with self._lock:
-                request_of(self.hierarchy, force, forbid, label)  # says what is wrong before it is kept
-                asked = request_of(self.hierarchy, force, forbid)
-                own = None if label is None else class_meant(self.hierarchy, label)
-                self.corrections.add(photo, **asked._asdict(), label=own, **told)
-                return self.corrections.standing[photo]
+                self.corrections.add(photo, force=force, forbid=forbid, label=label, **told)
+                return self.corrections.in_force[photo]
 
         return await self.run(keep)
 

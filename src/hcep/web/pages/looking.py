@@ -125,7 +125,7 @@ class Looking:
         what_if = bool(self.force or self.forbid)
         if any(known.requests([self.photo.id])[0]) and not what_if:
             right = (self.end, *known.requests([self.photo.id])[0].force)[-1]
-            by = f"{known.standing[self.photo.id].who or 'Somebody'} said so."
+            by = f"{known.in_force[self.photo.id].who or 'Somebody'} said so."
             if right == self.hierarchy.root:
                 return Headline("None of these.", f"{by} The model's guess: {guess}.", right)
             return Headline(f"{a(self.name(right))}.", by, right)

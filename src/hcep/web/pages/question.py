@@ -142,7 +142,7 @@ def _wrong(looking: Looking) -> None:
                 on_value(field, "input", partial(said.__setitem__, key))
     _search(looking, "Right would be …", keep, looking.rivals)
     button("None of these", partial(keep, h.root), icon="block")
-    standing = list(looking.engine.corrections.standing.items())[::-1]
+    standing = list(looking.engine.corrections.in_force.items())[::-1]
     if standing:
         text("h3", f"{len(standing):,} kept so far")
     with text("ul", classes="kept"):
