@@ -151,7 +151,7 @@ def test_loading_a_large_model_is_fast_and_compiles_nothing(tmp_path: Path) -> N
     start = time.perf_counter()
     loaded = load_model(folder)
     assert time.perf_counter() - start < 1.0
-    assert loaded.dictionary_._bases == {}
+    assert loaded.dictionary_._problems == {}
     assert "path_tree" not in vars(loaded.hierarchy_)
 
 

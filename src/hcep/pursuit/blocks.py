@@ -65,12 +65,13 @@ def for_blocks(
     progress, description : whether a bar is shown, and what it is called
     block : images per block
     """
+    allowed = n_threads(n_jobs)
     if 0 < n_images <= min(FEW, block) and not progress:  # to limit threads takes longer than a product of so few
         work(slice(0, n_images))
         return
     blocks = [slice(i, min(i + block, n_images)) for i in range(0, n_images, block)]
     with single_threaded_blas(), bar(description, n_images, progress, "images") as advance:
-        threads = min(n_threads(n_jobs), len(blocks))
+        threads = min(allowed, len(blocks))
         if threads <= 1:
             for rows in blocks:
                 work(rows)
