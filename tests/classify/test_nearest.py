@@ -94,7 +94,7 @@ def test_images_go_through_the_transform(pets: Hierarchy, baseline: Callable) ->
 
 @pytest.mark.parametrize("baseline", [nn, hnn])
 def test_bad_images_are_refused(pets_dictionary: ConceptDictionary, baseline: Callable) -> None:
-    with pytest.raises(DictionaryError, match=r"X has 3 dimensions, the dictionary 4"):
+    with pytest.raises(DictionaryError, match=r"X has 3 dimensions, but the dictionary has 4"):
         baseline(np.ones((2, 3)), pets_dictionary)
     with pytest.raises(DictionaryError, match=r"1 of 2 rows, such as rows 1;"):
         baseline([[0.0, 1.0, 2.0, 3.0], [np.inf, 0.0, 0.0, 0.0]], pets_dictionary)

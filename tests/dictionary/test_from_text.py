@@ -12,7 +12,7 @@ from tests.conftest import shared_file
 
 
 class Letters:
-    """A text tower by eye: how often each of a few letters is in the text."""
+    """A text encoder that counts a few letters, so that its vectors can be checked by eye."""
 
     name, n_dims, fingerprint, preprocessing, has_text = "letters", 6, "letters", {}, True
 
@@ -24,7 +24,7 @@ class Letters:
         return np.array([[1 + text.count(letter) for letter in "abcdog"] for text in texts], dtype=np.float32)
 
 
-def test_names_templates_and_descriptions_go_through_the_text_tower(pets):
+def test_names_are_encoded_with_templates_and_descriptions(pets):
     encoder = Letters()
     vectors = text_vectors(pets, encoder, ["a {}, a kind of {parent}", "{}"], {"cat": "it purrs"})
     assert set(encoder.seen) >= {"a cat, a kind of animal", "cat", "cat: it purrs", "a bus, a kind of vehicle", "bus"}
@@ -32,7 +32,7 @@ def test_names_templates_and_descriptions_go_through_the_text_tower(pets):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0)
 
 
-def test_a_dictionary_of_names_alone(pets):
+def test_names_alone_make_a_dictionary(pets):
     d = ConceptDictionary.from_text(pets, Letters())
     texts = text_vectors(pets, Letters())
     np.testing.assert_allclose(d.leaf_embeddings, texts - texts.mean(axis=0))
@@ -54,12 +54,12 @@ def synthetic_texts(task, seed=0, gap=0.8, noise=0.03):
     return means + gap * direction / np.linalg.norm(direction) + noise * rng.normal(size=means.shape)
 
 
-def correct(found, task):
-    return (text_classifier(found, anchor=1000.0).predict(task.X_val) == task.y_val).astype(float)
+def correct(text_based, task):
+    return (text_classifier(text_based, anchor=1000.0).predict(task.X_val) == task.y_val).astype(float)
 
 
-def test_removing_the_gap_pays(task):
-    """Paired over validation images and draws of the texts: what images add to know is their mean."""
+def test_closing_the_gap_improves_accuracy(task):
+    """A paired comparison over validation images and draws of the texts; only the mean of the images is used."""
     closed, left = [], []
     for seed in range(8):
         texts = synthetic_texts(task, seed)
@@ -68,14 +68,14 @@ def test_removing_the_gap_pays(task):
     assert paired_draws(closed, left).low > 0.02
 
 
-def test_the_gap_is_measured_and_a_larger_one_does_not_matter(task):
+def test_the_gap_is_measured_and_its_size_hardly_matters(task):
     small, large = (text_dictionary(task.hierarchy, synthetic_texts(task, gap=gap), task.X) for gap in (0.3, 0.8))
     assert small.gap < large.gap
     assert abs(correct(small, task).mean() - correct(large, task).mean()) < 0.05
 
 
 @pytest.mark.parametrize("shots", [1, 5])
-def test_images_take_over_from_texts_and_neither_alone_is_better(task, shots):
+def test_texts_and_images_together_are_at_least_as_good_as_either(task, shots):
     few, texts = task.shots(shots, 0), synthetic_texts(task)
     both = text_dictionary(task.hierarchy, texts, task.X, few.X, few.y)
     text_only = text_dictionary(task.hierarchy, texts, task.X)
@@ -85,7 +85,7 @@ def test_images_take_over_from_texts_and_neither_alone_is_better(task, shots):
     assert both.n_text_only == 0
 
 
-def test_the_weight_of_texts_follows_their_noise(task):
+def test_noisier_texts_get_less_weight(task):
     few = task.shots(12, 0)
     clean, noisy = (
         text_dictionary(task.hierarchy, synthetic_texts(task, noise=noise), task.X, few.X, few.y).weight
@@ -94,7 +94,7 @@ def test_the_weight_of_texts_follows_their_noise(task):
     assert noisy < clean
 
 
-def test_classes_without_an_image_stand_beside_those_with_some(task):
+def test_classes_with_and_without_images_can_be_mixed(task):
     chosen = ["cat", "dog", "ship", "truck"]
     seen, of_seen = np.isin(task.y, chosen), np.isin(task.y_val, chosen)
     texts = synthetic_texts(task)
@@ -105,7 +105,7 @@ def test_classes_without_an_image_stand_beside_those_with_some(task):
     assert right[~of_seen].mean() > 0.5
 
 
-def test_probabilities_sum_to_one_and_the_model_is_saved(task, tmp_path):
+def test_probabilities_sum_to_one_and_survive_saving(task, tmp_path):
     from hcep.models import load_model
 
     model = text_classifier(text_dictionary(task.hierarchy, synthetic_texts(task), task.X))
@@ -115,20 +115,20 @@ def test_probabilities_sum_to_one_and_the_model_is_saved(task, tmp_path):
     np.testing.assert_allclose(model.predict_proba(task.X_val).sum(axis=1), 1.0)
 
 
-def test_what_is_refused(pets):
+def test_invalid_arguments_are_rejected(pets):
     encoder, texts = Letters(), np.eye(5)
-    with pytest.raises(DictionaryError, match="templates must be texts with"):
+    with pytest.raises(DictionaryError, match="templates must be sentences with"):
         text_vectors(pets, encoder, ["a photo"])
     encoder.has_text = False
-    with pytest.raises(DictionaryError, match="has no text tower"):
+    with pytest.raises(DictionaryError, match="cannot encode text"):
         text_vectors(pets, encoder)
-    with pytest.raises(DictionaryError, match="texts has 4 rows for 5 leaves"):
+    with pytest.raises(DictionaryError, match="texts must have one row for each of the 5 leaves, got 4 rows"):
         text_dictionary(pets, texts[:4])
-    with pytest.raises(DictionaryError, match="X has 3 dimensions, texts 5"):
+    with pytest.raises(DictionaryError, match="X has 3 dimensions, but texts has 5"):
         text_dictionary(pets, texts, X=np.ones((1, 3)), y=["cat"])
     with pytest.raises(DictionaryError, match="labels are not leaves of the hierarchy"):
         text_dictionary(pets, texts, X=np.ones((1, 5)), y=["unicorn"])
-    with pytest.raises(DictionaryError, match="one leaf a row"):
+    with pytest.raises(DictionaryError, match="one leaf per row of X"):
         text_dictionary(pets, texts, X=np.ones((1, 5)))
     with pytest.raises(DictionaryError, match="NaN or infinite"):
         text_dictionary(pets, texts, images=np.full((1, 5), np.nan))

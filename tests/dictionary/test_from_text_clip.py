@@ -1,4 +1,4 @@
-"""A dictionary through a real text tower: a tiny CLIP with random weights, saved to a folder and loaded by its path."""
+"""A dictionary from a real text encoder: a tiny CLIP with random weights, saved to a folder and loaded from it."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from hcep.dictionary.from_text import text_dictionary, text_vectors
 from hcep.embeddings import load_encoder
 from hcep.models.fitting import text_classifier
 
-# Before the next import: a module that was skipped halfway has no fixtures to give.
+# This must come before the next import, because a module that was skipped halfway provides no fixtures.
 pytest.importorskip("torch", reason="torch is not installed")
 from tests.embeddings.encoders.test_transformers_adapter import clip, mended, transformers  # noqa: F401
 
@@ -19,7 +19,7 @@ pytestmark = [
 PETS = Hierarchy.from_edges([("thing", "pet"), ("pet", "cat"), ("pet", "dog"), ("thing", "car")])
 
 
-def test_names_become_classes(clip):  # noqa: F811
+def test_clip_names_become_classes(clip):  # noqa: F811
     encoder = load_encoder(f"transformers:{clip[0]}", device="cpu")
     texts = text_vectors(PETS, encoder, ["{}"])
     d = ConceptDictionary.from_text(PETS, encoder, templates=["{}"])

@@ -19,7 +19,7 @@ nan = np.nan
 seeds = st.integers(0, 2**32 - 1)
 
 
-# -- plain counterparts, one definition at a time ----------------------------------------------------------------------
+# -- naive implementations of the definitions --------------------------------------------------------------------------
 
 
 def edge_position(dictionary):
@@ -32,7 +32,7 @@ def path_edges(dictionary, path):
 
 
 def restricted_edges(dictionary, path, level):
-    """T_l: the path's atoms and those below its synset at `level`."""
+    """Return T_l, the atoms of the path and those below its synset at `level`."""
     top = (dictionary.hierarchy.root, *path)[level]
     inside = {top, *dictionary.hierarchy.descendants(top)}
     below = {k for (parent, _), k in edge_position(dictionary).items() if parent in inside}
@@ -40,7 +40,7 @@ def restricted_edges(dictionary, path, level):
 
 
 def naive_coefficient(dictionary, path, level):
-    """ERC(S | T_l) with one pseudo-inverse and one product an atom."""
+    """Compute ERC(S | T_l) with one pseudo-inverse and one product per atom."""
     atoms = dictionary.atoms / np.linalg.norm(dictionary.atoms, axis=1, keepdims=True)
     own = path_edges(dictionary, path)
     inverse = np.linalg.pinv(atoms[own].T)
@@ -49,7 +49,7 @@ def naive_coefficient(dictionary, path, level):
 
 
 def naive_omp(dictionary, allowed, x, n_steps):
-    """OMP confined to the atoms `allowed`."""
+    """Run OMP over the `allowed` atoms."""
     atoms = dictionary.atoms[allowed]
     unit = atoms / np.linalg.norm(atoms, axis=1, keepdims=True)
     support = []
@@ -62,7 +62,7 @@ def naive_omp(dictionary, allowed, x, n_steps):
 
 
 def naive_beam_one(dictionary, x):
-    """Algorithm 2 with a beam of 1, no tolerance: the path it ends with."""
+    """Return the path that Algorithm 2 finds with a beam of 1 and no tolerance."""
     position = edge_position(dictionary)
     path, used, residual, current = [], [], x, dictionary.hierarchy.root
     while not dictionary.hierarchy.is_leaf(current):
@@ -77,7 +77,7 @@ def naive_beam_one(dictionary, x):
 
 
 def random_dictionary(seed, n_dims=40):
-    """A random DAG of up to 12 synsets with random embeddings at all of them."""
+    """Return a random DAG of up to 12 synsets with random embeddings."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(3, 13))
     edges = [
@@ -123,7 +123,7 @@ def flat():
 
 @pytest.fixture
 def detour():
-    """OMP finds a → x from its big atom down; a beam of 1 is lured to s at once."""
+    """OMP finds a → x because it starts with the largest atom; a beam of 1 goes to s at the first step."""
     return build(
         [("root", "a"), ("root", "s"), ("a", "x"), ("a", "y")],
         {"a": [0.1, 0, 0, 0], "s": [0.3, 0.5, np.sqrt(0.66), 0], "x": [0.1, 1, 0, 0], "y": [0.1, 0, 0, 1]},
@@ -132,7 +132,7 @@ def detour():
 
 @pytest.fixture
 def chain():
-    """A single-child chain as averaging makes it: p equals c, the atom between them is zero."""
+    """A single-child chain as averaging makes it: p equals c, so the atom between them is zero."""
     return build([("root", "p"), ("p", "c"), ("root", "q")], {"p": [1.0, 0, 0], "c": [1.0, 0, 0], "q": [0.0, 1, 1]})
 
 
@@ -140,19 +140,19 @@ def test_half_angles(fork):
     assert fork.geometry.half_angles == pytest.approx([nan, 45, 0, 0, 0], nan_ok=True)
 
 
-def test_a_zero_embedding_is_at_right_angles_to_everything():
+def test_a_zero_embedding_is_orthogonal_to_everything():
     dictionary = build([("root", "a"), ("a", "a0"), ("a", "a1")], {"a": [0.0, 0], "a0": [1.0, 0], "a1": [1.0, 1]})
     assert dictionary.geometry.half_angles[1] == 90
 
 
-def test_containment_in_the_observed_cone(fork):
+def test_containment_in_observed_cones(fork):
     containment = fork.geometry.containment()
     assert containment.half_angles == pytest.approx([45, 22.5])
     assert containment.fraction == pytest.approx([nan, 0, nan, nan, nan], nan_ok=True)
     assert containment.satisfied
 
 
-def test_containment_in_a_given_narrower_cone(fork):
+def test_containment_in_narrower_cones(fork):
     containment = fork.geometry.containment([30, 0])
     assert containment.fraction[1] == 1.0
     assert containment.mean_violation[1] == pytest.approx(15.0)
@@ -166,27 +166,27 @@ def test_disjointness_of_well_separated_synsets(fork):
     assert disjointness.mean_violation == pytest.approx([nan, 0, 0, 0, 0], nan_ok=True)
 
 
-def test_disjointness_counts_what_reaches_into_a_cone(crowded):
+def test_disjointness_counts_synsets_inside_a_cone(crowded):
     disjointness = crowded.geometry.disjointness()
     assert disjointness.fraction == pytest.approx([nan, 1, 0, 0, 0], nan_ok=True)
     assert disjointness.mean_violation[1] == pytest.approx(45 - np.degrees(np.arctan(0.5)))
 
 
-def test_ancestors_are_counted_apart(chain):
+def test_ancestors_are_counted_separately(chain):
     disjointness = chain.geometry.disjointness()
     place = chain.hierarchy.index("c")
     assert disjointness.ancestor_fraction[place] == 1.0
     assert disjointness.fraction[place] == 0.0
 
 
-def test_sibling_cones_apart(fork):
+def test_disjoint_sibling_cones(fork):
     siblings = fork.geometry.sibling_cones()
     assert siblings.n_pairs.tolist() == [1, 1, 0, 0, 0]
     assert siblings.fraction == pytest.approx([0, 0, nan, nan, nan], nan_ok=True)
     assert siblings.satisfied
 
 
-def test_sibling_cones_that_intersect(crowded):
+def test_intersecting_sibling_cones(crowded):
     siblings = crowded.geometry.sibling_cones()
     assert siblings.fraction == pytest.approx([1, 0, nan, nan, nan], nan_ok=True)
     assert siblings.mean_violation[0] == pytest.approx(45 - np.degrees(np.arctan(0.5)))
@@ -220,7 +220,7 @@ def test_orthogonality(fork):
     assert np.isnan(orthogonality.random_cosine).all()  # a is the only parent
 
 
-def test_random_pairings_take_another_parent():
+def test_random_pairs_use_another_parent():
     dictionary = build(
         [("root", "a"), ("root", "b"), ("a", "a0"), ("b", "b0")],
         {"a": [1.0, 0], "b": [0.0, 1], "a0": [1.0, 1], "b0": [1.0, 2]},
@@ -230,11 +230,11 @@ def test_random_pairings_take_another_parent():
     assert orthogonality.random_cosine == pytest.approx([1, np.sqrt(0.5)])  # (0,1) to b, (1,1) to a
 
 
-def test_zero_atoms_have_no_cosine(chain):
+def test_zero_atoms_are_not_compared(chain):
     assert chain.geometry.orthogonality().atom.tolist() == []
 
 
-def test_simplex_that_is_not_one():
+def test_an_irregular_simplex():
     dictionary = build(
         [("root", "a"), ("root", "b"), ("root", "c")], {"a": [1.0, 0, 1], "b": [-1.0, 0, 1], "c": [0.0, 0, 1]}
     )
@@ -244,7 +244,7 @@ def test_simplex_that_is_not_one():
     assert simplex.norm_spread == pytest.approx([np.sqrt(2 / 9) / (2 / 3)])
 
 
-def test_children_that_coincide_have_no_spread():
+def test_equal_children_have_no_norm_spread():
     dictionary = build([("root", "a"), ("root", "b")], {"a": [1.0, 1], "b": [1.0, 1]})
     simplex = dictionary.geometry.simplex()
     assert simplex.mean_deviation == pytest.approx([1.0])
@@ -306,7 +306,7 @@ def test_a_coefficient_below_one_does_not_certify_a_beam_of_one(detour):
     assert not recovery.greedily_recovered.any()
 
 
-def test_every_path_of_a_leaf_is_looked_at_and_the_best_reported():
+def test_recovery_reports_the_best_path_of_each_leaf():
     dictionary = build(
         [("root", "p"), ("root", "q"), ("p", "c"), ("q", "c"), ("p", "d"), ("q", "e")],
         {"p": [4.0, 0, 0, 0], "q": [0.0, 1, 0, 0], "c": [4.0, 0, 1, 0], "d": [4.0, 0, 0, 1], "e": [0.0, 1, 0, -2]},
@@ -346,7 +346,7 @@ def test_summary_as_text(fork):
     assert lines[0].split() == ["containment", "fraction", "outside", "0"]
 
 
-def test_the_object_is_made_once_and_shown_briefly(fork):
+def test_geometry_is_built_once_and_has_a_short_repr(fork):
     assert fork.geometry is fork.geometry
     assert repr(fork.geometry) == "Geometry(5 synsets, 4 atoms, 3 dimensions)"
 
@@ -363,7 +363,7 @@ def test_the_synthetic_model_is_orthogonal_and_regular(orientation):
     assert np.abs(geometry.orthogonality().random_cosine).mean() > 1e-3
 
 
-def test_synthetic_half_angles_follow_from_the_products_of_cosines():
+def test_synthetic_half_angles_have_their_closed_form():
     data = make_hierarchical_concepts(branching=2, depth=3, dim=8, half_angle=40, reduction=0.5)
     expected = np.degrees(np.arccos(np.cumprod(np.cos(np.radians(data.half_angles[::-1])))[::-1]))
     schedule = data.dictionary.geometry.half_angle_schedule()
@@ -375,7 +375,7 @@ def test_synthetic_half_angles_follow_from_the_products_of_cosines():
 
 @laws
 @given(seeds)
-def test_coefficients_equal_one_pseudo_inverse_at_a_time(seed):
+def test_coefficients_equal_those_of_a_pseudo_inverse(seed):
     dictionary = random_dictionary(seed)
     recovery = dictionary.geometry.recovery()
     expected = np.full_like(recovery.path_nested, nan)
@@ -386,7 +386,7 @@ def test_coefficients_equal_one_pseudo_inverse_at_a_time(seed):
 
 @laws
 @given(seeds)
-def test_coefficients_never_grow_along_the_restriction(seed):
+def test_coefficients_never_grow_with_the_level(seed):
     nested = random_dictionary(seed, n_dims=14).geometry.recovery().path_nested
     assert not np.any(np.diff(nested, axis=1) > 0)
 
@@ -406,7 +406,7 @@ def test_a_certified_path_is_recovered_by_omp_from_any_coefficients(seed):
 
 @laws
 @given(seeds)
-def test_greedily_recovered_is_what_a_beam_of_one_finds(seed):
+def test_greedily_recovered_agrees_with_a_beam_of_one(seed):
     dictionary = random_dictionary(seed)
     recovery = dictionary.geometry.recovery()
     found = [naive_beam_one(dictionary, dictionary.synset_embedding(leaf))[-1] == leaf for leaf in recovery.leaves]
@@ -415,7 +415,7 @@ def test_greedily_recovered_is_what_a_beam_of_one_finds(seed):
 
 @laws
 @given(seeds)
-def test_images_within_the_radius_are_recovered_too(seed):
+def test_images_within_the_radius_are_recovered(seed):
     dictionary = random_dictionary(seed, n_dims=14)
     recovery = dictionary.geometry.recovery()
     rng = np.random.default_rng(seed)
@@ -446,7 +446,7 @@ def test_half_angles_and_disjointness_equal_their_definitions(seed):
 
 @laws
 @given(seeds)
-def test_rotation_and_scale_do_not_matter(seed):
+def test_results_do_not_depend_on_rotation_or_scale(seed):
     dictionary = random_dictionary(seed, n_dims=14)
     rotation = np.linalg.qr(np.random.default_rng(seed).standard_normal((14, 14)))[0]
     turned = ConceptDictionary(dictionary.hierarchy, 3.0 * dictionary.synset_embeddings @ rotation)
@@ -464,46 +464,46 @@ def test_blocks_do_not_change_the_results(monkeypatch):
     assert again == pytest.approx(whole, nan_ok=True)
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------
+# -- invalid arguments -------------------------------------------------------------------------------------------------
 
 
-def test_a_schedule_of_the_wrong_length_is_refused(fork):
+def test_a_schedule_of_the_wrong_length_is_rejected(fork):
     with pytest.raises(DictionaryError, match=r"one angle for each of the 2 levels below the root, got shape \(3,\)"):
         fork.geometry.containment([1, 2, 3])
 
 
-def test_a_schedule_out_of_range_is_refused(fork):
+def test_a_schedule_out_of_range_is_rejected(fork):
     with pytest.raises(DictionaryError, match=r"between 0 and 180 degrees, got \[45\.0, nan\]"):
         fork.geometry.containment([45, nan])
 
 
 @pytest.mark.parametrize("reduction", [0.0, 0.6])
-def test_a_reduction_out_of_range_is_refused(fork, reduction):
-    with pytest.raises(DictionaryError, match=r"reduction must lie in \(0, 1/2\], got 0\."):
+def test_a_reduction_out_of_range_is_rejected(fork, reduction):
+    with pytest.raises(DictionaryError, match=r"reduction must be a number in \(0, 1/2\], got 0\."):
         fork.geometry.half_angle_schedule(reduction)
 
 
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        ("disjointness", "every synset with every other: 5 x 5 pairs are more than 3; restrict the hierarchy"),
-        ("sibling_cones", "children of one synset: 2 x 2 pairs are more than 3"),
-        ("simplex", "children of one synset: 2 x 2 pairs are more than 3"),
-        ("recovery", r"every rooted path with every atom: 3 x 4 pairs are more than 3; .* pass leaves=\[\.\.\.\]"),
+        ("disjointness", "every synset with every other, and 5 x 5 pairs are more than 3; restrict the hierarchy"),
+        ("sibling_cones", "children of one synset, and 2 x 2 pairs are more than 3"),
+        ("simplex", "children of one synset, and 2 x 2 pairs are more than 3"),
+        ("recovery", r"every rooted path with every atom, and 3 x 4 pairs are more than 3; .* pass leaves=\[\.\.\.\]"),
     ],
 )
-def test_quadratic_comparisons_of_too_much_are_refused(fork, monkeypatch, method, message):
+def test_too_many_comparisons_are_rejected(fork, monkeypatch, method, message):
     monkeypatch.setattr("hcep.dictionary.geometry.conditions.MAX_PAIRS", 3)
     with pytest.raises(DictionaryError, match=message):
         getattr(fork.geometry, method)()
 
 
-def test_an_unknown_leaf_is_refused(fork):
+def test_an_unknown_leaf_is_rejected(fork):
     with pytest.raises(HierarchyError, match="'a00' is not a concept of this hierarchy"):
         fork.geometry.recovery(["a00"])
 
 
-def test_an_inner_synset_is_no_leaf(fork):
+def test_an_inner_synset_is_rejected_as_a_leaf(fork):
     with pytest.raises(HierarchyError, match="class 'a' is an inner concept"):
         fork.geometry.recovery(["a"])
 
@@ -516,7 +516,7 @@ DAG = SHARED / "data" / "imagenet1k_wordnet_dag.json"
 
 @pytest.mark.slow
 @pytest.mark.skipif(not DAG.exists(), reason=f"no {DAG.name} under HCEP_SHARED")
-def test_all_of_imagenet_in_under_a_minute():
+def test_imagenet_takes_less_than_a_minute():
     nodes = json.loads(DAG.read_text(encoding="utf-8"))["nodes"]
     hierarchy = Hierarchy.from_edges([(p, c) for c, node in nodes.items() for p in node["hypernyms"]])
     rng = np.random.default_rng(0)

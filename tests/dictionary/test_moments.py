@@ -9,7 +9,7 @@ from hcep.dictionary.moments import ClassMoments, one_hot
 
 
 def moments_of(X, y, second_moment=True, n_batches=1):
-    """Sums over X and y, in so many batches."""
+    """Return the moments of X and y, added in `n_batches` batches."""
     moments = ClassMoments(second_moment)
     for rows, labels in zip(np.array_split(X, n_batches), np.array_split(y, n_batches), strict=True):
         classes, index = np.unique(labels, return_inverse=True)
@@ -18,7 +18,7 @@ def moments_of(X, y, second_moment=True, n_batches=1):
 
 
 def within(X, y):
-    """Pooled covariance about the class means, as the textbook has it."""
+    """Return the pooled covariance about the class means by its textbook formula."""
     centred = np.concatenate([X[y == c] - X[y == c].mean(axis=0) for c in np.unique(y)])
     return centred.T @ centred / (len(X) - len(np.unique(y)))
 
@@ -29,7 +29,7 @@ def images():
     return rng.standard_normal((60, 4)) + 3.0, rng.choice(["a", "b", "c"], 60)
 
 
-def test_four_images_by_hand():
+def test_moments_of_four_images_by_hand():
     moments = moments_of(np.array([[0.0], [2.0], [5.0], [7.0]]), np.array(["a", "a", "b", "b"]))
     assert dict(zip(moments.labels, moments.class_means()[:, 0], strict=True)) == {"a": 1.0, "b": 6.0}
     assert moments.counts.tolist() == [2, 2]
@@ -43,7 +43,7 @@ def test_four_images_by_hand():
 
 
 @pytest.mark.parametrize("n_batches", [2, 7, 60])
-def test_batches_are_the_whole(images, n_batches):
+def test_batches_give_the_same_moments_as_one_array(images, n_batches):
     X, y = images
     whole, parts = moments_of(X, y), moments_of(X, y, n_batches=n_batches)
     order = [parts.labels[c] for c in whole.labels]
@@ -53,7 +53,7 @@ def test_batches_are_the_whole(images, n_batches):
     np.testing.assert_allclose(parts.total_mean(), X.mean(axis=0), rtol=1e-13)
 
 
-def test_chunks_are_the_whole(images, monkeypatch):
+def test_chunks_give_the_same_moments_as_one_array(images, monkeypatch):
     X, y = images
     whole = moments_of(X, y)
     monkeypatch.setattr(module, "CHUNK", 7)
@@ -62,7 +62,7 @@ def test_chunks_are_the_whole(images, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_any_precision_is_summed_in_double(images, dtype, order):
+def test_sums_are_in_double_precision(images, dtype, order):
     X, y = images
     X = np.asarray(X, dtype=dtype, order=order)
     exact = X.astype(np.float64)
@@ -72,7 +72,7 @@ def test_any_precision_is_summed_in_double(images, dtype, order):
     np.testing.assert_allclose(moments.within_covariance(), within(exact, y), rtol=1e-12)
 
 
-def test_a_large_common_offset_costs_no_digits(images):
+def test_a_large_common_offset_loses_no_digits(images):
     X, y = images
     far = X + 2.0**20  # a power of two, so that adding it loses little of X itself
     near = far - 2.0**20
@@ -99,12 +99,12 @@ def test_second_moment(images):
     np.testing.assert_allclose(moments_of(X, y).second_moment(), X.T @ X / len(X), rtol=1e-12)
 
 
-def test_images_that_are_all_zero_have_a_scale_to_divide_by():
+def test_zero_images_have_a_mean_square_norm_of_one():
     moments = moments_of(np.zeros((2, 3)), np.array(["a", "b"]))
     assert moments.mean_square_norm(None, None) == 1.0
 
 
-def test_one_image_a_class_falls_back_on_the_total_covariance(caplog):
+def test_one_image_per_class_falls_back_to_the_total_covariance(caplog):
     X = np.array([[0.0, 0.0], [2.0, 0.0], [1.0, 3.0]])
     with caplog.at_level(logging.INFO, logger="hcep"):
         covariance = moments_of(X, np.array(["a", "b", "c"])).within_covariance()
@@ -112,7 +112,7 @@ def test_one_image_a_class_falls_back_on_the_total_covariance(caplog):
     assert "no class has two images" in caplog.text
 
 
-def test_empty_batches_count_for_nothing(images):
+def test_empty_batches_change_nothing(images):
     X, y = images
     moments = moments_of(X, y)
     before = moments.class_means()
@@ -120,7 +120,7 @@ def test_empty_batches_count_for_nothing(images):
     np.testing.assert_array_equal(moments.class_means(), before)
 
 
-def test_many_new_classes_cost_no_copy_each():
+def test_many_classes_can_be_added_at_once():
     rows = np.arange(3000)
     moments = ClassMoments()
     moments.update(np.ones((3000, 2)), [str(i) for i in rows], rows)
@@ -128,7 +128,7 @@ def test_many_new_classes_cost_no_copy_each():
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])
-def test_merged_sums_are_those_of_all_images(offset):
+def test_merged_moments_equal_those_of_all_images(offset):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3)) + offset
     y = np.array(["a", "b", "c", "d"])[rng.integers(4, size=60)]
@@ -168,7 +168,7 @@ def test_integer_weights_equal_repeated_images(images, n_batches):
     assert weighted.mean_square_norm(None, None) == pytest.approx(repeated.mean_square_norm(None, None))
 
 
-def test_an_image_may_count_for_several_classes():
+def test_an_image_may_belong_to_several_classes():
     half = sparse.csr_array([[0.5, 0.5], [0.0, 1.0]])
     moments = ClassMoments(second_moment=True)
     moments.update(np.array([[0.0], [3.0]]), ["a", "b"], half)
@@ -179,7 +179,7 @@ def test_an_image_may_count_for_several_classes():
 
 
 @pytest.mark.parametrize("scale", [1e-6, 0.3])
-def test_small_weights_leave_a_covariance_of_the_same_shape(images, scale):
+def test_small_equal_weights_do_not_change_the_covariance(images, scale):
     X, y = images
     classes, index = np.unique(y, return_inverse=True)
     moments = ClassMoments(second_moment=True)
@@ -187,7 +187,7 @@ def test_small_weights_leave_a_covariance_of_the_same_shape(images, scale):
     np.testing.assert_allclose(moments.within_covariance(), within(X, y), rtol=1e-9)
 
 
-def test_merged_weights_are_those_of_all_images(images):
+def test_merged_weights_equal_those_of_all_images(images):
     X, y = images
     classes, index = np.unique(y, return_inverse=True)
     weighted = one_hot(index, 3, np.linspace(0.5, 2.0, len(X)))

@@ -28,7 +28,7 @@ def pooled(X, y):
 
 
 @pytest.mark.parametrize("shrinkage", [1e-6, 0.3, 1.0])
-def test_whitening_is_the_formula(flat, images, shrinkage):
+def test_whitening_equals_its_formula(flat, images, shrinkage):
     X, y = images
     d = ConceptDictionary.from_images(flat, X, y, shrinkage=shrinkage)
     covariance = pooled(X, y)
@@ -38,13 +38,13 @@ def test_whitening_is_the_formula(flat, images, shrinkage):
     np.testing.assert_allclose(pooled(d.embed(X), y), whitener.T @ covariance @ whitener, atol=1e-9)
 
 
-def test_hardly_shrunk_the_within_class_covariance_becomes_the_identity(flat, images):
+def test_little_shrinkage_turns_the_within_class_covariance_into_the_identity(flat, images):
     X, y = images
     d = ConceptDictionary.from_images(flat, X, y, shrinkage=1e-9)
     np.testing.assert_allclose(pooled(d.embed(X), y), np.eye(5), atol=1e-6)
 
 
-def test_fully_shrunk_it_is_one_scale(flat, images):
+def test_full_shrinkage_only_scales(flat, images):
     X, y = images
     d = ConceptDictionary.from_images(flat, X, y, shrinkage=1.0)
     np.testing.assert_allclose(d.transform.whitener, np.eye(5) / np.sqrt(np.trace(pooled(X, y)) / 5), atol=1e-12)
@@ -66,7 +66,7 @@ def test_unit_norm(flat, images):
     np.testing.assert_allclose(d.synset_embedding("b"), unit[y == "b"].mean(axis=0))
 
 
-def test_a_zero_row_stays_zero_and_nothing_warns():
+def test_a_zero_row_stays_zero_without_a_warning():
     np.testing.assert_array_equal(unit_rows(np.array([[0.0, 0.0], [3.0, 4.0]])), [[0.0, 0.0], [0.6, 0.8]])
 
 
@@ -117,10 +117,10 @@ def test_new_images_go_through_the_same_transform(flat, images, options):
 
 
 @options
-@pytest.mark.parametrize(("given", "returned"), [(np.float16, np.float32), (np.float32, np.float32), (int, np.float64)])
-def test_the_precision_stays(flat, images, options, given, returned):
+@pytest.mark.parametrize(("dtype", "expected"), [(np.float16, np.float32), (np.float32, np.float32), (int, np.float64)])
+def test_the_precision_is_kept(flat, images, options, dtype, expected):
     X, y = images
-    assert ConceptDictionary.from_images(flat, X, y, **options).embed(X.astype(given)).dtype == returned
+    assert ConceptDictionary.from_images(flat, X, y, **options).embed(X.astype(dtype)).dtype == expected
 
 
 def test_a_large_common_offset_does_not_spoil_the_scale(flat, images):
@@ -130,7 +130,7 @@ def test_a_large_common_offset_does_not_spoil_the_scale(flat, images):
     np.testing.assert_allclose((d.embed(far) ** 2).sum(axis=1).mean(), 1.0, rtol=1e-9)
 
 
-def test_the_identity_hands_back_what_it_gets():
+def test_the_identity_returns_its_input():
     X = np.ones((2, 3))
     assert EmbeddingTransform()(X) is X
     assert EmbeddingTransform().is_identity
@@ -138,13 +138,13 @@ def test_the_identity_hands_back_what_it_gets():
     np.testing.assert_array_equal(EmbeddingTransform(scale=2.0)(X), 2 * X)
 
 
-def test_a_direction_without_variance_is_not_blown_up():
+def test_a_direction_without_variance_is_not_amplified():
     root = shrunk_inverse_root(np.diag([-1e-18, 2.0]), 0.5)
     np.testing.assert_allclose(root, np.diag([1 / np.sqrt(0.5), 1 / np.sqrt(1.5)]))
 
 
 @pytest.mark.parametrize("smallest", [1e-3, -1e-6])
-def test_the_whitener_is_a_root_of_the_inverse_even_where_rounding_made_a_variance_negative(smallest: float) -> None:
+def test_the_whitener_is_an_inverse_root_even_if_rounding_made_a_variance_negative(smallest: float) -> None:
     axes = np.linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]
     covariance = axes * [smallest, 1.0, 2.0, 3.0] @ axes.T
     root = shrunk_inverse_root(covariance, 1e-9)
@@ -169,14 +169,14 @@ def test_a_power_keeps_the_sign():
 
 
 @pytest.mark.parametrize("shrinkage", [0.0, -0.1, 1.1, np.nan])
-def test_shrinkage_out_of_range(flat, images, shrinkage):
-    with pytest.raises(DictionaryError, match=r"shrinkage must be above 0 and at most 1, or None .*; got"):
+def test_shrinkage_out_of_range_is_rejected(flat, images, shrinkage):
+    with pytest.raises(DictionaryError, match=r"shrinkage must be a number in \(0, 1\], or None .*; got"):
         ConceptDictionary.from_images(flat, *images, shrinkage=shrinkage)
 
 
-def test_no_covariance_to_whiten_by(flat):
+def test_images_without_covariance_are_rejected(flat):
     X, y = np.repeat(np.eye(3), 2, axis=0), np.repeat(["a", "b", "c"], 2)
-    with pytest.raises(DictionaryError, match="images of every class are all equal"):
+    with pytest.raises(DictionaryError, match="images of each class are all equal"):
         ConceptDictionary.from_images(flat, X, y, shrinkage=0.5)
 
 

@@ -201,7 +201,7 @@ def test_bad_options_are_refused(many: ConceptDictionary, options: dict[str, Any
 
 
 def test_bad_images_are_refused(many: ConceptDictionary) -> None:
-    with pytest.raises(DictionaryError, match=r"X has 23 dimensions, the dictionary 24"):
+    with pytest.raises(DictionaryError, match=r"X has 23 dimensions, but the dictionary has 24"):
         omp(np.ones((1, 23)), many)
     with pytest.raises(DictionaryError, match=r"1 of 2 rows, such as rows 1;"):
         omp(np.array([np.ones(24), np.full(24, np.nan)]), many)

@@ -383,7 +383,7 @@ def test_large_but_finite_values_are_fine(dictionary: ConceptDictionary, images:
 
 
 def test_a_wrong_dimension_is_refused(dictionary: ConceptDictionary) -> None:
-    with pytest.raises(DictionaryError, match=r"X has 5 dimensions, the dictionary 8"):
+    with pytest.raises(DictionaryError, match=r"X has 5 dimensions, but the dictionary has 8"):
         hb_omp(np.ones((2, 5)), dictionary)
 
 

@@ -61,7 +61,7 @@ def test_no_images(pets_dictionary: ConceptDictionary) -> None:
 def test_bad_input_is_refused(pets_dictionary: ConceptDictionary) -> None:
     with pytest.raises(HCEPError, match=r"anchor must be a finite number of at least 0, got -1"):
         path_objectives(np.ones((1, 4)), pets_dictionary, anchor=-1)
-    with pytest.raises(DictionaryError, match=r"X has 3 dimensions, the dictionary 4"):
+    with pytest.raises(DictionaryError, match=r"X has 3 dimensions, but the dictionary has 4"):
         path_objectives(np.ones((1, 3)), pets_dictionary)
     with pytest.raises(DictionaryError, match=r"1 of 1 rows, such as rows 0;"):
         path_objectives(np.full((1, 4), np.nan), pets_dictionary)

@@ -145,7 +145,7 @@ def test_what_is_not_for_tensors(pets_dictionary: ConceptDictionary) -> None:
 
 
 def test_images_that_do_not_fit(pets_dictionary: ConceptDictionary) -> None:
-    with pytest.raises(DictionaryError, match="3 dimensions, the dictionary 4"):
+    with pytest.raises(DictionaryError, match="3 dimensions, but the dictionary has 4"):
         hb_omp(torch.zeros(2, 3), pets_dictionary)
     with pytest.raises(DictionaryError, match="NaN or infinite"):
         hb_omp(torch.full((2, 4), float("nan")), pets_dictionary)

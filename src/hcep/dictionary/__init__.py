@@ -1,4 +1,4 @@
-"""Hierarchy + vectors -> atoms and the path basis."""
+"""Build concept dictionaries: atoms from a hierarchy and embeddings, and the path problem on them."""
 
 import lazy_loader
 

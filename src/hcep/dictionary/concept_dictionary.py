@@ -1,4 +1,4 @@
-"""The concept dictionary: one atom per edge, the difference of a child's and its parent's embedding."""
+"""The concept dictionary: one atom per edge, the difference between a child's and its parent's embedding."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -23,21 +23,36 @@ if TYPE_CHECKING:
 
 Missing = Literal["raise", "drop"]
 Batch = tuple[ArrayLike, ArrayLike]
-#: Path bases kept, one per anchor: each is as large as the dictionary.
+#: The most path problems to keep, one per anchor; each is as large as the dictionary.
 KEPT_PROBLEMS = 4
 
 
 class ConceptDictionary:
-    """Synset embeddings and their child-parent differences.
+    """Embeddings of all synsets of a hierarchy, and the atoms between them.
 
-    Build one with `from_images`, `from_leaf_embeddings` or `from_synset_embeddings`. Atom k, a row of `atoms` (n_atoms,
-    n_dims) where the paper writes columns, is ``a(child) - a(parent)`` of ``edges[k]``.
+    Build one with `from_images`, `from_leaf_embeddings`, `from_synset_embeddings` or `from_text`.
 
     Parameters
     ----------
-    synset_embeddings : (n_synsets, n_dims) float64
-        In the hierarchy's index order, after the transform; row 0, the root's, is taken to be zero.
-    transform : what raw embeddings go through before they meet the atoms
+    hierarchy : Hierarchy
+    synset_embeddings : array of shape (n_synsets, n_dims)
+        The embedding a(i) of each synset after the transform, in the order of ``hierarchy.ids``. The root's, row 0, is
+        set to zero.
+    transform : EmbeddingTransform, optional
+        The map that raw embeddings go through before they are compared with atoms; the identity by default.
+
+    Attributes
+    ----------
+    atoms : array of shape (n_atoms, n_dims)
+        Row k is ``a(child) - a(parent)`` of ``edges[k]``. The paper writes atoms as columns.
+
+    Examples
+    --------
+    >>> from hcep import ConceptDictionary, Hierarchy
+    >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("animal", "dog"), ("thing", "car")])
+    >>> d = ConceptDictionary.from_leaf_embeddings(h, {"cat": [2.0, 1.0], "dog": [2.0, 3.0], "car": [0.0, 4.0]})
+    >>> d.edges[2], d.atoms[2]
+    (('animal', 'cat'), array([ 0., -1.]))
     """
 
     def __init__(
@@ -68,27 +83,44 @@ class ConceptDictionary:
         missing: Missing = "raise",
         power: float = 1.0,
     ) -> "ConceptDictionary":
-        """Average image embeddings into a dictionary.
+        """Build a dictionary from labelled images.
 
+        A leaf's embedding is the mean of its images, and an inner synset's is the mean of its children.
+
+        Parameters
+        ----------
+        hierarchy : Hierarchy
+        X : array of shape (n_images, n_dims), iterable of (X, y) batches, or ClassMoments
+            Raw embeddings. Batches are added up one at a time and not kept. Class moments must be those of images that
+            have already been through `power` and `unit_norm`.
+        y : array of str of shape (n_images,), optional
+            The class of each row of X. A class that is an inner synset gets its own leaf below that synset.
+        unit_norm : bool
+            Scale each embedding to norm 1 first.
+        center : bool
+            Subtract the mean of all training images.
+        shrinkage : float in (0, 1], optional
+            Measure distances in the metric of the within-class covariance, shrunk by this weight towards a multiple of
+            the identity. None keeps the Euclidean metric, as in the paper.
+        rescale : bool
+            Scale all embeddings so that the training images have a mean square norm of 1. An anchor then has the same
+            meaning for every encoder.
+        missing : {"raise", "drop"}
+            What to do with leaves that have no image.
+        power : float
+            Raise the absolute value of every number to this power before everything else and keep its sign.
+
+        Returns
+        -------
+        ConceptDictionary
+
+        Examples
+        --------
         >>> h = Hierarchy.from_edges([("animal", "cat"), ("animal", "dog"), ("thing", "animal"), ("thing", "car")])
         >>> X = np.array([[2.0, 1.0], [2.0, 3.0], [0.0, 4.0]])
         >>> d = ConceptDictionary.from_images(h, X, ["cat", "dog", "car"])
         >>> d.synset_embedding("animal")
         array([2., 2.])
-
-        Parameters
-        ----------
-        X : (n_images, n_dims) array, or an iterable of (X, y) batches, which are summed up one at a time and not kept,
-            or the `ClassMoments` of images that went through `unit_norm` and `power`
-        y : (n_images,) array of str; the class of each row. An inner synset gets a leaf of its own below it.
-        unit_norm : scale each embedding to norm 1 first
-        center : subtract the mean of all training images
-        shrinkage : measure in the metric of the within-class covariance, shrunk this far towards a multiple of the
-            identity. None keeps the Euclidean metric, as published.
-        rescale : scale so that training images have a mean square norm of 1, which gives an anchor the same meaning for
-            every encoder
-        missing : {"raise", "drop"}; what to do about leaves without an image
-        power : raise every number of an embedding to this power before anything else, its sign kept
         """
         moments = X
         if not isinstance(moments, ClassMoments):
@@ -104,22 +136,38 @@ class ConceptDictionary:
     def from_leaf_embeddings(
         cls, hierarchy: Hierarchy, embeddings: Mapping[str, ArrayLike], *, missing: Missing = "raise"
     ) -> "ConceptDictionary":
-        """Build a dictionary from one vector per leaf; inner synsets are the mean of their children."""
+        """Build a dictionary from one vector per leaf; each inner synset is the mean of its children.
+
+        Parameters
+        ----------
+        hierarchy : Hierarchy
+        embeddings : mapping of str to array of shape (n_dims,)
+            The vector of each leaf, by id.
+        missing : {"raise", "drop"}
+            What to do with leaves that have no vector.
+        """
         if not embeddings:
-            raise DictionaryError("embeddings is empty: give one vector for each leaf")
+            raise DictionaryError("embeddings is empty; pass one vector for each leaf")
         _refuse_unknown(list(embeddings), hierarchy)
         by_label = dict(zip(embeddings, _stack(embeddings), strict=True))
         return cls._from_class_embeddings(hierarchy, by_label, None, missing)
 
     @classmethod
     def from_synset_embeddings(cls, hierarchy: Hierarchy, embeddings: Mapping[str, ArrayLike]) -> "ConceptDictionary":
-        """Build a dictionary from a vector for every synset but the root, inner ones too (text embeddings, say)."""
+        """Build a dictionary from one vector for every synset except the root, such as text embeddings.
+
+        Parameters
+        ----------
+        hierarchy : Hierarchy
+        embeddings : mapping of str to array of shape (n_dims,)
+            The vector of each leaf and inner synset, by id.
+        """
         _refuse_unknown([synset for synset in embeddings if synset != hierarchy.root], hierarchy)
         absent = [synset for synset in hierarchy.ids[1:] if synset not in embeddings]
         if absent:
             raise DictionaryError(
-                f"{len(absent):,} synsets have no embedding: {quoted(absent)}; "
-                "from_leaf_embeddings averages inner synsets from their children"
+                f"{len(absent):,} synsets have no embedding: {quoted(absent)}; add them, or use "
+                "from_leaf_embeddings, which computes inner synsets as the mean of their children"
             )
         vectors = _stack({synset: embeddings[synset] for synset in hierarchy.ids[1:]})
         return cls(hierarchy, np.vstack([np.zeros(vectors.shape[1]), vectors]))
@@ -136,13 +184,19 @@ class ConceptDictionary:
         X: ArrayLike | None = None,
         y: ArrayLike | None = None,
     ) -> "ConceptDictionary":
-        """Build a dictionary from the names of classes by a text tower; images, where there are some, help.
+        """Build a dictionary from class names with a text encoder, and from images if there are any.
 
         Parameters
         ----------
-        encoder : of texts and images, such as ``load_encoder("open_clip:ViT-B-32/openai")``
-        templates, descriptions : as for `hcep.dictionary.from_text.text_vectors`
-        images, X, y : as for `hcep.dictionary.from_text.text_dictionary`; unlabelled images, and labelled ones
+        hierarchy : Hierarchy
+        encoder : Encoder
+            An encoder of texts and images, such as ``load_encoder("open_clip:ViT-B-32/openai")``.
+        templates, descriptions
+            See `hcep.dictionary.from_text.text_vectors`.
+        images : array of shape (n_images, n_dims), optional
+            Embeddings of unlabelled images.
+        X, y : arrays of shape (n_labelled, n_dims) and (n_labelled,), optional
+            Embeddings of labelled images and their leaves. See `hcep.dictionary.from_text.text_dictionary`.
         """
         from hcep.dictionary.from_text import TEMPLATES, text_dictionary, text_vectors
 
@@ -164,7 +218,8 @@ class ConceptDictionary:
         if len(by_leaf) < len(embeddings):
             twice = [label for label in embeddings if hierarchy.class_of(hierarchy.leaf_of(label)) != label]
             raise DictionaryError(
-                f"labels {quoted(twice)} are the leaves of classes that stand beside them; use the class for both"
+                f"labels {quoted(twice)} are the leaves of classes that are also among the labels; "
+                "use the class for both"
             )
         absent = [leaf for leaf in hierarchy.leaves if leaf not in by_leaf]
         if absent and missing == "raise":
@@ -177,30 +232,34 @@ class ConceptDictionary:
         return cls(hierarchy, average_upwards(hierarchy, by_leaf), transform)
 
     def moved(self, shifts: Mapping[str, ArrayLike]) -> "ConceptDictionary":
-        """The same with some leaves' embeddings shifted, in the dictionary's space, and the means above them."""
+        """Return a copy with the embeddings of some leaves shifted, in the dictionary's space.
+
+        The embeddings of inner synsets, which are means of their children, follow.
+        """
         leaves = dict(zip(self.hierarchy.leaves, self.leaf_embeddings, strict=True))
         for leaf, shift in shifts.items():
             leaves[leaf] = leaves[leaf] + np.asarray(shift)
         return ConceptDictionary(self.hierarchy, average_upwards(self.hierarchy, leaves), self.transform)
 
     def without_transform(self) -> "ConceptDictionary":
-        """The same dictionary for embeddings that are already in its space; path problems are not built again."""
+        """Return this dictionary for embeddings that are already in its space; its path problems are reused."""
         dictionary = copy(self)
         dictionary.transform = EmbeddingTransform()
-        # Copies, as products with raw images are prepared for each problem object.
+        # These are copies because `hcep.pursuit.folded` prepares products with raw images per problem object.
         dictionary._problems = {anchor: replace(problem) for anchor, problem in self._problems.items()}
         return dictionary
 
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:
-        """(parent, child) of each atom."""
+        """The (parent, child) pair of each atom."""
         return self.hierarchy.edges
 
     @cached_property
     def atoms(self) -> NDArray[np.float64]:
+        """The atoms ``a(child) - a(parent)``, shape (n_atoms, n_dims), in the order of `edges`."""
         parents = np.repeat(np.arange(len(self.hierarchy)), np.diff(self.hierarchy.child_pointer))
         atoms = self.synset_embeddings[self.hierarchy.child_index] - self.synset_embeddings[parents]
-        # A child equal to its parent up to rounding differs from it by noise, not by a direction.
+        # If a child equals its parent up to rounding, the difference is noise and not a direction.
         noise = 1e-13 * np.linalg.norm(self.synset_embeddings, axis=1)[self.hierarchy.child_index]
         atoms[np.linalg.norm(atoms, axis=1) <= noise] = 0.0
         atoms.setflags(write=False)
@@ -212,22 +271,22 @@ class ConceptDictionary:
 
     @property
     def n_dims(self) -> int:
-        """Dimensions of raw embeddings; what the transform appends is not counted."""
+        """The number of dimensions of raw embeddings, without the constants that the transform appends."""
         return int(self.synset_embeddings.shape[1]) - self.transform.n_constants
 
     def synset_embedding(self, synset: str) -> NDArray[np.float64]:
-        """Embedding a(i) of a synset, after the transform; zero for the root."""
+        """Return the embedding a(i) of a synset after the transform; it is zero for the root."""
         return np.asarray(self.synset_embeddings[self.hierarchy.index(synset)])
 
     @property
     def leaf_embeddings(self) -> NDArray[np.float64]:
-        """Embeddings of the leaves, (n_leaves, n_dims), in the order of ``hierarchy.leaves``."""
+        """The embeddings of the leaves, shape (n_leaves, n_dims), in the order of ``hierarchy.leaves``."""
         return np.asarray(self.synset_embeddings[self.hierarchy.leaf_index])
 
     def path_problem(self, anchor: float = 0.0) -> PathProblem:
-        """The anchored least-squares problem on every rooted path (see `PathProblem`); built once for each anchor."""
+        """Return the anchored least-squares problem on every rooted path (see `PathProblem`), built once per anchor."""
         if not 0.0 <= anchor < np.inf:
-            raise DictionaryError(f"anchor must be a finite number, 0 or above; got {anchor!r}")
+            raise DictionaryError(f"anchor must be a finite number of at least 0, got {anchor!r}")
         anchor = float(anchor)
         if anchor not in self._problems:
             while len(self._problems) >= KEPT_PROBLEMS:
@@ -237,13 +296,16 @@ class ConceptDictionary:
 
     @cached_property
     def geometry(self) -> "Geometry":
-        """Diagnostics of the paper's geometric conditions."""
+        """Measures how well the dictionary meets the paper's geometric conditions."""
         from hcep.dictionary.geometry import Geometry
 
         return Geometry(self)
 
     def embed(self, X: ArrayLike, first_row: int = 0) -> Embeddings:
-        """Check raw embeddings, counted from `first_row` in errors, and bring them into the dictionary's space."""
+        """Check raw embeddings and transform them into the dictionary's space.
+
+        Error messages count the rows from `first_row`.
+        """
         rows = as_embeddings(X, self.n_dims)
         refuse_non_finite(rows, first_row)
         return self.transform(rows)
@@ -253,7 +315,7 @@ class ConceptDictionary:
 
 
 def average_upwards(hierarchy: Hierarchy, by_leaf: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Embeddings of all synsets: the given ones at the leaves, each inner synset the mean of its *children*."""
+    """Compute the embeddings of all synsets, where each inner synset is the mean of its *children*."""
     mean_of_children, n_children = _mean_of_children(hierarchy)
     embeddings = np.zeros((len(hierarchy), len(next(iter(by_leaf.values())))))
     for leaf, vector in by_leaf.items():
@@ -265,7 +327,7 @@ def average_upwards(hierarchy: Hierarchy, by_leaf: Mapping[str, NDArray[np.float
 
 
 def leaf_shares(hierarchy: Hierarchy, leaves: Sequence[str]) -> sparse.csr_array:
-    """What each leaf's embedding adds to every synset's, (n_synsets, n_leaves); the root's row is zero."""
+    """Return the weight of each leaf in every synset's mean, shape (n_synsets, n_leaves); the root's row is zero."""
     below, n_children = _mean_of_children(hierarchy)
     place = np.array([hierarchy.index(leaf) for leaf in leaves], dtype=np.intp)
     shares = sparse.csr_array((np.ones(len(place)), (place, np.arange(len(place)))), (len(hierarchy), len(place)))
@@ -277,7 +339,7 @@ def leaf_shares(hierarchy: Hierarchy, leaves: Sequence[str]) -> sparse.csr_array
 
 
 def _mean_of_children(hierarchy: Hierarchy) -> tuple[sparse.csr_array, NDArray[np.intp]]:
-    """The matrix that averages synsets' children, and how many each has."""
+    """Return the matrix that averages the children of each synset, and the number of children."""
     n_children = np.diff(hierarchy.child_pointer)
     weights = np.repeat(1.0 / np.maximum(n_children, 1), n_children)
     shape = (len(hierarchy), len(hierarchy))
@@ -287,31 +349,37 @@ def _mean_of_children(hierarchy: Hierarchy) -> tuple[sparse.csr_array, NDArray[n
 def _summed_up(
     hierarchy: Hierarchy, X: Any, y: ArrayLike | None, second_moment: bool, power: float, unit_norm: bool
 ) -> ClassMoments:
-    """Check labelled images, or batches of them, and sum them up: one pass, whatever is made of the moments later."""
+    """Check labelled images, or batches of them, and add them up in one pass."""
     moments = ClassMoments(second_moment=second_moment)
     if y is None and isinstance(X, np.ndarray):
-        raise DictionaryError("y is missing: from_images takes X and y, or one iterable of (X, y) batches")
+        raise DictionaryError("y is missing; pass X and y, or one iterable of (X, y) batches")
     for i, batch in enumerate(X if y is None else [(X, y)]):
         if not isinstance(batch, tuple | list) or len(batch) != 2:
-            raise DictionaryError(f"batch {i} is not an (X, y) pair but {type(batch).__name__}")
+            raise DictionaryError(f"batch {i} must be an (X, y) pair, got {type(batch).__name__}")
         rows, labels = check_shape(batch[0]), np.asarray(batch[1])
         expected = moments.n_dims if moments.n_images else rows.shape[1]
         if rows.shape[1] != expected:
             raise DictionaryError(
-                f"X has {rows.shape[1]:,} dimensions, the batches before it {expected:,}; do not mix encoders"
+                f"X has {rows.shape[1]:,} dimensions, but the batches before it have {expected:,}; "
+                "encode all images with the same encoder"
             )
         if labels.ndim != 1 or len(labels) != len(rows):
-            raise DictionaryError(f"y must hold one label a row: X has {len(rows):,} rows, y has shape {labels.shape}")
+            raise DictionaryError(
+                f"y must hold one label per row of X, which has {len(rows):,} rows; got shape {labels.shape}"
+            )
         if not len(rows):
             continue
         refuse_non_finite(rows, first_row=moments.n_images)
         if labels.dtype == object and not all(isinstance(label, str) for label in labels):
-            odd = next(label for label in labels if not isinstance(label, str))
+            wrong = next(label for label in labels if not isinstance(label, str))
             raise DictionaryError(
-                f"labels must be synset ids (strings), got {quoted([odd])} ({type(odd).__name__}); use str()"
+                f"labels must be synset ids (strings), got {quoted([wrong])} ({type(wrong).__name__}); "
+                "convert them with str()"
             )
         if labels.dtype.kind not in "UOT":
-            raise DictionaryError(f"labels must be synset ids (strings), got dtype {labels.dtype}; use str()")
+            raise DictionaryError(
+                f"labels must be synset ids (strings), got dtype {labels.dtype}; convert them with str()"
+            )
         classes, index, counts = np.unique(labels, return_inverse=True, return_counts=True)
         names = [str(c) for c in classes]
         _refuse_unknown(names, hierarchy, counts)
@@ -319,7 +387,7 @@ def _summed_up(
             chunk = as_embeddings(rows[start : start + CHUNK])
             moments.update(prepared_rows(chunk, power, unit_norm), names, index[start : start + CHUNK])
     if moments.n_images == 0:
-        raise DictionaryError("X holds no image")
+        raise DictionaryError("X has no images")
     return moments
 
 
@@ -333,14 +401,14 @@ def _refuse_unknown(labels: list[str], hierarchy: Hierarchy, counts: NDArray[np.
             + near_matches(names[0], hierarchy.ids)
         )
     if hierarchy.root in labels and hierarchy.root not in hierarchy.own_leaves:
-        raise DictionaryError(f"{hierarchy.root!r} is the root: its embedding is zero and it cannot be a class")
+        raise DictionaryError(f"{hierarchy.root!r} is the root, whose embedding is zero, so it cannot be a class")
 
 
 def _stack(embeddings: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
     vectors = [np.asarray(vector, dtype=np.float64) for vector in embeddings.values()]
     shapes = {vector.shape for vector in vectors}
     if len(shapes) != 1 or len(next(iter(shapes))) != 1:
-        raise DictionaryError(f"embeddings must be vectors of one length; got shapes {quoted(sorted(shapes))}")
+        raise DictionaryError(f"embeddings must be vectors of the same length; got shapes {quoted(sorted(shapes))}")
     stacked = np.stack(vectors)
     refuse_non_finite(stacked, name="embeddings")
     return stacked

@@ -1,7 +1,7 @@
-"""The path problem: anchored least squares on every rooted path, prepared once so that an image costs one product.
+"""The path problem: anchored least squares on every rooted path, prepared so that each image costs one matrix product.
 
-This module is the only place where the problem is written for arrays; the same lines serve numpy arrays and torch
-tensors. `hcep.pursuit.search_kernel` has its compiled searches.
+The least squares of a path are written only here, in lines that work for numpy arrays and for torch tensors. The
+compiled searches over the same numbers are in `hcep.pursuit.search_kernel`.
 """
 
 from __future__ import annotations
@@ -24,46 +24,68 @@ from hcep.hierarchy import Hierarchy, PathTree
 Array = Any
 #: An atom whose part outside the span of its ancestors is below this share of its norm counts as dependent on them.
 DEPENDENT = 1e-10
-#: Below this share of ``||x||**2`` (plus the anchor's part) a squared residual is a difference of nearly equal numbers.
-#: It is then measured on the residual vector instead.
+#: A squared residual below this share of ``||x||**2`` (plus the anchor's part) is the difference of two nearly equal
+#: numbers and has lost its digits, so it is computed from the residual vector instead.
 CANCELLED = {"float32": 1e-2, "float64": 1e-6}
-#: Numbers gathered at once where every image has atoms or directions of its own.
+#: The most numbers to gather at once when each image needs different atoms or directions.
 GATHERED = 4_000_000
 
 
 class DependentAtomsWarning(UserWarning):
-    """Some atoms are zero or lie in the span of their ancestors; their coefficient is 0."""
+    """Some atoms are zero or lie in the span of their ancestors, so their coefficient is always 0."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PathProblem:
-    """The problem on every rooted path of a dictionary.
+    """The least-squares problem on every rooted path of a dictionary.
 
-    For the path to node v, with atoms d_u along it, and an image x in the dictionary's space::
-
-        minimise over a   ||x - sum_u a_u d_u||**2 + lambda * ||a - 1||**2
-
-    The support of a path is fixed, so its projection does not depend on the image. With P the projection onto the
-    atoms of the parent's path::
-
-        q_v = (d_v - P d_v) / ||d_v - P d_v||        s_v = ||d_v - P d_v|| / ||d_v||        p_v = <x, q_v>
-
-    the minimum is ``||x||**2 - score``, where the score of a path is the sum of ``p_u**2 - lambda`` along it, and
-    ``|p_v| * s_v`` is the cosine (times the residual's norm) by which the published algorithm picks v. The anchored
-    problem is the plain one on atoms ``[d_v; sqrt(lambda) e_level]`` and images ``[x; sqrt(lambda) 1]``.
+    Get one from `ConceptDictionary.path_problem`.
 
     Attributes
     ----------
-    tree : PathTree; its node v stands for one rooted path, with atom d_v at the end
-    anchor : weight lambda of the prior that coefficients are 1; 0 is least squares
-    atoms : (n_atoms, n_dims)
-    directions : (n_columns, n_dims); the distinct q_v. Siblings whose atoms are opposite or equal share one, so that
-        they tie exactly.
-    offset : (n_columns,); what the anchor adds to ``<x, q_v>``; zero without one
-    column : (n_nodes,) int; row of `directions` of each node; -1 for the root and for dependent atoms, whose q_v is 0
-    sign : (n_nodes,); 1, -1, or 0 where there is no column
-    share : (n_nodes,); s_v
-    triangle : (n_nodes, depth); row v is the last column of the R of the path's QR: ``<q_u, d_v>`` for u along the path
+    tree : PathTree
+        Node v of this tree stands for one rooted path, whose last atom is d_v.
+    anchor : float
+        Weight lambda of the prior that coefficients are 1; 0 means plain least squares.
+    atoms : array of shape (n_atoms, n_dims)
+    directions : array of shape (n_columns, n_dims)
+        The distinct q_v. Siblings with equal or opposite directions share one row, so that they tie exactly.
+    offset : array of shape (n_columns,)
+        The number that the anchor adds to ``<x, q_v>``; zero without an anchor.
+    column : integer array of shape (n_nodes,)
+        The row of `directions` that each node uses; -1 for the root and for dependent atoms, whose q_v is 0.
+    sign : array of shape (n_nodes,)
+        1 or -1, or 0 for a node without a column.
+    share : array of shape (n_nodes,)
+        s_v, the share of each atom's norm that lies outside the span of its ancestors.
+    triangle : array of shape (n_nodes, depth)
+        Row v holds ``<q_u, d_v>`` for each u along the path, which is the last column of the R in the path's QR.
+
+    Notes
+    -----
+    On the path to node v, with atoms d_u along it, an image x in the dictionary's space has the problem::
+
+        minimise over a   ||x - sum_u a_u d_u||**2 + lambda * ||a - 1||**2
+
+    The support of a path is fixed, so its projection does not depend on the image. Let P be the projection onto the
+    atoms above v, and define::
+
+        q_v = (d_v - P d_v) / ||d_v - P d_v||        s_v = ||d_v - P d_v|| / ||d_v||        p_v = <x, q_v>
+
+    The minimum is then ``||x||**2 - score``, where the score of a path is the sum of ``p_u**2 - lambda`` along it. The
+    published algorithm picks v by a cosine that equals ``|p_v| * s_v`` divided by the residual's norm. The anchored
+    problem is the plain problem with atoms ``[d_v; sqrt(lambda) e_level]`` and images ``[x; sqrt(lambda) 1]``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hcep import ConceptDictionary, Hierarchy
+    >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("animal", "dog"), ("thing", "car")])
+    >>> leaves = {"cat": [2.0, 1.0, 0.0], "dog": [2.0, -1.0, 0.0], "car": [0.0, 0.0, 3.0]}
+    >>> problem = ConceptDictionary.from_leaf_embeddings(h, leaves).path_problem()
+    >>> x = np.array([[2.0, 1.2, 0.0]])
+    >>> problem.scores(problem.values(problem.products(x)))[problem.tree.leaf_nodes].round(2).T  # car, cat, dog
+    array([[0.  , 5.44, 5.44]])
     """
 
     tree: PathTree
@@ -81,25 +103,25 @@ class PathProblem:
     def of(cls, tree: PathTree, atoms: Array, anchor: float) -> PathProblem:
         """Orthogonalise every atom against its ancestors, level by level.
 
-        Tensors keep their gradient: directions, and all that is made of them, are functions of the atoms.
+        With tensors, the directions and everything computed from them keep their gradient with respect to the atoms.
         """
         q, triangle, share = _orthogonalise(tree, atoms, anchor)
         n_dims, xp = atoms.shape[1], namespace(atoms)
         if xp is np:
             column, sign = _share_columns(tree, q, share)
         else:
-            inside = share > 0
-            column, sign = xp.where(inside, _like(share, np.arange(tree.n_nodes)), -1), inside.to(atoms)
+            independent = share > 0
+            column, sign = xp.where(independent, _like(share, np.arange(tree.n_nodes)), -1), independent.to(atoms)
         rows = np.unique(_numpy(column[column >= 0]))
         places = np.full(tree.n_nodes + 1, -1, dtype=np.int32)
         places[rows] = np.arange(len(rows))
-        kept = q[rows] if len(rows) else q[:1]  # one row of zeros, where no atom has a direction
+        distinct = q[rows] if len(rows) else q[:1]  # one row of zeros if no atom has a direction
         return cls(
             tree=tree,
             anchor=anchor,
             atoms=atoms,
-            directions=kept[:, :n_dims] * 1.0,
-            offset=anchor**0.5 * kept[:, n_dims:].sum(1),
+            directions=distinct[:, :n_dims] * 1.0,
+            offset=anchor**0.5 * distinct[:, n_dims:].sum(1),
             column=_like(column, places[_numpy(column)]),
             sign=sign,
             share=share,
@@ -110,17 +132,17 @@ class PathProblem:
 
     @cached_property
     def nodes_of_path(self) -> Array:
-        """Nodes along each path, (n_nodes, depth), -1 beyond its end."""
+        """The nodes along each path, shape (n_nodes, depth), with -1 beyond its end."""
         return _like(self.column, self.tree.ancestors())
 
     @cached_property
     def edges(self) -> Array:
-        """The atom at the end of each path, (n_nodes,), -1 at the root."""
+        """The last atom of each path, shape (n_nodes,); -1 for the root."""
         return _like(self.column, self.tree.edge)
 
     @cached_property
     def _levels(self) -> list[tuple[slice, Array]]:
-        """The nodes of each level below the root, and their parents."""
+        """For each level below the root, the slice of its nodes and their parents."""
         ends = np.searchsorted(self.tree.level, np.arange(1, self.tree.depth + 2)).tolist()
         levels = [slice(start, stop) for start, stop in pairwise(ends)]
         return [(at, _like(self.column, self.tree.parent[at].astype(np.int64))) for at in levels]
@@ -129,27 +151,31 @@ class PathProblem:
 
     @cached_property
     def directions32(self) -> NDArray[np.float32]:
+        """The directions in single precision."""
         return np.asarray(self.directions, dtype=np.float32)
 
     def products(self, x: Array) -> Array:
-        """``<x, q>`` of images and directions, (n_images, n_columns), in the images' precision."""
+        """Multiply images by all directions: ``<x, q>``, shape (n_images, n_columns), in the images' precision."""
         if isinstance(x, np.ndarray):
             return x @ (self.directions32 if x.dtype == np.float32 else self.directions).T
-        return (self.directions @ x.T).T  # so that picking nodes copies whole rows
+        return (self.directions @ x.T).T  # in this order, picking nodes copies whole rows
 
     def values(self, products: Array, nodes: Any = slice(None)) -> Array:
-        """``p_v`` of every node, or of some, in double precision: (n_nodes, n_images)."""
+        """Return ``p_v`` of all nodes, or of the selected ones, in double precision, shape (n_nodes, n_images)."""
         column, sign = self.column[nodes], self.sign[nodes]
         return (_double(products.T[column]) + self.offset[column][:, None]) * sign[:, None]
 
     def scores(self, values: Array, *, signed: bool = False, state: Array | None = None) -> Array:
-        """Score of the path to every node, (n_nodes, n_images): a running sum down the tree.
+        """Score the path to every node, shape (n_nodes, n_images), as a running sum down the tree.
 
         Parameters
         ----------
-        values : (n_nodes, n_images); of the first nodes, or of all
-        signed : a path may not go on to a node of ``p_v <= 0``; it and all below it score ``-inf``
-        state : (n_nodes, n_images) or (n_nodes, 1); which nodes are open to each image, as in `PathLimits`
+        values : array of shape (n_nodes, n_images)
+            ``p_v`` of all nodes, or of the first ones, from `values`.
+        signed : bool
+            Give a score of ``-inf`` to every node with ``p_v <= 0`` and to all nodes below it.
+        state : array of shape (n_nodes, n_images) or (n_nodes, 1), optional
+            Which nodes are open to each image, as in `hcep.pursuit.limits.PathLimits`.
         """
         squares = values * values
         score = squares * 0.0
@@ -166,12 +192,12 @@ class PathProblem:
     # -- one path of each image ---------------------------------------------------------------------------
 
     def along(self, nodes: Array, products: Array, images: Array) -> Array:
-        """``p_u`` along the paths to some nodes, each with an image's number: (n_paths, depth), 0 beyond their ends."""
+        """Return ``p_u`` along the path to ``nodes[k]`` for image ``images[k]``: (n_paths, depth), 0 beyond the end."""
         column, inside, xp = *self._columns(nodes), namespace(self.column)
         return xp.where(inside, self._with_offset(nodes, _double(products[images[:, None], column])), 0.0)
 
     def along_images(self, nodes: NDArray[Any], x: NDArray[Any]) -> NDArray[np.float64]:
-        """As `along` for one node per image, from the images (n_images, n_dims), where products are not at hand."""
+        """As `along` with one node per image, but from the images (n_images, n_dims) instead of their products."""
         column, inside = self._columns(nodes)
         step, values = max(1, GATHERED // max(column.shape[1] * x.shape[1], 1)), np.zeros(column.shape)
         for at in (slice(start, start + step) for start in range(0, len(column), step)):
@@ -187,9 +213,10 @@ class PathProblem:
         return (values + self.offset[self.column[path]]) * self.sign[path]
 
     def coefficients(self, nodes: Array, along: Array) -> Array:
-        """Coefficients along one path per image, (n_images, depth), 0 beyond its end.
+        """Solve for the coefficients along one path per image, shape (n_images, depth), 0 beyond its end.
 
-        They come by back substitution in the path's R. A dependent atom, whose diagonal is zero, has coefficient 0.
+        This is back substitution with the R of each path. A dependent atom has a zero on the diagonal and gets the
+        coefficient 0.
         """
         path = self.nodes_of_path[nodes]
         xp, depth = namespace(path), path.shape[1]
@@ -204,17 +231,20 @@ class PathProblem:
         return xp.stack(solution, 1)
 
     def along_coefficients(self, nodes: Array, coefficients: Array) -> Array:
-        """``p_u`` along one path per image, (n_images, depth), from its coefficients: ``p = R a``."""
+        """Compute ``p_u`` along one path per image from its coefficients, ``p = R a``, shape (n_images, depth)."""
         path, xp = self.nodes_of_path[nodes], namespace(self.column)
         return xp.einsum("nm,nmk->nk", xp.where(path >= 0, coefficients, 0.0), self.triangle[path])
 
     def squared_residuals(self, x: Array, squares: Array, nodes: Array, along: Array, coefficients: Array) -> Array:
-        """``||x - D^T a||**2`` of one path per image: from its products, or measured where these cancel."""
+        """Return ``||x - D^T a||**2`` of one path per image.
+
+        It follows from the products. Where these cancel, it is computed from the residual vector.
+        """
         path = self.nodes_of_path[nodes]
         xp, inside = namespace(path), path >= 0
-        off = xp.where(inside, coefficients - 1.0, 0.0)
+        deviations = xp.where(inside, coefficients - 1.0, 0.0)
         augmented = squares + self.anchor * inside.sum(1)
-        left = augmented - (along * along + self.anchor * off * off).sum(1)
+        left = augmented - (along * along + self.anchor * deviations * deviations).sum(1)
         near = np.flatnonzero(_numpy(left <= CANCELLED[str(x.dtype).rsplit(".")[-1]] * augmented))
         step = max(1, GATHERED // max(path.shape[1] * x.shape[1], 1))
         for rows in (near[start : start + step] for start in range(0, len(near), step)):
@@ -224,10 +254,15 @@ class PathProblem:
         return left
 
     def shares(self, x: NDArray[Any], nodes: NDArray[Any], coefficients: NDArray[Any]) -> tuple[Array, Array]:
-        """What one path per image explains of ``||x||**2``, both (n_images, depth), NaN beyond its end.
+        """Return the shares of ``||x||**2`` that the steps of one path per image explain.
 
-        First the share that its first k atoms explain with these coefficients; then the share along what the k-th atom
-        adds to the span of those above, without an anchor: never negative, and in all the share in the path's span.
+        Both arrays have shape (n_images, depth) and are NaN beyond the end of a path.
+
+        Returns
+        -------
+        explained : the share that the first k atoms explain with these coefficients
+        own : the share along the direction that the k-th atom adds to the span of the atoms above it, without an
+            anchor. It is never negative, and the sum over k is the share of x in the span of the path.
         """
         distinct, place = np.unique(nodes, return_inverse=True)
         path = self.nodes_of_path[distinct]
@@ -245,7 +280,7 @@ class PathProblem:
                 for same in np.split(np.arange(len(at)), np.flatnonzero(np.diff(which)) + 1):  # images of one path
                     along[same] = x[at[same]] @ q[which[same[0]]].T
                 squares = np.einsum("nd,nd->n", x[at], x[at], dtype=np.float64)[:, None]
-                # In the basis q the first k atoms explain the running sum of a_m times row m of the triangle.
+                # In the basis q, the first k atoms explain the running sum of a_m times row m of the triangle.
                 partial = np.cumsum(coefficients[at][:, :, None] * triangle[which], axis=1)
                 left = squares - 2.0 * np.einsum("nkj,nj->nk", partial, along) + (partial**2).sum(2)
                 squares[squares == 0.0] = 1.0
@@ -254,15 +289,15 @@ class PathProblem:
         explained[beyond] = own[beyond] = np.nan
         return explained, own
 
-    # -- one path, opened ---------------------------------------------------------------------------------
+    # -- directions of one path ---------------------------------------------------------------------------------
 
     def path_directions(self, nodes: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Directions q_v of some nodes, (n_nodes, n_dims), and what the anchor adds to the products with them."""
-        column, sign = self.column[nodes], self.sign[nodes]  # a dependent atom has sign 0
+        """Return q_v of some nodes, shape (n_nodes, n_dims), and the numbers the anchor adds to their products."""
+        column, sign = self.column[nodes], self.sign[nodes]  # the sign of a dependent atom is 0
         return sign[:, None] * self.directions[column], sign * self.offset[column]
 
     def affine(self, node: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """A path's coefficients as an affine map of the image, ``a = gain @ x + prior``; gain is (length, n_dims)."""
+        """Return the coefficients of a path as an affine map, ``a = gain @ x + prior``; gain is (length, n_dims)."""
         nodes = self.nodes_of_path[node][: self.tree.level[node]]
         directions, offset = self.path_directions(nodes)
         triangle = self.triangle[nodes, : len(nodes)].T.copy()
@@ -273,7 +308,10 @@ class PathProblem:
     # -- tensors ------------------------------------------------------------------------------------------
 
     def on(self, like: Array) -> PathProblem:
-        """The same problem as tensors where `like` is, atoms and directions in its precision; made once for each."""
+        """Return this problem as tensors on the device of `like`, with atoms and directions in its precision.
+
+        The tensors are made once for each device and precision.
+        """
         place = like.device, like.dtype
         if place not in self._on_devices:
             torch = sys.modules["torch"]
@@ -281,9 +319,9 @@ class PathProblem:
             def put(name: str, dtype: Any) -> Array:
                 return torch.from_numpy(np.array(getattr(self, name))).to(like.device, dtype)
 
-            own = {name: put(name, like.dtype) for name in ("atoms", "directions")}
-            own |= {name: put(name, torch.float64) for name in ("offset", "sign", "share", "triangle")}
-            self._on_devices[place] = replace(self, **own, column=put("column", torch.int64), _on_devices={})
+            tensors = {name: put(name, like.dtype) for name in ("atoms", "directions")}
+            tensors |= {name: put(name, torch.float64) for name in ("offset", "sign", "share", "triangle")}
+            self._on_devices[place] = replace(self, **tensors, column=put("column", torch.int64), _on_devices={})
         return self._on_devices[place]
 
     def __repr__(self) -> str:
@@ -294,17 +332,18 @@ class PathProblem:
 
 
 def barred(values: Array, signed: bool, state: Array | None) -> Array:
-    """Which nodes no path may go on to: closed ones, and by the signed rule open ones of ``p_v <= 0``."""
-    away = ~(values > 0.0) if signed else values != values
-    return away if state is None else (state == CLOSED) | (away & (state == OPEN))
+    """Return which nodes no path may enter: closed ones and, under the signed rule, open ones with ``p_v <= 0``."""
+    wrong_sign = ~(values > 0.0) if signed else values != values
+    return wrong_sign if state is None else (state == CLOSED) | (wrong_sign & (state == OPEN))
 
 
-#: What a path may do at a node: pass or end; nothing; pass whatever its sign, but not end; either, whatever its sign.
+#: The states of a node. A path may pass through an OPEN node or end there, may not enter a CLOSED one, must go on from
+#: one that is ON_THE_WAY to a required concept, and may pass or end at a REACHED one. The last two ignore the sign.
 OPEN, CLOSED, ON_THE_WAY, REACHED = 0, 1, 2, 3
 
 
 def namespace(array: Array) -> Any:
-    """The module whose functions take the array: numpy, or torch."""
+    """Return the module whose functions work on this array: numpy or torch."""
     return np if isinstance(array, np.ndarray) else sys.modules["torch"]
 
 
@@ -313,7 +352,7 @@ def _numpy(array: Array) -> NDArray[Any]:
 
 
 def _like(array: Array, values: NDArray[Any]) -> Array:
-    """Whole numbers in the same kind of array, and on the same device."""
+    """Return integer `values` as the same kind of array, on the same device, as `array`."""
     if isinstance(array, np.ndarray):
         return values
     return sys.modules["torch"].from_numpy(values.astype(np.int64)).to(array.device)
@@ -327,7 +366,7 @@ def _double(array: Array) -> Array:
 
 
 def build_path_problem(hierarchy: Hierarchy, atoms: NDArray[np.float64], anchor: float) -> PathProblem:
-    """The problem of a dictionary; warns once of atoms that depend on their ancestors."""
+    """Build the problem of a dictionary; one warning counts the atoms that depend on their ancestors."""
     problem = PathProblem.of(hierarchy.path_tree, atoms, anchor)
     if not problem.share[1:].all():
         _warn_dependent(hierarchy, np.unique(problem.tree.edge[1:][problem.share[1:] == 0]))
@@ -335,10 +374,13 @@ def build_path_problem(hierarchy: Hierarchy, atoms: NDArray[np.float64], anchor:
 
 
 def orthogonal_part(vectors: Array, above: Array) -> tuple[Array, Array]:
-    """Vectors (n, n_dims) less their part in the span of orthonormal rows (n, k, n_dims), and products with these."""
+    """Subtract from vectors (n, n_dims) their part in the span of orthonormal rows (n, k, n_dims).
+
+    Also returns the products of the vectors with these rows, shape (n, k).
+    """
     xp = namespace(vectors)
     along = 0.0
-    for _ in range(2):  # after cancellation one pass is not orthogonal to working precision
+    for _ in range(2):  # one pass leaves a rounding error after cancellation
         part = xp.einsum("nkd,nd->nk", above, vectors)
         vectors = vectors - xp.einsum("nkd,nk->nd", above, part)
         along = along + part
@@ -346,7 +388,7 @@ def orthogonal_part(vectors: Array, above: Array) -> tuple[Array, Array]:
 
 
 def _orthogonalise(tree: PathTree, atoms: Array, anchor: float) -> tuple[Array, Array, Array]:
-    """q, triangle and share of every node, level by level, in chunks that keep the gathered ancestors small."""
+    """Compute q, the triangle and the share of every node, level by level, in chunks that bound memory."""
     xp, nodes, n_dims = namespace(atoms), tree.ancestors(), atoms.shape[1]
     like = {} if xp is np else {"dtype": atoms.dtype, "device": atoms.device}
     q = xp.zeros((tree.n_nodes, n_dims + (tree.depth if anchor else 0)), **like)
@@ -362,28 +404,31 @@ def _orthogonalise(tree: PathTree, atoms: Array, anchor: float) -> tuple[Array, 
             rest, along = orthogonal_part(vectors, q[nodes[chunk, : level - 1]])
             triangle[chunk, : level - 1] = along
             norms, left = (vectors * vectors).sum(1) ** 0.5, (rest * rest).sum(1) ** 0.5
-            kept = (left > DEPENDENT * norms) & (norms > 0)
-            at, left = chunk[_numpy(kept)], left[kept]
-            q[at], triangle[at, level - 1], share[at] = rest[kept] / left[:, None], left, left / norms[kept]
+            independent = (left > DEPENDENT * norms) & (norms > 0)
+            at, left = chunk[_numpy(independent)], left[independent]
+            q[at], triangle[at, level - 1] = rest[independent] / left[:, None], left
+            share[at] = left / norms[independent]
     return q, triangle, share
 
 
 def gram_schmidt(vectors: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Make sequences of vectors (n, k, n_dims) orthonormal; one that depends on those before it becomes zero.
+    """Orthonormalise n sequences of k vectors, shape (n, k, n_dims).
 
-    Also returns the triangle (n, k, k) whose row m holds the products of the m-th vector with the results.
+    A vector that depends on those before it becomes zero. Also returns a triangle of shape (n, k, k), whose row m
+    holds the products of the m-th vector with the orthonormal ones.
     """
     q, triangle = np.zeros(vectors.shape), np.zeros((*vectors.shape[:2], vectors.shape[1]))
     for m in range(vectors.shape[1]):
         rest, triangle[:, m, :m] = orthogonal_part(vectors[:, m].astype(np.float64), q[:, :m])
         norms, left = np.linalg.norm(vectors[:, m], axis=1), np.linalg.norm(rest, axis=1)
-        kept = (left > DEPENDENT * norms) & (norms > 0)
-        q[kept, m], triangle[kept, m, m] = rest[kept] / left[kept, None], left[kept]
+        independent = (left > DEPENDENT * norms) & (norms > 0)
+        q[independent, m] = rest[independent] / left[independent, None]
+        triangle[independent, m, m] = left[independent]
     return q, triangle
 
 
 def equal_or_opposite(units: NDArray[np.float64], group: NDArray[Any]) -> Iterator[tuple[int, int, float]]:
-    """Pairs of parallel rows of norm 1 within a group, and their cosine; pairs link all rows that are parallel."""
+    """Yield pairs of parallel unit rows within a group, with their cosine; the pairs connect all parallel rows."""
     key = np.abs(units @ np.random.default_rng(0).standard_normal(units.shape[1]))
     order = np.lexsort((key, group))
     close = (np.diff(group[order]) == 0) & (np.diff(key[order]) < 1e-9)
@@ -396,10 +441,10 @@ def equal_or_opposite(units: NDArray[np.float64], group: NDArray[Any]) -> Iterat
 def _share_columns(
     tree: PathTree, q: NDArray[np.float64], share: NDArray[np.float64]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Let siblings with equal or opposite directions use one of them, that of the lowest index.
+    """Let siblings with equal or opposite directions share one of them, that of the lowest index.
 
-    In a two-way split the atoms are opposite; only rounding would tell ``|p|`` of one from that of the other, and the
-    pick would then depend on the machine. Sharing the product makes the tie exact.
+    The two atoms of a two-way split are opposite, so only rounding would distinguish their ``|p|`` and the choice would
+    depend on the machine. Sharing one product makes the tie exact.
     """
     independent = share > 0
     column = np.where(independent, np.arange(tree.n_nodes), -1).astype(np.int32)
@@ -420,8 +465,8 @@ def _warn_dependent(hierarchy: Hierarchy, edges: NDArray[np.int32]) -> None:
     examples = [" → ".join(hierarchy.edges[e]) for e in edges[:3]]
     warnings.warn(
         f"{len(edges):,} of {hierarchy.n_edges:,} atoms are zero or lie in the span of the atoms above them "
-        f"(such as {quoted(examples, 3)}); their coefficient is 0. Single-child chains cause this; "
-        "hierarchy.collapse() merges them. So do synsets that hang from a parent and also from its parent",
+        f"(such as {quoted(examples, 3)}), so their coefficient is always 0. The cause is a chain of single children, "
+        "which hierarchy.collapse() merges, or a synset that has both a parent and that parent's parent as parents",
         DependentAtomsWarning,
         stacklevel=4,
     )

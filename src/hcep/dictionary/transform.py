@@ -1,4 +1,4 @@
-"""What happens to an embedding before anything else: a power, unit norm, centring, the whitened metric, one scale."""
+"""The transform of raw embeddings: a power, unit norm, centring, the whitened metric and a scale."""
 
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -13,11 +13,41 @@ from hcep.errors import DictionaryError
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingTransform:
-    """The map that training images fixed and new images go through as well; affine but for power and unit norm.
+    """The map from raw embeddings into a dictionary's space.
 
-    ``x -> [scale * (x**power / ||x**power|| - mean) @ whitener, constants]``, each part optional. The whitener W is an
-    inverse root of the shrunk within-class covariance, ``W W^T = ((1 - a) C + a tr(C)/d I)^-1``, so that Euclidean
-    distances after it are Mahalanobis distances before it. A negative number under a power keeps its sign.
+    Training images determine it, and new images go through it too. Every part is optional.
+
+    Parameters
+    ----------
+    unit_norm : bool
+        Scale each embedding to norm 1.
+    mean : array of shape (n_dims,), optional
+        Subtracted from each embedding.
+    whitener : array of shape (n_dims, n_dims), optional
+    scale : float
+    shrinkage : float, optional
+        The shrinkage that the whitener was computed with, for the record.
+    constants : array of shape (n_constants,), optional
+        Appended to each embedding.
+    power : float
+        Applied to the absolute value of every number, which keeps its sign.
+
+    Notes
+    -----
+    The map is affine, apart from the power and the unit norm::
+
+        x -> [scale * (x**power / ||x**power|| - mean) @ W, constants]
+
+    The whitener W is an inverse root of the shrunk within-class covariance C,
+    ``W W^T = ((1 - a) C + a tr(C)/d I)^-1``, so that Euclidean distances after the map are Mahalanobis distances before
+    it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hcep.dictionary import EmbeddingTransform
+    >>> EmbeddingTransform(unit_norm=True, mean=np.array([0.0, 1.0]))(np.array([[3.0, 4.0]])).round(6)
+    array([[ 0.6, -0.2]])
     """
 
     unit_norm: bool = False
@@ -30,30 +60,32 @@ class EmbeddingTransform:
 
     @property
     def n_constants(self) -> int:
+        """The number of constants that are appended to each embedding."""
         return 0 if self.constants is None else len(self.constants)
 
     @property
     def is_identity(self) -> bool:
+        """Whether the map leaves every embedding as it is."""
         parts = (self.mean, self.whitener, self.constants)
         return self.is_affine and self.scale == 1.0 and all(part is None for part in parts)
 
     @property
     def is_affine(self) -> bool:
-        """Whether the parts of an embedding that is a sum go through it one by one."""
+        """Whether the map is affine, so that the parts of a sum can be transformed separately."""
         return not self.unit_norm and self.power == 1.0
 
     def __call__(self, X: Embeddings) -> Embeddings:
-        """Transform rows; the dtype stays."""
+        """Transform the rows of X and keep their dtype."""
         if self.is_identity:
             return X
         return self.after_unit_norm(self.prepared(X))
 
     def prepared(self, X: Embeddings) -> Embeddings:
-        """The first part alone, power and unit norm: what is summed up into class moments."""
+        """Apply only the power and the unit norm, which come before class moments are taken."""
         return prepared_rows(X, self.power, self.unit_norm)
 
     def after_unit_norm(self, X: Embeddings) -> Embeddings:
-        """The affine part alone: what class means, already averages of prepared vectors, still need."""
+        """Apply only the affine part, which is what the means of `prepared` vectors still need."""
         if X.dtype not in self._folded:
             whitener = None if self.whitener is None else (self.scale * self.whitener).astype(X.dtype)
             self._folded[X.dtype] = None if self.mean is None else self.mean.astype(X.dtype), whitener
@@ -70,7 +102,7 @@ class EmbeddingTransform:
 
     @cached_property
     def _folded(self) -> dict[np.dtype[Any], tuple[Embeddings | None, Embeddings | None]]:
-        """The mean, and the whitener times the scale, in each precision that images came in."""
+        """The mean, and the whitener times the scale, for each precision of images."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -78,13 +110,13 @@ class EmbeddingTransform:
 
 
 def unit_rows(X: Embeddings) -> Embeddings:
-    """Scale rows to norm 1; a zero row stays zero."""
+    """Scale each row to norm 1; a zero row stays zero."""
     norms = np.linalg.norm(X, axis=1, keepdims=True)
     return np.asarray(X / np.where(norms > 0, norms, 1).astype(X.dtype))
 
 
 def prepared_rows(X: Embeddings, power: float, unit_norm: bool) -> Embeddings:
-    """Rows to a power, then to norm 1; each where it is asked for."""
+    """Raise the rows to `power`, then scale them to norm 1 if `unit_norm` is set."""
     if power != 1.0:
         size = np.abs(X)
         size = np.sqrt(size, out=size) if power == 0.5 else np.power(size, X.dtype.type(power), out=size)
@@ -93,22 +125,23 @@ def prepared_rows(X: Embeddings, power: float, unit_norm: bool) -> Embeddings:
 
 
 def shrunk_inverse_root(covariance: NDArray[Any], shrinkage: float) -> NDArray[Any]:
-    """W, triangular, with ``W W^T`` the inverse of ``(1 - a) C + a tr(C)/d I``, in the covariance's precision."""
+    """Return a triangular W with ``W W^T = ((1 - a) C + a tr(C)/d I)^-1``, in the precision of the covariance C."""
     from scipy.linalg import LinAlgError, cholesky, lapack
 
     if not 0.0 < shrinkage <= 1.0:
-        raise DictionaryError(f"shrinkage must be above 0 and at most 1, or None for no whitening; got {shrinkage!r}")
+        raise DictionaryError(f"shrinkage must be a number in (0, 1], or None for no whitening; got {shrinkage!r}")
     n_dims = len(covariance)
     mean = float(np.trace(covariance)) / n_dims
     if not mean > 0.0:
         raise DictionaryError(
-            "the images of every class are all equal: there is no within-class covariance to whiten by"
+            "the images of each class are all equal, so there is no within-class covariance to whiten by; "
+            "pass shrinkage=None, or check the embeddings"
         )
     shrunk = covariance * covariance.dtype.type(1.0 - shrinkage)
     shrunk[np.diag_indices(n_dims)] += shrinkage * mean
     try:
         lower = cholesky(shrunk, lower=True, check_finite=False)
-    except LinAlgError:  # rounding made a direction without variance negative by more than a tiny shrinkage repairs
+    except LinAlgError:  # rounding made an eigenvalue more negative than a tiny shrinkage corrects
         variances, axes = np.linalg.eigh(covariance)
         shrunk_variances = (1.0 - shrinkage) * np.maximum(variances, 0.0) + shrinkage * mean
         return np.asarray(axes / np.sqrt(shrunk_variances), dtype=covariance.dtype)

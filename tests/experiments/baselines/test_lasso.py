@@ -232,7 +232,7 @@ def test_bad_options(pets_dictionary: ConceptDictionary, options: dict[str, Any]
 def test_bad_images(pets_dictionary: ConceptDictionary) -> None:
     with pytest.raises(DictionaryError, match=r"NaN or infinite values in 1 of 2 rows, such as rows 1"):
         lasso([[1.0, 0.0, 0.0, 0.0], [np.nan, 0.0, 0.0, 0.0]], pets_dictionary, alpha=0.5)
-    with pytest.raises(DictionaryError, match=r"X has 3 dimensions, the dictionary 4"):
+    with pytest.raises(DictionaryError, match=r"X has 3 dimensions, but the dictionary has 4"):
         lasso(np.ones((2, 3)), pets_dictionary)
 
 

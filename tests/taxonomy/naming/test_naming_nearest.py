@@ -155,7 +155,7 @@ def test_a_pool_of_many_chunks_is_searched_through():
         ([], np.empty((0, 6)), {}, "phrases is empty: give candidate phrases"),
         (["fur", "fur"], np.eye(6)[:2], {}, "phrases has 'fur' twice; give each phrase once"),
         (["fur"], np.eye(6)[:2], {}, "phrase_embeddings has 2 rows for 1 phrases; give one row per phrase"),
-        (["fur"], np.ones((1, 5)), {}, "phrase_embeddings has 5 dimensions, the dictionary 6"),
+        (["fur"], np.ones((1, 5)), {}, "phrase_embeddings has 5 dimensions, but the dictionary has 6"),
         (["fur"], np.full((1, 6), np.nan), {}, "phrase_embeddings has NaN or infinite values in 1 of 1 rows"),
         (["fur"], np.ones((1, 6)), {"top_k": 0}, "top_k must be at least 1, got 0"),
         (["fur"], np.ones((1, 6)), {"edges": [("bear", "car")]}, "edges: 'bear → car' is not an edge"),

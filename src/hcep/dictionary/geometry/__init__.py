@@ -1,3 +1,3 @@
-"""The paper's geometric conditions, measured: cones, orthogonality, simplices, and what is provably recovered."""
+"""Measure the paper's geometric conditions: cones, orthogonality, simplices, and provable recovery."""
 
 from hcep.dictionary.geometry.recovery import Geometry as Geometry

@@ -1,4 +1,4 @@
-"""The conditions on cones, atoms and children: nested subtrees, siblings apart, orthogonal atoms, regular simplices."""
+"""The paper's conditions: nested cones, disjoint sibling cones, orthogonal atoms and regular simplices of children."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,103 +19,165 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Comparisons of everything with everything stop here: 20,000 synsets, minutes on two cores.
+#: The most pairs to compare: those of 20,000 synsets, which take minutes on two cores.
 MAX_PAIRS = 20_000**2
-#: Degrees. The arc cosine of equal directions is off by up to some 1e-6 degrees; less than this is no violation.
+#: In degrees. The arc cosine of equal directions is wrong by about 1e-6 degrees, so less than this is no violation.
 ANGLE_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
 class Violations:
-    """How often a condition on cones is broken, (n_synsets,), and by how many degrees on average, 0 where it holds."""
+    """How often each synset violates a condition on cones, and by how much.
+
+    Attributes
+    ----------
+    fraction : array of shape (n_synsets,)
+        The share of comparisons that violate the condition.
+    mean_violation : array of shape (n_synsets,)
+        The mean violation in degrees, where a comparison that meets the condition counts as 0.
+    """
 
     fraction: Floats
     mean_violation: Floats
 
     @property
     def satisfied(self) -> bool:
-        """Whether the condition holds everywhere."""
+        """Whether every synset meets the condition."""
         return not np.any(self.fraction > 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Containment(Violations):
-    """Which share of a synset's descendants lies outside its cone; NaN for the root and for leaves."""
+    """The share of each synset's descendants that lie outside its cone; NaN for the root and for leaves.
 
-    half_angles: Floats  # (depth,) of the cones of each level in degrees, level 1 first
+    Attributes
+    ----------
+    half_angles : array of shape (depth,)
+        The half-angle of the cones at each level in degrees, starting with level 1.
+    """
+
+    half_angles: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Disjointness(Violations):
-    """Which share of the other synsets lies inside the cone of a synset, as in the paper; NaN for the root.
+    """The share of the other synsets that lie inside each synset's cone, as in the paper; NaN for the root.
 
-    The others of a synset are neither the root, nor itself, nor above or below it. Its ancestors are counted apart:
-    they lie near it by construction, and sibling-cone disjointness says nothing about them.
+    The others are all synsets except the root, the synset itself, its ancestors and its descendants. Ancestors are
+    counted separately: they are close by construction, and the paper's condition on sibling cones does not cover them.
+
+    Attributes
+    ----------
+    half_angles : array of shape (n_synsets,)
+    n_others : integer array of shape (n_synsets,)
+    ancestor_fraction : array of shape (n_synsets,)
+        The share of the ancestors, without the root, that lie inside the cone; 0 if there are none.
     """
 
-    half_angles: Floats  # (n_synsets,)
+    half_angles: Floats
     n_others: Ints
-    ancestor_fraction: Floats  # (n_synsets,) share of the ancestors below the root inside the cone; 0 without any
+    ancestor_fraction: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class SiblingCones(Violations):
-    """Which share of the pairs of a synset's children have cones that intersect; NaN without a pair."""
+    """The share of the pairs of each synset's children whose cones intersect; NaN for fewer than two children.
 
-    n_pairs: Ints  # (n_synsets,)
+    Attributes
+    ----------
+    n_pairs : integer array of shape (n_synsets,)
+    """
+
+    n_pairs: Ints
 
 
 class HalfAngleSchedule(NamedTuple):
-    """The observed half-angles by level, against the geometric decrease that suffices for well-clustered synsets."""
+    """The half-angles of each level, compared with the geometric decrease that suffices for well-clustered synsets.
 
-    largest: Floats  # (depth,) largest half-angle among the synsets of each level, level 1 first, in degrees
-    bound: float  # what a level may have of the level above at most, ``min(r, 1/b)``
-    satisfied: NDArray[np.bool_]  # (depth,)
+    Attributes
+    ----------
+    largest : array of shape (depth,)
+        The largest half-angle of each level in degrees, starting with level 1.
+    bound : float
+        The largest allowed ratio of one level's half-angle to that of the level above, ``min(r, 1/b)``.
+    satisfied : boolean array of shape (depth,)
+    """
+
+    largest: Floats
+    bound: float
+    satisfied: NDArray[np.bool_]
 
 
 class Orthogonality(NamedTuple):
-    """Hierarchical orthogonality: the cosine between an atom and its parent's embedding, which should be 0."""
+    """Hierarchical orthogonality: the cosine between each atom and its parent's embedding, which should be 0.
 
-    atom: Ints  # (n_pairs,) the atoms compared: those that are not zero and do not hang from the root
-    cosine: Floats  # (n_pairs,)
-    random_cosine: Floats  # (n_pairs,) the control: with a random other parent's embedding; NaN where there is none
+    Attributes
+    ----------
+    atom : integer array of shape (n_pairs,)
+        The compared atoms: those that are not zero and do not start at the root.
+    cosine : array of shape (n_pairs,)
+    random_cosine : array of shape (n_pairs,)
+        The same with the embedding of another parent chosen at random, as a control; NaN if there is no other.
+    """
+
+    atom: Ints
+    cosine: Floats
+    random_cosine: Floats
 
 
 class SimplexRegularity(NamedTuple):
-    """How near the children of a synset are to a regular simplex around their mean."""
+    """How close the children of each synset are to a regular simplex around their mean.
 
-    parent: Ints  # (n_parents,) index of the synsets with at least two children
-    mean_deviation: Floats  # (n_parents,) mean difference between cosines of centred children and ``-1/(b - 1)``
-    norm_spread: Floats  # (n_parents,) deviation of centred children's norms over their mean; NaN where all coincide
+    Attributes
+    ----------
+    parent : integer array of shape (n_parents,)
+        The indices of the synsets with at least two children.
+    mean_deviation : array of shape (n_parents,)
+        The mean absolute difference between the cosines of centred children and ``-1/(b - 1)``.
+    norm_spread : array of shape (n_parents,)
+        The standard deviation of the centred children's norms divided by their mean; NaN if all children coincide.
+    """
+
+    parent: Ints
+    mean_deviation: Floats
+    norm_spread: Floats
 
 
 class DimensionBound(NamedTuple):
-    """The dimension that orthogonality and regular simplices need."""
+    """The number of dimensions that orthogonality and regular simplices need.
+
+    Attributes
+    ----------
+    depth, branching, n_dims : int
+    required : int
+        The paper's bound, ``depth + branching - 1``.
+    required_by_parents : int
+        The largest ``level(p) + n_children(p) - 1`` of any parent p, which is enough: p and each synset above it take
+        one dimension, except the root, which is zero, and the simplex of the children takes the rest. It is below
+        `required`, which counts the root and combines the deepest and the widest part of the hierarchy.
+    """
 
     depth: int
     branching: int
     n_dims: int
-    required: int  # ``depth + branching - 1``, the paper's bound
-    #: Largest ``level(p) + n_children(p) - 1`` over parents p, which is what they really need: p and the synsets above
-    #: it take a dimension each, the zero root none, and the simplex of the children the rest. Below `required`, which
-    #: counts the root as a direction and adds up the deepest and the widest place wherever they are.
+    required: int
     required_by_parents: int
 
     @property
     def satisfied(self) -> bool:
-        """Whether the dimensions suffice for every parent; ``required <= n_dims`` is enough for that."""
+        """Whether there are enough dimensions for every parent, which ``required <= n_dims`` implies."""
         return self.required_by_parents <= self.n_dims
 
 
 class Conditions:
-    """A dictionary's synsets and atoms as directions, and what is asked of them."""
+    """The conditions on the directions of a dictionary's synsets and atoms."""
 
     def __init__(self, dictionary: "ConceptDictionary") -> None:
         self.dictionary = dictionary
         self.hierarchy: Hierarchy = dictionary.hierarchy
         self._n_children = np.diff(self.hierarchy.child_pointer)
         self._edge_parents = np.repeat(np.arange(len(self.hierarchy)), self._n_children)
-        #: Synsets with children, the root left out.
+        #: Synsets with children, without the root.
         self._inner = np.flatnonzero(self._n_children[1:] > 0) + 1
 
     @cached_property
@@ -128,7 +190,7 @@ class Conditions:
 
     @cached_property
     def _below(self) -> list[Ints]:
-        """Descendants of each synset. A list, not a matrix: in all there are about as many as synsets times depth."""
+        """The descendants of each synset, as a list of arrays because a matrix would be mostly empty."""
         below: list[Ints] = [np.empty(0, dtype=np.int64)] * len(self.hierarchy)
         for i in range(len(self.hierarchy) - 1, -1, -1):  # children come after their parents
             children = self._children(i)
@@ -137,7 +199,7 @@ class Conditions:
 
     @cached_property
     def _angles_below(self) -> list[Floats]:
-        """Angle between each synset and each of its descendants; empty for the root."""
+        """The angles between each synset and its descendants in degrees; empty for the root."""
         units = self._units
         return [np.empty(0)] + [_degrees(units[self._below[i]] @ units[i]) for i in range(1, len(units))]
 
@@ -147,28 +209,29 @@ class Conditions:
 
     @cached_property
     def half_angles(self) -> Floats:
-        """(n_synsets,) Largest angle between a synset and any of its descendants; 0 for leaves."""
+        """The largest angle between each synset and any of its descendants, shape (n_synsets,); 0 for leaves."""
         largest = np.array([angles.max(initial=0.0) for angles in self._angles_below])
         largest[0] = np.nan
         return largest
 
     def geometric_schedule(self, reduction: float = 0.5) -> Floats:
-        """Half-angles by level, (depth,), that decrease just fast enough for well-clustered synsets.
+        """Return half-angles for each level, shape (depth,), that decrease just fast enough for well-clustered synsets.
 
-        They start at the largest half-angle observed at level 1 and decrease by ``min(reduction, 1/b)``, b the largest
-        number of children of any synset (the paper's proposition on the half-angle schedule).
+        They start at the largest half-angle of level 1 and shrink by ``min(reduction, 1/b)`` per level, where b is the
+        largest number of children of any synset (the paper's proposition on the half-angle schedule).
         """
         schedule = self.half_angle_schedule(reduction)
         return np.asarray(schedule.largest[0] * schedule.bound ** np.arange(self.hierarchy.depth))
 
     def half_angle_schedule(self, reduction: float = 0.5) -> HalfAngleSchedule:
-        """The observed half-angles by level against the decrease the paper asks for.
+        """Compare the half-angles of each level with the decrease in the paper's condition.
 
-        ``theta_{l+1} <= min(r, 1/b) theta_l`` with a `reduction` r < 1/2 is enough for a placement with nested subtrees
-        and disjoint sibling cones to exist. It is not necessary, and it is strict: b is the largest branching anywhere.
+        If ``theta_{l+1} <= min(r, 1/b) theta_l`` with a `reduction` r < 1/2, then a placement with nested subtrees and
+        disjoint sibling cones exists. The condition is sufficient but not necessary, and it is strict, because b is the
+        largest branching anywhere in the hierarchy.
         """
         if not 0.0 < reduction <= 0.5:
-            raise DictionaryError(f"reduction must lie in (0, 1/2], got {reduction!r}")
+            raise DictionaryError(f"reduction must be a number in (0, 1/2], got {reduction!r}")
         levels = self.hierarchy.levels
         largest = np.array([self.half_angles[levels == at].max() for at in range(1, self.hierarchy.depth + 1)])
         bound = min(reduction, 1.0 / self.hierarchy.max_branching)
@@ -176,18 +239,18 @@ class Conditions:
         return HalfAngleSchedule(largest, bound, satisfied)
 
     def containment(self, half_angles: ArrayLike | None = None) -> Containment:
-        """Which descendants j of each synset i break ``angle(a(i), a(j)) <= theta_level(i)``, and by how much.
+        """Find the descendants j of each synset i that violate ``angle(a(i), a(j)) <= theta_level(i)``.
 
-        `half_angles` has the theta of levels 1, 2, ... in degrees; it is `geometric_schedule` when left out.
+        `half_angles` holds the theta of levels 1, 2, ... in degrees; the default is `geometric_schedule`.
         """
         schedule = self.geometric_schedule() if half_angles is None else np.array(half_angles, dtype=np.float64)
         if schedule.shape != (self.hierarchy.depth,):
             raise DictionaryError(
-                f"half_angles must hold one angle for each of the {self.hierarchy.depth} levels below the root, "
+                f"half_angles must have one angle for each of the {self.hierarchy.depth} levels below the root, "
                 f"got shape {schedule.shape}"
             )
         if not np.all((schedule >= 0) & (schedule <= 180)):
-            raise DictionaryError(f"half_angles must lie between 0 and 180 degrees, got {schedule.tolist()}")
+            raise DictionaryError(f"half_angles must be between 0 and 180 degrees, got {schedule.tolist()}")
         fraction, violation = (np.full(len(self.hierarchy), np.nan) for _ in range(2))
         for i in self._inner:
             excess = self._angles_below[i] - schedule[self.hierarchy.levels[i] - 1]
@@ -196,9 +259,10 @@ class Conditions:
         return Containment(fraction, violation, schedule)
 
     def disjointness(self) -> Disjointness:
-        """How many other synsets lie inside the cone of each synset, as wide as its descendants need, and how deep.
+        """Find the other synsets that lie inside the cone of each synset.
 
-        The violation of synset j in the cone of i is ``max(0, theta_i - angle(a(i), a(j)))``.
+        The cone of i is just wide enough for its descendants. Synset j violates the condition by
+        ``max(0, theta_i - angle(a(i), a(j)))``.
         """
         n = len(self.hierarchy)
         refuse_quadratic(n, n, "disjointness compares every synset with every other")
@@ -220,9 +284,9 @@ class Conditions:
         return Disjointness(fraction, violation, cones, n_others, ancestors)
 
     def sibling_cones(self) -> SiblingCones:
-        """Which pairs of children have cones that intersect, for every parent, the root among them.
+        """Find the pairs of children whose cones intersect, for every parent including the root.
 
-        Disjoint means ``angle(a(j), a(j')) > theta_j + theta_j'``.
+        Two cones are disjoint if ``angle(a(j), a(k)) > theta_j + theta_k``.
         """
         cones, n_pairs = self.half_angles, self._n_children * (self._n_children - 1) // 2
         fraction, violation = (np.where(n_pairs > 0, 0.0, np.nan) for _ in range(2))
@@ -236,10 +300,10 @@ class Conditions:
         return SiblingCones(fraction, violation, n_pairs)
 
     def orthogonality(self, random_state: int | np.random.Generator | None = 0) -> Orthogonality:
-        """Cosines between atoms and their parents' embeddings, and between atoms and random other parents'.
+        """Compute the cosines between atoms and their parents' embeddings, and between atoms and random other parents.
 
-        ``cos(a(c) - a(p), a(p))`` is 0 when the refinement leaves the coarser concept alone. `random_state` draws, for
-        each atom, one of the other synsets that have children, the root left out.
+        ``cos(a(c) - a(p), a(p))`` is 0 if the step to the child does not change the coarser concept. `random_state`
+        seeds the choice of another parent for each atom, among all inner synsets except the root.
         """
         atoms, parents = self._unit_atoms, self._edge_parents
         atom = np.flatnonzero((parents > 0) & atoms.any(axis=1)).astype(np.int64)
@@ -249,15 +313,15 @@ class Conditions:
             return Orthogonality(atom, cosine, np.full(len(atom), np.nan))
         rng = np.random.default_rng(random_state)
         own = np.searchsorted(candidates, parents[atom])
-        # A shift by 1 .. m - 1 places never comes back to the atom's own parent.
+        # A cyclic shift by 1 to m - 1 places never returns the atom's own parent.
         other = candidates[(own + rng.integers(1, len(candidates), size=len(atom))) % len(candidates)]
         return Orthogonality(atom, cosine, np.einsum("nd,nd->n", atoms[atom], self._units[other]))
 
     def simplex(self) -> SimplexRegularity:
-        """How far the children of each synset are from a regular simplex.
+        """Measure how far the children of each synset are from a regular simplex.
 
-        With ``c_j = a(j) - mean of the b children``, a regular simplex has ``cos(c_j, c_k) = -1/(b - 1)`` and equal
-        norms. Two children always have both.
+        Let ``c_j`` be a(j) minus the mean of the b children. In a regular simplex, ``cos(c_j, c_k) = -1/(b - 1)`` and
+        all norms are equal. Two children always form one.
         """
         parents, most = np.flatnonzero(self._n_children > 1), self.hierarchy.max_branching
         refuse_quadratic(most, most, "simplex compares the children of one synset")
@@ -265,23 +329,23 @@ class Conditions:
         return SimplexRegularity(parents, *results.reshape(-1, 2).T)
 
     def dimension_bound(self) -> DimensionBound:
-        """Whether the dictionary has the dimensions that orthogonality and regular simplices need."""
+        """Compare the dictionary's dimensions with those that orthogonality and regular simplices need."""
         depth, branching, inner = self.hierarchy.depth, self.hierarchy.max_branching, self._n_children > 0
         by_parents = int((self.hierarchy.levels[inner] + self._n_children[inner] - 1).max())
         return DimensionBound(depth, branching, self.dictionary.n_dims, depth + branching - 1, by_parents)
 
 
 def refuse_quadratic(rows: int, columns: int, what: str, way_out: str = "") -> None:
-    """Refuse to compare everything with everything where that would take hours."""
+    """Raise an error if there are so many pairs that comparing them would take hours."""
     if rows * columns > MAX_PAIRS:
         raise DictionaryError(
-            f"{what}: {rows:,} x {columns:,} pairs are more than {MAX_PAIRS:,}; "
+            f"{what}, and {rows:,} x {columns:,} pairs are more than {MAX_PAIRS:,}; "
             f"restrict the hierarchy to fewer leaves{way_out}"
         )
 
 
 def _pairs(units: NDArray[Any]) -> Iterator[tuple[Ints, Ints, Floats]]:
-    """All i < j and the products of rows i and j, in blocks that keep memory flat."""
+    """Yield all pairs i < j and the products of rows i and j, in blocks that bound memory."""
     for rows in blocks(0, len(units), len(units)):
         products = units[rows] @ units[rows.start :].T
         i, j = np.triu_indices(len(products), k=1, m=products.shape[1])
@@ -289,10 +353,10 @@ def _pairs(units: NDArray[Any]) -> Iterator[tuple[Ints, Ints, Floats]]:
 
 
 def _simplex_of(children: Floats) -> tuple[float, float]:
-    """Mean deviation of the cosines from a regular simplex's, and the spread of the norms."""
+    """Return the mean deviation of the cosines from those of a regular simplex, and the spread of the norms."""
     centred = children - children.mean(axis=0)
     norms = np.linalg.norm(centred, axis=1)
-    centred[norms <= 1e-12 * np.linalg.norm(children, axis=1).max()] = 0.0  # rounding of the mean, not a direction
+    centred[norms <= 1e-12 * np.linalg.norm(children, axis=1).max()] = 0.0  # rounding, not a direction
     regular, n_pairs = -1.0 / (len(centred) - 1), len(centred) * (len(centred) - 1) // 2
     mean = sum(float(np.abs(cosines - regular).sum()) / n_pairs for *_, cosines in _pairs(unit_rows(centred)))
     return mean, float(norms.std() / norms.mean()) if centred.any() else np.nan

@@ -1,4 +1,4 @@
-"""From which images, and by which algorithm, a rooted path is provably found; and all diagnostics together."""
+"""Provable recovery of rooted paths, and the summary of all geometric diagnostics."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,74 +13,87 @@ from hcep.dictionary.checks import blocks
 from hcep.dictionary.geometry.conditions import Conditions, Floats, Ints, refuse_quadratic
 from hcep.dictionary.path_problem import PathProblem
 
-#: A recovery coefficient must be this far below 1: opposite atoms make it 1 up to rounding, on either side.
+#: A recovery coefficient must be this far below 1, because opposite atoms make it 1 up to rounding.
 RECOVERY_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """What is provably recovered from images without noise, leaf by leaf."""
+    """Which rooted paths are provably recovered; see `Geometry.recovery`.
+
+    Attributes
+    ----------
+    leaves : tuple of str
+    paths : tuple of tuple of str
+        Every rooted path to these leaves.
+    leaf_of_path : integer array of shape (n_paths,)
+        The position of each path's leaf in `leaves`.
+    path_nested : array of shape (n_paths, depth + 1)
+        The exact recovery coefficient ERC(S | T_l) of each path for l = 0, 1, ...; NaN beyond the end of the path, and
+        infinite if its atoms are linearly dependent, as with a zero atom.
+    path_radius : array of shape (n_paths,)
+        The exact distance from the leaf's embedding within which HB-OMP with a beam of 1 follows the path. It is 0 if
+        HB-OMP does not follow it even without noise, and infinite if no synset on the path has a sibling.
+    """
 
     leaves: tuple[str, ...]
-    paths: tuple[tuple[str, ...], ...]  # every rooted path of these leaves
-    leaf_of_path: Ints  # (n_paths,) position in `leaves`
-    #: (n_paths, depth + 1) exact recovery coefficient ERC(S | T_l) of each path along the nested restriction; NaN
-    #: beyond the path's end and infinite where its atoms are linearly dependent (a zero atom is)
+    paths: tuple[tuple[str, ...], ...]
+    leaf_of_path: Ints
     path_nested: Floats
-    #: (n_paths,) how far from the leaf's embedding an image may be for HB-OMP with a beam of 1 to follow the path:
-    #: exact, 0 where it does not even without noise, infinite where no synset on the path has a sibling
     path_radius: Floats
 
     @cached_property
     def best_path(self) -> Ints:
-        """(n_leaves,) Row of each leaf's path with the smallest ERC over the full dictionary; ties: the first."""
+        """The row of each leaf's path with the smallest ERC over all atoms, shape (n_leaves,); ties go to the first."""
         order = np.lexsort((self.path_nested[:, 0], self.leaf_of_path))
         return order[np.searchsorted(self.leaf_of_path[order], np.arange(len(self.leaves)))]
 
     @property
     def nested(self) -> Floats:
-        """(n_leaves, depth + 1) ERC(S | T_l) of each leaf's best path, l = 0 first; see `path_nested`."""
+        """ERC(S | T_l) of each leaf's best path for l = 0, 1, ..., shape (n_leaves, depth + 1)."""
         return np.asarray(self.path_nested[self.best_path])
 
     @property
     def coefficient(self) -> Floats:
-        """(n_leaves,) ERC(S) over the full dictionary."""
+        """ERC(S) of each leaf's best path over the full dictionary, shape (n_leaves,)."""
         return self.nested[:, 0]
 
     @property
     def certified(self) -> NDArray[np.bool_]:
-        """(n_leaves,) Whether ERC(S) < 1: OMP recovers the path from every image in the span of its atoms."""
+        """Whether ERC(S) < 1, so that OMP recovers the path from every image in the span of its atoms; (n_leaves,)."""
         return self.coefficient < 1.0 - RECOVERY_TOLERANCE
 
     @property
     def certified_from(self) -> Ints:
-        """(n_leaves,) The least l with ERC(S | T_l) < 1; -1 for dependent atoms.
+        """The smallest l with ERC(S | T_l) < 1, shape (n_leaves,); -1 for dependent atoms.
 
-        OMP recovers the path once it is confined to the subtree of the path's synset at this level.
+        OMP recovers the path if it may only use atoms of the path and of the subtree of its synset at level l.
         """
         below = self.nested < 1.0 - RECOVERY_TOLERANCE
         return np.where(below.any(axis=1), below.argmax(axis=1), -1)
 
     @property
     def radius(self) -> Floats:
-        """(n_leaves,) The largest `path_radius` of each leaf's paths."""
+        """The largest `path_radius` of each leaf's paths, shape (n_leaves,)."""
         radius = np.zeros(len(self.leaves))
         np.maximum.at(radius, self.leaf_of_path, self.path_radius)
         return radius
 
     @property
     def greedily_recovered(self) -> NDArray[np.bool_]:
-        """(n_leaves,) Whether HB-OMP with a beam of 1 finds a path to the leaf from the leaf's own embedding."""
+        """Whether HB-OMP with a beam of 1 finds a path to the leaf from the leaf's embedding, shape (n_leaves,)."""
         return self.radius > 0.0
 
 
 class Geometry(Conditions):
-    """Diagnostics of a dictionary's geometry; get one as ``dictionary.geometry``.
+    """Diagnostics of a dictionary's geometry, available as ``dictionary.geometry``.
 
-    Arrays over synsets are in the hierarchy's index order, angles in degrees. The root has no direction: its entries
-    are NaN. Another synset whose embedding is zero counts as 90 degrees away from everything. The level of a synset
-    with several parents is the length of its longest rooted path.
+    Arrays over synsets are in the order of ``hierarchy.ids``, and angles are in degrees. The root has no direction, so
+    its entries are NaN. Any other synset with a zero embedding counts as 90 degrees away from everything. The level of
+    a synset with several parents is the length of its longest rooted path.
 
+    Examples
+    --------
     >>> from hcep.datasets import make_hierarchical_concepts
     >>> data = make_hierarchical_concepts(depth=2, dim=8, half_angle=40, reduction=0.3, orientation="random")
     >>> data.dictionary.geometry.recovery().greedily_recovered.all()
@@ -96,9 +109,10 @@ class Geometry(Conditions):
         return f"<p>{escape(repr(self))}</p>{html_table(['diagnostic', 'value'], rows)}"
 
     def summary(self) -> dict[str, float]:
-        """Every diagnostic as one or two floats: means over inner synsets, sibling pairs or atoms, shares of leaves.
+        """Return every diagnostic as one or two numbers.
 
-        NaN where nothing applies (no inner synset but the root, say).
+        They are means over inner synsets, sibling pairs or atoms, and shares or medians over leaves. A diagnostic that
+        does not apply, for example because only the root has children, is NaN.
         """
         containment, disjointness, siblings = self.containment(), self.disjointness(), self.sibling_cones()
         schedule, orthogonality = self.half_angle_schedule(), self.orthogonality()
@@ -125,29 +139,42 @@ class Geometry(Conditions):
         }
 
     def format_summary(self) -> str:
-        """`summary` as a table of text, one diagnostic a line."""
+        """Return `summary` as a text table with one diagnostic per line."""
         rows = self.summary()
         width = max(map(len, rows))
         return "\n".join(f"{name.replace('_', ' '):<{width}}  {value:>10.4g}" for name, value in rows.items())
 
     def recovery(self, leaves: Iterable[str] | None = None) -> Recovery:
-        r"""Exact recovery coefficients and the radius of greedy recovery, for every rooted path of some leaves, or all.
+        r"""Compute the exact recovery coefficients and the radius of greedy recovery of rooted paths.
 
-        With normalised atoms, S the atoms of a rooted path and T_l those of S and of the edges below the path's synset
-        at level l (T_0 is everything)::
+        Parameters
+        ----------
+        leaves : iterable of str, optional
+            The leaves whose paths to examine; all by default.
+
+        Returns
+        -------
+        Recovery
+
+        Notes
+        -----
+        Let all atoms have norm 1, let S be the atoms of a rooted path, and let T_l contain S and the atoms of all edges
+        below the path's synset at level l, so that T_0 contains all atoms. The exact recovery coefficient is::
 
             ERC(S | T) = max over j in T \ S of || pinv(D_S) d_j ||_1
 
-        Below 1, OMP confined to T recovers S from every ``x = D_S z`` without a zero in z, in any order. It never
-        increases with l; zero atoms do not compete. HB-OMP must take atoms from the top down, so ``ERC < 1`` does *not*
-        imply that it succeeds with a beam of 1. Its own certificate is the radius: with u_v the atom of v made
-        orthogonal to the atoms above and divided by the atom's norm, HB-OMP prefers child v over w as long as ``|<x,
-        u_v>| > |<x, u_w>|``, whose boundary is two hyperplanes at distances::
+        If it is below 1, OMP over the atoms T recovers S, in some order, from every ``x = D_S z`` in which no entry of
+        z is zero. It never increases with l, and zero atoms are not counted.
+
+        HB-OMP must take atoms from the top down, so ``ERC < 1`` does *not* imply that it succeeds with a beam of 1. Its
+        certificate is the radius. Let u_v be the atom of v made orthogonal to the atoms above it and divided by the
+        atom's norm. HB-OMP prefers child v to child w as long as ``|<x, u_v>| > |<x, u_w>|``. The boundary of this
+        region is two hyperplanes, at the distances::
 
             |<x, u_v - u_w>| / ||u_v - u_w||    and    |<x, u_v + u_w>| / ||u_v + u_w||
 
-        The least along the path, from x = a(leaf), is the radius (with the paper's rule, tolerance 0 and no step
-        limit).
+        The smallest distance along the path, from x = a(leaf), is the radius. It applies to the paper's rule with
+        tolerance 0 and no step limit.
         """
         if leaves is None:
             return self._recovery_of_all
@@ -175,7 +202,7 @@ class Geometry(Conditions):
         )
 
     def _nested_coefficients(self, problem: PathProblem, paths: list[NDArray[np.int32]]) -> Floats:
-        """ERC(S | T_l) of every path, (n_paths, depth + 1), in blocks of neighbouring paths that share ancestors."""
+        """Compute ERC(S | T_l) of every path, (n_paths, depth + 1), in blocks of neighbours that share ancestors."""
         atoms = self._unit_atoms
         nested = np.full((len(paths), problem.tree.depth + 1), np.nan)
         for rows in blocks(0, len(paths), len(atoms) * problem.tree.depth):
@@ -186,14 +213,14 @@ class Geometry(Conditions):
         return nested
 
     def _coefficients_of(self, problem: PathProblem, path: NDArray[np.int32], along: Floats) -> Floats:
-        """ERC(S | T_l), l = 0 .. len(path), from ``along = Q_S^T D``: pinv(D_S) is R^-1 Q_S^T."""
+        """Compute ERC(S | T_l) for l = 0 to len(path) from ``along = Q_S^T D``, as pinv(D_S) is R^-1 Q_S^T."""
         if (problem.column[path] < 0).any():
             return np.full(len(path) + 1, np.inf)
         edges = problem.tree.edge[path]
         triangle = problem.triangle[path, : len(path)].T / np.linalg.norm(self.dictionary.atoms[edges], axis=1)
         competitors: Floats = np.abs(solve_triangular(triangle, along, check_finite=False)).sum(axis=0)
         competitors[edges] = 0.0
-        # Deepest l with the atom in T_l. The sets below the path's synsets are nested: deeper ones overwrite.
+        # The deepest l whose T_l has the atom. The sets below the path's synsets are nested, so deeper ones overwrite.
         deepest = np.zeros(len(self.hierarchy), dtype=np.int64)
         for level, synset in enumerate(problem.tree.synset[path], 1):
             deepest[synset] = level
@@ -203,7 +230,7 @@ class Geometry(Conditions):
         return np.maximum.accumulate(largest[::-1])[::-1]
 
     def _greedy_radii(self, problem: PathProblem, ends: Ints) -> Floats:
-        """Exact radius around a(leaf) in which HB-OMP with a beam of 1 follows the path to each node of `ends`."""
+        """Compute the exact radius around a(leaf) in which HB-OMP with a beam of 1 follows the path to each end."""
         tree = problem.tree
         nodes = problem.nodes_of_path[ends]
         radius = np.full(len(ends), np.inf)
@@ -223,30 +250,30 @@ class Geometry(Conditions):
 
 
 def _mean(values: Floats, weights: Ints | None = None) -> float:
-    """Mean of what is not NaN; NaN of nothing."""
-    there = ~np.isnan(values)
-    if not there.any():
+    """Return the mean of all values that are not NaN; NaN if there are none."""
+    valid = ~np.isnan(values)
+    if not valid.any():
         return np.nan
-    return float(np.average(values[there], weights=None if weights is None else weights[there]))
+    return float(np.average(values[valid], weights=None if weights is None else weights[valid]))
 
 
 def _step_radius(u: Floats, images: Floats, chosen: NDArray[np.int32]) -> Floats:
-    """How far each image is from a step that would not take its `chosen` row of `u`; 0 where it does not now."""
+    """Return how far each image may move before another row of `u` beats its `chosen` one; 0 if one already does."""
     score = images @ u.T
-    own = score[np.arange(len(score)), chosen][:, None]
+    of_chosen = score[np.arange(len(score)), chosen][:, None]
     gram = u @ u.T
     square = np.diagonal(gram)
     sums = square[chosen, None] + square[None, :]
     apart = np.sqrt(np.maximum(sums - 2 * gram[chosen], 0.0))
     together = np.sqrt(np.maximum(sums + 2 * gram[chosen], 0.0))
-    distance = np.minimum(_ratio(np.abs(own - score), apart), _ratio(np.abs(own + score), together))
-    # A lead within rounding of a tie is a tie, and a tie is no certificate.
-    lead = np.abs(own) - np.abs(score)
+    distance = np.minimum(_ratio(np.abs(of_chosen - score), apart), _ratio(np.abs(of_chosen + score), together))
+    # A lead no larger than rounding counts as a tie, and a tie certifies nothing.
+    lead = np.abs(of_chosen) - np.abs(score)
     distance[lead <= RECOVERY_TOLERANCE * np.linalg.norm(images, axis=1)[:, None]] = 0.0
     distance[np.arange(len(score)), chosen] = np.inf
     return np.asarray(distance.min(axis=1))
 
 
 def _ratio(a: Floats, b: Floats) -> Floats:
-    """A / b, and 0 where b vanishes: two directions that agree tie everywhere."""
+    """Return a / b, or 0 where b vanishes, because two equal directions tie everywhere."""
     return np.divide(a, b, out=np.zeros_like(a), where=b > 1e-12)
