@@ -1,4 +1,4 @@
-"""The one progress bar: on standard error, gone when done, silent where nobody looks."""
+"""Progress on standard error: a bar and a spinner, hidden when output is not a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,9 +11,10 @@ Advance = Callable[[int], None]
 def progress(
     description: str, total: int, shown: bool = True, unit: str = "", stays: bool = False
 ) -> Iterator[Advance]:
-    """Give a function that moves a bar on by n of `total` steps; one that is not `shown` costs nothing.
+    """Show a progress bar; the context gives a function that advances it by n of `total` steps.
 
-    The speed is shown in the `unit`, such as "images"; a bar that `stays` is left when done, in a log file too.
+    The speed is shown in `unit`, such as "images". A bar that `stays` is still shown when it is done, even in a log.
+    Nothing is imported for a bar that is not `shown`.
     """
     if not shown or not total:
         yield lambda n: None
@@ -24,7 +25,7 @@ def progress(
 
     class Rate(bars.ProgressColumn):
         def render(self, task: bars.Task) -> Text:
-            seconds = task.finished_time or task.elapsed  # of all: the last steps alone come in bursts
+            seconds = task.finished_time or task.elapsed  # over all steps: the last ones come in bursts
             return Text(f"{task.completed / seconds:,.1f} {unit}/s" if seconds and unit else "")
 
     columns = (bars.TextColumn("{task.description}", markup=False), bars.BarColumn(), bars.MofNCompleteColumn(), Rate())
@@ -33,3 +34,15 @@ def progress(
     with bars.Progress(*columns, bars.TimeRemainingColumn(), **look) as bar:
         task = bar.add_task(description, total=total)
         yield lambda n: bar.advance(task, n)
+
+
+@contextmanager
+def waiting(description: str, shown: bool = True) -> Iterator[None]:
+    """Show a spinner while something of unknown length runs."""
+    if not shown:
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(description):
+        yield

@@ -327,7 +327,7 @@ def test_classes_are_checked_before_photos_are_encoded(odd: Path, tree: Path, mo
 def test_the_place_of_a_new_class_is_checked_before_photos_are_encoded(model: Path, odd: Path) -> None:
     add = ["model", "add", model, odd, "--encoder", ENCODER, "--class", "emu", "--under"]
     fails(
-        "'Instruments' is not a concept.*groups at the top are 'animal', 'vehicle'; a new one goes into the tree",
+        "'Instruments' is not a concept.*groups at the top are 'animal', 'vehicle'. To add a new group",
         *add,
         "Instruments",
     )

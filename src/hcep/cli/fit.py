@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from hcep import classify, datasets, embeddings, hierarchy as hi, models, taxonomy
+from hcep import classify, datasets, embeddings, models
 from hcep._checks import escape_markup as escape
 from hcep.cli import options as opt
-from hcep.cli.console import Console, say_json, show_notes, tell
+from hcep.cli.console import Console, say_json, tell
 from hcep.cli.options import more, option
-from hcep.errors import HCEPError, HierarchyError
+from hcep.errors import HCEPError
+from hcep.hierarchy import Hierarchy
 
 #: Parameters of the published head.
 HEAD = ("epochs", "batch_size", "lr")
@@ -57,38 +56,24 @@ def fit(
     The split `train` is used if there is one. Parameters: anchor, shrinkage, power, refine, priors, beam_width, signed,
     unit_norm, center, tree, collapse, head (path, logistic, adamw), epochs, batch_size, lr, name; see docs/defaults.md.
     """
-    from hcep.datasets.encoding import refuse_out_of_step, tree_notes
-    from hcep.datasets.hierarchies import NAMED
-    from hcep.models.fitting import IN_MEMORY
+    from hcep.models.fit_data import fit_data, hierarchy_above
 
     if (output / "model.json").exists() and not overwrite:
         how = "pass --overwrite to replace it, or give another name"
         raise HCEPError(f"--output: there is already a model at {str(output)!r}; {how}")
+    reading = opt.reader_options(options)
     if from_text:
         if hierarchy is None or encoder is None:
             raise HCEPError("--from-text needs --hierarchy, whose leaves are the classes, and an --encoder for text")
-        reading = opt.reader_options(options)
-        graph = (
-            datasets.imagenet_hierarchy() if hierarchy == "imagenet" else taxonomy.read_hierarchy(hierarchy, **reading)
-        )
+        tree = datasets.find_hierarchy(hierarchy, on_note=tell, **reading)
+        if tree is None:
+            raise HCEPError("--from-text: a flat hierarchy has no classes; give a file or `imagenet`")
         name = opt.parameters(parameter, also=("name",)).get("name")
-        _fit_text(output, graph.collapse(), encoder, unlabelled, data, as_json, templates=template, name=name)
+        _fit_text(output, tree.collapse(), encoder, unlabelled, data, as_json, templates=template, name=name)
         opt.save_resolved(context, output)
         return
     if data is None:
         raise HCEPError("DATA is missing: give embeddings or a folder of photos, or use --from-text")
-    source: hi.Hierarchy | str | None = hierarchy
-    if hierarchy not in (None, "flat", *NAMED):  # read now: a file with an error is reported before hours of encoding
-        source = datasets.find_hierarchy(hierarchy, on_note=tell, **opt.reader_options(options))
-
-    @cache
-    def tree_above(classes: tuple[str, ...]) -> hi.Hierarchy | None:
-        return checked_tree(data, classes, datasets.find_hierarchy(source, classes, on_note=tell))
-
-    if images is not None:
-        if not embeddings.is_store(data):
-            raise HCEPError(f"--images needs a store as DATA, and {str(data)!r} is not one")
-        refuse_out_of_step(embeddings.EmbeddingStore(data), images)
     parameters = _parameters(parameter, paper)
     if ray is not None:
         from hcep.ray.fitting import fit_model as fit_on_cluster
@@ -96,50 +81,31 @@ def fit(
         if paper or corrections or several_objects:
             raise HCEPError("--paper, --corrections and --several-objects are not supported with --ray")
         where = {"address": ray, "progress": not as_json}
-        fitted = fit_on_cluster(
-            data, lambda classes: tree_above(tuple(classes)), output, split=split, cluster=where, **parameters
+        tree_above = hierarchy_above(data, hierarchy, reading, tell)
+        fitted = fit_on_cluster(data, tree_above, output, split=split, cluster=where, **parameters)
+    else:
+        fitted = fit_data(
+            data,
+            output,
+            hierarchy,
+            reading=reading,
+            split=split,
+            encoder=encoder,
+            preprocessing=preprocessing,
+            columns=opt.columns(vectors, labels),
+            photos=images,
+            corrections=opt.read_corrections(corrections, None),
+            progress=not as_json,
+            on_note=tell,
+            paper=paper,
+            several_objects=several_objects,
+            **parameters,
         )
-        _show(context, output, fitted, hierarchy is not None, as_json, f"hcep explain {output} IMAGE")
-        return
-    place: dict[str, Any] = {"encoder": encoder, "preprocessing": preprocessing, "store": output / "store"}
-    place |= {**opt.columns(vectors, labels), "in_memory": IN_MEMORY}
-    if corrections is None:  # corrections may give every photo another class
-        place["on_labels"] = lambda y: tree_above(classes_of(y))
-    read = datasets.embeddings_of(data, split, default_split="train", progress=not as_json, **place)
-    show_notes(read.notes)
-    changes = opt.read_corrections(corrections, None)
-    if changes is not None:
-        read, n = changes.corrected(read)
-        tell(f"{n:,} of {len(read.X):,} images have another class in {corrections}")
-    tree = tree_above(classes_of(read.y))
-    if tree is not None and hierarchy not in (None, "imagenet"):
-        show_notes(tree_notes(read.y.tolist(), tree))
-    with Console(stderr=True).status("fitting … (the first run compiles kernels)"):
-        fitted = models.fit_model(read, tree, output, paper=paper, several_objects=several_objects, **parameters)
-    if tree is not None:
-        show_notes(_merged_note(fitted.model.hierarchy_))
-    photos = f"hcep explain {output} IMAGE" if read.encoder else f"hcep predict {output} {data} -o predictions.csv"
-    _show(context, output, fitted, tree is not None, as_json, photos)
-
-
-def classes_of(y: Any) -> tuple[str, ...]:
-    """The classes that labels name, sorted."""
-    return tuple(sorted(set(y.tolist())))
-
-
-def checked_tree(data: Path, classes: Sequence[str], graph: hi.Hierarchy | None) -> hi.Hierarchy | None:
-    """The hierarchy, if it has all classes; the error names arrays of the file whose names are in the hierarchy."""
-    from hcep.classify.base import refuse_unknown
-    from hcep.embeddings.files import label_array_in
-
-    try:
-        refuse_unknown(graph, classes)
-    except HierarchyError as error:
-        assert graph is not None
-        other = label_array_in(data, {*graph.ids, *map(graph.name, graph)})
-        hint = f" The names in {other!r} of {data.name} are in the hierarchy: pass --labels {other}." if other else ""
-        raise HierarchyError(f"{error}{hint}") from None
-    return graph
+    opt.save_resolved(context, output)
+    photos = fitted.encoder is not None or ray is not None
+    _show(
+        output, fitted, as_json, f"explain {output} IMAGE" if photos else f"predict {output} {data} -o predictions.csv"
+    )
 
 
 def _parameters(texts: list[str] | None, paper: bool) -> dict[str, Any]:
@@ -156,17 +122,8 @@ def _parameters(texts: list[str] | None, paper: bool) -> dict[str, Any]:
     return parameters | ({"head": classify.AdamWHead(**of_head)} if of_head else {})
 
 
-def _merged_note(tree: hi.Hierarchy) -> list[str]:
-    """A note about concepts with a single child, which the model merges into that child."""
-    merged = [f"{name!r} in {tree.name(s)!r}" for s in tree.ids for _, name in tree.merged(s)]
-    if not merged:
-        return []
-    shown = ", ".join(merged[:3]) + (f" and {len(merged) - 3:,} more" if len(merged) > 3 else "")
-    return [f"{len(merged):,} concepts have a single child and are shown together with it, not as a step: {shown}"]
-
-
 def _fit_text(
-    output: Path, tree: hi.Hierarchy, encoder: str, images: Path | None, data: Path | None, as_json: bool, **words: Any
+    output: Path, tree: Hierarchy, encoder: str, images: Path | None, data: Path | None, as_json: bool, **words: Any
 ) -> None:
     """Fit a model to the names of the hierarchy's leaves, save it and print what was made."""
     from hcep.dictionary.from_text import TEMPLATES
@@ -195,15 +152,12 @@ def _fit_text(
     )
 
 
-def _show(
-    context: typer.Context, output: Path, fitted: models.FittedModel, has_tree: bool, as_json: bool, hint: str
-) -> None:
-    opt.save_resolved(context, output)
-    model, place = fitted.model, escape(str(output))
+def _show(output: Path, fitted: models.FittedModel, as_json: bool, hint: str) -> None:
+    model = fitted.model
     if fitted.replaced:
         names = ", and the descriptions of its concepts were dropped" if fitted.names_dropped else ""
         tell(f"the model at {output} was replaced{names}")
-    if has_tree and model.hierarchy_.depth == 1:
+    if model.hierarchy is not None and model.hierarchy_.depth == 1:
         columns = "are the columns of the hierarchy parent, child?"
         tell(f"every class hangs from the root, so paths have one step; {columns}", "warning")
     summary = {"model": str(output), "n_images": fitted.n_images, "n_classes": len(model.classes_)}
@@ -212,8 +166,8 @@ def _show(
         say_json(summary | chosen)
         return
     Console(soft_wrap=True).print(
-        f"[bold]{place}[/]: {summary['n_images']:,} images of {summary['n_classes']:,} classes, "
+        f"[bold]{escape(str(output))}[/]: {fitted.n_images:,} images of {len(model.classes_):,} classes, "
         f"depth {model.hierarchy_.depth}, anchor {model.anchor_:g}, shrinkage {model.shrinkage_}, "
         f"power {model.power_:g}; training accuracy {fitted.metrics['training accuracy']:.3f}\n"
-        f"Try: {escape(hint)}"
+        f"Try: hcep {escape(hint)}"
     )

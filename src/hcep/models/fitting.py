@@ -18,6 +18,7 @@ from hcep.dictionary.from_text import TEMPLATES, TextDictionary, text_dictionary
 from hcep.dictionary.moments import ClassMoments
 from hcep.dictionary.transform import prepared_rows
 from hcep.embeddings import Embeddings, EmbeddingStore, Encoder
+from hcep.embeddings.protocol import EncoderRecord
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 from hcep.models.saving import save_model
@@ -40,6 +41,7 @@ class FittedModel(NamedTuple):
     metrics: dict[str, float]  # on the training images
     replaced: bool  # whether the folder held a model before
     names_dropped: bool  # whether that one had names of its atoms, which no longer hold
+    encoder: EncoderRecord | None = None  # of the training images, if it is known
 
     @property
     def n_images(self) -> int:
@@ -95,7 +97,7 @@ def fit_model(
         metrics["held-out accuracy"] = chosen[-1].accuracy
     source: dict[str, Any] = {"encoder": embeddings.encoder, "data": embeddings.source}
     save_model(model, folder, **source, images_per_class=Counter(y.tolist()), metrics=metrics, name=name)
-    return FittedModel(model, metrics, replaced, names_dropped)
+    return FittedModel(model, metrics, replaced, names_dropped, embeddings.encoder)
 
 
 def text_classifier(found: TextDictionary, anchor: float = TEXT_ANCHOR) -> HCEPClassifier:

@@ -1,0 +1,120 @@
+"""Labelled photos or embeddings and a hierarchy -> a fitted model in a folder: what `hcep fit` does."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hcep._progress import waiting
+from hcep.classify.base import refuse_unknown
+from hcep.datasets import embeddings_of, find_hierarchy
+from hcep.datasets.encoding import refuse_out_of_step, tree_notes
+from hcep.datasets.hierarchies import NAMED
+from hcep.embeddings import EmbeddingStore, is_store
+from hcep.embeddings.files import label_array_in
+from hcep.errors import HCEPError, HierarchyError
+from hcep.hierarchy import Hierarchy
+from hcep.models.fitting import IN_MEMORY, FittedModel, fit_model
+
+logger = logging.getLogger(__name__)
+OnNote = Callable[[str], object]
+
+
+def fit_data(
+    data: Path,
+    folder: Path,
+    hierarchy: str | None = None,
+    *,
+    reading: Mapping[str, Any] | None = None,
+    split: str | None = None,
+    encoder: str | None = None,
+    preprocessing: Any = None,
+    columns: Mapping[str, Any] | None = None,
+    photos: Path | None = None,
+    corrections: Any = None,
+    progress: bool = False,
+    on_note: OnNote = logger.info,
+    **fitting: Any,
+) -> FittedModel:
+    """Read or encode labelled data, find the hierarchy above its classes, fit a classifier and save it.
+
+    Errors in the hierarchy, and classes that it lacks, are raised before any photo is encoded.
+
+    Parameters
+    ----------
+    data : photos or embeddings, as `hcep.datasets.embeddings_of` takes them
+    folder : of the model; vectors of photos are kept in its folder ``store``
+    hierarchy, reading : the hierarchy and the options of its reader, see `hcep.datasets.find_hierarchy`
+    split : the split to fit to; by default "train", if there is one
+    encoder, preprocessing : of photos
+    columns : ``vectors``, ``label`` and ``labels`` of `hcep.embeddings.read_embeddings`
+    photos : the photos that `data`, a store, was made from; a store that is out of date is refused
+    corrections : `hcep.explain.corrections.Corrections`; images get the classes that it fixes
+    progress : show progress bars
+    on_note : called with each sentence about the data and the hierarchy; they are logged by default
+    **fitting : other parameters of `fit_model`, and those of `hcep.HCEPClassifier`
+    """
+    tree_above = hierarchy_above(data, hierarchy, reading, on_note)
+    if photos is not None:
+        if not is_store(data):
+            raise HCEPError(f"--images needs a store as DATA, and {str(data)!r} is not one")
+        refuse_out_of_step(EmbeddingStore(data), photos)
+    # Corrections may give every photo another class, so that labels cannot be checked before them.
+    check = {} if corrections is not None else {"on_labels": lambda y: tree_above(_classes(y))}
+    place: dict[str, Any] = {"encoder": encoder, "preprocessing": preprocessing, "store": folder / "store", **check}
+    place |= {"progress": progress, "in_memory": IN_MEMORY, **(columns or {})}
+    images = embeddings_of(data, split, default_split="train", **place)
+    for note in images.notes:
+        on_note(note)
+    if corrections is not None:
+        images, n = corrections.corrected(images)
+        on_note(f"{n:,} of {len(images.X):,} images have another class in {corrections.path}")
+    tree = tree_above(_classes(images.y))
+    if tree is not None and hierarchy not in (None, "imagenet"):
+        for note in tree_notes(images.y.tolist(), tree):
+            on_note(note)
+    with waiting("fitting … (the first run compiles kernels)", progress):
+        fitted = fit_model(images, tree, folder, **fitting)
+    if tree is not None and (merged := _merged(fitted.model.hierarchy_)):
+        on_note(merged)
+    return fitted
+
+
+def hierarchy_above(
+    data: Path, hierarchy: str | None, reading: Mapping[str, Any] | None = None, on_note: OnNote = logger.info
+) -> Callable[[Sequence[str]], Hierarchy | None]:
+    """A function from classes to the hierarchy above them; a file is read at once, so that its errors come early.
+
+    The function raises HierarchyError if the hierarchy lacks a class. The error names arrays of the data whose names
+    are in the hierarchy.
+    """
+    source: Hierarchy | str | None = hierarchy
+    if hierarchy not in (None, "flat", *NAMED):
+        source = find_hierarchy(hierarchy, on_note=on_note, **(reading or {}))
+
+    @cache
+    def above(classes: tuple[str, ...]) -> Hierarchy | None:
+        tree = find_hierarchy(source, classes, on_note=on_note)
+        try:
+            refuse_unknown(tree, classes)
+        except HierarchyError as error:
+            assert tree is not None
+            other = label_array_in(data, {*tree.ids, *map(tree.name, tree)})
+            hint = f" The names in {other!r} of {data.name} are in the hierarchy: pass --labels {other}."
+            raise HierarchyError(f"{error}{hint if other else ''}") from None
+        return tree
+
+    return lambda classes: above(tuple(classes))
+
+
+def _classes(y: Any) -> tuple[str, ...]:
+    return tuple(sorted(set(y.tolist())))
+
+
+def _merged(tree: Hierarchy) -> str:
+    """A note about concepts with a single child, which the model merges into that child; empty without any."""
+    merged = [f"{name!r} in {tree.name(s)!r}" for s in tree.ids for _, name in tree.merged(s)]
+    shown = ", ".join(merged[:3]) + (f" and {len(merged) - 3:,} more" if len(merged) > 3 else "")
+    many = f"{len(merged):,} concepts have a single child and are shown together with it, not as a step"
+    return f"{many}: {shown}" if merged else ""
