@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hcep.classify.calibration import fit_calibration
 from hcep.classify.choosing import POWERS, SHRINKAGES, LeaveOneOutScore, _best, choose
 from hcep.classify.fitting import calibrate
 from hcep.classify.left_out import MAX_IMAGES, ClassTree, Folds, LeftOut, in_tree_order, nearest_rivals, rank_in_class
@@ -16,6 +17,7 @@ from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.concept_dictionary import average_upwards, leaf_shares
 from hcep.dictionary.transform import EmbeddingTransform
 from hcep.hierarchy import Hierarchy
+from hcep.pursuit import path_objectives
 
 TREE = [("r", "animal"), ("r", "thing"), ("animal", "cat"), ("animal", "dog"), ("animal", "fox")]
 TREE += [("thing", "car"), ("thing", "cup")]
@@ -226,6 +228,36 @@ def test_a_calibration_in_the_units_of_the_dictionary(n_images: int) -> None:
         dictionary = ConceptDictionary.from_images(given.hierarchy, moments, rescale=rescale)
         found.append(calibrate(given, dictionary, moments, 0.0).temperature * dictionary.transform.scale**-2)
     assert found[0] == pytest.approx(found[1], rel=1e-3)
+
+
+def test_the_temperature_allows_for_noisier_means_of_held_out_images() -> None:
+    """Temperatures follow 1 + 0.7 / n: means of n - 1 images, met by held-out ones, are noisier than those of n."""
+    for n in (2, 6):
+        given = training(n)
+        moments = given.moments(1.0, False)
+        dictionary = ConceptDictionary.from_images(given.hierarchy, moments, rescale=True)
+        space = given.left_out(given.folds.rows, dictionary.transform, moments)
+        held_out = fit_calibration(space.held_out(given.folds, 0.3, 5)).temperature
+        noisier = (1 + 0.7 / (n - 1)) / (1 + 0.7 / n)
+        assert calibrate(given, dictionary, moments, 0.3).temperature == pytest.approx(held_out / noisier, rel=1e-9)
+
+
+def test_the_temperature_of_two_images_per_class_is_right_for_new_images() -> None:
+    rng, n_dims = np.random.default_rng(0), 64
+    leaves = np.array([f"c{i:03}" for i in range(100)])
+    edges = [("r", f"g{i // 4}") for i in range(0, 100, 4)] + [(f"g{i // 4}", leaf) for i, leaf in enumerate(leaves)]
+    hierarchy, centres = Hierarchy.from_edges(edges), rng.standard_normal((100, n_dims))
+    own, new = np.repeat(np.arange(100), 2), np.repeat(np.arange(100), 40)
+    X, X_new = (centres[rows] + rng.standard_normal((len(rows), n_dims)) for rows in (own, new))
+    given = TrainingSet(hierarchy, leaves, X, own, np.ones(200))
+    moments = given.moments(1.0, False)
+    dictionary = ConceptDictionary.from_images(hierarchy, moments, rescale=True)
+    tree = hierarchy.path_tree
+    ends = np.array([hierarchy.ids[synset] for synset in tree.synset[tree.leaf_nodes]])
+    objectives = path_objectives(X_new, dictionary, anchor=0.3)[:, np.argsort(ends)]
+    gaps = objectives - objectives.min(axis=1, keepdims=True)
+    best, found = fit_calibration(objectives, new), calibrate(given, dictionary, moments, 0.3)
+    assert np.median(found.temperatures(gaps)) == pytest.approx(np.median(best.temperatures(gaps)), rel=0.1)
 
 
 def test_an_affine_transform_has_no_power_and_no_unit_norm() -> None:

@@ -163,13 +163,22 @@ def test_tol_stops_at_the_first_small_residual(pets_dictionary: ConceptDictionar
 @pytest.mark.parametrize("options", [{}, {"anchor": 0.03}, {"signed": True}])
 @pytest.mark.parametrize("beam_width", [1, 4, None])
 def test_a_tiny_tol_stops_a_noiseless_image_in_spite_of_cancellation(
-    pets_dictionary: ConceptDictionary, beam_width: int | None, options: dict[str, Any]
+    pets: Hierarchy, beam_width: int | None, options: dict[str, Any]
 ) -> None:
-    # ||x||**2 less the projections leaves about 1e-16, whose root is far above 1e-10: the residual must be measured.
-    x = pets_dictionary.synset_embedding("animal")[None]
-    found = hb_omp(x, pets_dictionary, beam_width=beam_width, tol=1e-10, **options)
-    assert found.paths == [("animal",)]
-    assert found.residual_norms[0] < 1e-10
+    rng = np.random.default_rng(0)
+    dictionaries = [
+        ConceptDictionary.from_leaf_embeddings(pets, {leaf: rng.normal(size=12) + 3.0 for leaf in pets.leaves})
+        for _ in range(20)
+    ]
+    left = []
+    for dictionary in dictionaries:
+        x = dictionary.synset_embedding("animal")
+        left.append(x @ x - (x @ (x / np.linalg.norm(x))) ** 2)
+        found = hb_omp(x[None], dictionary, beam_width=beam_width, tol=1e-10, **options)
+        assert found.paths == [("animal",)]
+        assert found.residual_norms[0] < 1e-10
+    # ||x||**2 less the projections is rounding, whose root is far above the tolerance: the residual must be measured.
+    assert np.sqrt(max(left)) > 1e-8
 
 
 def test_a_zero_image_goes_down_the_first_children(pets_dictionary: ConceptDictionary) -> None:
