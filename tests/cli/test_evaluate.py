@@ -257,7 +257,7 @@ def test_one_warning_of_several_methods_is_shown_once(data, tmp_path):
 
 
 def test_unknown_names_list_near_matches(model, data):
-    fails("'hbomp' is neither a method nor the folder of a model. Near matches: 'hb-omp'", "evaluate", model, data,
+    fails("'hbomp' is neither a method nor a model folder. Near matches: 'hb-omp'", "evaluate", model, data,
           "--compare", "hbomp")  # fmt: skip
     fails("'xyz' is neither .* The methods are 'all', 'omp', 'hb-omp'", "evaluate", model, data, "--compare", "xyz")
 
@@ -271,7 +271,7 @@ def test_training_images_must_be_there_for_methods_alone(model, paper, data, tmp
     np.savez(tmp_path / "x.npz", embeddings=sample.X_val[:50, :N_DIMS], labels=sample.y_val[:50])
     words = ["evaluate", model, tmp_path / "x.npz", "--compare", "nn"]
     fails(
-        r"--compare fits methods on the training images of '.*x.npz' \(--train-split train\): .* has no splits, so no "
+        r"--compare fits methods to the training images of '.*x.npz' \(--train-split train\): .* has no splits, so no "
         r"image of it is in split 'train'; give data with that split",
         *words,
     )
