@@ -54,7 +54,7 @@ def _coverage(config: Config, task: Task) -> Iterator[Row]:
     fitted = HCEPClassifier(task.hierarchy).fit(task.X, task.y)
     model, found = fitted.path_model(), fitted.infer(task.X_val, explained=True)
     own = np.searchsorted(fitted.classes_, task.y_val)
-    tree, below = model.hierarchy.path_tree, model._below.toarray() > 0
+    tree, below = model.hierarchy.path_tree, model.classes_below.toarray() > 0
     sizes = below.sum(axis=0)
     for seed in range(config.splits):
         order = np.random.default_rng(seed).permutation(len(own))
@@ -84,7 +84,7 @@ def _covered(right: NDArray[np.bool_], truth: NDArray[np.intp]) -> Row:
 
 def _fixed_level(model: PathModel, found: Inference, truth: NDArray[np.intp], coverage: float) -> Row:
     """Mean depth and classes of answers all cut at one level, between the two levels nearest to the coverage."""
-    tree, below = model.hierarchy.path_tree, model._below.toarray() > 0
+    tree, below = model.hierarchy.path_tree, model.classes_below.toarray() > 0
     paths, sizes = tree.ancestors()[found.paths.nodes], below.sum(axis=0)
     rows = [(1.0, 0.0, float(len(model.classes)))]
     for level in range(tree.depth):

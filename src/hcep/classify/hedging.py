@@ -108,7 +108,7 @@ def hedges(model: PathModel, found: Inference, alpha: float = 0.1, *, false_alar
     strange = unknown_scores(model, found) > scores_of(model).quantile("unknown", false_alarms)
     names = [h.name(h.ids[i]) for i in tree.synset[kinds(model, found)]]
     concepts = tree.synset[nodes].tolist()
-    members = model._below[:, concepts].toarray().T > 0
+    members = model.classes_below[:, concepts].toarray().T > 0
     below = np.where(members, found.probabilities, 0.0).sum(axis=1).tolist()
     return [
         Hedged(h.ids[i], h.name(h.ids[i]), p, not tree.n_children[v], name if odd else None)
@@ -125,7 +125,7 @@ def class_sets(model: PathModel, found: Inference, alpha: float = 0.1, *, by_cla
 
 def as_subtrees(model: PathModel, sets: NDArray[np.bool_]) -> list[tuple[str, ...]]:
     """Sets of classes as the highest concepts that hold no class outside of the set, ids in the hierarchy's order."""
-    hierarchy, below = model.hierarchy, model._below
+    hierarchy, below = model.hierarchy, model.classes_below
     sizes, answers = np.asarray(below.sum(axis=0)).ravel(), []
     parents = np.repeat(np.arange(len(hierarchy)), np.diff(hierarchy.child_pointer))
     for block in blocks(0, len(sets), len(hierarchy)):
@@ -162,13 +162,13 @@ def scores_of(model: PathModel) -> HeldOutScores:
 
 def _first_nodes(model: PathModel) -> NDArray[np.intp]:
     """The first complete path of each class."""
-    columns, first = model._paths_by_class
+    columns, first = model.paths_by_class
     return np.asarray(model.hierarchy.path_tree.leaf_nodes[columns[first]])
 
 
 def _answer_nodes(model: PathModel, found: Inference) -> NDArray[np.intp]:
     """A complete path of the predicted class: the one that was found, if it is of that class."""
-    of_path = model._class_of_synset[model.hierarchy.path_tree.synset[found.paths.nodes]]
+    of_path = model.class_of_synset[model.hierarchy.path_tree.synset[found.paths.nodes]]
     return np.where(of_path == found.class_index, found.paths.nodes, _first_nodes(model)[found.class_index])
 
 
@@ -178,7 +178,7 @@ def _along(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp]) -> 
     paths = np.maximum(tree.ancestors()[nodes], 0).astype(np.intp)
     values = np.empty(paths.shape)
     for block in blocks(0, len(nodes), len(model.hierarchy)):
-        concepts = np.minimum(probabilities[block] @ model._below, 1.0)
+        concepts = np.minimum(probabilities[block] @ model.classes_below, 1.0)
         values[block] = np.take_along_axis(concepts, tree.synset[paths[block]].astype(np.intp), axis=1)
     values[paths == 0] = 0.0
     return paths, values
@@ -186,7 +186,7 @@ def _along(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp]) -> 
 
 def is_below(model: PathModel, classes: NDArray[Any], synsets: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether classes are below synsets, or are them, pair by pair."""
-    known, width = model._below.tocoo(), len(model.hierarchy)
+    known, width = model.classes_below.tocoo(), len(model.hierarchy)
     keys = np.sort(known.row.astype(np.int64) * width + known.col)
     wanted = np.asarray(classes, dtype=np.int64) * width + synsets
     return np.asarray(keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted)
@@ -213,7 +213,7 @@ def _left_behind(model: PathModel, quantiles: Floats) -> Floats:
     tree, bars = model.hierarchy.path_tree, np.full(model.hierarchy.path_tree.n_nodes, quantiles[0])
     if (quantiles == quantiles[0]).all():
         return bars
-    below = model._below.tocsc()
+    below = model.classes_below.tocsc()
     for block in blocks(0, tree.n_nodes, len(model.classes)):
         above, here = (below[:, s[block]].toarray() > 0 for s in (tree.synset[np.maximum(tree.parent, 0)], tree.synset))
         bars[block] = np.where(above & ~here, quantiles[:, None], -np.inf).max(axis=0)
@@ -256,9 +256,9 @@ def _left_out_shares(model: PathModel, training: TrainingSet, rows: NDArray[np.i
     transform, tree, dictionary = model.dictionary.transform, model.hierarchy.path_tree, model.dictionary
     own, images = training.own[rows], training.images[rows]
     problem, x = dictionary.path_problem(model.options.anchor), dictionary.embed(images).astype(np.float32)
-    r = x - dictionary.synset_embeddings[model._leaf_index[own]].astype(np.float32)
+    r = x - dictionary.synset_embeddings[model.leaf_index[own]].astype(np.float32)
     squares, left = np.einsum("ij,ij->i", x, x), np.full(len(x), np.inf)
-    columns, first = model._paths_by_class
+    columns, first = model.paths_by_class
     number = np.diff(np.append(first, len(columns)))
     ends = tree.cut(tree.leaf_nodes[columns], model.options.max_steps)
     for k in range(number.max()):

@@ -1,10 +1,10 @@
-"""What prediction needs of a fitted classifier, without scikit-learn: loading and explaining one image stays quick."""
+"""What a fitted classifier predicts with, free of scikit-learn, so that loading it and explaining an image is quick."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -22,13 +22,11 @@ from hcep.pursuit.limits import Concepts, PathLimits
 if TYPE_CHECKING:
     from hcep.classify.hedging import HeldOutScores
 
-#: A block of images, the probabilities of all classes and the predicted class of each.
+#: Called with a block of images, the probabilities of all classes and the predicted class of each.
 OnProbabilities = Callable[[slice, NDArray[np.float64], NDArray[np.intp]], None]
 #: The least probability of a class that is left when others are ruled out.
 TINY = float(np.finfo(np.float64).tiny)
-
-
-#: Where a head gives the probabilities.
+#: The calibration if a head gives the probabilities.
 UNCALIBRATED = Calibration(float("nan"))
 
 
@@ -42,7 +40,7 @@ class Head(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """All that one search says of some images.
+    """Everything that one search says about images.
 
     Attributes
     ----------
@@ -57,10 +55,11 @@ class Inference:
     classes: NDArray[Any]
 
     def take(self, rows: NDArray[Any]) -> Inference:
-        """What is said of some of the images, runners-up and codes left out."""
-        paths, shares = self.paths, self.paths.explained_shares
-        some = replace(paths, nodes=paths.nodes[rows], explained_shares=None if shares is None else shares[rows])
-        return Inference(some, self.class_index[rows], self.probabilities[rows], self.classes)
+        """The inference for a selection of the images, without runners-up and codes."""
+        shares = self.paths.explained_shares
+        shares = None if shares is None else shares[rows]
+        paths = replace(self.paths, nodes=self.paths.nodes[rows], explained_shares=shares)
+        return Inference(paths, self.class_index[rows], self.probabilities[rows], self.classes)
 
     @property
     def labels(self) -> NDArray[Any]:
@@ -77,11 +76,11 @@ class PathModel:
     classes : (n_classes,) array
     leaves : (n_classes,) array of str; the leaf that stands for each class
     calibration : from objectives to the path head's probabilities
-    priors : (n_classes,) array or None; probability of each class before the image is seen; None where all are equal
-    head : None takes the class of the path's leaf
+    priors : (n_classes,) array or None; probability of each class before the image is seen; None if all are equal
+    head : predicts the class from the code; None takes the class of the path's leaf
     explained_floor : (n_classes,) array or None
-        Explained share below which an image is unlike the training images of a class; None where that is not known.
-    held_out : what images that the model was not fitted on got; None before `HCEPClassifier.calibrate`
+        Explained share below which an image is unlike the training images of a class; None if it is unknown.
+    held_out : scores of images that the model was not fitted on; None before `HCEPClassifier.calibrate`
     stopping : when ``n_paths="auto"`` adds no further path; None before `HCEPClassifier.fit_objects`
     """
 
@@ -113,11 +112,11 @@ class PathModel:
         progress: bool = False,
         limits: PathLimits | None = None,
     ) -> PathResult:
-        """Rooted paths of raw embeddings, with the model's options; where there are priors, the likeliest class's."""
-        asked: dict[str, Any] = {"n_best": n_best, "trace": trace, "progress": progress, "limits": limits}
+        """Rooted paths of raw embeddings, with the model's options; with priors, those of the most probable classes."""
+        options: dict[str, Any] = {"n_best": n_best, "trace": trace, "progress": progress, "limits": limits}
         if self.priors is None or self.head is not None:
-            return search(images, self.dictionary, self.options, **asked)
-        return self._search(images, lambda *_: None, **asked)
+            return search(images, self.dictionary, self.options, **options)
+        return self._search(images, lambda *_: None, **options)
 
     def pursue_several(
         self, images: NDArray[Any], n_paths: int | Literal["auto"] = "auto", *, progress: bool = False
@@ -127,21 +126,29 @@ class PathModel:
 
     def predict(self, images: NDArray[Any], limits: PathLimits | None = None) -> NDArray[np.intp]:
         """Class of raw embeddings, as positions in `classes`."""
-        if limits is not None and self.head is not None:  # which may not keep to the path
+        if limits is not None and self.head is not None:  # the head may not keep to the path
             return self.infer(images, limits=limits).class_index
-        if self.head is not None or (self.priors is None and not self._folds(images, limits)):
+        if self.head is not None or (self.priors is None and not self._is_exhaustive(limits)):
             return self.class_index(images, self.pursue(images, limits=limits), limits)
         index = np.empty(len(images), dtype=np.intp)
-        each_block = (
-            partial(self._score, n_classes=0) if self.priors is None else partial(self._each_block, limits=limits)
-        )
-        each_block(images, lambda block, _, best: index.__setitem__(block, best))
+
+        def keep(block: slice, _: NDArray[np.float64], best: NDArray[np.intp]) -> None:
+            index[block] = best
+
+        if self.priors is None:
+            self._score(images, keep, n_classes=0)
+        else:
+            self._each_block(images, keep, limits)
         return index
 
     def probabilities(self, images: NDArray[Any], limits: PathLimits | None = None) -> NDArray[np.float64]:
         """Probability of each class, (n_images, n_classes), as `infer` gives it, without paths."""
         out = np.empty((len(images), len(self.classes)))
-        self._each_block(images, lambda block, found, _: out.__setitem__(block, found), limits)
+
+        def keep(block: slice, probabilities: NDArray[np.float64], _: NDArray[np.intp]) -> None:
+            out[block] = probabilities
+
+        self._each_block(images, keep, limits)
         return out
 
     def infer(
@@ -168,73 +175,77 @@ class PathModel:
         With the path head probabilities are those of `Calibration`, from the objective of the best complete path of
         every class; a finite beam leaves only the classes of its final hypotheses.
         """
-        asked: dict[str, Any] = {"n_best": n_best, "trace": trace, "progress": progress, "explained": explained}
-        asked["limits"] = limits
+        options: dict[str, Any] = {"n_best": n_best, "trace": trace, "progress": progress, "explained": explained}
+        options["limits"] = limits
         if self.head is not None:
-            if not hasattr(self.head, "predict_proba"):
-                raise HCEPError(f"the head, a {type(self.head).__name__}, gives no probabilities (no predict_proba)")
-            found = search(images, self.dictionary, self.options, **asked)
-            odds = np.asarray(self.head.predict_proba(found.codes))
-            if limits is None:
-                return Inference(found, self.class_index(images, found), odds, self.classes)
-            odds = np.where(self._open_classes(limits), np.maximum(odds, TINY), 0.0)
-            return Inference(found, odds.argmax(axis=1), odds / odds.sum(axis=1, keepdims=True), self.classes)
+            return self._infer_by_head(images, **options)
         probabilities, index = np.empty((len(images), len(self.classes))), np.empty(len(images), dtype=np.intp)
 
-        def keep(block: slice, found: NDArray[np.float64], best: NDArray[np.intp]) -> None:
-            probabilities[block], index[block] = found, best
+        def keep(block: slice, values: NDArray[np.float64], best: NDArray[np.intp]) -> None:
+            probabilities[block], index[block] = values, best
 
-        return Inference(self._search(images, keep, **asked), index, probabilities, self.classes)
+        return Inference(self._search(images, keep, **options), index, probabilities, self.classes)
+
+    def _infer_by_head(self, images: NDArray[Any], *, limits: PathLimits | None, **options: Any) -> Inference:
+        head: Any = self.head
+        if not hasattr(head, "predict_proba"):
+            raise HCEPError(f"the head, a {type(head).__name__}, gives no probabilities (no predict_proba)")
+        paths = search(images, self.dictionary, self.options, limits=limits, **options)
+        odds = np.asarray(head.predict_proba(paths.codes))
+        if limits is None:
+            return Inference(paths, self.class_index(images, paths), odds, self.classes)
+        odds = np.where(self._open_classes(limits), np.maximum(odds, TINY), 0.0)
+        return Inference(paths, odds.argmax(axis=1), odds / odds.sum(axis=1, keepdims=True), self.classes)
 
     def top_classes(self, images: NDArray[Any], k: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """The k likeliest classes of raw embeddings, likeliest first, and their probabilities, both (n_images, k)."""
+        """The k most probable classes of raw embeddings, best first, and their probabilities, both (n_images, k)."""
         k = min(k, len(self.classes))
-        top, likely = np.empty((len(images), k), dtype=np.intp), np.empty((len(images), k))
+        top, probability = np.empty((len(images), k), dtype=np.intp), np.empty((len(images), k))
 
-        def keep(block: slice, found: NDArray[np.float64], _: NDArray[np.intp]) -> None:
-            some = np.argpartition(-found, k - 1, axis=1)[:, :k]
-            order = np.argsort(-np.take_along_axis(found, some, axis=1), axis=1, kind="stable")
-            top[block] = np.take_along_axis(some, order, axis=1)
-            likely[block] = np.take_along_axis(found, top[block], axis=1)
+        def keep(block: slice, values: NDArray[np.float64], _: NDArray[np.intp]) -> None:
+            largest = np.argpartition(-values, k - 1, axis=1)[:, :k]
+            order = np.argsort(-np.take_along_axis(values, largest, axis=1), axis=1, kind="stable")
+            top[block] = np.take_along_axis(largest, order, axis=1)
+            probability[block] = np.take_along_axis(values, top[block], axis=1)
 
         self._each_block(images, keep)
-        return top, likely
+        return top, probability
 
     def node_probabilities(self, images: NDArray[Any], limits: PathLimits | None = None) -> NDArray[np.float64]:
         """Probability of every concept, (n_images, n_synsets) in the hierarchy's order; the root's is 1.
 
-        The sum over the classes below it, each counted once, however many paths lead to it.
+        It is the sum over the classes below the concept, each counted once, however many paths lead to it.
         """
         out = np.empty((len(images), len(self.hierarchy)))
 
-        def keep(block: slice, found: NDArray[np.float64], _: NDArray[np.intp]) -> None:
-            out[block] = np.minimum(found @ self._below, 1.0)
+        def keep(block: slice, values: NDArray[np.float64], _: NDArray[np.intp]) -> None:
+            out[block] = np.minimum(values @ self.classes_below, 1.0)
 
         self._each_block(images, keep, limits)
         return out
 
     def _each_block(self, images: NDArray[Any], keep: OnProbabilities, limits: PathLimits | None = None) -> None:
-        """Probabilities block by block, never those of all images at once unless a head gives them."""
+        """Probabilities one block at a time, not those of all images at once unless a head gives them."""
         if self.head is not None:
-            inferred = self.infer(images, limits=limits)
-            keep(slice(0, len(images)), inferred.probabilities, inferred.class_index)
+            inference = self.infer(images, limits=limits)
+            keep(slice(0, len(images)), inference.probabilities, inference.class_index)
             return
-        if not self._folds(images, limits):
+        if not self._is_exhaustive(limits):
             self._search(images, keep, limits=limits)
             return
 
         def reduce(block: slice, scores: NDArray[np.float64], best: NDArray[np.intp]) -> None:
-            found = self.calibration.probabilities(np.negative(scores, out=scores), self.priors)
-            index = best if self.priors is None else np.argmax(found, axis=1)
-            keep(block, _settled(found, index), index)
+            probabilities = self.calibration.probabilities(np.negative(scores, out=scores), self.priors)
+            index = best if self.priors is None else np.argmax(probabilities, axis=1)
+            keep(block, _settled(probabilities, index), index)
 
         self._score(images, reduce, len(self.classes))
 
-    def _folds(self, images: NDArray[Any], limits: PathLimits | None) -> bool:
-        """Whether the scores of complete paths decide everything, which one product with raw images gives."""
-        asked, depth = self.options, self.hierarchy.path_tree.depth
-        exact = asked.beam_width is None and asked.tol == 0.0 and (asked.max_steps or depth) >= depth
-        return exact and not asked.signed and limits is None
+    def _is_exhaustive(self, limits: PathLimits | None) -> bool:
+        """Whether the scores of all complete paths decide everything; one product with raw images gives them."""
+        options, depth = self.options, self.hierarchy.path_tree.depth
+        exact = options.beam_width is None and options.tol == 0.0 and (options.max_steps or depth) >= depth
+        return exact and not options.signed and limits is None
 
     def _score(self, images: NDArray[Any], keep: OnProbabilities, n_classes: int) -> None:
         from hcep.pursuit.folded import for_scores
@@ -249,35 +260,35 @@ class PathModel:
         *,
         n_best: int = 1,
         limits: PathLimits | None = None,
-        **asked: Any,
+        **options: Any,
     ) -> PathResult:
-        """Search, and hand on every block's probabilities."""
+        """Search, and pass the probabilities of every block to `keep`."""
         n_kept = min(self.options.beam_width or 1, len(self.hierarchy.path_tree.leaf_nodes))
 
         def reduce(block: slice, objectives: NDArray[np.float64], nodes: NDArray[np.int32]) -> None:
             own = None if limits is None else limits.at(block)
             lowest = self._class_objectives(objectives, nodes, own)
-            found = self.calibration.probabilities(lowest, self.priors)
+            probabilities = self.calibration.probabilities(lowest, self.priors)
             if own is not None:
-                found = np.where(self._open_classes(own), np.maximum(found, TINY), 0.0)
+                probabilities = np.where(self._open_classes(own), np.maximum(probabilities, TINY), 0.0)
             if self.priors is None:
                 index = self._class_at(images[block], nodes[:, 0], own)
             else:
-                index = np.argmax(found, axis=1)
+                index = np.argmax(probabilities, axis=1)
                 self._put_first(nodes, objectives, index)
-            keep(block, _settled(found, index), index)
+            keep(block, _settled(probabilities, index), index)
 
-        asked |= {"n_best": max(n_best, n_kept), "limits": limits}
-        found = search(images, self.dictionary, self.options, on_objectives=reduce, **asked)
-        best = {name: getattr(found, name)[:, :n_best] for name in ("n_best_nodes", "n_best_residual_norms")}
-        return replace(found, **best)
+        options |= {"n_best": max(n_best, n_kept), "limits": limits}
+        paths = search(images, self.dictionary, self.options, on_objectives=reduce, **options)
+        best = {name: getattr(paths, name)[:, :n_best] for name in ("n_best_nodes", "n_best_residual_norms")}
+        return replace(paths, **best)
 
     def _put_first(self, nodes: NDArray[np.int32], objectives: NDArray[np.float64], index: NDArray[np.intp]) -> None:
-        """Make the best path of the chosen class the answer, where the search, which knows no priors, has another."""
+        """Make the best path of the chosen class the answer if the search, which knows no priors, found another."""
         tree = self.hierarchy.path_tree
         steps = self.options.max_steps or tree.depth
-        of_path = self._class_of_synset[tree.synset[tree.leaf_nodes]]
-        for i in np.flatnonzero(self._class_of_synset[tree.synset[nodes[:, 0]]] != index):
+        of_path = self.class_of_synset[tree.synset[tree.leaf_nodes]]
+        for i in np.flatnonzero(self.class_of_synset[tree.synset[nodes[:, 0]]] != index):
             columns = np.flatnonzero(of_path == index[i])
             node = tree.leaf_nodes[columns[np.argmin(objectives[i, columns])]]
             while tree.level[node] > steps:
@@ -286,58 +297,60 @@ class PathModel:
             nodes[i, 0], nodes[i, 1:] = node, others[: len(nodes[i]) - 1]
 
     def class_index(
-        self, images: NDArray[Any], found: PathResult, limits: PathLimits | None = None
+        self, images: NDArray[Any], paths: PathResult, limits: PathLimits | None = None
     ) -> NDArray[np.intp]:
-        """Predicted class of each path: the head's, or the leaf's; a path that ends above the leaves takes the
-        class, of those below its end that `limits` leave open, whose embedding is nearest.
+        """Predicted class of each path: by the head, or the class of its leaf.
+
+        A path that ends above the leaves takes the class with the nearest embedding, of those below its end that
+        `limits` leave open.
         """
         if self.head is not None:
-            return np.asarray(self.head.predict(found.codes), dtype=np.intp)
-        return self._class_at(images, found.nodes, limits)
+            return np.asarray(self.head.predict(paths.codes), dtype=np.intp)
+        return self._class_at(images, paths.nodes, limits)
 
     def _class_at(self, images: NDArray[Any], nodes: NDArray[np.int32], limits: PathLimits | None) -> NDArray[np.intp]:
-        index = self._class_of_synset[self.hierarchy.path_tree.synset[nodes]]
+        index = self.class_of_synset[self.hierarchy.path_tree.synset[nodes]]
         early = np.flatnonzero(index < 0)
         if len(early):
             index[early] = self._nearest_below(images[early], nodes[early], limits and limits.at(early))
         return index
 
     @cached_property
-    def _leaf_index(self) -> NDArray[np.intp]:
-        """The synset that stands for each class."""
+    def leaf_index(self) -> NDArray[np.intp]:
+        """The synset that stands for each class, (n_classes,)."""
         return np.array([self.hierarchy.index(leaf) for leaf in self.leaves.tolist()], dtype=np.intp)
 
     @cached_property
-    def _class_of_synset(self) -> NDArray[np.intp]:
-        """The class each synset stands for; -1 for none."""
+    def class_of_synset(self) -> NDArray[np.intp]:
+        """The class that each synset stands for, (n_synsets,); -1 for none."""
         classes = np.full(len(self.hierarchy), -1, dtype=np.intp)
-        classes[self._leaf_index] = np.arange(len(self.leaves))
+        classes[self.leaf_index] = np.arange(len(self.leaves))
         return classes
 
     @cached_property
     def _class_of_node(self) -> NDArray[np.int32]:
         """The class of each complete path, by its node in the path tree; -1 for all other nodes."""
         tree = self.hierarchy.path_tree
-        return np.where(tree.n_children == 0, self._class_of_synset[tree.synset], -1).astype(np.int32)
+        return np.where(tree.n_children == 0, self.class_of_synset[tree.synset], -1).astype(np.int32)
 
     @cached_property
-    def _below(self) -> sparse.csr_array:
-        """1 where a class is below a synset or is it, (n_classes, n_synsets)."""
+    def classes_below(self) -> sparse.csr_array:
+        """1 where a class is below a synset, or is that synset, (n_classes, n_synsets)."""
         shares = leaf_shares(self.hierarchy, self.leaves.tolist()).T.tolil()
         shares[:, 0] = 1.0
         return (shares.tocsr() > 0).astype(np.float64)
 
     @cached_property
-    def _paths_by_class(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Columns of complete paths, class after class, and where each class's begin."""
+    def paths_by_class(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Columns of complete paths, class after class, and where those of each class begin."""
         tree = self.hierarchy.path_tree
-        index = self._class_of_synset[tree.synset[tree.leaf_nodes]]
+        index = self.class_of_synset[tree.synset[tree.leaf_nodes]]
         columns = np.argsort(index, kind="stable")
         return columns, np.searchsorted(index[columns], np.arange(len(self.leaves)))
 
     def _open_classes(self, limits: PathLimits) -> NDArray[np.bool_]:
         """Whether a class has a path that is open, (n_images, n_classes), or one row for all images."""
-        columns, first = self._paths_by_class
+        columns, first = self.paths_by_class
         is_open = limits.open_at(self.hierarchy.path_tree.leaf_nodes[columns])
         return np.asarray(np.logical_or.reduceat(is_open, first, axis=1))
 
@@ -345,7 +358,7 @@ class PathModel:
         self, images: NDArray[Any], nodes: NDArray[np.int32], limits: PathLimits | None
     ) -> NDArray[np.intp]:
         x = self.dictionary.embed(images)
-        means = self.dictionary.synset_embeddings[self._leaf_index]
+        means = self.dictionary.synset_embeddings[self.leaf_index]
         distances = np.einsum("ij,ij->i", means, means) - 2.0 * (x @ means.T)
         ends = self.hierarchy.path_tree.synset[nodes]
         for synset in np.unique(ends):
@@ -359,21 +372,21 @@ class PathModel:
     def _class_objectives(
         self, objectives: NDArray[np.float64], nodes: NDArray[np.int32], limits: PathLimits | None = None
     ) -> NDArray[np.float64]:
-        """Lowest objective among each class's complete paths, (n_images, n_classes), of those the search kept.
+        """Lowest objective among each class's complete paths that the search kept, (n_images, n_classes).
 
-        Of a class with an open path it is the lowest of those that are; of any other, what it would be.
+        For a class with an open path this is the lowest of its open paths; for any other, what it would be if open.
         """
         tree = self.hierarchy.path_tree
         if self.options.beam_width is not None:
             kept = np.zeros((len(objectives), tree.n_nodes), dtype=bool)
             np.put_along_axis(kept, np.maximum(nodes, 0).astype(np.intp), True, axis=1)
             objectives[~kept[:, tree.leaf_nodes]] = np.inf
-        columns, first = self._paths_by_class
+        columns, first = self.paths_by_class
         best = objectives[:, columns]
         if limits is not None:
             is_open = limits.open_at(tree.leaf_nodes[columns])
-            has_one = np.repeat(self._open_classes(limits), np.diff([*first, len(columns)]), axis=1)
-            best = np.where(is_open | ~has_one, best, np.inf)
+            has_open = np.repeat(self._open_classes(limits), np.diff([*first, len(columns)]), axis=1)
+            best = np.where(is_open | ~has_open, best, np.inf)
         if len(first) < len(columns):
             best = np.minimum.reduceat(best, first, axis=1)
         finite = np.isfinite(best)
@@ -384,12 +397,12 @@ class PathModel:
         return np.where(finite, best, ceiling + 100.0 * self.calibration.temperature)
 
 
-def _settled(found: NDArray[np.float64], index: NDArray[Any]) -> NDArray[np.float64]:
-    """Probabilities that add up to 1, the largest that of the class given.
+def _settled(probabilities: NDArray[np.float64], index: NDArray[Any]) -> NDArray[np.float64]:
+    """Probabilities that add up to 1, the largest that of the predicted class.
 
-    The search has the last word: ties and paths that end early are settled as the class is. One part in 10**12 more
-    than the largest, so that the division cannot round it to a tie again.
+    The search decides ties and paths that end early. The predicted class gets one part in 10**12 more than the largest,
+    so that the division cannot round it to a tie again.
     """
-    found[np.arange(len(found)), index] = found.max(axis=1) * (1.0 + 1e-12)
-    found /= found.sum(axis=1, keepdims=True)
-    return found
+    probabilities[np.arange(len(probabilities)), index] = probabilities.max(axis=1) * (1.0 + 1e-12)
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    return probabilities

@@ -218,7 +218,7 @@ class AnswerContext:
     @cached_property
     def concept_odds(self) -> NDArray[np.float64]:
         """Probability of each concept, (n_synsets,): that of the classes below it."""
-        return np.asarray(self.model._below.T @ self.class_odds)
+        return np.asarray(self.model.classes_below.T @ self.class_odds)
 
 
 class Answer(Struct, frozen=True, kw_only=True, dict=True):
@@ -314,8 +314,8 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
         """
         model, h = self.context.model, self.context.model.hierarchy
         own, above = self.path[step].synset, self.path[step - 1].synset if step else h.root
-        is_own = model._below[:, [h.index(own)]].toarray()[:, 0] > 0
-        others = model._below.T @ np.where(is_own, 0.0, self.context.class_odds)
+        is_own = model.classes_below[:, [h.index(own)]].toarray()[:, 0] > 0
+        others = model.classes_below.T @ np.where(is_own, 0.0, self.context.class_odds)
         siblings = [(h.name(c), float(others[h.index(c)])) for c in h.children(above) if c != own]
         return sorted(siblings, key=lambda pair: -pair[1])
 

@@ -168,18 +168,18 @@ class Evidence:
 
     def routes(self, label: int) -> list[int]:
         """The path-tree nodes where the complete paths of a class end."""
-        columns, first = self.model._paths_by_class
+        columns, first = self.model.paths_by_class
         own = columns[first[label] : first[label + 1] if label + 1 < len(first) else None]
         return [int(v) for v in self.model.hierarchy.path_tree.leaf_nodes[own]]
 
     def _rival(self, z: Array, concept: str, odds: NDArray[Any]) -> tuple[int, int]:
         """The most likely class below a concept, and where its best path through the concept ends."""
         model, tree, synset = self.model, self.model.hierarchy.path_tree, self.model.hierarchy.index(concept)
-        below = np.flatnonzero(model._below[:, [synset]].toarray()[:, 0])
+        below = np.flatnonzero(model.classes_below[:, [synset]].toarray()[:, 0])
         likely = below[odds[below] == odds[below].max()]  # several, where their probabilities are negligible
         ends = [v for c in likely.tolist() for v in self.routes(c) if synset in tree.synset[self.nodes(v)]]
         end = self.best_route(z, ends)
-        rival = int(model._class_of_synset[tree.synset[end]])
+        rival = int(model.class_of_synset[tree.synset[end]])
         while model.options.max_steps and tree.level[end] > model.options.max_steps:
             end = int(tree.parent[end])
         return rival, end
