@@ -142,10 +142,10 @@ def test_the_leaf_of_an_inner_class_goes_along_and_stays_found(pets):
         (Move("animal", "animal"), "close a cycle: 'animal' is the same concept"),
         (Move("thing", "cat"), "'thing' is the root; move what is below it instead"),
         (Move("cat", "vehicle", "vehicle"), "'vehicle' is not a parent of 'cat'; its parents are 'animal'"),
-        (Move("catt", "vehicle"), "'catt' is neither id nor name of a concept. Near matches: 'cat'"),
-        (Add("cat", "vehicle"), "there is a concept 'cat' already"),
-        (Add(" ", "vehicle"), "needs an id that is not blank"),
-        (Add("new", "vehicle", ("thing",)), "'thing' has 0 parents and 'vehicle' is none of them"),
+        (Move("catt", "vehicle"), "'catt' is neither the id nor the name of a concept. Near matches: 'cat'"),
+        (Add("cat", "vehicle"), "there already is a concept 'cat'"),
+        (Add(" ", "vehicle"), "the id of the new concept is blank"),
+        (Add("new", "vehicle", ("thing",)), "'thing' has 0 parents, and 'vehicle' is not one of them"),
         (Merge("cat", "cat"), "cannot merge 'cat' into itself"),
         (Merge("thing", "cat"), "'thing' is the root and stays"),
         (Merge("cat", "dog"), "class 'cat' would be lost"),
@@ -164,12 +164,12 @@ def test_what_cannot_be_done(pets, edit, message):
 
 def test_an_ambiguous_name_lists_the_ids():
     hierarchy = Hierarchy.from_edges([("r", "n1"), ("r", "n2")], {"n1": "crane", "n2": "crane"})
-    with pytest.raises(HierarchyError, match="2 concepts are called 'crane': 'n1', 'n2'; say which by its id"):
+    with pytest.raises(HierarchyError, match="'crane' is the name of 2 concepts; give one id: 'n1', 'n2'"):
         apply_edits(hierarchy, [Rename("crane", "bird")])
 
 
 def test_a_child_with_several_other_parents_must_be_moved(diamond):
-    with pytest.raises(HierarchyError, match="'cat' has 2 parents and 'root' is none of them; say which it leaves"):
+    with pytest.raises(HierarchyError, match="'cat' has 2 parents, and 'root' is not one of them; move it with"):
         apply_edits(diamond, [Add("new", "root", ("cat",))])
 
 
@@ -185,7 +185,7 @@ def test_merging_over_a_synset_between_would_close_a_cycle():
 
 
 def test_collapsing_a_root_above_one_leaf():
-    with pytest.raises(HierarchyError, match="is the root and 'a' all that is below it"):
+    with pytest.raises(HierarchyError, match="is the root, with only 'a' below it"):
         apply_edits(Hierarchy.from_edges([("r", "a")]), [Collapse("r")])
 
 

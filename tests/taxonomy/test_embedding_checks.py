@@ -60,7 +60,7 @@ def test_an_atom_that_leans_on_its_parent(odd_one, monkeypatch):
     leaning, rest = [f for f in findings if f.code == "orthogonality"]
     assert len(leaning.examples) == 5
     assert leaning.synsets[1] in ("animal", "vehicle")
-    assert "more: the atom leans on the parent" in rest.message
+    assert "more: the atom is not orthogonal to the parent" in rest.message
 
 
 def test_cones_that_hold_less(odd_one, monkeypatch):
@@ -89,7 +89,7 @@ def test_progress_is_told(odd_one):
 
 def test_ids_of_another_length(odd_one):
     hierarchy, X, y, ids = odd_one
-    with pytest.raises(HCEPError, match="one name per image: 83 ids, 84 labels"):
+    with pytest.raises(HCEPError, match="one name per image; got 83 ids and 84 labels"):
         lint_embeddings(hierarchy, X, y, ids[1:])
 
 

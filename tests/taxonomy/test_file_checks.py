@@ -117,8 +117,8 @@ def test_a_folder_tree(tmp_path):
 
 def test_an_option_goes_to_the_reader(tmp_path):
     file = write(tmp_path / "h.txt", "pet\n  cat\n  dog\nwild\n  cat\n")
-    assert lint_file(file).hierarchy is None
-    assert lint_file(file, repeated="merge").hierarchy.parents("cat") == ("pet", "wild")
+    assert lint_file(file)[1] is None
+    assert lint_file(file, repeated="merge")[1].parents("cat") == ("pet", "wild")
 
 
 def test_no_file(tmp_path):

@@ -146,8 +146,8 @@ def test_a_common_trunk_raises_f1_but_not_f1_above_chance():
     ("X", "y", "message"),
     [
         (np.eye(N_DIMS)[:2], ["n03417042", "cat"], "1 labels that are not classes of the model: 'cat'"),
-        (np.eye(N_DIMS)[:2], ["n03417042"], "as many images, one at least; got 2 and 1"),
-        (np.zeros((0, N_DIMS)), np.array([], dtype=str), "as many images, one at least; got 0 and 0"),
+        (np.eye(N_DIMS)[:2], ["n03417042"], "the same length, at least 1; got 2 and 1"),
+        (np.zeros((0, N_DIMS)), np.array([], dtype=str), "the same length, at least 1; got 0 and 0"),
     ],
 )
 def test_images_that_do_not_fit_the_model(sample, X, y, message):

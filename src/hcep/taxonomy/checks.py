@@ -1,11 +1,11 @@
-"""What may be wrong with a hierarchy before any image is seen: its file, graph and names, its fit to the labels."""
+"""Checks of a hierarchy without images: its file, its graph, its names, and whether it fits the labels."""
 
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,26 +22,28 @@ from hcep.taxonomy.formats.table_file import DELIMITERS
 from hcep.taxonomy.formats.tables import edge_rows
 
 Severity = Literal["error", "warning", "note"]
-#: The edges of a file as they stand there, where each does, and what builds their hierarchy without self-loops.
+#: The edges of a file, the place of each, and a function that builds their hierarchy without self-loops.
 RawEdges = tuple[list[Sequence[str]], list[str], Callable[[], Hierarchy]]
-#: Children from which a synset is called wide: above this no one reads the list, and a level is often missing.
+#: A concept with this many children is called wide: a level is often missing.
 WIDE = 50
-#: Cycles spelled out; the others are counted.
+#: Cycles that are spelled out; the others are counted.
 MAX_CYCLES = 20
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to look at, the synsets it concerns and what to do.
+    """One result of a check.
 
     Attributes
     ----------
-    severity : an error must be repaired before a model can be fitted; a note may be as wanted
-    message : what is there, then what to do about it
-    fixes : edits that would settle it, for `apply_edits`
-    safe : whether the edits keep every concept and every "is below" of the hierarchy, so that `--fix` may apply them
+    severity : an error must be repaired before a model can be fitted; a note may be intended
+    code : what kind of finding it is
+    message : what was found and what to do about it
+    synsets : the concepts it concerns
+    fixes : edits that would repair it, for `apply_edits`
+    safe : whether the edits keep every concept and everything that is below it, so that `--fix` may apply them
     examples : the worst cases in words: a pair of names, a cycle, an image
-    measured : of a child nearer to another parent, the `MeasuredMove`
+    measured : the `MeasuredMove` of a child that is nearer to another parent
     """
 
     severity: Severity
@@ -54,7 +56,7 @@ class Finding:
     measured: Any = None
 
 
-def found(
+def findings_about(
     severity: Severity,
     code: str,
     things: Collection[object],
@@ -66,7 +68,7 @@ def found(
     examples: Iterable[str] = (),
     safe: bool | None = None,
 ) -> list[Finding]:
-    """The finding about some things (its `synsets` when left out), none where there are none; with edits it is safe."""
+    """One finding about some things, or none if there are none; `synsets` are the things by default."""
     if not things:
         return []
     concerned = tuple(dict.fromkeys(map(str, things) if synsets is None else synsets))
@@ -75,24 +77,24 @@ def found(
 
 
 def lint(hierarchy: Hierarchy, classes: Iterable[str] | None = None) -> list[Finding]:
-    """Look a hierarchy over, a finding per code; with `classes`, the data's labels, also whether it fits them.
+    """Check a hierarchy; with `classes`, the labels of the data, also check whether it fits them.
 
-    What cannot become a hierarchy, because of a cycle say, is for `lint_edges` or `lint_file`. Classes are looked up as
-    `match_classes` does, and one of them is no chain.
+    Edges that are not a hierarchy, because of a cycle for instance, are for `lint_edges` and `lint_file`. Classes are
+    looked up as `match_classes` does.
     """
     labels = dict.fromkeys(class_ids(hierarchy, classes or ()).values())
     chains = [s for s in hierarchy.ids[1:] if len(hierarchy.children(s)) == 1 and s not in labels]
-    text = "with one child; a model merges each into its child, and so does --collapse in the file"
-    findings = found("warning", "chain", chains, text, fixes=map(Collapse, chains), safe=False)
+    text = "with one child; a model merges each into its child, and --collapse does so in the file"
+    findings = findings_about("warning", "chain", chains, text, fixes=map(Collapse, chains), safe=False)
     findings += [finding for check in (_graph, _names, _levels) for finding in check(hierarchy)]
     return findings + (_classes(hierarchy, list(labels)) if classes is not None else [])
 
 
 def fix(hierarchy: Hierarchy, classes: Iterable[str] | None = None, *, collapse: bool = False) -> Hierarchy:
-    """Apply the safe edits of `lint` until none is left, and on request merge chains; `diff` shows what changed."""
+    """Apply the safe fixes of `lint` until none is left, and with `collapse` also merge chains; see `diff`."""
     labels = None if classes is None else list(class_ids(hierarchy, classes).values())
     protected = [*(labels or ()), *map(hierarchy.class_of, hierarchy.leaves)]
-    # One kind at a time: a chain that is merged may take a shortcut with it, and one dropped may leave a chain.
+    # One kind at a time: merging a chain may remove a shortcut, and removing a shortcut may leave a chain.
     while edits := next((f.fixes for f in lint(hierarchy, labels) if f.safe or (collapse and f.code == "chain")), None):
         hierarchy = apply_edits(hierarchy, edits, protected)
     return hierarchy
@@ -100,8 +102,8 @@ def fix(hierarchy: Hierarchy, classes: Iterable[str] | None = None, *, collapse:
 
 def _several_roots(roots: Iterable[str], joined: str) -> list[Finding]:
     """The note that roots "were" or "will be" joined."""
-    text = f"{joined} joined under a virtual one; add a concept above those that belong together"
-    return found("note", "several-roots", tuple(roots), text, noun="root")
+    text = f"{joined} joined under a virtual root; add a concept above those that belong together"
+    return findings_about("note", "several-roots", tuple(roots), text, noun="root")
 
 
 def _graph(hierarchy: Hierarchy) -> Iterator[Finding]:
@@ -110,15 +112,15 @@ def _graph(hierarchy: Hierarchy) -> Iterator[Finding]:
         alone = [top for top in tops if hierarchy.is_leaf(top)]
         yield from _several_roots(tops, "were")
         text = "with neither parents nor children; give each a parent, or remove it"
-        yield from found("warning", "orphan", alone, text)
+        yield from findings_about("warning", "orphan", alone, text)
     several = [s for s in hierarchy if len(hierarchy.parents(s)) > 1]
-    text = "with several parents; nothing is wrong with that, `hcep hierarchy convert --single-parent first` keeps one"
+    text = "with several parents, which is allowed; `hcep hierarchy convert --single-parent first` keeps one"
     parents = (f"{hierarchy.name(s)!r}: {quoted(map(hierarchy.name, hierarchy.parents(s)))}" for s in several)
-    yield from found("note", "several-parents", several, text, examples=parents)
+    yield from findings_about("note", "several-parents", several, text, examples=parents)
     above = {s: {a for p in hierarchy.parents(s) for a in hierarchy.ancestors(p)} for s in several}
     cuts = [Cut(parent, s) for s in several for parent in hierarchy.parents(s) if parent in above[s]]
-    text = "below a concept and directly below one above it; drop that edge, a shortcut"
-    yield from found("warning", "shortcut", dict.fromkeys(cut.child for cut in cuts), text, fixes=cuts)
+    text = "below a concept and also directly below one above it; remove that edge, a shortcut"
+    yield from findings_about("warning", "shortcut", dict.fromkeys(cut.child for cut in cuts), text, fixes=cuts)
 
 
 def _names(hierarchy: Hierarchy) -> Iterator[Finding]:
@@ -126,45 +128,51 @@ def _names(hierarchy: Hierarchy) -> Iterator[Finding]:
     for synset in hierarchy:
         by_name.setdefault(hierarchy.name(synset).casefold(), []).append(synset)
     repeated = {hierarchy.name(ids[0]): ids for ids in by_name.values() if len(ids) > 1}
-    text = f"for several concepts: {quoted(repeated)}; rename them apart, or merge what is the same"
+    text = f"for several concepts: {quoted(repeated)}; give them different names, or merge the concepts"
     examples = (f"{name}: {', '.join(ids)}" for name, ids in repeated.items())
     concerned = (s for ids in repeated.values() for s in ids)
-    yield from found("warning", "repeated-name", repeated, text, noun="name", synsets=concerned, examples=examples)
+    yield from findings_about(
+        "warning", "repeated-name", repeated, text, noun="name", synsets=concerned, examples=examples
+    )
     ids = {hierarchy.name(synset): synset for synset in hierarchy}
 
     def of_pairs(severity: Severity, code: str, pairs: list[tuple[str, str]], text: str) -> list[Finding]:
         synsets = (ids[name] for pair in pairs for name in pair)
         examples = (f"{a!r} and {b!r}" for a, b in pairs)
-        return found(severity, code, pairs, f"of names {text}", noun="pair", synsets=synsets, examples=examples)
+        return findings_about(
+            severity, code, pairs, f"of names {text}", noun="pair", synsets=synsets, examples=examples
+        )
 
-    alike = "apart in case, punctuation or number only; merge them or rename one"
+    alike = "that differ only in case, punctuation or number; merge them or rename one"
     yield from of_pairs("warning", "same-name", same_but_for_spelling(ids), alike)
-    near = "one letter apart; correct the spelling where it is one word"
+    near = "that differ in one letter; correct the spelling if they are the same word"
     yield from of_pairs("note", "near-name", nearly_same(ids), near)
     tidied = {s: tidy(hierarchy.name(s)) for s in hierarchy}
-    yield from found("warning", "blank-name", [s for s in tidied if not tidied[s]], "with a blank name; rename")
+    yield from findings_about(
+        "warning", "blank-name", [s for s in tidied if not tidied[s]], "with a blank name; rename it"
+    )
     edits = [Rename(s, name) for s, name in tidied.items() if name and name != hierarchy.name(s)]
-    text = "with spaces around or several within; strip them"
-    yield from found("warning", "untidy-name", [e.synset for e in edits], text, noun="name", fixes=edits)
+    text = "with extra spaces; remove them"
+    yield from findings_about("warning", "untidy-name", [e.synset for e in edits], text, noun="name", fixes=edits)
 
 
 def _levels(hierarchy: Hierarchy) -> Iterator[Finding]:
     top, levels = hierarchy.root, hierarchy.levels[hierarchy.leaf_index]
     if levels.min() * 3 <= levels.max():
         shallow = tuple(hierarchy.ids[i] for i in hierarchy.leaf_index[np.argsort(levels, kind="stable")[:5]])
-        text = f"leaves lie {levels.min()} to {levels.max()} steps below the root; group the shallow, flatten the deep"
+        text = f"leaves lie {levels.min()} to {levels.max()} steps below the root; group the shallow ones"
         yield Finding("note", "uneven-depth", text, shallow)
     if hierarchy.depth == 1:
-        text = "the hierarchy is flat: every path is one concept and explains nothing; group classes under others"
+        text = "the hierarchy is flat: every path has one concept and explains nothing; add concepts above the classes"
         yield Finding("note", "flat", text, (top,))
         return
-    # Below a virtual root they are orphans already.
+    # Below a virtual root they were reported as orphans.
     below = () if is_virtual(top) else hierarchy.children(top)
     leaves = [s for s in below if hierarchy.is_leaf(s) and hierarchy.parents(s) == (top,)]
-    text = "directly below the root, grouped by nothing; move below a concept"
-    yield from found("note", "leaf-at-root", leaves, text, noun="class")
+    text = "directly below the root, without a group; move below a concept"
+    yield from findings_about("note", "leaf-at-root", leaves, text, noun="class")
     wide = [s for s in hierarchy if len(hierarchy.children(s)) >= WIDE]
-    yield from found("note", "wide", wide, f"with {WIDE} children or more; add concepts between")
+    yield from findings_about("note", "wide", wide, f"with {WIDE} or more children; add concepts between")
 
 
 def _classes(hierarchy: Hierarchy, classes: list[str]) -> list[Finding]:
@@ -173,28 +181,21 @@ def _classes(hierarchy: Hierarchy, classes: list[str]) -> list[Finding]:
     inner = [c for c in classes if c in hierarchy and not hierarchy.is_leaf(c) and c not in own]
     extra = [leaf for leaf in hierarchy.leaves if hierarchy.class_of(leaf) not in wanted]
     near = (f"{c!r}: {near_matches(c, hierarchy.ids).strip() or 'no near match'}" for c in missing[:20])
-    unknown = "of the data not in the hierarchy; add below a parent, or correct the label"
+    unknown = "of the data not in the hierarchy; add it below a parent, or correct the label"
     above = "of the data with concepts below; each gets a leaf of its own below itself"
-    unused = "without a class of the data; left out when a model is fitted"
+    unused = "without a class in the data; left out when a model is fitted"
     return [
-        *found("error", "missing-class", missing, unknown, noun="class", examples=near),
-        *found("note", "inner-class", inner, above, noun="class"),
-        *found("note", "extra-leaf", extra, unused, noun="leaf"),
+        *findings_about("error", "missing-class", missing, unknown, noun="class", examples=near),
+        *findings_about("note", "inner-class", inner, above, noun="class"),
+        *findings_about("note", "extra-leaf", extra, unused, noun="leaf"),
     ]
 
 
-class FileLint(NamedTuple):
-    """What is wrong with a file, and the hierarchy in it, where the errors are none or safely repaired."""
-
-    findings: list[Finding]
-    hierarchy: Hierarchy | None
-
-
 def lint_edges(edges: Iterable[Sequence[str]], places: Sequence[str] | None = None) -> list[Finding]:
-    """Look (parent, child[, name]) rows over that may not be a hierarchy at all.
+    """Check (parent, child[, name]) rows that may not be a hierarchy.
 
-    Malformed rows, empty ids, self-loops, edges given twice, synsets with two names, every cycle, several roots; with
-    the `places` where each row stands ("line 7"), by default its number.
+    Finds malformed rows, empty ids, self-loops, repeated edges, concepts with two names, cycles and several roots.
+    `places` says where each row is ("line 7"); by default its number.
     """
     rows = [tuple(edge) if isinstance(edge, list | tuple) else (edge,) for edge in edges]
     where = [f"row {i + 1}" for i in range(len(rows))] if places is None else list(places)
@@ -205,11 +206,11 @@ def lint_edges(edges: Iterable[Sequence[str]], places: Sequence[str] | None = No
         first.setdefault(rows[i][:2], i)
 
     def listed(severity: Any, code: str, at: Iterable[int], text: str, noun: str = "row") -> list[Finding]:
-        shown, safe = sorted(at), set(at) <= set(whole)
-        synsets = [rows[i][1] for i in shown] if safe else []
-        told = [quoted(dict.fromkeys(rows[i][:2])) if safe else repr(rows[i]) for i in shown]
-        examples = (f"{where[i]}: {text}" for i, text in zip(shown, told, strict=True))
-        return found(severity, code, shown, text, noun=noun, synsets=synsets, examples=examples, safe=safe)
+        order, safe = sorted(at), set(at) <= set(whole)
+        synsets = [rows[i][1] for i in order] if safe else []
+        texts = [quoted(dict.fromkeys(rows[i][:2])) if safe else repr(rows[i]) for i in order]
+        examples = (f"{where[i]}: {text}" for i, text in zip(order, texts, strict=True))
+        return findings_about(severity, code, order, text, noun=noun, synsets=synsets, examples=examples, safe=safe)
 
     odd, empty = set(range(len(rows))) - set(sound), set(sound) - set(whole)
     loops = [i for i in whole if rows[i][0] == rows[i][1]]
@@ -220,22 +221,22 @@ def lint_edges(edges: Iterable[Sequence[str]], places: Sequence[str] | None = No
     names: dict[str, dict[str, None]] = {}
     for i in sound:
         names.setdefault(rows[i][1], {}).update(dict.fromkeys(rows[i][2:]))
-    several = {synset: given for synset, given in names.items() if len(given) > 1}
-    two_names = "with several names; keep one, or give the meanings ids of their own"
-    told_names = (f"{synset!r}: {quoted(given)}" for synset, given in several.items())
+    several = {synset: all_names for synset, all_names in names.items() if len(all_names) > 1}
+    two_names = "with several names; keep one, or give each meaning its own id"
+    examples = (f"{synset!r}: {quoted(all_names)}" for synset, all_names in several.items())
     cycles = []
-    for cycle in (found_cycles := list(find_cycles(graph)))[:MAX_CYCLES]:
+    for cycle in (all_cycles := list(find_cycles(graph)))[:MAX_CYCLES]:
         loop = " → ".join(map(repr, [*cycle, cycle[0]]))
         text = f"a cycle of {len(cycle)} concepts: {loop}; remove one of these edges"
         cycles.append(Finding("error", "cycle", text, tuple(cycle), examples=(loop,)))
-    if more := tuple(cycle[0] for cycle in found_cycles[MAX_CYCLES:]):
+    if more := tuple(cycle[0] for cycle in all_cycles[MAX_CYCLES:]):
         cycles.append(Finding("error", "cycle", f"{len(more)} more cycles; break those above first", more))
     return [
-        *listed("error", "malformed-row", odd, "other than parent, child[, name]; correct"),
+        *listed("error", "malformed-row", odd, "that are not parent, child[, name]; correct them"),
         *listed("error", "empty-id", empty, "with an empty id; name the concept"),
-        *listed("error", "self-loop", loops, "with a concept as its own parent; drop"),
-        *listed("warning", "duplicate-edge", twice, "given before; keep one of each", "edge"),
-        *found("error", "two-names", several, two_names, examples=told_names),
+        *listed("error", "self-loop", loops, "with a concept as its own parent; remove them"),
+        *listed("warning", "duplicate-edge", twice, "that are repeated; keep one of each", "edge"),
+        *findings_about("error", "two-names", several, two_names, examples=examples),
         *cycles,
         *_several_roots(roots if len(roots) > 1 else (), "will be"),
     ]
@@ -243,49 +244,50 @@ def lint_edges(edges: Iterable[Sequence[str]], places: Sequence[str] | None = No
 
 def lint_file(
     place: str | os.PathLike[str], classes: Iterable[str] | None = None, format: str | None = None, **options: Any
-) -> FileLint:
-    """Look a hierarchy file over, also one that cannot be read as a hierarchy.
+) -> tuple[list[Finding], Hierarchy | None]:
+    """Check a hierarchy file, also one that cannot be read as a hierarchy.
 
-    Raises HierarchyError: there is no such file, or its ending tells no format.
+    Returns the findings, and the hierarchy if the file has no errors or only errors with a safe repair. Raises
+    HierarchyError if the file does not exist or its format is unknown.
 
     Parameters
     ----------
-    place : what `find_hierarchy` takes. Edge lists and this package's JSON are looked at row by row first; of other
-        formats the reader's own complaint is the finding.
+    place : as for `find_hierarchy`. Edge lists and this package's JSON are checked row by row first; for other formats
+        the reader's error is the finding.
     classes : as for `lint`
     format, **options : as for `hcep.read_hierarchy`
     """
     if place in NAMED:
         named = NAMED[str(place)]()
-        return FileLint(lint(named, classes), named)
+        return lint(named, classes), named
     limits = (options.pop("max_bytes", MAX_BYTES), options.pop("timeout", 20.0))
     source = open_source(place_of(place, format), format, *limits)
     raw = None
-    with suppress(HierarchyError, ValueError, RecursionError):  # the reader says what is wrong
+    with suppress(HierarchyError, ValueError, RecursionError):  # the reader reports the error
         kinds = {"json": _json_edges, **dict.fromkeys(DELIMITERS, _table_edges)}
         raw = kinds[source.format](source) if source.format in kinds and not options else None
     findings = [] if raw is None else lint_edges(*raw[:2])
     errors = [finding for finding in findings if finding.severity == "error"]
     if any(not error.safe for error in errors):
-        return FileLint(findings, None)
+        return findings, None
     try:
         hierarchy = raw[2]() if raw is not None and errors else hierarchy_in(source, **options)
     except HierarchyError as error:
-        return FileLint([*findings, Finding("error", "unreadable", str(error), ())], None)
-    kept = [finding for finding in findings if finding.code != "several-roots"]  # `lint` says it again
-    return FileLint([*kept, *lint(hierarchy, classes)], hierarchy)
+        return [*findings, Finding("error", "unreadable", str(error), ())], None
+    others = [finding for finding in findings if finding.code != "several-roots"]  # `lint` reports it again
+    return [*others, *lint(hierarchy, classes)], hierarchy
 
 
 def _table_edges(source: Source) -> RawEdges | None:
     rows = edge_rows(source)
     if rows is None:
         return None
-    # A row without a parent names a root, which is no error.
+    # A row without a parent names a root, which is not an error.
     is_root = [len(edge) > 1 and bool(edge[1]) and not edge[0] for _, edge in rows]
     names = {edge[1]: edge[2] for (_, edge), root in zip(rows, is_root, strict=True) if root and len(edge) == 3}
-    kept = [row for row, root in zip(rows, is_root, strict=True) if not root]
-    edges: list[Sequence[str]] = [edge for _, edge in kept]
-    places = [f"line {line:,}" for line, _ in kept]
+    others = [row for row, root in zip(rows, is_root, strict=True) if not root]
+    edges: list[Sequence[str]] = [edge for _, edge in others]
+    places = [f"line {line:,}" for line, _ in others]
     return edges, places, (lambda: Hierarchy.from_edges([e for e in edges if e[0] != e[1]], names))
 
 

@@ -1,4 +1,4 @@
-"""Edits of a hierarchy: move, add, merge, remove, rename, cut, collapse; and what changed between two hierarchies."""
+"""Edits of a hierarchy (move, add, merge, remove, rename, cut, collapse), and the differences of two hierarchies."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from hcep.taxonomy.files import class_ids
 
 
 class WorkingCopy:
-    """A hierarchy while it is edited: dictionaries, so that an edit costs what it touches; no edit may lose a class."""
+    """A hierarchy that can change: dictionaries, so that an edit takes time for what it touches alone."""
 
     def __init__(self, hierarchy: Hierarchy, classes: Iterable[str]) -> None:
         self.root = hierarchy.root
         self.parents = {synset: list(hierarchy.parents(synset)) for synset in hierarchy}
-        # Dictionaries for their order: sets would make the result depend on hashes.
+        # Dictionaries keep the order; sets would make the result depend on hashes.
         self.children = {synset: dict.fromkeys(hierarchy.children(synset)) for synset in hierarchy}
         self.names = {synset: hierarchy.name(synset) for synset in hierarchy}
         self.merged = {synset: hierarchy.merged(synset) for synset in hierarchy}
@@ -27,24 +27,26 @@ class WorkingCopy:
         self._emptied: list[str] = []
         self._deleted: list[str] = []
 
-    def find(self, wanted: str) -> str:
-        """The id meant by an id, or by a name that one synset alone has."""
-        if wanted in self.parents:
-            return wanted
-        found = [synset for synset, name in self.names.items() if name.casefold() == wanted.casefold()]
-        if len(found) > 1:
-            raise HierarchyError(f"{len(found)} concepts are called {wanted!r}: {quoted(found)}; say which by its id")
-        if not found:
+    def find(self, concept: str) -> str:
+        """The id of a concept, given by its id or by a name that no other concept has."""
+        if concept in self.parents:
+            return concept
+        matches = [synset for synset, name in self.names.items() if name.casefold() == concept.casefold()]
+        if len(matches) > 1:
+            raise HierarchyError(f"{concept!r} is the name of {len(matches)} concepts; give one id: {quoted(matches)}")
+        if not matches:
             known = [*self.parents, *(name for synset, name in self.names.items() if name != synset)]
-            raise HierarchyError(f"{wanted!r} is neither id nor name of a concept.{near_matches(wanted, known)}")
-        return found[0]
+            raise HierarchyError(
+                f"{concept!r} is neither the id nor the name of a concept.{near_matches(concept, known)}"
+            )
+        return matches[0]
 
     def label(self, synset: str) -> str:
         name = self.names[synset]
         return repr(synset) if name == synset else f"{name!r} ({synset})"
 
     def link(self, parent: str, child: str, instead_of: str | None = None) -> None:
-        """Add an edge; in the child's list of parents it stands before `instead_of`, which keeps the first first."""
+        """Add an edge; the new parent stands where `instead_of` stood among the child's parents."""
         if child in self.children[parent]:
             return
         above = self.parents[child]
@@ -57,12 +59,12 @@ class WorkingCopy:
         self._emptied.append(parent)
 
     def hand_up(self, child: str, synset: str) -> None:
-        """Hang a child of a synset that is about to go from the parents of that synset."""
+        """Hang a child of a concept that is about to go from the concept's parents."""
         for parent in list(self.parents[synset]):
             self.link(parent, child, instead_of=synset)
 
     def delete(self, synset: str) -> None:
-        """Take a synset and its edges out."""
+        """Remove a concept and its edges."""
         for parent in list(self.parents[synset]):
             self.unlink(parent, synset)
         for child in list(self.children[synset]):
@@ -71,7 +73,7 @@ class WorkingCopy:
         del self.parents[synset], self.children[synset], self.names[synset], self.merged[synset]
 
     def settle(self) -> None:
-        """Drop inner synsets that lost their last child, unless they are classes; refuse the loss of a class."""
+        """Drop inner concepts that lost their last child, unless they are classes; refuse the loss of a class."""
         while self._emptied:
             synset = self._emptied.pop()
             if synset in self.children and not self.children[synset] and synset not in self.classes:
@@ -84,21 +86,21 @@ class WorkingCopy:
         if lost:
             raise HierarchyError(
                 f"class {quoted(lost)} would be lost: images with this label would have no leaf. Keep the concept, or "
-                "relabel the images and give the classes that are left (--classes on the command line)"
+                "relabel the images and pass the remaining classes (--classes on the command line)"
             )
 
     def require_edge(self, parent: str, child: str) -> None:
         if child not in self.children[parent]:
             above = ", ".join(map(self.label, self.parents[child])) or "none"
-            told = f"{self.label(parent)} is not a parent of {self.label(child)}; its parents are {above}"
-            raise HierarchyError(told)
+            message = f"{self.label(parent)} is not a parent of {self.label(child)}; its parents are {above}"
+            raise HierarchyError(message)
 
     def refuse_root(self, synset: str, instead: str) -> None:
         if synset == self.root:
             raise HierarchyError(f"{self.label(synset)} is the root{instead}")
 
     def refuse_cycle(self, parent: str, child: str) -> None:
-        """Raise when an edge parent → child would close a cycle: the parent is the child, or below it."""
+        """Raise if an edge parent → child would close a cycle."""
         if child == parent or child in reach([parent], self.parents.__getitem__):
             where = "is the same concept" if parent == child else f"is below {self.label(child)}"
             raise HierarchyError(f"this would close a cycle: {self.label(parent)} {where}")
@@ -107,7 +109,7 @@ class WorkingCopy:
         if parent in self._class_of:
             raise HierarchyError(
                 f"{self.label(parent)} is the leaf of the class {self._class_of[parent]!r} and cannot have children; "
-                f"hang them from {self.label(self.parents[parent][0])}"
+                f"use {self.label(self.parents[parent][0])} as their parent"
             )
 
     def hierarchy(self) -> Hierarchy:
@@ -118,7 +120,7 @@ class WorkingCopy:
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of a hierarchy; synsets are given by id, or by a display name that only one has."""
+    """A change of a hierarchy; concepts are given by id, or by a name that no other concept has."""
 
     words: ClassVar[str]
 
@@ -131,7 +133,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Move(Edit):
-    """Hang a synset, and all below it, from another parent; without `from_parent` it leaves every parent it has."""
+    """Move a concept, with everything below it, to another parent; by default it leaves all its parents."""
 
     synset: str
     to_parent: str
@@ -156,7 +158,7 @@ class Move(Edit):
 
 @dataclass(frozen=True)
 class Add(Edit):
-    """A new synset below `parent` that takes over `children`: from `parent`, or from the one parent they have."""
+    """Add a concept below `parent`, and move `children` to it, from `parent` or from their only parent."""
 
     words = "add {synset!r} below {parent!r}"
     synset: str
@@ -168,9 +170,9 @@ class Add(Edit):
         synset, parent, children = self.synset, copy.find(self.parent), list(map(copy.find, self.children))
         copy.refuse_own_leaf_parent(parent)
         if not synset.strip():
-            raise HierarchyError("the new concept needs an id that is not blank")
+            raise HierarchyError("the id of the new concept is blank")
         if synset in copy.parents:
-            raise HierarchyError(f"there is a concept {copy.label(synset)} already; choose another id")
+            raise HierarchyError(f"there already is a concept {copy.label(synset)}; choose another id")
         copy.parents[synset], copy.children[synset] = [], {}
         copy.names[synset], copy.merged[synset] = self.name or synset, ()
         copy.link(parent, synset)
@@ -178,15 +180,15 @@ class Add(Edit):
             above = copy.parents[child]
             if parent not in above and len(above) != 1:
                 raise HierarchyError(
-                    f"{copy.label(child)} has {len(above)} parents and {copy.label(parent)} is none of them; "
-                    "say which it leaves with a Move"
+                    f"{copy.label(child)} has {len(above)} parents, and {copy.label(parent)} is not one of them; "
+                    "move it with a Move that names the parent it leaves"
                 )
             Move(child, synset, parent if parent in above else above[0]).apply(copy)
 
 
 @dataclass(frozen=True)
 class Merge(Edit):
-    """Make one synset of two: `into` keeps its id, name and place, and takes over the children of `synset`."""
+    """Merge a concept into another one, which keeps its id, name and place and takes over the children."""
 
     words = "merge {synset!r} into {into!r}"
     synset: str
@@ -211,7 +213,7 @@ class Merge(Edit):
 
 @dataclass(frozen=True)
 class Remove(Edit):
-    """Take a synset out; its children go to its parents."""
+    """Remove a concept; its children go to its parents."""
 
     words = "remove {synset!r}"
     synset: str
@@ -226,7 +228,7 @@ class Remove(Edit):
 
 @dataclass(frozen=True)
 class Rename(Edit):
-    """Give a synset another display name; its id, and with it every label, stays."""
+    """Change the display name of a concept; its id, and with it every label, stays."""
 
     words = "rename {synset!r} to {name!r}"
     synset: str
@@ -235,13 +237,13 @@ class Rename(Edit):
     def apply(self, copy: WorkingCopy) -> None:
         synset = copy.find(self.synset)
         if not self.name.strip():
-            raise HierarchyError(f"the new name of {copy.label(synset)} is blank; give it one that can be read")
+            raise HierarchyError(f"the new name of {copy.label(synset)} is blank")
         copy.names[synset] = self.name
 
 
 @dataclass(frozen=True)
 class Cut(Edit):
-    """Drop one edge; the child must have another parent."""
+    """Remove one edge; the child must have another parent."""
 
     words = "drop the edge {parent!r} → {child!r}"
     parent: str
@@ -251,14 +253,14 @@ class Cut(Edit):
         parent, child = copy.find(self.parent), copy.find(self.child)
         copy.require_edge(parent, child)
         if len(copy.parents[child]) == 1:
-            told = f"{copy.label(parent)} is the only parent of {copy.label(child)}; move the child, or remove it"
-            raise HierarchyError(told)
+            message = f"{copy.label(parent)} is the only parent of {copy.label(child)}; move the child, or remove it"
+            raise HierarchyError(message)
         copy.unlink(parent, child)
 
 
 @dataclass(frozen=True)
 class Collapse(Edit):
-    """Merge a synset with one child into that child, as `Hierarchy.collapse` does to every such synset."""
+    """Merge a concept with one child into that child, as `Hierarchy.collapse` does to every such concept."""
 
     words = "collapse {synset!r} into its only child"
     synset: str
@@ -267,11 +269,11 @@ class Collapse(Edit):
         synset = copy.find(self.synset)
         child, *others = copy.children[synset] or [""]
         if others or not child:
-            told = f"{copy.label(synset)} has {len(copy.children[synset])} children; only a concept with one collapses"
-            raise HierarchyError(told)
+            n_children = len(copy.children[synset])
+            raise HierarchyError(f"{copy.label(synset)} has {n_children} children; only a concept with one collapses")
         if synset == copy.root:
             if not copy.children[child]:
-                raise HierarchyError(f"{copy.label(synset)} is the root and {copy.label(child)} all that is below it")
+                raise HierarchyError(f"{copy.label(synset)} is the root, with only {copy.label(child)} below it")
             copy.root = child
         copy.hand_up(child, synset)
         copy.merged[child] = (*copy.merged[synset], (synset, copy.names[synset]), *copy.merged[child])
@@ -279,10 +281,10 @@ class Collapse(Edit):
 
 
 def apply_edits(hierarchy: Hierarchy, edits: Iterable[Edit], classes: Iterable[str] | None = None) -> Hierarchy:
-    """Apply edits one after the other; the hierarchy given does not change.
+    """Apply edits one after the other to a copy of the hierarchy.
 
-    `classes` are the labels that must survive, by default those of the leaves. An inner synset that an edit leaves
-    without children is dropped, so that it does not turn into a class.
+    `classes` are the labels that must not be lost, by default those of the leaves. An inner concept that an edit leaves
+    without children is dropped, so that it does not become a class.
     """
     copy = WorkingCopy(hierarchy, map(hierarchy.class_of, hierarchy.leaves) if classes is None else classes)
     for edit in edits:
@@ -364,26 +366,26 @@ def _parts(option: str, form: str, text: str, *checks: Callable[[str], bool]) ->
 
 
 def refuse_inner_classes(before: Hierarchy, after: Hierarchy, classes: Sequence[str] | None = None) -> None:
-    """Refuse edits that hang something below a class: a file keeps no note of it, and the class is gone when read."""
+    """Refuse edits that put something below a class: a file does not record it, and the class would be lost."""
     kept = before.leaves if classes is None else [leaf for leaf in before.leaves if leaf in classes]
     inner = [leaf for leaf in kept if leaf in after and after.children(leaf)]
     if inner:
         raise HierarchyError(
             f"class {quoted(inner)} would be lost: with {quoted(after.children(inner[0]))} below it, {inner[0]!r} is "
-            f"no leaf. Add an inner concept above both instead (--add NAME:PARENT:{inner[0]} --move CONCEPT:NAME), or, "
-            "where it is no class, give those that are in --classes"
+            f"not a leaf. Add a concept above both instead (--add NAME:PARENT:{inner[0]} --move CONCEPT:NAME), or pass "
+            "--classes if it is not a class"
         )
 
 
 def diff(before: Hierarchy, after: Hierarchy) -> list[str]:
-    """What changed, a line each: ``-`` and ``+`` edges, ``~`` names, ``=`` merges; ids in brackets behind names."""
+    """The changes, one line each: ``-`` and ``+`` edges, ``~`` names, ``=`` merges; ids in brackets after names."""
 
-    def shown(synset: str, name: str) -> str:
+    def label(synset: str, name: str) -> str:
         return name if name == synset else f"{name} ({synset})"
 
     def edges(sign: str, of: Hierarchy, other: Hierarchy) -> list[str]:
         known = set(other.edges)
-        names = (map(shown, edge, map(of.name, edge)) for edge in of.edges if edge not in known)
+        names = (map(label, edge, map(of.name, edge)) for edge in of.edges if edge not in known)
         return [f"{sign} {' → '.join(pair)}" for pair in names]
 
     renamed = ((s, before.name(s), after.name(s)) for s in after if s in before)
@@ -393,5 +395,5 @@ def diff(before: Hierarchy, after: Hierarchy) -> list[str]:
         *edges("-", before, after),
         *edges("+", after, before),
         *(f"~ {synset}: {old!r} → {new!r}" for synset, old, new in renamed if old != new),
-        *(f"= {shown(*pair)} merged into {shown(synset, after.name(synset))}" for synset, pair in merged),
+        *(f"= {label(*pair)} merged into {label(synset, after.name(synset))}" for synset, pair in merged),
     ]

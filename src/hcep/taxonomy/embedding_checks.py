@@ -1,6 +1,6 @@
-"""What embeddings say about a hierarchy: cones that leak, atoms that lean on their parents, misplaced children.
+"""Checks of a hierarchy with embeddings: containment in cones, orthogonality of atoms, misplaced children.
 
-`review` looks a hierarchy over, mends and measures it in one go: what `hcep hierarchy lint` does.
+`review` runs all checks and repairs at once; it is what `hcep hierarchy lint` calls.
 """
 
 import os
@@ -16,7 +16,7 @@ from hcep.dictionary.transform import unit_rows
 from hcep.errors import HCEPError
 from hcep.evaluate.support import as_labels
 from hcep.hierarchy import Hierarchy
-from hcep.taxonomy.checks import Finding, fix, found, lint_file
+from hcep.taxonomy.checks import Finding, findings_about, fix, lint_file
 from hcep.taxonomy.edits import apply_edits, diff
 from hcep.taxonomy.files import class_ids
 from hcep.taxonomy.what_if import (
@@ -30,20 +30,20 @@ from hcep.taxonomy.what_if import (
     what_if,
 )
 
-#: Takes the number of moves to measure, returns what is called after each of them.
+#: Takes the number of moves to measure, and returns a function that is called after each.
 Progress = Callable[[int], Callable[[], object]]
 
-#: Share of the (synset, descendant) angles of a level that its cones hold. The paper's schedule of half-angles is
-#: stricter than real embeddings: every inner synset of Tiny-ImageNet breaks it, which says nothing about any one.
+#: Share of the (concept, descendant) angles of a level inside its cones. The paper's schedule of half-angles is too
+#: strict for real embeddings: every inner concept of Tiny-ImageNet violates it.
 COVERAGE = 0.95
-#: |cosine| of an atom and its parent from which it counts as leaning; real atoms are within 0.2 nine times in ten.
+#: |cosine| of an atom and its parent above which it is reported; nine of ten real atoms are within 0.2.
 MAX_COSINE = 0.3
-#: Synsets listed for each geometric condition, the worst.
+#: Concepts listed for each geometric condition, the worst first.
 N_SYNSETS = 5
 
 
 class _Images(NamedTuple):
-    """Images in the dictionary's space with their leaves and what to call them, and how much to show."""
+    """Images in the dictionary's space, with their leaves and ids, and how many to list."""
 
     dictionary: ConceptDictionary
     x: NDArray[Any]
@@ -52,12 +52,12 @@ class _Images(NamedTuple):
     n_images: int
 
     def below(self, *synsets: str) -> NDArray[np.intp]:
-        """Rows of the images of classes at or below any of the synsets."""
+        """Rows of the images of classes at or below any of the concepts."""
         inside = {s for synset in synsets for s in (synset, *self.dictionary.hierarchy.descendants(synset))}
         return np.flatnonzero(np.isin(self.leaves, list(inside)))
 
     def finding(self, code: str, text: str, synsets: tuple[str, ...], rows: NDArray[np.intp], score: Floats) -> Finding:
-        """A note with the images of the highest scores."""
+        """A note that lists the images with the highest scores."""
         worst = rows[np.argsort(-score, kind="stable")[: self.n_images]]
         return Finding("note", code, text, synsets, examples=tuple(self.ids[i] for i in worst))
 
@@ -73,38 +73,38 @@ def lint_embeddings(
     held_out: HeldOut | None = None,
     progress: Progress | None = None,
 ) -> list[Finding]:
-    """Look a hierarchy over with labelled embeddings.
+    """Check a hierarchy with labelled embeddings.
 
-    Findings are ``containment``, ``orthogonality`` (their `examples` are images) and ``nearer-parent``: a warning where
-    the move helps (see `MeasuredMove.helps`), a note where the hierarchy is better left alone.
+    Findings are ``containment`` and ``orthogonality``, whose `examples` are images, and ``nearer-parent``: a warning if
+    the move helps (see `MeasuredMove.helps`), otherwise a note.
 
     Parameters
     ----------
     X : (n_images, n_dims) array
     y : (n_images,) array of str
-    ids : (n_images,) array of str; what to call images in findings; row numbers by default
-    max_moves : children nearer to another parent are tried in order of how clear the case is, at most this many
-    n_images : images listed in a finding, the worst
-    held_out : made from the same images before; saves making it again
-    progress : callable; told how many moves there are to measure; what it returns is called after each
+    ids : (n_images,) array of str; names of the images in findings; row numbers by default
+    max_moves : maximum number of moves to measure, the clearest cases first
+    n_images : maximum number of images listed in a finding, the worst first
+    held_out : from the same images, if it exists already
+    progress : called with the number of moves to measure; the function it returns is called after each
     """
     labels, images = np.array(as_labels(y, "y")), np.asarray(X)
     names = [str(i) for i in (range(len(labels)) if ids is None else np.asarray(ids).tolist())]
     if len(names) != len(labels):
-        raise HCEPError(f"ids must hold one name per image: {len(names):,} ids, {len(labels):,} labels")
+        raise HCEPError(f"ids must have one name per image; got {len(names):,} ids and {len(labels):,} labels")
     held_out = HeldOut.from_images(hierarchy, images, labels) if held_out is None else held_out
     dictionary = held_out.dictionary
     leaf_of = {label: dictionary.hierarchy.leaf_of(label) for label in np.unique(labels).tolist()}
     leaves = np.array([leaf_of[label] for label in labels.tolist()])
-    shown = _Images(dictionary, dictionary.embed(images), leaves, names, n_images)
+    labelled = _Images(dictionary, dictionary.embed(images), leaves, names, n_images)
     proposals = propose_moves(held_out)
     tried = proposals[:max_moves]
     measured = measure_moves(held_out, tried, *([] if progress is None else [progress(len(tried))]))
-    told = {proposal.move.synset for proposal in tried}
-    rest = [p.move.synset for p in proposals[max_moves:] if p.move.synset not in told]
+    reported = {proposal.move.synset for proposal in tried}
+    rest = [p.move.synset for p in proposals[max_moves:] if p.move.synset not in reported]
     return [
-        *_containment(shown),
-        *_orthogonality(shown),
+        *_containment(labelled),
+        *_orthogonality(labelled),
         *(move_finding(held_out.hierarchy, one) for one in measured),
         *_more("nearer-parent", rest, "another parent is nearer, less clearly"),
     ]
@@ -113,7 +113,7 @@ def lint_embeddings(
 def _containment(images: _Images) -> Iterator[Finding]:
     hierarchy, geometry = images.dictionary.hierarchy, images.dictionary.geometry
     units = unit_rows(images.dictionary.synset_embeddings)
-    angles: dict[int, dict[str, float]] = {}  # in degrees between a synset and each one below it
+    angles: dict[int, dict[str, float]] = {}  # in degrees, between a concept and each concept below it
     for i in range(1, len(hierarchy)):
         if below := hierarchy.descendants(hierarchy.ids[i]):
             cosines = units[[hierarchy.index(s) for s in below]] @ units[i]
@@ -121,7 +121,7 @@ def _containment(images: _Images) -> Iterator[Finding]:
     by_level: list[list[float]] = [[] for _ in range(hierarchy.depth)]
     for i, lower in angles.items():
         by_level[hierarchy.levels[i] - 1] += lower.values()
-    # A level with leaves alone has no angles.
+    # A level of leaves has no angles.
     schedule = np.array([np.quantile(level, COVERAGE) if level else 0.0 for level in by_level])
     containment = geometry.containment(schedule)
     worst = [i for i in np.argsort(-np.nan_to_num(containment.mean_violation)) if containment.fraction[i] > 0]
@@ -132,7 +132,7 @@ def _containment(images: _Images) -> Iterator[Finding]:
         text = (
             f"{hierarchy.name(synset)!r}: {len(outside)} of {len(angles[i])} concepts below lie outside its cone of "
             f"{cone:.0f}°, {hierarchy.name(outside[0])!r} at {angles[i][outside[0]]:.0f}°; "
-            "look at these images, or split the concept"
+            "check these images, or split the concept"
         )
         yield images.finding("containment", text, (synset, *outside), rows, -(unit_rows(images.x[rows]) @ units[i]))
     rest = [hierarchy.ids[i] for i in worst[N_SYNSETS:]]
@@ -150,27 +150,27 @@ def _orthogonality(images: _Images) -> Iterator[Finding]:
         rows = images.below(child)
         lean = np.sign(cosine) * (unit_rows(images.x[rows] - above.astype(images.x.dtype)) @ above)
         text = (
-            f"{hierarchy.name(child)!r}: its atom leans on its parent {hierarchy.name(parent)!r} "
+            f"{hierarchy.name(child)!r}: its atom is not orthogonal to its parent {hierarchy.name(parent)!r} "
             f"(cosine {cosine:+.2f}, 0 expected); these images lie further {'out' if cosine > 0 else 'in'} than "
             "the parent: check them, or the place of the concept"
         )
         yield images.finding("orthogonality", text, (child, parent), rows, lean)
     rest = [dictionary.edges[measured.atom[k]][1] for k in worst[N_SYNSETS:]]
-    yield from _more("orthogonality", rest, "the atom leans on the parent")
+    yield from _more("orthogonality", rest, "the atom is not orthogonal to the parent")
 
 
 def _more(code: str, synsets: list[str], what: str) -> list[Finding]:
-    return found("note", code, dict.fromkeys(synsets), f"more: {what}; ask for more to see them")
+    return findings_about("note", code, dict.fromkeys(synsets), f"more: {what}; raise the limit to see them")
 
 
 def move_finding(hierarchy: Hierarchy, measured: MeasuredMove) -> Finding:
-    """A measured move as a hint about the embedding: a warning with a fix where it helps, a note where it does not."""
+    """The finding for a measured move: a warning with a fix if it helps, otherwise a note."""
     move, gain = measured.move, measured.gain()
     assert move.from_parent is not None
     synsets = (move.synset, move.from_parent, move.to_parent)
     child, own, other = (repr(hierarchy.name(s)) for s in synsets)
     tried = f", corrected for {measured.n_tried:,} moves tried" if measured.n_tried > 1 else ""
-    verdict = "the embedding groups it there, which need not be wrong here" if measured.helps else "no clear gain"
+    verdict = "a clear gain, though the present place may be intended" if measured.helps else "no clear gain"
     text = (
         f"in this encoder's space {child} lies nearer to {other} than to its parent {own} "
         f"({measured.distance:.2f} against {measured.own_distance:.2f}); with it there held-out "
@@ -183,14 +183,14 @@ def move_finding(hierarchy: Hierarchy, measured: MeasuredMove) -> Finding:
 
 @dataclass(frozen=True, eq=False)
 class Review:
-    """What was found, and what mending made of it.
+    """The findings of `review`, and the repaired hierarchy.
 
     Attributes
     ----------
-    errors : those findings that are left, because they cannot be mended safely or were not to be
-    before, after : none where the file is no hierarchy
-    changes : as `diff` tells them, after the rows of the file that were dropped
-    effects : what the moves do, by the images it was measured on
+    errors : the findings that remain, because they cannot be repaired safely or repairs were not requested
+    before, after : the hierarchy; None if the file is not a hierarchy
+    changes : the rows of the file that were removed, and the lines of `diff`
+    effects : the effect of the moves, by a description of the images it was measured on
     """
 
     findings: list[Finding]
@@ -215,17 +215,18 @@ def review(
     progress: Progress | None = None,
     **reading: Any,
 ) -> Review:
-    """Look a hierarchy over, in a file or by name, and mend what is asked for; nothing is written.
+    """Check a hierarchy in a file, or by name, and repair what is requested; no file is written.
 
     Parameters
     ----------
     place : as for `lint_file`
-    images : (X, y, ids); labelled embeddings to check it against, as for `lint_embeddings`. Images of a class that the
-        hierarchy lacks are left out: the class has a finding already.
-    others : (X, y); images that have no part in the choice of moves, to measure them on as well
-    classes : the data's labels; those of the images by default
-    mend, collapse : apply the safe repairs; merge chains as well
-    n_moves : apply up to this many of the moves that help
+    images : (X, y, ids); labelled embeddings, as for `lint_embeddings`. Images of a class that is not in the hierarchy
+        are left out; the class has a finding of its own.
+    others : (X, y); images that play no part in the choice of moves, on which their effect is measured as well
+    classes : the labels of the data; those of the images by default
+    mend : apply the safe repairs
+    collapse : with `mend`, also merge chains
+    n_moves : apply at most this many of the moves that help
     n_images, max_moves, progress : as for `lint_embeddings`
     **reading : as for `hcep.read_hierarchy`
     """
@@ -235,18 +236,18 @@ def review(
     if before is None:
         return Review(findings, left, None, None)
     after, effects = before, dict[str, Effect]()
-    X, y, ids = _known(before, [*before, *before.own_leaves], *(images or ([], [], [])))
+    X, y, ids = _known_images(before, [*before, *before.own_leaves], *(images or ([], [], [])))
     if len(np.unique(y)) > 1:
         held_out = HeldOut.from_images(before, X, y)
-        shown: Any = {"n_images": n_images, "max_moves": max_moves, "progress": progress}
-        findings += lint_embeddings(before, X, y, ids, held_out=held_out, **shown)
+        limits: Any = {"n_images": n_images, "max_moves": max_moves, "progress": progress}
+        findings += lint_embeddings(before, X, y, ids, held_out=held_out, **limits)
         if n_moves:
             measured = [f.measured for f in findings if f.measured is not None]
             chosen = best_moves(held_out, measured, n_moves)
             effects["the images they were chosen on"] = chosen
-            X, y = _known(before, held_out.classes, *(others or ([], [])))
+            X, y = _known_images(before, held_out.classes, *(others or ([], [])))
             if len(y):
-                effects["other images, which had no part in it"] = what_if(held_out.on(X, y), chosen.edits)
+                effects["other images, which played no part in the choice"] = what_if(held_out.on(X, y), chosen.edits)
             protected = [*(labels or ()), *map(before.class_of, before.leaves)]
             after = apply_edits(before, chosen.edits, protected)
     after = fix(after, labels, collapse=collapse) if mend else after
@@ -255,14 +256,16 @@ def review(
     return Review(findings, left, before, after, changes, effects)
 
 
-def _known(hierarchy: Hierarchy, classes: Iterable[str], X: ArrayLike, y: ArrayLike, *more: ArrayLike) -> list[Any]:
-    """The rows of arrays whose label is a class; labels become ids of the hierarchy."""
+def _known_images(
+    hierarchy: Hierarchy, classes: Iterable[str], X: ArrayLike, y: ArrayLike, *more: ArrayLike
+) -> list[Any]:
+    """The rows of arrays whose label is a class, with labels as ids of the hierarchy."""
     labels = ids_of(hierarchy, y)
-    kept = np.flatnonzero(np.isin(labels, list(classes)))
-    return [np.asarray(array)[kept] for array in (X, labels, *more)]
+    rows = np.flatnonzero(np.isin(labels, list(classes)))
+    return [np.asarray(array)[rows] for array in (X, labels, *more)]
 
 
 def ids_of(hierarchy: Hierarchy, y: ArrayLike) -> NDArray[np.str_]:
-    """Labels of images as ids of the hierarchy, (n_images,); those it does not have stay."""
+    """Labels of images as ids of the hierarchy, (n_images,); unknown labels stay as they are."""
     labels, index = np.unique(np.asarray(y, dtype=str), return_inverse=True)
     return np.array(list(class_ids(hierarchy, labels.tolist()).values()), dtype=str)[index]

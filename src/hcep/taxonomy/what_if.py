@@ -1,4 +1,4 @@
-"""What edits of the hierarchy do to held-out images, without fitting again, and which moves hold what they promise."""
+"""The effect of edits on held-out images, measured without fitting again, and the moves that help."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,12 +21,12 @@ from hcep.taxonomy.edits import Edit, Move, apply_edits
 
 Floats = NDArray[np.float64]
 N_FOLDS = 3
-#: Metrics that a hierarchy cannot raise by sharing more of its paths; a move that lowers one does not help.
+#: Metrics that do not rise just because paths share more concepts; a move that lowers one does not help.
 UNBIASED = ("accuracy", "f1_above_chance", "class_f1_before")
 
 
-class Fold(NamedTuple):
-    """Class means of some images, and other images, both after the transform that the former fixed."""
+class HeldOutFold(NamedTuple):
+    """Class means of some images, and the images held out from them, in the dictionary's space."""
 
     model: PathModel
     means: Floats
@@ -35,47 +35,47 @@ class Fold(NamedTuple):
 
 @dataclass(eq=False)
 class HeldOut:
-    """Class means and held-out images: all of a fitted model that does not depend on the hierarchy.
+    """Class means and held-out images: the parts of a fitted model that do not depend on the hierarchy.
 
     Build one with `from_images` or `from_model`; `hcep.taxonomy.what_if` measures edits on it.
 
     Attributes
     ----------
-    hierarchy : as given, before it is restricted and collapsed; edits apply to it
-    y : (n_images,) array of str; classes of the held-out images, fold by fold
-    model : of all the images given: what geometry is measured on, and images of another split
-    tree, collapse : what is done to a hierarchy before it is used, as in `HCEPClassifier`
+    hierarchy : the whole hierarchy, before it is restricted and collapsed; edits apply to it
+    y : (n_images,) array of str; the classes of the held-out images, fold by fold
+    model : fitted on all images; geometry, and images of another split, are measured with it
+    tree, collapse : how a hierarchy is prepared, as in `HCEPClassifier`
     """
 
     hierarchy: Hierarchy
     y: NDArray[np.str_]
-    folds: list[Fold]
+    folds: list[HeldOutFold]
     model: PathModel
     tree: TreePolicy | None = None
     collapse: bool = True
 
     @classmethod
     def from_images(cls, hierarchy: Hierarchy, X: ArrayLike, y: ArrayLike, **options: Any) -> Self:
-        """Hold every image out once: split each class into folds, and take means and metric from the other folds.
+        """Hold out every image once: split each class into folds, and take means and metric from the other folds.
 
         Parameters
         ----------
         X : (n_images, n_dims) array
         y : (n_images,) array of str; a class with a single image is in the means of every fold and never held out
-        **options : of `HCEPClassifier`, such as ``anchor`` or ``tree``. What is "auto" is chosen once, on all images,
-            by leaving each of them out.
+        **options : of `HCEPClassifier`, such as ``anchor`` or ``tree``. Options that are "auto" are chosen once, on all
+            images, by leaving one out.
         """
         from hcep.classify import HCEPTransformer
 
         images, labels = check_shape(X), np.array(as_labels(y, "y"))
         refuse_non_finite(images)
-        # Not refined, which would favour the hierarchy that they are refined in.
+        # Without refinement, which would favour the present hierarchy.
         whole = HCEPTransformer(hierarchy, **({"refine": False} | options)).fit(images, labels)
         chosen = {name: getattr(whole, f"{name}_") for name in ("anchor", "shrinkage", "power")}
         settled = whole.get_params(deep=False) | chosen
         fold_of = stratified_folds(labels, N_FOLDS, 0)
         if not (fold_of >= 0).any():
-            raise HCEPError("no class has two images, so none can be held out; give at least two of a class")
+            raise HCEPError("no class has two images, so none can be held out; give at least two images of a class")
         folds = []
         for k in sorted(set(fold_of[fold_of >= 0].tolist())):
             model = HCEPTransformer(**settled).fit(images[fold_of != k], labels[fold_of != k])
@@ -85,16 +85,16 @@ class HeldOut:
 
     @classmethod
     def from_model(cls, model: Any, X: ArrayLike, y: ArrayLike) -> Self:
-        """Take means, metric and options from a fitted `HCEPClassifier`, and images it has not seen.
+        """Take means, metric and options from a fitted `HCEPClassifier`, and images that it has not seen.
 
-        Without its logistic head, where it has one: codes over other atoms are not what the head was fitted on.
+        A logistic head is not used: codes over other atoms are not what it was fitted on.
         """
         hierarchy = model.hierarchy if model.hierarchy is not None else model.hierarchy_
         none: Any = np.array([])
         return cls(hierarchy, none, [], model.path_model(), model.tree, model.collapse).on(X, y)
 
     def on(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """The means of all images given before, and other images: a split that had no part in any choice."""
+        """The same means with other held-out images, such as a split that played no part in any choice."""
         labels, images = np.array(as_labels(y, "y")), np.asarray(X)
         unknown = sorted(set(labels.tolist()) - set(self.classes))
         if unknown:
@@ -103,7 +103,7 @@ class HeldOut:
                 "leave these images out"
             )
         if len(images) != len(labels) or not len(labels):
-            raise HCEPError(f"X and y must hold as many images, one at least; got {len(images):,} and {len(labels):,}")
+            raise HCEPError(f"X and y must have the same length, at least 1; got {len(images):,} and {len(labels):,}")
         return replace(self, y=labels, folds=[_fold(self.model, images)])
 
     @property
@@ -117,7 +117,7 @@ class HeldOut:
         return [str(c) for c in self.model.classes.tolist()]
 
     def outcome(self, hierarchy: Hierarchy) -> Outcome:
-        """How the held-out images fare in a hierarchy over the same classes: on these alone, chains merged."""
+        """The paths and predictions of the held-out images in a hierarchy over the same classes."""
         prepared = (hierarchy if self.tree is None else hierarchy.as_tree(self.tree)).restrict(self.classes)
         prepared = prepared.collapse() if self.collapse else prepared
         paths: list[tuple[str, ...]] = []
@@ -127,22 +127,22 @@ class HeldOut:
             embeddings = average_upwards(prepared, dict(zip(leaves, fold.means, strict=True)))
             dictionary = ConceptDictionary(prepared, embeddings)
             model = replace(fold.model, leaves=np.array(leaves), dictionary=dictionary, head=None)
-            found = model.pursue(fold.images)
-            paths += found.paths
-            predicted.append(model.classes[model.class_index(fold.images, found)])
+            result = model.pursue(fold.images)
+            paths += result.paths
+            predicted.append(model.classes[model.class_index(fold.images, result)])
         return Outcome(prepared, self.y, np.concatenate(predicted), support_scores(paths, self.y, prepared))
 
     @cached_property
     def baseline(self) -> Outcome:
-        """The outcome in the hierarchy as it is."""
+        """The outcome in the present hierarchy."""
         return self.outcome(self.hierarchy)
 
 
 def stratified_folds(y: NDArray[np.str_], n_folds: int, random_state: int) -> NDArray[np.int64]:
-    """Fold of each image, (n_images,): the images of a class are dealt out in turn; -1 for a class's only image.
+    """The fold of each image, (n_images,), with the images of a class spread evenly; -1 for a class's only image.
 
-    Not scikit-learn's `StratifiedKFold`: it holds out only images too, and refuses or warns of classes smaller than
-    the number of folds.
+    scikit-learn's `StratifiedKFold` also holds out the only image of a class, and refuses or warns about classes that
+    are smaller than the number of folds.
     """
     fold_of = np.full(len(y), -1, dtype=np.int64)
     rng = np.random.default_rng(random_state)
@@ -154,12 +154,12 @@ def stratified_folds(y: NDArray[np.str_], n_folds: int, random_state: int) -> ND
     return fold_of
 
 
-def _fold(model: PathModel, images: NDArray[Any]) -> Fold:
-    """Means and images in the span of the means, where that has fewer dimensions.
+def _fold(model: PathModel, images: NDArray[Any]) -> HeldOutFold:
+    """Means and images in the span of the means, if that has fewer dimensions.
 
-    Every atom of every hierarchy over these classes lies in that span, and what an image has outside it adds the same
-    to the objective of every path: the search finds the same paths, in far fewer dimensions. A residual tolerance is
-    the exception, because it compares the whole residual.
+    Every atom of every hierarchy over these classes lies in that span, and an image's part outside it adds the same to
+    the objective of every path: the search finds the same paths in far fewer dimensions. A residual tolerance is the
+    exception, because it is about the whole residual.
     """
     dictionary = model.dictionary
     means = np.stack([dictionary.synset_embedding(leaf) for leaf in model.leaves])
@@ -167,11 +167,11 @@ def _fold(model: PathModel, images: NDArray[Any]) -> Fold:
     if len(means) < dictionary.n_dims and model.options.tol == 0.0:
         span = np.linalg.qr(means.T)[0]
         means, embedded = means @ span, embedded @ span.astype(embedded.dtype)
-    return Fold(model, means, embedded)
+    return HeldOutFold(model, means, embedded)
 
 
 class Change(NamedTuple):
-    """A metric before and after, and the standard error of the difference over images (paired)."""
+    """A metric before and after, and the standard error of its paired difference over images."""
 
     before: float
     after: float
@@ -181,7 +181,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """Two outcomes on the same images, before and after some edits; the F1 after is in the hierarchy *after*."""
+    """The outcomes on the same images before and after some edits; F1 after is measured in the hierarchy *after*."""
 
     edits: tuple[Edit, ...]
     before: Outcome
@@ -190,15 +190,15 @@ class Effect:
     @cached_property
     def metrics(self) -> Mapping[str, Change]:
         """Every metric by name, with its paired difference."""
-        found = {}
+        changes = {}
         for name, (before, after) in self._per_image.items():
             difference = after - before
             error = float(difference.std() / np.sqrt(len(difference)))
-            found[name] = Change(float(before.mean()), float(after.mean()), float(difference.mean()), error)
-        return found
+            changes[name] = Change(float(before.mean()), float(after.mean()), float(difference.mean()), error)
+        return changes
 
     def interval(self, metric: str, level: float = 0.95) -> Difference:
-        """Paired difference of a metric, after less before, with its confidence interval over images."""
+        """The paired difference of a metric, after minus before, with its confidence interval over images."""
         before, after = self._per_image[metric]
         return paired_draws(after[None], before[None], level=level)
 
@@ -226,22 +226,22 @@ class Effect:
 
 
 def what_if(held_out: HeldOut, edits: Iterable[Edit]) -> Effect:
-    """Measure edits of the hierarchy, in their order, on held-out images; class means and metric are kept."""
+    """Measure edits, in their order, on held-out images; class means and metric stay the same."""
     edits = tuple(edits)
     return compare(held_out, apply_edits(held_out.hierarchy, edits, held_out.classes), edits)
 
 
 def compare(held_out: HeldOut, after: Hierarchy, edits: tuple[Edit, ...] = ()) -> Effect:
-    """The effect of another hierarchy over the same classes, however it came about."""
+    """The effect of another hierarchy over the same classes."""
     return Effect(edits, held_out.baseline, held_out.outcome(after))
 
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """A move that would bring a child to a nearer parent, in terms of the hierarchy as given, not of the collapsed one.
+    """A move of a child to a nearer parent, in the whole hierarchy and not the collapsed one.
 
-    The distances are from the child to the other and to its own parent, each averaged without the child; the ratio is
-    the square root of the scatter that joining the other parent adds, over that of joining its own; below 1.
+    The distances are from the child to the other parent and to its own, each averaged without the child. The ratio is
+    the square root of the scatter that the child adds to the other parent over what it adds to its own; it is below 1.
     """
 
     move: Move
@@ -252,30 +252,30 @@ class Proposal:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredMove(Proposal):
-    """A proposal and what it does to held-out images, one of `n_tried` that were measured on them."""
+    """A proposal and its effect on held-out images; it is one of `n_tried` that were measured on them."""
 
     effect: Effect
     n_tried: int = 1
 
     def gain(self, metric: str = "support_f1") -> Difference:
-        """Paired difference with its 95% interval, corrected for the number of moves tried (Bonferroni)."""
+        """The paired difference with its 95% interval, corrected for the number of moves tried (Bonferroni)."""
         return self.effect.interval(metric, 1.0 - 0.05 / self.n_tried)
 
     @property
     def helps(self) -> bool:
-        """Whether the interval of support F1 is above 0, also above chance, and nothing unbiased falls by its error."""
+        """Whether the interval of support F1, also above chance, is positive and no unbiased metric clearly falls."""
         unbiased = [self.effect.metrics[name] for name in UNBIASED]
         rises = all(self.gain(name).low > 0 for name in ("support_f1", "f1_above_chance"))
         return rises and all(change.difference >= -change.error for change in unbiased)
 
 
 def propose_moves(held_out: HeldOut) -> list[Proposal]:
-    """Children nearer to another inner synset than to a parent of theirs, the clearest case first.
+    """Children that are nearer to another inner concept than to a parent, the clearest cases first.
 
-    Two other parents are considered for each, their embeddings averaged *without the child*. The mean of many
-    children lies near the middle of everything and so near every child. A proposal must therefore also lower the
-    scatter of children about their parents, which is the squared length of the atoms: joining n children at distance d
-    adds ``n / (n + 1) d**2`` (Hartigan's rule for k-means; *Clustering Algorithms*, Wiley 1975, chapter 4).
+    For each child two other parents are considered, with embeddings averaged *without the child*. The mean of many
+    children lies near the centre and so near every child. A proposal must therefore also lower the scatter of children
+    about their parents, which is the squared length of the atoms: joining n children at distance d adds
+    ``n / (n + 1) d**2`` (Hartigan's rule for k-means; *Clustering Algorithms*, Wiley 1975, chapter 4).
     """
     hierarchy = held_out.dictionary.hierarchy
     n_children = np.diff(hierarchy.child_pointer).tolist()
@@ -297,9 +297,9 @@ def propose_moves(held_out: HeldOut) -> list[Proposal]:
 
 
 def distances_to_parents(dictionary: ConceptDictionary, child: int) -> dict[int, float]:
-    """Distance of a synset to every inner synset that could be its parent, each averaged without the child, if any."""
+    """The distance of a concept to every inner concept that could be its parent, averaged without the child."""
     hierarchy, embeddings = dictionary.hierarchy, dictionary.synset_embeddings
-    # Of the synsets above a child after it is taken out; None for one that is left without children.
+    # Embeddings of the concepts above the child without it; None for one that is left without children.
     without: dict[int, Floats | None] = {child: None}
     for synset in reversed(hierarchy.ancestors(hierarchy.ids[child])):  # the root comes first there
         children = map(hierarchy.index, hierarchy.children(synset))
@@ -316,10 +316,10 @@ def distances_to_parents(dictionary: ConceptDictionary, child: int) -> dict[int,
 
 
 def in_whole(whole: Hierarchy, collapsed: Hierarchy, move: Move) -> Move:
-    """A move between synsets of a restricted and collapsed hierarchy, as one of the hierarchy that it was made from.
+    """Translate a move in a restricted and collapsed hierarchy to the whole hierarchy.
 
-    An edge there may be a chain here, p → m → c. What moves is the highest synset of the chain that has no other child:
-    names stay together, and nothing moves that was not measured.
+    An edge there may be a chain p → m → c here. The move takes the highest concept of the chain without other children,
+    so that names stay together and nothing moves that was not measured.
     """
 
     @cache
@@ -331,7 +331,7 @@ def in_whole(whole: Hierarchy, collapsed: Hierarchy, move: Move) -> Move:
     synset = move.synset
     while True:
         parent = next(p for p in whole.parents(synset) if move.from_parent in next_above(p))
-        shared = len(next_above(parent)) > 1  # the chain comes from several parents: leave this one only
+        shared = len(next_above(parent)) > 1  # the chain has several parents: leave only this one
         if parent == move.from_parent or not (shared or len(whole.children(parent)) == 1):
             return Move(synset, move.to_parent, parent)
         synset = parent
@@ -340,9 +340,9 @@ def in_whole(whole: Hierarchy, collapsed: Hierarchy, move: Move) -> Move:
 def measure_moves(
     held_out: HeldOut, proposals: Sequence[Proposal], step: Callable[[], object] = lambda: None
 ) -> list[MeasuredMove]:
-    """Measure each proposal alone, the best first: by support F1 above chance, which a longer path does not raise.
+    """Measure each proposal alone, and sort by the gain in support F1 above chance, which longer paths do not raise.
 
-    `step` is called after each, for a progress bar.
+    `step` is called after each proposal.
     """
     measured = []
     for proposal in proposals:
@@ -353,10 +353,10 @@ def measure_moves(
 
 
 def best_moves(held_out: HeldOut, measured: Iterable[MeasuredMove], n_moves: int) -> Effect:
-    """The effect of up to `n_moves` moves that help together; they are its ``edits``.
+    """The joint effect of at most `n_moves` moves that help; its ``edits`` are the moves.
 
-    Moves meet: two may concern one synset, or one may change what another was measured against. So each, the best alone
-    first, is measured again on top of those already taken, and kept only if it still adds to them.
+    Moves interact: two may concern one concept, or one may change what another was compared with. So each, the best
+    first, is measured again on top of those already taken, and taken only if it still helps.
     """
     effect = what_if(held_out, [])
     for candidate in (m for m in measured if m.helps):
@@ -364,7 +364,7 @@ def best_moves(held_out: HeldOut, measured: Iterable[MeasuredMove], n_moves: int
             break
         try:
             together = what_if(held_out, [*effect.edits, candidate.move])
-        except HierarchyError:  # a move taken before has removed the edge, or made this one close a cycle
+        except HierarchyError:  # an earlier move removed the edge, or would make this one close a cycle
             continue
         gains = [together.metrics[m].after - effect.metrics[m].after for m in ("support_f1", "f1_above_chance")]
         if min(gains) > 0 and together.accuracy.difference >= -together.accuracy.error:

@@ -386,7 +386,7 @@ def test_synsets_below_a_leaf_that_is_no_class_or_below_a_new_synset_above_it(pe
     [
         ((), "nothing to do: give --move"),
         (("--move", "fox"), "--move: expected CONCEPT"),
-        (("--move", "fix:vehicle"), "'fix' is neither id nor name of a concept. Near matches: 'fox'"),
+        (("--move", "fix:vehicle"), "'fix' is neither the id nor the name of a concept. Near matches: 'fox'"),
         (("--add", "pet"), "--add: expected NAME:PARENT"),
         (("--merge", ":"), "--merge: expected CONCEPT:INTO"),
         (("--move", "animal:cat"), "close a cycle"),
