@@ -63,8 +63,8 @@ def test_concepts_are_forced_forbidden_and_changed(model, cat):  # noqa: F811
     assert explained(model, cat).startswith("cat, ")
     text = explained(model, cat, "--force", "vehicle", "--forbid", "bus")
     assert text.startswith("car, ")
-    assert "as asked, with vehicle" in text
-    assert "as asked, without bus" in text
+    assert "as requested, with vehicle" in text
+    assert "as requested, without bus" in text
     record = json.loads(explained(model, cat, "--force", "vehicle", "--forbid", "bus", "--json"))[0]
     assert (record["class"], record["force"], record["forbid"]) == ("car", ["vehicle"], ["bus"])
     assert explained(model, cat, "--set", "cat=-1").startswith("dog, ")

@@ -1,4 +1,4 @@
-"""What commands write with: a name is shown as it is, and never obeyed; explanations and scores in a terminal."""
+"""Printing: markup and control characters in names are shown, not interpreted; tables and paths for a terminal."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Texts = Sequence[str]
 
 
 class Console(rich.console.Console):
-    """Rich's console, in which a colon is a colon: no name of a concept becomes an emoji."""
+    """Rich's console without emoji codes: a name such as ``:cat:`` is printed as it is."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(emoji=False, **options)
 
 
 def say(text: object, err: bool = False) -> None:
-    """Print text, without markup; controls in it are shown as escapes."""
+    """Print text without markup; control characters are shown as escapes."""
     typer.echo(escape_terminal(str(text)), err=err)
 
 
@@ -35,18 +35,18 @@ def say_json(value: object) -> None:
 
 
 def tell(text: str, kind: str = "note", colour: str = "yellow") -> None:
-    """Print a line on standard error, what it is first."""
+    """Print a line on standard error that starts with its kind."""
     Console(stderr=True, soft_wrap=True, highlight=False).print(f"[{colour}]{kind}:[/] {escape(text)}")
 
 
 def show_notes(notes: Iterable[str]) -> None:
-    """Print notes about the data, a line each, on standard error."""
+    """Print notes on standard error, one per line."""
     for note in notes:
         tell(note)
 
 
 def table_of(heads: Texts | None, rows: Iterable[Texts], n_left: int = 1, styles: Texts = (), gap: int = 2) -> Table:
-    """A table without lines, the first `n_left` columns to the left; without heads all of them."""
+    """A table without lines; the first `n_left` columns, or all without heads, are aligned to the left."""
     table = Table(box=None, padding=(0, gap, 0, 0), header_style="bold", show_header=heads is not None)
     for i, head in enumerate(heads or ()):
         table.add_column(head, justify="left" if i < n_left else "right", overflow="fold")
@@ -56,7 +56,7 @@ def table_of(heads: Texts | None, rows: Iterable[Texts], n_left: int = 1, styles
 
 
 def verdict(one: explain.Answer) -> str:
-    """Class and probability, marked; green only where nothing speaks against them."""
+    """The class and its probability, coloured; green only if there is no doubt."""
     from hcep.explain.answer import percent
 
     colour = "green" if one.sure else "yellow" if one.doubt else "default"
@@ -65,7 +65,7 @@ def verdict(one: explain.Answer) -> str:
 
 
 def path_tree(answer: explain.Answer) -> Tree:
-    """The path as a rich tree, each concept with its coefficient and its own share of the image, its meaning below."""
+    """The path as a rich tree: each concept with its coefficient and its share of the image, its meaning below."""
     from hcep.explain.answer import percent
 
     branch = tree = Tree(f"[dim]{escape(answer.root)}[/]", guide_style="dim")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -102,7 +101,7 @@ def evaluate(
                 top_k=ranks,
                 interventions=interventions,
                 by_image=per_image is not None,
-                limits=None if corrections is None else partial(opt.corrected_limits, corrections),
+                corrections=corrections,
                 progress=not as_json,
                 on_note=tell,
                 on_warning=lambda text: tell(text, "warning"),

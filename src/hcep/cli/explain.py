@@ -16,12 +16,12 @@ from hcep import explain as explaining, models
 from hcep._checks import escape_markup as escape
 from hcep._files import refuse_existing, replacing, write_text
 from hcep.cli import options as opt
-from hcep.cli.console import Console, path_tree, say, verdict
+from hcep.cli.console import Console, path_tree, say, tell, verdict
 from hcep.cli.options import more, option
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 
-#: A runner-up of at least this probability is named where the answer is not sure.
+#: An unsure answer names other classes of at least this probability.
 NAMED = 0.05
 #: Photos whose maps fit one picture.
 MAX_STRIPS = 100
@@ -67,18 +67,18 @@ def explain(
         refuse_existing(path, overwrite, flag)
     if where_png is not None and len(files) > MAX_STRIPS:
         raise HCEPError(f"--where-png: {len(files):,} photos are too many for one picture; use --where with --html")
+    from hcep.explain.corrections import read_corrections
     from hcep.explain.photos import ExplainOptions, answer_batches
 
     if objects not in (None, "auto") and not (objects.isdigit() and int(objects) > 0):
         raise HCEPError(f"--objects: expected a number of objects or `auto`, got {objects!r}")
     opened = models.builtin_model() if model is None else models.read_model(model)
+    hierarchy, answers = opened.path_model.hierarchy, explaining.Answers()
     if objects == "auto" and opened.path_model.stopping is None:
-        learn = "`hcep fit --several-objects` learns one"
-        Console(stderr=True).print(f"note: the model has no rule of its own for the number of objects ({learn})")
-    kept = explaining.Answers()
+        tell("the model has no rule of its own for the number of objects (`hcep fit --several-objects` learns one)")
     drawn = html is not None or where_png is not None
     if where and not drawn and not as_json:
-        Console(stderr=True).print("note: the maps are drawn in a report (--html FILE) or picture (--where-png FILE)")
+        tell("the maps are drawn in a report (--html FILE) or a picture (--where-png FILE)")
     options = ExplainOptions(
         where=where or where_png is not None,
         n_best=n_best or 3,
@@ -90,53 +90,53 @@ def explain(
         why_not=why_not or (),
         force=force or (),
         forbid=forbid or (),
-        corrections=opt.read_corrections(corrections, opened.path_model.hierarchy),
+        corrections=read_corrections(corrections, hierarchy, tell),
         progress=not as_json and not sys.stdout.isatty(),  # lines on a terminal are progress enough
     )
-    batches = answer_batches(files, opened, options, None if strict else kept.skipped)
-    each = _each(batches, change or [], kept, drawn)
+    batches = answer_batches(files, opened, options, None if strict else answers.skipped)
+    each = _each(batches, change or [], answers, drawn)
     if as_json:
-        n_found = _print_json(each)
+        n_answers = _print_json(each)
     else:
-        n_found = _print(each, tree, n_best is not None, opened.path_model.hierarchy, files=len(files) > 1)
+        n_answers = _print(each, tree, n_best is not None, hierarchy, files=len(files) > 1)
     if html is not None:
-        write_text(html, explaining.report.photo_report(kept))
-    if where_png is not None and kept:
+        write_text(html, explaining.report.photo_report(answers))
+    if where_png is not None and answers:
         from hcep.explain.map_drawing import stacked
 
         with replacing(where_png) as partial:
-            stacked([one.strip() for one in kept]).save(partial, "PNG")
-    for what, path in (("report", html), ("maps", where_png if kept else None)):
+            stacked([one.strip() for one in answers]).save(partial, "PNG")
+    for what, path in (("report", html), ("maps", where_png if answers else None)):
         if path is not None and not as_json:
             Console().print(f"{what}: [bold]{escape(str(path))}[/]", soft_wrap=True)
-    if not n_found:
+    if not n_answers:
         raise typer.Exit(1)
 
 
 def _each(
-    batches: Iterator[list[explaining.Answer]], change: list[str], kept: explaining.Answers, drawn: bool
+    batches: Iterator[list[explaining.Answer]], change: list[str], answers: explaining.Answers, drawn: bool
 ) -> Iterator[explaining.Answer]:
-    """Images as they are explained, with what --set says; those that were skipped are told, those to draw are kept."""
-    told = 0
+    """Answers as they come, changed by --set; skipped images are printed, and answers to draw are collected."""
+    n_printed = 0
 
-    def tell() -> int:
-        for file, reason in kept.skipped[told:]:
+    def print_skipped() -> int:
+        for file, reason in answers.skipped[n_printed:]:
             Console(stderr=True).print(f"[yellow]skipped[/] {escape(file)}: {escape(reason)}", highlight=False)
-        return len(kept.skipped)
+        return len(answers.skipped)
 
     for batch in batches:
-        told = tell()
+        n_printed = print_skipped()
         for one in batch:
-            done = one.with_coefficients(change) if change else one
-            kept += [done] if drawn else []
-            yield done
-    tell()
+            answer = one.with_coefficients(change) if change else one
+            answers += [answer] if drawn else []
+            yield answer
+    print_skipped()
 
 
-def _print_json(found: Iterable[explaining.Answer]) -> int:
-    """Print a JSON list, an image at a time; return how many."""
+def _print_json(answers: Iterable[explaining.Answer]) -> int:
+    """Print a JSON list, one answer at a time; return how many."""
     n, last = 0, "["
-    for one in found:
+    for one in answers:
         say(last)
         n, last = n + 1, indent(json.dumps(one.to_dict(), indent=2, ensure_ascii=False), "  ") + ","
     say(last.removesuffix(",") + "\n]")
@@ -144,7 +144,7 @@ def _print_json(found: Iterable[explaining.Answer]) -> int:
 
 
 def model_and_images(model: Path | None, images: list[str]) -> tuple[Path | None, list[str]]:
-    """The model, which may also be the first of the arguments; None for the built-in one."""
+    """Split off the model folder, which may be the first argument; None stands for the built-in model."""
     if model is not None or not (Path(images[0]) / "model.json").exists():
         return model, images
     if len(images) == 1:
@@ -152,13 +152,13 @@ def model_and_images(model: Path | None, images: list[str]) -> tuple[Path | None
     return Path(images[0]), images[1:]
 
 
-def _print(found: Iterable[explaining.Answer], tree: bool, all_rivals: bool, h: Hierarchy, files: bool) -> int:
-    """Print images one after the other; return how many."""
+def _print(answers: Iterable[explaining.Answer], tree: bool, all_rivals: bool, h: Hierarchy, files: bool) -> int:
+    """Print one answer after the other; return how many."""
     console, n = Console(), 0
-    for n, one in enumerate(found, start=1):  # noqa: B007 - the last one is returned
+    for n, one in enumerate(answers, start=1):  # noqa: B007 - the last n is returned
         file = f"{escape(Path(one.file).name)}: " if files or tree else ""
-        head = [file + verdict(one) + ("" if tree else f" ({escape(one.names())})"), *_answers(one, h)]
-        tail = list(_rivals(one, all_rivals))
+        head = [file + verdict(one) + ("" if tree else f" ({escape(one.names())})"), *_above(one, h)]
+        tail = list(_below(one, all_rivals))
         if not tree:
             steps = [step for step in one.path if step.meaning]
             tail = [f"{escape(step.name)}: [italic]{escape(str(step.meaning))}[/]" for step in steps] + tail
@@ -170,24 +170,24 @@ def _print(found: Iterable[explaining.Answer], tree: bool, all_rivals: bool, h: 
     return n
 
 
-def _answers(one: explaining.Answer, h: Hierarchy) -> Iterator[str]:
-    """Lines above the path: what was asked for, the answer that is promised, the objects."""
+def _above(one: explaining.Answer, h: Hierarchy) -> Iterator[str]:
+    """Lines above the path: the correction, what was forced and forbidden, the answer at a coverage, the objects."""
     from hcep.explain.answer import percent
 
     if one.correction is not None:
         yield f"[bold]{escape(one.correction.summary())}[/]"
     for what, names in (("with", one.force), ("without", one.forbid)):
         if names:
-            asked = ", ".join(h.name(h.find(name)) for name in names)
-            yield f"[dim]as asked, {what} {escape(asked)}[/]"
+            concepts = ", ".join(h.name(h.find(name)) for name in names)
+            yield f"[dim]as requested, {what} {escape(concepts)}[/]"
     if one.hedged is not None:
         yield f"answer: [bold]{escape(str(one.hedged))}[/]"
     for part in one.objects if len(one.objects) > 1 else ():
         yield f"{percent(part.share)} [bold]{escape(part.name)}[/] ({escape(' → '.join(part.names))})"
 
 
-def _rivals(one: explaining.Answer, all_rivals: bool) -> Iterator[str]:
-    """Lines below the path: what else it may be, photos like it, why it is not another."""
+def _below(one: explaining.Answer, all_rivals: bool) -> Iterator[str]:
+    """Lines below the path: other classes it may be, similar photos, why it is not another class."""
     from hcep.explain.answer import percent
 
     if all_rivals:

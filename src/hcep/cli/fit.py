@@ -56,6 +56,7 @@ def fit(
     The split `train` is used if there is one. Parameters: anchor, shrinkage, power, refine, priors, beam_width, signed,
     unit_norm, center, tree, collapse, head (path, logistic, adamw), epochs, batch_size, lr, name; see docs/defaults.md.
     """
+    from hcep.explain.corrections import read_corrections
     from hcep.models.fit_data import fit_data, hierarchy_above
 
     if (output / "model.json").exists() and not overwrite:
@@ -94,7 +95,7 @@ def fit(
             preprocessing=preprocessing,
             columns=opt.columns(vectors, labels),
             photos=images,
-            corrections=opt.read_corrections(corrections, None),
+            corrections=read_corrections(corrections, None, tell),
             progress=not as_json,
             on_note=tell,
             paper=paper,

@@ -13,6 +13,7 @@ from hcep.cli import options as opt
 from hcep.cli.console import say, tell
 from hcep.cli.options import option
 from hcep.errors import HCEPError
+from hcep.models.model_encoder import own_labels
 
 
 def add(
@@ -37,7 +38,7 @@ def add(
         raise HCEPError("--under needs the label of a new class: pass --class as well")
     images = _read(model, data, split, encoder=encoder, own_classes=True, **opt.columns(vectors, labels))
     what = f"added {len(images.X):,} images of {len(set(images.y.tolist())):,} classes"
-    _change(model, what, lambda fitted: fitted.partial_fit(images.X, own_labels(fitted, images.y.tolist())))
+    _change(model, what, lambda fitted: fitted.partial_fit(images.X, own_labels(fitted, images.y)))
 
 
 def _add_class(model: Path, data: Path, name: str, parent: str | None, split: str | None, **reading: Any) -> None:
@@ -92,7 +93,7 @@ def _model_edit(edit: taxonomy.Edit) -> tuple[str, Callable[[Any], Any]]:
         return f"renamed {concept!r} {name!r}", lambda fitted: fitted.rename(concept, name)
     assert isinstance(edit, taxonomy.Remove)
     label = edit.synset
-    return f"removed class {label!r}", lambda fitted: fitted.remove_class(own_labels(fitted, [label])[0])
+    return f"removed class {label!r}", lambda fitted: fitted.remove_class(own_labels(fitted, np.array([label]))[0])
 
 
 def calibrate(
@@ -117,7 +118,7 @@ def calibrate(
         raise HCEPError(f"{images.source}: all {len(used):,} images are training images of the model; give others")
     if not used.all():
         tell(f"{(~used).sum():,} of {len(used):,} images are training images of the model and are ignored")
-    X, y, what = images.X[used], images.y[used].tolist(), f"calibrated on {used.sum():,} images of {images.source}"
+    X, y, what = images.X[used], images.y[used], f"calibrated on {used.sum():,} images of {images.source}"
     _change(model, what, lambda fitted: fitted.calibrate(X, own_labels(fitted, y)), keep_metrics=True)
 
 
@@ -136,12 +137,6 @@ def undo(model: opt.Model) -> None:
 
 def _read(model: Path, data: Path, split: str | None, **options: Any) -> embeddings.Embeddings:
     return opt.embeddings_for(models.read_model(model), data, split, progress=True, **options)
-
-
-def own_labels(fitted: classify.HCEPClassifier, labels: list[str]) -> list[Any]:
-    """Labels of the type of the model's classes: a file has texts, the model may have numbers."""
-    known = {str(label): label for label in fitted.classes_.tolist()}
-    return [known.get(label, label) for label in labels]
 
 
 def _change(model: Path, what: str, change: Callable[[Any], Any], *, keep_metrics: bool = False) -> None:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hcep import embeddings, hierarchy
+from hcep import embeddings
 from hcep._files import write_text
 from hcep.cli.console import show_notes
 from hcep.cli.help import MORE, command_path
@@ -252,34 +252,6 @@ def embeddings_for(model: Any, data: Path, split: str | None, **options: Any) ->
     read = model_encoder.embeddings_for(model, data, split, **options)
     show_notes(read.notes)
     return read
-
-
-def read_corrections(path: Path | None, tree: hierarchy.Hierarchy | None) -> Any:
-    """The corrections of a file that are valid in a hierarchy; notes about the others are printed."""
-    from hcep.explain.corrections import Corrections
-
-    if path is None:
-        return None
-    corrections = Corrections(path, tree, lenient=True)
-    notes = [f"{problem.rstrip('.')}; this correction is ignored" for problem in corrections.problems[:3]]
-    if len(corrections.problems) > 3:
-        notes.append(f"{len(corrections.problems) - 3:,} more corrections in {path} are ignored")
-    if corrections.torn:
-        notes.append(f"the last line of {path} is incomplete and is ignored")
-    show_notes(notes)
-    return corrections
-
-
-def corrected_limits(path: Path | None, tree: hierarchy.Hierarchy, images: embeddings.Embeddings) -> Any:
-    """The paths that corrections leave open to each image; a note says how many images have a correction."""
-    from hcep.pursuit.limits import PathLimits
-
-    corrections = read_corrections(path, tree)
-    if corrections is None:
-        return None
-    requests = corrections.requests(images.hashes)
-    show_notes([f"{sum(map(any, requests)):,} of {len(images.X):,} images have a correction in {path}"])
-    return PathLimits.of_images(tree, requests)
 
 
 # -- configuration files ---------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import typer
 from hcep import models, ray as distributed
 from hcep._files import refuse_existing
 from hcep.cli import options as opt
-from hcep.cli.console import say, say_json
+from hcep.cli.console import say, say_json, tell
 from hcep.errors import HCEPError
 
 
@@ -31,7 +31,7 @@ def predict(
     Columns: id, label (if known), predicted, probability, path, names, coefficients, residual_norm; with --coverage
     also answer, answer_name, answer_probability and kind.
     """
-    from hcep.explain.predictions import BLOCK, write_predictions
+    from hcep.explain.predictions import predict_data
 
     if ray is not None:
         if coverage is not None or corrections is not None:
@@ -43,19 +43,17 @@ def predict(
         resolved = output.with_name(output.name + ".toml")
         for path in (output, resolved):
             refuse_existing(path, overwrite, "--output")
-        saved = models.read_model(model)
-        reading = {**opt.columns(vectors, labels), "encoder": encoder, "in_memory": BLOCK, "progress": not as_json}
-        images = opt.embeddings_for(saved, data, split, **reading)
-        limits, n = opt.corrected_limits(corrections, saved.hierarchy, images), len(images.X)
-        write_predictions(
-            saved.path_model,
-            images.X,
+        n = predict_data(
+            models.read_model(model),
+            data,
             output,
-            ids=images.image_ids,
-            labels=images.labels,
-            limits=limits,
+            split,
+            corrections=corrections,
             coverage=coverage,
             progress=not as_json,
+            on_note=tell,
+            encoder=encoder,
+            **opt.columns(vectors, labels),
         )
         opt.save_resolved(context, resolved)
     if as_json:

@@ -17,6 +17,7 @@ from hcep.evaluate.compare import DEFAULT_COLUMNS, RunningScores, compare_scores
 from hcep.evaluate.grade import Graded, evaluate_blocks, grade_methods, intervention_curve, limited
 from hcep.evaluate.image_scores import ImageScores
 from hcep.evaluate.table import ScoreTable
+from hcep.explain.corrections import corrected_limits
 from hcep.hierarchy import Hierarchy
 from hcep.models.fitting import IN_MEMORY, blocks
 from hcep.models.loading import SavedModel
@@ -121,7 +122,7 @@ def evaluate_model(
     top_k: Sequence[int] = (1, 5),
     interventions: bool = False,
     by_image: bool = False,
-    limits: Callable[[Hierarchy, Embeddings], Any] | None = None,
+    corrections: Path | None = None,
     progress: bool = False,
     on_note: Tell = lambda note: None,
     on_warning: Tell = lambda warning: None,
@@ -138,15 +139,15 @@ def evaluate_model(
     compare : names of methods, folders of models, or "all"
     train_split : the split that methods are fitted to
     interventions : also measure the accuracy after correcting 0, 1, 2, … levels
-    by_image : keep the scores of every image, for `Evaluation.write_images`; needed with `limits`, too
-    limits : from the hierarchy and the images to the paths that are open to each image
+    by_image : keep the scores of every image, for `Evaluation.write_images`
+    corrections : a file of corrections that answers follow
     on_note, on_warning : called with sentences about the data and the scores
     on_method : called with the label of each method before its turn
     """
     refuse_unknown_methods(compare)
     saved = models.read_model(model)
     classifier = saved.classifier
-    rows = bool(compare or by_image or interventions or limits)
+    rows = bool(compare or by_image or interventions or corrections)
     reading |= {"progress": progress}
     in_memory = None if rows else IN_MEMORY
     test = embeddings_for(saved, data, split, default_split="val", in_memory=in_memory, own_classes=True, **reading)
@@ -163,10 +164,10 @@ def evaluate_model(
         train = _training(saved, data, train_split, reading)
     rivals, optional = _rivals(compare, classifier.hierarchy_, test)
     name = str(model.resolve()) if name in rivals else name
-    open_paths = None if limits is None else limits(classifier.hierarchy_, test)
+    limits = corrected_limits(corrections, classifier.hierarchy_, test, on_note)
     skipped: dict[str, str] = {}
     grades = grade_methods(
-        {name: classifier if open_paths is None else limited(classifier, open_paths), **rivals},
+        {name: classifier if limits is None else limited(classifier, limits), **rivals},
         (test.X, test.y),
         None if train is None else (train.X, train.y),
         optional=optional,

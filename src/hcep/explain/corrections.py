@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -210,6 +210,34 @@ class Corrections:
             stack[-1:] = []
         else:
             stack.append((correction, where))
+
+
+def read_corrections(
+    path: Path | None, hierarchy: Hierarchy | None, on_note: Callable[[str], object]
+) -> Corrections | None:
+    """The corrections of a file that the hierarchy can apply, or None without a file; `on_note` gets the others."""
+    if path is None:
+        return None
+    corrections = Corrections(path, hierarchy, lenient=True)
+    for problem in corrections.problems[:3]:
+        on_note(f"{problem.rstrip('.')}; this correction is ignored")
+    if len(corrections.problems) > 3:
+        on_note(f"{len(corrections.problems) - 3:,} more corrections in {path} are ignored")
+    if corrections.torn:
+        on_note(f"the last line of {path} is incomplete and is ignored")
+    return corrections
+
+
+def corrected_limits(
+    path: Path | None, hierarchy: Hierarchy, images: Embeddings, on_note: Callable[[str], object]
+) -> PathLimits | None:
+    """The paths that the corrections of a file leave open to each image; `on_note` gets how many have a correction."""
+    corrections = read_corrections(path, hierarchy, on_note)
+    if corrections is None:
+        return None
+    requests = corrections.requests(images.hashes)
+    on_note(f"{sum(map(any, requests)):,} of {len(images.X):,} images have a correction in {path}")
+    return PathLimits.of_images(hierarchy, requests)
 
 
 def _limits(hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = (), label: str | None = None) -> Request:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ from hcep.classify.hedging import hedges
 from hcep.classify.path_model import Inference, PathModel
 from hcep.embeddings import EmbeddingStore
 from hcep.explain.answer import Answer
+from hcep.explain.corrections import corrected_limits
+from hcep.models.loading import SavedModel
+from hcep.models.model_encoder import embeddings_for
 from hcep.pursuit.limits import PathLimits
 
 #: Images in memory at a time.
@@ -56,6 +59,35 @@ class Prediction(Struct):
             answer.residual_norm,
             *(() if hedged is None else (hedged.concept, hedged.name, hedged.probability, hedged.kind)),
         )
+
+
+def predict_data(
+    model: SavedModel,
+    data: Path,
+    output: Path,
+    split: str | None = None,
+    *,
+    corrections: Path | None = None,
+    coverage: float | None = None,
+    progress: bool = False,
+    on_note: Callable[[str], object] = lambda note: None,
+    **reading: Any,
+) -> int:
+    """Read or encode data for a model, write the predictions as `write_predictions` does, and return their number.
+
+    Parameters
+    ----------
+    data, split, reading : as `hcep.models.model_encoder.embeddings_for` takes them
+    corrections : a file of corrections that predictions follow
+    on_note : called with each sentence about the data and the corrections
+    """
+    images = embeddings_for(model, data, split, in_memory=BLOCK, progress=progress, **reading)
+    for note in images.notes:
+        on_note(note)
+    limits = corrected_limits(corrections, model.hierarchy, images, on_note)
+    known: dict[str, Any] = {"ids": images.image_ids, "labels": images.labels}
+    write_predictions(model.path_model, images.X, output, **known, limits=limits, coverage=coverage, progress=progress)
+    return len(images.X)
 
 
 def write_predictions(

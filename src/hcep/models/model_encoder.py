@@ -106,3 +106,10 @@ def embeddings_for(
     if known is not None:
         known(found.y)
     return found
+
+
+def own_labels(classifier: Any, labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels of the type of the model's classes: a file has texts, the model may have numbers."""
+    known = {str(label): label for label in classifier.classes_.tolist()}
+    names, index = np.unique(np.asarray(labels, dtype=str), return_inverse=True)
+    return np.array([known.get(name, name) for name in names.tolist()])[index]
