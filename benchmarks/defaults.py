@@ -18,7 +18,7 @@ from typing import Any
 from rich.progress import Progress
 
 from experiments.baselines.methods import make_method
-from experiments.readings import by_method
+from experiments.claims import by_method
 from experiments.records import OF_IMAGES, Row, packed
 from experiments.tasks import Task, cifar10, imagenette, tiny_imagenet
 from hcep import HCEPClassifier

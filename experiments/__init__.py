@@ -1,1 +1,1 @@
-"""Comparisons and the paper's experiments: config -> rows."""
+"""The paper's experiments and our own claims, run on the public API: `python -m experiments`."""

@@ -1,28 +1,27 @@
-"""The beam: what a wider one brings on ImageNette, and what it costs at twelve images per class; and the linear head as
-published (AdamW) beside the convex solver: which is better, and how long does each take?
-"""
+"""The width of the beam (what it gains on ImageNette, and what it costs), and the linear head by AdamW and convex."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
+from experiments.claims import TITLES, Verdict, ahead, by_method, labels_of, verdicts_by_data
 from experiments.experiment import described
 from experiments.figures import Figure, canvas, curves, style
 from experiments.measuring import OUR_LABEL, Cell, measured, method_cell
-from experiments.readings import TITLES, Verdict, ahead, by_method, labels_of, verdicts_by_data
 from experiments.records import Row
 from experiments.sparsity import MAIN
 from experiments.tables import markdown, number
 from experiments.tasks import Task
-from hcep.evaluate.grade import timed
 
 
 @dataclass(frozen=True)
 class AblationConfig:
-    """Beams; 0 is the exact search of all paths."""
+    """Widths of the beam; 0 is the exact search of all paths."""
 
     beams: tuple[int, ...] = (1, 4, 8, 0)
     shots: int | None = None
@@ -43,7 +42,7 @@ def ablation(config: AblationConfig, task: Task, cell: Cell) -> Iterator[Row]:
 
 @verdicts_by_data
 def ablation_verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
-    """Does a beam of 8 recover more than greedy search?"""
+    """Check whether a beam of 8 recovers more than a greedy search."""
     full = [r for r in rows if r["sparsity"] == max(r["sparsity"] for r in rows)]
     for metric in MAIN[1:]:
         yield from ahead(full, f"{data}, full depth", "HB-OMP (beam 8)", ["HB-OMP (beam 1)"], metric, paper=True)
@@ -59,7 +58,7 @@ ABLATION = described(
 
 @dataclass(frozen=True)
 class RuntimeConfig:
-    """Twelve images per class at full depth, as published; methods are timed in turns, `repeats` times."""
+    """Twelve images per class at full depth, as published; all methods are timed `repeats` times in turns."""
 
     beams: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     methods: tuple[str, ...] = ("omp", "hnn", "nn", "nearest-mean", "no-tree", "exact", "anchored", "hcep")
@@ -69,24 +68,28 @@ class RuntimeConfig:
 
 
 def runtime_cells(config: RuntimeConfig, task: Task) -> Iterator[Cell]:
-    """One cell for all methods: times are only comparable within one run."""
+    """Yield one cell for all methods, because times are only comparable within one run."""
     yield {"beams": list(config.beams), "methods": list(config.methods), "shots": config.shots}
 
 
 def runtime(config: RuntimeConfig, task: Task, cell: Cell) -> Iterator[Row]:
-    """Seconds to search all validation images, beside accuracy and support scores."""
+    """Measure the seconds to search all validation images, accuracy and support scores."""
     task = task.shots(config.shots, 0).first_images(config.n_val)
     plan = [method_cell("hb-omp", beam) for beam in config.beams] + [method_cell(name) for name in config.methods]
     graded = [measured(one, task) for one in plan]
-    # In turns, so that a slow moment of the machine hits all.
-    times = np.array(
-        [[timed(partial(found.estimator.pursue, task.X_val))[1] for _, found in graded] for _ in range(config.repeats)]
-    )
+    # Methods take turns, so that a slow moment of the machine affects all of them.
+    times = np.array([[_seconds(one.estimator, task.X_val) for _, one in graded] for _ in range(config.repeats)])
     for (row, _), own in zip(graded, times.T, strict=True):
         low, middle, high = np.quantile(own, [0.25, 0.5, 0.75])
         spread = {"seconds": middle, "seconds_low": low, "seconds_high": high}
         turns = {f"seconds_{i}": seconds for i, seconds in enumerate(own)}
         yield {**row, **spread, **turns, "images_per_second": len(task.y_val) / middle}
+
+
+def _seconds(estimator: Any, X: NDArray[Any]) -> float:
+    start = time.perf_counter()
+    estimator.pursue(X)
+    return time.perf_counter() - start
 
 
 def draw_runtime(rows: list[Row]) -> Figure:
@@ -107,7 +110,7 @@ def draw_runtime(rows: list[Row]) -> Figure:
 
 @verdicts_by_data
 def runtime_verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
-    """Does precision improve with the beam, what does it cost, and what does ours?"""
+    """Check whether precision improves with the beam, and compare the times."""
     beams = [label for label in labels_of(rows) if label.startswith("HB-OMP")]
     yield from ahead(rows, data, beams[-1], beams[:1], "support_precision", paper=True)
     turns = []
@@ -125,7 +128,7 @@ def runtime_table(rows: list[Row]) -> str:
         times = (f"{1000 * r[name]:.0f}" for name in ("seconds", "seconds_low", "seconds_high"))
         scores = (number(np.nan if r[m] is None else r[m]) for m in MAIN)
         lines.append((r["label"], *times, f"{r['images_per_second']:,.0f}", *scores))
-    quartiles = ("ms for all images, median", "quarter", "three quarters")
+    quartiles = ("ms for all images, median", "first quartile", "third quartile")
     return markdown(("method", *quartiles, "images/s", *(TITLES[m] for m in MAIN)), lines)
 
 
@@ -138,7 +141,7 @@ RUNTIME = described(
 
 @dataclass(frozen=True)
 class HeadConfig:
-    """HB-OMP codes at full depth, under AdamW and under the convex solver: its default C, and a weak one."""
+    """HB-OMP codes at full depth, with a head by AdamW and by the convex solver, at the default C and a large one."""
 
     Cs: tuple[float, ...] = (1.0, 1000.0)
     beam: int = 8
@@ -153,10 +156,10 @@ def head_cells(config: HeadConfig, task: Task) -> Iterator[Cell]:
 
 
 def heads(config: HeadConfig, task: Task, cell: Cell) -> Iterator[Row]:
-    """One row; the dictionary and the codes are the same for all heads."""
+    """Measure one head; the dictionary and the codes are the same for all heads."""
     task = task.shots(config.shots, 0).first_images(config.n_val)
     options = {"head": LogisticRegression(C=cell["C"], max_iter=5000)} if cell["C"] else {}
-    measured(cell, task.first_classes(3), **options)  # compiles the kernels, so that no head pays for it
+    measured(cell, task.first_classes(3), **options)  # compiles the kernels before the clock starts
     row, _ = measured(cell, task, **options)
     yield {**row, "label": f"convex, C {cell['C']:g}" if cell["C"] else "AdamW"}
 
@@ -176,7 +179,7 @@ def draw_heads(rows: list[Row]) -> Figure:
 
 @verdicts_by_data
 def head_verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
-    """The convex head against the published one, in accuracy and calibration."""
+    """Compare the convex head with the published one in accuracy and calibration."""
     for label in (label for label in labels_of(rows) if label != "AdamW"):
         for metric in ("accuracy", "ece"):
             yield from ahead(rows, data, label, ["AdamW"], metric)

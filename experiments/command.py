@@ -16,10 +16,10 @@ from rich.table import Table
 
 from experiments import all_experiments
 from experiments.baselines.methods import METHODS
+from experiments.claims import MARKS
 from experiments.experiment import Experiment, run
 from experiments.files import write_text
 from experiments.page import MARK, heading, results_page, with_tables
-from experiments.readings import MARKS
 from experiments.records import Records
 from experiments.tasks import Task, task_from_arrays
 from hcep import Hierarchy, datasets, embeddings

@@ -1,4 +1,4 @@
-"""Do real embeddings have the paper's geometry? Cones, orthogonality, simplices, and recovery along the restriction."""
+"""The paper's geometry on real embeddings: cones, orthogonality, simplices, and recovery under restriction."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.claims import Verdict, by_data, outcome, threshold, verdicts_by_data
 from experiments.experiment import described
 from experiments.figures import Axes, Figure, canvas
 from experiments.measuring import Cell
-from experiments.readings import Verdict, by_data, outcome, threshold, verdicts_by_data
 from experiments.records import Row
 from experiments.tables import markdown, number
 from experiments.tasks import Task
@@ -20,7 +20,7 @@ from hcep.evaluate import paired_draws
 
 @dataclass(frozen=True)
 class Config:
-    """Images per class that the embeddings are averaged over (None: all), and how often random pairings are drawn."""
+    """Number of images per class to average (None: all), and number of random pairings."""
 
     shots: int | None = None
     seed: int = 0
@@ -28,14 +28,14 @@ class Config:
 
 
 def cells(config: Config, task: Task) -> Iterator[Cell]:
-    """The figure's four parts; `center` takes the images' mean away first, as the origin of the cones matters."""
+    """Yield the four parts of the figure, with and without subtracting the mean, because cones depend on the origin."""
     for center in (False, True):
         for part in PARTS:
             yield {"part": part, "center": center, "shots": config.shots, "seed": config.seed}
 
 
 def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
-    """One row per synset, atom, parent or level."""
+    """Yield one row per synset, atom, parent or level."""
     drawn = task.shots(config.shots, config.seed)
     dictionary = ConceptDictionary.from_images(drawn.hierarchy, drawn.X, drawn.y, center=cell["center"])
     for row in PARTS[cell["part"]](dictionary.geometry, config):
@@ -43,31 +43,31 @@ def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
 
 
 def _cones(geometry: Geometry, config: Config) -> Iterator[Row]:
-    found, hierarchy = geometry.disjointness(), geometry.dictionary.hierarchy
+    cones, hierarchy = geometry.disjointness(), geometry.dictionary.hierarchy
     for i, synset in enumerate(hierarchy.ids[1:], start=1):
         if not hierarchy.is_leaf(synset):
-            shares = {"fraction": found.fraction[i], "violation": found.mean_violation[i]}
+            shares = {"fraction": cones.fraction[i], "violation": cones.mean_violation[i]}
             yield {"synset": synset, "level": int(hierarchy.levels[i]), **shares}
 
 
 def _orthogonality(geometry: Geometry, config: Config) -> Iterator[Row]:
-    found = [geometry.orthogonality(random_state=config.seed + i) for i in range(config.n_pairings)]
-    average = np.abs([one.random_cosine for one in found]).mean(axis=0)
-    columns = (found[0].cosine, found[0].random_cosine, average)
+    pairings = [geometry.orthogonality(random_state=config.seed + i) for i in range(config.n_pairings)]
+    average = np.abs([one.random_cosine for one in pairings]).mean(axis=0)
+    columns = (pairings[0].cosine, pairings[0].random_cosine, average)
     for cosine, control, size in zip(*(column.tolist() for column in columns), strict=True):
         yield {"cosine": cosine, "random_cosine": control, "random_size": size}
 
 
 def _simplices(geometry: Geometry, config: Config) -> Iterator[Row]:
-    found, hierarchy = geometry.simplex(), geometry.dictionary.hierarchy
-    for i, deviation in zip(found.parent.tolist(), found.mean_deviation.tolist(), strict=True):
+    simplex, hierarchy = geometry.simplex(), geometry.dictionary.hierarchy
+    for i, deviation in zip(simplex.parent.tolist(), simplex.mean_deviation.tolist(), strict=True):
         yield {"n_children": len(hierarchy.children(hierarchy.ids[i])), "deviation": deviation}
 
 
 def _recovery(geometry: Geometry, config: Config) -> Iterator[Row]:
-    found = geometry.recovery()
-    for level, column in enumerate(found.nested.T):
-        before = found.nested[:, max(level - 1, 0)]
+    nested = geometry.recovery().nested
+    for level, column in enumerate(nested.T):
+        before = nested[:, max(level - 1, 0)]
         both = np.isfinite(before) & np.isfinite(column)
         rise = (column[both] - before[both]).max(initial=0.0)
         here, finite = column[~np.isnan(column)], column[np.isfinite(column)]
@@ -81,7 +81,7 @@ PARTS = {"cones": _cones, "orthogonality": _orthogonality, "simplex": _simplices
 
 
 def draw(rows: list[Row]) -> Figure:
-    """A line per data set: both halves of the well-clustered figure, orthogonality, simplices, recovery."""
+    """Draw a row of panels per data set: cones (two panels), orthogonality, simplices and recovery."""
     groups = by_data(rows)
     figure = canvas(17, 2.9 * len(groups))
     for (name, whole), axes in zip(groups.items(), figure.subplots(len(groups), 5, squeeze=False), strict=True):
@@ -118,18 +118,18 @@ def _draw_clusters(axes: Sequence[Axes], parts: dict[str, list[Row]], name: str)
 
 @verdicts_by_data
 def verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
-    """The paper's two observations. That the coefficient falls under restriction is a lemma, and cannot fail."""
+    """Check the paper's two observations. The third one, that the coefficient falls, is a lemma and cannot fail."""
     mine = [r for r in rows if not r["center"]]
     median, clear = _intrusion(mine)
-    claim = "half of the inner synsets have under a tenth of the non-descendants (ancestors left out) in their cone"
-    text = f"median share {number(median)}; {number(clear)} of the inner synsets have none"
+    claim = "the cones of half of the inner synsets contain less than a tenth of the non-descendants except ancestors"
+    text = f"the median share is {number(median)}; for {number(clear)} of the inner synsets it is 0"
     yield threshold(f"{data}: {claim}", 0.1 - median, text, paper=True)
     own, random = _cosines(mine)
     if len(own):
         gap = paired_draws([random], [own])
-        text = f"mean |cosine| {number(own.mean())} against {number(random.mean())} over many random pairings "
+        text = f"the mean |cosine| is {number(own.mean())}, and {number(random.mean())} over many random pairings "
         text += f"(difference {number(gap.difference)}, {number(gap.low)} to {number(gap.high)} over atoms)"
-        claim = f"{data}: atoms are nearer to orthogonal to their own parent than to random ones"
+        claim = f"{data}: atoms are closer to orthogonal to their own parent than to random parents"
         yield Verdict(claim, outcome(gap, "cosine"), text, paper=True)
 
 
@@ -139,7 +139,7 @@ def _intrusion(rows: list[Row]) -> tuple[float, float]:
 
 
 def _cosines(rows: list[Row]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Absolute cosines of atoms with their own parent, and with random ones on average."""
+    """Return the absolute cosines of atoms with their own parent, and their mean with random parents."""
     pairs = [r for r in rows if r["part"] == "orthogonality" and r["random_size"] is not None]
     return np.abs([r["cosine"] for r in pairs]), np.array([r["random_size"] for r in pairs])
 
@@ -153,15 +153,15 @@ def table(rows: list[Row]) -> str:
             simplex = [r["deviation"] for r in mine if r["part"] == "simplex" and r["n_children"] > 2]
             steps = [r for r in mine if r["part"] == "recovery"]
             shares = (*_intrusion(mine), own.mean(), random.mean(), float(np.median(simplex or [0.0])))
-            # The last restriction leaves one atom, where nothing competes: its certificate would be no finding.
+            # The last restriction leaves one atom, which has no competitor, so its certificate means nothing.
             recovery = (f"{steps[0]['erc_median']:.2f} → {steps[-2]['erc_median']:.2f}", number(steps[0]["certified"]))
             lines.append((name, "centred" if center else "raw", *map(number, shares), *recovery))
     heads = (
-        *("data", "embeddings", "others in the cone, median share", "synsets with none", "|cos| own parent"),
+        *("data", "embeddings", "others in the cone, median share", "synsets without any", "|cos| own parent"),
         *("|cos| random parents", "simplex deviation of 3 or more children, median"),
-        *("ERC, full → last restriction but one", "certified, full dictionary"),
+        *("ERC, full → second-last restriction", "certified, full dictionary"),
     )
-    note = "“Others” are non-descendants without ancestors, which lie near a synset by construction.\n\n"
+    note = "“Others” are non-descendants except ancestors, which are close to a synset by construction.\n\n"
     return note + markdown(heads, lines)
 
 

@@ -1,4 +1,4 @@
-"""What an experiment is, and how one runs: config -> cells -> rows, a cell at a time and never twice."""
+"""An experiment and how it runs: its config gives cells, and each cell is measured once and gives rows."""
 
 import time
 import warnings
@@ -8,24 +8,24 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
+from experiments.claims import Verdict
 from experiments.figures import Figure
 from experiments.files import replacing
 from experiments.measuring import Cell, missing_extras
-from experiments.readings import Verdict
 from experiments.records import TEXTS, Records, Row
 from experiments.tasks import BUNDLED, Task
 from hcep.dictionary import DependentAtomsWarning
 from hcep.errors import HCEPError, MissingExtraError
 
-#: Classes that the short settings keep.
+#: Number of classes in the short settings.
 SMOKE_CLASSES = 10
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """One figure or table of the paper; `name` and what follows is as texts.toml describes it.
+    """One figure or table of the paper; texts.toml defines `name` and the fields after it.
 
-    Rows carry the settings they differ in, and metrics; a table is Markdown; `smoke` are short settings.
+    Rows have the settings in which they differ, and metrics. A table is Markdown. `smoke` is a short config.
     """
 
     cells: Callable[[Any, Any], Iterable[Cell]]
@@ -47,31 +47,31 @@ class Experiment:
 
     @property
     def on_hand(self) -> str:
-        """Its name on the data at hand, and that of its folder: a stand-in says that it is one."""
+        """The name of the experiment on the available data, and of its folder."""
         return self.stand_in or self.name
 
     def tasks(self, *, smoke: bool = False) -> list[Task | None]:
-        """The data at hand, for the short settings a few of its classes; None for synthetic data, made by the cells."""
-        found = [BUNDLED[name]() for name in self.data]
-        return [task.first_classes(SMOKE_CLASSES) if smoke else task for task in found] or [None]
+        """Return the available data (with few classes for the short settings), or None for synthetic data."""
+        tasks = [BUNDLED[name]() for name in self.data]
+        return [task.first_classes(SMOKE_CLASSES) if smoke else task for task in tasks] or [None]
 
     def with_shots(self, shots: int | None) -> Self:
-        """The same with another number of training images per class; None is all."""
+        """Return the same experiment with another number of training images per class; None means all."""
         if not isinstance(getattr(self.config, "shots", ()), int | None):
             raise HCEPError(f"{self.name} has no single number of images per class; leave --shots out")
         return replace(self, config=replace(self.config, shots=shots), smoke=replace(self.smoke, shots=shots))
 
     def missing(self, tasks: Sequence[Task | None], *, smoke: bool = False) -> list[str]:
-        """What must be installed for all of its cells, one sentence per package."""
+        """Return a sentence for each package that some cells need and that is not installed."""
         cells = [cell for task in tasks for cell in self.cells(self.smoke if smoke else self.config, task)]
         return list(missing_extras(cell["method"] for cell in cells if "method" in cell))
 
 
 def described(name: str, *steps: Any) -> Experiment:
-    """The experiment of that name: `cells` to `smoke` in their order; its words are those of texts.toml."""
-    words = TEXTS[name] | {"name": name, "data": tuple(TEXTS[name]["data"])}
-    other = TEXTS[words.pop("like")] if "like" in words else {}
-    return Experiment(*steps, **(other | words))
+    """Make an experiment from its fields `cells` to `smoke` and its texts in texts.toml."""
+    texts = TEXTS[name] | {"name": name, "data": tuple(TEXTS[name]["data"])}
+    other = TEXTS[texts.pop("like")] if "like" in texts else {}
+    return Experiment(*steps, **(other | texts))
 
 
 def run(
@@ -82,18 +82,19 @@ def run(
     smoke: bool = False,
     fresh: bool = False,
     methods: Collection[str] | None = None,
-    on_cell: Callable[[str, int, int], None] = lambda what, done, total: None,
+    on_cell: Callable[[str, int, int], None] = lambda cell, done, total: None,
 ) -> Records:
-    """Measure what is not measured yet and draw the figure; return the rows of these tasks.
+    """Measure the cells that are not measured yet, draw the figure, and return the rows of these tasks.
 
-    Cells whose extra is not installed are skipped and listed in the rows' provenance.
+    Cells that need a package which is not installed are skipped and listed in the provenance of the rows.
 
     Parameters
     ----------
     output : folder of this experiment's rows and figures
-    smoke, fresh : the short settings; measure everything anew
-    methods : measure the cells of these methods anew, and no others: rows of the rest stay
-    on_cell : called with what is under way and how many cells are done of how many
+    smoke : use the short settings
+    fresh : measure everything again
+    methods : measure only the cells of these methods again, and keep all other rows
+    on_cell : called with a description of the next cell, the number of cells done, and the number of all cells
     """
     config, folder = experiment.smoke if smoke else experiment.config, Path(output)
     if fresh:
@@ -112,19 +113,19 @@ def run(
         work, keys = [work[i] for i in chosen], [keys[i] for i in chosen]
         records.keep(records.done.difference(keys))
     spent = records.provenance.get("seconds") or 0.0
-    if not records.done.issuperset(keys):  # what is measured is measured here and now; older rows keep their origin
+    if not records.done.issuperset(keys):  # if nothing is measured, the rows keep the provenance they have
         records.describe(config, [task for task in tasks if task], spent)
     records.provenance["skipped"] = {}
     start = time.perf_counter()
     for i, ((task, cell), key) in enumerate(zip(work, keys, strict=True)):
         if key in records.done:
             continue
-        on_cell(_shown(task, cell), i, len(work))
+        on_cell(_description(task, cell), i, len(work))
         try:
-            about = {} if task is None else {"data": task.name, "encoder": task.encoder}
-            rows = [about | row for row in _quietly(experiment, config, task, cell)]
+            origin = {} if task is None else {"data": task.name, "encoder": task.encoder}
+            rows = [origin | row for row in _measure_quietly(experiment, config, task, cell)]
         except MissingExtraError as error:
-            records.provenance["skipped"][_shown(task, cell)] = str(error)
+            records.provenance["skipped"][_description(task, cell)] = str(error)
             continue
         records.provenance["seconds"] = round(spent + time.perf_counter() - start, 1)
         records.add(key, rows)
@@ -141,10 +142,10 @@ def draw(experiment: Experiment, rows: list[Row], folder: str | PathLike[str]) -
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    # Ids and dates in an SVG would make two drawings of the same rows differ.
-    look: Any = {"svg.hashsalt": experiment.name, "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+    # Without random ids and dates, two drawings of the same rows are the same file.
+    style: Any = {"svg.hashsalt": experiment.name, "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     files = []
-    with mpl.rc_context(look):
+    with mpl.rc_context(style):
         figure = experiment.draw(rows)
         for kind, canvas, undated in (("png", FigureCanvasAgg, "Software"), ("svg", FigureCanvasSVG, "Date")):
             files.append(Path(folder) / f"figure.{kind}")
@@ -154,15 +155,15 @@ def draw(experiment: Experiment, rows: list[Row], folder: str | PathLike[str]) -
     return files
 
 
-def _quietly(experiment: Experiment, config: Any, task: Task | None, cell: Cell) -> list[Row]:
-    """Rows of a cell without the warnings that are part of the setting."""
+def _measure_quietly(experiment: Experiment, config: Any, task: Task | None, cell: Cell) -> list[Row]:
+    """Return the rows of a cell, without the warnings that its setting is expected to raise."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DependentAtomsWarning)
-        warnings.filterwarnings("ignore", message="The number of unique classes")  # one image per class is meant
+        warnings.filterwarnings("ignore", message="The number of unique classes")  # with one image per class
         warnings.filterwarnings("ignore", message="lbfgs failed to converge")
         return list(experiment.measure(config, task, cell))
 
 
-def _shown(task: Task | None, cell: Cell) -> str:
+def _description(task: Task | None, cell: Cell) -> str:
     settings = ", ".join(f"{name} {value}" for name, value in cell.items() if value is not None)
     return f"{task.name}: {settings}" if task else settings

@@ -1,16 +1,16 @@
-"""Figures from rows alone: lines over a setting, one panel per metric, one look per method in all figures."""
+"""Figures from rows: lines over a setting, one panel per metric, and one style per method in all figures."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from experiments.readings import TITLES, labels_of, series
+from experiments.claims import TITLES, labels_of, series
 from experiments.records import TEXTS, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
-else:  # loaded when something is drawn
+else:  # matplotlib is loaded when a figure is drawn
     Axes = Figure = Any
 
 STYLES: dict[str, tuple[str, str, str]] = TEXTS["styles"]
@@ -19,8 +19,8 @@ BEAMS = {1: "#9ecae1", 2: "#6baed6", 4: "#6baed6", 8: "#1f77b4", 16: "#2150a0", 
 
 
 def style(label: str) -> dict[str, Any]:
-    """Line properties of a method; a beam in the label changes the shade."""
-    name = next((known for known in sorted(STYLES, key=len, reverse=True) if label.startswith(known)), "")
+    """Return the line properties of a method; a beam in the label changes the shade."""
+    name = next((prefix for prefix in sorted(STYLES, key=len, reverse=True) if label.startswith(prefix)), "")
     colour, marker, line = STYLES.get(name, ("#444444", ".", "-"))
     beam = re.search(r"\(beam (\d+)\)", label)
     colour = BEAMS.get(int(beam[1]), colour) if beam else colour
@@ -30,14 +30,14 @@ def style(label: str) -> dict[str, Any]:
 
 
 def canvas(width: float, height: float) -> Figure:
-    """An empty figure, in inches."""
+    """Make an empty figure; its size is in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def _lines(axes: Axes, rows: Sequence[Row], x: str, y: str, categories: Sequence[Any] | None) -> None:
-    """One line per label, with a band where the interval is not a point."""
+    """Draw one line per label, with a band for its interval."""
     place = None if categories is None else {value: i for i, value in enumerate(categories)}
     for label in labels_of(rows):
         xs, means, lows, highs = series((r for r in rows if r["label"] == label), x, y)
@@ -46,7 +46,7 @@ def _lines(axes: Axes, rows: Sequence[Row], x: str, y: str, categories: Sequence
         at, look = xs if place is None else [place[value] for value in xs], style(label)
         axes.plot(at, means, label=label, **look)
         if any(high > low for low, high in zip(lows, highs, strict=True)):
-            low, high = ([min(max(v, 0.0), 1.0) for v in values] for values in (lows, highs))  # all are shares
+            low, high = ([min(max(v, 0.0), 1.0) for v in values] for values in (lows, highs))  # all metrics are shares
             axes.fill_between(at, low, high, color=look["color"], alpha=0.12, linewidth=0)
     if categories is not None:
         axes.set_xticks(range(len(categories)), [str(c) for c in categories])
@@ -58,25 +58,28 @@ def _lines(axes: Axes, rows: Sequence[Row], x: str, y: str, categories: Sequence
 def panels(
     groups: Mapping[str, Sequence[Row]], x: str, metrics: Sequence[str], x_label: str, categories: Any = None
 ) -> Figure:
-    """A row of panels for every group, a column for every metric, and one legend below."""
+    """Draw a row of panels for every group, a column for every metric, and one legend below."""
     figure = canvas(3.4 * len(metrics), 2.6 * len(groups) + 0.9)
     grid = figure.subplots(len(groups), len(metrics), squeeze=False)
-    known: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for (title, rows), line in zip(groups.items(), grid, strict=True):
         for metric, axes in zip(metrics, line, strict=True):
             _lines(axes, rows, x, metric, None if categories is None else categories[title])
             axes.set_title(f"{title}: {TITLES.get(metric, metric)}" if title else TITLES.get(metric, metric))
             axes.set_xlabel(x_label)
-            known |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    look: Any = {"loc": "outside lower center", "ncols": min(6, max(1, len(known))), "frameon": False}
-    figure.legend(known.values(), known.keys(), **look)
+            handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    options: Any = {"loc": "outside lower center", "ncols": min(6, max(1, len(handles))), "frameon": False}
+    figure.legend(handles.values(), handles.keys(), **options)
     return figure
 
 
 def curves(
     x: str, metrics: Sequence[str], x_label: str, *, by: str | None = "data", places: bool = False
 ) -> Callable[[Sequence[Row]], Figure]:
-    """What draws rows as panels over a setting, a line of them per value of `by`; `places` are evenly spaced."""
+    """Return a function that draws panels over a setting `x`, one row of panels per value of `by`.
+
+    With `places`, the values of the setting are evenly spaced.
+    """
 
     def draw(rows: Sequence[Row]) -> Figure:
         names = dict.fromkeys(r[by] for r in rows) if by else [""]
@@ -88,7 +91,7 @@ def curves(
 
 
 def bars(axes: Axes, rows: Sequence[Row], metric: str) -> None:
-    """A horizontal bar per label, with its interval; all are shares."""
+    """Draw a horizontal bar per label, with its interval; the metric is a share."""
     for i, label in enumerate(labels_of(rows)):
         _, (mean,), (low,), (high,) = series([r for r in rows if r["label"] == label], "label", metric)
         axes.barh(i, mean, xerr=[[mean - low], [high - mean]], color="#4573b8", capsize=3)

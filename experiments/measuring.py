@@ -1,4 +1,4 @@
-"""One method in one setting: made as published or as ours, graded by the one grader, as a row."""
+"""Measure one method in one setting: make it, grade it with the package's grader, and return a row."""
 
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
@@ -9,26 +9,25 @@ from experiments.records import OF_IMAGES, Row, packed
 from experiments.tasks import Task
 from hcep.classify import AdamWHead
 from hcep.evaluate import grade
-from hcep.evaluate.grade import Graded
 
-#: The settings of one cell: what is measured, saved and resumed as a whole.
+#: The settings of one cell, which is measured and saved as a whole.
 Cell = dict[str, Any]
-#: The paper trains a linear head on their codes, by AdamW; "NAME:convex" is the same code under the convex solver.
+#: Methods with a linear head that the paper trains by AdamW; "NAME:convex" is the same code with a convex solver.
 PUBLISHED = ("omp", "hier-omp", "hb-omp", "cbm", "hnn")
 CONVEX = ":convex"
-#: What stands beside every claim of ours: linear models on the same features, and our own without a tree.
+#: Controls for our claims: linear models on the same features, and our own estimator without a tree.
 CONTROLS = ("linear-probe", "lda", "nearest-mean", "no-tree")
 OUR_LABEL = METHODS["hcep"].label
-#: Raised where a method's answers change, so that its cells, and no others, are measured again.
+#: Increase the number of a method whose answers change, so that its cells, and no others, are measured again.
 REVISIONS: dict[str, int] = dict.fromkeys(("hcep", "no-tree", "nearest-mean", "lda", "nn", "anchored"), 1)
 #: The optional package that some methods need.
 NEEDS = {"nn-lasso": "skglm", "basis-pursuit": "skglm"}
-#: From this many classes the head is trained as published for ImageNet: twice the epochs, four times the batch.
+#: From this many classes on, the head is trained as published for ImageNet: twice the epochs, four times the batch.
 MANY_CLASSES = 200
 
 
 def method_cell(name: str, beam: int = 8, **settings: Any) -> Cell:
-    """The cell of a method: its name, head and beam, where it has them, and further settings.
+    """Return the cell of a method: its name, its head and beam if it has them, and further settings.
 
     >>> method_cell("hb-omp:convex", beam=32, seed=0)
     {'method': 'hb-omp', 'head': 'logistic', 'beam': 32, 'seed': 0}
@@ -40,7 +39,7 @@ def method_cell(name: str, beam: int = 8, **settings: Any) -> Cell:
 
 
 def labelled(cell: Cell) -> str:
-    """How a cell's method is called in tables and figures.
+    """Return the label of a cell's method in tables and figures.
 
     >>> labelled(method_cell("hb-omp", beam=32)), labelled(method_cell("omp:convex"))
     ('HB-OMP (beam 32)', 'OMP, convex head')
@@ -50,29 +49,30 @@ def labelled(cell: Cell) -> str:
 
 
 def estimator(cell: Cell, task: Task, **options: Any) -> Any:
-    """The unfitted method of a cell, its head as published for a task of that size."""
+    """Return the unfitted method of a cell, with the head that is published for a task of that size."""
     if cell["head"] == "adamw":
         many = len(task.hierarchy.leaves) >= MANY_CLASSES
         published = {"epochs": 1000, "batch_size": 16384} if many else {"epochs": 500, "batch_size": 4096}
         options["head"] = AdamWHead(**published)
         if cell["method"] == "cbm":
-            options["batch_size"] = published["batch_size"]  # its concepts are trained in such batches too
+            options["batch_size"] = published["batch_size"]  # the concepts are trained in the same batches
     elif cell["head"] is not None:
         options.setdefault("head", cell["head"])
     return make_method(cell["method"], task.hierarchy, beam_width=cell["beam"], **options)
 
 
-def measured(cell: Cell, task: Task, method: Any = None, *, images: bool = True, **options: Any) -> tuple[Row, Graded]:
-    """Fit (unless a fitted `method` is given) and grade a cell's method on a task; `options` are of the estimator.
+def measured(cell: Cell, task: Task, method: Any = None, *, images: bool = True, **options: Any) -> tuple[Row, Any]:
+    """Fit a cell's method, unless a fitted `method` is passed, and grade it on a task; return the row and the grade.
 
-    With `images` the row also has what each image got, for paired intervals.
+    `options` are parameters of the estimator. With `images`, the row has the scores of each image, which paired
+    intervals need.
     """
     train = (task.X, task.y) if method is None else None
     method = estimator(cell, task, **options) if method is None else method
-    found = grade(method, (task.X_val, task.y_val), train, energy=False, hierarchy=task.hierarchy)
-    metrics = {k: v for k, v in found.row().items() if not k.startswith(("explained_", "reconstruction", "prefix_"))}
+    graded = grade(method, (task.X_val, task.y_val), train, energy=False, hierarchy=task.hierarchy)
+    metrics = {k: v for k, v in graded.row().items() if not k.startswith(("explained_", "reconstruction", "prefix_"))}
     row = {**cell, "label": labelled(cell), **metrics, "n_train": len(task.y), "n_val": len(task.y_val)}
-    return {**row, OF_IMAGES: packed(found.scores)} if images else row, found
+    return {**row, OF_IMAGES: packed(graded.scores)} if images else row, graded
 
 
 def missing_extras(methods: Iterable[str]) -> Iterator[str]:

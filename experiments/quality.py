@@ -1,4 +1,4 @@
-"""The most accurate model that explains itself? Ours beside linear models on the same transformed features."""
+"""Accuracy and calibration of ours and of linear models on the same features."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from experiments.claims import Verdict, ahead, by_method, difference, table_by_data, threshold, verdicts_by_data
 from experiments.experiment import described
 from experiments.figures import curves
 from experiments.measuring import OUR_LABEL, Cell, measured, method_cell
-from experiments.readings import Verdict, ahead, by_method, difference, table_by_data, threshold, verdicts_by_data
 from experiments.records import Row
 from experiments.tasks import Task
 from hcep.classify.left_out import rank_in_class
@@ -21,26 +21,26 @@ from hcep.dictionary.transform import prepared_rows
 
 Floats = NDArray[np.float64]
 
-#: Penalties of logistic regression, on centred images of mean square norm 1, from strong to weak.
+#: Penalties of logistic regression from strong to weak, for centred images of mean square norm 1.
 PENALTIES = (1e-3, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6)
-#: Iterations at each, beginning where the last one ended.
+#: Iterations for each penalty; each one starts from the weights of the last one.
 MAX_ITERATIONS = 40
-#: Images per class that a penalty is tried on, of those a draw left over; where none is left, the share of the drawn.
+#: Unused training images per class to choose a penalty on; without any, the share of the used ones to choose it on.
 SPARE, TRIED_ON = 10, 0.2
 RAW, FOR_LOSS = "Logistic regression, raw features", "Logistic regression, raw, tuned for log loss"
-#: Names of ours and the controls that stand on features to our power.
+#: Labels of ours without refinement, and of the controls on features to our power.
 STILL, NO_TREE, MEAN = "HCEP, class means", "HCEP without a tree", "Nearest mean in our metric"
 POWER, METRIC = "Logistic regression, our power", "Logistic regression, our power and metric"
 LDA = "Shrinkage LDA"
 CONTROLS = (NO_TREE, MEAN, LDA, RAW, POWER, METRIC)
 METRICS = ("accuracy", "log_loss", "ece")
-#: What ours should have over logistic regression on raw features, and the most a calibration error may be.
+#: Targets: the gain over logistic regression on raw features, and the largest calibration errors.
 GAIN, MAX_ECE, MAX_ECE_FEW = 0.025, 0.03, 0.05
 
 
 @dataclass(frozen=True)
 class Config:
-    """Images per class; `seeds` draws of them, `few_seeds` where there are a hundred classes or more."""
+    """Images per class, and seeds of their draws; only `few_seeds` of them from a hundred classes on."""
 
     shots: tuple[int, ...] = (1, 2, 5, 12, 50)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
@@ -49,7 +49,7 @@ class Config:
 
 
 class Linear(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Logits that are known already, in the place of a head."""
+    """A head with fixed weights."""
 
     def __init__(self, weights: Floats, bias: Floats) -> None:
         self.weights, self.bias = weights, bias
@@ -68,7 +68,7 @@ class Linear(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def regression_path(
     X: NDArray[np.float32], own: NDArray[np.intp], n_classes: int, penalties: Sequence[float]
 ) -> Iterator[tuple[Floats, Floats]]:
-    """Weights and bias of multinomial logistic regression, ``mean cross entropy + penalty ||W||**2``, one by one."""
+    """Yield weights and bias of multinomial logistic regression, ``mean cross entropy + penalty ||W||**2``."""
     from scipy.optimize import minimize
 
     rows, (n, n_dims) = np.arange(len(X)), X.shape
@@ -94,7 +94,7 @@ def regression_path(
 
 
 def spare_images(task: Task, drawn: Task) -> tuple[NDArray[Any], NDArray[np.str_]]:
-    """Training images that a draw left over, at most `SPARE` per class: not what any method is graded on."""
+    """Return training images that a draw did not use, at most `SPARE` per class."""
     left = np.flatnonzero(~np.isin(task.ids, drawn.ids))
     own = np.unique(task.y[left], return_inverse=True)[1]
     rows = left[rank_in_class(own, np.random.default_rng(0)) < SPARE] if len(left) else left
@@ -102,7 +102,7 @@ def spare_images(task: Task, drawn: Task) -> tuple[NDArray[Any], NDArray[np.str_
 
 
 def tuned_regression(task: Task, X_spare: NDArray[Any], y_spare: NDArray[np.str_]) -> tuple[LinearProbe, LinearProbe]:
-    """Logistic regression on a task's images, its penalty tuned for accuracy, and for log loss, on spare images.
+    """Fit logistic regression with the penalty tuned on spare images, once for accuracy and once for log loss.
 
     Without any, on a fifth of the task's; with one image per class of those the weakest penalty is taken.
     """
@@ -131,7 +131,7 @@ def tuned_regression(task: Task, X_spare: NDArray[Any], y_spare: NDArray[np.str_
 
 
 def cells(config: Config, task: Task) -> Iterator[Cell]:
-    """A cell per number of images and draw; numbers beyond the data's are left out, all images have one draw."""
+    """Yield a cell per number of images and draw, up to the number of images in the data, which has one draw."""
     n_classes, available = len(task.hierarchy.leaves), task.images_per_class
     for k in (k for k in config.shots if k <= available):
         n_seeds = 1 if k == available else config.few_seeds if n_classes >= 100 else len(config.seeds)
@@ -139,7 +139,7 @@ def cells(config: Config, task: Task) -> Iterator[Cell]:
 
 
 def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
-    """Ours, and every control on raw features, features to the power that ours chose, or in its metric."""
+    """Measure ours, and every control on raw features, on features to the power that ours chose, or in its metric."""
     raw = task.shots(cell["shots"], cell["seed"]).first_images(config.n_val)
     first = method_cell("hcep", **cell)
     row, found = measured(first, raw)
@@ -168,7 +168,7 @@ def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
 
 
 def _loss(method: Any, task: Task) -> Row:
-    """Mean log loss of the validation images."""
+    """Return the mean log loss of the validation images."""
     own = np.searchsorted(method.classes_, task.y_val)
     likely = method.predict_proba(task.X_val)[np.arange(len(own)), own]
     return {"log_loss": float(-np.mean(np.log(np.maximum(likely, 1e-300))))}
@@ -176,7 +176,7 @@ def _loss(method: Any, task: Task) -> Row:
 
 @verdicts_by_data
 def verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
-    """Accuracy against every control, support against what returns a path, calibration, log loss."""
+    """Compare accuracy with every control, support with methods that return a path, calibration and log loss."""
     several = [r for r in rows if r["shots"] > 1]
     pairs = [(control, "accuracy") for control in (*CONTROLS, STILL)]
     pairs += [(MEAN, "support_precision"), (MEAN, "support_recall"), (FOR_LOSS, "log_loss")]
@@ -187,28 +187,28 @@ def verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
 
 
 def _targets(data: str, shots: int, rows: list[Row]) -> Iterator[Verdict]:
-    """The bars that were set beforehand."""
+    """Check the targets that were set beforehand."""
     mine, theirs = ([r for r in rows if r["label"] == label] for label in (OUR_LABEL, RAW))
     where, most = f"{data}, {shots} images", MAX_ECE if shots >= 12 else MAX_ECE_FEW
     error = float(np.mean([r["ece"] for r in mine]))
-    yield threshold(f"{where}: calibration error at most {most:g}", most - error, f"{error:.3f}")
+    yield threshold(f"{where}: the calibration error is at most {most:g}", most - error, f"{error:.3f}")
     gap = difference(mine, theirs, "accuracy")
     if data.startswith("Tiny") and shots >= 5 and gap is not None:
         text = f"{100 * gap.difference:+.1f} points ({100 * gap.low:+.1f} to {100 * gap.high:+.1f})"
-        yield threshold(f"{where}: {100 * GAIN:g} points above {RAW}", gap.difference - GAIN, text)
+        yield threshold(f"{where}: ours is {100 * GAIN:g} points above {RAW}", gap.difference - GAIN, text)
     for name in ("precision", "recall") if data.startswith("Tiny") and shots == 50 else ():
         value = float(np.mean([r[f"support_{name}"] for r in mine]))
-        yield threshold(f"{where}: support {name} at least .87", value - 0.87, f"{value:.4f}")
+        yield threshold(f"{where}: support {name} is at least .87", value - 0.87, f"{value:.4f}")
 
 
 @table_by_data
 def table(data: str, rows: list[Row]) -> str:
-    """By images per class: accuracy; log loss and calibration error; support; what was chosen and how long it took."""
-    text = f"**{data}**: accuracy by training images per class (mean over draws ± half the 95 % interval; bold is "
-    text += "the best and what is tied with it):\n\n" + by_method(rows, "shots", ("accuracy",), interval=True)
+    """Return tables by images per class: accuracy, log loss and calibration error, support, and time to fit."""
+    text = f"**{data}**: accuracy by training images per class (mean over draws ± half the 95 % interval; bold marks "
+    text += "the best and everything tied with it):\n\n" + by_method(rows, "shots", ("accuracy",), interval=True)
     text += "\nLog loss / calibration error, lower is better:\n\n" + by_method(rows, "shots", ("log_loss", "ece"))
     paths = [r for r in rows if r["label"] in (OUR_LABEL, STILL, MEAN)]
-    text += "\nSupport precision / recall of what returns a path:\n\n"
+    text += "\nSupport precision / recall of the methods that return a path:\n\n"
     text += by_method(paths, "shots", ("support_precision", "support_recall"))
     text += "\nSeconds to fit, on one loaded core:\n\n"
     timed = [r for r in rows if r["label"] in (OUR_LABEL, STILL, NO_TREE, MEAN, LDA)]
@@ -220,8 +220,8 @@ def table(data: str, rows: list[Row]) -> str:
             " or ".join(f"{value:g}" for value in sorted({r[name] for r in here})) for name in ("power", "shrinkage")
         )
         moved = np.mean([r["moved"] for r in here])
-        parts.append(f"{k} images: power {power}, shrinkage {shrinkage}, leaves moved {moved:.3f}")
-    return text + f"Chosen by ours over {len({r['seed'] for r in mine})} draws: {'; '.join(parts)}.\n\n"
+        parts.append(f"{k} images: power {power}, shrinkage {shrinkage}, leaves moved by {moved:.3f}")
+    return text + f"Settings that ours chose over {len({r['seed'] for r in mine})} draws: {'; '.join(parts)}.\n\n"
 
 
 draw = curves("shots", (*METRICS, "support_f1"), "training images per class", places=True)

@@ -1,7 +1,7 @@
-"""Rows of an experiment on disk: written after every cell, so that a stopped run goes on where it was.
+"""The rows of an experiment on disk, written after every cell, so that a stopped run can resume.
 
-Beside the rows, what each validation image got: the paired intervals behind every verdict need it, and with it the rows
-of one method can be measured again alone.
+The scores of each validation image are stored with the rows: the paired intervals need them, and they make it possible
+to measure the rows of one method again.
 """
 
 import json
@@ -23,23 +23,23 @@ from experiments.files import replacing, write_text
 from hcep.errors import HCEPError
 
 Row = dict[str, Any]
-#: What is said of each experiment, by name, around them on the results page, and how things are called in figures.
+#: Texts of the results page and names in figures.
 TEXTS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("texts.toml").read_text("utf-8"))
 Bytes = NDArray[np.uint8]
 ROWS, TABLE, IMAGES = "rows.json", "rows.parquet", "images.parquet"
-#: In a row: what each image got, as bytes by column.
+#: The key of a row that holds the scores of its images, as bytes by column.
 OF_IMAGES = "images"
-#: One byte per image: shares in steps of 1/254, distances as they are, 255 for what is not defined.
+#: One byte per image: shares in steps of 1/254, distances unchanged, and 255 for values that are not defined.
 PER_IMAGE = {"correct": 254, "support_precision": 254, "support_recall": 254, "confidence": 254, "tree_distance": 1}
-#: Packages whose version may change a figure.
+#: Packages whose version can change a result.
 PACKAGES = ("hcep", "numpy", "scipy", "scikit-learn", "numba", "skglm", "torch")
 
 
 class Records:
-    """The rows of one experiment in one folder: `rows.json` with where they come from, `rows.parquet` for analysis.
+    """The rows of one experiment in one folder: `rows.json` with their provenance, and `rows.parquet` for analysis.
 
-    Every row carries the key of its cell: a hash of the experiment, the cell's settings and the data. What a row has
-    under `OF_IMAGES` goes to `images.parquet`, packed by `packed`.
+    Every row has the key of its cell: a hash of the experiment, the cell's settings and the data. The values under
+    `OF_IMAGES` are stored in `images.parquet` (see `packed`).
     """
 
     def __init__(self, folder: str | os.PathLike[str], experiment: str) -> None:
@@ -51,7 +51,7 @@ class Records:
 
     @property
     def rows(self) -> list[Row]:
-        """All rows, without their keys."""
+        """All rows, without the keys of their cells."""
         return [{name: value for name, value in row.items() if name != "cell"} for row in self._rows]
 
     @property
@@ -60,27 +60,27 @@ class Records:
         return {row["cell"] for row in self._rows}
 
     def key(self, settings: Mapping[str, Any], data: str) -> str:
-        """The key of a cell."""
-        known = [self.experiment, sorted(settings.items()), data]
-        return sha256(json.dumps(known, default=str).encode()).hexdigest()[:16]
+        """Return the key of a cell."""
+        parts = [self.experiment, sorted(settings.items()), data]
+        return sha256(json.dumps(parts, default=str).encode()).hexdigest()[:16]
 
     def keep(self, keys: Iterable[str]) -> None:
-        """Forget rows whose cell is not among `keys`; nothing is written before the next `add`."""
+        """Drop rows whose cell is not among `keys`; the files change with the next `add`."""
         wanted = set(keys)
         self._rows = [row for row in self._rows if row["cell"] in wanted]
 
     def add(self, key: str, rows: Iterable[Row]) -> None:
-        """Append a finished cell and write all rows, at once or not at all."""
+        """Append the rows of a cell and write all files."""
         self._rows += [{"cell": key, **{name: _plain(value) for name, value in row.items()}} for row in rows]
         self.write()
 
     def sort(self, keys: Iterable[str]) -> None:
-        """Put rows into the order of their cells, so that tables do not depend on when a cell was measured."""
+        """Sort rows by their cells, so that tables do not depend on the order of measurement."""
         place = {key: i for i, key in enumerate(keys)}
         self._rows.sort(key=lambda row: place[row["cell"]])
 
     def describe(self, config: Any, tasks: Iterable[Any], seconds: float | None = None) -> None:
-        """Set what the rows come from: settings, versions, data; written with the next rows."""
+        """Set the provenance of the rows (settings, versions, data); it is written with the next rows."""
         keys = ("name", "encoder", "digest")
         data = []
         for task in tasks:
@@ -107,17 +107,18 @@ class Records:
         write_text(self.folder / ROWS, f'{{"provenance": {head},\n"rows": [\n{lines}\n]}}\n')
         names = list(dict.fromkeys(name for row in rows for name in row))
         tables = {TABLE: {name: [row.get(name) for row in rows] for name in names}}
-        seen = [(i, row[OF_IMAGES]) for i, row in enumerate(self._rows) if OF_IMAGES in row]
-        if seen:
-            columns = {name: pa.array([images[name] for _, images in seen], pa.list_(pa.uint8())) for name in PER_IMAGE}
-            cells = [self._rows[i]["cell"] for i, _ in seen]
-            tables[IMAGES] = {"cell": cells, "row": pa.array([i for i, _ in seen], pa.int32()), **columns}
+        scored = [(i, row[OF_IMAGES]) for i, row in enumerate(self._rows) if OF_IMAGES in row]
+        if scored:
+            bytes_type = pa.list_(pa.uint8())
+            columns = {name: pa.array([images[name] for _, images in scored], bytes_type) for name in PER_IMAGE}
+            cells = [self._rows[i]["cell"] for i, _ in scored]
+            tables[IMAGES] = {"cell": cells, "row": pa.array([i for i, _ in scored], pa.int32()), **columns}
         for file, table in tables.items():
             with replacing(self.folder / file) as partial:
                 pq.write_table(pa.table(table), partial, compression="zstd", compression_level=9)
 
     def _read_images(self) -> None:
-        """Give rows back what their images got; what no longer fits the rows is left out."""
+        """Give the rows the scores of their images; scores that do not belong to a row are ignored."""
         import pyarrow.parquet as pq
 
         if not (self.folder / IMAGES).exists():
@@ -135,9 +136,9 @@ class Records:
             return {"provenance": {}, "rows": []}
         try:
             document = json.loads(file.read_text(encoding="utf-8"))
-            known = {"provenance": dict(document["provenance"]), "rows": [dict(row) for row in document["rows"]]}
-            if all(isinstance(row.get("cell"), str) for row in known["rows"]):
-                return known
+            checked = {"provenance": dict(document["provenance"]), "rows": [dict(row) for row in document["rows"]]}
+            if all(isinstance(row.get("cell"), str) for row in checked["rows"]):
+                return checked
             problem = "a row has no cell"
         except (ValueError, KeyError, TypeError) as error:
             problem = f"{type(error).__name__}: {error}"
@@ -145,7 +146,7 @@ class Records:
 
 
 def packed(scores: Any) -> dict[str, Bytes]:
-    """Columns of `ImageScores` that verdicts need, one byte per image (see `PER_IMAGE`)."""
+    """Pack the columns of `ImageScores` that verdicts need into one byte per image (see `PER_IMAGE`)."""
     return {
         name: np.where(np.isnan(scores[name]), 255, np.round(np.nan_to_num(scores[name]) * steps)).astype(np.uint8)
         for name, steps in PER_IMAGE.items()
@@ -153,7 +154,7 @@ def packed(scores: Any) -> dict[str, Bytes]:
 
 
 def unpacked(images: Mapping[str, Bytes], name: str) -> NDArray[np.float64]:
-    """A column as numbers again, NaN where it is not defined."""
+    """Unpack a column into numbers; NaN for values that are not defined."""
     return np.where(images[name] == 255, np.nan, images[name] / PER_IMAGE[name])
 
 

@@ -1,4 +1,4 @@
-"""Several objects in one picture: averages of embeddings, real mosaics of two photos, labels of mixtures."""
+"""Several objects in one picture: averages of embeddings, mosaics of two photos, and labels of mixtures."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,10 +13,7 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from experiments import where
 from experiments.baselines.penalised import lasso
-from experiments.experiment import described
-from experiments.figures import Figure, bars, canvas
-from experiments.measuring import Cell
-from experiments.readings import (
+from experiments.claims import (
     Verdict,
     ahead,
     by_data,
@@ -26,12 +23,13 @@ from experiments.readings import (
     threshold,
     verdicts_by_data,
 )
+from experiments.experiment import described
+from experiments.figures import Figure, bars, canvas
+from experiments.measuring import Cell
 from experiments.records import OF_IMAGES, PER_IMAGE, Row, packed
 from experiments.tables import markdown, number
 from experiments.tasks import BUNDLED, Task
 from hcep.classify import HCEPClassifier, MultiLabelHCEP, make_method
-from hcep.classify.multilabel import example_f1
-from hcep.embeddings.images import open_image
 from hcep.pursuit import omp, path_objectives
 
 Array = NDArray[Any]
@@ -39,16 +37,16 @@ OURS, AUTO, SINGLES, PROBE = "ours, two paths", "ours, auto", "two best single p
 FLAT, LASSO = "flat OMP", "non-negative lasso"
 LABELS, MULTILABEL = (OURS, AUTO, SINGLES, PROBE, FLAT, LASSO), ("ours", "one-versus-rest logistic regression")
 MOSAICS = "ImageNette, mosaics of two photos"
-#: What is averaged, and the data whose images it is.
+#: Averages and mixtures of embeddings, and the data sets they are made from.
 AVERAGES = {"Tiny-ImageNet-200, averages": "tiny-imagenet", "CIFAR-10 by CLIP, averages": "cifar10"}
 MIXTURES = {"CIFAR-10 by CLIP, mixtures": "cifar10", "ImageNette, mixtures": "imagenette"}
-#: Penalties tried for the logistic regression of labels; the best on the *validation* pictures is shown.
+#: Penalties of the logistic regression of labels; the best one on the *validation* pictures is reported.
 PENALTIES = (1.0, 10.0, 100.0)
 
 
 @dataclass(frozen=True)
 class Config:
-    """Pictures per seed: averages of two embeddings, mosaics of two photos, mixtures of one to three to learn from."""
+    """Pictures per seed: averages of two embeddings, mosaics of two photos, and mixtures of one to three embeddings."""
 
     seeds: tuple[int, ...] = (0, 1, 2)
     n_averages: int = 500
@@ -65,7 +63,7 @@ def cells(config: Config, task: None) -> Iterator[Cell]:
 
 
 def measure(config: Config, task: None, cell: Cell) -> Iterator[Row]:
-    """One row: the share of pictures of which both classes, and no others, are found; of mixtures the labels' F1."""
+    """Measure the share of pictures whose two classes, and no others, are found; for mixtures, the F1 of the labels."""
     data, seed = cell["data"], cell["seed"]
     if data in MIXTURES:
         right, more = _labels(config, BUNDLED[MIXTURES[data]](), seed, cell["label"])
@@ -84,13 +82,13 @@ def measure(config: Config, task: None, cell: Cell) -> Iterator[Row]:
 
 
 def _kept(values: Array) -> dict[str, Array]:
-    """What each picture got, for paired intervals."""
+    """Pack the scores of the pictures, for paired intervals."""
     return packed({name: values if name == "correct" else np.full(len(values), np.nan) for name in PER_IMAGE})
 
 
 @cache
 def _model(name: str, probe: bool = False) -> Any:
-    """Ours fitted to a data set, or the linear probe."""
+    """Fit ours or the linear probe to a data set."""
     task = BUNDLED[name]()
     if probe:
         return make_method("linear-probe", task.hierarchy).fit(task.X, task.y)
@@ -98,7 +96,7 @@ def _model(name: str, probe: bool = False) -> Any:
 
 
 def _classes(name: str, X: Array, label: str) -> list[tuple[str, ...]]:
-    """The classes that a method finds in each picture."""
+    """Return the classes that a method finds in each picture."""
     model = _model(name)
     if label in (OURS, AUTO):
         return [tuple(map(str, some)) for some in model.pursue(X, n_paths=2 if label == OURS else "auto").leaves]
@@ -112,20 +110,20 @@ def _classes(name: str, X: Array, label: str) -> list[tuple[str, ...]]:
     dictionary, n_atoms = model.dictionary_, 2 * model.hierarchy_.depth
     codes = (omp(X, dictionary, n_atoms) if label == FLAT else lasso(X, dictionary, n_atoms, positive=True)).codes
     shares = codes.toarray() * np.linalg.norm(dictionary.atoms, axis=1)
-    # A class by the atom that ends in it, where none does by all that lead there.
+    # A class is scored by the atom that ends in it, and ties are decided by the atoms that lead to it.
     nodes = tree.ancestors()[tree.leaf_nodes]
     along = np.where(nodes >= 0, np.maximum(shares, 0.0)[:, tree.edge[nodes]], 0.0).sum(axis=2)
     return _two_best(ends, shares[:, tree.edge[tree.leaf_nodes]] + 1e-3 * along)
 
 
 def _two_best(classes: Array, scores: Array) -> list[tuple[str, ...]]:
-    """The two different classes of highest score."""
+    """Return the two different classes with the highest scores."""
     ranked = np.argsort(-scores, axis=1, kind="stable")
     return [tuple(dict.fromkeys(str(classes[k]) for k in row))[:2] for row in ranked]
 
 
 def _averages(n: int, seed: int, data: str) -> tuple[Array, list[set[str]]]:
-    """Means of two validation embeddings of different classes."""
+    """Return means of two validation embeddings of different classes, and the classes."""
     task = BUNDLED[AVERAGES[data]]()
     rng, found = np.random.default_rng(seed), list[tuple[int, int]]()
     while len(found) < n:
@@ -139,7 +137,7 @@ def _averages(n: int, seed: int, data: str) -> tuple[Array, list[set[str]]]:
 
 @cache
 def _mosaics(n: int, seed: int) -> tuple[Array, list[set[str]]]:
-    """Pictures of two validation photos of different classes side by side, each cropped to its half; encoded."""
+    """Encode pictures of two validation photos of different classes side by side, each cropped to its half."""
     from PIL import Image, ImageOps
 
     rng, files, encoder = np.random.default_rng(seed), where.photos(), where._encoder()
@@ -157,14 +155,14 @@ def _mosaics(n: int, seed: int) -> tuple[Array, list[set[str]]]:
 
 @cache
 def _photos() -> Array:
-    """Embeddings of the validation photos themselves."""
+    """Encode the validation photos themselves."""
     encoder, files = where._encoder(), where.photos()
-    pixels = [encoder.preprocess(open_image(file)) for some in files.values() for file in some]
+    pixels = [encoder.preprocess(where.open_photo(file)) for some in files.values() for file in some]
     return np.concatenate([encoder.encode_images(np.stack(pixels[i : i + 16])) for i in range(0, len(pixels), 16)])
 
 
 def _labels(config: Config, task: Task, seed: int, label: str) -> tuple[Array, Row]:
-    """Example F1 of each mixture, and the mean average precision over labels."""
+    """Return the F1 of each mixture's labels, and the mean average precision over labels."""
     rng, classes = np.random.default_rng(seed), np.unique(task.y)
     (X, Y), (X_val, Y_val) = (
         _mixtures(X, y, classes, config.n_mixtures, rng) for X, y in ((task.X, task.y), (task.X_val, task.y_val))
@@ -181,8 +179,13 @@ def _labels(config: Config, task: Task, seed: int, label: str) -> tuple[Array, R
     return best, {"average_precision": precision}
 
 
+def example_f1(truth: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the F1 of the labels of each picture."""
+    return np.asarray(2.0 * (truth & predicted).sum(axis=1) / (truth.sum(axis=1) + predicted.sum(axis=1)))
+
+
 def _mixtures(X: Array, y: Array, classes: Array, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Means of one to three embeddings of different classes, and which."""
+    """Return means of one to three embeddings of different classes, and their labels."""
     rows, truth = [], np.zeros((n, len(classes)), dtype=int)
     for labels in truth:
         chosen = rng.choice(len(classes), rng.integers(1, 4), replace=False)
@@ -203,7 +206,7 @@ def draw(rows: list[Row]) -> Figure:
 
 @verdicts_by_data
 def verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
-    """Ours against what reads two classes from other answers; one object stays one."""
+    """Compare ours with the other ways to find two classes, and check pictures of one object."""
     if data in MIXTURES:
         yield from ahead(rows, data, MULTILABEL[0], MULTILABEL[1:], "example_f1")
         return
@@ -211,13 +214,13 @@ def verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
         yield from ahead(rows, data, OURS, [other], "both")
     alone = mean_of(rows, AUTO, "one_of_one")
     if alone is not None:
-        claim = f"{data}: of pictures with one object at least 95 % get one path"
+        claim = f"{data}: at least 95 % of the pictures with one object get one path"
         yield threshold(claim, alone - 0.95, number(alone))
 
 
 @table_by_data
 def table(data: str, rows: list[Row]) -> str:
-    """Both classes found by each method; what "auto" does; labels of mixtures."""
+    """Return tables of the classes found by each method, of the decisions of "auto", and of the labels of mixtures."""
     if data in MIXTURES:
         return f"{data} of one to three, labels:\n\n{by_metric(rows, ('example_f1', 'average_precision'))}\n"
     means = [mean_of(rows, AUTO, metric) for metric in ("several", "both", "one_of_one")]

@@ -1,34 +1,32 @@
-"""Accuracy, support precision and recall: against the sparsity level, on the paper's data sets and a second encoder;
-against the number of training images per class, at full depth.
-"""
+"""Accuracy, support precision and recall, against the sparsity level and against the training images per class."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from experiments.claims import Verdict, ahead, by_method, by_metric, labels_of, table_by_data, verdicts_by_data
 from experiments.experiment import Experiment, described
 from experiments.figures import curves
 from experiments.measuring import CONTROLS, OUR_LABEL, Cell, labelled, measured, method_cell
-from experiments.readings import Verdict, ahead, by_method, by_metric, labels_of, table_by_data, verdicts_by_data
 from experiments.records import TEXTS, Row
 from experiments.tasks import Task
 
 MAIN = ("accuracy", "support_precision", "support_recall")
 PENALISED = ("nn-lasso", "basis-pursuit", "tree-l1")
-#: Their class is the leaf of a whole path. A path cut short has none: there it comes from the code, by a linear head.
+#: Methods that predict the leaf of a complete path; with fewer steps, a linear head predicts the class from the code.
 BY_LEAF = ("anchored", "hcep")
-#: What they learn does not depend on the sparsity level: fitted once.
+#: Methods that do not depend on the sparsity level and are fitted once.
 ONE_FIT = ("cbm", "nn")
 #: The interpretable baselines of the paper.
 BASELINES = ("OMP", "HNN", "CBM")
-#: What stands for every training image in a cell of few shots, and the beam there.
+#: The name of "every training image" in a cell of the few-shot experiment, and the beam of that experiment.
 ALL, BEAM = "all", 32
 
 
 @dataclass(frozen=True)
 class Config:
-    """Methods and levels. `levels` None is every level down to the depth; `shots` None every training image."""
+    """Methods and settings; `levels` None means every level, and `shots` None means every training image."""
 
     methods: tuple[str, ...] = (
         *("omp", "cbm", "nn", "hnn", "omp:convex", "cbm:convex", *CONTROLS, *PENALISED),
@@ -52,7 +50,7 @@ def cells(config: Config, task: Task) -> Iterator[Cell]:
 
 
 def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
-    """Rows of one method at every level; those at full depth keep their images. Controls name no concepts: one row."""
+    """Measure one method at every level; controls, which name no concepts, only at full depth."""
     task = task.shots(config.shots, config.seed).first_images(config.n_val)
     name, depth, method = cell["method"], task.hierarchy.depth, None
     levels = [level for level in range(1, depth) if config.levels is None or level in config.levels]
@@ -72,7 +70,7 @@ def full_depth(rows: list[Row]) -> list[Row]:
 
 
 def about_ours(rows: list[Row], where: str, published: list[str], at: str | None = None) -> Iterator[Verdict]:
-    """Ours against the published method, the other interpretable ones, and its controls, in what each has."""
+    """Compare ours with the published method, the other interpretable methods and the controls."""
     controls = [labelled(method_cell(name)) for name in CONTROLS]
     known = {OUR_LABEL, *controls, *(label for label in labels_of(rows) if re.fullmatch(r"HB-OMP \(.*\)", label))}
     others = [label for label in labels_of(rows) if label not in known]
@@ -94,7 +92,7 @@ def table(rows: list[Row]) -> str:
 def _tables(data: str, rows: list[Row]) -> str:
     full = full_depth(rows)
     text = f"{data}, {full[0]['n_train']:,} training and {full[0]['n_val']:,} validation images, at full depth "
-    text += f"{full[0]['depth']}; bold is the best and what is tied with it:\n\n"
+    text += f"{full[0]['depth']} (bold marks the best and everything tied with it):\n\n"
     return text + by_metric(full, (*MAIN, "one_path", "tree_distance", "ece")) + "\n"
 
 
@@ -103,11 +101,11 @@ SMOKE = Config(methods=FEW, beams=(8,), shots=5, n_val=200, levels=(1,))
 
 
 def _experiment(name: str, config: Config = Config(), beam: int = 8) -> Experiment:
-    """The paper's claims are about the beam that it has for the data."""
+    """Make an experiment; the paper's claims are about `beam`, which it uses for these data."""
 
     @verdicts_by_data
     def verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
-        """The paper's claims about the interpretable baselines at full depth; ours against each kind of method."""
+        """Check the paper's claims about the interpretable baselines at full depth, and ours against each method."""
         full, paper = full_depth(rows), labelled(method_cell("hb-omp", beam))
         for metric in ("support_precision", "support_recall", "accuracy"):
             yield from ahead(full, data, paper, BASELINES, metric, paper=True)
@@ -127,7 +125,7 @@ SIGLIP = _experiment("siglip", Config(shots=12), beam=32)
 
 @dataclass(frozen=True)
 class FewShotConfig:
-    """Images per class; None is every image. `once` are slow to fit and take the first seed alone."""
+    """Images per class, where None means all; methods in `once` are slow to fit and use only the first seed."""
 
     shots: tuple[int | None, ...] = (1, 5, 12, 50)
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -141,7 +139,7 @@ class FewShotConfig:
 
 
 def few_shot_cells(config: FewShotConfig, task: Task) -> Iterator[Cell]:
-    """A cell per method, number of shots and seed; numbers beyond the data's are left out, "all" has one seed."""
+    """Yield a cell per method, number of images and seed, up to the number of images in the data."""
     available = task.images_per_class
     for k in config.shots:
         if k is not None and k >= available and None in config.shots:
@@ -161,7 +159,7 @@ def few_shots(config: Any, task: Task, cell: Cell) -> Iterator[Row]:
 
 @verdicts_by_data
 def few_shot_verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
-    """As published for HB-OMP; ours against it, the others, and its controls: at every number of images."""
+    """Check the paper's claims about HB-OMP, and ours against all methods, at every number of images."""
     paper = [label for label in labels_of(rows) if label.startswith("HB-OMP") and "convex" not in label]
     for metric in MAIN if paper else ():
         yield from ahead(rows, data, paper[0], BASELINES, metric, paper=True, at="shots")
@@ -170,9 +168,9 @@ def few_shot_verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
 
 @table_by_data
 def few_shot_table(data: str, rows: list[Row]) -> str:
-    """Accuracy / precision / recall, one line per method; calibration and the distance of mistakes."""
+    """Return tables of accuracy, precision and recall, of intervals, and of mistakes and calibration."""
     text = f"{data}, accuracy / support precision / support recall by training images per class (mean over seeds; "
-    text += "bold is the best and what is tied with it):\n\n" + by_method(rows, "shots", MAIN) + "\n"
+    text += "bold marks the best and everything tied with it):\n\n" + by_method(rows, "shots", MAIN) + "\n"
     text += "Accuracy with half the 95 % interval over seeds (one seed: over the images):\n\n"
     text += by_method(rows, "shots", ("accuracy",), interval=True) + "\n"
     text += "Tree distance of mistakes / calibration error, lower is better:\n\n"

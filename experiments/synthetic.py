@@ -1,4 +1,4 @@
-"""The paper's synthetic figure: who recovers the support, over sparsity, noise, depth and orientation."""
+"""The paper's synthetic figure: support recovery against sparsity, noise, depth and orientation."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ import numpy as np
 
 from experiments.baselines.methods import METHODS
 from experiments.baselines.penalised import lasso, tree_lasso
+from experiments.claims import Verdict, ahead, by_method, mean_of, threshold
 from experiments.experiment import described
 from experiments.figures import Figure, panels
 from experiments.measuring import Cell
-from experiments.readings import Verdict, ahead, by_method, mean_of, threshold
 from experiments.records import Row
 from hcep.classify import hnn, nn
 from hcep.datasets import make_hierarchical_concepts
@@ -22,7 +22,7 @@ from hcep.pursuit import FlatResult, PathResult, hb_omp, omp
 Pursuit = Callable[[Any, ConceptDictionary, int], PathResult | FlatResult]
 ANCHOR = 0.03
 
-#: On the true dictionary, with at most k atoms.
+#: Pursuits on the true dictionary with at most k atoms.
 PURSUITS: dict[str, Pursuit] = {
     "OMP": lambda X, d, k: omp(X, d, k),
     "Hierarchical OMP": lambda X, d, k: hb_omp(X, d, beam_width=1, max_steps=k),
@@ -31,9 +31,9 @@ PURSUITS: dict[str, Pursuit] = {
     "Exact, signed": lambda X, d, k: hb_omp(X, d, beam_width=None, max_steps=k, signed=True),
     "Anchored": lambda X, d, k: hb_omp(X, d, beam_width=None, max_steps=k, anchor=ANCHOR),
 }
-#: These always return whole paths, so they have no sparsity to vary.
+#: Methods that always return complete paths, whatever the sparsity.
 WHOLE: dict[str, Pursuit] = {"NN": lambda X, d, k: nn(X, d), "HNN": lambda X, d, k: hnn(X, d)}
-#: A convex program per image, badly conditioned by nearly collinear atoms: measured at the defaults, on few images.
+#: Convex programs are badly conditioned by nearly collinear atoms, so they run at the defaults on few images.
 CONVEX: dict[str, Pursuit] = {
     "nn-lasso": lambda X, d, k: lasso(X, d, k, positive=True),
     "basis-pursuit": lambda X, d, k: lasso(X, d, k),
@@ -43,7 +43,7 @@ CONVEX: dict[str, Pursuit] = {
 
 @dataclass(frozen=True)
 class Config:
-    """The paper's defaults, and what is varied around them."""
+    """The paper's defaults, and the values of the settings that are varied."""
 
     branching: int = 3
     depth: int = 7
@@ -61,7 +61,7 @@ SMOKE = Config(depth=4, depths=(2, 4), noises=(1e-5, 1e-3), seeds=(0,), convex_i
 
 
 def cells(config: Config, task: None) -> Iterator[Cell]:
-    """Sweeps share the point at the defaults; it is measured in each, so that each stands alone."""
+    """Yield the cells of all sweeps; each of them includes the defaults."""
     for orientation in config.orientations:
         for seed in config.seeds:
             at = {"orientation": orientation, "seed": seed}
@@ -74,7 +74,7 @@ def cells(config: Config, task: None) -> Iterator[Cell]:
 
 
 def measure(config: Config, task: None, cell: Cell) -> Iterator[Row]:
-    """Support scores and relative residuals of every pursuit in one setting."""
+    """Measure support scores and relative residuals of every pursuit in one setting."""
     depth, noise = cell.get("depth", config.depth), cell.get("noise", config.noise)
     drawn = {"orientation": cell["orientation"], "random_state": cell["seed"]}
     sizes = (config.branching, depth, config.dim)
@@ -86,9 +86,9 @@ def measure(config: Config, task: None, cell: Cell) -> Iterator[Row]:
     for k in range(1, full + 1) if cell["sweep"] == "sparsity" else [full]:
         pursuits = PURSUITS | (WHOLE if k == full else {})
         for label, pursuit in ({cell["method"]: CONVEX[cell["method"]]} if convex else pursuits).items():
-            found = pursuit(X, data.dictionary, k)
-            precision, recall = support_scores(found, y, data.hierarchy).mean
-            error = float(np.mean(found.residual_norms / np.linalg.norm(X, axis=1)))
+            result = pursuit(X, data.dictionary, k)
+            precision, recall = support_scores(result, y, data.hierarchy).mean
+            error = float(np.mean(result.residual_norms / np.linalg.norm(X, axis=1)))
             named = {"sparsity": k, "label": METHODS[label].label if convex else label}
             scores = {"support_precision": precision, "support_recall": recall, "reconstruction_error": error}
             yield {**cell, "depth": depth, "noise": noise, **named, **scores, "n_images": len(y)}
@@ -109,23 +109,23 @@ BEAM, FLAT = "HB-OMP (beam 8)", "OMP"
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
-    """The paper's claim, ours, and the controls; each where its rows are there."""
+    """Check the paper's claim, ours, and the controls, if there are rows for them."""
     full = max((r["sparsity"] for r in rows if r["sweep"] == "sparsity"), default=None)
     at = {o: _chosen(rows, sweep="sparsity", orientation=o, sparsity=full) for o in ("svd", "eigh", "random")}
     noisy = _chosen(rows, sweep="noise", orientation="svd")
-    found = []
+    made = []
     for metric in ("support_precision", "support_recall"):
-        found += ahead(at["svd"], "the paper's defaults", BEAM, [FLAT], metric, paper=True)
+        made += ahead(at["svd"], "the paper's defaults", BEAM, [FLAT], metric, paper=True)
     for metric in ("support_precision", "support_recall"):
         for other in (BEAM, "NN"):
-            found += ahead(noisy, "published basis", "Anchored", [other], metric, at="noise")
+            made += ahead(noisy, "published basis", "Anchored", [other], metric, at="noise")
     for orientation, name in (("eigh", "the basis of `eigh`"), ("random", "a random basis per parent")):
         scores = [mean_of(at[orientation], label, "support_precision") for label in (FLAT, BEAM)]
         if None not in scores:
-            text = f"precision of OMP {scores[0]:.3f}, of HB-OMP {scores[1]:.3f}"
-            claim = "OMP is near 1 as well, so that the gap is the published basis's and not the hierarchy's alone"
-            found.append(threshold(f"{name}: {claim}", float(scores[0] or 0.0) - 0.95, text))
-    return found
+            text = f"the precision of OMP is {scores[0]:.3f}, that of HB-OMP {scores[1]:.3f}"
+            claim = "OMP is near 1 too, so the gap is due to the published basis and not to the hierarchy alone"
+            made.append(threshold(f"{name}: {claim}", float(scores[0] or 0.0) - 0.95, text))
+    return made
 
 
 def _chosen(rows: list[Row], **settings: Any) -> list[Row]:

@@ -1,4 +1,4 @@
-"""How sure, and none of these: coverage of hedged answers, and images of classes that the model does not know."""
+"""Confidence and unknown classes: coverage of less specific answers, and images of classes the model does not know."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from experiments.claims import Verdict, ahead, mean_of, series, table_by_data, threshold, verdicts_by_data
 from experiments.experiment import described
 from experiments.figures import Figure, canvas
 from experiments.measuring import Cell
-from experiments.readings import Verdict, ahead, mean_of, series, table_by_data, threshold, verdicts_by_data
 from experiments.records import Row
 from experiments.tables import markdown, number
 from experiments.tasks import Task
@@ -27,7 +27,7 @@ KIND, PARENT = "a kind of", "parent of the predicted class"
 
 @dataclass(frozen=True)
 class Config:
-    """Calibration splits for coverage; draws of unknown classes (a fifth of them) and of training images."""
+    """Number of calibration splits for coverage, and draws of unknown classes (a fifth) and of training images."""
 
     alphas: tuple[float, ...] = (0.05, 0.1, 0.2)
     splits: int = 20
@@ -50,7 +50,7 @@ def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
 
 
 def _coverage(config: Config, task: Task) -> Iterator[Row]:
-    """One fit to all training images; half of the validation images, drawn anew each time, promise for the other."""
+    """Fit once to all training images; calibrate on half of the validation images and test on the other half."""
     fitted = HCEPClassifier(task.hierarchy).fit(task.X, task.y)
     model, found = fitted.path_model(), fitted.infer(task.X_val, explained=True)
     own = np.searchsorted(fitted.classes_, task.y_val)
@@ -77,13 +77,13 @@ def _coverage(config: Config, task: Task) -> Iterator[Row]:
 
 
 def _covered(right: NDArray[np.bool_], truth: NDArray[np.intp]) -> Row:
-    """Coverage of all images, and of the classes: the mean over the worst tenth of them."""
+    """Return the coverage of all images, and its mean over the worst tenth of the classes."""
     by_class = np.sort([right[truth == c].mean() for c in np.unique(truth)])
     return {"coverage": float(right.mean()), "worst_classes": float(by_class[: max(1, len(by_class) // 10)].mean())}
 
 
 def _fixed_level(model: PathModel, found: Inference, truth: NDArray[np.intp], coverage: float) -> Row:
-    """Mean depth and classes of answers all cut at one level, between the two levels nearest to the coverage."""
+    """Return mean depth and number of classes of answers at one level, interpolated to the coverage."""
     tree, below = model.hierarchy.path_tree, model.classes_below.toarray() > 0
     paths, sizes = tree.ancestors()[found.paths.nodes], below.sum(axis=0)
     rows = [(1.0, 0.0, float(len(model.classes)))]
@@ -97,7 +97,7 @@ def _fixed_level(model: PathModel, found: Inference, truth: NDArray[np.intp], co
 
 
 def _unknown(config: Config, task: Task, seed: int) -> Iterator[Row]:
-    """A fifth of the classes taken away from training: are their images told from others, and placed?"""
+    """Fit without a fifth of the classes, then detect their images and place them under a known concept."""
     classes = np.unique(task.y)
     away = np.random.default_rng(seed).permutation(classes)[: max(1, len(classes) // 5)]
     few = task.shots(config.shots, seed)
@@ -120,7 +120,7 @@ def _unknown(config: Config, task: Task, seed: int) -> Iterator[Row]:
         if label in correct:
             row["risk_area"] = risk_coverage(-values[known], correct[label][known])[1].mean()
         yield row
-    # False alarms among known images, and whether unknown ones are called a kind of what they are.
+    # False alarms among known images, and the share of unknown images that are placed under an ancestor.
     known = np.random.default_rng(seed).permutation(known)
     first, test = known[: len(known) // 2], known[len(known) // 2 :]
     fitted.calibrate(task.X_val[first], task.y_val[first])
@@ -154,47 +154,48 @@ def draw(rows: list[Row]) -> Figure:
     middle.set(title="mean depth of answers", xlabel="promised coverage")
     for axes in (left, middle):
         axes.legend(frameon=False, fontsize=7)
-    told = [r for r in rows if "auroc" in r]
+    unknown = [r for r in rows if "auroc" in r]
     for i, label in enumerate((SCORE, OURS, PROBE, RESIDUAL)):
-        right.plot([r["auroc"] for r in told if r["label"] == label], [i] * sum(r["label"] == label for r in told), ".")
+        values = [r["auroc"] for r in unknown if r["label"] == label]
+        right.plot(values, [i] * len(values), ".")
     right.set_yticks(range(4), [SCORE, OURS, PROBE, RESIDUAL], fontsize=7)
-    right.set(title="unknown images told apart (AUROC)")
+    right.set(title="detection of unknown images (AUROC)")
     return figure
 
 
 @verdicts_by_data
 def verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
-    """Coverage as promised, answers deeper than a fixed level's, unknowns told apart better, and placed."""
-    covered, told = ([r for r in rows if r["part"] == part] for part in ("coverage", "unknown"))
+    """Check the coverage, the depth against a fixed level, and the detection and placement of unknown images."""
+    covered, unknown = ([r for r in rows if r["part"] == part] for part in ("coverage", "unknown"))
     for alpha in sorted({r["alpha"] for r in covered}):
         mean = mean_of([r for r in covered if r["alpha"] == alpha], HEDGED, "coverage") or 0.0
-        claim = f"{data}: coverage of {1 - alpha:g} within one point"
+        claim = f"{data}: the coverage is within one point of {1 - alpha:g}"
         yield threshold(claim, 0.01 - abs(mean - 1 + alpha), f"{mean:.3f}")
     yield from ahead(covered, data, HEDGED, [FIXED], "depth", at="alpha")
-    yield from ahead(told, data, SCORE, [OURS, PROBE, RESIDUAL], "auroc")
-    yield from ahead(told, data, OURS, [PROBE], "risk_area")
-    alarms = mean_of(told, KIND, "false_alarms")
+    yield from ahead(unknown, data, SCORE, [OURS, PROBE, RESIDUAL], "auroc")
+    yield from ahead(unknown, data, OURS, [PROBE], "risk_area")
+    alarms = mean_of(unknown, KIND, "false_alarms")
     if alarms is not None:
         off = 0.01 - abs(alarms - 0.05)
-        yield threshold(f"{data}: false alarms within one point of 5 %", off, f"{alarms:.3f}")
-        right = mean_of(told, KIND, "right_kind") or 0.0
-        yield threshold(f"{data}: most unknown images are a kind of what is said", right - 0.5, f"{right:.3f}")
+        yield threshold(f"{data}: the rate of false alarms is within one point of 5 %", off, f"{alarms:.3f}")
+        right = mean_of(unknown, KIND, "right_kind") or 0.0
+        yield threshold(f"{data}: most unknown images are placed under a right concept", right - 0.5, f"{right:.3f}")
 
 
 @table_by_data
 def table(data: str, rows: list[Row]) -> str:
-    covered, told = ([r for r in rows if r["part"] == part] for part in ("coverage", "unknown"))
+    covered, unknown = ([r for r in rows if r["part"] == part] for part in ("coverage", "unknown"))
     lines = []
     for alpha in sorted({r["alpha"] for r in covered}):
         for label in (HEDGED, FIXED, BY_CLASS, SETS):
             here = [r for r in covered if r["alpha"] == alpha and r["label"] == label]
             lines.append([f"{1 - alpha:g}", label, *(_mean(here, m) for m in COLUMNS)])
-    n, draws = (len({r["seed"] for r in part}) for part in (covered, told))
-    text = f"{data}, mean over {n} calibration splits (worst classes: the lowest tenth of them):\n\n"
+    n, draws = (len({r["seed"] for r in part}) for part in (covered, unknown))
+    text = f"{data}, mean over {n} calibration splits (worst classes: the tenth with the lowest coverage):\n\n"
     text += markdown(("promised", "answers", *COLUMNS.values()), lines) + "\n"
-    text += f"Unknown classes, a fifth of all, {draws} draws (mean ± half the 95 % interval):\n\n"
+    text += f"A fifth of the classes is unknown; mean over {draws} draws ± half the 95 % interval:\n\n"
     labels = (SCORE, OURS, PROBE, RESIDUAL, KIND, PARENT)
-    lines = [[label, *(_mean(told, m, label) for m in UNKNOWN)] for label in labels]
+    lines = [[label, *(_mean(unknown, m, label) for m in UNKNOWN)] for label in labels]
     return text + markdown(("", *UNKNOWN.values()), lines) + "\n"
 
 
@@ -203,9 +204,9 @@ UNKNOWN = {
     "auroc": "AUROC",
     "risk_area": "mean risk over coverages",
     "false_alarms": "false alarms at 5 %",
-    "caught": "unknown ones caught",
-    "right_kind": "right ancestor",
-    "depth": "its depth",
+    "caught": "unknown images detected",
+    "right_kind": "placed under a right concept",
+    "depth": "depth of that concept",
 }
 
 

@@ -1,4 +1,4 @@
-"""Do the maps point at the object? The grid pointing game: mosaics of four photos, evidence in the right quarter."""
+"""The grid pointing game: the share of a map's evidence in the right quarter of a mosaic of four photos."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,19 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.claims import Verdict, ahead, labels_of, series
 from experiments.experiment import described
 from experiments.figures import Figure, bars, canvas
 from experiments.measuring import Cell
-from experiments.readings import Verdict, ahead, labels_of, series
 from experiments.records import Row
 from experiments.tables import markdown, number
 from experiments.tasks import SHARED, shared_data
 from hcep.classify import HCEPClassifier
 from hcep.datasets import imagenet_classes, load_sample
 from hcep.embeddings import load_encoder
-from hcep.embeddings.images import open_image
 from hcep.errors import HCEPError
-from hcep.explain.where import concept_maps
+from hcep.explain import concept_maps
 from hcep.models.opening import builtin_model, linear_head
 
 Array = NDArray[Any]
@@ -35,7 +34,7 @@ CHANCE = 0.25
 
 @dataclass(frozen=True)
 class Config:
-    """Mosaics per seed; occlusion covers a `patch` of the picture at a time."""
+    """Mosaics per seed, and the size of the patch that occlusion covers."""
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5)
     n_mosaics: int = 10
@@ -56,28 +55,36 @@ def cells(config: Config, task: None) -> Iterator[Cell]:
 
 
 def measure(config: Config, task: None, cell: Cell) -> Iterator[Row]:
-    """Mean share of positive evidence that falls into the cell of its class, positions on the seams left out."""
+    """Measure the mean share of positive evidence in the quarter of its class, without positions on the seams."""
     shares = [share for mosaic in mosaics(config, cell["seed"]) for share in _shares(config, cell["label"], mosaic)]
     yield {**cell, "data": "ImageNette mosaics", "in_own_cell": float(np.mean(shares)), "n": len(shares)}
 
 
 def photos() -> dict[str, list[Path]]:
-    """Validation photos by class, where HCEP_SHARED says."""
+    """Return the validation photos by class, from the folder HCEP_SHARED."""
     folder = shared_data("imagenette_images/val")
-    found = {place.name: sorted(place.iterdir()) for place in sorted(folder.glob("n*"))}
-    if len(found) < 4:
+    by_class = {place.name: sorted(place.iterdir()) for place in sorted(folder.glob("n*"))}
+    if len(by_class) < 4:
         raise HCEPError(f"no photos: imagenette_images/val is not in the `data` folder of {SHARED} (default ../shared)")
-    return found
+    return by_class
+
+
+def open_photo(file: Path) -> Any:
+    """Open a photo as RGB."""
+    from PIL import Image, ImageOps
+
+    with Image.open(file) as image:
+        return ImageOps.exif_transpose(image).convert("RGB")
 
 
 def drawn_photos(files: dict[str, list[Path]], n: int, rng: np.random.Generator) -> tuple[list[str], list[Any]]:
-    """Different classes, and a photo of each."""
+    """Draw n different classes, and a photo of each."""
     classes = [str(c) for c in rng.choice(sorted(files), n, replace=False)]
-    return classes, [open_image(files[name][int(rng.integers(len(files[name])))]) for name in classes]
+    return classes, [open_photo(files[name][int(rng.integers(len(files[name])))]) for name in classes]
 
 
 def mosaics(config: Config, seed: int) -> list[Mosaic]:
-    """Pictures of 2 x 2 photos of four different classes, as the encoder takes them."""
+    """Make pictures of 2 x 2 photos of four different classes, preprocessed for the encoder."""
     from PIL import Image
 
     rng, files, encoder = np.random.default_rng(seed), photos(), _encoder()
@@ -95,14 +102,14 @@ def mosaics(config: Config, seed: int) -> list[Mosaic]:
 
 
 def share_in_cell(shares: Array, cell: int) -> float:
-    """Share of positive evidence in one quarter of a map; seams, where a position sees several photos, are left out."""
+    """Return the share of positive evidence in one quarter; seams, where positions see several photos, are ignored."""
     rows, columns = ((slice(0, n // 2), slice(-(n // 2), None)) for n in shares.shape)
     sums = [np.maximum(shares[rows[k // 2], columns[k % 2]], 0.0).sum() for k in range(4)]
     return float(sums[cell] / sum(sums)) if sum(sums) > 0 else CHANCE
 
 
 def _shares(config: Config, label: str, mosaic: Mosaic) -> Iterator[float]:
-    """For each photo; of ancestors for those that only one of the four photos has."""
+    """Yield the share of each map; of the ancestors, those that only one of the four photos has."""
     if label == RANDOM:
         features = np.asarray(_random_session().run(["map"], {"x": mosaic.pixels[None]})[0][0])
     else:
@@ -117,12 +124,12 @@ def _shares(config: Config, label: str, mosaic: Mosaic) -> Iterator[float]:
         if label == ANCESTORS:
             shared = Counter(concept for path in paths for concept in path)
             maps = [[path[concept] for concept in list(path)[:-1] if shared[concept] == 1] for path in paths]
-    for k, some in enumerate(maps):
-        yield from (share_in_cell(one, k) for one in some)
+    for k, own in enumerate(maps):
+        yield from (share_in_cell(one, k) for one in own)
 
 
 def _path_maps(model: HCEPClassifier, name: str, features: Array) -> dict[str, Array]:
-    """Maps of the concepts along a class's path."""
+    """Return the maps of the concepts along a class's path."""
     dictionary, tree = model.dictionary_, model.hierarchy_.path_tree
     leaf = model.hierarchy_.index(model.hierarchy_.leaf_of(name))
     node = next(n for n in tree.leaf_nodes if tree.synset[n] == leaf)
@@ -132,7 +139,7 @@ def _path_maps(model: HCEPClassifier, name: str, features: Array) -> dict[str, A
 
 
 def _occlusion(config: Config, mosaic: Mosaic) -> list[Array]:
-    """What each class's logit loses when a patch is grey."""
+    """Return how much each class's logit falls when a patch is grey."""
     size, patch = mosaic.pixels.shape[1], config.patch
     starts = list(range(0, size - patch // 2, patch // 2))
     covered = np.repeat(mosaic.pixels[None], 1 + len(starts) ** 2, axis=0)
@@ -150,7 +157,7 @@ def _encoder() -> Any:
 
 @cache
 def _random_session() -> Any:
-    """The same network, the weights of every layer shuffled."""
+    """Open the same network with the weights of every convolution shuffled; it is built from the encoder's own file."""
     from hcep.embeddings.encoders.efficientnet_lite import onnx_bytes, weights_file
     from hcep.embeddings.encoders.onnx_adapter import open_session
     from hcep.embeddings.torch_file import read_torch_file
@@ -173,7 +180,7 @@ def _model(*, opened: bool) -> HCEPClassifier:
 
 @cache
 def _weights() -> dict[str, Array]:
-    """Row of the network's own last layer for every class."""
+    """Return the row of the network's own last layer for every class."""
     return dict(zip(imagenet_classes(), linear_head(ENCODER).coef, strict=True))
 
 
@@ -182,19 +189,19 @@ def draw(rows: list[Row]) -> Figure:
     axes = figure.subplots()
     bars(axes, rows, "in_own_cell")
     axes.axvline(CHANCE, color="black", linestyle=":")
-    axes.set_xlabel("share of positive evidence in the object's own cell (dotted: chance)")
+    axes.set_xlabel("share of positive evidence in the object's own quarter (dotted: chance)")
     return figure
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
-    """Ours against the maps of others, and the control at chance."""
+    """Compare ours with the other maps, and check that the control is at chance."""
     found = [v for c in (GRAD_CAM, OCCLUSION) for v in ahead(rows, "ImageNette mosaics", OURS, [c], "in_own_cell")]
     control = [r for r in rows if r["label"] == RANDOM]
     if control:
         _, means, lows, highs = series(control, "label", "in_own_cell")
         outcome = "better" if lows[0] <= CHANCE <= highs[0] or abs(means[0] - CHANCE) < 0.03 else "worse"
         text = f"{number(means[0])} ({number(lows[0])} to {number(highs[0])}), chance {number(CHANCE)}"
-        found.append(Verdict("A network of shuffled weights points nowhere", outcome, text))  # type: ignore[arg-type]
+        found.append(Verdict("A network with shuffled weights is at chance", outcome, text))  # type: ignore[arg-type]
     return found
 
 
@@ -206,7 +213,7 @@ def table(rows: list[Row]) -> str:
         lines.append(
             (label, number(means[0]), f"{number(lows[0])} to {number(highs[0])}", f"{sum(r['n'] for r in mine):,}")
         )
-    return markdown(("map", "share in the own cell", "95 % interval over draws", "maps"), lines)
+    return markdown(("map", "share in the own quarter", "95 % interval over draws", "maps"), lines)
 
 
 SMOKE = Config(seeds=(0, 1), n_mosaics=2, patch=130)

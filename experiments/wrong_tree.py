@@ -1,14 +1,14 @@
-"""A wrong hierarchy: what is left of support and accuracy as a growing share of the tree is corrupted."""
+"""A wrong hierarchy: support and accuracy when a share of the tree is corrupted."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.claims import Verdict, ahead, by_method, labels_of
 from experiments.experiment import described
 from experiments.figures import curves
 from experiments.measuring import CONTROLS, OUR_LABEL, Cell, measured, method_cell
-from experiments.readings import Verdict, ahead, by_method, labels_of
 from experiments.records import OF_IMAGES, Row, packed
 from experiments.tasks import Task
 from hcep.errors import HCEPError
@@ -20,7 +20,7 @@ Parents = dict[str, str]
 
 @dataclass(frozen=True)
 class Config:
-    """Kinds and shares of corruption. The tree is WordNet's by first hypernyms, so that a move is a move.
+    """Kinds and shares of corruption of WordNet's first-hypernym tree.
 
     A wholly random tree (the last share of "random") is drawn `n_random` times, any other wrong one once per seed.
     """
@@ -37,7 +37,7 @@ class Config:
 
 
 def cells(config: Config, task: Task) -> Iterator[Cell]:
-    """A cell per method, kind, share and seed; nothing corrupted is the same for all kinds and seeds."""
+    """Yield a cell per method, kind, share and seed; the true tree is the same for all kinds and seeds."""
     for name in (*config.methods, *CONTROLS):
         for share in config.shares if name not in CONTROLS else config.shares[:1]:
             for kind in config.kinds if share else config.kinds[:1]:
@@ -47,7 +47,7 @@ def cells(config: Config, task: Task) -> Iterator[Cell]:
 
 
 def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
-    """Support F1 and distance of mistakes in the corrupted tree, which the method believes, and in the true one."""
+    """Measure support F1 and the distance of mistakes, in the corrupted tree and in the true one."""
     true = task.hierarchy.as_tree().collapse()
     drawn = task.shots(config.shots, 0).first_images(config.n_val)
     wrong = corrupt(true, cell["kind"], cell["share"], cell["seed"])
@@ -61,7 +61,7 @@ def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
-    """What the true tree gives over a random one, method by method, and ours over the same without a tree."""
+    """Compare the true tree with a random one for each method, and ours with the controls."""
     shuffled = [r for r in rows if r["kind"] == "random"]
     worst = max((r["share"] for r in shuffled), default=0.0)
     found = []
@@ -69,7 +69,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
         mine = [r for r in shuffled if r["label"] == label]
         random = [{**r, "label": "a random tree"} for r in mine if r["share"] == worst and worst > 0]
         true = [{**r, "label": "the true tree"} for r in mine if r["share"] == 0]
-        # The true tree does not depend on the draw: the same row stands beside every random one.
+        # The true tree does not depend on the draw, so its row is paired with every random tree.
         pairs = [{**true[0], "seed": r["seed"]} for r in random] + random if true else []
         for metric in ("accuracy", "true_tree_distance"):
             found += ahead(pairs, label, "the true tree", ["a random tree"], metric)
@@ -82,17 +82,17 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
 
 
 def table(rows: list[Row]) -> str:
-    """Accuracy / support F1 against the tree given / against the true tree / distance of mistakes, by share."""
+    """Return tables of accuracy, support F1 in both trees and distance of mistakes, by share."""
     text = ""
     for kind in dict.fromkeys(r["kind"] for r in rows):
-        text += f"{TITLES[kind]}: accuracy / support F1 in the tree given / in the true tree / distance of mistakes in "
+        heads = "accuracy / support F1 in the corrupted tree / in the true tree / distance of mistakes in the true tree"
         table = by_method([r for r in rows if r["kind"] == kind], "share", METRICS)
-        text += f"the true tree, by share:\n\n{table}\n"
+        text += f"{TITLES[kind]}: {heads}, by share:\n\n{table}\n"
     return text
 
 
 def corrupt(hierarchy: Hierarchy, kind: str, share: float, seed: int) -> Hierarchy:
-    """A tree of which a share, 0 to 1, is wrong: of the same classes, chains collapsed.
+    """Return a tree with the same classes of which a share, 0 to 1, is wrong.
 
     "leaves" hangs a share of the leaves from another parent of leaves; "subtrees" swaps a share of the inner synsets
     with another that is neither above nor below; "random" shuffles a share of the classes over their places, so that
@@ -131,7 +131,7 @@ def _swap_subtrees(hierarchy: Hierarchy, parent: Parents, share: float, rng: np.
     moved, waiting = dict(parent), _chosen(inner, share, rng)
     while waiting:
         first = waiting.pop()
-        # No swap where one is above the other, nor of siblings, where it would change nothing.
+        # A synset cannot be swapped with one above or below it, and swapping siblings would change nothing.
         free = (s for s in reversed(waiting) if moved[first] != moved[s])
         partner = next((s for s in free if first not in _above(moved, s) and s not in _above(moved, first)), None)
         if partner is not None:

@@ -101,10 +101,10 @@ def test_a_stand_in_says_so_in_title_folder_and_output(monkeypatch, tmp_path):
     monkeypatch.setattr(all_experiments, "EXPERIMENTS", {"imagenet": own})
     result = run("sample-standin", "--smoke")
     assert "imagenet does not run on the paper's data but on sample-standin, ImageNette sample" in result.stderr
-    assert "ImageNette sample standing in" in " ".join(result.stdout.split())
+    assert "on ImageNette sample instead" in " ".join(result.stdout.split())
     assert (tmp_path / "experiments/smoke/sample-standin/rows.json").is_file()
     run("--smoke", "--page", "docs/results.md")
-    assert "standing in" in Path("docs/results.md").read_text(encoding="utf-8")
+    assert "on ImageNette sample instead" in Path("docs/results.md").read_text(encoding="utf-8")
 
 
 def test_shots_and_methods(tmp_path):

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 from experiments import synthetic
 from experiments.all_experiments import EXPERIMENTS
+from experiments.claims import Verdict, by_method
 from experiments.experiment import Experiment, draw, run
 from experiments.figures import panels
-from experiments.readings import Verdict, by_method
 from experiments.records import OF_IMAGES, PER_IMAGE, packed
 from experiments.tasks import task_from_arrays
 from hcep import Hierarchy

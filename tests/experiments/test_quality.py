@@ -74,6 +74,6 @@ def test_every_control_stands_beside_ours_and_the_bars_are_named(task: Task) -> 
     claims = [verdict.claim for verdict in verdicts(rows)]
     assert len(claims) == len(CONTROLS) + 6
     assert any(f"2.5 points above {RAW}" in claim for claim in claims)
-    assert any("calibration error at most 0.05" in claim for claim in claims)
+    assert any("the calibration error is at most 0.05" in claim for claim in claims)
     assert MEAN in table(rows)
     assert "leaves moved" in table(rows)

@@ -1,7 +1,7 @@
 import pytest
 
+from experiments.claims import by_method, series
 from experiments.figures import style
-from experiments.readings import by_method, series
 from experiments.tables import markdown, number
 
 ROWS = [

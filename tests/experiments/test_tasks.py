@@ -86,7 +86,7 @@ def test_a_validation_label_without_training_images():
 
 def test_no_validation_images():
     X = np.eye(3)
-    with pytest.raises(HCEPError, match="no validation images; give data with a `val` or `test` split"):
+    with pytest.raises(HCEPError, match="there are no validation images; pass data with a `val` or `test` split"):
         task_from_arrays("x", "x", HIERARCHY, (X, ["cat", "dog", "car"]), (X[:0], []))
 
 

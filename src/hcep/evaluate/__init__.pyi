@@ -16,6 +16,7 @@ from .grade import (
 )
 from .image_scores import score_images as score_images
 from .statistics import (
+    Difference as Difference,
     expected_calibration_error as expected_calibration_error,
     paired_draws as paired_draws,
     risk_coverage as risk_coverage,

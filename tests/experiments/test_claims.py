@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.readings import Verdict, ahead, best_labels, by_metric, counted, difference, outcome
+from experiments.claims import Verdict, ahead, best_labels, by_metric, counted, difference, outcome
 from experiments.records import OF_IMAGES, PER_IMAGE, packed, unpacked
 from hcep.evaluate import expected_calibration_error
 from hcep.evaluate.image_scores import ImageScores
@@ -80,7 +80,7 @@ def test_the_worst_setting_decides_a_claim(easy):
             row("ours", easy & right(0.5, 2), shots=5), row("rival", easy, shots=5)]  # fmt: skip
     (verdict,) = ahead(rows, "data", "ours", ["rival", "absent"], "accuracy", at="shots", paper=True)
     assert (verdict.outcome, verdict.holds, verdict.paper) == ("worse", False, True)
-    assert verdict.claim == "data: ours above rival in accuracy at every number of shots"
+    assert verdict.claim == "data: ours is above rival in accuracy at every number of shots"
     assert verdict.measured.startswith("worse: shots 5: ")
     assert "shots 1" not in verdict.measured
 

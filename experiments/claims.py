@@ -1,4 +1,4 @@
-"""What rows say: means with intervals, who is better, tied or worse by paired differences, claims, tables."""
+"""Claims checked against rows: means with intervals, paired differences, verdicts and tables."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,28 +10,28 @@ from numpy.typing import NDArray
 
 from experiments.records import OF_IMAGES, TEXTS, Row, unpacked
 from experiments.tables import NOTHING, markdown, number
-from hcep.evaluate import paired_draws
-from hcep.evaluate.statistics import Difference, calibration_gaps
-from hcep.evaluate.support import SupportScores
+from hcep.evaluate import Difference, paired_draws
 
 Outcome = Literal["better", "tied", "worse"]
 MARKS: dict[Outcome, str] = {"better": "✓", "tied": "≈", "worse": "✗"}
-#: Less than this is a tie, whatever the interval: tables show three decimals.
+#: A smaller difference is a tie, whatever its interval: tables show three decimals.
 TIE = 5e-4
+#: Bins of the calibration error, as in `hcep.evaluate.expected_calibration_error`.
+N_BINS = 15
 TITLES: dict[str, str] = TEXTS["titles"]
-#: Metrics that are better lower.
+#: Metrics for which lower is better.
 LOWER = {*("tree_distance", "true_tree_distance", "ece", "reconstruction_error", "seconds", "risk_area")}
 LOWER |= {"log_loss", "fit_seconds"}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One thing the paper or we claim: borne out, tied (a paired interval that contains 0) or not, and by how much."""
+    """A claim of the paper or of ours, its outcome, and what was measured; `paper` is whether the paper claims it."""
 
     claim: str
     outcome: Outcome
     measured: str
-    paper: bool = False  # whether the paper claims it; otherwise it is about ours
+    paper: bool = False
 
     @property
     def holds(self) -> bool:
@@ -39,29 +39,29 @@ class Verdict:
 
 
 def by_data(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The rows of every data set, in the order in which they were measured."""
+    """Return the rows of every data set, in the order of measurement."""
     return {data: [r for r in rows if r["data"] == data] for data in dict.fromkeys(r["data"] for r in rows)}
 
 
 def verdicts_by_data(one: Callable[[str, list[Row]], Iterable[Verdict]]) -> Callable[[list[Row]], list[Verdict]]:
-    """The verdicts on the rows of every data set, one after the other, from those on one."""
+    """Turn a function for the rows of one data set into one for the rows of all data sets."""
     return wraps(one)(lambda rows: [verdict for data, mine in by_data(rows).items() for verdict in one(data, mine)])
 
 
 def table_by_data(one: Callable[[str, list[Row]], str]) -> Callable[[list[Row]], str]:
-    """The same of tables."""
+    """Turn a table of one data set into the tables of all data sets."""
     return wraps(one)(lambda rows: "".join(one(data, mine) for data, mine in by_data(rows).items()))
 
 
 def labels_of(rows: Sequence[Row]) -> list[str]:
-    """The methods of rows, in order."""
+    """Return the labels of rows, in order."""
     return list(dict.fromkeys(row["label"] for row in rows))
 
 
 def series(rows: Iterable[Row], x: str, y: str) -> tuple[list[Any], list[float], list[float], list[float]]:
-    """Mean of y for each x in order, with the 95 % interval of the mean over the rows (seeds) where there are several.
+    """Return each x in order, the mean of y, and the bounds of its 95 % interval over the rows (seeds).
 
-    One row has the interval it carries itself (``y_low``, ``y_high``), or none.
+    A single row uses its own interval (``y_low``, ``y_high``), if it has one.
     """
     groups: dict[Any, list[Row]] = {}
     for row in rows:
@@ -85,16 +85,16 @@ def _interval(rows: Sequence[Row], y: str) -> tuple[float, float, float]:
 
 
 def mean_of(rows: Sequence[Row], label: str, metric: str) -> float | None:
-    """Mean of a metric over a method's rows, None where it has none."""
+    """Return the mean of a metric over a method's rows, or None if there are none."""
     _, means, *_ = series([r for r in rows if r["label"] == label], "label", metric)
     return means[0] if means else None
 
 
 def difference(a: Sequence[Row], b: Sequence[Row], metric: str) -> Difference | None:
-    """What the rows `a` of one method have over the rows `b` of another in one setting; None where a metric is absent.
+    """Return the metric of the rows `a` of one method minus that of the rows `b` of another; None without a metric.
 
-    Paired over validation images and seeds where both kept their images, over seeds where they share at least three;
-    otherwise without an interval.
+    The difference is paired over validation images and seeds if both methods have the scores of their images, and over
+    seeds if they share at least three. Otherwise it has no interval.
     """
     a, b = ([row for row in rows if row.get(metric) is not None] for rows in (a, b))
     if not a or not b:
@@ -106,21 +106,21 @@ def difference(a: Sequence[Row], b: Sequence[Row], metric: str) -> Difference | 
         return Difference(gap, gap, gap, float("nan"))
     pairs = [(first[seed], second[seed]) for seed in seeds]
     estimate = float(np.mean([mine[metric] - theirs[metric] for mine, theirs in pairs]))
-    seen = [(_per_image(mine, metric), _per_image(theirs, metric)) for mine, theirs in pairs]
-    known = [(x, y) for x, y in seen if x is not None and y is not None]
+    images = [(_per_image(mine, metric), _per_image(theirs, metric)) for mine, theirs in pairs]
+    known = [(x, y) for x, y in images if x is not None and y is not None]
     if len(known) == len(pairs):
-        found = paired_draws([x for x, _ in known], [y for _, y in known])
+        gap = paired_draws([x for x, _ in known], [y for _, y in known])
     elif len(seeds) > 2:
-        found = paired_draws([[mine[metric] for mine, _ in pairs]], [[theirs[metric] for _, theirs in pairs]])
+        gap = paired_draws([[mine[metric] for mine, _ in pairs]], [[theirs[metric] for _, theirs in pairs]])
     else:
         return Difference(estimate, estimate, estimate, float("nan"))
-    # Bytes round; the means of the rows do not.
-    shift = estimate - found.difference
-    return Difference(estimate, found.low + shift, found.high + shift, found.p)
+    # The scores of images are rounded to bytes, but the means of the rows are not.
+    shift = estimate - gap.difference
+    return Difference(estimate, gap.low + shift, gap.high + shift, gap.p)
 
 
 def _per_image(row: Row, metric: str) -> NDArray[np.float64] | None:
-    """What each image adds to a metric; None where the row does not know."""
+    """Return what each image adds to a metric; None if the row does not have it."""
     images = row.get(OF_IMAGES)
     if images is None:
         return None
@@ -131,24 +131,28 @@ def _per_image(row: Row, metric: str) -> NDArray[np.float64] | None:
     if column in images:
         return unpacked(images, column)
     if column == "support_f1":
-        return SupportScores(*(unpacked(images, f"support_{name}") for name in ("precision", "recall"))).f1
+        precision, recall = (unpacked(images, f"support_{name}") for name in ("precision", "recall"))
+        total = precision + recall
+        return np.divide(2 * precision * recall, total, out=np.zeros_like(total), where=total > 0)
     if metric != "ece":
         return None
-    gaps = calibration_gaps(unpacked(images, "confidence"), unpacked(images, "correct"))
-    # The error is the sum of bins' absolute sums: an image counts with the sign of its bin.
-    return np.asarray((gaps * np.sign(gaps.sum(axis=0))).sum(axis=1))
+    # The error is the sum of the bins' absolute sums, so an image counts with the sign of its bin.
+    confidence = unpacked(images, "confidence")
+    gaps = np.nan_to_num(unpacked(images, "correct") - confidence)
+    bins = np.clip(np.ceil(np.nan_to_num(confidence) * N_BINS).astype(np.intp) - 1, 0, N_BINS - 1)
+    return np.asarray(gaps * np.sign(np.bincount(bins, gaps, N_BINS))[bins])
 
 
-def outcome(found: Difference, metric: str) -> Outcome:
-    """Better, tied (the interval contains 0, or the difference is below what tables show) or worse."""
-    if abs(found.difference) <= TIE:
+def outcome(gap: Difference, metric: str) -> Outcome:
+    """Return whether a difference is better, worse or tied (its interval contains 0, or tables do not show it)."""
+    if abs(gap.difference) <= TIE:
         return "tied"
-    low, high = (-found.high, -found.low) if metric in LOWER else (found.low, found.high)
+    low, high = (-gap.high, -gap.low) if metric in LOWER else (gap.low, gap.high)
     return "better" if low > 0 else "worse" if high < 0 else "tied"
 
 
 def best_labels(rows: Sequence[Row], metric: str) -> set[str]:
-    """The method with the best mean, and all that are tied with it."""
+    """Return the method with the best mean, and all methods that are tied with it."""
     own = {label: [r for r in rows if r["label"] == label] for label in labels_of(rows)}
     means = {label: value for label in own if (value := mean_of(rows, label, metric)) is not None}
     if not means:
@@ -169,13 +173,18 @@ def ahead(
     at: str | None = None,
     named: str = "",
 ) -> list[Verdict]:
-    """Is `ours` better than each of `others`, in every setting? At most one verdict: none where rows are absent.
+    """Check whether `ours` is better than each of `others` in every setting; return one verdict, or none without rows.
 
-    The outcome is the worst over settings and others; `at` is a setting that varies, such as "shots", and where the
-    claim fails is said. `named` is what the others are called together, `where` what the claim starts with.
+    The outcome is the worst over all settings and others, and the verdict lists where the claim fails.
+
+    Parameters
+    ----------
+    where : the beginning of the claim, such as the data set
+    at : a setting that varies, such as "shots"
+    named : a common name for `others`
     """
     values = sorted({r[at] for r in rows}) if at else [None]
-    found: dict[Outcome, list[tuple[float, str]]] = {"better": [], "tied": [], "worse": []}
+    texts: dict[Outcome, list[tuple[float, str]]] = {"better": [], "tied": [], "worse": []}
     present = []
     for value in values:
         here = [r for r in rows if at is None or r[at] == value]
@@ -191,17 +200,17 @@ def ahead(
             if not np.isnan(gap.p):
                 text += f" ({_signed(gap.difference)}, {_signed(gap.low)} to {_signed(gap.high)})"
             margin = -gap.difference if metric in LOWER else gap.difference
-            found[outcome(gap, metric)].append((margin, text))
+            texts[outcome(gap, metric)].append((margin, text))
     if not present:
         return []
-    result: Outcome = "worse" if found["worse"] else "tied" if found["tied"] else "better"
-    shown = [f"{name}: {'; '.join(text for _, text in found[name])}" for name in ("worse", "tied") if found[name]]
+    result: Outcome = "worse" if texts["worse"] else "tied" if texts["tied"] else "better"
+    shown = [f"{name}: {'; '.join(text for _, text in texts[name])}" for name in ("worse", "tied") if texts[name]]
     if not shown:
-        shown = [("closest: " if len(found["better"]) > 1 else "") + min(found["better"])[1]]
+        shown = [("closest: " if len(texts["better"]) > 1 else "") + min(texts["better"])[1]]
     names = named or ", ".join(dict.fromkeys(present))
     word = "below" if metric in LOWER else "above"
     every = f" at every {TEXTS['settings'][at]}" if at else ""
-    claim = f"{where}: {ours} {word} {names} in {TITLES[metric]}{every}"
+    claim = f"{where}: {ours} is {word} {names} in {TITLES[metric]}{every}"
     return [Verdict(claim, result, ". ".join(shown), paper)]
 
 
@@ -214,12 +223,12 @@ def _signed(value: float) -> str:
 
 
 def threshold(claim: str, margin: float, measured: str, *, paper: bool = False) -> Verdict:
-    """A claim without a paired interval: a number that is above a bar (margin > 0) or below it."""
+    """Return the verdict of a claim without a paired interval, which holds if its margin is above 0."""
     return Verdict(claim, "better" if margin > 0 else "tied" if margin == 0 else "worse", measured, paper)
 
 
 def counted(verdicts: Iterable[Verdict]) -> str:
-    """How many claims came out how: ``3 ✓ 1 ≈ 2 ✗``.
+    """Count the outcomes of claims: ``3 ✓ 1 ≈ 2 ✗``.
 
     >>> counted([Verdict("a", "better", ""), Verdict("b", "worse", ""), Verdict("c", "better", "")])
     '2 ✓ 1 ✗'
@@ -230,8 +239,9 @@ def counted(verdicts: Iterable[Verdict]) -> str:
 
 
 def by_method(rows: Sequence[Row], across: str, metrics: Sequence[str], *, interval: bool = False) -> str:
-    """One line per label, one column per value of `across`; several metrics are separated by slashes. In bold: the
-    best of each column, and all that are tied with it.
+    """Return a table with one line per label and one column per value of `across`, metrics separated by slashes.
+
+    Bold marks the best of each column, and everything that is tied with it.
     """
     columns = sorted({row[across] for row in rows})
     heads = {c: f"{c:g}" if isinstance(c, float) else str(c) for c in columns}
@@ -240,7 +250,7 @@ def by_method(rows: Sequence[Row], across: str, metrics: Sequence[str], *, inter
 
 
 def by_metric(rows: Sequence[Row], metrics: Sequence[str]) -> str:
-    """One line per label, one column per metric, those with an interval as mean ± half its width; bold as above."""
+    """Return a table with one line per label and one column per metric, as mean ± half of its interval."""
     return _table(labels_of(rows), [(TITLES[metric], rows, [metric]) for metric in metrics], True)
 
 
