@@ -85,5 +85,5 @@ class MethodContract:
         assert predicted.tolist() == labels.tolist()
 
     def test_classes_outside_the_hierarchy_are_named(self, name: str) -> None:
-        with pytest.raises(HierarchyError, match=r"1 of 5 classes is no concept of the hierarchy: 'wolves'"):
+        with pytest.raises(HierarchyError, match=r"1 of 5 classes is not a concept of the hierarchy: 'wolves'"):
             self.make(name, ANIMALS).fit(X, np.where(Y == "wolf", "wolves", Y))

@@ -589,23 +589,23 @@ def test_not_fitted(estimator: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"anchor": None}, r"anchor must be 'auto' or a finite number of at least 0, got None"),
-        ({"anchor": -1.0}, r"anchor must be 'auto' or a finite number of at least 0, got -1\.0"),
-        ({"anchor": np.nan}, r"anchor must be 'auto' or a finite number of at least 0, got nan"),
-        ({"anchor": "Auto"}, r"anchor must be 'auto' or a finite number of at least 0, got 'Auto'"),
+        ({"anchor": None}, r"anchor must be 'auto' or a finite number of at least 0; got None"),
+        ({"anchor": -1.0}, r"anchor must be 'auto' or a finite number of at least 0; got -1\.0"),
+        ({"anchor": np.nan}, r"anchor must be 'auto' or a finite number of at least 0; got nan"),
+        ({"anchor": "Auto"}, r"anchor must be 'auto' or a finite number of at least 0; got 'Auto'"),
         ({"shrinkage": 0.0}, r"shrinkage must be 'auto', None .* or a number above 0 and at most 1; got 0\.0"),
         ({"shrinkage": 1.5}, r"shrinkage must be 'auto', None .* or a number above 0 and at most 1; got 1\.5"),
         ({"shrinkage": True}, r"shrinkage must be 'auto', None .* or a number above 0 and at most 1; got True"),
         ({"beam_width": 0}, r"beam_width must be a positive integer, or None .*; got 0"),
         ({"max_steps": 0}, r"max_steps must be a positive integer, or None .*; got 0"),
-        ({"tol": -1}, r"tol must be a finite number of at least 0, got -1"),
+        ({"tol": -1}, r"tol must be a finite number of at least 0; got -1"),
         (
             {"head": "linear"},
             r"head must be 'path' or 'logistic' or 'adamw' or a scikit-learn classifier, got 'linear'",
         ),
         ({"head": LogisticRegression}, r"or a scikit-learn classifier, got <class"),
         ({"head": StandardScaler()}, r"or a scikit-learn classifier, got StandardScaler"),
-        ({"hierarchy": {"cat": "pet"}}, r"hierarchy must be a hcep\.Hierarchy, a file, a list .* or None, got dict"),
+        ({"hierarchy": {"cat": "pet"}}, r"hierarchy must be a hcep\.Hierarchy, a file, a list .* or None; got dict"),
     ],
 )
 def test_bad_options_are_refused_when_fitting(
@@ -617,7 +617,7 @@ def test_bad_options_are_refused_when_fitting(
 
 def test_a_class_outside_the_hierarchy_is_named(animals: Hierarchy) -> None:
     X, y = draw(["cat", "dgo", "fox"], 4)
-    with pytest.raises(HierarchyError, match=r"1 of 3 classes is no concept .* 'dgo'\. Near matches: 'dog'"):
+    with pytest.raises(HierarchyError, match=r"1 of 3 classes is not a concept .* 'dgo'\. Near matches: 'dog'"):
         HCEPClassifier(animals).fit(X, y)
 
 

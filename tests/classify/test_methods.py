@@ -173,7 +173,7 @@ def test_unknown_methods_and_options() -> None:
         make_method("hbomp")
     with pytest.raises(HCEPError, match=r"method 'omp' has no option 'max_step'; .* Near matches: 'max_steps'"):
         make_method("omp", max_step=1)
-    with pytest.raises(HCEPError, match=r"method 'nn' has no option 'head'; its options are 'tree', 'collapse'"):
+    with pytest.raises(HCEPError, match=r"method 'nn' has no option 'head'; its options are 'center', 'collapse'"):
         make_method("nn", head="logistic")
 
 

@@ -137,7 +137,7 @@ def test_encode_and_fit_say_them(odd: Path, tree: Path, tmp_path: Path) -> None:
     _, said = run("fit", odd, "--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m", "--json")
     assert "note: 1 class folder without an image: 'bus'" in said
     assert "note: 1 image also found under another class" in said
-    fails("classes is no concept", "fit", tmp_path / "store", "--hierarchy", tree, "-o", tmp_path / "n")
+    fails("classes is not a concept", "fit", tmp_path / "store", "--hierarchy", tree, "-o", tmp_path / "n")
 
 
 def test_a_removed_photo_leaves_the_fit(odd: Path, tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def no_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_encoding")
 def test_classes_are_checked_before_photos_are_encoded(odd: Path, tree: Path, model: Path, tmp_path: Path) -> None:
     fit = ["fit", odd, "--encoder", ENCODER, "-o", tmp_path / "m", "--hierarchy"]
-    fails("1 of 3 classes is no concept of the hierarchy: 'unicorn'", *fit, tree)
+    fails("1 of 3 classes is not a concept of the hierarchy: 'unicorn'", *fit, tree)
     fails("are not in WordNet's above ImageNet", *fit[:-1])
     fails("no image .* is in split 'trian'|'trian'", *fit, tree, "--split", "trian")
     for command in (["evaluate"], ["model", "add"], ["model", "calibrate"]):

@@ -1,4 +1,4 @@
-"""What every estimator shares: parameters and their checks, classes above which a hierarchy stands, a dictionary."""
+"""What all estimators share: parameters and their checks, the hierarchy of the classes, the dictionary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from hcep._checks import is_number, require_not_negative, require_positive
+from hcep._checks import is_number
 from hcep.classify.calibration import Calibration, require_priors
 from hcep.classify.choosing import Auto as Auto, LeaveOneOutScore
 from hcep.classify.fitting import dictionary_of, fit_dictionary
@@ -35,44 +35,38 @@ HierarchyLike = Hierarchy | str | PathLike[str] | list[tuple[str, str]] | Any
 # -- parameters ----------------------------------------------------------------------------------------
 
 
-def _require_anchor(name: str, value: Any) -> None:
-    if value != "auto" and not (is_number(value) and 0.0 <= value <= sys.float_info.max):
-        raise HCEPError(f"{name} must be 'auto' or a finite number of at least 0, got {value!r}")
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
 
 
-def _require_shrinkage(name: str, value: Any) -> None:
-    if value is not None and value != "auto" and not (is_number(value) and 1e-9 <= value <= 1.0):
-        raise HCEPError(
-            f"{name} must be 'auto', None for the Euclidean metric, or a number above 0 and at most 1; got {value!r}"
-        )
-
-
-def _require_power(name: str, value: Any) -> None:
-    if value != "auto" and not (is_number(value) and 0.0 < value <= 1.0):
-        raise HCEPError(f"{name} must be 'auto' or a number above 0 and at most 1, got {value!r}")
-
-
-def _require_auto_or_bool(name: str, value: Any) -> None:
-    if not isinstance(value, bool) and value != "auto":
-        raise HCEPError(f"{name} must be 'auto', True or False, got {value!r}")
-
-
-#: What each parameter may be, by its name, for all estimators: a call that raises where it is not.
-CONSTRAINTS: dict[str, Callable[[str, Any], object]] = {
-    "max_steps": lambda name, value: require_positive(name, value, "the depth of the hierarchy"),
-    "beam_width": lambda name, value: require_positive(name, value, "an exact search of all rooted paths"),
-    "tol": require_not_negative,
-    "anchor": _require_anchor,
-    "shrinkage": _require_shrinkage,
-    "power": _require_power,
-    "refine": _require_auto_or_bool,
-    "priors": require_priors,
+#: What a parameter of any estimator may be, by its name: a test of the value, and the words for a message.
+CONSTRAINTS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "max_steps": (
+        lambda value: value is None or _is_count(value),
+        "a positive integer, or None for the depth of the hierarchy",
+    ),
+    "beam_width": (
+        lambda value: value is None or _is_count(value),
+        "a positive integer, or None for an exact search of all rooted paths",
+    ),
+    "tol": (
+        lambda value: is_number(value) and 0.0 <= value <= sys.float_info.max,
+        "a finite number of at least 0",
+    ),
+    "anchor": (
+        lambda value: value == "auto" or (is_number(value) and 0.0 <= value <= sys.float_info.max),
+        "'auto' or a finite number of at least 0",
+    ),
+    "shrinkage": (
+        lambda value: value is None or value == "auto" or (is_number(value) and 1e-9 <= value <= 1.0),
+        "'auto', None for the Euclidean metric, or a number above 0 and at most 1",
+    ),
+    "power": (
+        lambda value: value == "auto" or (is_number(value) and 0.0 < value <= 1.0),
+        "'auto' or a number above 0 and at most 1",
+    ),
+    "refine": (lambda value: value == "auto" or isinstance(value, bool), "'auto', True or False"),
 }
-
-
-def parameter_names(estimator: type) -> list[str]:
-    """Parameters of an estimator, as they are declared."""
-    return [name for name in signature(estimator.__init__).parameters if name != "self"]  # type: ignore[misc]
 
 
 # -- classes -------------------------------------------------------------------------------------------
@@ -94,32 +88,32 @@ def class_hierarchy(
 
 
 def refuse_unknown(hierarchy: Hierarchy | None, labels: Sequence[str]) -> None:
-    """Raise HierarchyError where a class is no concept; of no hierarchy none is asked for."""
+    """Raise HierarchyError if a class is not a concept of the hierarchy; without a hierarchy any label is fine."""
     if hierarchy is None:
         return
     unknown = [label for label in labels if label not in hierarchy and label not in hierarchy.own_leaves]
     if unknown:
-        are = "is no concept" if len(unknown) == 1 else "are not concepts"
+        are = "is not a concept" if len(unknown) == 1 else "are not concepts"
         raise HierarchyError(
             f"{len(unknown):,} of {len(labels):,} classes {are} of the hierarchy: {quoted(unknown)}."
             + near_matches(unknown[0], hierarchy.ids)
-            + " Add each of them to it under a parent, or correct the labels."
+            + " Add each of them to the hierarchy under a parent, or correct the labels."
         )
 
 
-def as_hierarchy(given: Any) -> Hierarchy:
-    """A hierarchy as people have it: a `Hierarchy`, a file, a list of (parent, child) pairs, a networkx graph."""
-    if isinstance(given, Hierarchy):
-        return given
-    if isinstance(given, str | PathLike):
-        return read_hierarchy(given)
-    if hasattr(given, "is_directed"):
-        return Hierarchy.from_networkx(given)
-    if isinstance(given, list | tuple):
-        return Hierarchy.from_edges(given)
+def as_hierarchy(value: Any) -> Hierarchy:
+    """A `Hierarchy` from one, from a file, from a list of (parent, child) pairs or from a networkx graph."""
+    if isinstance(value, Hierarchy):
+        return value
+    if isinstance(value, str | PathLike):
+        return read_hierarchy(value)
+    if hasattr(value, "is_directed"):
+        return Hierarchy.from_networkx(value)
+    if isinstance(value, list | tuple):
+        return Hierarchy.from_edges(value)
     raise HCEPError(
-        "hierarchy must be a hcep.Hierarchy, a file, a list of (parent, child) pairs, a networkx graph or None, "
-        f"got {type(given).__name__}"
+        "hierarchy must be a hcep.Hierarchy, a file, a list of (parent, child) pairs, a networkx graph or None; "
+        f"got {type(value).__name__}"
     )
 
 
@@ -132,17 +126,17 @@ def class_leaves(hierarchy: Hierarchy, classes: NDArray[Any]) -> NDArray[np.str_
 
 
 class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
-    """Base of all estimators: images, classes and a hierarchy -> a dictionary.
+    """Base of all estimators: builds a dictionary from images, classes and a hierarchy.
 
     Parameters
     ----------
-    hierarchy : a rooted DAG that contains every class in y; it is restricted to them. None is a flat one.
+    hierarchy : a rooted DAG that contains every class in y; it is restricted to these classes. None is a flat one.
     tree : {"first", "shortest", "longest"} or None
         Keep one parent per synset (see `Hierarchy.as_tree`); None keeps the DAG, where a class may have several paths.
     collapse : merge single-child chains, whose atoms are zero
-    unit_norm, center : done to every embedding first
-    max_steps : most atoms a code may use; the depth of the hierarchy by default
-    n_jobs : threads of the pursuit
+    unit_norm, center : scale every embedding to norm 1, then subtract the mean of all training images
+    max_steps : most atoms that a code may use; the depth of the hierarchy by default
+    n_jobs : threads of the pursuit; all cores by default
 
     Attributes
     ----------
@@ -171,7 +165,7 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
     n_features_in_: int
     #: The parameter `hierarchy` as a `Hierarchy`, with the changes of a model that grows; None if there is none.
     _graph: Hierarchy | None = None
-    #: Values of the parameter `head` beside those of `hcep.classify.heads`.
+    #: Values of the parameter `head` besides those of `hcep.classify.heads`.
     _own_heads: tuple[str, ...] = ()
 
     def __init__(
@@ -187,12 +181,16 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self._store(locals())
 
-    def _store(self, given: Mapping[str, Any]) -> None:
-        """Keep what ``__init__`` was given, as scikit-learn asks: every parameter as it is, under its own name."""
-        self.__dict__.update({name: value for name, value in given.items() if name in parameter_names(type(self))})
+    def _store(self, arguments: Mapping[str, Any]) -> None:
+        """Store the arguments of ``__init__`` unchanged under their own names, as scikit-learn requires."""
+        names = self._get_param_names()
+        self.__dict__.update({name: value for name, value in arguments.items() if name in names})
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Spell out ``**shared`` in the signature of ``__init__``, where scikit-learn, `help` and editors look."""
+        """Replace ``**shared`` in the signature of ``__init__`` by the parameters of the base class.
+
+        scikit-learn, `help` and editors read parameters from the signature.
+        """
         super().__init_subclass__(**options)
         own = signature(cls.__init__)
         if "__init__" in vars(cls) and any(p.kind is Parameter.VAR_KEYWORD for p in own.parameters.values()):
@@ -201,12 +199,16 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
             vars(cls)["__init__"].__signature__ = own.replace(parameters=[*inherited.values(), *new])
 
     def _check_parameters(self) -> None:
-        """Refuse here what the pursuit would refuse only at the first prediction."""
+        """Raise HCEPError for a parameter that the pursuit would refuse only at the first prediction."""
         for name, value in self.get_params(deep=False).items():
             if name == "head":
                 require_head(value, self._own_heads)
+            elif name == "priors":
+                require_priors(name, value)
             elif name in CONSTRAINTS:
-                CONSTRAINTS[name](name, value)
+                is_valid, expected = CONSTRAINTS[name]
+                if not is_valid(value):
+                    raise HCEPError(f"{name} must be {expected}; got {value!r}")
 
     def _fit_dictionary(
         self,
@@ -266,11 +268,9 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         return class_hierarchy(self._graph, classes, self.tree, self.collapse)
 
     def _checked_images(self, X: ArrayLike, finite: bool = True) -> NDArray[Any]:
-        """Images to predict from; whether they are finite, which takes a pass over them, only where it is asked."""
+        """Check images to predict from; whether they are finite takes a pass over them, which is optional."""
         check_is_fitted(self, "dictionary_")
-        asked: dict[str, Any] = {"dtype": (np.float64, np.float32), "reset": False, "ensure_all_finite": finite}
-        images: NDArray[Any] = validate_data(self, X, **asked)
-        return images
+        return np.asarray(validate_data(self, X, dtype=(np.float64, np.float32), reset=False, ensure_all_finite=finite))
 
 
 def checked_weights(sample_weight: ArrayLike | None, images: NDArray[Any]) -> NDArray[np.float64]:

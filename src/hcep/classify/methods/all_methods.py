@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from hcep.classify.base import parameter_names
 from hcep.classify.classifier import HCEPClassifier
 from hcep.classify.methods.baselines import LDAClassifier, LinearProbe, OMPClassifier
 from hcep.classify.methods.nearest import HNNClassifier, NNClassifier
@@ -29,7 +28,7 @@ class Method:
     def estimator(self, hierarchy: Hierarchy | None = None, **options: Any) -> Any:
         """Return the unfitted estimator; an option that it does not have is an error."""
         made_by: Any = self.make.func if isinstance(self.make, partial) else self.make
-        known = [option for option in parameter_names(made_by) if option != "hierarchy"]
+        known = [option for option in made_by._get_param_names() if option != "hierarchy"]
         for option in options:
             if option not in known:
                 options_known = quoted(known, len(known)) + "." + near_matches(option, known)
