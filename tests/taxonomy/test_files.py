@@ -107,7 +107,7 @@ def test_notes_are_logged(tmp_path, caplog):
     (tmp_path / "h.nwk").write_text("(a:1,b:2)c;")
     with caplog.at_level(logging.INFO, logger="hcep.taxonomy.files"):
         read_hierarchy(tmp_path / "h.nwk")
-    assert "passed over: 2 branch lengths" in caplog.text
+    assert "skipped: 2 branch lengths" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["h.json", "h.csv", "h.tsv", "h.nested.json", "h.nwk", "h.dot"])

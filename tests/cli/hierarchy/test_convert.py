@@ -96,7 +96,7 @@ def test_show_a_folder_tree(tmp_path):
 def test_notes_of_the_reader(tmp_path):
     (tmp_path / "h.nwk").write_text("(a:1,b:1)c;")
     result = run("show", tmp_path / "h.nwk")
-    assert result.stderr == "h.nwk: Newick tree, 2 levels, 2 classes\nnote: passed over: 2 branch lengths\n"
+    assert result.stderr == "h.nwk: Newick tree, 2 levels, 2 classes\nnote: skipped: 2 branch lengths\n"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_labels_quotes_comments_and_lengths(read):
         ("land animal", "cat"),
         ("land animal", "it's, a (dog)"),
     )
-    assert notes == ("passed over: 4 branch lengths",)
+    assert notes == ("skipped: 4 branch lengths",)
 
 
 def test_inner_nodes_without_labels(read):
@@ -36,7 +36,7 @@ def test_inner_nodes_without_labels(read):
         ("inner 3", "inner 1"),
         *(("inner 4", leaf) for leaf in "cd"),
     )
-    assert notes[0] == "passed over: 1 support value of inner nodes"
+    assert notes[0] == "skipped: 1 support value of inner nodes"
     assert notes[1] == "named here: 3 inner nodes without a label, 'inner 1' and so on"
 
 
@@ -72,7 +72,7 @@ def test_blanks_without_quotes_support_values_and_comments_with_apostrophes(read
     h, notes = read("[Darwin's [first] tree]((house cat:1,lion)'big cats'[it's 99],(wolf,red fox)98/0.97)root node;")
     assert h.children("root node") == ("big cats", "inner 1")
     assert h.children("inner 1") == ("wolf", "red fox")
-    assert {"joined: 3 labels with blanks and no quotes", "passed over: 1 support value of inner nodes"} <= set(notes)
+    assert {"joined: 3 labels with blanks and no quotes", "skipped: 1 support value of inner nodes"} <= set(notes)
 
 
 @pytest.mark.parametrize("ending", ["tre", "tree", "new", "nwk", "nex", "treefile"])
@@ -102,7 +102,7 @@ end;
 def test_nexus_with_a_translation_and_two_equal_trees(read):
     h, notes = read(NEXUS)
     assert h.children("Carnivora") == ("Felis_catus", "Canis lupus")
-    assert "passed over: 1 tree with the same branches as the first" in notes
+    assert "skipped: 1 tree with the same branches as the first" in notes
 
 
 def test_several_trees_are_chosen_by_name_or_number(read):

@@ -50,7 +50,7 @@ EXPECTED = {
     "codon-marks.tree": (5, 3, "Newick tree", "inner 2/chimp"),
     "thesaurus-with-kinds.ttl": (3, 2, "SKOS or RDFS", "carp"),
 }  # fmt: skip
-NEEDS = {"yml": "yaml", "obo": "pronto", "owl": "pronto", "ttl": "rdflib"}
+NEEDS = {"yml": "yaml", "owl": "rdflib", "ttl": "rdflib"}
 
 
 @pytest.mark.parametrize("name", EXPECTED)

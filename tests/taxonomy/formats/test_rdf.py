@@ -36,7 +36,7 @@ def thesaurus(request, tmp_path):
 def test_every_syntax(thesaurus):
     h, notes = read_with_notes(thesaurus, ids="local")
     assert set(h.edges) == EDGES
-    assert notes == ("passed over: 1 deprecated resource",)
+    assert notes == ("skipped: 1 deprecated resource",)
 
 
 def test_addresses_are_the_ids_by_default(thesaurus):

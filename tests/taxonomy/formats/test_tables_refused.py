@@ -174,7 +174,7 @@ def test_notes_say_what_was_guessed_and_left_out(tmp_path):
     assert told[1:] == [
         "not UTF-8: read as Windows-1252, 'Krähe' in line 2; if names look wrong, pass -O encoding=NAME",
         "columns left out: 'Note'",
-        "passed over: 1 row given twice",
+        "skipped: 1 row given twice",
     ]
 
 

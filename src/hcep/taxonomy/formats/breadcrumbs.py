@@ -149,7 +149,7 @@ def from_lines(
     source.understood = f"breadcrumbs apart by {mark!r}{f' in {where}' if where else ''}"
     source.understood += ", with ids" if known else ""
     source.otherwise = "if the lines are no paths, pass -O format=outline" if not where else ""
-    source.notes += [f"passed over: {counted(n_again, 'line')} given twice"] if n_again else []
+    source.notes += [f"skipped: {counted(n_again, 'line')} given twice"] if n_again else []
     return draft.hierarchy()
 
 

@@ -172,5 +172,5 @@ def read_folder(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
             raise HierarchyError(f"cannot read the directory {str(path)!r}: {error.strerror}") from None
         waiting += [(path / name, known[real], above | {real}) for name in reversed(found)]
     if n_loops:
-        source.notes.append(f"passed over: {counted(n_loops, 'link')} to a directory above")
+        source.notes.append(f"skipped: {counted(n_loops, 'link')} to a directory above")
     return draft.hierarchy()

@@ -182,8 +182,8 @@ def _graph(source: Source, data: Record) -> Hierarchy | None:
     used = {end for edge in edges for end in edge}
     names = _labels((str(node["id"]), node) for node in nodes if str(node["id"]) in used)
     n_alone = len({str(node["id"]) for node in nodes} - used)
-    source.notes += [f"passed over: {counted(len(links) - len(edges), 'other relation')}"] * (len(edges) < len(links))
-    source.notes += [f"passed over: {counted(n_alone, 'node')} without an edge"] * (n_alone > 0)
+    source.notes += [f"skipped: {counted(len(links) - len(edges), 'other relation')}"] * (len(edges) < len(links))
+    source.notes += [f"skipped: {counted(n_alone, 'node')} without an edge"] * (n_alone > 0)
     return _linked(source, "graph of nodes and edges", edges, names)
 
 

@@ -44,8 +44,8 @@ def read(source: Source, *, repeated: Repeated = "raise", tree: str | None = Non
     plain = () if is_nexus else _parsed(source, text, 1, n, {})
     found = _nexus_trees(source, text, n) if is_nexus else [(f"tree {i + 1}", tree) for i, tree in enumerate(plain)]
     told = {
-        "lengths": f"passed over: {counted(n['lengths'], 'branch length')}",
-        "support": f"passed over: {counted(n['support'], 'support value')} of inner nodes",
+        "lengths": f"skipped: {counted(n['lengths'], 'branch length')}",
+        "support": f"skipped: {counted(n['support'], 'support value')} of inner nodes",
         "blanks": f"joined: {counted(n['blanks'], 'label')} with blanks and no quotes",
     }
     source.notes += [note for what, note in told.items() if n[what]]
@@ -86,7 +86,7 @@ def _chosen(source: Source, trees: dict[str, _Node], wanted: str | None) -> str:
             f"{quoted(names, 5)}; choose with tree= (-O tree=1 on the command line)"
         )
     if len(names) > 1:
-        source.notes.append(f"passed over: {counted(len(names) - 1, 'tree')} with the same branches as the first")
+        source.notes.append(f"skipped: {counted(len(names) - 1, 'tree')} with the same branches as the first")
     return names[0]
 
 

@@ -1,11 +1,12 @@
-"""OBO and OWL ontologies (HPO, RadLex, Uberon, ...) by pronto; SKOS thesauri and RDFS class trees by rdflib."""
+"""OBO ontologies (HPO, RadLex, Uberon, ...) line by line; OWL, SKOS thesauri and RDFS class trees by rdflib.
+
+OBO has one reader, ours: strict parsers refuse many published files, so a lenient one is needed in any case.
+"""
 
 import logging
 import re
-import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 from xml.parsers import expat
 
@@ -15,175 +16,183 @@ from hcep.hierarchy.graph import Hierarchy
 from hcep.taxonomy.formats.source import Source
 
 TAG = re.compile(r"[A-Za-z][\w-]*")
-#: Qualifiers behind a value of OBO: ``is_a: X:1 {is_inferred="true"}``.
-TRAILING = re.compile(r"\s*\{[^{}]*\}\s*$")
-SYNTAX = {"turtle": "turtle", "rdf": "xml", "ntriples": "nt", "jsonld": "json-ld"}
-#: Characters of an XML entity, and how many times the file they may come to: namespaces stay far below.
+#: Qualifiers after a value in OBO: ``is_a: X:1 {is_inferred="true"}``.
+QUALIFIERS = re.compile(r"\s*(?<!\\)\{[^{}]*(?<!\\)\}\s*$")
+ESCAPED = re.compile(r"\\(.)")
+SYNTAX = {"turtle": "turtle", "rdf": "xml", "owl": "xml", "ntriples": "nt", "jsonld": "json-ld"}
+#: Addresses of OBO's terms, which its tools write as ``HP:0000118``.
+OBO_ADDRESS = re.compile(r"http://purl\.obolibrary\.org/obo/([^#_/]+)_(.+)")
+#: Characters of an XML entity, and how much longer entities may make the file: namespaces stay far below both.
 MAX_ENTITY, MAX_GROWTH = 500, 3
 
+#: Tags and values of a stanza.
+Stanza = dict[str, list[str]]
 
-def read(source: Source, *, relationships: Sequence[str] = ("is_a",)) -> Hierarchy:
-    """Read the terms of an ontology; obsolete ones are passed over, imports are not followed.
+
+def read_obo(source: Source, *, relationships: str | Sequence[str] = ("is_a",)) -> Hierarchy:
+    """Read the terms of an OBO ontology; obsolete terms are skipped, imports are not followed.
 
     `relationships` are what makes a parent: ``"is_a"``, and ids or names of relationships such as ``"part_of"``.
     """
-    wanted = (relationships,) if isinstance(relationships, str) else tuple(relationships)
-    source.understood = f"{source.format.upper()} ontology"
-    try:
-        ontology = _ontology(source)
-    except _GaveUpError as error:
-        found = _line_by_line(source, wanted, str(error)) if source.format == "obo" else None
-        if found is None:
-            raise HierarchyError(str(error)) from None
-        return found
-    terms = [term for term in ontology.terms() if not term.obsolete]
-    n_obsolete = len(ontology.terms()) - len(terms)
-    kept = {term.id for term in terms}
-    edges = [edge for term in terms for edge in _parents(term, wanted, kept)]
-    if not edges:
-        known = ["is_a", *sorted(relation.id for relation in ontology.relationships())]
-        others = [kind for kind in known if kind not in wanted]
-        hint = "expected terms with a parent each, such as 'is_a: ID' in OBO"
-        if others:
-            choose = f"choose with relationships= (-O relationships={others[0]} on the command line)"
-            hint = f"it has {quoted(others, 9)}: {choose}"
-        raise source.fail(f"no term has a parent by {quoted(wanted)}; {hint}")
-    linked = {synset for edge in edges for synset in edge}
-    _pass_over(source, {"obsolete term": n_obsolete, "term|without parents and children": len(kept - linked)})
-    return Hierarchy.from_edges(edges, {term.id: term.name for term in terms if term.name and term.id in linked})
+    source.understood = "OBO ontology"
+    stanzas, skipped = _stanzas(source)
+    terms = stanzas["[term]"]
+    if not terms:
+        raise source.fail("has no terms; expected OBO: lines such as '[Term]', 'id: X:1' and 'is_a: X:2'")
+    current = {term: tags for term, tags in terms.items() if tags.get("is_obsolete") != ["true"]}
+    relation_ids = {name: i for i, tags in stanzas["[typedef]"].items() for name in (i, *tags.get("name", ()))}
+    wanted = [relation_ids.get(kind, kind) for kind in _listed(relationships)]
+    parents: dict[str, list[str]] = {}
+    for term, tags in current.items():
+        related = [value.split()[:2] for value in tags.get("relationship", ())]
+        by_kind = [tags.get(k, []) if k == "is_a" else [pair[-1] for pair in related if pair[0] == k] for k in wanted]
+        parents[term] = [parent for several in by_kind for parent in sorted(several)]
+    undefined = [parent for several in parents.values() for parent in several if parent not in terms]
+    if undefined and not skipped:
+        raise source.fail(
+            f"{undefined[0]!r} is a parent but not a term of this file; imports are not followed: merge them first "
+            "(robot merge), or read a complete release"
+        )
+    edges = [
+        (p, term) for term, several in parents.items() for p in dict.fromkeys(several) if p in current and p != term
+    ]
+    names = {term: ESCAPED.sub(_unescaped, tags["name"][0]) for term, tags in current.items() if "name" in tags}
+    counts = {
+        f"line|without 'tag: value', from line {min(skipped, default=0):,}": len(skipped),
+        "obsolete term": len(terms) - len(current),
+        "parent|that is not a term of this file": len(undefined),
+    }
+    return _from_terms(source, edges, names, current, counts, wanted, ["is_a", *stanzas["[typedef]"]])
 
 
-class _GaveUpError(HierarchyError):
-    """The strict parser cannot read the file."""
-
-
-def _line_by_line(source: Source, wanted: Sequence[str], reason: str) -> Hierarchy | None:
-    """Terms, names and parents of an OBO file that the strict parser refuses; None where there are none."""
-    terms: dict[str, dict[str, list[str]]] = {}
-    term: dict[str, list[str]] = {}
+def _stanzas(source: Source) -> tuple[dict[str, dict[str, Stanza]], list[int]]:
+    """The terms and relationships of an OBO file by id, and the numbers of the lines that cannot be read."""
+    stanzas: dict[str, dict[str, Stanza]] = {"[term]": {}, "[typedef]": {}}
     skipped: list[int] = []
-    inside = False
+    kind, tags = "", Stanza()
     for number, line in enumerate(source.lines(), start=1):
         text = line.partition(" !")[0].strip()
         if text.startswith("["):
-            inside, term = text.casefold() == "[term]", {}
-        elif inside and text and not text.startswith("!"):
+            kind, tags = text.casefold(), {}
+        elif kind in stanzas and text and not text.startswith("!"):
             tag, colon, value = text.partition(":")
-            value = TRAILING.sub("", value).strip()
+            value = QUALIFIERS.sub("", value).strip()
             if not colon or not value or not TAG.fullmatch(tag):
                 skipped.append(number)
                 continue
-            term.setdefault(tag, []).append(value)
+            tags.setdefault(tag, []).append(value)
             if tag == "id":
-                terms[value] = term
-    kept = {synset: term for synset, term in terms.items() if term.get("is_obsolete") != ["true"]}
-    edges, dangling = [], 0
-    for synset, term in kept.items():
-        related = [pair.split()[:2] for pair in term.get("relationship", [])]
-        above: list[str] = []  # in the strict parser's order
-        for kind in wanted:
-            above += sorted(term.get("is_a", []) if kind == "is_a" else [p[-1] for p in related if p[0] == kind])
-        edges += [(parent, synset) for parent in dict.fromkeys(above) if parent in kept and parent != synset]
-        dangling += sum(parent not in terms for parent in above)
+                stanzas[kind][value] = tags
+    return stanzas, skipped
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return {"n": "\n", "t": "\t", "W": " "}.get(match[1], match[1])
+
+
+def _listed(relationships: str | Sequence[str]) -> tuple[str, ...]:
+    return (relationships,) if isinstance(relationships, str) else tuple(relationships)
+
+
+def _from_terms(
+    source: Source,
+    edges: Sequence[tuple[str, str]],
+    names: Mapping[str, str],
+    terms: Iterable[str],
+    counts: Mapping[str, int],
+    wanted: Sequence[str],
+    known: Sequence[str],
+) -> Hierarchy:
+    """The hierarchy of an ontology's edges, with notes on what was skipped."""
     if not edges:
-        return None
-    linked = {synset for edge in edges for synset in edge}
-    source.notes.append(
-        f"the strict parser refuses it ({reason.removeprefix(source.name).strip(', :')}): terms, names and "
-        "parents were read line by line, everything else of it was skipped"
-    )
-    told = {
-        f"line|without 'tag: value', from line {min(skipped, default=0):,}": len(skipped),
-        "obsolete term": len(terms) - len(kept),
-        "parent|that is no term of this file": dangling,
-        "term|without parents and children": len(kept.keys() - linked),
-    }
-    _pass_over(source, told)
-    return Hierarchy.from_edges(edges, {s: kept[s]["name"][0] for s in kept if s in linked and "name" in kept[s]})
+        others = [kind for kind in known if kind not in wanted]
+        hint = "expected terms with a parent each, such as 'is_a: ID' in OBO"
+        if others and "is_a" not in wanted:
+            choose = f"choose with relationships= (-O relationships={others[0]} on the command line)"
+            hint = f"it has {quoted(others, 9)}: {choose}"
+        raise source.fail(f"no term has a parent by {quoted(wanted)}; {hint}")
+    linked = {term for edge in edges for term in edge}
+    alone = {"term|without parents and children": len(set(terms) - linked)}
+    _note_skipped(source, {**counts, **alone})
+    return Hierarchy.from_edges(edges, {term: name for term, name in names.items() if term in linked})
 
 
-def _pass_over(source: Source, counts: dict[str, int]) -> None:
-    """Note what is passed over: how many of each noun, with what is said of it after a bar."""
+def _note_skipped(source: Source, counts: Mapping[str, int]) -> None:
+    """Note how many of each thing were skipped: a noun, and more about it after a bar."""
     for what, n in counts.items():
         noun, _, more = what.partition("|")
-        source.notes += [f"passed over: {counted(n, noun)}{' ' * bool(more)}{more}"] if n else []
+        source.notes += [f"skipped: {counted(n, noun)}{' ' * bool(more)}{more}"] if n else []
 
 
-def _ontology(source: Source) -> Any:
-    pronto = require("pronto", "formats", f"reading {source.format.upper()}")
-    if source.format == "owl":
-        start = source.data[:2_000].lstrip(b"\xef\xbb\xbf \t\r\n")
-        if start.startswith((b"Prefix(", b"Ontology(", b"@prefix", b"Prefix:")):
-            raise source.fail(
-                "is OWL, but not in RDF/XML; pass format='turtle' (-O format=turtle on the command line) "
-                "for Turtle, or convert it (robot convert --output x.obo)"
-            )
-        if b"<Ontology" in start and b"rdf:RDF" not in start:
-            raise source.fail("is OWL/XML; expected OWL in RDF/XML: convert it (robot convert --output x.obo)")
-        _refuse_unsafe_xml(source)
-    else:
-        source.text()
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        # pronto takes an encoding only with a path, and guesses it, sometimes wrongly, without one.
-        copy = Path(folder) / f"ontology.{source.format}"
-        # It stumbles over a byte order mark, and over lines of comment in OBO.
-        data = source.data.removeprefix(b"\xef\xbb\xbf")
-        copy.write_bytes(re.sub(rb"(?m)^[ \t]*![^\r\n]*", b"", data) if source.format == "obo" else data)
-        warnings.simplefilter("ignore")  # it warns of every axiom beyond what a hierarchy needs
-        try:
-            return pronto.Ontology(copy, import_depth=0, encoding="utf-8")
-        except SyntaxError as error:
-            raise _GaveUpError(str(source.fail(f"is not {source.format.upper()}: {error.msg}", error.lineno))) from None
-        except KeyError as error:
-            raise source.fail(
-                f"{error.args[0]!r} is a parent but no term of this file; imports are not followed: merge them first "
-                "(robot merge), or read a release that is whole"
-            ) from None
-        except Exception as error:  # malformed content comes out of it as errors of many kinds, down to re.error
-            reason = str(error).replace(str(copy), source.name) or type(error).__name__
-            raise _GaveUpError(str(source.fail(f"cannot be read as {source.format.upper()}: {reason}"))) from None
-        except BaseException as error:
-            # The parser below pronto is in Rust; where it gives up on itself, the error is no Exception.
-            if type(error).__name__ != "PanicException":
-                raise
-            told = f"cannot be read as {source.format.upper()}: its parser gave up ({error})"
-            raise _GaveUpError(str(source.fail(told))) from None
+def read_owl(source: Source, *, relationships: str | Sequence[str] = ("is_a",)) -> Hierarchy:
+    """Read the classes of an OWL ontology in RDF/XML; deprecated classes are skipped, imports are not followed.
+
+    `relationships` are what makes a parent: ``"is_a"``, and ids or labels of properties such as ``"part of"``, by
+    restrictions "some values from".
+    """
+    start = source.data[:2_000].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith((b"Prefix(", b"Ontology(", b"@prefix", b"Prefix:")):
+        raise source.fail(
+            "is OWL, but not in RDF/XML; pass format='turtle' (--format turtle on the command line) "
+            "for Turtle, or convert it (robot convert --output x.obo)"
+        )
+    if b"<Ontology" in start and b"rdf:RDF" not in start:
+        raise source.fail("is OWL/XML; expected OWL in RDF/XML: convert it (robot convert --output x.obo)")
+    source.understood = "OWL ontology"
+    rdflib = require("rdflib", "formats", "reading OWL")
+    graph, wanted = _graph(source, rdflib), _listed(relationships)
+    deprecated = _deprecated(graph, rdflib)
+    kinds = {"is_a": list(_edges(graph, rdflib, (rdflib.RDFS.subClassOf,)))}
+    for restriction, target in graph.subject_objects(rdflib.OWL.someValuesFrom):
+        for relation in graph.objects(restriction, rdflib.OWL.onProperty):
+            pairs = [(target, child) for child in graph.subjects(rdflib.RDFS.subClassOf, restriction)]
+            for name in {_short(relation), *map(str, graph.objects(relation, rdflib.RDFS.label))}:
+                kinds.setdefault(name, []).extend(pairs)
+    classes = [c for c in graph.subjects(rdflib.RDF.type, rdflib.OWL.Class) if isinstance(c, rdflib.URIRef)]
+    edges = [pair for kind in wanted for pair in sorted(set(kinds.get(kind, ()))) if not deprecated & set(pair)]
+    names = {_short(c): _name(graph, rdflib, c, "en") or _short(c) for pair in edges for c in pair}
+    return _from_terms(
+        source,
+        [(_short(parent), _short(child)) for parent, child in edges],
+        names,
+        {_short(c) for c in classes if c not in deprecated},
+        {"obsolete term": len(deprecated)},
+        wanted,
+        list(kinds),
+    )
 
 
-def _parents(term: Any, wanted: Sequence[str], kept: set[str]) -> Iterator[tuple[str, str]]:
-    found: list[str] = []
-    for kind in wanted:
-        related = [terms for relation, terms in term.relationships.items() if kind in (relation.id, relation.name)]
-        several = [term.superclasses(1, with_self=False)] if kind == "is_a" else related
-        found += sorted(above.id for terms in several for above in terms)
-    return ((above, term.id) for above in dict.fromkeys(found) if above in kept and above != term.id)
+def _short(address: Any) -> str:
+    """An address as OBO's tools write it, ``HP:0000118``; others as they are."""
+    match = OBO_ADDRESS.fullmatch(str(address))
+    return f"{match[1]}:{match[2]}" if match else str(address)
 
 
 def read_rdf(source: Source, *, language: str = "en", ids: Literal["iri", "local"] = "iri") -> Hierarchy:
-    """Read skos:broader, skos:narrower and rdfs:subClassOf; deprecated resources are passed over.
+    """Read skos:broader, skos:narrower and rdfs:subClassOf; deprecated resources are skipped.
 
-    `language` is that of the names (skos:prefLabel, then rdfs:label); without one in it, a label without a language,
-    then any. `ids` are whole addresses, or what follows their last ``#`` or ``/``.
+    `language` is that of the names (skos:prefLabel, then rdfs:label); without one in it, a label without a language is
+    used, then any. `ids` are complete addresses, or what follows their last ``#`` or ``/``.
     """
     if ids not in ("iri", "local"):
         raise HierarchyError(f"ids must be 'iri' or 'local', got {ids!r}")
     source.understood = "SKOS or RDFS"
     rdflib = require("rdflib", "formats", "reading RDF")
     graph = _graph(source, rdflib)
-    deprecated = {s for s, value in graph.subject_objects(rdflib.OWL.deprecated) if str(value) in ("true", "1")}
-    edges = [(p, c) for p, c in _edges(graph, rdflib) if p not in deprecated and c not in deprecated]
-    _pass_over(source, {"deprecated resource": len(deprecated)})
+    deprecated = _deprecated(graph, rdflib)
+    pairs = _edges(graph, rdflib, (rdflib.SKOS.broader, rdflib.RDFS.subClassOf), rdflib.SKOS.narrower)
+    # A graph has no order: edges are sorted, so that the same file gives the same hierarchy.
+    edges = sorted({pair for pair in pairs if not deprecated & set(pair)})
+    _note_skipped(source, {"deprecated resource": len(deprecated)})
     if not edges:
-        raise source.fail("holds no skos:broader, skos:narrower or rdfs:subClassOf between named resources")
-    # A graph has no order: sorted, so that the same file gives the same hierarchy.
-    edges = sorted(set(edges))
+        raise source.fail("has no skos:broader, skos:narrower or rdfs:subClassOf between named resources")
     known = _ids(source, sorted({r for edge in edges for r in edge}), ids)
     names = {known[r]: name for r in known if (name := _name(graph, rdflib, r, language))}
     return Hierarchy.from_edges([(known[p], known[c]) for p, c in edges], names)
 
 
 def _graph(source: Source, rdflib: Any) -> Any:
-    if source.format == "rdf":
+    if SYNTAX[source.format] == "xml":
         _refuse_unsafe_xml(source)
     else:
         source.text()
@@ -193,14 +202,14 @@ def _graph(source: Source, rdflib: Any) -> Any:
     try:
         # The address stands for the file in relative references; nothing is fetched from it.
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of one of its parts by another
-            logging.getLogger("rdflib.term").setLevel(logging.CRITICAL)  # a date that is none is nothing to us
+            warnings.simplefilter("ignore", DeprecationWarning)  # from one part of rdflib about another
+            logging.getLogger("rdflib.term").setLevel(logging.CRITICAL)  # invalid dates do not matter here
             graph.parse(data=source.data, format=SYNTAX[source.format], publicID="file:///")
     except RecursionError:
         raise source.fail("is nested too deeply to be read") from None
     except IndexError:
         raise source.fail(f"is not {source.format} that rdflib can read: it ends within a statement") from None
-    except Exception as error:  # each of its parsers raises errors of its own, down to plain Exception
+    except Exception as error:  # each parser raises errors of its own, even plain Exception
         first, *others = (str(error) or type(error).__name__).splitlines()
         place = re.match(r"at line (\d+) of", first)
         reason, line = others[0] if place and others else first, int(place[1]) if place else None
@@ -209,7 +218,7 @@ def _graph(source: Source, rdflib: Any) -> Any:
 
 
 def _refuse_remote_context(source: Source, data: Any) -> None:
-    """A JSON-LD context given by its address would be fetched while parsing."""
+    """Refuse a JSON-LD context given by its address, which would be fetched while parsing."""
     waiting = [data]
     while waiting:
         value = waiting.pop()
@@ -220,19 +229,22 @@ def _refuse_remote_context(source: Source, data: Any) -> None:
             listed = context if isinstance(context, list) else [context]
             remote = [c for c in (*listed, value.get("@import")) if isinstance(c, str)]
             if remote:
-                raise source.fail(f"its context is at another place, {remote[0]!r}; write the context into the file")
+                raise source.fail(f"its context is at another address, {remote[0]!r}; write the context into the file")
             waiting += value.values()
 
 
-def _edges(graph: Any, rdflib: Any) -> Iterator[tuple[Any, Any]]:
-    """(parent, child) pairs of named resources."""
-    upwards = (rdflib.SKOS.broader, rdflib.RDFS.subClassOf)
+def _deprecated(graph: Any, rdflib: Any) -> set[Any]:
+    return {s for s, value in graph.subject_objects(rdflib.OWL.deprecated) if str(value) in ("true", "1")}
+
+
+def _edges(graph: Any, rdflib: Any, upwards: Sequence[Any], *downwards: Any) -> Iterator[tuple[Any, Any]]:
+    """(parent, child) pairs of named resources, by predicates that point up and predicates that point down."""
     pairs = [(above, below) for predicate in upwards for below, above in graph.subject_objects(predicate)]
-    pairs += list(graph.subject_objects(rdflib.SKOS.narrower))
+    pairs += [pair for predicate in downwards for pair in graph.subject_objects(predicate)]
     own = (str(rdflib.OWL), str(rdflib.SKOS), str(rdflib.RDFS))
     for above, below in pairs:
         named = isinstance(above, rdflib.URIRef) and isinstance(below, rdflib.URIRef)
-        # Every class is a subclass of itself and of owl:Thing; some tools write it down, or whose kinds they are.
+        # Every class is a subclass of itself and of owl:Thing, and some tools write it down.
         if named and above != below and not str(above).startswith(own):
             yield above, below
 
@@ -242,17 +254,17 @@ def _ids(source: Source, resources: list[Any], ids: str) -> dict[Any, str]:
         return {resource: str(resource) for resource in resources}
     known = {r: str(r).rstrip("#/").replace("#", "/").rsplit("/", 1)[-1] for r in resources}
     first: dict[str, Any] = {}
-    for resource, synset in known.items():
-        other = first.setdefault(synset, resource)
+    for resource, name in known.items():
+        other = first.setdefault(name, resource)
         if other != resource:
-            raise source.fail(f"{str(other)!r} and {str(resource)!r} are both {synset!r} by local name; pass ids='iri'")
+            raise source.fail(f"{str(other)!r} and {str(resource)!r} are both {name!r} by local name; pass ids='iri'")
     return known
 
 
 def _name(graph: Any, rdflib: Any, resource: Any, language: str) -> str | None:
-    def distance(found: str, wanted: str) -> int:
-        """0 for the language asked for, then its regions, no language, any other."""
-        return 0 if found == wanted else 1 if found.startswith(f"{wanted}-") else 2 if not found else 3
+    def distance(tag: str, wanted: str) -> int:
+        """0 for the wanted language, then its regions, no language, any other."""
+        return 0 if tag == wanted else 1 if tag.startswith(f"{wanted}-") else 2 if not tag else 3
 
     for predicate in (rdflib.SKOS.prefLabel, rdflib.RDFS.label):
         texts = [o for o in graph.objects(resource, predicate) if hasattr(o, "language") and str(o).strip()]
@@ -262,15 +274,15 @@ def _name(graph: Any, rdflib: Any, resource: Any, language: str) -> str | None:
     return None
 
 
-class _DeclarationsOver(Exception):  # noqa: N818 # no error: it ends the parsing
-    """The first element has come."""
+class _DeclarationsOver(Exception):  # noqa: N818 # not an error: it ends the parsing
+    """The first element begins."""
 
 
 def _refuse_unsafe_xml(source: Source) -> None:
     """Refuse external entities and definitions, entities made of entities, and those that multiply the file.
 
-    Ours and not `defusedxml`: that refuses every entity or none, while older tools write the namespaces of an ontology
-    as entities (``&owl;Class``); and rdflib and pronto bring parsers of their own, which it does not reach.
+    `defusedxml` would refuse every entity or none, while older tools write the namespaces of an ontology as entities
+    (``&owl;Class``); and it does not reach the parser that rdflib brings.
     """
     entities: dict[str, str] = {}
 
@@ -294,7 +306,7 @@ def _refuse_unsafe_xml(source: Source) -> None:
     parser = expat.ParserCreate()
     parser.StartDoctypeDeclHandler = doctype
     parser.EntityDeclHandler = declared
-    parser.AttlistDeclHandler = attribute  # its default comes with every element: a flood without an entity
+    parser.AttlistDeclHandler = attribute  # its default comes with every element and can flood the reader
     parser.StartElementHandler = element
     try:
         parser.Parse(source.data, True)

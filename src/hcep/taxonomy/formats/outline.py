@@ -81,7 +81,7 @@ def _not_an_outline(source: Source) -> Hierarchy | None:
     if mark:
         numbers = [match for _, line in lines if (match := re.fullmatch(r"(.*\S)\s+(\d+)", line))]
         if len(lines) == len(numbers) == len({match[2] for match in numbers}) > 2:  # as in lists of classes
-            source.notes.append("passed over: the number at the end of every line")
+            source.notes.append("skipped: the number at the end of every line")
             lines = [(n, match[1]) for (n, _), match in zip(lines, numbers, strict=True)]
         return breadcrumbs.from_lines(source, lines, mark)
     if len(lines) > 1 and sum("\t" in line.strip() for _, line in lines) >= 0.9 * len(lines):

@@ -90,7 +90,7 @@ def _without_title(source: Source, rows: list[Row]) -> list[Row]:
     titles = [is_header_word(cell) or plain(cell) in ABOUT for cell in second]
     grouped = 0 < sum(map(bool, first)) < len(second) > 2 and all(titles)
     if not again and ((len(first) == 1 and second[0] and (following > line + 1 or len(second) > 1)) or grouped):
-        source.notes.append(f"passed over: the title {next(filter(None, first))!r} in line {line:,}")
+        source.notes.append(f"skipped: the title {next(filter(None, first))!r} in line {line:,}")
         second += first[len(second) :]  # a column whose only title is there
         return _without_title(source, rows[1:])
     alone = [line for line, cells in rows if sum(map(bool, cells)) == 1]

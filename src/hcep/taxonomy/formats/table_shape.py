@@ -65,8 +65,8 @@ class Evidence:
             # Some rows say the header again, or the sums below a table.
             again = [line for line, cells in others if cells == first]
             sums = [line for line, cells in others[-1:] if cells[0].casefold().strip(" :") in words.SUMS]
-            source.notes += [f"passed over: line {line:,}, the header again" for line in again]
-            source.notes += [f"passed over: line {line:,}, a sum" for line in sums]
+            source.notes += [f"skipped: line {line:,}, the header again" for line in again]
+            source.notes += [f"skipped: line {line:,}, a sum" for line in sums]
             self.rows = [row for row in others if row[0] not in (*again, *sums)]
         twice = [column for column, n in Counter(self.names).items() if n > 1]
         if twice:

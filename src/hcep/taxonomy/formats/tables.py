@@ -287,7 +287,7 @@ def _levels(
     source.understood = f"level columns {' > '.join(shape.titles)}"
     if not shape.known:
         source.otherwise = "taken so by its cells; if it is an edge list, pass -O parent=COLUMN -O child=COLUMN"
-    source.notes += [*shape.notes, *([f"passed over: {counted(n_again, 'row')} given twice"] if n_again else [])]
+    source.notes += [*shape.notes, *([f"skipped: {counted(n_again, 'row')} given twice"] if n_again else [])]
     return draft.hierarchy()
 
 
@@ -333,5 +333,5 @@ def _completed(source: Source, shape: Shape, blank: str | None) -> list[list[str
     n_above = sum(new != old for new, old in zip(filled, rows, strict=True))
     n_skipped = len(between) if blank is None else 0
     source.notes += [f"empty cells read as in the row above: {counted(n_above, 'row')}"] if n_above else []
-    source.notes += [f"passed over: {counted(n_skipped, 'empty cell')} between levels"] if n_skipped else []
+    source.notes += [f"skipped: {counted(n_skipped, 'empty cell')} between levels"] if n_skipped else []
     return filled
