@@ -1,4 +1,4 @@
-"""How sure: answers that stop at an inner concept, prediction sets with guaranteed coverage, scores of strangeness."""
+"""How sure an answer is: answers at an inner concept, prediction sets with guaranteed coverage, novelty scores."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from hcep.classify.training import TrainingSet
 
 Floats = NDArray[np.float64]
-#: Training images that are looked at, per class and in all.
+#: Most training images that the explained floor is computed from, per class and in all.
 PER_CLASS, IN_ALL = 50, 10_000
-#: Below this share of a class's images an answer counts as unlike them.
+#: The explained floor of a class is this percentile of its training images.
 PERCENTILE = 5.0
-#: What the unexplained share of an image counts for in `unknown_scores`, beside the entropy of its classes.
+#: Weight of an image's unexplained share in `unknown_scores`, relative to the entropy of its classes.
 WEIGHT = 12.0
-#: Images from which on a class has a percentile of its own; with fewer, it gets that of all images.
+#: Fewest images for which a class has a percentile of its own; with fewer, it gets that of all images.
 ENOUGH = 20
 #: Columns of `HeldOutScores.scores`: the probability of the first concept on the answer's path that the true class is
 #: not below, or 0; 1 minus the probability of the true class; like the first, with the true class taken away from the
@@ -34,7 +34,7 @@ SCORES = ("concept", "classes", "kind", "unknown")
 
 @dataclass(frozen=True, eq=False)
 class HeldOutScores:
-    """What labelled images got that the model was not fitted on: all that guarantees are computed from."""
+    """Scores of labelled images that the model was not fitted on, from which guarantees are computed."""
 
     class_index: NDArray[np.int64]  # (n_images,); the true class of each
     scores: Floats  # (n_images, 4)
@@ -43,12 +43,12 @@ class HeldOutScores:
         return len(self.class_index)
 
     def quantile(self, which: str, alpha: float, of: Any = slice(None)) -> float:
-        """The conformal quantile of one of `SCORES`, over all images or some."""
+        """The conformal quantile of one of `SCORES`, over all images or a selection."""
         return conformal_quantile(self.scores[of, SCORES.index(which)], alpha)
 
 
 def conformal_quantile(scores: Floats, alpha: float) -> float:
-    """The ``ceil((n + 1) (1 - alpha))``-th smallest of n held-out scores, infinite where n is too small for that.
+    """The ``ceil((n + 1) (1 - alpha))``-th smallest of n held-out scores, infinite if n is too small.
 
     The score of a new image of the same kind is at most this with probability at least ``1 - alpha``.
 
@@ -69,29 +69,31 @@ def class_quantiles(model: PathModel, which: str, alpha: float, by_class: bool) 
     return np.array([held.quantile(which, alpha, held.class_index == c) for c in range(len(model.classes))])
 
 
-def hedged_nodes(model: PathModel, found: Inference, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.intp]:
-    """Where each answer stops, as a node of the path tree; 0, the root, where not even the first step is sure.
+def hedged_nodes(
+    model: PathModel, inference: Inference, alpha: float = 0.1, *, by_class: bool = False
+) -> NDArray[np.intp]:
+    """The concept that each answer stops at, as a node of the path tree; 0, the root, if no step is sure enough.
 
     With ``v_1, v_2, …`` the path of the answer and ``P(v)`` the probability of the classes below v, the score of a
     class is ``P(v_l)`` for the first v_l that it is not below. The walk goes on to v_l while P(v_l) is above the
     quantiles of all classes that it would leave behind: the answer is above all classes whose score is at most theirs.
     """
-    return _descend(model, found, class_quantiles(model, "concept", alpha, by_class))
+    return _descend(model, inference, class_quantiles(model, "concept", alpha, by_class))
 
 
-def kinds(model: PathModel, found: Inference, alpha: float = 0.2) -> NDArray[np.intp]:
-    """For images of no known class the concept they are a kind of, as a node of the path tree."""
-    return _descend(model, found, class_quantiles(model, "kind", alpha, False))
+def kinds(model: PathModel, inference: Inference, alpha: float = 0.2) -> NDArray[np.intp]:
+    """For images of an unknown class, the concept they are a kind of, as a node of the path tree."""
+    return _descend(model, inference, class_quantiles(model, "kind", alpha, False))
 
 
 class Hedged(Struct, frozen=True):
-    """What can be said of one image with a promised coverage."""
+    """The answer for one image with a guaranteed coverage."""
 
-    concept: str  # the lowest that can be answered
+    concept: str  # the lowest concept that is sure enough
     name: str
     probability: float  # of the classes below it
     is_class: bool  # whether it is the predicted class itself
-    kind: str | None  # what the image is a kind of, by name, where it seems to be of no class of the model
+    kind: str | None  # the name of what the image is a kind of, if it seems to belong to no class of the model
 
     def __str__(self) -> str:
         sure = f"{100 * min(self.probability, 0.99):.0f} %"
@@ -99,32 +101,34 @@ class Hedged(Struct, frozen=True):
         return text + ("" if self.kind is None else f"; maybe a kind of {self.kind} that is not in the hierarchy")
 
 
-def hedges(model: PathModel, found: Inference, alpha: float = 0.1, *, false_alarms: float = 0.05) -> list[Hedged]:
-    """What can be said of each image: the true class is below it with probability at least ``1 - alpha``.
+def hedges(model: PathModel, inference: Inference, alpha: float = 0.1, *, false_alarms: float = 0.05) -> list[Hedged]:
+    """The answer for each image: the true class is below it with probability at least ``1 - alpha``.
 
-    `found` has explained shares; `false_alarms` is the share of known images that may be taken for unknown ones.
+    `inference` has explained shares; `false_alarms` is the share of known images that may be taken for unknown ones.
     """
-    h, tree, nodes = model.hierarchy, model.hierarchy.path_tree, hedged_nodes(model, found, alpha)
-    strange = unknown_scores(model, found) > scores_of(model).quantile("unknown", false_alarms)
-    names = [h.name(h.ids[i]) for i in tree.synset[kinds(model, found)]]
+    h, tree, nodes = model.hierarchy, model.hierarchy.path_tree, hedged_nodes(model, inference, alpha)
+    is_unknown = unknown_scores(model, inference) > scores_of(model).quantile("unknown", false_alarms)
+    names = [h.name(h.ids[i]) for i in tree.synset[kinds(model, inference)]]
     concepts = tree.synset[nodes].tolist()
     members = model.classes_below[:, concepts].toarray().T > 0
-    below = np.where(members, found.probabilities, 0.0).sum(axis=1).tolist()
+    below = np.where(members, inference.probabilities, 0.0).sum(axis=1).tolist()
     return [
-        Hedged(h.ids[i], h.name(h.ids[i]), p, not tree.n_children[v], name if odd else None)
-        for i, v, p, name, odd in zip(concepts, nodes.tolist(), below, names, strange.tolist(), strict=True)
+        Hedged(h.ids[i], h.name(h.ids[i]), p, not tree.n_children[v], name if unknown else None)
+        for i, v, p, name, unknown in zip(concepts, nodes.tolist(), below, names, is_unknown.tolist(), strict=True)
     ]
 
 
-def class_sets(model: PathModel, found: Inference, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.bool_]:
-    """Which classes each image may be of, (n_images, n_classes); the predicted one always."""
-    sets = 1.0 - found.probabilities <= class_quantiles(model, "classes", alpha, by_class)
-    sets[np.arange(len(sets)), found.class_index] = True
+def class_sets(
+    model: PathModel, inference: Inference, alpha: float = 0.1, *, by_class: bool = False
+) -> NDArray[np.bool_]:
+    """Which classes each image may belong to, (n_images, n_classes), always including the predicted one."""
+    sets = 1.0 - inference.probabilities <= class_quantiles(model, "classes", alpha, by_class)
+    sets[np.arange(len(sets)), inference.class_index] = True
     return np.asarray(sets)
 
 
 def as_subtrees(model: PathModel, sets: NDArray[np.bool_]) -> list[tuple[str, ...]]:
-    """Sets of classes as the highest concepts that hold no class outside of the set, ids in the hierarchy's order."""
+    """Sets of classes as the highest concepts without a class outside the set, ids in the hierarchy's order."""
     hierarchy, below = model.hierarchy, model.classes_below
     sizes, answers = np.asarray(below.sum(axis=0)).ravel(), []
     parents = np.repeat(np.arange(len(hierarchy)), np.diff(hierarchy.child_pointer))
@@ -137,16 +141,16 @@ def as_subtrees(model: PathModel, sets: NDArray[np.bool_]) -> list[tuple[str, ..
     return answers
 
 
-def held_out_scores(model: PathModel, found: Inference, own: NDArray[np.intp]) -> HeldOutScores:
-    """The scores of labelled images, `own` their classes, that the model was not fitted on."""
-    rows, probabilities = np.arange(len(own)), found.probabilities
+def held_out_scores(model: PathModel, inference: Inference, own: NDArray[np.intp]) -> HeldOutScores:
+    """The scores of labelled images, of classes `own`, that the model was not fitted on."""
+    rows, probabilities = np.arange(len(own)), inference.probabilities
     others = probabilities.copy()
     others[rows, own] = 0.0
     others /= np.maximum(others.sum(axis=1, keepdims=True), 1e-300)
-    rival, nodes = np.argmax(others, axis=1), _answer_nodes(model, found)
-    rival_nodes = np.where(rival == found.class_index, nodes, _first_nodes(model)[rival])
+    rival, nodes = np.argmax(others, axis=1), _answer_nodes(model, inference)
+    rival_nodes = np.where(rival == inference.class_index, nodes, _first_nodes(model)[rival])
     concept, kind = _scores(model, probabilities, nodes, own), _scores(model, others, rival_nodes, own)
-    scores = [concept, 1.0 - probabilities[rows, own], kind, unknown_scores(model, found)]
+    scores = [concept, 1.0 - probabilities[rows, own], kind, unknown_scores(model, inference)]
     return HeldOutScores(own.astype(np.int64), np.column_stack(scores))
 
 
@@ -154,8 +158,8 @@ def scores_of(model: PathModel) -> HeldOutScores:
     """The held-out scores of a model; raises HCEPError if it has none."""
     if model.held_out is None:
         raise HCEPError(
-            "the model has no held-out scores to guarantee a coverage with: give model.calibrate(X, y) labelled images "
-            "that it was not fitted on (`hcep model calibrate MODEL STORE`)"
+            "the model has no held-out scores, which a guaranteed coverage needs: call model.calibrate(X, y) with "
+            "labelled images that it was not fitted on (`hcep model calibrate MODEL STORE`)"
         )
     return model.held_out
 
@@ -166,14 +170,14 @@ def _first_nodes(model: PathModel) -> NDArray[np.intp]:
     return np.asarray(model.hierarchy.path_tree.leaf_nodes[columns[first]])
 
 
-def _answer_nodes(model: PathModel, found: Inference) -> NDArray[np.intp]:
-    """A complete path of the predicted class: the one that was found, if it is of that class."""
-    of_path = model.class_of_synset[model.hierarchy.path_tree.synset[found.paths.nodes]]
-    return np.where(of_path == found.class_index, found.paths.nodes, _first_nodes(model)[found.class_index])
+def _answer_nodes(model: PathModel, inference: Inference) -> NDArray[np.intp]:
+    """A complete path of the predicted class: the path of the inference if it leads there, or else the first."""
+    of_path = model.class_of_synset[model.hierarchy.path_tree.synset[inference.paths.nodes]]
+    return np.where(of_path == inference.class_index, inference.paths.nodes, _first_nodes(model)[inference.class_index])
 
 
 def _along(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
-    """The path of every node and the probability of each concept on it, both (n_images, depth), 0 beyond its end."""
+    """The path of every node and the probability of each concept on it, both (n_images, depth); 0 beyond its end."""
     tree = model.hierarchy.path_tree
     paths = np.maximum(tree.ancestors()[nodes], 0).astype(np.intp)
     values = np.empty(paths.shape)
@@ -185,39 +189,39 @@ def _along(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp]) -> 
 
 
 def is_below(model: PathModel, classes: NDArray[Any], synsets: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether classes are below synsets, or are them, pair by pair."""
-    known, width = model.classes_below.tocoo(), len(model.hierarchy)
-    keys = np.sort(known.row.astype(np.int64) * width + known.col)
-    wanted = np.asarray(classes, dtype=np.int64) * width + synsets
-    return np.asarray(keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted)
+    """Whether classes are below synsets, or equal to them, pair by pair."""
+    pairs, width = model.classes_below.tocoo(), len(model.hierarchy)
+    keys = np.sort(pairs.row.astype(np.int64) * width + pairs.col)
+    pair = np.asarray(classes, dtype=np.int64) * width + synsets
+    return np.asarray(keys[np.minimum(np.searchsorted(keys, pair), len(keys) - 1)] == pair)
 
 
 def _scores(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp], own: NDArray[np.intp]) -> Floats:
-    """Probability of the first concept of a path that the own class is not below; 0 where there is none."""
+    """Probability of the first concept of a path that the own class is not below; 0 if there is none."""
     paths, values = _along(model, probabilities, nodes)
     leaves_own = ~is_below(model, own[:, None], model.hierarchy.path_tree.synset[paths]) & (paths > 0)
     first = np.argmax(leaves_own, axis=1)
     return np.where(leaves_own.any(axis=1), values[np.arange(len(own)), first], 0.0)
 
 
-def _descend(model: PathModel, found: Inference, quantiles: Floats) -> NDArray[np.intp]:
-    """Go down each path while the next concept is likelier than the quantiles of all classes it leaves behind."""
-    paths, values = _along(model, found.probabilities, _answer_nodes(model, found))
-    sure = (values > _left_behind(model, quantiles)[paths]) & (paths > 0)
+def _descend(model: PathModel, inference: Inference, quantiles: Floats) -> NDArray[np.intp]:
+    """Go down each path while the next concept is more probable than the quantiles of all classes it excludes."""
+    paths, values = _along(model, inference.probabilities, _answer_nodes(model, inference))
+    sure = (values > _excluded_quantiles(model, quantiles)[paths]) & (paths > 0)
     steps = np.cumprod(sure, axis=1).sum(axis=1)
     return np.where(steps > 0, paths[np.arange(len(paths)), np.maximum(steps - 1, 0)], 0)
 
 
-def _left_behind(model: PathModel, quantiles: Floats) -> Floats:
-    """Of the classes below a node's parent and not below the node, the largest quantile, (n_nodes,)."""
-    tree, bars = model.hierarchy.path_tree, np.full(model.hierarchy.path_tree.n_nodes, quantiles[0])
+def _excluded_quantiles(model: PathModel, quantiles: Floats) -> Floats:
+    """The largest quantile of the classes below a node's parent and not below the node, (n_nodes,)."""
+    tree, largest = model.hierarchy.path_tree, np.full(model.hierarchy.path_tree.n_nodes, quantiles[0])
     if (quantiles == quantiles[0]).all():
-        return bars
+        return largest
     below = model.classes_below.tocsc()
     for block in blocks(0, tree.n_nodes, len(model.classes)):
         above, here = (below[:, s[block]].toarray() > 0 for s in (tree.synset[np.maximum(tree.parent, 0)], tree.synset))
-        bars[block] = np.where(above & ~here, quantiles[:, None], -np.inf).max(axis=0)
-    return bars
+        largest[block] = np.where(above & ~here, quantiles[:, None], -np.inf).max(axis=0)
+    return largest
 
 
 def explained_floor(model: PathModel, training: TrainingSet) -> NDArray[np.float64] | None:
@@ -233,7 +237,7 @@ def explained_floor(model: PathModel, training: TrainingSet) -> NDArray[np.float
     if not len(enough):
         return None
     most = max(2, min(PER_CLASS, IN_ALL // len(enough)))
-    # Of more classes than can be looked at, some stand for all: none has a percentile of its own.
+    # With more classes than can be looked at, a few stand for all, and no class has a percentile of its own.
     looked_at = enough[:: -(-2 * len(enough) // IN_ALL)]
     by_class = can_be_left_out[np.argsort(training.own[can_be_left_out], kind="stable")]
     of_class = np.split(by_class, np.cumsum(counts)[:-1])
@@ -247,7 +251,7 @@ def explained_floor(model: PathModel, training: TrainingSet) -> NDArray[np.float
 
 
 def _left_out_shares(model: PathModel, training: TrainingSet, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Explained share of training images, as if each had been left out of the fit; else new images all look strange.
+    """Explained share of training images, as if each had been left out of the fit: else all new images look unlike.
 
     Without an image its class's mean is ``W / (W - w)`` times as far from it, and an inner product ``<a, b>`` of the
     whitened space becomes ``<a, b> + g <a, r> <b, r>`` with ``r = x - mean`` (see `hcep.classify.left_out.LeftOut`).
@@ -278,13 +282,13 @@ def _left_out_shares(model: PathModel, training: TrainingSet, rows: NDArray[np.i
     return 1.0 - left_out
 
 
-def unknown_scores(model: PathModel, found: Inference) -> NDArray[np.float64]:
-    """Higher for images that are less like the model's classes, (n_images,), from an inference with explained shares.
+def unknown_scores(model: PathModel, inference: Inference) -> NDArray[np.float64]:
+    """Novelty scores, (n_images,), higher for images less like the model's classes; needs explained shares.
 
     ``H + 12 (u - u_c / 2)``: H is the entropy of order one half of the class probabilities, ``2 log sum sqrt(p)``,
-    which minds the long tail of classes more than the first few; u is the share of the image that its path leaves
-    unexplained and u_c the share above which an image is unlike the training images of that class.
+    which depends on the long tail of classes more than on the first few; u is the share of the image that its path
+    leaves unexplained and u_c the share above which an image is unlike the training images of that class.
     """
-    typical = 0.0 if model.explained_floor is None else 1.0 - model.explained_floor[found.class_index]
-    entropy = 2.0 * np.log(np.sqrt(np.maximum(found.probabilities, 0.0)).sum(axis=1))
-    return np.asarray(entropy + WEIGHT * (1.0 - found.paths.explained - 0.5 * typical))
+    typical = 0.0 if model.explained_floor is None else 1.0 - model.explained_floor[inference.class_index]
+    entropy = 2.0 * np.log(np.sqrt(np.maximum(inference.probabilities, 0.0)).sum(axis=1))
+    return np.asarray(entropy + WEIGHT * (1.0 - inference.paths.explained - 0.5 * typical))
