@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from hcep.cli.options import Config, save_resolved
+from hcep.cli.config import Config, save_resolved
 from hcep.errors import HCEPError
 
 
@@ -53,6 +54,47 @@ def test_file_beats_defaults_and_flags_beat_the_file(app, tmp_path):
 def test_own_table_beats_the_top_and_other_tables_are_passed_over(app, tmp_path):
     path = write(tmp_path, "oven-heat = 200\n[bake]\noven-heat = 210\n[eat]\nfast = true\n")
     assert run(app, "bake", "bread", "--config", path).stdout.startswith("bread 210")
+
+
+def test_lists_of_the_own_table_replace_those_at_the_top(app, tmp_path):
+    path = write(tmp_path, 'spice = ["salt"]\n[bake]\nspice = ["mint"]\n')
+    assert run(app, "bake", "bread", "--config", path).stdout == "bread 180 False ['mint']\n"
+
+
+def test_a_table_becomes_names_and_values(app, tmp_path):
+    path = write(tmp_path, "[bake.spice]\nsalt = 2\npepper = true\n")
+    assert run(app, "bake", "bread", "--config", path).stdout == "bread 180 False ['salt=2', 'pepper=true']\n"
+
+
+#: What `hcep fit` of version 0.1.0 wrote beside a model.
+OLD = """[fit]
+data = "{data}"
+output = "{output}"
+hierarchy = "flat"
+paper = false
+anchor = "0.2"
+shrinkage = "none"
+signed = false
+unit-norm = true
+center = false
+force = true
+from-text = false
+name = "old"
+"""
+
+
+def test_a_file_of_an_older_version_still_runs(tmp_path):
+    from hcep.cli.app import app
+    from hcep.models import load_summary
+
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "x.npz", X=rng.normal(size=(12, 4)), y=np.repeat(["a", "b", "c"], 4))
+    path = write(tmp_path, OLD.format(data=tmp_path / "x.npz", output=tmp_path / "model"))
+    for _ in range(2):  # force, now overwrite, lets the second run replace the model
+        result = run(app, "fit", "--config", path)
+        assert result.exit_code == 0, result.exception
+    parameters = load_summary(tmp_path / "model").parameters
+    assert (parameters["anchor"], parameters["shrinkage"], parameters["unit_norm"]) == (0.2, None, True)
 
 
 def test_unknown_key_names_the_nearest(app, tmp_path):

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
 
-from hcep.cli.options import Config
+from hcep.cli.config import Config
 from hcep.errors import HCEPError, MissingExtraError
 
 SECONDS, BYTES = 10, 3 << 30

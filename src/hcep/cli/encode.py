@@ -9,6 +9,7 @@ import typer
 from hcep import datasets, embeddings, ray as distributed
 from hcep._checks import escape_markup as escape
 from hcep.cli import options as opt
+from hcep.cli.config import Config, save_resolved
 from hcep.cli.console import Console, say, say_json, show_notes
 from hcep.cli.options import argument, more, option
 
@@ -46,7 +47,7 @@ def encode(
     hierarchy: opt.HierarchyOption = None,
     options: opt.ReaderOptions = None,
     ray: opt.Ray = None,
-    config: opt.Config = None,
+    config: Config = None,
 ) -> None:
     """Encode images into a store of embeddings; run the command again to resume, or to update the store.
 
@@ -76,7 +77,7 @@ def encode(
         except KeyboardInterrupt:
             say(f"stopped; {output} has the images encoded so far, run the same command again to resume", err=True)
             raise typer.Exit(130) from None
-        opt.save_resolved(context, output)
+        save_resolved(context, output)
         show_notes([*folder_notes(dataset), *copy_notes(embeddings.EmbeddingStore(output))])
         tree = hierarchy and datasets.find_hierarchy(hierarchy, **opt.reader_options(options))
         show_notes(tree_notes(dataset.labels, tree) if tree else ())

@@ -12,6 +12,7 @@ from hcep import models, ray as distributed
 from hcep._checks import NO_NUMBER, escape_markup as escape, rounded
 from hcep._files import refuse_existing, write_text
 from hcep.cli import options as opt
+from hcep.cli.config import Config
 from hcep.cli.console import Console, say, table_of, tell
 from hcep.cli.options import more, option
 from hcep.errors import HCEPError
@@ -63,7 +64,7 @@ def evaluate(
     labels: opt.Labels = None,
     corrections: opt.Corrections = None,
     ray: opt.Ray = None,
-    config: opt.Config = None,
+    config: Config = None,
 ) -> None:
     """Score a model on labelled images, alone or beside other methods on the same images.
 

@@ -16,6 +16,7 @@ from hcep import explain as explaining, models
 from hcep._checks import escape_markup as escape
 from hcep._files import refuse_existing, replacing, write_text
 from hcep.cli import options as opt
+from hcep.cli.config import Config
 from hcep.cli.console import Console, path_tree, say, tell, verdict
 from hcep.cli.options import more, option
 from hcep.errors import HCEPError
@@ -55,7 +56,7 @@ def explain(
     encoder: opt.Encoder = None,
     preprocessing: opt.Preprocessing = None,
     strict: opt.Strict = False,
-    config: opt.Config = None,
+    config: Config = None,
 ) -> None:
     """Explain photos: the class of each and the path of concepts that leads to it."""
     from hcep.explain.finding import refuse_no_images

@@ -11,6 +11,7 @@ import typer
 from hcep import classify, datasets, embeddings, models
 from hcep._checks import escape_markup as escape
 from hcep.cli import options as opt
+from hcep.cli.config import Config, save_resolved
 from hcep.cli.console import Console, say_json, tell
 from hcep.cli.options import more, option
 from hcep.errors import HCEPError
@@ -49,7 +50,7 @@ def fit(
     ] = None,
     template: opt.Template = None,
     ray: opt.Ray = None,
-    config: opt.Config = None,
+    config: Config = None,
 ) -> None:
     """Fit a model to labelled photos or embeddings, and save it.
 
@@ -71,7 +72,7 @@ def fit(
             raise HCEPError("--from-text: a flat hierarchy has no classes; give a file or `imagenet`")
         name = opt.parameters(parameter, also=("name",)).get("name")
         _fit_text(output, tree.collapse(), encoder, unlabelled, data, as_json, templates=template, name=name)
-        opt.save_resolved(context, output)
+        save_resolved(context, output)
         return
     if data is None:
         raise HCEPError("DATA is missing: give embeddings or a folder of photos, or use --from-text")
@@ -102,7 +103,7 @@ def fit(
             several_objects=several_objects,
             **parameters,
         )
-    opt.save_resolved(context, output)
+    save_resolved(context, output)
     photos = fitted.encoder is not None or ray is not None
     _show(
         output, fitted, as_json, f"explain {output} IMAGE" if photos else f"predict {output} {data} -o predictions.csv"

@@ -19,8 +19,8 @@ from hcep.cli.hierarchy import read
 from hcep.cli.options import option
 from hcep.errors import HCEPError, counted, quoted
 from hcep.hierarchy import Hierarchy
-from hcep.taxonomy import Finding, apply_edits, parse_edits, write_hierarchy
-from hcep.taxonomy.files import class_ids, in_words, named_as_ids
+from hcep.taxonomy import Finding, parse_edits, write_hierarchy
+from hcep.taxonomy.files import in_words
 
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan", "-": "red", "+": "green", "~": "cyan", "=": "dim"}
 #: Titles of metrics, if they differ from their names.
@@ -131,9 +131,7 @@ def edit(
     by a name that only one concept has. For a model folder, the effect is measured with its class means on new images
     (split `val`); otherwise images of --data are held out in turn (split `train`). Nothing is written without --output.
     """
-    from hcep.taxonomy.edits import refuse_inner_classes
-    from hcep.taxonomy.embedding_checks import ids_of
-    from hcep.taxonomy.what_if import HeldOut, compare
+    from hcep.taxonomy.what_if import edit_hierarchy
 
     hierarchy = read(tree, options)
     refuse_existing(output, overwrite, "--output")
@@ -142,26 +140,16 @@ def edit(
     )
     if not edits:
         raise HCEPError("nothing to do: give --move, --add, --merge, --remove or --rename")
-    known = None if classes is None else list(class_ids(hierarchy, opt.lines_in(classes) or ()).values())
-    after = apply_edits(hierarchy, edits, known)
-    refuse_inner_classes(hierarchy, after, known)
-    effects, kept, is_model = {}, {*(known or ())}, (Path(tree) / "hierarchy.json").is_file()
+    model = models.load_model(Path(tree)) if (Path(tree) / "model.json").is_file() else None
+    images = None
     if data is not None:
-        images = labelled(data, split, "val" if is_model else "train", **opt.columns(vectors, labels))
-        if is_model:
-            held_out = HeldOut.from_model(models.load_model(Path(tree)), images.X, images.y)
-        else:
-            held_out = HeldOut.from_images(hierarchy, images.X, ids_of(hierarchy, images.y))
-        kept |= {*held_out.classes}
-        effects = {f"{len(held_out.y):,} held-out images of {images.source}": compare(held_out, after)}
-    changes = taxonomy.diff(hierarchy, after)
-    if not is_model and all(hierarchy.name(s) == s for s in hierarchy):  # a file without ids stays without them
-        after = named_as_ids(after, kept)
+        images = labelled(data, split, "train" if model is None else "val", **opt.columns(vectors, labels))
+    edited = edit_hierarchy(hierarchy, edits, classes=opt.lines_in(classes), images=images, model=model)
     if output is not None:
-        show_notes(write_hierarchy(after, output))
-    report([], hierarchy, changes, effects, True, output, as_json)
+        show_notes(write_hierarchy(edited.after, output))
+    report([], hierarchy, edited.changes, edited.effects, True, output, as_json)
     if not as_json:
-        say(f"{output}: {in_words(after)}" if output is not None else "nothing written; give --output FILE")
+        say(f"{output}: {in_words(edited.after)}" if output is not None else "nothing written; give --output FILE")
 
 
 def labelled(place: Path, split: str | None, default: str = "train", **parts: Any) -> emb.Embeddings:

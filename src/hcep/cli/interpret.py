@@ -9,6 +9,7 @@ from hcep import embeddings
 from hcep._checks import escape_markup as escape
 from hcep._files import refuse_existing, write_text
 from hcep.cli import options as opt
+from hcep.cli.config import Config
 from hcep.cli.console import Console, say, say_json, tell
 from hcep.cli.options import option
 from hcep.errors import HCEPError
@@ -42,7 +43,7 @@ def interpret(
     parameter: opt.Parameter = None,
     cache: opt.Cache = None,
     offline: opt.Offline = False,
-    config: opt.Config = None,
+    config: Config = None,
 ) -> None:
     """Describe each step from a concept to a narrower one in words and images, and save this with the model.
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from hcep import classify, embeddings, models, taxonomy
 from hcep.cli import options as opt
-from hcep.cli.console import say, tell
+from hcep.cli.console import say, show_notes, tell
 from hcep.cli.options import option
 from hcep.errors import HCEPError
-from hcep.models.model_encoder import own_labels
+from hcep.models.model_encoder import embeddings_for, own_labels
 
 
 def add(
@@ -136,7 +136,9 @@ def undo(model: opt.Model) -> None:
 
 
 def _read(model: Path, data: Path, split: str | None, **options: Any) -> embeddings.Embeddings:
-    return opt.embeddings_for(models.read_model(model), data, split, progress=True, **options)
+    images = embeddings_for(models.read_model(model), data, split, progress=True, **options)
+    show_notes(images.notes)
+    return images
 
 
 def _change(model: Path, what: str, change: Callable[[Any], Any], *, keep_metrics: bool = False) -> None:

@@ -6,9 +6,7 @@ and placeholder over all commands. Options that only one command has are declare
 
 from __future__ import annotations
 
-import json
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
 from itertools import zip_longest
@@ -17,11 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hcep import embeddings
-from hcep._files import write_text
-from hcep.cli.console import show_notes
-from hcep.cli.help import MORE, command_path
-from hcep.cli.old_names import OPTIONS, refuse_old_option
+from hcep.cli.help import MORE
 from hcep.errors import HCEPError, near_matches
 from hcep.taxonomy import llm
 
@@ -243,104 +237,3 @@ def lines_in(file: Path | None, flag: str = "--classes") -> list[str] | None:
     except UnicodeDecodeError as error:
         message = f"{flag}: {str(file)!r} is not text in UTF-8 ({error}); expected one label per line"
         raise HCEPError(message) from None
-
-
-def embeddings_for(model: Any, data: Path, split: str | None, **options: Any) -> embeddings.Embeddings:
-    """The embeddings that a model takes from the data; notes about them are printed."""
-    from hcep.models import model_encoder
-
-    read = model_encoder.embeddings_for(model, data, split, **options)
-    show_notes(read.notes)
-    return read
-
-
-# -- configuration files ---------------------------------------------------------------------------------------------
-
-#: The options of a run, written beside its output.
-RESOLVED = "hcep-config.toml"
-MAX_BYTES = 1_000_000
-
-
-def _read_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Make the file's values the defaults of this command; called before the other options are parsed."""
-    if path is None or context.resilient_parsing:
-        return path
-    try:
-        is_small = path.stat().st_size <= MAX_BYTES and path.is_file()
-        table = tomllib.loads(path.read_text(encoding="utf-8")) if is_small else None
-    except OSError as error:
-        raise HCEPError(f"--config: cannot read {str(path)!r}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise HCEPError(f"--config: {str(path)!r} is not TOML: {error}") from None
-    if table is None:
-        raise HCEPError(f"--config: {str(path)!r} is not a file of at most {MAX_BYTES:,} bytes")
-    context.default_map = {**(context.default_map or {}), **_values(context, table, path)}
-    return path
-
-
-_CONFIG = "TOML file of options, by their long names; flags take precedence."
-Config = Annotated[Path | None, more(_CONFIG, "--config FILE", callback=_read_config, is_eager=True)]
-
-
-def _values(context: typer.Context, table: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The keys for this command: those at the top of the file and those under its name; unknown keys are errors."""
-    commands = set(getattr(context.parent.command, "commands", ())) if context.parent else set()
-    own = table.get(str(context.command.name), {})
-    shared = {key: value for key, value in table.items() if not (isinstance(value, dict) and key in commands)}
-    known = {name: p.name for p, long in _parameters(context) for name in (p.name, *long)}
-    values: dict[str, Any] = {}
-    for key, value in _renamed(command_path(context), [*shared.items(), *own.items()]):
-        if key.replace("-", "_") not in known:
-            refuse_old_option(command_path(context), f"--{key}")
-            near = near_matches(key, [name.replace("_", "-") for name in known])
-            raise HCEPError(f"--config: unknown key {key!r} in {path.name}.{near}")
-        name = known[key.replace("-", "_")]
-        if isinstance(value, dict):  # [fit.parameter] anchor = 0.3
-            value = [f"{part}={_text(one)}" for part, one in value.items()]
-        values[name] = [*values.get(name, []), *value] if isinstance(value, list) else value
-    return values
-
-
-def _renamed(command: str, items: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
-    """The keys of a file that an older version may have written, under the names of today."""
-    for key, value in items:
-        new = re.fullmatch(r"--([a-z-]+)(?: ([a-z_]+)=.*| [A-Z]+)?", OPTIONS.get(command, {}).get(f"--{key}", ""))
-        if new is None:
-            yield key, value
-        else:
-            yield new[1], [f"{new[2]}={_text(value)}"] if new[2] else value
-
-
-def _parameters(context: typer.Context) -> list[tuple[Any, list[str]]]:
-    """The parameters of the command, with their long options, with underscores."""
-    own = [p for p in context.command.params if p.name not in (None, "config", "help")]
-    return [(p, [name[2:].replace("-", "_") for name in p.opts if name.startswith("--")]) for p in own]
-
-
-def save_resolved(context: typer.Context, place: Path) -> Path:
-    """Write the value of every option of the command, so that ``--config`` runs it again.
-
-    `place` is the output's folder, or the file to write.
-    """
-    lines = [f"[{context.command.name}]"]
-    for parameter, long in _parameters(context):
-        value = context.params.get(parameter.name)
-        if parameter.name != "as_json" and value is not None and value != () and value != []:
-            lines.append(f"{(long or [parameter.name])[0].replace('_', '-')} = {_toml(value)}")
-    path = place / RESOLVED if place.is_dir() else place
-    write_text(path, "\n".join(lines) + "\n")
-    return path
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return json.dumps(str(getattr(value, "value", value)), ensure_ascii=False)  # JSON strings are TOML strings

@@ -5,6 +5,7 @@ import typer
 from hcep import models, ray as distributed
 from hcep._files import refuse_existing
 from hcep.cli import options as opt
+from hcep.cli.config import Config, save_resolved
 from hcep.cli.console import say, say_json, tell
 from hcep.errors import HCEPError
 
@@ -24,7 +25,7 @@ def predict(
     labels: opt.Labels = None,
     corrections: opt.Corrections = None,
     ray: opt.Ray = None,
-    config: opt.Config = None,
+    config: Config = None,
 ) -> None:
     """Predict the class and the path of every image into a .parquet or .csv file (with --ray, a folder).
 
@@ -55,7 +56,7 @@ def predict(
             encoder=encoder,
             **opt.columns(vectors, labels),
         )
-        opt.save_resolved(context, resolved)
+        save_resolved(context, resolved)
     if as_json:
         say_json({"predictions": output, "n_images": n})
     else:

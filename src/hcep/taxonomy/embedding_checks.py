@@ -18,13 +18,13 @@ from hcep.evaluate.support import as_labels
 from hcep.hierarchy import Hierarchy
 from hcep.taxonomy.checks import Finding, findings_about, fix, lint_file
 from hcep.taxonomy.edits import apply_edits, diff
-from hcep.taxonomy.files import class_ids
 from hcep.taxonomy.what_if import (
     Effect,
     Floats,
     HeldOut,
     MeasuredMove,
     best_moves,
+    ids_of,
     measure_moves,
     propose_moves,
     what_if,
@@ -263,9 +263,3 @@ def _known_images(
     labels = ids_of(hierarchy, y)
     rows = np.flatnonzero(np.isin(labels, list(classes)))
     return [np.asarray(array)[rows] for array in (X, labels, *more)]
-
-
-def ids_of(hierarchy: Hierarchy, y: ArrayLike) -> NDArray[np.str_]:
-    """Labels of images as ids of the hierarchy, (n_images,); unknown labels stay as they are."""
-    labels, index = np.unique(np.asarray(y, dtype=str), return_inverse=True)
-    return np.array(list(class_ids(hierarchy, labels.tolist()).values()), dtype=str)[index]

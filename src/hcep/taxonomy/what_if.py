@@ -12,12 +12,14 @@ from hcep.classify.path_model import PathModel
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import check_shape, refuse_non_finite
 from hcep.dictionary.concept_dictionary import average_upwards
+from hcep.embeddings import Embeddings
 from hcep.errors import HCEPError, HierarchyError, quoted
 from hcep.evaluate.statistics import Difference, paired_draws
 from hcep.evaluate.support import Outcome, as_labels, class_f1, support_scores
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.graph import TreePolicy
-from hcep.taxonomy.edits import Edit, Move, apply_edits
+from hcep.taxonomy.edits import Edit, Move, apply_edits, diff, refuse_inner_classes
+from hcep.taxonomy.files import class_ids, named_as_ids
 
 Floats = NDArray[np.float64]
 N_FOLDS = 3
@@ -234,6 +236,55 @@ def what_if(held_out: HeldOut, edits: Iterable[Edit]) -> Effect:
 def compare(held_out: HeldOut, after: Hierarchy, edits: tuple[Edit, ...] = ()) -> Effect:
     """The effect of another hierarchy over the same classes."""
     return Effect(edits, held_out.baseline, held_out.outcome(after))
+
+
+def ids_of(hierarchy: Hierarchy, y: ArrayLike) -> NDArray[np.str_]:
+    """Labels of images as ids of the hierarchy, (n_images,); unknown labels stay as they are."""
+    labels, index = np.unique(np.asarray(y, dtype=str), return_inverse=True)
+    return np.array(list(class_ids(hierarchy, labels.tolist()).values()), dtype=str)[index]
+
+
+class Edited(NamedTuple):
+    """A hierarchy after edits, what changed, and the effect on held-out images, by what the images are."""
+
+    after: Hierarchy
+    changes: list[str]
+    effects: dict[str, Effect]
+
+
+def edit_hierarchy(
+    hierarchy: Hierarchy,
+    edits: Sequence[Edit],
+    *,
+    classes: Iterable[str] | None = None,
+    images: Embeddings | None = None,
+    model: Any = None,
+) -> Edited:
+    """Edit a hierarchy and measure what the edits do to labelled images, without fitting a model again.
+
+    Raises HierarchyError: an edit that is impossible, or that loses a class.
+
+    Parameters
+    ----------
+    classes : labels that must survive; by default those of the leaves
+    images : labelled images; they are held out in turn, or new to the model
+    model : fitted `HCEPClassifier` whose class means and metric are used
+    """
+    known = None if classes is None else list(class_ids(hierarchy, classes).values())
+    after = apply_edits(hierarchy, edits, known)
+    refuse_inner_classes(hierarchy, after, known)
+    effects, labels = {}, {*(known or ())}
+    if images is not None:
+        if model is None:
+            held_out = HeldOut.from_images(hierarchy, images.X, ids_of(hierarchy, images.y))
+        else:
+            held_out = HeldOut.from_model(model, images.X, images.y)
+        labels |= {*held_out.classes}
+        effects = {f"{len(held_out.y):,} held-out images of {images.source}": compare(held_out, after)}
+    changes = diff(hierarchy, after)
+    if model is None and all(hierarchy.name(s) == s for s in hierarchy):  # a file without ids stays without them
+        after = named_as_ids(after, labels)
+    return Edited(after, changes, effects)
 
 
 @dataclass(frozen=True, eq=False)

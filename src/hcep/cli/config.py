@@ -1,0 +1,112 @@
+"""`--config`: the options of a command from a TOML file, and the file that a run leaves beside its output."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hcep._files import write_text
+from hcep.cli.help import command_path
+from hcep.cli.old_names import OPTIONS, refuse_old_option
+from hcep.cli.options import more
+from hcep.errors import HCEPError, near_matches
+
+#: The options of a run, written beside its output.
+RESOLVED = "hcep-config.toml"
+MAX_BYTES = 1_000_000
+
+
+def _read_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Make the file's values the defaults of this command; called before the other options are parsed."""
+    if path is None or context.resilient_parsing:
+        return path
+    try:
+        is_small = path.stat().st_size <= MAX_BYTES and path.is_file()
+        table = tomllib.loads(path.read_text(encoding="utf-8")) if is_small else None
+    except OSError as error:
+        raise HCEPError(f"--config: cannot read {str(path)!r}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise HCEPError(f"--config: {str(path)!r} is not TOML: {error}") from None
+    if table is None:
+        raise HCEPError(f"--config: {str(path)!r} is not a file of at most {MAX_BYTES:,} bytes")
+    context.default_map = {**(context.default_map or {}), **_values(context, table, path)}
+    return path
+
+
+_CONFIG = "TOML file of options, by their long names; flags take precedence."
+Config = Annotated[Path | None, more(_CONFIG, "--config FILE", callback=_read_config, is_eager=True)]
+
+
+def _values(context: typer.Context, table: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The values for this command, by parameter: those at the top of the file, then those under its name."""
+    commands = set(getattr(context.parent.command, "commands", ())) if context.parent else set()
+    shared = {key: value for key, value in table.items() if not (isinstance(value, dict) and key in commands)}
+    return _named(context, shared, path) | _named(context, table.get(str(context.command.name), {}), path)
+
+
+def _named(context: typer.Context, table: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The values of one table by the name of their parameter; unknown keys are errors."""
+    known = {name: p.name for p, long in _parameters(context) for name in (p.name, *long)}
+    command = command_path(context)
+    values: dict[str, Any] = {}
+    for key, value in _renamed(command, table):
+        if key.replace("-", "_") not in known:
+            refuse_old_option(command, f"--{key}")
+            near = near_matches(key, [name.replace("_", "-") for name in known])
+            raise HCEPError(f"--config: unknown key {key!r} in {path.name}.{near}")
+        name = known[key.replace("-", "_")]
+        if isinstance(value, dict):  # [fit.parameter] anchor = 0.3
+            value = [f"{part}={_text(one)}" for part, one in value.items()]
+        values[name] = [*values.get(name, []), *value] if isinstance(value, list) else value
+    return values
+
+
+def _renamed(command: str, table: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    """The keys and values of a table; keys that an older version wrote are translated to the names of today."""
+    for key, value in table.items():
+        new = re.fullmatch(r"--([a-z-]+)(?: ([a-z_]+)=.*| [A-Z]+)?", OPTIONS.get(command, {}).get(f"--{key}", ""))
+        if new is None:
+            yield key, value
+        else:
+            yield new[1], [f"{new[2]}={_text(value)}"] if new[2] else value
+
+
+def _parameters(context: typer.Context) -> list[tuple[Any, list[str]]]:
+    """The parameters of the command, with their long options, with underscores."""
+    own = [p for p in context.command.params if p.name not in (None, "config", "help")]
+    return [(p, [name[2:].replace("-", "_") for name in p.opts if name.startswith("--")]) for p in own]
+
+
+def save_resolved(context: typer.Context, place: Path) -> Path:
+    """Write the value of every option of the command, so that ``--config`` runs it again.
+
+    `place` is the output's folder, or the file to write.
+    """
+    lines = [f"[{context.command.name}]"]
+    for parameter, long in _parameters(context):
+        value = context.params.get(parameter.name)
+        if parameter.name != "as_json" and value is not None and value != () and value != []:
+            lines.append(f"{(long or [parameter.name])[0].replace('_', '-')} = {_toml(value)}")
+    path = place / RESOLVED if place.is_dir() else place
+    write_text(path, "\n".join(lines) + "\n")
+    return path
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return json.dumps(str(getattr(value, "value", value)), ensure_ascii=False)  # JSON strings are TOML strings
