@@ -108,6 +108,26 @@ def test_commands_extras_and_links_exist(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def leaves(group):
+    for command in group.commands.values():
+        yield from leaves(command) if hasattr(command, "commands") else [command]
+
+
+#: Options of other programs on the pages, which are named without the program.
+OTHERS = {"--only"}  # of benchmarks/cluster.py
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_options_in_running_text_exist(page):
+    root = typer.main.get_command(app)
+    parameters = [parameter for command in (root, *leaves(root)) for parameter in command.params]
+    known = {name for parameter in parameters for name in (*parameter.opts, *parameter.secondary_opts)}
+    prose = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    codes = [code for code in re.findall(r"`([^`]+)`", prose) if not code.startswith(("python", "pip", "make"))]
+    named = {option for code in codes for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", code)}
+    assert named - known - OTHERS - {"--help", "--help-all"} == set()
+
+
 def test_a_command_that_is_none_is_found():
     root = typer.main.get_command(app)
     assert commands("`hcep fit store/` and\n```sh\nhcep info # all\nls\n```\n") == [
