@@ -129,9 +129,9 @@ def test_fit_learns_from_corrected_classes(photos, tree, cat, model, tmp_path): 
     run("correct", model, photos / "train" / "cat" / "4.png", "--forbid", "dog", "--corrections", file)
     words = ("--encoder", ENCODER, "--hierarchy", tree, "--corrections", file)
     assert "1 of 24 images have another class" in run("fit", photos, *words, "-o", tmp_path / "m")[1]
-    from hcep.models import load_summary
+    from hcep.models import read_model
 
-    counts = load_summary(tmp_path / "m").training.images_per_class
+    counts = read_model(tmp_path / "m").training.images_per_class
     assert (counts["cat"], counts["dog"]) == (5, 7)
     file.write_text(file.read_text("utf-8").replace('"class":"dog"', '"class":"cow"'), encoding="utf-8")
     fails("'cow'", "fit", photos, *words, "-o", tmp_path / "other")  # nothing is learnt from half of a file

@@ -13,7 +13,7 @@ from hcep.datasets import load_sample
 from hcep.embeddings import Embeddings, import_embeddings, load_encoder
 from hcep.errors import HCEPError
 from hcep.explain.report import TEMPLATES
-from hcep.models import AtomName, AtomNames, Phrase, load_atom_names, load_model, save_atom_names, save_model
+from hcep.models import AtomName, AtomNames, Phrase, load_model, read_model, save_atom_names, save_model
 from tests.taxonomy.llm.chat_server import Answering, running_chat, status
 from tests.taxonomy.naming.bear_space import BEARS, PHRASES, RIGHT, bear_images, counted_words
 
@@ -67,7 +67,7 @@ def test_phrases_with_embeddings_name_every_atom_and_stay_with_the_model(model, 
     found = json.loads(run("interpret", model, "--vocabulary", embedded, "-n", "2", "--json"))
     assert {(atom["parent"], atom["child"]): atom["meaning"] for atom in found["atoms"]} == RIGHT
     assert {len(atom["phrases"]) for atom in found["atoms"]} == {2}
-    assert load_atom_names(model)["bear", "polar_bear"].meaning == "all white"
+    assert read_model(model).atom_names["bear", "polar_bear"].meaning == "all white"
     assert "bear → polar bear  all white" in run("interpret", model)
     assert "6 of 6 steps: 6 by phrase" in run("interpret", model)
 
@@ -88,25 +88,25 @@ def test_images_show_atoms_without_a_text_tower(model, images):
     text = run("interpret", model, images, "-n", "2", "--table")
     assert "bear → grizzly\n    (no words)\n    grizzly-" in text
     assert "    unlike polar_bear-" in text
-    atom = load_atom_names(model)["bear", "grizzly"]
+    atom = read_model(model).atom_names["bear", "grizzly"]
     assert (len(atom.exemplars), len(atom.contrast), atom.source) == (2, 3, "exemplars")
     assert "bear → grizzly  grizzly-" in run("interpret", model)
 
 
 def test_a_store_shows_the_same_as_its_arrays(model, images, tmp_path):
     run("interpret", model, images)
-    first = load_atom_names(model)
+    first = read_model(model).atom_names
     X, y = bear_images()
     ids = np.array([f"{label}-{i}.jpg" for i, label in enumerate(y)])
     arrays = Embeddings(X.astype(np.float32), y, ids, splits=np.repeat(["train", "val"], 16))
     encoder = load_encoder(ENCODER)
     import_embeddings(arrays, tmp_path / "store", encoder=encoder.name, fingerprint=encoder.fingerprint)
     run("interpret", model, tmp_path / "store")
-    assert [image.id for image in load_atom_names(model)["bear", "grizzly"].exemplars] == [
+    assert [image.id for image in read_model(model).atom_names["bear", "grizzly"].exemplars] == [
         image.id for image in first["bear", "grizzly"].exemplars
     ]
     run("interpret", model, tmp_path / "store", "--split", "val", "-n", "1")
-    assert int(load_atom_names(model)["thing", "bear"].exemplars[0].id.split("-")[1][:-4]) >= 16
+    assert int(read_model(model).atom_names["thing", "bear"].exemplars[0].id.split("-")[1][:-4]) >= 16
 
 
 def test_images_of_another_encoder_or_without_labels_are_refused(model, tmp_path):
@@ -118,13 +118,13 @@ def test_images_of_another_encoder_or_without_labels_are_refused(model, tmp_path
         Embeddings(X.astype(np.float32)), tmp_path / "bare", encoder=ENCODER, fingerprint=encoder.fingerprint
     )
     fails("images have no labels", "interpret", model, tmp_path / "bare")
-    assert load_atom_names(model) is None
+    assert read_model(model).atom_names is None
 
 
 def test_runs_add_up_and_a_synset_alone_leaves_the_others(model, embedded, images):
     run("interpret", model, "--vocabulary", embedded)
     run("interpret", model, images, "--concept", "grizzly")
-    names = load_atom_names(model)
+    names = read_model(model).atom_names
     assert names["bear", "grizzly"].phrases
     assert names["bear", "grizzly"].exemplars
     assert not names["bear", "polar_bear"].exemplars
@@ -151,7 +151,7 @@ def test_a_language_model_sums_up_what_is_there(model, embedded, tmp_path):
     assert [failure["child"] for failure in again["failures"]] == ["grizzly"]
     offline = ("interpret", model, "--llm", "tiny", "--cache", tmp_path / "cache", "--offline", "--table")
     assert "all white all over" in run(*offline)
-    assert load_atom_names(model)["bear", "grizzly"].source == "phrase"
+    assert read_model(model).atom_names["bear", "grizzly"].source == "phrase"
 
 
 def test_a_server_that_fails_loses_nothing(model, embedded):
@@ -161,7 +161,7 @@ def test_a_server_that_fails_loses_nothing(model, embedded):
         )
     assert result.exit_code == 0
     assert "warning: thing → bear" in result.stderr.replace("\n", " ")
-    assert load_atom_names(model).meaning("bear", "polar_bear") == "all white"
+    assert read_model(model).atom_names.meaning("bear", "polar_bear") == "all white"
 
 
 def test_an_encoder_without_a_text_tower_points_to_images_before_anything_is_asked(model, tmp_path):
@@ -172,7 +172,7 @@ def test_an_encoder_without_a_text_tower_points_to_images_before_anything_is_ask
     with running_chat("never asked") as chat:
         fails(match, "interpret", model, "--encoder", ENCODER, "--llm", "tiny", "--base-url", chat.url)
     assert chat.requests == []
-    assert load_atom_names(model) is None
+    assert read_model(model).atom_names is None
 
 
 def test_wordnets_definitions_are_found_by_themselves(tmp_path):
@@ -181,7 +181,7 @@ def test_wordnets_definitions_are_found_by_themselves(tmp_path):
     save_model(fitted, tmp_path / "m")
     text = run("interpret", tmp_path / "m", "--table", "--concept", "golf ball")
     assert "equipment → golf ball\n    a small hard ball used in playing golf; dimpled to reduce wind" in text
-    assert load_atom_names(tmp_path / "m") is None
+    assert read_model(tmp_path / "m").atom_names is None
     assert "not saved with" in run("interpret", tmp_path / "m")
 
 
@@ -200,7 +200,7 @@ def test_glosses_are_attached_where_the_encoder_is_unknown_and_images_go_on(imag
     assert result.stderr.strip() == (
         "note: glosses are attached to the atoms, not compared with them: the model does not record its encoder"
     )
-    atoms = load_atom_names(imagenette)
+    atoms = read_model(imagenette).atom_names
     assert all(atom.gloss and '"' not in atom.gloss and not atom.phrases for atom in atoms)
     assert any(atom.exemplars for atom in atoms)
     assert f"{sum(bool(atom.exemplars) for atom in atoms)} with images; saved with" in result.stdout
@@ -217,7 +217,7 @@ def test_glosses_are_attached_where_the_encoder_has_no_text_tower(imagenette):
 def test_glosses_of_synsets_that_wordnet_does_not_know(model, images):
     result = invoke("interpret", model, "--encoder", ENCODER, "--glosses", images)
     assert "note: --glosses has no effect: no concept of this hierarchy has a WordNet id" in result.stderr
-    assert load_atom_names(model)["bear", "grizzly"].exemplars
+    assert read_model(model).atom_names["bear", "grizzly"].exemplars
 
 
 def test_phrases_need_an_encoder_that_is_known(imagenette, tmp_path):
@@ -273,7 +273,7 @@ def test_summaries_need_phrases(model, images):
 def test_a_bad_file_of_embedded_phrases_is_named(model, tmp_path, arrays, match):
     np.savez(tmp_path / "bad.npz", **arrays)
     fails(match, "interpret", model, "--vocabulary", tmp_path / "bad.npz")
-    assert load_atom_names(model) is None
+    assert read_model(model).atom_names is None
 
 
 def test_embedded_phrases_are_not_mixed(model, embedded):
@@ -284,12 +284,12 @@ def test_damaged_names_are_made_anew(model, embedded):
     run("interpret", model, "--vocabulary", embedded)
     (model / "atoms.json").write_text('{"hcep-atom-names"', encoding="utf-8")
     with pytest.raises(HCEPError, match=r"atoms.json: 18 bytes where"):
-        load_atom_names(model)
+        _ = read_model(model).atom_names
     result = invoke("interpret", model, "--vocabulary", embedded)
     assert "the saved names cannot be read and will be replaced (atoms.json: 18 bytes" in " ".join(
         result.stderr.split()
     )
-    assert load_atom_names(model).meaning("bear", "polar_bear") == "all white"
+    assert read_model(model).atom_names.meaning("bear", "polar_bear") == "all white"
 
 
 def test_names_of_images_that_a_terminal_would_obey_are_not_printed_as_they_are(model, tmp_path):

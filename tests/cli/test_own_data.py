@@ -22,7 +22,7 @@ from hcep.datasets.encoding import copy_notes, folder_notes, tree_notes
 from hcep.embeddings import EmbeddingStore, read_embeddings
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
-from hcep.models import load_summary
+from hcep.models import read_model
 
 ENCODER = "function:tests.cli.test_own_data:colours"
 COLOURS = {"cat": (200, 30, 30), "dog": (150, 90, 30), "car": (30, 30, 200), "bus": (30, 140, 200)}
@@ -186,7 +186,7 @@ def test_a_table_of_photos_may_have_numbers_in_it(photos: Path, tmp_path: Path) 
     (tmp_path / "photos.csv").write_text("path,label,sharpness,size\n" + "\n".join(rows))
     options = ["--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m"]
     run("fit", tmp_path / "photos.csv", *options)
-    assert load_summary(tmp_path / "m").n_dims == 12
+    assert read_model(tmp_path / "m").document.n_dims == 12
 
 
 # -- embeddings of other people --------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def test_options_of_the_published_head(vectors: tuple[np.ndarray, list[str]], tr
     fit = ["fit", tmp_path / "x.npz", "--hierarchy", tree, "-o", tmp_path / "m", "-P", "epochs=7"]
     fails("epochs, batch_size and lr are parameters of the head adamw", *fit)
     run(*fit, "--paper", "-P", "batch_size=4", "-P", "lr=0.05")
-    head = load_summary(tmp_path / "m").head
+    head = read_model(tmp_path / "m").document.head
     assert head is not None
     assert (head.epochs, head.batch_size, head.lr) == (7, 4, 0.05)
 
@@ -373,7 +373,7 @@ def test_which_names_of_classes_were_taken_is_said(two_names: Path, tree: Path, 
     fails(hint, "fit", two_names, "--hierarchy", tree, "-o", tmp_path / "m")
     _, told = run("fit", two_names, "--hierarchy", tree, "-o", tmp_path / "m", "--labels", "class_names")
     assert "named by 'class_names'" in told
-    assert load_summary(tmp_path / "m").classes.tolist() == sorted(COLOURS)
+    assert read_model(tmp_path / "m").classes.tolist() == sorted(COLOURS)
 
 
 def test_names_of_images_are_not_taken_for_names_of_classes(

@@ -20,7 +20,7 @@ from hcep.datasets import find_hierarchy, load_sample
 from hcep.embeddings import Embeddings, write_embeddings
 from hcep.errors import HCEPError
 from hcep.explain import find_images
-from hcep.models import AtomNames, load_atom_names, load_summary, save_atom_names
+from hcep.models import AtomNames, read_model, save_atom_names
 from tests.conftest import shared_file
 
 
@@ -87,7 +87,7 @@ def test_resolved_configuration_repeats_the_run(model, sample_file, tmp_path):
     saved = (model / "hcep-config.toml").read_text(encoding="utf-8")
     assert saved.startswith("[fit]\n")
     again = json.loads(run("fit", "--config", model / "hcep-config.toml", "-o", tmp_path / "again", "--json"))
-    assert again["anchor"] == load_summary(model).anchor
+    assert again["anchor"] == read_model(model).document.fitted.anchor
 
 
 def test_the_papers_configuration(sample_file, tmp_path):
@@ -112,7 +112,7 @@ def test_fit_options_reach_the_estimator(sample_file, tmp_path):
         "flat",
     ]
     run("fit", sample_file, "-o", tmp_path / "m", *options)
-    parameters = load_summary(tmp_path / "m").parameters
+    parameters = read_model(tmp_path / "m").document.parameters
     assert (parameters["anchor"], parameters["shrinkage"], parameters["hierarchy"]) == (0.2, None, None)
     assert parameters["signed"]
     assert parameters["unit_norm"]
@@ -182,7 +182,7 @@ def test_a_model_that_is_replaced_is_told_of(sample_file, tmp_path):
     assert CliRunner().invoke(app, words).stderr == f"{told}\n"
     save_atom_names(AtomNames(()), tmp_path / "m")
     assert CliRunner().invoke(app, words).stderr == f"{told}, and the descriptions of its concepts were dropped\n"
-    assert load_atom_names(tmp_path / "m") is None
+    assert read_model(tmp_path / "m").atom_names is None
 
 
 def test_every_format_of_hierarchies_is_pointed_to():

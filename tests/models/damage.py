@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import safetensors.numpy
 
-from hcep.models import ModelError, load_atom_names, load_model
+from hcep.models import ModelError, load_model, read_model
 from hcep.models.atom_names import parse_names
 from hcep.models.loading import SavedModel, parse_hierarchy
 from hcep.models.saving import pack
@@ -97,7 +97,7 @@ def is_refused(files: dict[str, bytes]) -> bool:
 def names_or_none(folder: Path) -> object:
     """The names of atoms that a folder holds; False where the loader refuses them."""
     try:
-        return load_atom_names(folder)
+        return read_model(folder).atom_names
     except ModelError:
         return False
 

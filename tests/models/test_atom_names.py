@@ -19,9 +19,8 @@ from hcep.models import (
     Exemplar,
     ModelError,
     Phrase,
-    load_atom_names,
     load_model,
-    load_summary,
+    read_model,
     save_atom_names,
     save_model,
 )
@@ -42,36 +41,36 @@ def edit_names(folder: Path, edit: Callable[[dict[str, Any]], Any]) -> Path:
 
 
 def test_names_come_back_as_they_were(saved_named: Path, auto_model: HCEPClassifier) -> None:
-    assert load_atom_names(saved_named) == PET_NAMES.ordered(auto_model.hierarchy_)
+    assert read_model(saved_named).atom_names == PET_NAMES.ordered(auto_model.hierarchy_)
 
 
 def test_a_model_without_names_has_none(saved: Path) -> None:
-    assert load_atom_names(saved) is None
-    assert set(load_summary(saved).files) == {"hierarchy.json", "model.safetensors"}
+    assert read_model(saved).atom_names is None
+    assert set(read_model(saved).document.files) == {"hierarchy.json", "model.safetensors"}
 
 
 def test_the_model_is_the_same_with_names(saved_named: Path, auto_model: HCEPClassifier) -> None:
     assert pack(load_model(saved_named)) == pack(auto_model)
-    assert load_summary(saved_named).encoder is not None
-    assert set(load_summary(saved_named).files) == {"hierarchy.json", "model.safetensors", "atoms.json"}
+    assert read_model(saved_named).encoder is not None
+    assert set(read_model(saved_named).document.files) == {"hierarchy.json", "model.safetensors", "atoms.json"}
     assert {path.name for path in saved_named.iterdir()} == NAMES | {"atoms.json"}
 
 
 def test_newer_names_replace_older_ones(saved_named: Path) -> None:
     newer = AtomNames((AtomName("animal", "dog", summary="floppy ears and wet nose"),))
     save_atom_names(newer, saved_named)
-    assert load_atom_names(saved_named) == newer
+    assert read_model(saved_named).atom_names == newer
 
 
 def test_a_new_model_has_no_names_of_the_old_one(saved_named: Path, pets_model: HCEPClassifier) -> None:
     save_model(pets_model, saved_named)
-    assert load_atom_names(saved_named) is None
+    assert read_model(saved_named).atom_names is None
     assert {path.name for path in saved_named.iterdir()} == NAMES
 
 
 def test_a_file_of_another_kind_is_neither_overwritten_nor_removed(saved: Path, auto_model: HCEPClassifier) -> None:
     (saved / "atoms.json").write_text('{"H": 1.008}', encoding="utf-8")
-    assert load_atom_names(saved) is None
+    assert read_model(saved).atom_names is None
     with pytest.raises(ModelError, match=r"cannot save to .*: its atoms.json is of another kind; move it away"):
         save_atom_names(PET_NAMES, saved)
     save_model(auto_model, saved)
@@ -83,16 +82,16 @@ def test_a_file_of_another_kind_is_neither_overwritten_nor_removed(saved: Path, 
 def test_a_death_at_any_step_leaves_the_old_names_or_the_new(
     step: int, saved_named: Path, auto_model: HCEPClassifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = load_atom_names(saved_named)
+    old = read_model(saved_named).atom_names
     newer = AtomNames((AtomName("animal", "dog", gloss="a dog"),))
     with monkeypatch.context() as patched:
         kill_at(step, patched, Killed)
         with pytest.raises(Killed):
             save_atom_names(newer, saved_named)
-    assert load_atom_names(saved_named) == (newer if step >= 4 else old)
+    assert read_model(saved_named).atom_names == (newer if step >= 4 else old)
     assert pack(load_model(saved_named)) == pack(auto_model)
     save_atom_names(newer, saved_named)
-    assert load_atom_names(saved_named) == newer
+    assert read_model(saved_named).atom_names == newer
     assert {path.name for path in saved_named.iterdir()} == NAMES | {"atoms.json"}
 
 
@@ -105,7 +104,7 @@ def test_names_that_a_dead_save_left_do_not_count_with_the_next_model(
             save_atom_names(PET_NAMES, saved)
     assert (saved / "atoms.json.new").exists()
     save_model(pets_model, saved)
-    assert load_atom_names(saved) is None
+    assert read_model(saved).atom_names is None
     assert {path.name for path in saved.iterdir()} == NAMES
 
 
@@ -161,24 +160,24 @@ def test_names_that_could_not_be_read_again_are_not_saved(saved: Path, atom: Ato
 )
 def test_a_wrong_field_is_named(saved_named: Path, edit: Callable[[dict[str, Any]], Any], match: str) -> None:
     with pytest.raises(ModelError, match=match):
-        load_atom_names(edit_names(saved_named, edit))
+        _ = read_model(edit_names(saved_named, edit)).atom_names
 
 
 def test_a_changed_or_missing_file_is_named_and_the_model_still_loads(saved_named: Path) -> None:
     data = (saved_named / "atoms.json").read_bytes()
     (saved_named / "atoms.json").write_bytes(data.replace(b"soft fur", b"hard fur"))
     with pytest.raises(ModelError, match=r"atoms.json: its content changed since it was saved"):
-        load_atom_names(saved_named)
+        _ = read_model(saved_named).atom_names
     (saved_named / "atoms.json").unlink()
     with pytest.raises(ModelError, match=r"the file atoms.json is missing"):
-        load_atom_names(saved_named)
+        _ = read_model(saved_named).atom_names
     load_model(saved_named)
 
 
 def test_a_changed_hierarchy_is_not_named_after(saved_named: Path) -> None:
     os.truncate(saved_named / "hierarchy.json", 100)
     with pytest.raises(ModelError, match=r"hierarchy.json: 100 bytes where"):
-        load_atom_names(saved_named)
+        _ = read_model(saved_named).atom_names
     with pytest.raises(ModelError, match=r"hierarchy.json: 100 bytes where"):
         save_atom_names(PET_NAMES, saved_named)
 
@@ -190,7 +189,7 @@ def test_a_stray_entry_of_the_documents_files_is_refused(saved: Path) -> None:
         ]
     )
     with pytest.raises(ModelError, match=r"unknown field 'files.atom.json'"):
-        load_summary(saved)
+        read_model(saved)
 
 
 def test_explanations_show_the_meaning_and_nothing_hostile_gets_through(

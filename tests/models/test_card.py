@@ -8,7 +8,8 @@ from sklearn.exceptions import NotFittedError
 
 from hcep import HCEPClassifier, Hierarchy
 from hcep.classify.heads import AdamWHead
-from hcep.models import EncoderRecord, model_card, save_model
+from hcep.embeddings import EncoderRecord
+from hcep.models import model_card, save_model
 from tests.models.conftest import PETS, TANGLED, TANGLED_LABELS, fitted
 
 ENCODER = EncoderRecord("open_clip:ViT-L-14/openai", "abc123")
@@ -86,7 +87,7 @@ def test_it_counts_the_training_images(auto_model: HCEPClassifier) -> None:
 def test_it_admits_what_was_not_recorded(auto_model: HCEPClassifier) -> None:
     card = model_card(auto_model)
     assert "The training data was not recorded. Images per class were not recorded; there are 6 classes." in card
-    assert "None were recorded. Measure on images of your own" in section(card, "Metrics")
+    assert "None were recorded. Measure the model on your own images" in section(card, "Metrics")
     assert "(the encoder was not recorded)" in card
 
 

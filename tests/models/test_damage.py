@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hcep.models import ModelError, load_model, load_summary
+from hcep.models import ModelError, load_model, read_model
 from tests.models.damage import drop, edit_arrays, edit_document, edit_hierarchy, put
 
 
@@ -61,7 +61,7 @@ def test_a_changed_number_in_the_document_is_noticed(saved: Path) -> None:
     document["fitted"]["anchor"] += 1e-9
     (saved / "model.json").write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(ModelError, match=r"model.json: the content does not match its field 'checksum'"):
-        load_summary(saved)
+        read_model(saved)
 
 
 def test_spacing_and_order_of_the_document_do_not_matter(saved: Path) -> None:
@@ -212,7 +212,7 @@ def nan_at(name: str, *place: int) -> Callable[[Arrays], None]:
 @pytest.mark.parametrize(
     ("edit", "match"),
     [
-        (lambda a: a.pop("transform.whitener"), r"array 'transform.whitener' is missing, which model.json speaks of"),
+        (lambda a: a.pop("transform.whitener"), r"array 'transform.whitener' is missing, but model.json mentions it"),
         (lambda a: a.update({"head.coeff": np.zeros(2)}), r"model.safetensors: unknown array 'head.coeff'"),
         (
             lambda a: a.update(synset_embedings=np.zeros(2)),
@@ -292,4 +292,4 @@ def test_a_pickle_is_refused_and_not_run(saved: Path, tmp_path: Path) -> None:
 
 def test_the_summary_needs_the_document_alone(saved: Path) -> None:
     (saved / "model.safetensors").unlink()
-    assert load_summary(saved).encoder is not None
+    assert read_model(saved).encoder is not None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier
-from hcep.models import load_atom_names, load_model, save_model
+from hcep.models import load_model, read_model, save_model
 from hcep.models.saving import pack
 from hcep.models.schema import checksum
 from tests.models.damage import (
@@ -62,7 +62,7 @@ def test_damage_under_a_matching_checksum_raises_no_other_error(
 def test_damaged_names_are_refused_or_the_same_and_the_model_still_loads(
     name: str, damage: Damage, saved_named: Path
 ) -> None:
-    data, original = (saved_named / name).read_bytes(), load_atom_names(saved_named)
+    data, original = (saved_named / name).read_bytes(), read_model(saved_named).atom_names
     model = pack(load_model(saved_named))
     rng = np.random.default_rng([FILES.index("model.json"), len(data)])
     for _ in range(30):
@@ -70,7 +70,7 @@ def test_damaged_names_are_refused_or_the_same_and_the_model_still_loads(
         assert names_or_none(saved_named) in (False, original)
         assert repacked_or_none(saved_named) in (None, model)
     (saved_named / name).write_bytes(data)
-    assert load_atom_names(saved_named) == original
+    assert read_model(saved_named).atom_names == original
 
 
 def test_damage_of_names_under_a_matching_checksum_raises_no_other_error(saved_named: Path) -> None:

@@ -21,9 +21,8 @@ from hcep.models import (
     AtomNames,
     ModelError,
     change_model,
-    load_atom_names,
     load_model,
-    model_log,
+    read_model,
     save_atom_names,
     save_model,
     undo_change,
@@ -62,10 +61,10 @@ def test_changes_are_written_down_and_undone(folder: Path) -> None:
     grown = add_van(folder)
     assert load_model(folder).classes_.tolist() == grown.classes_.tolist() == [*PET_LABELS, "van"]
     change_model(folder, "renamed", lambda model: model.rename("van", "Lieferwagen"))
-    assert [change.what for change in model_log(folder)] == ["added class 'van'", "renamed"]
+    assert [change.what for change in read_model(folder).training.history] == ["added class 'van'", "renamed"]
     assert len(list((folder / "versions").iterdir())) == 2
     assert undo_change(folder).what == "renamed"
-    assert [change.what for change in model_log(folder)] == ["added class 'van'"]
+    assert [change.what for change in read_model(folder).training.history] == ["added class 'van'"]
     assert undo_change(folder).what == "added class 'van'"
     assert pack(load_model(folder)) == fitted
     with pytest.raises(ModelError, match="there is no change to undo"):
@@ -77,7 +76,7 @@ def test_another_change_after_an_undo_is_another_version(folder: Path) -> None:
     add_van(folder)
     undo_change(folder)
     change_model(folder, "removed fox", lambda model: model.remove_class("fox"))
-    assert [change.what for change in model_log(folder)] == ["removed fox"]
+    assert [change.what for change in read_model(folder).training.history] == ["removed fox"]
     undo_change(folder)
     assert load_model(folder).classes_.tolist() == PET_LABELS
 
@@ -105,7 +104,7 @@ def test_names_of_atoms_stay_where_their_edge_does(folder: Path) -> None:
     names = (AtomName("animal", "cat", summary="whiskers"), AtomName("animal", "fox", summary="red"))
     save_atom_names(AtomNames(names), folder)
     change_model(folder, "removed fox", lambda model: model.remove_class("fox"))
-    left = load_atom_names(folder)
+    left = read_model(folder).atom_names
     assert left is not None
     assert [(atom.parent, atom.child) for atom in left.atoms] == [("animal", "cat")]
 
@@ -120,7 +119,7 @@ def test_a_death_at_any_step_leaves_the_old_model_or_the_new(
             add_van(folder)
     found = load_model(folder)
     assert found.classes_.tolist() in (PET_LABELS, [*PET_LABELS, "van"])
-    assert len(model_log(folder)) == len(found.classes_) - len(PET_LABELS)
+    assert len(read_model(folder).training.history) == len(found.classes_) - len(PET_LABELS)
     change_model(folder, "moved", lambda model: model.move("fox", "vehicle"))
     assert undo_change(folder).what == "moved"
 
@@ -144,7 +143,7 @@ def test_a_process_that_is_killed_leaves_a_model(folder: Path) -> None:
             os.kill(process.pid, signal.SIGKILL)
         found = load_model(folder)
         assert found.classes_.tolist() == PET_LABELS
-        log = model_log(folder)
+        log = read_model(folder).training.history
         assert found.hierarchy_.name("cat") == (log[-1].what.replace("rename", "cat") if log else "Katze")
     undo_change(folder)
 

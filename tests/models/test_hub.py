@@ -14,10 +14,9 @@ from hcep.models import (
     ModelError,
     download_model,
     from_pretrained,
-    load_atom_names,
     load_model,
-    pull_model,
     push_model,
+    read_model,
 )
 from hcep.models.hub import _reason
 from hcep.models.saving import pack
@@ -48,7 +47,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
 
 
 def pull(hub: Hub, tmp_path: Path, **options: object) -> HCEPClassifier:
-    return pull_model("me/pets", endpoint=hub.url, cache_dir=tmp_path / "cache", **options)  # type: ignore[arg-type]
+    return from_pretrained("me/pets", endpoint=hub.url, cache_dir=tmp_path / "cache", **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("fixture", ["auto_model", "logistic_model"])
@@ -72,20 +71,27 @@ def test_a_push_is_one_commit_of_four_files_the_arrays_as_a_large_one(hub: Hub, 
     assert any("hcep/" in agent for agent in hub.agents)
 
 
-def test_the_card_says_how_to_pull(hub: Hub, auto_model: HCEPClassifier) -> None:
+def test_the_card_says_how_to_load_the_model(hub: Hub, auto_model: HCEPClassifier) -> None:
     push_model(auto_model, "me/pets", endpoint=hub.url, token="t", license="mit", metrics={"accuracy": 0.5})
     card = (hub.files("me/pets") or {})["README.md"].decode("utf-8")
     assert 'license: "mit"' in card
-    assert 'model = pull_model("me/pets")' in card
+    assert 'model = from_pretrained("me/pets")' in card
     assert "# me/pets" in card
     assert "| accuracy | 0.5 |" in card
+
+
+def test_a_card_that_the_hub_cannot_read_does_not_go_up(hub: Hub, saved: Path) -> None:
+    (saved / "README.md").write_text("---\nlicense: [\n---\n# pets\n", encoding="utf-8")
+    with pytest.raises(ModelError, match=r"README.md: the metadata between the --- lines cannot be read: while"):
+        push_model(saved, "me/pets", endpoint=hub.url, token="secret")
+    assert hub.requests == []
 
 
 def test_names_of_atoms_go_up_and_come_down_with_their_model(hub: Hub, saved_named: Path, tmp_path: Path) -> None:
     push_model(saved_named, "me/pets", endpoint=hub.url, token="secret")
     folder = download_model("me/pets", endpoint=hub.url, cache_dir=tmp_path / "cache")
     assert {path.name for path in folder.iterdir()} == NAMES | {"atoms.json"}
-    assert load_atom_names(folder) == load_atom_names(saved_named)
+    assert read_model(folder).atom_names == read_model(saved_named).atom_names
 
 
 def test_a_folder_with_damaged_names_does_not_go_up(hub: Hub, saved_named: Path) -> None:
@@ -169,8 +175,8 @@ def test_a_damaged_folder_is_not_pushed(hub: Hub, saved: Path) -> None:
     assert hub.requests == []
 
 
-def test_a_folder_has_its_details_in_it(hub: Hub, saved: Path) -> None:
-    with pytest.raises(ModelError, match=r"'data', 'license': a folder has its details in it; give them when you save"):
+def test_details_are_refused_for_a_folder(hub: Hub, saved: Path) -> None:
+    with pytest.raises(ModelError, match=r"'data', 'license': a folder contains its details; give them when you save"):
         push_model(saved, "me/pets", endpoint=hub.url, data="pets", license="mit")
 
 
@@ -217,7 +223,7 @@ def test_an_error_without_words_is_named() -> None:
     assert _reason(RuntimeError()) == "RuntimeError"
 
 
-@pytest.mark.parametrize("call", [lambda m: push_model(m, "me/pets"), lambda m: pull_model("me/pets")])
+@pytest.mark.parametrize("call", [lambda m: push_model(m, "me/pets"), lambda m: from_pretrained("me/pets")])
 def test_a_missing_package_gives_the_command(
     call: object, auto_model: HCEPClassifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:

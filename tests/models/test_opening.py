@@ -38,8 +38,8 @@ def layer_says(X):
 
 
 def test_the_built_in_model_is_made_once(imagenet, caplog):
-    assert len(imagenet.summary.classes) == 1000
-    assert imagenet.summary.encoder.name == "efficientnet-lite2"
+    assert len(imagenet.classes) == 1000
+    assert imagenet.encoder.name == "efficientnet-lite2"
     again = builtin_model()
     assert again.folder == imagenet.folder
     assert not caplog.records

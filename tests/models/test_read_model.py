@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier, save
-from hcep.models import ModelError, load_model, load_summary, loading as loading_module, read_model, schema
+from hcep.models import ModelError, load_model, loading as loading_module, read_model, schema
 from tests.models.conftest import PET_LABELS, images
 from tests.models.damage import drop, edit_document
 
@@ -47,14 +47,14 @@ def test_a_damaged_document_is_refused_at_once(saved: Path) -> None:
 def test_each_file_is_read_once_whatever_is_asked(saved_named: Path, reads: Counter[str]) -> None:
     model = read_model(saved_named)
     for _ in range(2):
-        _ = model.summary, model.hierarchy, model.path_model, model.atom_names, model.classifier
+        _ = model.document, model.hierarchy, model.path_model, model.atom_names, model.classifier
     assert dict(reads) == {
         "model.json": 1, "parsed": 1, "hierarchy.json": 1, "model.safetensors": 1, "atoms.json": 1
     }  # fmt: skip
 
 
 def test_the_summary_reads_one_file(saved_named: Path, reads: Counter[str]) -> None:
-    assert read_model(saved_named).summary.n_dims == 12
+    assert read_model(saved_named).document.n_dims == 12
     assert dict(reads) == {"model.json": 1, "parsed": 1}
 
 
@@ -87,5 +87,5 @@ def test_a_model_without_names_has_none(saved: Path) -> None:
 def test_a_model_saved_without_a_word_still_says_how_many_images_it_had(tmp_path: Path) -> None:
     X, y = images(PET_LABELS)
     save(HCEPClassifier().fit(X, y), tmp_path / "m")
-    facts = load_summary(tmp_path / "m").facts()
-    assert (facts["images"], facts["trained_on"]) == (len(X), "not said")
+    facts = read_model(tmp_path / "m").facts()
+    assert (facts["images"], facts["trained_on"]) == (len(X), "not recorded")

@@ -10,7 +10,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from hcep import HCEPClassifier, HCEPTransformer
-from hcep.models import EncoderRecord, ModelError, load_model, load_summary, save_model
+from hcep.embeddings import EncoderRecord
+from hcep.models import ModelError, load_model, read_model, save_model
 from tests.models.conftest import PET_LABELS, PETS, fitted, images
 from tests.models.damage import read_files
 
@@ -121,25 +122,25 @@ def test_feature_names_come_back(tmp_path: Path) -> None:
         loaded.predict(frame[["b", "a", "c", "d"]])
 
 
-def test_the_summary_has_what_was_said(auto_model: HCEPClassifier, tmp_path: Path) -> None:
+def test_a_saved_model_has_the_recorded_facts(auto_model: HCEPClassifier, tmp_path: Path) -> None:
     encoder = EncoderRecord("open_clip:ViT-L-14/openai", "abc123")
     counts = dict.fromkeys(PET_LABELS, 6)
     folder = save_model(
         auto_model, tmp_path / "m", encoder=encoder, data="pets", images_per_class=counts, metrics={"accuracy": 1}
     )
-    summary = load_summary(folder)
-    assert summary.encoder == encoder
-    assert (summary.training.data, summary.training.n_images) == ("pets", 36)
-    assert summary.training.images_per_class == counts
-    assert summary.training.metrics == {"accuracy": 1}
-    assert summary.classes.tolist() == PET_LABELS
-    assert summary.n_dims == 12
+    opened = read_model(folder)
+    assert opened.encoder == encoder
+    assert (opened.training.data, opened.training.n_images) == ("pets", 36)
+    assert opened.training.images_per_class == counts
+    assert opened.training.metrics == {"accuracy": 1}
+    assert opened.classes.tolist() == PET_LABELS
+    assert opened.document.n_dims == 12
 
 
-def test_a_summary_of_nothing_said_is_empty(auto_model: HCEPClassifier, tmp_path: Path) -> None:
-    summary = load_summary(save_model(auto_model, tmp_path / "m"))
-    assert summary.encoder is None
-    assert (summary.training.data, summary.training.n_images, summary.training.metrics) == (None, 0, {})
+def test_a_model_saved_without_facts_has_none(auto_model: HCEPClassifier, tmp_path: Path) -> None:
+    opened = read_model(save_model(auto_model, tmp_path / "m"))
+    assert opened.encoder is None
+    assert (opened.training.data, opened.training.n_images, opened.training.metrics) == (None, 0, {})
 
 
 def test_loading_a_large_model_is_fast_and_compiles_nothing(tmp_path: Path) -> None:

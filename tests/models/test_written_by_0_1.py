@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hcep.embeddings import EmbeddingStore
-from hcep.models import load_atom_names, load_model, load_summary, model_log, undo_change
+from hcep.models import load_model, read_model, undo_change
 
 FOLDER = Path(__file__).parent / "written_by_0_1"
 NAMES = sorted(path.parent.name for path in FOLDER.glob("*/model.json"))
@@ -48,14 +48,14 @@ def test_a_model_predicts_what_it_did(name: str, answers: dict[str, np.ndarray])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_its_summary_is_complete(name: str) -> None:
-    summary = load_summary(FOLDER / name)
-    assert summary.hcep_version == "0.1.0"
-    assert summary.training.data == "pets.npz"
-    assert summary.encoder.name == "onnx:tiny.onnx"
-    assert summary.encoder.fingerprint == "f" * 64
-    assert summary.encoder.preprocessing == {"size": [8, 8], "resize": "squash"}
-    assert len(summary.classes) == 6 + (name == "grown")
+def test_its_facts_are_complete(name: str) -> None:
+    saved = read_model(FOLDER / name)
+    assert saved.document.hcep_version == "0.1.0"
+    assert saved.training.data == "pets.npz"
+    assert saved.encoder.name == "onnx:tiny.onnx"
+    assert saved.encoder.fingerprint == "f" * 64
+    assert saved.encoder.preprocessing == {"size": [8, 8], "resize": "squash"}
+    assert len(saved.classes) == 6 + (name == "grown")
 
 
 def test_a_calibrated_model_keeps_its_guarantees(answers: dict[str, np.ndarray]) -> None:
@@ -73,7 +73,7 @@ def test_a_model_keeps_its_rule_for_several_objects(answers: dict[str, np.ndarra
 
 def test_a_grown_model_keeps_its_versions(tmp_path: Path, answers: dict[str, np.ndarray]) -> None:
     folder = Path(shutil.copytree(FOLDER / "grown", tmp_path / "grown"))
-    assert [change.what for change in model_log(folder)] == ["added class 'van'", "renamed fox"]
+    assert [change.what for change in read_model(folder).training.history] == ["added class 'van'", "renamed fox"]
     assert load_model(folder).hierarchy_.name("fox") == "Vulpes"
     undo_change(folder)
     assert load_model(folder).hierarchy_.name("fox") == "red fox"
@@ -90,7 +90,7 @@ def test_a_grown_model_goes_on_growing(answers: dict[str, np.ndarray]) -> None:
 
 
 def test_names_of_atoms_are_read() -> None:
-    names = load_atom_names(FOLDER / "named_atoms")
+    names = read_model(FOLDER / "named_atoms").atom_names
     assert names is not None
     assert (names.encoder, names.template, names.centered, names.llm) == (
         "open_clip:tiny",

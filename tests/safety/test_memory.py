@@ -20,7 +20,7 @@ from hcep.embeddings.store.writer import import_embeddings
 from hcep.errors import HCEPError
 from hcep.evaluate import audit
 from hcep.explain.photos import ExplainOptions, answer_batches
-from hcep.models import fit_model, fitting, load_model, save_model
+from hcep.models import fit_model, fitting, read_model, save_model
 from tests.cli.test_workflow import run
 from tests.taxonomy.naming.bear_space import BEARS, bear_images
 
@@ -50,23 +50,24 @@ def make_store(folder, n_images, n_dims=256, n_classes=20, split=False):
 def test_a_fit_in_blocks_is_the_fit_in_memory(tmp_path, monkeypatch):
     store = make_store(tmp_path / "store", 900, n_dims=12, n_classes=5)
     options = {"shrinkage": 0.3, "anchor": 0.5, "power": 1.0, "refine": False}
-    whole = fit_model(read_embeddings(store), None, tmp_path / "whole", **options)
+    fit_model(read_embeddings(store), None, tmp_path / "whole", **options)
     monkeypatch.setattr(fitting, "SAMPLE", 300)
     monkeypatch.setattr(fitting, "BLOCK", 128)
     stays = read_embeddings(store, in_memory=300)
     monkeypatch.setattr("hcep.embeddings.EmbeddingStore.to_numpy", None)  # no way to have all at once
-    parts = fit_model(stays, None, tmp_path / "parts", **options)
-    assert parts.n_images == whole.n_images == 900
-    one, other = load_model(tmp_path / "whole").dictionary_, load_model(tmp_path / "parts").dictionary_
-    np.testing.assert_allclose(other.synset_embeddings, one.synset_embeddings, rtol=1e-6, atol=1e-9)
-    assert parts.metrics["training accuracy"] == pytest.approx(whole.metrics["training accuracy"], abs=1e-9)
+    fit_model(stays, None, tmp_path / "parts", **options)
+    whole, parts = read_model(tmp_path / "whole"), read_model(tmp_path / "parts")
+    assert parts.training.n_images == whole.training.n_images == 900
+    one, other = whole.dictionary.synset_embeddings, parts.dictionary.synset_embeddings
+    np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-9)
+    assert parts.training.metrics["training accuracy"] == pytest.approx(whole.training.metrics["training accuracy"])
 
 
 def test_a_linear_head_still_has_its_images(tmp_path):
     store = make_store(tmp_path / "store", 200, n_dims=12, n_classes=5)
     fitted = fit_model(read_embeddings(store, in_memory=100), None, tmp_path / "m", head="logistic")
-    assert isinstance(fitted.model, HCEPClassifier)
-    assert fitted.metrics["training accuracy"] > 0.5
+    assert isinstance(fitted, HCEPClassifier)
+    assert read_model(tmp_path / "m").training.metrics["training accuracy"] > 0.5
 
 
 def test_predictions_of_a_store_that_stays_on_disk_are_those_in_memory(tmp_path, monkeypatch):
@@ -90,7 +91,7 @@ def test_predictions_of_a_store_that_stays_on_disk_are_those_in_memory(tmp_path,
 @pytest.fixture
 def fitted(tmp_path):
     store = make_store(tmp_path / "store", 1200, n_dims=12, n_classes=5, split=True)
-    return fit_model(read_embeddings(store, "train"), None, tmp_path / "m").model, EmbeddingStore(store)
+    return fit_model(read_embeddings(store, "train"), None, tmp_path / "m"), EmbeddingStore(store)
 
 
 def test_scores_of_a_store_that_stays_on_disk_are_those_in_memory(fitted, tmp_path, monkeypatch):

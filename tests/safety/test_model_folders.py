@@ -51,7 +51,7 @@ def test_two_writers_never_fail_nor_leave_no_model(tmp_path):
 def test_a_reader_never_mixes_two_models(tmp_path):
     folder = save_model(small_model(30), tmp_path / "m")
     opened = SavedModel(folder)
-    assert opened.summary.n_dims == 30
+    assert opened.document.n_dims == 30
     save_model(small_model(31), folder)
     assert opened.classifier.n_features_in_ == 30
     assert load_model(folder).n_features_in_ == 31

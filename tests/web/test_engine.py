@@ -140,7 +140,7 @@ def test_a_change_is_a_version_that_answers_at_once_and_can_be_undone(folder):
         before = (await engine.explain(red)).name
         other = [await engine.add_photo(file_of(Image.new("RGB", (20, 20), (200 + i, 9, i)))) for i in range(3)]
         await engine.add_class("ice bear", "bear", other)
-        assert "ice bear" in read_model(folder).summary.classes
+        assert "ice bear" in read_model(folder).classes
         await engine.correct(red.id, label="ice bear", who="Ada")
         said = (await engine.explain(red)).name
         done = await engine.undo_change()

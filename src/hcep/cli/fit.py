@@ -19,6 +19,11 @@ from hcep.hierarchy import Hierarchy
 
 #: Parameters of the published head.
 HEAD = ("epochs", "batch_size", "lr")
+#: Files of an earlier model, and what to say when they are replaced.
+REPLACED = {
+    "model.json": "the model at {} was replaced",
+    "atoms.json": "the descriptions of its concepts were dropped",
+}
 
 
 def fit(
@@ -77,6 +82,7 @@ def fit(
     if data is None:
         raise HCEPError("DATA is missing: give embeddings or a folder of photos, or use --from-text")
     parameters = _parameters(parameter, paper)
+    replaced = [file for file in REPLACED if (output / file).is_file()]
     if ray is not None:
         from hcep.ray.fitting import fit_model as fit_on_cluster
 
@@ -84,9 +90,9 @@ def fit(
             raise HCEPError("--paper, --corrections and --several-objects are not supported with --ray")
         where = {"address": ray, "progress": not as_json}
         tree_above = hierarchy_above(data, hierarchy, reading, tell)
-        fitted = fit_on_cluster(data, tree_above, output, split=split, cluster=where, **parameters)
+        model = fit_on_cluster(data, tree_above, output, split=split, cluster=where, **parameters)
     else:
-        fitted = fit_data(
+        model = fit_data(
             data,
             output,
             hierarchy,
@@ -104,10 +110,9 @@ def fit(
             **parameters,
         )
     save_resolved(context, output)
-    photos = fitted.encoder is not None or ray is not None
-    _show(
-        output, fitted, as_json, f"explain {output} IMAGE" if photos else f"predict {output} {data} -o predictions.csv"
-    )
+    if replaced:
+        tell(", and ".join(REPLACED[file].format(output) for file in replaced))
+    _show(output, data, model, as_json)
 
 
 def _parameters(texts: list[str] | None, paper: bool) -> dict[str, Any]:
@@ -154,22 +159,20 @@ def _fit_text(
     )
 
 
-def _show(output: Path, fitted: models.FittedModel, as_json: bool, hint: str) -> None:
-    model = fitted.model
-    if fitted.replaced:
-        names = ", and the descriptions of its concepts were dropped" if fitted.names_dropped else ""
-        tell(f"the model at {output} was replaced{names}")
+def _show(output: Path, data: Path, model: classify.HCEPClassifier, as_json: bool) -> None:
+    saved = models.read_model(output)
+    metrics, n_images = saved.training.metrics, saved.training.n_images
     if model.hierarchy is not None and model.hierarchy_.depth == 1:
         columns = "are the columns of the hierarchy parent, child?"
         tell(f"every class hangs from the root, so paths have one step; {columns}", "warning")
-    summary = {"model": str(output), "n_images": fitted.n_images, "n_classes": len(model.classes_)}
     if as_json:
-        chosen = {"anchor": model.anchor_, "shrinkage": model.shrinkage_, "metrics": fitted.metrics}
-        say_json(summary | chosen)
+        facts = {"model": str(output), "n_images": n_images, "n_classes": len(model.classes_)}
+        say_json(facts | {"anchor": model.anchor_, "shrinkage": model.shrinkage_, "metrics": metrics})
         return
+    hint = f"explain {output} IMAGE" if saved.encoder else f"predict {output} {data} -o predictions.csv"
     Console(soft_wrap=True).print(
-        f"[bold]{escape(str(output))}[/]: {fitted.n_images:,} images of {len(model.classes_):,} classes, "
+        f"[bold]{escape(str(output))}[/]: {n_images:,} images of {len(model.classes_):,} classes, "
         f"depth {model.hierarchy_.depth}, anchor {model.anchor_:g}, shrinkage {model.shrinkage_}, "
-        f"power {model.power_:g}; training accuracy {fitted.metrics['training accuracy']:.3f}\n"
+        f"power {model.power_:g}; training accuracy {metrics['training accuracy']:.3f}\n"
         f"Try: hcep {escape(hint)}"
     )

@@ -117,7 +117,7 @@ def _describe(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise HCEPError(f"there is nothing at {str(path)!r}")
     if (path / "model.json").is_file():
-        return models.load_summary(path).facts()
+        return models.read_model(path).facts()
     if embeddings.is_store(path):
         store = embeddings.EmbeddingStore(path)
         facts = {"kind": "store", "images": len(store), "dimensions": store.n_dims, "precision": store.dtype.name}

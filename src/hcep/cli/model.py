@@ -124,9 +124,10 @@ def calibrate(
 
 def log(model: opt.Model) -> None:
     """List the changes of a model since it was fitted, the newest last."""
-    summary = models.read_model(model).summary
-    say(f"0  fitted by hcep {summary.hcep_version} on {summary.training.data or 'data that was not recorded'}")
-    for number, change in enumerate(summary.training.history, 1):
+    saved = models.read_model(model)
+    data = saved.training.data or "data that was not recorded"
+    say(f"0  fitted by hcep {saved.document.hcep_version} on {data}")
+    for number, change in enumerate(saved.training.history, 1):
         say(f"{number}  {change.when}  {change.what}")
 
 

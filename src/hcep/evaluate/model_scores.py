@@ -191,12 +191,12 @@ def refuse_unknown_methods(names: Iterable[str]) -> None:
         if not Path(name).is_dir():
             close = near_matches(name, known) or f" The methods are {quoted(known, len(known))}."
             raise HCEPError(f"--compare: {name!r} is neither a method nor a model folder.{close}")
-        models.load_summary(Path(name))  # raises if it is incomplete, before methods are fitted
+        models.read_model(Path(name))  # raises if it is incomplete, before methods are fitted
 
 
 def training_images(model: SavedModel, test: Embeddings) -> str:
     """Return a warning if the images include those that the model was fitted to, else an empty string."""
-    data = model.summary.training.data
+    data = model.training.data
     fitted, tested = os.path.abspath(data or ""), os.path.abspath(test.source)
     if data is None or not (fitted == tested or fitted.startswith(tested + OF_SPLIT)):
         return ""
@@ -214,7 +214,7 @@ def _rivals(names: Sequence[str], tree: Hierarchy, test: Embeddings) -> tuple[di
             rivals[all_methods.METHODS[name].label] = all_methods.make_method(name, tree)
             continue
         saved = models.read_model(name)
-        refuse_other_encoder(saved.summary.encoder, test.encoder, test.source)
+        refuse_other_encoder(saved.encoder, test.encoder, test.source)
         rivals[name] = saved.classifier
         refuse_labels(rivals[name].classes_, test.y, f"the model {name!r}")
     return rivals, {all_methods.METHODS[name].label for name in everything}

@@ -69,8 +69,8 @@ def training_photos(
         store = model.folder / "store"
     photos = store if isinstance(store, EmbeddingStore) else EmbeddingStore(store)
     if model is not None:
-        refuse_other_encoder(model.summary.encoder, photos.encoder, photos.folder)
-    data = (model.summary.training.data if model is not None else None) or ""
+        refuse_other_encoder(model.encoder, photos.encoder, photos.folder)
+    data = (model.training.data if model is not None else None) or ""
     split = data.rpartition(OF_SPLIT)[2] if OF_SPLIT in data else "train"
     return photos.select(splits=split) if split in photos.splits.tolist() else photos
 
@@ -80,7 +80,7 @@ def fitted_on(model: SavedModel, images: Iterable[str | None]) -> NDArray[np.boo
     from hcep.embeddings.files import is_store
     from hcep.embeddings.vectors import OF_SPLIT
 
-    recorded = (model.summary.training.data or "").partition(OF_SPLIT)[0]
+    recorded = (model.training.data or "").partition(OF_SPLIT)[0]
     named = bool(recorded) and is_store(recorded) and not is_store(model.folder / "store")
     known: set[str | None] = set()
     with suppress(HCEPError):  # there may be another store at that place by now

@@ -159,7 +159,7 @@ def answer_batches(
             raise HCEPError("where: embeddings have no positions; give the photos")
         n_images, batches = len(np.atleast_2d(images)), _blocks(np.atleast_2d(images))
     else:
-        record, place = (saved.summary.encoder, saved.folder) if saved else (None, "the model")
+        record, place = (saved.encoder, saved.folder) if saved else (None, "the model")
         encoder = load_model_encoder(record, place, options.encoder, options.preprocessing)
         n_images, batches = len(images), _encoded(images, encoder, skipped, options.where)
     training = None

@@ -155,11 +155,6 @@ def sealed_names(text: bytes, names: bytes) -> dict[str, bytes]:
     return {ATOMS: names, DOCUMENT: seal(document)}
 
 
-def load_atom_names(folder: str | PathLike[str]) -> AtomNames | None:
-    """Read the names of a saved model's atoms; None where it has none; raises as `load_model`, for these files."""
-    return read_model(folder).atom_names
-
-
 def dump_names(names: AtomNames, hierarchy: Hierarchy) -> bytes:
     """The content of ``atoms.json``, checked by reading it again."""
     document: dict[str, Any] = {"format": ATOMS_FORMAT, "version": VERSION, **asdict(replace(names, atoms=()))}

@@ -1,4 +1,8 @@
-"""The model card: what a person needs to know before using a model, as Markdown with the hub's front matter."""
+"""The model card: what a person should know before using a model, as Markdown with the hub's metadata.
+
+Rendering is ours because every saved model has a card, also where `huggingface_hub` is not installed; a push checks it
+with `huggingface_hub.ModelCard`.
+"""
 
 import json
 import re
@@ -12,15 +16,15 @@ from sklearn.utils.validation import check_is_fitted
 import hcep
 from hcep._checks import escape_markdown, escape_terminal, markdown_code, markdown_table
 from hcep.classify import HCEPClassifier
-from hcep.embeddings.protocol import Encoder, EncoderRecord as EncoderRecord
+from hcep.embeddings.protocol import Encoder, EncoderRecord
 
-#: Levels and children of the tree excerpt, and rows of the table of classes.
+#: Most levels and children in the excerpt of the tree, and rows in the table of classes.
 MAX_DEPTH, MAX_CHILDREN, MAX_CLASSES = 3, 6, 50
 
 _TAGS = ("hcep", "image-classification", "interpretability", "sparse-coding", "hierarchy", "concepts")
-UNMEASURED = "None were recorded. Measure on images of your own before relying on the model."
+UNMEASURED = "None were recorded. Measure the model on your own images before you rely on it."
 EncoderLike = Encoder | EncoderRecord | str | None
-#: How the class comes from the path, by the type of the head.
+#: How the class follows from the path, by the type of the head.
 _HEADS = {
     "NoneType": "The class is the leaf at the end of the path.",
     "AdamWHead": "The class is predicted by a linear classifier on the path's coefficients, trained with AdamW.",
@@ -29,7 +33,7 @@ _HEADS = {
 
 
 def encoder_record(encoder: EncoderLike) -> EncoderRecord | None:
-    """What a model keeps of an encoder; of a bare name there is no more."""
+    """What a model records of an encoder."""
     if encoder is None or isinstance(encoder, EncoderRecord):
         return encoder
     if isinstance(encoder, str):
@@ -50,20 +54,20 @@ def model_card(
     tags: Sequence[str] = (),
     repo_id: str | None = None,
 ) -> str:
-    """Describe a fitted classifier in Markdown, front matter included.
+    """Describe a fitted classifier in Markdown, with the hub's metadata.
 
     Parameters
     ----------
-    model : fitted
+    model : a fitted classifier
     name : title of the card
     data : name of the training data
     images_per_class : mapping of label to int, optional
     metrics : mapping of str to float, optional
-    encoder : what makes the embeddings
-    license : identifier in the hub's list, such as "apache-2.0". The model's, which its data and encoder may bind.
-    language : of the class names, such as "en"
-    tags : besides the card's own
-    repo_id : where on the hub the model is
+    encoder : the encoder of the embeddings
+    license : licence of the model, as in the hub's list, such as "apache-2.0"; data and encoder may restrict it
+    language : language of the class names, such as "en"
+    tags : tags beside the card's own
+    repo_id : the model's repository on the hub
     """
     check_is_fitted(model, "dictionary_")
     record, h, kind = encoder_record(encoder), model.hierarchy_, type(model.head_).__name__
@@ -84,7 +88,7 @@ def model_card(
         "tree": _fenced(h.format_tree(MAX_DEPTH, MAX_CHILDREN)),
         "training": _training(model, data, images_per_class),
         "metrics": _table(("metric", "value"), measured) if measured else UNMEASURED,
-        "verb": "pull_model" if repo_id else "load_model",
+        "verb": "from_pretrained" if repo_id else "load_model",
         "place": json.dumps(escape_terminal(repo_id or "path/to/this/folder")),
         "which": f"the encoder {coder}" if coder else "the same encoder",
         "seen": coder or "the encoder",

@@ -1,4 +1,4 @@
-"""Labelled photos or embeddings and a hierarchy -> a fitted model in a folder: what `hcep fit` does."""
+"""Fit a model to photos or embeddings and a hierarchy, and save it: what `hcep fit` does."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hcep._progress import waiting
+from hcep.classify import HCEPClassifier
 from hcep.classify.base import refuse_unknown
 from hcep.datasets import embeddings_of, find_hierarchy
 from hcep.datasets.encoding import refuse_out_of_step, tree_notes
@@ -15,7 +16,7 @@ from hcep.embeddings import EmbeddingStore, is_store
 from hcep.embeddings.files import label_array_in
 from hcep.errors import HCEPError, HierarchyError
 from hcep.hierarchy import Hierarchy
-from hcep.models.fitting import IN_MEMORY, FittedModel, fit_model
+from hcep.models.fitting import IN_MEMORY, fit_model
 
 logger = logging.getLogger(__name__)
 OnNote = Callable[[str], object]
@@ -36,15 +37,15 @@ def fit_data(
     progress: bool = False,
     on_note: OnNote = logger.info,
     **fitting: Any,
-) -> FittedModel:
+) -> HCEPClassifier:
     """Read or encode labelled data, find the hierarchy above its classes, fit a classifier and save it.
 
     Errors in the hierarchy, and classes that it lacks, are raised before any photo is encoded.
 
     Parameters
     ----------
-    data : photos or embeddings, as `hcep.datasets.embeddings_of` takes them
-    folder : of the model; vectors of photos are kept in its folder ``store``
+    data : photos or embeddings, as `hcep.datasets.embeddings_of` reads them
+    folder : folder of the model; vectors of photos are kept in its subfolder ``store``
     hierarchy, reading : the hierarchy and the options of its reader, see `hcep.datasets.find_hierarchy`
     split : the split to fit to; by default "train", if there is one
     encoder, preprocessing : of photos
@@ -75,10 +76,10 @@ def fit_data(
         for note in tree_notes(images.y.tolist(), tree):
             on_note(note)
     with waiting("fitting … (the first run compiles kernels)", progress):
-        fitted = fit_model(images, tree, folder, **fitting)
-    if tree is not None and (merged := _merged(fitted.model.hierarchy_)):
+        model = fit_model(images, tree, folder, **fitting)
+    if tree is not None and (merged := _merged(model.hierarchy_)):
         on_note(merged)
-    return fitted
+    return model
 
 
 def hierarchy_above(

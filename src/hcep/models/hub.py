@@ -1,4 +1,4 @@
-"""Models on the Hugging Face hub: one commit up, four files down, through `huggingface_hub` where it is installed."""
+"""Models on the Hugging Face hub, through `huggingface_hub`: a push is one commit, a download only a model's files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,34 +30,36 @@ def push_model(
     endpoint: str | None = None,
     **details: Any,
 ) -> str:
-    """Upload a model to the hub in one commit, and return its address; the repository is made where there is none.
+    """Upload a model to the hub in one commit and return the commit's address; the repository is created if needed.
 
     Parameters
     ----------
     model : a fitted classifier, or the folder of a saved one, which is checked first
     repo_id : such as "someone/pets"
-    branch : "main" by default; made where it does not exist
+    branch : "main" by default; created if needed
     private, token, commit_message, create_pr, endpoint : as in `huggingface_hub`
-    **details : of a fitted classifier, those of `save_model`: encoder, data, images_per_class, metrics, name, license,
-        language. A folder has them in it.
+    **details : for a fitted classifier, those of `save_model`: encoder, data, images_per_class, metrics, name, license,
+        language. A folder already contains them.
     """
     hub = _huggingface_hub()
     files = _files(model, repo_id, details)
+    if CARD in files:
+        _check_card(hub, files[CARD])
     operations = [hub.CommitOperationAdd(name, files[name]) for name in NAMES if name in files]
     with _explained(f"cannot push to {repo_id!r}"):
         api = hub.HfApi(endpoint=endpoint, token=token, library_name="hcep", library_version=hcep.__version__)
         repo = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
         if branch is not None:
             api.create_branch(repo, branch=branch, exist_ok=True)
-        told = {"commit_message": commit_message, "revision": branch, "create_pr": create_pr}
-        return str(api.create_commit(repo, operations=operations, **told).commit_url)
+        options = {"commit_message": commit_message, "revision": branch, "create_pr": create_pr}
+        return str(api.create_commit(repo, operations=operations, **options).commit_url)
 
 
 def download_model(repo_id: str, **options: Any) -> Path:
-    """Download the files of a model, and no others, and return their folder.
+    """Download the files of a model, and no others; return their folder.
 
-    Options are those of `huggingface_hub`: ``revision`` (branch, tag or commit), ``token``, ``cache_dir``,
-    ``local_dir``, ``force_download``, ``local_files_only`` and ``endpoint``.
+    Options are those of `huggingface_hub.snapshot_download`: ``revision`` (branch, tag or commit), ``token``,
+    ``cache_dir``, ``local_dir``, ``force_download``, ``local_files_only`` and ``endpoint``.
     """
     hub = _huggingface_hub()
     with _explained(f"cannot download {repo_id!r}"):
@@ -67,28 +69,32 @@ def download_model(repo_id: str, **options: Any) -> Path:
     return Path(folder)
 
 
-def pull_model(repo_id: str, **options: Any) -> HCEPClassifier:
-    """Download a model from the hub and load it (see `download_model` and `load_model`)."""
-    return load_model(download_model(repo_id, **options))
-
-
 def from_pretrained(pretrained_model_name_or_path: str | PathLike[str], **options: Any) -> HCEPClassifier:
-    """Load a folder where there is one of this name, else a model of the hub; arguments as in ``ModelHubMixin``."""
+    """Load the model in a folder of this name, if there is one, otherwise from the hub; see `download_model`."""
     if Path(pretrained_model_name_or_path).is_dir():
         return load_model(pretrained_model_name_or_path)
-    return pull_model(str(pretrained_model_name_or_path), **options)
+    return load_model(download_model(str(pretrained_model_name_or_path), **options))
 
 
 def _files(model: HCEPClassifier | str | PathLike[str], repo_id: str, details: dict[str, Any]) -> dict[str, bytes]:
     if isinstance(model, str | PathLike):
         if details:
-            raise ModelError(f"{quoted(details)}: a folder has its details in it; give them when you save the model")
+            raise ModelError(f"{quoted(details)}: a folder contains its details; give them when you save the model")
         saved = read_model(model)
         _ = saved.classifier, saved.atom_names
-        names = [name for name in NAMES if name not in OPTIONAL or name in saved.summary.files]
+        names = [name for name in NAMES if name not in OPTIONAL or name in saved.document.files]
         return {name: ModelFiles(saved.folder).read(name) if name == CARD else saved.file(name) for name in names}
     facts = {key: details[key] for key in ("encoder", "data", "images_per_class", "metrics") if key in details}
     return {**pack(model, **facts), CARD: encoded(CARD, model_card(model, repo_id=repo_id, **details))}
+
+
+def _check_card(hub: Any, card: bytes) -> None:
+    """Refuse a card whose metadata the hub could not read; people may edit the card of a folder."""
+    try:
+        hub.ModelCard(card.decode("utf-8"))
+    except Exception as error:  # of the YAML parser, which belongs to huggingface_hub
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"{CARD}: the metadata between the --- lines cannot be read: {reason}") from None
 
 
 def _huggingface_hub() -> Any:
@@ -97,7 +103,7 @@ def _huggingface_hub() -> Any:
 
 @contextmanager
 def _explained(failure: str) -> Iterator[None]:
-    """Turn whatever the client raises, which differs between its versions, into one line with its cause behind it."""
+    """Turn any error of the client, which differs between its versions, into one line with the cause attached."""
     try:
         yield
     except Exception as error:
@@ -109,10 +115,10 @@ def _reason(error: Exception) -> str:
     answers = (getattr(getattr(link, "response", None), "status_code", None) for link in chain)
     status = next((answer for answer in answers if answer is not None), None)
     if status in (401, 403):
-        return "the hub refuses; run `hf auth login` or pass token=, and see that the token may write there"
+        return "the hub refuses; run `hf auth login` or pass token=, and check that the token may write there"
     if status == 404:
         return "no such repository or revision on the hub; a private one also needs a token (`hf auth login`)"
-    # An answer of the server, if only an error, is not silence; the client may wrap it as if it were.
+    # A response, even an error, means that the hub was reached; the client may wrap it as if it were not.
     if status is None and any(map(is_silence, chain)):
         return (
             "the hub cannot be reached, and there is no earlier download; check the network and HF_ENDPOINT, or copy "

@@ -1,4 +1,4 @@
-"""A model's folder -> the classifier as it was fitted. Nothing in the files is executed."""
+"""Saved models, read back: each file is checked, and nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from hcep.classify.calibration import Calibration
 from hcep.classify.path_model import PathModel
 from hcep.dictionary import ConceptDictionary, EmbeddingTransform
+from hcep.embeddings.protocol import EncoderRecord
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.models import schema
 from hcep.models.folder import ModelFiles
-from hcep.models.schema import ATOMS, DOCUMENT, HIERARCHY, TENSORS, FileRecord, ModelError, ModelSummary
+from hcep.models.schema import ATOMS, DOCUMENT, HIERARCHY, TENSORS, Document, FileRecord, ModelError, Training
 from hcep.pursuit import SearchOptions, Stopping
 
 if TYPE_CHECKING:
@@ -28,18 +29,22 @@ if TYPE_CHECKING:
     from hcep.classify.hedging import HeldOutScores
     from hcep.models.atom_names import AtomNames
 
-#: What an array of the file must be: its types, and its shape, where None is any length.
+#: Types and shape that an array of the file must have; None stands for any length.
 TensorSpec = tuple[list[str], tuple[int | None, ...]]
-#: Read for `SavedModel.classifier` alone: as many booleans as images times tried metrics.
+#: Read for `SavedModel.classifier` only: one boolean per image and metric that was tried.
 LEFT_OUT = "leave_one_out.correct"
 _DTYPES: dict[str, Any] = {"F64": np.float64, "F32": np.float32, "I64": np.int64, "I32": np.int32, "BOOL": np.bool_}
 
 
 class SavedModel:
-    """A model's folder: each file is read, checked and parsed once, when it is first needed.
+    """A saved model. Each file is read, checked and parsed once, when it is first needed.
 
-    Every attribute raises ModelError, as `load_model`. `files` is the content of files by name, instead of what the
-    folder holds.
+    Attributes raise ModelError if a file is damaged, as `load_model` does.
+
+    Parameters
+    ----------
+    folder : the model's folder
+    files : contents of files by name, used instead of those in the folder
     """
 
     def __init__(self, folder: str | PathLike[str], files: Mapping[str, bytes] | None = None) -> None:
@@ -48,9 +53,24 @@ class SavedModel:
         self._on_disk: ModelFiles | None = None
 
     @cached_property
-    def summary(self) -> ModelSummary:
-        """What ``model.json`` says: encoder, training data, metrics, parameters."""
+    def document(self) -> Document:
+        """The content of ``model.json``."""
         return schema.parse_document(self.file(DOCUMENT))
+
+    @property
+    def encoder(self) -> EncoderRecord | None:
+        """Name, fingerprint and preprocessing of the encoder, if recorded."""
+        return self.document.encoder
+
+    @property
+    def training(self) -> Training:
+        """The training data, metrics, and changes since the fit, as far as they were recorded."""
+        return self.document.training
+
+    @cached_property
+    def classes(self) -> NDArray[Any]:
+        """(n_classes,) labels."""
+        return self.document.class_record.array()
 
     @cached_property
     def hierarchy(self) -> Hierarchy:
@@ -60,7 +80,7 @@ class SavedModel:
     @cached_property
     def dictionary(self) -> ConceptDictionary:
         """The concept dictionary."""
-        record, arrays = self.summary.transform, self._arrays
+        record, arrays = self.document.transform, self._arrays
         if arrays["synset_embeddings"][0].any():
             raise ModelError(f"{TENSORS}: row 0 of array 'synset_embeddings', the root's, must be zero")
         parts: dict[str, Any] = {n: arrays.get(f"transform.{n}") for n in ("mean", "whitener", "constants")}
@@ -69,52 +89,74 @@ class SavedModel:
 
     @cached_property
     def path_model(self) -> PathModel:
-        """What prediction needs; without a logistic head, scikit-learn is not even imported."""
-        given = {n: self.summary.parameters[n] for n in ("beam_width", "max_steps", "tol", "signed", "n_jobs")}
-        parts: dict[str, Any] = {"options": SearchOptions(**given, anchor=self.summary.anchor), "head": self._head}
-        parts |= {"calibration": self._calibration, "held_out": self._held_out, "stopping": self._stopping}
-        parts |= {name: self.summary.per_class(name) for name in ("priors", "explained_floor")}
-        return PathModel(classes=self.summary.classes, leaves=self._leaves, dictionary=self.dictionary, **parts)
+        """The part that predicts; it imports scikit-learn for a logistic head only."""
+        given = {n: self.document.parameters[n] for n in ("beam_width", "max_steps", "tol", "signed", "n_jobs")}
+        options = SearchOptions(**given, anchor=self.document.fitted.anchor)
+        parts: dict[str, Any] = {"options": options, "head": self._head, "stopping": self._stopping}
+        parts |= {"calibration": self._calibration, "held_out": self._held_out}
+        parts |= {name: self.document.per_class(name) for name in ("priors", "explained_floor")}
+        return PathModel(classes=self.classes, leaves=self._leaves, dictionary=self.dictionary, **parts)
 
     @cached_property
     def classifier(self) -> HCEPClassifier:
-        """The whole classifier, with the table of its leave-one-out scores."""
+        """The fitted classifier, with its leave-one-out table."""
         from hcep.classify import HCEPClassifier, LeaveOneOutScore
         from hcep.classify.heads import head_parameter
 
-        summary, head = self.summary, self._head
-        given = {n: value for n, value in summary.parameters.items() if n in HCEPClassifier._get_param_names()}
+        document, head = self.document, self._head
+        given = {n: value for n, value in document.parameters.items() if n in HCEPClassifier._get_param_names()}
         given["hierarchy"] = None if given["hierarchy"] is None else self.hierarchy
         given["head"] = head_parameter(given["head"], head)
         model = HCEPClassifier(**given)
-        model.classes_, model._leaves, model.hierarchy_ = summary.classes, self._leaves, self.hierarchy
-        model.anchor_, model.shrinkage_, model.power_ = summary.anchor, summary.shrinkage, summary.transform.power
+        model.classes_, model._leaves, model.hierarchy_ = self.classes, self._leaves, self.hierarchy
+        fitted = document.fitted
+        model.anchor_, model.shrinkage_, model.power_ = fitted.anchor, fitted.shrinkage, document.transform.power
         model.calibration_, model.held_out_, model.stopping_ = self._calibration, self._held_out, self._stopping
         for name in schema.PER_CLASS:
-            setattr(model, f"{name}_", summary.per_class(name))
-        counts = [summary.training.images_per_class.get(str(label), 0) for label in summary.classes.tolist()]
-        if model.images_per_class_ is None and all(counts):  # of releases that kept them for people alone
+            setattr(model, f"{name}_", document.per_class(name))
+        counts = [self.training.images_per_class.get(str(label), 0) for label in self.classes.tolist()]
+        if model.images_per_class_ is None and all(counts):  # early releases recorded them as information only
             model.images_per_class_ = np.array(counts, dtype=np.int64)
-        model.n_grown_, model.n_unlike_ = summary.fitted.n_grown, summary.fitted.n_unlike
+        model.n_grown_, model.n_unlike_ = fitted.n_grown, fitted.n_unlike
         correct = parse_tensors(self.file(TENSORS), self._specs, [LEFT_OUT]).get(LEFT_OUT, ())
-        tried = zip(map(msgspec.structs.asdict, summary.leave_one_out), correct, strict=True)
+        tried = zip(map(msgspec.structs.asdict, document.leave_one_out), correct, strict=True)
         model.leave_one_out_ = [LeaveOneOutScore(**row, correct=right) for row, right in tried]
-        model.dictionary_, model.head_, model.n_features_in_ = self.dictionary, head, summary.n_dims
+        model.dictionary_, model.head_, model.n_features_in_ = self.dictionary, head, document.n_dims
         model.n_iter_ = 1 if head is None else int(head.n_iter_.max())
-        if summary.feature_names is not None:
-            model.feature_names_in_ = np.array(summary.feature_names, dtype=object)
+        if document.feature_names is not None:
+            model.feature_names_in_ = np.array(document.feature_names, dtype=object)
         return model
 
     @cached_property
     def atom_names(self) -> AtomNames | None:
-        """Names of the atoms; None where the model has none."""
+        """Names of the atoms, or None."""
         from hcep.models.atom_names import parse_names
 
-        return parse_names(self.file(ATOMS), self.hierarchy) if ATOMS in self.summary.files else None
+        return parse_names(self.file(ATOMS), self.hierarchy) if ATOMS in self.document.files else None
+
+    def facts(self) -> dict[str, Any]:
+        """A summary of the model, as ``hcep info MODEL --json`` prints it."""
+        document = self.document
+        moves, counts = document.per_class("leaf_moves"), document.per_class("images_per_class")
+        return {
+            "kind": "model",
+            "saved_by": f"hcep {document.hcep_version}",
+            "classes": len(self.classes),
+            "dimensions": document.n_dims,
+            "encoder": self.encoder.name if self.encoder else "not recorded",
+            "anchor": document.fitted.anchor,
+            "shrinkage": document.fitted.shrinkage,
+            "power": document.transform.power,
+            "refined": "no" if moves is None else f"class embeddings moved by {moves.mean():.2g} on average",
+            "head": document.parameters["head"],
+            "trained_on": self.training.data or "not recorded",
+            "images": self.training.n_images or (0 if counts is None else int(counts.sum())),
+            **self.training.metrics,
+        }
 
     def file(self, name: str) -> bytes:
-        """The content of a file, which is the one that was saved."""
-        saved = None if name == DOCUMENT else self.summary.files[name]
+        """The content of a file, checked against the size and hash in ``model.json``."""
+        saved = None if name == DOCUMENT else self.document.files[name]
         if name not in self._files:
             self._on_disk = self._on_disk or ModelFiles(self.folder)
             if saved is not None:
@@ -132,20 +174,21 @@ class SavedModel:
 
     @property
     def _stopping(self) -> Stopping | None:
-        rule = self.summary.fitted.stopping
+        rule = self.document.fitted.stopping
         return None if rule is None else Stopping(*rule)
 
     @property
     def _calibration(self) -> Calibration:
-        fitted = self.summary.fitted
-        return Calibration(self.summary.temperature, fitted.exponent, fitted.typical_gap)
+        fitted = self.document.fitted
+        temperature = float("nan") if fitted.temperature is None else fitted.temperature
+        return Calibration(temperature, fitted.exponent, fitted.typical_gap)
 
     @property
     def _held_out(self) -> HeldOutScores | None:
-        """What images that the model was not fitted on got."""
+        """Scores of images that the model was not fitted on."""
         from hcep.classify.hedging import HeldOutScores
 
-        if not self.summary.fitted.n_held_out:
+        if not self.document.fitted.n_held_out:
             return None
         classes, scores = self._arrays["held_out.classes"], self._arrays["held_out.scores"]
         if classes.min() < 0 or classes.max() >= len(self._leaves):
@@ -154,10 +197,10 @@ class SavedModel:
 
     @cached_property
     def _leaves(self) -> NDArray[np.str_]:
-        """The leaf of each class, in the order of the classes; every leaf must be some class's."""
+        """The leaf of each class, in the order of the classes; each leaf belongs to one class."""
         hierarchy = self.hierarchy
         try:
-            leaves = [hierarchy.leaf_of(str(label)) for label in self.summary.classes.tolist()]
+            leaves = [hierarchy.leaf_of(str(label)) for label in self.classes.tolist()]
         except HierarchyError as error:
             raise ModelError(f"{DOCUMENT}: classes.labels does not fit {HIERARCHY}: {error}") from None
         rest = set(hierarchy.leaves) - set(leaves)
@@ -171,7 +214,7 @@ class SavedModel:
     @cached_property
     def _head(self) -> Any:
         """The linear head, or None."""
-        record, arrays = self.summary.head, self._arrays
+        record, arrays = self.document.head, self._arrays
         if record is None:
             return None
         if not np.array_equal(arrays["head.classes"], np.arange(len(self._leaves))):
@@ -180,7 +223,7 @@ class SavedModel:
         if isinstance(record, schema.AdamWRecord):
             from hcep.classify.heads import restored_head
 
-            seed = self.summary.parameters.get("random_state", 0)
+            seed = self.document.parameters.get("random_state", 0)
             return restored_head(coef, intercept, classes, random_state=seed, **msgspec.structs.asdict(record))
         from sklearn.linear_model import LogisticRegression
 
@@ -195,17 +238,17 @@ class SavedModel:
 
     @cached_property
     def _specs(self) -> dict[str, TensorSpec]:
-        """The arrays that the other two files promise."""
-        summary, edges = self.summary, self.hierarchy.n_edges
-        n_dims, n_classes, n_held, head = summary.n_dims, len(self._leaves), summary.fitted.n_held_out, summary.head
-        n_constants, n_tried = summary.transform.n_constants, len(summary.leave_one_out)
+        """The arrays that must be in the file, according to the other two files."""
+        document, edges = self.document, self.hierarchy.n_edges
+        n_dims, n_classes, n_held, head = document.n_dims, len(self._leaves), document.fitted.n_held_out, document.head
+        n_constants, n_tried = document.transform.n_constants, len(document.leave_one_out)
         # scikit-learn keeps one row for two classes, the logit of the second.
         n_rows = 1 if n_classes == 2 and not isinstance(head, schema.AdamWRecord) else n_classes
-        table = {  # whether it is there, its types and its shape
+        table = {  # whether it must be there, its types and its shape
             "synset_embeddings": (True, "F64", (len(self.hierarchy), n_dims + n_constants)),
             "transform.constants": (n_constants > 0, "F64", (n_constants,)),
-            "transform.mean": (summary.transform.mean, "F64", (n_dims,)),
-            "transform.whitener": (summary.transform.whitener, "F64", (n_dims, n_dims)),
+            "transform.mean": (document.transform.mean, "F64", (n_dims,)),
+            "transform.whitener": (document.transform.whitener, "F64", (n_dims, n_dims)),
             "head.coef": (head is not None, "F64 F32", (n_rows, edges)),
             "head.intercept": (head is not None, "F64 F32", (n_rows,)),
             "head.classes": (head is not None, "I64", (n_classes,)),
@@ -218,18 +261,22 @@ class SavedModel:
 
 
 def read_model(folder: str | PathLike[str]) -> SavedModel:
-    """Open what `save_model` wrote, to read no more of it than is asked for."""
+    """Open a saved model; files other than ``model.json`` are read when they are needed."""
     model = SavedModel(folder)
-    _ = model.summary
+    _ = model.document  # an error now, not at the first use
     return model
 
 
 def load_model(folder: str | PathLike[str]) -> HCEPClassifier:
-    """Load what `save_model` wrote: a classifier that predicts, bit for bit, what the saved one did.
+    """Load a saved classifier, which predicts bit for bit what the saved one did.
 
-    Its ``hierarchy`` parameter is the fitted hierarchy: the given one restricted to the classes. Raises ModelError: a
-    file that is missing, truncated or changed, another format or version, arrays of a wrong type or shape or with NaN,
-    a hierarchy that does not fit the classes. The message names the file and the field.
+    Its ``hierarchy`` parameter is the fitted hierarchy: the original one, restricted to the classes.
+
+    Raises
+    ------
+    ModelError
+        If a file is missing, truncated or changed, of another format or version, has arrays of a wrong type or shape or
+        with NaN, or a hierarchy that does not fit the classes. The message names the file and the field.
     """
     return SavedModel(folder).classifier
 
@@ -238,21 +285,18 @@ def load_model(folder: str | PathLike[str]) -> HCEPClassifier:
 load = load_model
 
 
-def load_summary(folder: str | PathLike[str]) -> ModelSummary:
-    """Read what is known of a saved model from ``model.json`` alone; raises as `load_model`, for this one file."""
-    return SavedModel(folder).summary
-
-
 def _check_size(name: str, n_bytes: int, saved: FileRecord) -> None:
     if n_bytes != saved.bytes:
-        told = f"{name}: {n_bytes:,} bytes where {saved.bytes:,} were saved (files.{name}.bytes in {DOCUMENT}); "
-        raise ModelError(told + "copy or download it again")
+        raise ModelError(
+            f"{name}: {n_bytes:,} bytes where {saved.bytes:,} were saved (files.{name}.bytes in {DOCUMENT}); "
+            "copy or download it again"
+        )
 
 
 def parse_hierarchy(data: bytes) -> Hierarchy:
     try:
         text = data.decode("utf-8")
-        # Anything else would be taken for the path of a file.
+        # Anything else would be read as the path of a file.
         if not text.lstrip().startswith("{"):
             raise ModelError(f"{HIERARCHY}: the file must be a JSON object")
         return Hierarchy.from_json(text)
@@ -263,7 +307,7 @@ def parse_hierarchy(data: bytes) -> Hierarchy:
 
 
 def parse_tensors(data: bytes, specs: Mapping[str, TensorSpec], names: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """Read arrays from the bytes of a safetensors file that must hold those in `specs`, and nothing else."""
+    """Read the named arrays of a safetensors file, which must hold those in `specs` and no others."""
     deserialize: Any = safetensors.deserialize  # it has no types
     try:
         found = dict(deserialize(data))
@@ -273,7 +317,7 @@ def parse_tensors(data: bytes, specs: Mapping[str, TensorSpec], names: Iterable[
     if unknown:
         raise ModelError(f"{TENSORS}: unknown array {unknown[0]!r}.{near_matches(unknown[0], specs)}")
     if missing:
-        raise ModelError(f"{TENSORS}: array {quoted(missing)} is missing, which model.json speaks of")
+        raise ModelError(f"{TENSORS}: array {quoted(missing)} is missing, but {DOCUMENT} mentions it")
     return {name: _array(name, found[name], specs[name]) for name in names if name in specs}
 
 
@@ -284,7 +328,7 @@ def _array(name: str, tensor: Mapping[str, Any], spec: TensorSpec) -> NDArray[An
     if len(shape) != len(wanted_shape) or any(n not in (None, m) for n, m in zip(wanted_shape, shape, strict=True)):
         wanted = ", ".join("any" if n is None else str(n) for n in wanted_shape)
         raise ModelError(f"{TENSORS}: array {name!r} must have shape ({wanted}), got {shape}")
-    # A copy of its own: aligned, writable, and free of the file's other arrays.
+    # A copy: aligned, writable, and independent of the file's other arrays.
     array: NDArray[Any] = np.frombuffer(tensor["data"], dtype=_DTYPES[dtype]).reshape(shape).copy()
     if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
         raise ModelError(f"{TENSORS}: array {name!r} must hold only 0 and 1")

@@ -92,14 +92,14 @@ def embeddings_for(
     from hcep.embeddings.files import is_embeddings
     from hcep.embeddings.vectors import OF_SPLIT
 
-    recorded = model.summary.encoder
-    known = partial(refuse_labels, model.summary.classes) if own_classes else None
+    recorded = model.encoder
+    known = partial(refuse_labels, model.classes) if own_classes else None
     if encoder is None and (is_embeddings(data) or not Path(data).exists() or options.get("vectors")):
         options.pop("progress", None)
         found = read_embeddings(data, split, **options)
     else:
         adapter = load_model_encoder(recorded, model.folder, encoder, preprocessing)
-        fitted_on = (model.summary.training.data or "").partition(OF_SPLIT)[0]
+        fitted_on = (model.training.data or "").partition(OF_SPLIT)[0]
         ready = model.folder / "store" if os.path.abspath(fitted_on) == os.path.abspath(data) else None
         found = embeddings_of(data, split, encoder=adapter, ready=ready, on_labels=known, **options)
     refuse_other_encoder(recorded, found.encoder, found.source)

@@ -1,7 +1,7 @@
-"""A fitted classifier -> a folder of safetensors, JSON and Markdown; and its changes, each a version of its own.
+"""Save a fitted classifier to a folder of safetensors, JSON and Markdown, and keep a version for each later change.
 
-The folder of a model holds its newest version, replaced in one step; the versions before are in ``versions/``, each
-under its number and the first letters of its checksum. A process that dies leaves the old model or the new one.
+The folder holds the newest version, which is replaced in one step: a process that dies leaves the old model or the new
+one. Earlier versions are in ``versions/``, under their number and the first letters of their checksum.
 """
 
 import math
@@ -28,8 +28,8 @@ from hcep.models import schema
 from hcep.models.atom_names import dump_names, sealed_names
 from hcep.models.card import EncoderLike, encoder_record, model_card
 from hcep.models.folder import NAMES, ModelFiles, write_folder, writing
-from hcep.models.loading import LEFT_OUT, SavedModel
-from hcep.models.schema import CARD, DOCUMENT, HIERARCHY, TENSORS, ChangeRecord, ModelError, ModelSummary, file_record
+from hcep.models.loading import LEFT_OUT, SavedModel, read_model
+from hcep.models.schema import CARD, DOCUMENT, HIERARCHY, TENSORS, Change, ModelError, file_record
 
 VERSIONS = "versions"
 
@@ -46,17 +46,16 @@ def save_model(
     license: str = "unknown",
     language: str | None = None,
 ) -> Path:
-    """Write a fitted classifier to a folder, which `load_model` reads; the folder is returned.
+    """Save a fitted classifier to a folder, which `load_model` reads; return the folder.
 
     Parameters
     ----------
-    folder : made where it does not exist. A model that is there already is replaced in one step: a process that dies
-        leaves the old one or the new one. Other files in the folder stay.
-    encoder : what makes the embeddings; its name and fingerprint are kept
+    folder : created if needed. A model that is there is replaced in one step; other files in the folder stay.
+    encoder : the encoder of the embeddings; its name, fingerprint and preprocessing are recorded
     data : name of the training data
-    images_per_class : mapping of label to int; such as ``collections.Counter(y)``
+    images_per_class : mapping of label to int, such as ``collections.Counter(y)``
     metrics : mapping of str to float
-    name, license, language : for the model card; see `model_card`
+    name, license, language : for the model card, see `model_card`
     """
     details: dict[str, Any] = {"encoder": encoder_record(encoder), "data": data}
     details |= {"images_per_class": images_per_class, "metrics": metrics}
@@ -77,9 +76,9 @@ def pack(
     data: str | None = None,
     images_per_class: Mapping[Any, int] | None = None,
     metrics: Mapping[str, float] | None = None,
-    history: Sequence[ChangeRecord] = (),
+    history: Sequence[Change] = (),
 ) -> dict[str, bytes]:
-    """The content of a model's files by name, the card left out; checked by reading it again.
+    """The contents of a model's files by name, without the card; they are checked by reading them back.
 
     Parameters are those of `save_model`, and the changes since the fit.
     """
@@ -148,12 +147,12 @@ def _document(model: HCEPClassifier) -> dict[str, Any]:
 def _head_record(head: Any) -> dict[str, Any]:
     if isinstance(head, AdamWHead):
         return {"kind": "adamw", **_fields(schema.AdamWRecord, head)}
-    found = {"kind": "logistic", **_fields(schema.LogisticRecord, head)}
-    return {**found, "C": "inf" if math.inf == found["C"] else found["C"]}
+    record = {"kind": "logistic", **_fields(schema.LogisticRecord, head)}
+    return {**record, "C": "inf" if math.inf == record["C"] else record["C"]}
 
 
 def _fields(record: type[msgspec.Struct], source: Any) -> dict[str, Any]:
-    """The fields of a record, from the attributes of an object."""
+    """The fields of a record, taken from the attributes of an object."""
     return {name: _plain(getattr(source, name)) for name in record.__struct_fields__}
 
 
@@ -167,14 +166,14 @@ def _tensors(model: HCEPClassifier) -> dict[str, NDArray[Any]]:
     if held is not None:
         arrays |= {"held_out.classes": held.class_index, "held_out.scores": held.scores}
     if model.leave_one_out_:
-        longest = max(len(score.correct) for score in model.leave_one_out_)  # powers are tried on fewer images
+        longest = max(len(score.correct) for score in model.leave_one_out_)  # powers were tried on fewer images
         padded = [np.pad(score.correct, (0, longest - len(score.correct))) for score in model.leave_one_out_]
         arrays[LEFT_OUT] = np.stack(padded)
     return {name: array for name, array in arrays.items() if array is not None}
 
 
 def encoded(file: str, text: str) -> bytes:
-    """Text as the bytes of a file."""
+    """Text as the bytes of a file; ModelError if it is not valid Unicode."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -182,84 +181,80 @@ def encoded(file: str, text: str) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Numpy's scalars and arrays as Python's own; of a mean or a whitener nothing but that it is there is asked."""
+    """NumPy's scalars and arrays as Python's own."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def change_model(
     folder: str | PathLike[str], what: str, change: Callable[[HCEPClassifier], Any], *, keep_metrics: bool = False
 ) -> HCEPClassifier:
-    """Load a model, change it, and save it as a new version beside the old one.
+    """Load a model, change it, and save it as a new version beside the old one; return the changed classifier.
 
     Parameters
     ----------
-    what : the change in words, for `model_log`
-    change : called with the classifier, which it changes in place; when it raises, the saved model stays as it is
+    folder : the model's folder
+    what : a description of the change; ``read_model(folder).training.history`` lists them
+    change : called with the classifier, which it changes in place; if it raises, the saved model stays as it is
     keep_metrics : whether metrics that were measured before still hold
     """
     folder = Path(folder)
-    _ = SavedModel(folder).summary
+    read_model(folder)
     with writing(folder):
         saved = SavedModel(folder)
-        summary, model = saved.summary, saved.classifier
+        training, model = saved.training, saved.classifier
         change(model)
-        training, counts = summary.training, model.images_per_class_
         by_class = training.images_per_class
-        if counts is not None:
-            by_class = {str(c): n for c, n in zip(model.classes_.tolist(), counts.tolist(), strict=True)}
-        facts: dict[str, Any] = {"encoder": summary.encoder, "data": training.data, "images_per_class": by_class}
+        if model.images_per_class_ is not None:
+            labels, counts = model.classes_.tolist(), model.images_per_class_.tolist()
+            by_class = {str(label): n for label, n in zip(labels, counts, strict=True)}
+        facts: dict[str, Any] = {"encoder": saved.encoder, "data": training.data, "images_per_class": by_class}
         facts["metrics"] = training.metrics if keep_metrics else None
         when = datetime.now(UTC).isoformat(timespec="seconds")
-        history = [*summary.training.history, ChangeRecord(what, when, summary.checksum)]
+        history = [*training.history, Change(what, when, saved.document.checksum)]
         files = pack(model, **facts, history=history)
         files[CARD] = encoded(CARD, model_card(model, name=folder.resolve().name, **facts))
         if saved.atom_names is not None:
             edges = set(model.hierarchy_.edges)
-            left = tuple(atom for atom in saved.atom_names.atoms if (atom.parent, atom.child) in edges)
-            names = dump_names(replace(saved.atom_names, atoms=left), model.hierarchy_)
+            atoms = tuple(atom for atom in saved.atom_names.atoms if (atom.parent, atom.child) in edges)
+            names = dump_names(replace(saved.atom_names, atoms=atoms), model.hierarchy_)
             files |= sealed_names(files[DOCUMENT], names)
-        _keep(folder, summary)
+        _keep_version(saved)
         write_folder(folder, files)
     return model
 
 
-def model_log(folder: str | PathLike[str]) -> list[ChangeRecord]:
-    """The changes of a model since it was fitted, the first one first."""
-    return SavedModel(folder).summary.training.history
-
-
-def undo_change(folder: str | PathLike[str]) -> ChangeRecord:
-    """Go back to the version before the last change; return what is undone. The newer version is kept as well."""
+def undo_change(folder: str | PathLike[str]) -> Change:
+    """Go back to the version before the last change; return that change. The newer version is kept, too."""
     folder = Path(folder)
-    _ = SavedModel(folder).summary
+    read_model(folder)
     with writing(folder):
-        summary = SavedModel(folder).summary
-        if not summary.training.history:
+        saved = SavedModel(folder)
+        history = saved.training.history
+        if not history:
             raise ModelError(f"{str(folder)!r}: there is no change to undo")
-        last = summary.training.history[-1]
-        before = _version(folder, len(summary.training.history) - 1, last.before)
-        old = SavedModel(before)
-        if not before.is_dir() or old.summary.checksum != last.before:
-            raise ModelError(f"{str(folder)!r}: the version before the last change is not in {before}")
-        _ = old.classifier  # whole and undamaged, before it replaces anything
-        _keep(folder, summary)
-        write_folder(folder, {name: ModelFiles(before).read(name) for name in NAMES if (before / name).is_file()})
-    return last
+        place = _version(folder, len(history) - 1, history[-1].before)
+        before = SavedModel(place)
+        if not place.is_dir() or before.document.checksum != history[-1].before:
+            raise ModelError(f"{str(folder)!r}: the version before the last change is not in {place}")
+        _ = before.classifier  # check that it is whole before it replaces anything
+        _keep_version(saved)
+        write_folder(folder, {name: ModelFiles(place).read(name) for name in NAMES if (place / name).is_file()})
+    return history[-1]
 
 
 def _version(folder: Path, number: int, checksum: str) -> Path:
     return folder / VERSIONS / f"{number:04d}-{checksum[:12]}"
 
 
-def _keep(folder: Path, summary: ModelSummary) -> None:
-    """Put the version that the folder holds beside it, all or nothing."""
-    target = _version(folder, len(summary.training.history), summary.checksum)
+def _keep_version(saved: SavedModel) -> None:
+    """Copy the model to its place among the versions, all files or none."""
+    target = _version(saved.folder, len(saved.training.history), saved.document.checksum)
     if target.exists():
         return
     unfinished = target.with_name(target.name + ".part")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    for name in (*summary.files, DOCUMENT, CARD):
-        if (folder / name).is_file() or name != CARD:
-            (unfinished / name).write_bytes(ModelFiles(folder).read(name))
+    for name in (*saved.document.files, DOCUMENT, CARD):
+        if (saved.folder / name).is_file() or name != CARD:
+            (unfinished / name).write_bytes(ModelFiles(saved.folder).read(name))
     os.replace(unfinished, target)

@@ -153,7 +153,7 @@ class LeaveOneOutRecord(_Record, frozen=True):
     power: PositiveShare = 1.0
 
 
-class ChangeRecord(_Record, frozen=True):
+class Change(_Record, frozen=True):
     """One change of a fitted model: what was done, when, and the checksum of the version before."""
 
     what: str
@@ -201,13 +201,13 @@ class ClassRecord(_Record, frozen=True):
         raise ValueError(f"{field} must be {expected}, got {short_repr(getattr(self, field))}")
 
 
-class TrainingRecord(_Record, frozen=True):
+class Training(_Record, frozen=True):
     """What the model was trained on, as far as it was said when it was saved."""
 
     data: str | None
     images_per_class: dict[str, Count]  # by the class as text; empty where it was not said
     metrics: dict[str, Finite]
-    history: list[ChangeRecord] = []  # changes since the fit, the first one first
+    history: list[Change] = []  # changes since the fit, the first one first
 
     @property
     def n_images(self) -> int:
@@ -221,7 +221,7 @@ class FileRecord(_Record, frozen=True):
     sha256: str
 
 
-class ModelSummary(_Record, frozen=True, dict=True, eq=False):
+class Document(_Record, frozen=True, dict=True, eq=False):
     """What ``model.json`` says of a model, without its arrays."""
 
     format: str
@@ -236,7 +236,7 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
     head: LogisticRecord | AdamWRecord | None
     leave_one_out: list[LeaveOneOutRecord]
     encoder: EncoderRecord | None
-    training: TrainingRecord
+    training: Training
     files: dict[str, FileRecord]
     checksum: str
 
@@ -244,22 +244,6 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
     def parameters(self) -> dict[str, Any]:
         given = msgspec.structs.asdict(self.estimator)
         return {key: float("inf") if value == "inf" else value for key, value in given.items() if value is not UNSET}
-
-    @cached_property
-    def classes(self) -> NDArray[Any]:
-        return self.class_record.array()
-
-    @property
-    def anchor(self) -> float:
-        return self.fitted.anchor
-
-    @property
-    def shrinkage(self) -> float | None:
-        return self.fitted.shrinkage
-
-    @property
-    def temperature(self) -> float:
-        return float("nan") if self.fitted.temperature is None else self.fitted.temperature
 
     def per_class(self, name: str) -> NDArray[Any] | None:
         """A field of `fitted` that has a number for every class, where it is known."""
@@ -269,25 +253,6 @@ class ModelSummary(_Record, frozen=True, dict=True, eq=False):
         if len(numbers) != n_classes:
             raise ModelError(f"{DOCUMENT}: fitted.{name} must be {n_classes:,} numbers, one per class")
         return np.array(numbers)
-
-    def facts(self) -> dict[str, Any]:
-        """What ``hcep info MODEL --json`` says."""
-        moves, counts = self.per_class("leaf_moves"), self.per_class("images_per_class")
-        return {
-            "kind": "model",
-            "saved_by": f"hcep {self.hcep_version}",
-            "classes": len(self.classes),
-            "dimensions": self.n_dims,
-            "encoder": self.encoder.name if self.encoder else "not said",
-            "anchor": self.anchor,
-            "shrinkage": self.shrinkage,
-            "power": self.transform.power,
-            "refined": "no" if moves is None else f"class embeddings moved by {moves.mean():.2g} on average",
-            "head": self.parameters["head"],
-            "trained_on": self.training.data or "not said",
-            "images": self.training.n_images or (0 if counts is None else int(counts.sum())),
-            **self.training.metrics,
-        }
 
     def __post_init__(self) -> None:
         n_classes = len(self.class_record.labels)
@@ -336,7 +301,7 @@ def file_record(data: bytes) -> FileRecord:
     return FileRecord(len(data), hashlib.sha256(data).hexdigest())
 
 
-def parse_document(data: bytes) -> ModelSummary:
+def parse_document(data: bytes) -> Document:
     """Read ``model.json`` and check every field."""
     document = json_object(DOCUMENT, data)
     if "format" not in document:
@@ -349,11 +314,13 @@ def parse_document(data: bytes) -> ModelSummary:
         raise ModelError(told + "upgrade hcep, or save the model again")
     head = document.get("head")  # in version 1 it could only be of one kind
     newer = {**document, "head": {"kind": "logistic", **head}} if isinstance(head, dict) else document
-    summary = convert_record(newer, ModelSummary, DOCUMENT, ModelError)
-    if summary.checksum != checksum(document):
-        told = f"{DOCUMENT}: the content does not match its field 'checksum', so it changed after it was saved; "
-        raise ModelError(told + "copy or download it again")
-    return summary
+    parsed = convert_record(newer, Document, DOCUMENT, ModelError)
+    if parsed.checksum != checksum(document):
+        raise ModelError(
+            f"{DOCUMENT}: the content does not match its field 'checksum', so it changed after it was saved; "
+            "copy or download it again"
+        )
+    return parsed
 
 
 def json_object(file: str, data: bytes) -> dict[str, Any]:

@@ -27,11 +27,10 @@ from hcep.evaluate.grade import evaluate_method
 from hcep.evaluate.image_scores import ImageScores
 from hcep.explain.predictions import write_predictions
 from hcep.models import read_model
-from hcep.models.fitting import FittedModel, quotas, sum_up, take_sample, with_moments
+from hcep.models.fitting import quotas, sum_up, take_sample, with_moments
 from hcep.models.loading import SavedModel
 from hcep.models.model_encoder import refuse_other_encoder
 from hcep.models.saving import save_model
-from hcep.models.schema import ATOMS, DOCUMENT
 from hcep.ray.cluster import Cluster, Work
 from hcep.ray.places import Place, Stored, shards_of
 
@@ -105,7 +104,7 @@ def fit_model(
     name: str | None = None,
     cluster: Mapping[str, Any] | None = None,
     **parameters: Any,
-) -> FittedModel:
+) -> HCEPClassifier:
     """`fit` and save, as `hcep.models.fit_model` does in one process.
 
     Parameters
@@ -113,7 +112,6 @@ def fit_model(
     store, hierarchy, split, cluster, **parameters : as for `fit`
     folder, name : as for `hcep.models.fit_model`
     """
-    replaced, names_dropped = (Path(folder, file).is_file() for file in (DOCUMENT, ATOMS))
     model = fit(store, hierarchy, split=split, cluster=cluster, **parameters)
     stored, _ = Stored.of(store, split, default_split="train")
     facts: dict[str, Any] = {"encoder": stored.manifest.encoder, "name": name, "data": stored.source}
@@ -123,7 +121,7 @@ def fit_model(
     scores = evaluate(folder, store, split=stored.split, **(cluster or {}))
     metrics = {"training accuracy": float(scores["correct"].mean())}
     save_model(model, folder, metrics=metrics, **facts)
-    return FittedModel(model, metrics, replaced, names_dropped)
+    return model
 
 
 def _over(stored: Stored, vectors: bool, work: Callable[[int, Batches], Any]) -> Work:
@@ -247,4 +245,4 @@ def _opened(model: Place) -> SavedModel:
 
 
 def _refuse_other_encoder(model: Place, stored: Stored) -> None:
-    refuse_other_encoder(_opened(model).summary.encoder, stored.manifest.encoder, stored.place.address)
+    refuse_other_encoder(_opened(model).encoder, stored.manifest.encoder, stored.place.address)

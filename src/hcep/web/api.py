@@ -159,9 +159,9 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
     @router.get("/model", responses=_says(dict[str, Any]))
     async def model() -> Response:
         """The model, as `hcep info MODEL --json` says it, its changes, and what the server takes."""
-        changes = [msgspec.to_builtins(change) for change in engine.saved.summary.training.history]
+        changes = [msgspec.to_builtins(change) for change in engine.saved.training.history]
         more = {"read_only": engine.read_only, "changes": changes, "limits": engine.limits._asdict()}
-        return _json({**engine.saved.summary.facts(), **more})
+        return _json({**engine.saved.facts(), **more})
 
     @router.get("/hierarchy", responses=_says(dict[str, Any]))
     async def hierarchy() -> Response:

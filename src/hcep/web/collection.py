@@ -317,7 +317,7 @@ def look(model: PathModel, photos: Photos, advance: Callable[[int], object] = la
 
 def looked_through(saved: SavedModel, photos: Photos, advance: Callable[[int], object]) -> Collection:
     """`look`, or what it found before, which is kept in the user's cache."""
-    name, model = f"{photos.key}-{saved.summary.checksum[:20]}.npz", saved.path_model
+    name, model = f"{photos.key}-{saved.document.checksum[:20]}.npz", saved.path_model
     file = cache_folder("collections") / name
     try:
         with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as found:

@@ -26,8 +26,9 @@ from hcep.explain.corrections import Correction, Corrections
 from hcep.explain.explainer import EncodedImage, Explainer
 from hcep.explain.photos import encode_pixels
 from hcep.hierarchy import Hierarchy
-from hcep.models import ChangeRecord, SavedModel, builtin_model, change_model, model_log, read_model, undo_change
+from hcep.models import SavedModel, builtin_model, change_model, read_model, undo_change
 from hcep.models.model_encoder import load_model_encoder, refuse_other_encoder
+from hcep.models.schema import Change
 from hcep.pursuit.limits import Concepts, Request
 from hcep.web.batching import Batcher, ServerBusyError
 from hcep.web.decoding import Decoders
@@ -110,10 +111,10 @@ class Engine:
         self.other = other if other is None or isinstance(other, SavedModel) else read_model(other)
         own = user_data_path("hcep", appauthor=False) if model is None else self.saved.folder
         self.corrections_file = Path(corrections or own / CORRECTIONS)
-        self.encoder = load_model_encoder(self.saved.summary.encoder, self.saved.folder, encoder)
+        self.encoder = load_model_encoder(self.saved.encoder, self.saved.folder, encoder)
         self.store = store if store is None or isinstance(store, EmbeddingStore) else EmbeddingStore(store)
         if self.store is not None:
-            refuse_other_encoder(self.saved.summary.encoder, self.store.encoder, self.store.folder)
+            refuse_other_encoder(self.saved.encoder, self.store.encoder, self.store.folder)
         self._open(self.saved)
         self._photos: OrderedDict[str, Photo] = OrderedDict()
         self._lock, self._pool = threading.Lock(), ThreadPoolExecutor(4)
@@ -314,13 +315,13 @@ class Engine:
         what = f"added class {name!r} under {where!r} from {len(X):,} images"
         await self.change(what, lambda fitted: fitted.add_class(name, parent, X))
 
-    async def undo_change(self) -> ChangeRecord:
+    async def undo_change(self) -> Change:
         """Go back to the version before the last change; what is undone."""
         return await self.run(self._change, lambda: undo_change(self.saved.folder))
 
-    def versions(self) -> list[ChangeRecord]:
+    def versions(self) -> list[Change]:
         """The changes of the model since it was fitted, the first one first."""
-        return model_log(self.saved.folder)
+        return read_model(self.saved.folder).training.history
 
     def _change(self, change: Callable[[], T]) -> T:
         if self.read_only:

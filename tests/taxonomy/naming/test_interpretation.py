@@ -8,7 +8,7 @@ import pytest
 from hcep import HCEPClassifier
 from hcep.embeddings import Embeddings, EmbeddingStore, import_embeddings
 from hcep.errors import HCEPError
-from hcep.models import load_atom_names, save_model
+from hcep.models import read_model, save_model
 from hcep.taxonomy.naming import interpret
 from tests.taxonomy.naming.bear_space import BEARS, PHRASES, RIGHT, bear_encoder, bear_images, bears
 
@@ -37,7 +37,7 @@ def test_a_saved_model_keeps_its_names(tmp_path):
     found = interpret(folder, phrases=files, encoder=bear_encoder(), synsets=["Polar Bear"])
     assert meanings(found) == {("bear", "polar_bear"): "all white"}
     assert found.kept
-    assert load_atom_names(folder) == found.names
+    assert read_model(folder).atom_names == found.names
     assert interpret(str(folder)).names == found.names
 
 

@@ -8,7 +8,7 @@ import pytest
 from hcep import ConceptDictionary, HCEPClassifier, Hierarchy
 from hcep.embeddings import load_encoder
 from hcep.errors import HCEPError
-from hcep.models import load_atom_names, save_model
+from hcep.models import read_model, save_model
 from hcep.taxonomy.naming import embed_phrases, name_atoms
 from tests.cli.test_interpret import fails, run
 from tests.taxonomy.llm.chat_server import Answering, running_chat
@@ -73,7 +73,7 @@ def test_the_command_uses_the_models_own_encoder(model, encoder, tmp_path):
     named = {atom["child"]: atom for atom in found["atoms"]}
     assert named["cat"]["meaning"] == "cat"
     assert {phrase["text"] for phrase in named["cat"]["phrases"]} == set(POOL)
-    assert load_atom_names(model).meaning("pet", "cat") == "cat"
+    assert read_model(model).atom_names.meaning("pet", "cat") == "cat"
 
 
 def test_template_and_centring_are_kept_with_the_names(model, tmp_path):
@@ -81,7 +81,7 @@ def test_template_and_centring_are_kept_with_the_names(model, tmp_path):
     run(
         "interpret", model, "--vocabulary", tmp_path / "phrases.txt", "--template", "a photo of {}", "-P", "center=true"
     )
-    names = load_atom_names(model)
+    names = read_model(model).atom_names
     assert (names.template, names.centered) == ("a photo of {}", True)
 
 
@@ -101,7 +101,7 @@ def test_another_encoder_is_refused(model, clip, tmp_path):  # noqa: F811
     fails("is not the one the model was fitted with: its fingerprint differs", *words, "--encoder", other)
     with pytest.raises(HCEPError, match=r"template must contain {} once"):
         run(*words, "--template", "a photo")
-    assert load_atom_names(model) is None
+    assert read_model(model).atom_names is None
 
 
 def test_the_papers_chain_from_the_shell(model, tmp_path):

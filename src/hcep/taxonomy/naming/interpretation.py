@@ -147,7 +147,7 @@ class _Interpreter:
             self.dictionary = model
         else:
             saved = read_model(model)
-            self.folder, self.dictionary, self._record = saved.folder, saved.dictionary, saved.summary.encoder
+            self.folder, self.dictionary, self._record = saved.folder, saved.dictionary, saved.encoder
             try:
                 self.names = saved.atom_names or self.names
             except ModelError as error:

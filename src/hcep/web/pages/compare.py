@@ -97,12 +97,12 @@ def register(engine: Engine) -> None:
 
 
 def _fingerprint(saved: SavedModel) -> str | None:
-    return None if saved.summary.encoder is None else saved.summary.encoder.fingerprint
+    return None if saved.encoder is None else saved.encoder.fingerprint
 
 
 @lru_cache(maxsize=1)
 def _encoder(saved: SavedModel) -> Any:
-    return load_model_encoder(saved.summary.encoder, saved.folder)
+    return load_model_encoder(saved.encoder, saved.folder)
 
 
 def _empty(engine: Engine) -> None:

@@ -258,7 +258,7 @@ def measured(engine: Engine, move: Move) -> tuple[str, Effect] | None:
 @lru_cache(maxsize=1)
 def _held_out(engine: Engine, saved: SavedModel) -> tuple[str, HeldOut] | None:
     """The store's labelled photos, where it says so those not for training; else, for its encoder, the sample's."""
-    model, store, record = engine.model, engine.store, saved.summary.encoder
+    model, store, record = engine.model, engine.store, saved.encoder
     if store is not None:
         own = class_numbers(model, store.labels.tolist())
         rows = np.flatnonzero(own >= 0)

@@ -64,7 +64,7 @@ class Collections:
 
     def look(self, photos: Photos, saved: SavedModel) -> Look:
         """Begin to look through photos with a model; once."""
-        key = photos.key, saved.summary.checksum
+        key = photos.key, saved.document.checksum
         known = self._looks.get(key)
         if known is None or (known.task.done() and known.task.exception() is not None):
             known = self._looks[key] = Look(len(photos.names))
