@@ -97,7 +97,7 @@ def fitted(tmp_path):
 def test_scores_of_a_store_that_stays_on_disk_are_those_in_memory(fitted, tmp_path, monkeypatch):
     words = ("evaluate", tmp_path / "m", tmp_path / "store", "--by-class", "--json")
     whole = json.loads(run(*words))
-    monkeypatch.setattr(fitting, "IN_MEMORY", 300)
+    monkeypatch.setattr("hcep.evaluate.model_scores.IN_MEMORY", 300)
     monkeypatch.setattr(fitting, "BLOCK", 128)
     monkeypatch.setattr("hcep.embeddings.EmbeddingStore.to_numpy", None)  # no way to have all at once
     parts = json.loads(run(*words))
