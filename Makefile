@@ -29,10 +29,10 @@ fuzz: $(VENV)/test ## new counterexamples: ROUNDS=10 times the property tests, 1
 	  HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -m "hypothesis and not slow" $(PARALLEL) || exit 1; done
 	HCEP_FUZZ=10000 $(BIN)/python -m pytest -q -m slow tests/safety/test_fuzz.py
 
-smoke: $(VENV)/test ## run every experiment of the paper in its short settings (under 3 minutes)
+smoke: $(VENV)/test ## run every experiment in its short settings (under 3 minutes)
 	$(BIN)/python -m experiments --all --smoke --fresh
 
-reproduce: $(VENV)/all ## run every experiment in full (about an hour) and write docs/results.md
+reproduce: $(VENV)/all ## run every experiment in full (several hours) and write docs/results.md
 	$(BIN)/python -m experiments --all --page docs/results.md
 
 lint: $(VENV)/lint ## ruff, mypy and the order of packages, as CI runs them

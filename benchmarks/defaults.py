@@ -1,14 +1,15 @@
-"""The measurements behind the estimator's defaults: configurations and baselines at every shot, on real embeddings.
+"""Measure the configurations and baselines behind the estimator's defaults on real embeddings.
 
     make defaults        or        python benchmarks/defaults.py [--seeds 2]
 
-Reads the embeddings in HCEP_SHARED (default: ../shared beside the project) and puts its tables into docs/defaults.md.
-Test images are never used to choose anything within a row; they did choose between rows, which is what the table shows.
+It reads the embeddings in HCEP_SHARED (default: ../shared) and writes its tables into docs/defaults.md. Test images
+never choose anything within a row, but they did choose the default among the rows, which is what the tables show.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,13 +18,15 @@ from typing import Any
 
 from rich.progress import Progress
 
+from hcep import HCEPClassifier
+from hcep.dictionary import DependentAtomsWarning
+from hcep.evaluate import grade
+
+sys.path.append(str(Path(__file__).parents[1]))  # the folder `experiments` is not installed
 from experiments.baselines.methods import make_method
 from experiments.claims import by_method
 from experiments.records import OF_IMAGES, Row, packed
 from experiments.tasks import Task, cifar10, imagenette, tiny_imagenet
-from hcep import HCEPClassifier
-from hcep.dictionary import DependentAtomsWarning
-from hcep.evaluate import grade
 
 PAGE = Path(__file__).parents[1] / "docs" / "defaults.md"
 BEGIN, END = "<!-- tables -->", "<!-- end of tables -->"
@@ -60,13 +63,13 @@ def rows(task: Task, shots: list[int], n_seeds: int, tick: Callable[[], None]) -
             for seed in range(n_seeds if k < task.images_per_class else 1):
                 drawn = task.shots(k, seed)
                 model = make(drawn.hierarchy)
-                found = grade(model, (drawn.X_val, drawn.y_val), (drawn.X, drawn.y), energy=False)
-                yield {"label": label, "shots": k, "seed": seed, **found.row(), OF_IMAGES: packed(found.scores)}
+                graded = grade(model, (drawn.X_val, drawn.y_val), (drawn.X, drawn.y), energy=False)
+                yield {"label": label, "shots": k, "seed": seed, **graded.row(), OF_IMAGES: packed(graded.scores)}
             tick()
 
 
 def put_tables(page: Path, tables: str) -> None:
-    """Replace what stands between the page's marks."""
+    """Replace the text between the marks of a page."""
     before, rest = page.read_text(encoding="utf-8").split(BEGIN, 1)
     page.write_text(before + BEGIN + "\n" + tables + END + rest.split(END, 1)[1], encoding="utf-8")
 
@@ -74,18 +77,18 @@ def put_tables(page: Path, tables: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--page", type=Path, default=PAGE, help="where the tables go")
+    parser.add_argument("--page", type=Path, default=PAGE, help="page for the tables")
     options = parser.parse_args()
     warnings.simplefilter("ignore", DependentAtomsWarning)
-    warnings.filterwarnings("ignore", message="The number of unique classes")  # one image per class is meant
+    warnings.filterwarnings("ignore", message="The number of unique classes")  # with one image per class
     plan = [(tiny_imagenet(), [1, 2, 5, 12, 50]), (imagenette(), [1, 5, 50]), (cifar10(), [1, 5, 12])]
     text = f"<!-- made by benchmarks/defaults.py --seeds {options.seeds} -->\n"
     with Progress() as progress:
         bar = progress.add_task("measuring", total=len(METHODS) * sum(len(shots) for _, shots in plan))
         for task, shots in plan:
             tree = task.under(task.hierarchy.as_tree("first").collapse())
-            found = list(rows(tree, shots, options.seeds, lambda: progress.advance(bar)))
-            text += f"\n{task.name}, {task.encoder}, by images per class:\n\n" + by_method(found, "shots", METRICS)
+            measured = list(rows(tree, shots, options.seeds, lambda: progress.advance(bar)))
+            text += f"\n{task.name}, {task.encoder}, by images per class:\n\n" + by_method(measured, "shots", METRICS)
     print(text)
     put_tables(options.page, text + "\n")
 

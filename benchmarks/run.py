@@ -28,8 +28,9 @@ from solvers import BARE, BEAM, EXACT, FLAT, SKLEARN, SOLVERS, SPAMS, Run, Solve
 from speed_task import SpeedTask, make_task
 from threadpoolctl import threadpool_limits
 
+sys.path.append(str(Path(__file__).parents[1]))  # the folder `experiments` is not installed
+from experiments.files import write_text
 from experiments.records import Records
-from hcep._files import write_text
 
 RESULTS = Path(__file__).parents[1] / "experiments" / "results" / "bench"
 Times = dict[str, NDArray[np.float64]]
