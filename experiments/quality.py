@@ -220,7 +220,8 @@ def table(data: str, rows: list[Row]) -> str:
             " or ".join(f"{value:g}" for value in sorted({r[name] for r in here})) for name in ("power", "shrinkage")
         )
         moved = np.mean([r["moved"] for r in here])
-        parts.append(f"{k} images: power {power}, shrinkage {shrinkage}, leaves moved by {moved:.3f}")
+        images = "1 image" if k == 1 else f"{k} images"
+        parts.append(f"{images}: power {power}, shrinkage {shrinkage}, leaves moved by {moved:.3f}")
     return text + f"Settings that ours chose over {len({r['seed'] for r in mine})} draws: {'; '.join(parts)}.\n\n"
 
 
