@@ -1,4 +1,4 @@
-"""Objectives of classes into probabilities that mean what they say."""
+"""Calibrated probabilities from the objectives of classes."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,9 +11,9 @@ from hcep.errors import HCEPError
 Floats = NDArray[np.float64]
 Priors = Literal["uniform", "empirical"] | ArrayLike
 
-#: Exponents allowed: at 1 every image would be equally sure, below -0.5 the fit followed a handful of images.
+#: Range of the exponent: at 1 every image would be equally sure, below -0.5 the fit followed a handful of images.
 EXPONENTS = (-0.5, 0.9)
-#: Where the fit leans, and by how many images' worth: the best on average over data sets and shots.
+#: The prior of the fit, and its weight in images: the best on average over data sets and shots.
 PRIOR_EXPONENT = 0.3
 PRIOR_TEMPERATURE = 0.12  # of the typical gap
 PRIOR_WEIGHT = 10.0
@@ -21,14 +21,14 @@ PRIOR_WEIGHT = 10.0
 
 @dataclass(frozen=True)
 class Calibration:
-    """Temperature of an image's class probabilities, as a function of how far its objectives are spread.
+    """Temperature of an image's class probabilities, as a function of the spread of its objectives.
 
     With objectives J_k and the image's mean gap ``s = mean over other classes of (J_k - min J)``::
 
         p_k  proportional to  prior_k exp(-J_k / T(s)),        T(s) = temperature * (s / typical_gap) ** exponent
 
-    One temperature for all is too sure of images far from every mean, whose objectives are all large and so are their
-    gaps, and not sure enough of the others; `exponent` 0 is that one temperature.
+    One temperature for all images, an `exponent` of 0, is too sure of images far from every mean, whose objectives and
+    gaps are all large, and not sure enough of the others.
     """
 
     temperature: float
@@ -36,7 +36,7 @@ class Calibration:
     typical_gap: float = 1.0
 
     def temperatures(self, gaps: Floats) -> Floats:
-        """T(s) of each image, from the gaps (n_images, n_classes) of its objectives to the lowest."""
+        """T(s) of each image, from the gaps (n_images, n_classes) between its objectives and the lowest."""
         if self.exponent == 0.0:
             return np.full(len(gaps), self.temperature)
         spread = _mean_gaps(gaps)
@@ -59,7 +59,7 @@ class Calibration:
 
 
 def _mean_gaps(gaps: Floats) -> Floats:
-    """Mean over the other classes of what they are above the best, (n_images,)."""
+    """Mean gap of the other classes to the best, (n_images,)."""
     return np.asarray(gaps.sum(axis=1) / max(gaps.shape[1] - 1, 1))
 
 
@@ -112,14 +112,14 @@ def log_losses(objectives: Floats, calibration: Calibration) -> Floats:
 
 
 def require_priors(name: str, priors: Priors) -> None:
-    """Refuse what can be no priors of any number of classes."""
+    """Raise HCEPError unless these can be the priors of some number of classes."""
     if isinstance(priors, str):
         if priors not in ("uniform", "empirical"):
             raise HCEPError(f"{name} must be 'uniform', 'empirical' or one number per class, got {priors!r}")
         return
-    given = np.asarray(priors)
-    numbers = given.dtype.kind in "iuf" and given.ndim == 1 and np.isfinite(given).all()
-    if not numbers or (given < 0).any() or not given.sum() > 0:
+    values = np.asarray(priors)
+    are_numbers = values.dtype.kind in "iuf" and values.ndim == 1 and np.isfinite(values).all()
+    if not are_numbers or (values < 0).any() or not values.sum() > 0:
         raise HCEPError(f"{name} must be numbers of at least 0, one per class and not all 0; got {priors!r:.80}")
 
 
@@ -128,7 +128,7 @@ def class_priors(priors: Priors, counts: NDArray[Any]) -> Floats | None:
     require_priors("priors", priors)
     if isinstance(priors, str):
         return None if priors == "uniform" else np.asarray(counts / counts.sum(), dtype=np.float64)
-    given = np.asarray(priors, dtype=np.float64)
-    if given.shape != counts.shape:
-        raise HCEPError(f"priors must be one number per class, {len(counts):,} of them; got {len(given):,}")
-    return np.asarray(given / given.sum())
+    values = np.asarray(priors, dtype=np.float64)
+    if values.shape != counts.shape:
+        raise HCEPError(f"priors must be one number per class, {len(counts):,} of them; got {len(values):,}")
+    return np.asarray(values / values.sum())

@@ -1,4 +1,4 @@
-"""Pictures with several labels: an indicator matrix in, a sum of rooted paths per picture, an indicator matrix out."""
+"""Images with several labels: an indicator matrix in, a sum of rooted paths per image, an indicator matrix out."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Self
@@ -6,7 +6,6 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.metrics import average_precision_score
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -17,33 +16,37 @@ from hcep.classify.objects import counted_rule, stopping_rule
 from hcep.errors import HCEPError
 from hcep.pursuit import PathSums, Stopping, search_several
 
-#: Weight, in images, by which a class's embedding is held to the mean of the images that have it.
-HELD = 0.1
-#: Not chosen by leaving images out: those unmixed from one picture share what is left of it, so one tells of the other.
-CHOSEN: dict[str, Any] = {"shrinkage": 0.6, "anchor": 0.3, "refine": False}
-#: Paths of the sums whose shares rank classes.
-RANKED = 3
+#: Weight, in images, that keeps a class's embedding near the mean of the images with that label.
+PRIOR_WEIGHT = 0.1
+#: Options of the default estimator. They cannot be chosen by leaving images out: the objects unmixed from one image
+#: share its residual, so that one tells about the other.
+FIXED: dict[str, Any] = {"shrinkage": 0.6, "anchor": 0.3, "refine": False}
+#: Number of paths in the sums whose shares rank the labels.
+N_RANKED = 3
 
 
 class MultiLabelHCEP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Label pictures of several objects by the sum of rooted paths that explains each.
+    """Label images of several objects by the sum of rooted paths that explains each.
 
-    Encoders that average over a picture make one of k objects nearly the mean of k pictures. So class embeddings A are
-    those of least squares, ``X ~ W A`` with W the rows of Y divided by their sums, and each picture stands for one of
-    every label it has: the class's embedding plus what ``W A`` leaves of the picture, times ``sqrt(k)`` as averaging
-    made that smaller. Pictures of one label stay as they are; a one-dimensional y is classified as by `HCEPClassifier`.
+    An encoder that averages over an image makes the embedding of k objects nearly the mean of k embeddings. So the
+    class embeddings A are the least-squares solution of ``X ~ W A``, with W the rows of Y divided by their sums, and
+    each image stands for one object of every label it has: the class's embedding plus the residual of the image, times
+    ``sqrt(k)`` because averaging made that smaller. Images with one label stay as they are. A one-dimensional y is
+    classified as by `HCEPClassifier`.
 
     Parameters
     ----------
-    hierarchy : what `HCEPClassifier` takes
-    labels : class of each column of Y, as the hierarchy has it. Needed with a hierarchy, unless Y is a data frame.
-    n_paths : int or "auto"; most labels of a picture, see `hcep.pursuit.search_several`
-    estimator : with options of its own; its hierarchy is not looked at. The default has a fixed metric and anchor.
+    hierarchy : as for `HCEPClassifier`
+    labels : the class of each column of Y, a concept of the hierarchy; required with a hierarchy unless Y is a data
+        frame
+    n_paths : int or "auto"; most labels of an image, see `hcep.pursuit.search_several`
+    estimator : an `HCEPClassifier` with options of its own; its hierarchy is ignored
 
     Attributes
     ----------
     classes_ : (n_classes,) array; the labels, in the order of the columns of Y
-    model_, stopping_ : of single objects, fitted on the unmixed pictures; when "auto" adds no further path
+    model_ : the classifier of single objects, fitted on the unmixed images
+    stopping_ : when "auto" adds no further path
     """
 
     classes_: NDArray[Any]
@@ -62,98 +65,82 @@ class MultiLabelHCEP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.hierarchy, self.labels, self.n_paths, self.estimator = hierarchy, labels, n_paths, estimator
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Unmix the pictures and fit a classifier of single objects on them; y is an indicator matrix."""
+        """Unmix the images and fit a classifier of single objects on them; y is an indicator matrix."""
         names = getattr(y, "columns", None) if self.labels is None else self.labels
-        images, given = validate_data(self, X, y, dtype=(np.float64, np.float32), multi_output=True)
-        given = given.ravel() if given.ndim == 2 and given.shape[1] == 1 else given
-        self.multilabel_ = given.ndim == 2
-        model = clone(self.estimator or HCEPClassifier(**(CHOSEN if self.multilabel_ else {})))
+        images, targets = validate_data(self, X, y, dtype=(np.float64, np.float32), multi_output=True)
+        targets = targets.ravel() if targets.ndim == 2 and targets.shape[1] == 1 else targets
+        self.multilabel_, self.stopping_ = targets.ndim == 2, None
+        model = clone(self.estimator or HCEPClassifier(**(FIXED if self.multilabel_ else {})))
         model.set_params(hierarchy=self.hierarchy)
-        if not self.multilabel_:
-            self.model_ = model.fit(images, given)
-            self.classes_, self._columns = self.model_.classes_, np.arange(len(self.model_.classes_))
-        else:
-            check_classification_targets(given)
-            truth = self._checked_labels(given)
-            self.classes_ = self._names(names, truth.shape[1])
-            single, column, picture = unmixed(images, truth)
-            self.model_ = model.fit(single, self.classes_.astype(str)[column])
-            place = {str(label): i for i, label in enumerate(self.classes_.tolist())}
-            self._columns = np.array([place[label] for label in self.model_.classes_.tolist()])
-            index = np.searchsorted(self.model_.classes_, self.classes_.astype(str)[column])
-            fitted = self.model_.path_model()
-            self.stopping_ = counted_rule(fitted, single, index, picture, images)
-            self.stopping_ = self.stopping_ or stopping_rule(fitted, single, index)
+        if self.multilabel_:
+            check_classification_targets(targets)
+            return self._fit_matrix(model, images, _indicators(targets), names)
+        self.model_ = model.fit(images, targets)
+        self.classes_, self._columns = self.model_.classes_, np.arange(len(self.model_.classes_))
         return self
 
-    @staticmethod
-    def _checked_labels(y: NDArray[Any]) -> NDArray[np.bool_]:
-        if type_of_target(y) not in ("multilabel-indicator", "binary"):
-            raise HCEPError(f"y must be an indicator matrix of zeros and ones, got {type_of_target(y)} targets")
-        truth: NDArray[np.bool_] = y.astype(bool)
-        if not truth.any():
-            raise HCEPError("y has no label at all: every row is zero")
-        return truth
+    def _fit_matrix(self, model: HCEPClassifier, images: NDArray[Any], truth: NDArray[np.bool_], names: Any) -> Self:
+        self.classes_ = self._names(names, truth.shape[1])
+        objects, column, image = unmixed(images, truth)
+        labels = self.classes_.astype(str)
+        self.model_ = model.fit(objects, labels[column])
+        place = {label: i for i, label in enumerate(labels.tolist())}
+        self._columns = np.array([place[label] for label in self.model_.classes_.tolist()])
+        fitted, own = self.model_.path_model(), np.searchsorted(self.model_.classes_, labels[column])
+        counted = counted_rule(fitted, objects, own, image, images)
+        self.stopping_ = stopping_rule(fitted, objects, own) if counted is None else counted
+        return self
 
     def _names(self, names: Any, n_columns: int) -> NDArray[Any]:
         if names is None and self.hierarchy is not None:
-            raise HCEPError("labels is missing: say which class of the hierarchy each column of y is")
-        found = np.arange(n_columns) if names is None else np.asarray(names, dtype=str)
-        if found.shape != (n_columns,) or len(np.unique(found)) < n_columns:
-            raise HCEPError(f"labels must be {n_columns} distinct names, one per column of y; got {found.shape}")
-        return found
+            raise HCEPError("labels is missing: give the class of the hierarchy for each column of y")
+        labels = np.arange(n_columns) if names is None else np.asarray(names, dtype=str)
+        if labels.shape != (n_columns,) or len(np.unique(labels)) < n_columns:
+            raise HCEPError(f"labels must be {n_columns} distinct names, one per column of y; got {labels.shape}")
+        return labels
 
     def pursue(self, X: ArrayLike, n_paths: int | Literal["auto"] | None = None, *, progress: bool = False) -> PathSums:
-        """The sum of paths of each picture: which concepts, with what shares and coefficients."""
-        images = self._checked(X)
-        model, asked = self.model_.path_model(), self.n_paths if n_paths is None else n_paths
-        stopping = getattr(self, "stopping_", None)
-        return search_several(images, model.dictionary, model.options, asked, stopping=stopping, progress=progress)
+        """Return the sum of paths of each image: its concepts, their shares and coefficients."""
+        images, model = self._checked(X), self.model_.path_model()
+        most = self.n_paths if n_paths is None else n_paths
+        return search_several(images, model.dictionary, model.options, most, stopping=self.stopping_, progress=progress)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Indicator matrix of the labels of each picture, (n_images, n_classes)."""
+        """Return the indicator matrix of the labels of each image, (n_images, n_classes)."""
         images = self._checked(X)
         if not self.multilabel_:
             return self.model_.predict(images)
         return (self._shares(self.pursue(images)) > 0.0).astype(int)
 
     def label_scores(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Score of every label, (n_images, n_classes), from 0 to 1, to rank pictures and labels by; no probability.
+        """Return a score of every label, (n_images, n_classes), from 0 to 1, to rank by; it is not a probability.
 
-        The share of the class in a sum of three paths, whether or not the rule would stop before; of classes that are
-        not in it, less than any share and by the probability of the class alone.
+        The score is the share of the class in a sum of three paths, whether or not the rule would stop before. A class
+        that is not in the sum scores less than any share, by its probability as a single object.
         """
         images = self._checked(X)
         alone = np.zeros((len(images), len(self.classes_)))
         alone[:, self._columns] = self.model_.infer(images).probabilities
-        shares = self._shares(self.pursue(images, RANKED)) if self.multilabel_ else alone
+        shares = self._shares(self.pursue(images, N_RANKED)) if self.multilabel_ else alone
         return np.where(shares > 0.0, shares, alone * 0.01)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """As `label_scores`, 1 less for labels that are not predicted: above 0 where they are."""
-        found = self.label_scores(X)
+        """Return `label_scores`, less 1 for labels that are not predicted, so that predicted labels are above 0."""
+        scores = self.label_scores(X)
         if not self.multilabel_:
-            return found[:, 1] - 0.5 if found.shape[1] == 2 else found
-        return np.where(self.predict(X) > 0, np.maximum(found, 1e-9), found - 1.0)
-
-    def scores(self, X: ArrayLike, y: ArrayLike) -> dict[str, float]:
-        """Mean F1 over pictures of the labels predicted, and mean average precision over labels that occur."""
-        truth = self._checked_labels(np.asarray(y))
-        guessed, ranked = self.predict(X).astype(bool), self.label_scores(X)
-        occur = truth.any(axis=0)
-        precision = average_precision_score(truth[:, occur], ranked[:, occur], average="macro")
-        return {"example_f1": float(example_f1(truth, guessed).mean()), "average_precision": float(precision)}
+            return scores[:, 1] - 0.5 if scores.shape[1] == 2 else scores
+        return np.where(self.predict(X) > 0, np.maximum(scores, 1e-9), scores - 1.0)
 
     def _checked(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self, "model_")
         return np.asarray(validate_data(self, X, dtype=(np.float64, np.float32), reset=False))
 
-    def _shares(self, found: PathSums) -> NDArray[np.float64]:
-        """Share of every label, (n_images, n_classes)."""
-        leaves, shares = self.model_.path_model().leaves, np.zeros((len(found), len(self.classes_)))
+    def _shares(self, sums: PathSums) -> NDArray[np.float64]:
+        """Share of every label in the sums, (n_images, n_classes)."""
+        leaves, shares = self.model_.path_model().leaves, np.zeros((len(sums), len(self.classes_)))
         place = dict(zip(leaves.tolist(), self._columns.tolist(), strict=True))
-        for row, ends, own in zip(shares, found.leaves, found.shares, strict=True):
-            for leaf, share in zip(ends, own, strict=False):
+        for row, ends, parts in zip(shares, sums.leaves, sums.shares, strict=True):
+            for leaf, share in zip(ends, parts, strict=False):
                 row[place[leaf]] += share
         return shares
 
@@ -163,25 +150,28 @@ class MultiLabelHCEP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def _indicators(y: NDArray[Any]) -> NDArray[np.bool_]:
+    if type_of_target(y) not in ("multilabel-indicator", "binary"):
+        raise HCEPError(f"y must be an indicator matrix of zeros and ones, got {type_of_target(y)} targets")
+    truth: NDArray[np.bool_] = y.astype(bool)
+    if not truth.any():
+        raise HCEPError("y has no label: every row is zero")
+    return truth
+
+
 def unmixed(X: NDArray[Any], truth: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[np.intp], NDArray[np.intp]]:
-    """Pictures of single objects, one for each label of each picture, the label's column, and the picture's row."""
+    """Single objects, one for each label of each image; the column of each label, and the row of each image."""
     labelled = np.flatnonzero(truth.any(axis=1))
     x, n_labels = X[labelled].astype(np.float64), truth[labelled].sum(axis=1, keepdims=True)
     weights = truth[labelled] / n_labels
     means = weights.T @ x / np.maximum(weights.sum(axis=0), 1e-12)[:, None]
-    gram = weights.T @ weights + HELD * np.eye(weights.shape[1])
+    gram = weights.T @ weights + PRIOR_WEIGHT * np.eye(weights.shape[1])
     classes = means + np.linalg.solve(gram, weights.T @ (x - weights @ means))
-    rest = x - weights @ classes
+    residuals = x - weights @ classes
     row, column = np.nonzero(truth[labelled])
-    single = classes[column] + np.sqrt(n_labels[row]) * rest[row]
+    objects = classes[column] + np.sqrt(n_labels[row]) * residuals[row]
     alone = n_labels[row, 0] == 1
-    single[alone] = x[row[alone]]
+    objects[alone] = x[row[alone]]
     if X.min() >= 0.0:  # features that are never negative stay so
-        single = np.maximum(single, 0.0)
-    return single.astype(X.dtype), column, labelled[row]
-
-
-def example_f1(truth: NDArray[np.bool_], guessed: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """F1 of the labels of each picture; 1 where there are none and none is guessed."""
-    total = truth.sum(axis=1) + guessed.sum(axis=1)
-    return np.asarray(np.where(total > 0, 2.0 * (truth & guessed).sum(axis=1) / np.maximum(total, 1), 1.0))
+        objects = np.maximum(objects, 0.0)
+    return objects.astype(X.dtype), column, labelled[row]
