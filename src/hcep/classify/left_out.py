@@ -1,4 +1,4 @@
-"""Training images scored by dictionaries that never saw them: folds in closed form, nothing is fitted again."""
+"""Training images scored by dictionaries that never saw them, in closed form: nothing is fitted again."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Floats = NDArray[np.float64]
 Images = NDArray[np.float32]
 Index = NDArray[np.intp]
 
-#: Images scored at most; a stratified sample beyond.
+#: Most images that are scored; of more, a stratified sample.
 MAX_IMAGES = 1024
-#: Folds at most in a class that has more images: each then takes out several.
+#: Most folds of a class; with more images each fold takes out several.
 MAX_FOLDS = 50
-#: The most of its norm an image may lend to the metric; beyond, one over one minus it is rounding.
+#: The largest leverage of an image on the metric; above it, ``1 / (1 - leverage)`` would be rounding.
 MAX_LEVERAGE = 0.999
-#: Images with a larger share in the weight of their class are not left out: the mean of the others would be rounding.
+#: An image with a larger share in the weight of its class is not left out: the mean of the others would be rounding.
 MAX_SHARE = 0.999
 TINY = float(np.finfo(np.float64).tiny)
 
@@ -44,13 +44,13 @@ class ClassTree:
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
-        """Classes in the order of a walk through the tree."""
+        """Classes in the order in which a walk through the tree visits them."""
         nodes = self.paths.nodes[self.paths.first]
         return np.lexsort(nodes.T[::-1]).astype(np.int64)
 
     @cached_property
     def rank(self) -> NDArray[np.int64]:
-        """Place of each class in that order."""
+        """Position of each class in that order."""
         return np.argsort(self.order).astype(np.int64)
 
     @classmethod
@@ -83,7 +83,7 @@ class ClassTree:
         return np.asarray(self.shares.T @ synsets)
 
     def gram(self, atoms: Floats) -> Floats:
-        """Products of atoms that share a path, as `path_gram` keeps them."""
+        """Products of atoms that share a path, as `path_gram` stores them."""
         out = np.zeros((len(self.paths.edge), self.paths.nodes.shape[1]))
         path_gram(atoms, self.paths, out)
         return out
@@ -201,7 +201,7 @@ class LeftOut:
 
 
 def nearest_rivals(x: Images, own: Index, leaves: Floats, n_rivals: int) -> NDArray[np.int64]:
-    """The classes other than their own whose embeddings are nearest to images, (n_images, n_rivals), in no order."""
+    """The classes, other than its own, with the nearest embeddings to each image, (n_images, n_rivals), unordered."""
     if n_rivals == len(leaves) - 1:
         others = np.arange(n_rivals, dtype=np.int64)
         return np.asarray(others + (others >= own[:, None]))
@@ -217,17 +217,17 @@ def nearest_rivals(x: Images, own: Index, leaves: Floats, n_rivals: int) -> NDAr
 
 
 def in_tree_order(rivals: NDArray[np.int64], tree: ClassTree) -> NDArray[np.int64]:
-    """Rivals as a walk through the tree meets them, so that each path shares as much as may be with the one before."""
+    """Rivals in the order of the tree, so that each path shares as much as possible with the one before."""
     return np.asarray(tree.order[np.sort(tree.rank[rivals], axis=1)])
 
 
 def spread(rows: Index, most: int) -> Index:
-    """At most so many of the rows, evenly."""
+    """At most so many of the rows, spread evenly."""
     return rows[np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(np.intp)]
 
 
 def rank_in_class(own: Index, rng: np.random.Generator) -> Index:
-    """Place of each image among those of its class, in random order."""
+    """Position of each image among those of its class, in random order."""
     shuffled = rng.permutation(len(own))
     order = shuffled[np.argsort(own[shuffled], kind="stable")]
     first = np.flatnonzero(np.diff(own[order], prepend=-1))
@@ -237,7 +237,7 @@ def rank_in_class(own: Index, rng: np.random.Generator) -> Index:
 
 
 def in_parts(parts: Any, work: Callable[[Any], Any], n_images: int) -> list[Any]:
-    """Call `work` on each part; on all cores, where there are images enough to pay for it."""
+    """Call `work` on each part, on all cores if there are enough images to pay for the threads."""
     if len(parts) == 1 or n_images < 256 or n_threads(None) == 1:
         return [work(part) for part in parts]
     with single_threaded_blas(), ThreadPoolExecutor(n_threads(None)) as pool:

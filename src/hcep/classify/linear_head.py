@@ -1,6 +1,6 @@
-"""A linear classifier that exists already, opened: its decisions as rooted paths of concepts, without a training image.
+"""Rooted paths for a linear classifier that exists already, without a training image.
 
-A network's last layer or a probe of scikit-learn decides by ``w_c . x + b_c``. Give every class the vector
+A network's last layer or a scikit-learn probe decides by ``w_c . x + b_c``. Give every class the vector
 ``m_c = [w_c, b_c, sqrt(K - |w_c|**2 - b_c**2)]`` (w and b centred over the classes, K the largest ``|w|**2 + b**2``)
 and every image ``[x, 1, 0] / t``: all classes have one norm, so the nearest *is* the classifier's, for any t > 0.
 """
@@ -24,9 +24,9 @@ from hcep.pursuit import hb_omp
 if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
 
-#: Anchors tried, of which the smallest that keeps the decisions is taken: the larger, the closer are coefficients to 1.
+#: Anchors to try; the smallest that keeps the decisions is used. The larger, the closer coefficients are to 1.
 ANCHORS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
-#: What is taken where there are no images to see by.
+#: The anchor without images to try on.
 SAFE_ANCHOR = 1e6
 #: Share of images on which path and classifier must agree.
 AGREEMENT = 0.99
@@ -43,7 +43,7 @@ def open_linear_head(
     tree: TreePolicy | None = "first",
     collapse: bool = True,
 ) -> "HCEPClassifier":
-    """Make a fitted `HCEPClassifier` of a linear classifier's weights; at a large anchor its softmax is kept.
+    """Make a fitted `HCEPClassifier` from a linear classifier's weights; a large anchor keeps its softmax.
 
     Its ``agreement_`` is the share of `images` whose path ends in the classifier's class, NaN without images.
 
@@ -51,11 +51,11 @@ def open_linear_head(
     ----------
     coef, intercept : (n_classes, n_dims) and (n_classes,); one row for two classes is the logit of the second
     classes : (n_classes,) labels; ids of leaves of the hierarchy, in the order of `coef`
-    hierarchy, tree, collapse : what `HCEPClassifier` takes
-    images : (n_images, n_dims); embeddings of some typical images, unlabelled: they set the scale, so that coefficients
-        are about 1, choose the anchor, and say below which explained share an image is unlike them: one for all classes
+    hierarchy, tree, collapse : as for `HCEPClassifier`
+    images : (n_images, n_dims); embeddings of typical images, without labels. They set the scale, so that coefficients
+        are about 1, choose the anchor, and give the explained share below which an image is unlike them.
     anchor : float or "auto"; "auto" is the smallest of `ANCHORS` at which path and classifier agree on 99 % of
-        `images`; without any, one so large that they always do
+        `images`; without images, one so large that they always agree
     """
     from hcep.classify import HCEPClassifier
 
@@ -72,32 +72,39 @@ def open_linear_head(
     logits = None if rows is None else rows @ weights.T.astype(rows.dtype) + biases
     best = 0.0 if logits is None else float(logits.max(axis=1).mean())
     scale = float(squares.max()) / best if best > 0 else 1.0  # 1 / t: coefficients on the best class are about 1
-    transform = EmbeddingTransform(scale=scale, constants=np.array([scale, 0.0]))
     leaves = class_leaves(graph, labels)
     synsets = average_upwards(graph, dict(zip(leaves.tolist(), embeddings, strict=True)))
+    transform = EmbeddingTransform(scale=scale, constants=np.array([scale, 0.0]))
     dictionary = ConceptDictionary(graph, synsets, transform)
-    tried = ANCHORS if anchor == "auto" else (require_not_negative("anchor", anchor),)
-    found, agreement = SAFE_ANCHOR if anchor == "auto" else tried[0], float("nan")
+    anchors = ANCHORS if anchor == "auto" else (require_not_negative("anchor", anchor),)
+    chosen, model.agreement_ = SAFE_ANCHOR if anchor == "auto" else anchors[0], float("nan")
     if rows is not None and logits is not None:
-        wanted = leaves[logits.argmax(axis=1)]
-        for found in tried:
-            paths = hb_omp(rows, dictionary, beam_width=None, anchor=found)
-            agreement = float(np.mean(paths.leaves == wanted))
-            if agreement >= AGREEMENT:
-                break
+        chosen, model.agreement_ = _smallest_anchor(anchors, dictionary, rows, leaves[logits.argmax(axis=1)])
     # At an infinite anchor objectives differ by 2 * scale * (difference of logits).
-    assembled(model, labels, dictionary, found, 2.0 * scale)
-    model.agreement_ = agreement
+    assembled(model, labels, dictionary, chosen, 2.0 * scale)
     if rows is not None and len(rows) >= ENOUGH:
-        shares = model.path_model().infer(rows, explained=True).paths.explained
-        model.explained_floor_ = np.full(len(labels), np.percentile(shares, PERCENTILE))
+        explained = model.path_model().infer(rows, explained=True).paths.explained
+        model.explained_floor_ = np.full(len(labels), np.percentile(explained, PERCENTILE))
     return model
+
+
+def _smallest_anchor(
+    anchors: tuple[float, ...], dictionary: ConceptDictionary, images: NDArray[Any], leaves: NDArray[np.str_]
+) -> tuple[float, float]:
+    """The first anchor at which the paths of enough images end in these leaves, or the last, and their share."""
+    anchor, agreement = anchors[0], 0.0
+    for anchor in anchors:
+        paths = hb_omp(images, dictionary, beam_width=None, anchor=anchor)
+        agreement = float(np.mean(paths.leaves == leaves))
+        if agreement >= AGREEMENT:
+            break
+    return anchor, agreement
 
 
 def assembled(
     model: "HCEPClassifier", classes: NDArray[Any], dictionary: ConceptDictionary, anchor: float, temperature: float
 ) -> "HCEPClassifier":
-    """A classifier as a fit leaves it, of its parts."""
+    """Set the fitted attributes of a classifier, as a fit would."""
     model.classes_, model.hierarchy_, model.dictionary_ = classes, dictionary.hierarchy, dictionary
     model._leaves = class_leaves(dictionary.hierarchy, classes)
     model.anchor_, model.shrinkage_, model.calibration_ = float(anchor), None, Calibration(temperature)

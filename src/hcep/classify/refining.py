@@ -1,4 +1,4 @@
-"""Refined leaf embeddings: class means moved to where training images, each left out, are classified best."""
+"""Refined class embeddings: means moved to where training images, each left out, are classified best."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,15 @@ from hcep.pursuit.blocks import n_threads
 
 Floats = NDArray[np.float64]
 
-#: Weight of the prior that a leaf is its class mean, in images; with a third of it accuracy fell at 50 per class.
+#: Weight of the prior that a leaf is its class mean, in images; a third of it lowered accuracy at 50 per class.
 PRIOR = 30.0
-#: Rivals each image is told from: those of the nearest means. More changed nothing.
+#: Classes of the nearest means that each image is told apart from. More changed nothing.
 N_RIVALS = 20
-#: Rivals further than so many temperatures from the best pull at nothing.
+#: Rivals that are more than so many temperatures from the best have no effect.
 N_TEMPERATURES = 5.0
-#: Iterations of L-BFGS; the loss is flat from there on.
+#: Iterations of L-BFGS; after these the loss is flat.
 MAX_ITERATIONS = 8
-#: Images looked at, in all, and times classes; more are not needed, or cost more than they bring.
+#: Most images, and most images times classes; more are not needed, or cost more than they improve.
 MAX_IMAGES, MAX_SIZE = 20_000, 40_000_000
 
 
@@ -106,7 +106,7 @@ def loss_and_gradient(
         total = left_out_gradient(classes, batch, loss, tree.paths, Gradient(objectives, by_atom, by_gram))
         return total, by_atom, by_gram
 
-    # As many images in each part, the same parts on any number of cores but for the rounding of their sum.
+    # Each part has the same number of images; more cores change nothing but the rounding of the sum.
     ends = np.searchsorted(start, np.linspace(0, n, n_threads(None) + 1)[1:-1])
     losses, by_atoms, by_grams = zip(*in_parts(np.split(np.arange(n_classes), ends), work, n), strict=True)
     if not needs_gradient:
