@@ -114,7 +114,7 @@ def leaves(group):
 
 
 #: Options of other programs on the pages, which are named without the program.
-OTHERS = {"--only"}  # of benchmarks/cluster.py
+OTHERS = {"--only"}  # of benchmarks/run.py
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

@@ -33,7 +33,7 @@ COMMANDS = {
 #: Groups of commands: their help, their panel, and their commands by module.
 GROUPS: dict[str, tuple[str, str, dict[str, tuple[str, ...]]]] = {
     "model": (
-        "Add images and classes to a model, edit its tree, calibrate it; every change can be undone.",
+        "Add images and classes, edit the tree, calibrate; every change can be undone.",
         "Use and check a model",
         {"model": ("add", "edit", "calibrate", "log", "undo")},
     ),

@@ -31,7 +31,7 @@ def audit(
     vectors: opt.Vectors = None,
     labels: opt.Labels = None,
 ) -> None:
-    """Audit a model on labelled images it has not seen; the exit code is 1 if a check fails.
+    """Audit a model on labelled images it has not seen; exit code 1 if a check fails.
 
     Checks: deletion and insertion of concepts, concepts removed and exchanged, leakage, noise, other training images,
     shuffled labels, a random tree, calibration and coverage by branch, small classes, groups. The split `val` is used

@@ -24,10 +24,11 @@ def correct(
     model: opt.ModelOption = None,
     corrections: opt.CorrectionsFile = Path("corrections.jsonl"),
 ) -> None:
-    """Record permanent corrections in a file that predict, explain, evaluate and fit take with --corrections.
+    """Record corrections of answers in a file that other commands take with --corrections.
 
-    A photo is recognised by its content, so it may be moved and renamed. Concepts are ids, names or synonyms of the
-    model's hierarchy; give the model folder first if it is not the built-in model.
+    --class gives the right class, --force and --forbid right and wrong concepts. A photo is recognised by its content,
+    so it may be moved and renamed. Concepts are ids, names or synonyms of the model's hierarchy; give the model folder
+    first if it is not the built-in model.
     """
     from hcep.explain.corrections import Corrections, image_hash
 

@@ -24,10 +24,11 @@ def data(
     as_json: opt.Json = False,
     mirror: Annotated[str | None, more("Address of a folder with the archives.", "--mirror URL")] = None,
 ) -> None:
-    """Fetch, check and unpack a public image dataset; with --encoder and --output, also encode it into a store.
+    """Fetch a public image dataset, or write the bundled sample.
 
-    The sample comes with the package: embeddings, a tree, photos and sentences to try the other commands on. An
-    interrupted download resumes. You must download ImageNet yourself; --folder says where it is.
+    With --encoder and --output, the images are also encoded into a store. The sample has embeddings, a tree, photos and
+    sentences to try the other commands on. Downloads are checked and unpacked, and resume after an interruption. You
+    must download ImageNet yourself; --folder says where it is.
     """
     from hcep.datasets.download import ARCHIVES
 

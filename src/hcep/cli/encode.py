@@ -49,7 +49,7 @@ def encode(
     ray: opt.Ray = None,
     config: Config = None,
 ) -> None:
-    """Encode images into a store of embeddings; run the command again to resume, or to update the store.
+    """Encode images into a store of embeddings; run it again to resume or to update.
 
     An update encodes new images, relabels images that moved to another class and removes those that are gone.
     Unreadable images are skipped and listed with the reason. With --hierarchy, notes tell which classes it lacks.

@@ -7,6 +7,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
+import rich.markup
 import typer
 from typer.core import TyperCommand, TyperGroup
 
@@ -18,6 +19,8 @@ MORE = "More options"
 EXAMPLES = Path(__file__).with_name("examples.txt")
 #: Examples on the user's own files that `--help` shows; `--help-all` shows all of them.
 N_EXAMPLES = 3
+#: Fewer rarely used options than these are shown at once.
+N_HIDDEN = 3
 
 
 def command_path(context: Any) -> str:
@@ -43,12 +46,12 @@ class Command(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         everything = ctx.meta.get("hcep.everything", False)
         shown, path = copy(self), f"hcep {command_path(ctx)}"
-        if not everything:
-            shown.params = [p for p in self.params if getattr(p, "rich_help_panel", None) != MORE]
+        common = [p for p in self.params if getattr(p, "rich_help_panel", None) != MORE]
+        if not everything and len(self.params) - len(common) >= N_HIDDEN:
+            shown.params = common
         n_more = len(self.params) - len(shown.params)
-        shown.help = re.sub(
-            r"(?<!\n)\n(?!\n)", " ", self.help or ""
-        )  # paragraphs, without the line breaks of the source
+        # Paragraphs, without the line breaks of the source; brackets in them are no markup.
+        shown.help = rich.markup.escape(re.sub(r"(?<!\n)\n(?!\n)", " ", self.help or ""))
         shown.epilog = epilog(path, n_more, None if everything else N_EXAMPLES)
         TyperCommand.format_help(shown, ctx, formatter)
 

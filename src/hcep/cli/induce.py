@@ -71,7 +71,7 @@ def induce(
     cache: opt.Cache = None,
     offline: opt.Offline = False,
 ) -> None:
-    """Make a hierarchy for classes that have none. The exit code is 1 if some classes cannot be placed.
+    """Make a hierarchy for classes that have none; exit code 1 if some cannot be placed.
 
     llm: ask a language model; its key is read from OPENAI_API_KEY. Parameters: strategy (whole or layers), max_rounds,
     root, max_tokens, timeout, prices.

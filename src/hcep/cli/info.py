@@ -27,7 +27,7 @@ def info(
     repair: Annotated[bool, option("Remove the damaged files of a store.", "--repair")] = False,
     as_json: Json = False,
 ) -> None:
-    """Describe this installation, or a model, store, file of embeddings, hierarchy or folder of images."""
+    """Describe the installation, or a model, store, data file, hierarchy or image folder."""
     if encoders + formats + check + repair > 1:
         raise HCEPError("give only one of --encoders, --formats, --check and --repair")
     if encoders or formats:

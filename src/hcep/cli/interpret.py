@@ -45,11 +45,12 @@ def interpret(
     offline: opt.Offline = False,
     config: Config = None,
 ) -> None:
-    """Describe each step from a concept to a narrower one in words and images, and save this with the model.
+    """Describe each concept step in words and save the descriptions with the model.
 
-    Words come from a vocabulary, from WordNet or from a language model; images from labelled DATA, which needs no text
-    encoder. Without any of these, the saved descriptions or WordNet's definitions are shown. --output writes the table:
-    .md, .tex or .txt. Parameters: center (subtract the mean of the phrases), rounds (answers to ask for per step).
+    A step leads from a concept to a narrower one. Words come from a vocabulary, from WordNet or from a language model;
+    images from labelled DATA, which needs no text encoder. Without any of these, the saved descriptions or WordNet's
+    definitions are shown. --output writes the table: .md, .tex or .txt. Parameters: center (subtract the mean of the
+    phrases), rounds (answers to ask for per step).
     """
     from hcep.taxonomy import naming
 

@@ -63,7 +63,7 @@ def edit(
     remove: opt.Remove = None,
     rename: opt.Rename = None,
 ) -> None:
-    """Move, rename and remove concepts or classes of a model; the edits of one command are one version.
+    """Move, rename and remove concepts and classes; one command makes one version.
 
     Concepts are given by id, or by a name that only one concept has. They are moved, then removed, then renamed.
     """
@@ -105,9 +105,9 @@ def calibrate(
     vectors: opt.Vectors = None,
     labels: opt.Labels = None,
 ) -> None:
-    """Calibrate a model on labelled images it was not fitted on, for `--coverage` and for images of unknown classes.
+    """Calibrate a model on labelled images it was not fitted on, for --coverage.
 
-    The split `val` is used if there is one. Training images of the model are ignored.
+    Scores of unknown classes need it, too. The split `val` is used if there is one. Training images are ignored.
     """
     from hcep.explain.neighbours import fitted_on
 

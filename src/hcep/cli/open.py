@@ -27,11 +27,11 @@ def open(
     overwrite: opt.Overwrite = False,
     options: opt.ReaderOptions = None,
 ) -> None:
-    """Turn the last layer of an existing classifier into rooted paths; no training images are needed.
+    """Turn an existing classifier into a model of rooted paths, without training images.
 
-    Classes are given in the order of the layer, and are ImageNet's by default. Typical images (DATA) set the scale and
-    the anchor; the command prints on how many of them the path gives the classifier's own class (at least 99 %). A bare
-    layer needs --encoder, the encoder of its inputs.
+    The last layer becomes the model. Classes are given in its order, and are ImageNet's by default. Typical images
+    (DATA) set the scale and the anchor; the command prints on how many of them the path gives the classifier's own
+    class (at least 99 %). A bare layer needs --encoder, the encoder of its inputs.
     """
     from hcep.embeddings.encoders import SOURCES
     from hcep.models.opening import linear_head

@@ -79,7 +79,7 @@ Classes = Annotated[Path | None, option("Text file of class labels, one per line
 Corrections = Annotated[Path | None, more("Corrections file (see `hcep correct`).", "--corrections FILE")]
 CorrectionsFile = Annotated[Path, option("Corrections file (see `hcep correct`).", "--corrections FILE")]
 Strict = Annotated[bool, more("Treat an unreadable image as an error.", "--strict")]
-Store = Annotated[Path | None, option("Store of photos made by `hcep encode`, to show photos from.", "--store FOLDER")]
+Store = Annotated[Path | None, option("Store made by `hcep encode`, to show photos from.", "--store FOLDER")]
 
 # -- models ----------------------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ Compare = Annotated[
 ]
 Coverage = Annotated[
     float | None,
-    option("How often answers must be right: 0.9 (for calibrated models).", "--coverage SHARE"),
+    option("Share of answers that must be right: 0.9 (calibrated models).", "--coverage SHARE"),
 ]
 NBest = Annotated[int | None, option("How many of the best to show.", "--n-best N", "-n", min=1)]
 Force = Annotated[Names, option("Concept that must be on the path. Repeatable.", "--force CONCEPT")]

@@ -27,10 +27,10 @@ def predict(
     ray: opt.Ray = None,
     config: Config = None,
 ) -> None:
-    """Predict the class and the path of every image into a .parquet or .csv file (with --ray, a folder).
+    """Write the class and the path of every image to a .parquet or .csv file.
 
-    Columns: id, label (if known), predicted, probability, path, names, coefficients, residual_norm; with --coverage
-    also answer, answer_name, answer_probability and kind.
+    With --ray, the output is a folder. Columns: id, label (if known), predicted, probability, path, names,
+    coefficients, residual_norm; with --coverage also answer, answer_name, answer_probability and kind.
     """
     from hcep.explain.predictions import predict_data
 
